@@ -221,9 +221,9 @@ where dropped is null and ($name is null or name = $name)
 order by created, rowid;
 
 
--- name: read_series_ids
--- out: series_id, dropped (null or a time)
-select series_id, dropped from series;
+-- name: read_dropped
+-- out: series_id of every series that was dropped
+select series_id from series where dropped is not null;
 
 
 -- name: forget_series
@@ -264,12 +264,15 @@ update file set erased = 1 where series_id = $series_id and name = $name;
 select path_id, name, size, digest from file where series_id = $series_id and not erased order by name;
 
 
--- name: read_registered_files
--- Every file that the state knows.
--- out: series_id, name, erased
-select series_id, name, erased from file
-union all
-select series_id, file, 0 from release where file is not null;
+-- name: read_erased
+-- Files that may be there still if the process that erased them died.
+-- out: series_id, name
+select series_id, name from file where erased;
+
+
+-- name: forget_erased
+-- Forget the files that were erased by the commit before.
+delete from file where series_id = $series_id and erased;
 
 
 -- name: insert_path
@@ -319,10 +322,11 @@ where series_id = $series_id and name = $name;
 
 -- name: read_rounds
 -- The rounds of a noise path, in order.
--- out: generation, name, level (exact text), spends, threshold, step, metadata, file, size, digest, n_past, n_new,
---      n_empty
+-- out: generation, name, level (exact text), threshold, step, metadata, n_past, n_new, n_empty, n_levels (spent up to
+--      this round), spends, file, size, digest
 select
-    generation, name, level, spends, threshold, step, metadata, file, size, digest, n_past, n_new, n_empty
+    generation, name, level, threshold, step, metadata, n_past, n_new, n_empty,
+    sum(spends) over (order by generation) as n_levels, spends, file, size, digest
 from release
 where path_id = $path_id
 order by generation;

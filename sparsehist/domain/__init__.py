@@ -1,7 +1,7 @@
 """Domains: the keys a histogram could count, declared and never listed."""
 
 from sparsehist.domain.base import Domain
-from sparsehist.domain.catalogue import ONE_CELL, Catalogue
+from sparsehist.domain.catalogue import Catalogue, one_cell
 from sparsehist.domain.free_cells import draw_free
 from sparsehist.domain.hash64 import Hash64
 from sparsehist.domain.open import Open
@@ -10,7 +10,6 @@ from sparsehist.domain.ranges import Dates, Integers
 from sparsehist.domain.strings import Strings
 
 __all__ = [
-    "ONE_CELL",
     "Catalogue",
     "Dates",
     "Domain",
@@ -20,4 +19,5 @@ __all__ = [
     "Product",
     "Strings",
     "draw_free",
+    "one_cell",
 ]

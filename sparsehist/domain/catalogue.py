@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import IO, Any
 
@@ -183,5 +184,7 @@ class Catalogue(Domain, example="catalogue('DE', 'US') or catalogue(file='areas.
         return self.file is None and self.size <= _LONGEST_INLINE
 
 
-ONE_CELL = Catalogue(["all"])
-"""The domain of a series without a key: one cell, and every unit is in it."""
+@cache
+def one_cell() -> Catalogue:
+    """The domain of a series without a key: one cell, and every unit is in it."""
+    return Catalogue(["all"])  # not made on import, where it would start the threads of Polars

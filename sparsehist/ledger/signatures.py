@@ -49,7 +49,6 @@ FIRST = ""
 SIGNED = ("previous", "key", "signature")
 """What a signed entry has besides what is signed."""
 _PUBLIC_SUFFIX = ".pub"
-_LARGEST_KEY = 1 << 16
 _WIDTHS = {
     "Boolean": "u1",
     "Date": "<i4",  # days since 1970
@@ -212,7 +211,7 @@ def _loaded(path: Path, load: Callable[[bytes], Any], kind: Any, told: str) -> A
     from cryptography.exceptions import UnsupportedAlgorithm
 
     try:
-        key = load(read_regular(path, at_most=_LARGEST_KEY))
+        key = load(read_regular(path))
     except FileNotFoundError:
         raise_alone(SignatureError(f"there is no key {path}"))
     except OSError:

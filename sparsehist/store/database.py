@@ -10,12 +10,11 @@ process that died in between leaves a digest of an earlier count, which says not
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
 import os
 import sqlite3
+import threading
 import time
-import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -32,6 +31,11 @@ _CHANGES = slice(24, 28)  # the count of changes in the header of a SQLite file
 _IN_USE = ("SQLITE_BUSY", "SQLITE_LOCKED")
 _UNREADABLE = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_FORMAT", "SQLITE_IOERR_READ", "SQLITE_IOERR_SHORT_READ")
 _REFUSED_BY_SYSTEM = ("SQLITE_IOERR", "SQLITE_FULL", "SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_PERM")
+_transactions = threading.RLock()
+"""Held in every transaction, and by a fork: a child that closed a connection within one would roll it back."""
+os.register_at_fork(
+    before=_transactions.acquire, after_in_parent=_transactions.release, after_in_child=_transactions.release
+)
 
 
 class Database:
@@ -43,8 +47,7 @@ class Database:
             raise StoreVersionError(
                 f"SQLite {sqlite3.sqlite_version} is too old: a store needs a Python with SQLite 3.37 or newer"
             )
-        self._store, self._path, self._durable = store, store / STATE, durable
-        self._process, self._digest_of = os.getpid(), -1
+        self._path, self._durable, self._process, self._known_changes = store / STATE, durable, os.getpid(), -1
         if create:
             with disk_errors(self._path):
                 os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE))
@@ -56,7 +59,6 @@ class Database:
                 isolation_level=None,
                 check_same_thread=False,  # the lock of the store lets one thread in at a time
             )
-        _open.add(self)
         try:
             with self._plain_errors():
                 self._connection.executescript(statement("settings" if durable else "settings_in_memory"))
@@ -65,7 +67,7 @@ class Database:
             if not create:
                 self._check()
         except BaseException:
-            self.close()
+            self._connection.close()
             raise
 
     def rows(self, name: str, /, **values: object) -> list[tuple[Any, ...]]:
@@ -88,63 +90,49 @@ class Database:
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """All or nothing, and on the disk when the block ends."""
-        with self._plain_errors():
-            self._owned().execute("begin immediate")
-        try:
-            yield
+        with _transactions:
             with self._plain_errors():
-                self._owned().execute("commit")
-        except BaseException:
-            with suppress(sqlite3.Error):
-                self._connection.rollback()
-            raise
+                self._owned().execute("begin immediate")
+            try:
+                yield
+                with self._plain_errors():
+                    self._connection.execute("commit")
+            except BaseException:
+                with suppress(sqlite3.Error):
+                    self._connection.rollback()
+                raise
 
     def close(self) -> None:
-        """Close the file."""
-        if os.getpid() != self._process or self not in _open:
+        """Write the digest of the state file if it has changed, and close the file."""
+        if os.getpid() != self._process:
             return
-        _open.discard(self)
+        with suppress(OSError, StoreError):  # without the digest nothing is lost
+            state = self._path.read_bytes()
+            journal = self._path.with_name(f"{STATE}-journal")  # of a transaction that is not rolled back yet
+            if self._durable and _changes(state) != self._known_changes and not journal.exists():
+                content = f"{_changes(state)} {hashlib.sha256(state).hexdigest()}\n".encode()
+                write_file(self._path.with_name(_DIGEST), content, durable=False)
         with suppress(sqlite3.Error):
             self._connection.close()
 
-    def write_digest(self) -> None:
-        """Write the digest of the state file if it has changed since it was read; a failure loses nothing."""
-        journal = self._path.with_name(f"{self._path.name}-journal")
-        if not self._durable or journal.exists():  # of a transaction that could not be rolled back yet
-            return
-        with suppress(OSError, StoreError):
-            state = self._path.read_bytes()
-            if _changes(state) != self._digest_of:
-                text = f"{_changes(state)} {hashlib.sha256(state).hexdigest()}"
-                write_file(self._store / _DIGEST, f"{text} {_sha256(text)}\n".encode(), durable=False)
-
     def _check(self) -> None:
         """Refuse a state that was altered, by decay or by somebody else's triggers and views."""
-        foreign = self.rows("foreign_objects")  # first: rolls back what a killed process left of a transaction
-        if foreign != [(0,)]:
+        if self.rows("foreign_objects") != [(0,)]:  # first: rolls back what a killed process left of a transaction
             raise altered(self._path)
         if not self._durable:
             return
         with disk_errors(self._path):
             state = self._path.read_bytes()
-        known, digest = self._known_digest()
-        self._digest_of = known
+        try:
+            changes, digest = read_regular(self._path.with_name(_DIGEST)).decode("ascii").split()
+            self._known_changes = int(changes)
+        except (OSError, ValueError):
+            digest = ""
+        known = self._known_changes
         if known > _changes(state) or (known == _changes(state) and digest != hashlib.sha256(state).hexdigest()):
             raise altered(self._path)
         if known < _changes(state) and self.rows("check_whole") != [("ok",)]:
             raise altered(self._path)
-
-    def _known_digest(self) -> tuple[int, str]:
-        """The count of changes and the digest that were written last; (-1, "") if that file is not whole."""
-        try:
-            content = str(read_regular(self._store / _DIGEST, at_most=1 << 10), "ascii")
-        except (OSError, ValueError):
-            return -1, ""
-        text, _, check = content.strip().rpartition(" ")
-        if check != _sha256(text):
-            return -1, ""
-        changes, digest = text.split()
-        return int(changes), digest
 
     def _owned(self) -> sqlite3.Connection:
         if os.getpid() != self._process:
@@ -178,19 +166,3 @@ def now() -> int:
 
 def _changes(state: bytes) -> int:
     return int.from_bytes(state[_CHANGES])
-
-
-def _sha256(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-_open: weakref.WeakSet[Database] = weakref.WeakSet()
-
-
-def _abandon() -> None:
-    """In a forked child: never close the connection, which would roll back what the parent is committing."""
-    for database in _open:
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(database._connection))  # noqa: SLF001 - the same module
-
-
-os.register_at_fork(after_in_child=_abandon)

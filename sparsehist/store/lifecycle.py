@@ -9,25 +9,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sparsehist.errors import DeclarationError, NameTakenError, NotFoundError, StoreError, StoreRolledBackError
+from sparsehist.errors import DeclarationError, NameTakenError, NotFoundError, StoreRolledBackError
 from sparsehist.store.database import Database, now
 from sparsehist.store.layout import (
     FORMAT_VERSION,
     LOCK,
-    NEW,
     SERIES,
     SPILL,
     exclusive_lock,
     identity_of,
     is_store,
-    make_locked,
+    locked_directory,
     remove_dead,
-    remove_locked,
     store_id_at,
     write_format,
 )
 from sparsehist.store.opening import check_is_newest, held, open_state, read_identity
-from sparsehist.store.private_files import PRIVATE, disk_errors, sync_directory
+from sparsehist.store.private_files import NEW, PRIVATE, disk_errors, sync_directory
 from sparsehist.store.rows import insert_event
 from sparsehist.store.witnesses import MARK_SUFFIX, Mark, raise_mark, raise_published_generation
 
@@ -135,10 +133,8 @@ def _check_is_free(path: Path) -> None:
         raise DeclarationError(
             f"the name of a store has no question mark and does not end in {MARK_SUFFIX}, got {path}"
         )
-    try:
+    with disk_errors(path):
         taken = path.is_symlink() or (path.exists() and (not path.is_dir() or any(path.iterdir())))
-    except OSError:
-        raise StoreError(f"{path} cannot be read; check its owner and mode") from None
     if taken:
         raise NameTakenError(f"{path} exists already; choose another place, or open it if it is a store")
     if not path.parent.is_dir():
@@ -147,19 +143,18 @@ def _check_is_free(path: Path) -> None:
 
 @contextmanager
 def _building(path: Path, *, durable: bool) -> Iterator[Path]:
-    """A locked directory beside `path`, moved there when the block ends and removed if anything fails."""
-    with disk_errors(path.parent):
-        remove_dead(path.parent, f".{path.name}.", NEW)
+    """Build a store beside its place; it is there when the block ends, or not at all."""
+    remove_dead(path.parent, f".{path.name}.", NEW)
     building = path.with_name(f".{path.name}.{secrets.token_hex(8)}{NEW}")
-    lock = make_locked(building)
-    try:
+    with locked_directory(building):
         yield building
-        _put_in_place(building, path, durable=durable)
-    except BaseException:
-        remove_locked(building)
-        raise
-    finally:
-        os.close(lock)
+        try:
+            building.rename(path)  # onto nothing or an empty directory; the system refuses anything else
+        except OSError:
+            raise NameTakenError(f"{path} exists already; choose another place") from None
+        if durable:
+            with disk_errors(path.parent):
+                sync_directory(path.parent)
 
 
 def _fill(building: Path, path: Path, *, durable: bool) -> None:
@@ -180,27 +175,15 @@ def _fill(building: Path, path: Path, *, durable: bool) -> None:
                 created=now(),
             )
             insert_event(database, "create store", 0)
-        database.write_digest()
     finally:
         database.close()
 
 
-def _put_in_place(building: Path, path: Path, *, durable: bool) -> None:
-    try:
-        building.rename(path)  # onto nothing or an empty directory; the system refuses anything else
-    except OSError:
-        raise NameTakenError(f"{path} exists already; choose another place") from None
-    if durable:
-        with disk_errors(path.parent):
-            sync_directory(path.parent)
-
-
 def _copy_durably(source: str, target: str) -> str:
     """Copy one file for nobody else to read."""
-    with disk_errors(Path(target)), open(source, "rb") as read:  # noqa: PTH123  shutil passes text
-        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE)
-        with os.fdopen(descriptor, "wb") as write:
-            shutil.copyfileobj(read, write, 1 << 20)
-            write.flush()
-            os.fsync(write.fileno())
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    with Path(source).open("rb") as read, os.fdopen(os.open(target, flags, PRIVATE), "wb") as write:
+        shutil.copyfileobj(read, write, 1 << 20)
+        write.flush()
+        os.fsync(write.fileno())
     return target

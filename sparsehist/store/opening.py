@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sparsehist.errors import StoreDamagedError, StoreRolledBackError
+from sparsehist.errors import NotFoundError, StoreDamagedError, StoreRolledBackError
 from sparsehist.store.database import Database
 from sparsehist.store.layout import (
     FORMAT_VERSION,
     LOCK,
-    NEW,
     SERIES,
-    STATE,
+    SPILL,
     check_format,
-    check_is_store,
     exclusive_lock,
     identity_of,
-    make_spill,
-    set_aside,
+    is_store,
+    remove_dead,
     store_id_at,
 )
 from sparsehist.store.private_files import disk_errors
@@ -47,8 +44,13 @@ def open_state(path: Path, *, wait: float = 0.0, durable: bool = True) -> Iterat
         identity = read_identity(database, path)
         if durable:
             check_is_newest(path, identity)
-        check_is_original(path, identity)
-        _clear_leftovers(path, database)
+        if identity_of(path) != identity.identity:  # two copies side by side would draw two noises for one level
+            raise StoreRolledBackError(
+                f"store {path} is a copy of the one at {identity.home}, or it was put back from one, or the owner, "
+                "mode or links of its files were changed. If it is the newest copy and no other one will be used, "
+                f"take it with `sparsehist adopt {path} --home-is-gone`"
+            )
+        _finish_erasing(path, database)
         state = State(path, database, identity, durable=durable)
         # A process that died after its commit may not have raised the mark; its round may be published from now on.
         state.raise_marks()
@@ -58,17 +60,17 @@ def open_state(path: Path, *, wait: float = 0.0, durable: bool = True) -> Iterat
 @contextmanager
 def held(path: Path, *, wait: float, durable: bool) -> Iterator[Database]:
     """Lock a store and connect to its state."""
-    check_is_store(path)
+    if not is_store(path):
+        raise NotFoundError(f"no store at {path}; make one with `sparsehist create`")
     with exclusive_lock(path / LOCK, wait=wait):
         check_format(path)
-        make_spill(path)
         with disk_errors(path):
-            mark_path(path).with_name(f"{mark_path(path).name}{NEW}").unlink(missing_ok=True)
+            (path / SPILL).mkdir(mode=0o700, exist_ok=True)
+        remove_dead(path / SPILL, "")
         database = Database(path, durable=durable)
         try:
             yield database
         finally:
-            database.write_digest()
             database.close()
 
 
@@ -82,17 +84,6 @@ def read_identity(database: Database, path: Path) -> StoreIdentity:
     return StoreIdentity(store_id, generation, identity, Path(home), publications)
 
 
-def check_is_original(path: Path, identity: StoreIdentity) -> None:
-    """Refuse a copy: two of them, used side by side, would draw two noises for one level."""
-    if identity_of(path) == identity.identity:
-        return
-    raise StoreRolledBackError(
-        f"store {path} is a copy of the one at {identity.home}, or it was put back from one, or the owner, mode or "
-        "links of its files were changed. If it is the newest copy and no other one will be used, take it with "
-        f"`sparsehist adopt {path} --home-is-gone`"
-    )
-
-
 def check_is_newest(path: Path, identity: StoreIdentity) -> None:
     """Refuse a store that is older than a mark or a public ledger: it would draw again what is already out."""
     seen = {}
@@ -101,10 +92,8 @@ def check_is_newest(path: Path, identity: StoreIdentity) -> None:
         # At an equal generation another copy was adopted at the same time.
         overtaken = mark.generation == identity.generation and mark.identity != identity.identity
         seen[mark_path(place)] = mark.generation + overtaken
-    seen |= {
-        directory / LEDGER_NAME: listed_in_ledger(directory, identity.store_id)["generation"]
-        for directory in identity.publications
-    }
+    for directory in identity.publications:
+        seen[directory / LEDGER_NAME] = listed_in_ledger(directory, identity.store_id)["generation"]
     witness, newest = max(seen.items(), key=lambda item: item[1])
     if newest > identity.generation:
         raise StoreRolledBackError(
@@ -114,28 +103,13 @@ def check_is_newest(path: Path, identity: StoreIdentity) -> None:
         )
 
 
-def _clear_leftovers(path: Path, database: Database) -> None:
-    """Finish what dead processes began to erase, and set aside what the state does not know."""
-    dropped = {series_id: when is not None for series_id, when in database.rows("read_series_ids")}
-    files = {(series_id, name): bool(erased) for series_id, name, erased in database.rows("read_registered_files")}
-    with disk_errors(path):
-        for unfinished in path.glob(f"*{NEW}"):
-            unfinished.unlink()
-        (path / f"{STATE}-journal").unlink(missing_ok=True)  # a hot one was rolled back when the state was read
-        for directory in (path / SERIES).iterdir():
-            if directory.name not in dropped:
-                set_aside(path, directory)
-            elif dropped[directory.name]:
+def _finish_erasing(path: Path, database: Database) -> None:
+    """Finish what dead processes began to erase. Files that the state does not know stay until a check."""
+    series = path / SERIES
+    with disk_errors(series):
+        for series_id, name in database.rows("read_erased"):
+            (series / series_id / name).unlink(missing_ok=True)
+        for (series_id,) in database.rows("read_dropped"):
+            if (series / series_id).exists():
                 database.rows("write_anew")  # the run that dropped it may have died before it did so
-                shutil.rmtree(directory)
-            else:
-                _clear_series(path, directory, files)
-
-
-def _clear_series(path: Path, directory: Path, files: dict[tuple[str, str], bool]) -> None:
-    for name in os.listdir(directory):  # noqa: PTH208  names suffice, of hundreds of rounds
-        erased = files.get((directory.name, name))
-        if erased or name.endswith(NEW):
-            (directory / name).unlink()
-        elif erased is None:
-            set_aside(path, directory / name)
+                shutil.rmtree(series / series_id)

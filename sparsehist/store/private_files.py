@@ -17,20 +17,20 @@ from sparsehist.store.records import RegisteredFile
 
 PRIVATE = 0o600
 PUBLIC = 0o666  # less the umask of whoever publishes
+NEW = ".new"
+"""Suffix of files that are being written; an unfinished one may be deleted."""
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _UNWRITABLE = (errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.ENOENT)
+_LARGEST = 1 << 26  # bytes: a public ledger of some 250,000 releases
 
-_LARGEST_JSON = 1 << 26  # bytes: a public ledger of some 250,000 releases
 
-
-def read_regular(path: Path, *, at_most: int) -> bytes:
-    """Read a whole file that anybody may have put there; OSError if it is none, without waiting for a pipe."""
-    if not stat.S_ISREG(path.stat().st_mode):
-        raise OSError(errno.EINVAL, "no regular file")
-    # What is swapped for a pipe in between must not keep us waiting either.
+def read_regular(path: Path) -> bytes:
+    """Read a small file that anybody may have put there; OSError if it is none, without waiting for a pipe."""
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC), "rb") as file:
-        content = file.read(at_most + 1)
-    if len(content) > at_most:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "no regular file")
+        content = file.read(_LARGEST + 1)
+    if len(content) > _LARGEST:
         raise OSError(errno.EFBIG, "larger than any of its kind")
     return content
 
@@ -38,7 +38,7 @@ def read_regular(path: Path, *, at_most: int) -> bytes:
 def read_json(path: Path) -> Any:
     """Read a JSON file that anybody may have put there; OSError as `read_regular`, ValueError if it is none."""
     try:
-        return json.loads(str(read_regular(path, at_most=_LARGEST_JSON), "utf-8"))
+        return json.loads(str(read_regular(path), "utf-8"))
     except RecursionError:
         message = "nested too deeply"
         raise ValueError(message) from None
@@ -62,40 +62,28 @@ def disk_errors(path: Path) -> Iterator[None]:
 
 
 class HashedFile:
-    """A file being written once from front to back; knows its size and digest. Has what pyarrow asks of a file."""
-
-    closed = False
+    """A file being written from front to back, by `atomic_file`; knows its size and digest."""
 
     def __init__(self, name: str, descriptor: int) -> None:
         self._name, self._descriptor = name, descriptor
-        self._digest = hashlib.sha256()
-        self.size = 0
+        self._digest, self.size = hashlib.sha256(), 0
 
-    def write(self, data: bytes | memoryview) -> int:
+    def write(self, data: bytes | memoryview) -> None:
         view = memoryview(data).cast("B")
         self._digest.update(view)
-        written = 0
-        while written < len(view):
-            written += os.write(self._descriptor, view[written:])
+        write_all(self._descriptor, view)
         self.size += len(view)
-        return len(view)
-
-    def tell(self) -> int:
-        return self.size
-
-    def flush(self) -> None:
-        """Nothing is held back."""
-
-    def close(self) -> None:
-        """The descriptor belongs to `atomic_file`."""
-
-    def digest(self) -> str:
-        return self._digest.hexdigest()
 
     @property
     def registered(self) -> RegisteredFile:
         """What the state vouches for, once it is written."""
-        return RegisteredFile(self._name, self.size, self.digest())
+        return RegisteredFile(self._name, self.size, self._digest.hexdigest())
+
+
+def write_all(descriptor: int, data: memoryview) -> None:
+    """Write bytes, however many calls that takes."""
+    while len(data):
+        data = data[os.write(descriptor, data) :]
 
 
 @contextmanager
@@ -107,7 +95,7 @@ def atomic_file(
     Unless one is given, the temporary name is always the same, so that a killed run leaves at most one of them and
     the next run writes over it; whoever writes holds the lock of the directory.
     """
-    temporary = temporary or path.with_name(path.name + ".new")
+    temporary = temporary or path.with_name(path.name + NEW)
     with disk_errors(path):
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
         descriptor = os.open(temporary, flags, mode)
@@ -159,12 +147,11 @@ def check_file(directory: Path, registered: RegisteredFile) -> Path:
 
 
 def verify_file(directory: Path, registered: RegisteredFile) -> None:
-    """Compare the whole content of a registered file with its digest."""
+    """Compare the whole content of a registered file with its digest, in little memory."""
     path = check_file(directory, registered)
     with disk_errors(path), path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    if digest != registered.digest:
-        raise altered(path)
+        if hashlib.file_digest(file, "sha256").hexdigest() != registered.digest:
+            raise altered(path)
 
 
 def verified(directory: Path, registered: RegisteredFile) -> bytes:
@@ -178,5 +165,5 @@ def verified(directory: Path, registered: RegisteredFile) -> bytes:
 
 
 def altered(path: Path) -> StoreDamagedError:
-    """What is said of a file that is not what was written."""
+    """The error about a file that is not what was written."""
     return StoreDamagedError(f"{path} was altered; restore the store from a backup")

@@ -27,7 +27,7 @@ from sparsehist.errors import (
 )
 from sparsehist.privacy.levels import as_level
 from sparsehist.store.database import Database, now
-from sparsehist.store.layout import SERIES, SET_ASIDE, SPILL, STATE
+from sparsehist.store.layout import SERIES, SPILL, STATE
 from sparsehist.store.private_files import altered, check_file, disk_errors, sync_directory, verify_file, write_file
 from sparsehist.store.records import (
     NewPath,
@@ -43,9 +43,8 @@ from sparsehist.store.records import (
     StepRecord,
     Tracked,
 )
-from sparsehist.store.round_file import write_round
+from sparsehist.store.rounds import PathHistory
 from sparsehist.store.rows import (
-    PathHistory,
     as_text,
     event_rows,
     insert_event,
@@ -163,8 +162,7 @@ class State:
         history = self._history(path_id)
         promise(history.kind == "cells", "tracked cells of a path that is not of cells")
         position, count = (np.empty(history.n_tracked, dtype=np.int64) for _ in range(2))
-        for number, cells in history.new_cells():
-            file = history.open_round(number)
+        for file, cells in history.new_cells():
             position[cells], count[cells] = file.positions, file.counts
         return Tracked(position, count)
 
@@ -173,7 +171,7 @@ class State:
         import pyarrow as pa
 
         history = self._history(path_id)
-        tables = [history.open_round(i).empty_keys() for i, made in enumerate(history.rounds) if made.n_empty]
+        tables = [history.open_round(at).empty_keys() for at, (head, _) in enumerate(history.rounds) if head.n_empty]
         return pl.DataFrame(pl.from_arrow(pa.concat_tables(tables)))
 
     def noise(self, path_id: int, level: Spot, n_tracked: int) -> NoiseArray:
@@ -181,7 +179,7 @@ class State:
         history = self._unchanged(path_id, n_tracked)
         if level not in history.levels:
             raise NotFoundError("that level was never spent on this path")
-        return self._noise(history, history.levels.index(level))
+        return history.noise(history.levels.index(level))
 
     def all_noise(self, path_id: int, n_tracked: int) -> FloatArray:
         """The noise of the tracked cells at all levels of a path, in the order of their first release.
@@ -191,7 +189,7 @@ class State:
         history = self._unchanged(path_id, n_tracked)
         out = np.empty((len(history.levels), n_tracked))
         for level in range(len(out)):
-            out[level] = self._noise(history, level)
+            out[level] = history.noise(level)
         return out
 
     def commit_series(self, record: NewSeries) -> int:
@@ -235,7 +233,7 @@ class State:
         path_id = record.path_id
         if isinstance(path_id, NewPath):
             directory = self.path / SERIES / path_id.series_id
-            history = PathHistory.new(directory, path_id.kind, integer_noise=path_id.integer_noise)
+            history = PathHistory(directory, path_id.kind, path_id.integer_noise)
         else:
             history = self._history(path_id)
         series_id = history.directory.name
@@ -243,14 +241,10 @@ class State:
             raise NameTakenError(f"a release {record.name!r} exists already")
         for file in record.attachments:
             check_file(history.directory, file)
-        metadata = as_text(record.metadata)
-        levels, head = history.next_round(record, self.generation + 1, metadata)
         # The random part: a round that failed without saying whether it committed is never written over.
-        target = history.directory / f"round-{self.generation + 1}-{secrets.token_hex(4)}"
-        noise = [record.paths[level] for level in levels] if record.paths else []
-        written = write_round(target, head, record, noise, durable=self.durable)
-        columns = asdict(head) | {"metadata": metadata}
-        del columns["n_levels"], columns["integer_noise"]
+        name = f"round-{self.generation + 1}-{secrets.token_hex(4)}"
+        metadata = as_text(record.metadata)
+        head, file = history.write_round(name, record, self.generation + 1, metadata, durable=self.durable)
         said = {"series_id": series_id, "level": head.level, "who": record.who, "release": record.name}
         told = f"release {record.name} at level {head.level} committed"
         try:
@@ -261,7 +255,7 @@ class State:
                 self._register(series_id, record.attachments, path_id)
                 self._database.change(
                     "insert_release",
-                    **columns,
+                    **asdict(head) | asdict(file) | {"name": head.name, "file": file.name},
                     series_id=series_id,
                     path_id=path_id,
                     request=as_text(record.request),
@@ -269,13 +263,10 @@ class State:
                     numerical_slack=record.metadata.get("numerical_slack") or 0.0,
                     delta_infinity=record.metadata.get("delta_infinity") or 0.0,
                     released=now(),
-                    file=written.name,
-                    size=written.size,
-                    digest=written.digest,
                 )
         except StoreInUseError:
-            for name in (target.name, *(file.name for file in record.attachments)):
-                (history.directory / name).unlink(missing_ok=True)
+            for each in (file, *record.attachments):
+                (history.directory / each.name).unlink(missing_ok=True)
             raise
         return self.generation
 
@@ -309,6 +300,7 @@ class State:
         self._erase_files(record, erased)
 
     def _erase_names(self, record: SeriesRecord, names: Sequence[str]) -> None:
+        self._database.change("forget_erased", series_id=record.series_id)
         for name in names:
             self._database.change("erase_file", series_id=record.series_id, name=name)
 
@@ -345,22 +337,25 @@ class State:
     def verify(self) -> None:
         """Look for damage in the state, and compare every registered file with its digest; reads all of them.
 
-        What was set aside is not needed by a store that is whole, and is erased.
+        Files that the state does not know are leftovers of dead processes, and are erased once all is found whole.
         """
         if self._database.rows("check_whole") != [("ok",)]:
             raise altered(self.path / STATE)
+        known = set()
         for record in self.all_series():
-            for file in record.files:
+            files = [*record.files, *(file for path in record.paths for file in path.files)]
+            for file in files:
                 verify_file(record.directory, file)
             for path in record.paths:
                 history = self._history(path.path_id)
-                for file in path.files:
-                    verify_file(record.directory, file)
-                for number in range(len(history.rounds)):
+                for number, (_, file) in enumerate(history.rounds):
                     history.open_round(number)
-        if (self.path / SET_ASIDE).exists():
-            with disk_errors(self.path):
-                shutil.rmtree(self.path / SET_ASIDE)
+                    files.append(file)
+            known |= {record.directory, *(record.directory / file.name for file in files)}
+        with disk_errors(self.path):
+            for place in [*(self.path / SERIES).glob("*/*"), *(self.path / SERIES).iterdir()]:
+                if place not in known:
+                    shutil.rmtree(place) if place.is_dir() else place.unlink()
 
     def ledger(self) -> list[dict[str, Any]]:
         """Costs, one row for each noise path, dropped series included."""
@@ -445,14 +440,6 @@ class State:
         if n_tracked != history.n_tracked:
             raise StoreInUseError("the tracked cells changed meanwhile; begin the round again")
         return history
-
-    def _noise(self, history: PathHistory, ordinal: int) -> NoiseArray:
-        out: NoiseArray = np.empty(history.n_tracked)
-        if history.integer_noise:
-            out = out.view(np.int64)
-        for number, cells in history.cells_with_noise(ordinal):
-            out[cells] = history.open_round(number).noise(ordinal)
-        return out
 
     def _history(self, path_id: int) -> PathHistory:
         if path_id not in self._histories:

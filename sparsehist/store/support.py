@@ -37,9 +37,8 @@ _STEP = 0x9E3779B97F4A7C15  # 2⁶⁴ over the golden ratio, as in splitmix64
 _FINISH = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)  # the multipliers of splitmix64
 _WORD = 8
 _MASKS = np.array([(1 << 8 * n) - 1 for n in range(_WORD + 1)], dtype=np.uint64)  # of n bytes
-_BLOCK = 1 << 14  # rows at a time: the temporaries of a block stay in the cache of a core
-_PART_BITS = 6
-_HELD = 1 << 24  # rows
+_BLOCK = 1 << 14  # rows hashed at once: their temporaries stay in the cache of a core
+_SORTED = 1 << 24  # hashes sorted in memory at once
 
 
 def salt_for(purpose: bytes, secret: bytes) -> bytes:
@@ -119,51 +118,35 @@ def _absorb(state: WordArray, word: WordArray) -> None:
 
 
 class SortedHashes:
-    """Sorts hashes with their positions, in parts by their highest bits; beyond `_HELD` rows they wait in files."""
+    """Sorts hashes with their positions: collected in a temporary file, sorted in parts by their highest bits."""
 
     def __init__(self, directory: Path) -> None:
-        self._directory, self._n, self._n_held = directory, 0, 0
-        self._held: list[list[WordArray]] = [[] for _ in range(1 << _PART_BITS)]
-        self._files: list[BinaryIO] = []
+        self._file: BinaryIO = tempfile.TemporaryFile(dir=directory)  # noqa: SIM115  closed on leaving
+        self._directory, self._n = directory, 0
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for file in self._files:
-            file.close()
+        self._file.close()
 
     def add(self, hashes: WordArray) -> None:
         """Add the hashes of the next positions."""
-        rows = np.stack([hashes, np.arange(self._n, self._n + len(hashes), dtype=np.uint64)], axis=1)
-        part = (hashes >> np.uint64(64 - _PART_BITS)).astype(np.uint8)
-        order = np.argsort(part, kind="stable")
-        ends = np.searchsorted(part[order], np.arange(1, len(self._held)))
-        for held, piece in zip(self._held, np.split(rows[order], ends), strict=True):
-            held.append(piece)
+        positions = np.arange(self._n, self._n + len(hashes), dtype=np.uint64)
+        with disk_errors(self._directory):
+            self._file.write(np.stack([hashes, positions], axis=1).tobytes())
         self._n += len(hashes)
-        self._n_held += len(hashes)
-        if self._n_held > _HELD:
-            self._spill()
 
     def in_order(self, rows: int) -> Iterator[tuple[WordArray, WordArray]]:
         """All hashes, rising, with their positions, at most `rows` at a time."""
-        for number in range(len(self._held)):
-            held, self._held[number] = self._held[number], []
-            if self._files:
-                self._files[number].seek(0)
-                held.append(np.frombuffer(self._files[number].read(), np.uint64).reshape(-1, 2))
-            part = np.concatenate(held) if held else np.empty((0, 2), np.uint64)
+        with disk_errors(self._directory):
+            self._file.flush()
+        pairs = np.memmap(self._file, np.uint64, "r", shape=(self._n, 2)) if self._n else np.empty((0, 2), np.uint64)
+        blocks = [pairs[low : low + _SORTED] for low in range(0, max(self._n, 1), _SORTED)]
+        bits = (len(blocks) - 1).bit_length()
+        for number in range(1 << bits):
+            part = np.concatenate([block[block[:, 0] >> np.uint64(64 - bits) == number] for block in blocks])
             order = np.argsort(part[:, 0])
             for low in range(0, len(order), rows):
                 piece = part[order[low : low + rows]]
                 yield piece[:, 0], piece[:, 1]
-
-    def _spill(self) -> None:
-        with disk_errors(self._directory):
-            while len(self._files) < len(self._held):
-                self._files.append(tempfile.TemporaryFile(dir=self._directory))  # noqa: SIM115  closed on leaving
-            for file, held in zip(self._files, self._held, strict=True):
-                file.writelines(piece.data for piece in held)
-                held.clear()
-        self._n_held = 0

@@ -1,10 +1,9 @@
 """Witnesses outside a store of how far it has come: the mark beside it and the ledgers beside its releases.
 
 A store restored from a backup forgets the noise it drew since, and would draw other noise for a level that is
-already out. `<store>.generation` holds, for every store that stood at that place, the highest generation it
-committed; it is raised after each commit and before anything is published. The public ledger
-`sparsehist-ledger.json` lists, beside the published files, the releases of each store that published there. Entries
-are only ever added. Both are JSON.
+already out. `<store>.generation` holds a line for each commit of every store that stood at that place; it is raised
+after the commit and before anything is published. The public ledger `sparsehist-ledger.json` lists, beside the
+published files, the releases of each store that published there. Entries are only ever added.
 """
 
 from __future__ import annotations
@@ -12,19 +11,21 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from sparsehist.errors import StoreDamagedError, StoreError
-from sparsehist.store.private_files import PUBLIC, disk_errors, read_json, write_file
+from sparsehist.store.private_files import NEW, PUBLIC, disk_errors, read_json, read_regular, write_all, write_file
 from sparsehist.store.records import RegisteredFile
 
 MARK_SUFFIX = ".generation"
 LEDGER_NAME = "sparsehist-ledger.json"
 _UNFINISHED = ".sparsehist-new"
 _FORMAT = 1
+_LONGEST_MARK = 1 << 12  # bytes; then it is written anew with one line for each store
 
 
 def mark_path(store: Path) -> Path:
@@ -48,31 +49,55 @@ def read_mark(store: Path, store_id: str) -> Mark:
     Raises:
         StoreDamagedError: If the mark cannot be read; a guess could let noise be drawn twice.
     """
-    return _read_marks(mark_path(store)).get(store_id, NO_MARK)
+    return _read_marks(mark_path(store))[0].get(store_id, NO_MARK)
 
 
 def raise_mark(store: Path, store_id: str, mark: Mark) -> None:
     """Write a mark, durably; the generation never falls, and marks of other stores are kept."""
     path = mark_path(store)
-    marks = _read_marks(path)
+    marks, size = _read_marks(path)
     if marks.get(store_id, NO_MARK).generation >= mark.generation:
         return
-    marks[store_id] = mark
-    stored = {known: list(each) for known, each in marks.items()}
-    write_file(path, (json.dumps({"format": 1, "generations": stored}, indent=1) + "\n").encode(), durable=True)
+    if not 0 < size < _LONGEST_MARK:
+        write_file(path, b"".join(_line(*each) for each in (marks | {store_id: mark}).items()), durable=True)
+        return
+    with disk_errors(path):  # a line more takes one synchronisation, a new file two
+        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW)
+        try:
+            write_all(descriptor, memoryview(_line(store_id, mark)))
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
-def _read_marks(path: Path) -> dict[str, Mark]:
+def _line(store_id: str, mark: Mark) -> bytes:
+    said = f"{store_id} {mark.generation} {mark.identity}".encode()
+    return b"%s %08x\n" % (said, zlib.crc32(said))
+
+
+def _read_marks(path: Path) -> tuple[dict[str, Mark], int]:
+    """The marks by store, and the size of the file; 0 if its last line is unfinished, so that none may follow."""
+    marks: dict[str, Mark] = {}
     try:
-        stored = read_json(path)["generations"]
-        return {str(known): Mark(int(at), str(identity)) for known, (at, identity) in stored.items()}
+        content = read_regular(path)
+        *lines, unfinished = content.split(b"\n")
+        for line in lines:
+            store_id, generation, identity, _ = line.decode().split(" ")
+            marks[store_id] = Mark(int(generation), identity)
+            if line + b"\n" != _line(store_id, marks[store_id]):
+                raise _unreadable(path)
     except (FileNotFoundError, NotADirectoryError):
-        return {}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError):
-        raise StoreDamagedError(
-            f"{path} cannot be read as a mark of generations; restore it, for it guards against drawing "
-            "noise twice from an old copy of the store"
-        ) from None
+        return {}, 0
+    except (OSError, ValueError):
+        raise _unreadable(path) from None
+    return marks, 0 if unfinished else len(content)
+
+
+def _unreadable(path: Path) -> StoreDamagedError:
+    return StoreDamagedError(
+        f"{path} cannot be read as a mark of generations; restore it, for it guards against drawing noise twice "
+        "from an old copy of the store"
+    )
 
 
 def listed_in_ledger(directory: Path, store_id: str) -> dict[str, Any]:
@@ -113,10 +138,9 @@ def raise_published_generation(directory: Path, store_id: str, generation: int) 
 
 def write_published(target: Path, content: bytes | memoryview) -> RegisteredFile:
     """Write a public file, whole or not at all; unfinished files of dead processes in its directory are removed."""
+    temporary = target.with_name(f".{target.name}{_UNFINISHED}")
     with _locked(target.parent):
-        return write_file(
-            target, content, durable=True, mode=PUBLIC, temporary=target.with_name(f".{target.name}{_UNFINISHED}")
-        )
+        return write_file(target, content, durable=True, mode=PUBLIC, temporary=temporary)
 
 
 def _as_text(stores: Mapping[str, Any]) -> str:
@@ -138,13 +162,10 @@ def _read_ledger(path: Path) -> dict[str, Any]:
     try:
         ledger = read_json(path)
         stores: dict[str, Any] = ledger["stores"]
-        readable = ledger["format"] == _FORMAT and all(
-            isinstance(store["generation"], int)
-            and all(
-                isinstance(made["round"], str) and isinstance(made["generation"], int) for made in store["releases"]
-            )
-            for store in stores.values()
-        )
+        made = [release for store in stores.values() for release in store["releases"]]
+        numbers = [entry["generation"] for entry in (*stores.values(), *made)]
+        rounds = [release["round"] for release in made]
+        readable = ledger["format"] == _FORMAT and {*map(type, numbers)} <= {int} and {*map(type, rounds)} <= {str}
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except PermissionError:
@@ -164,7 +185,7 @@ def _locked(directory: Path) -> Iterator[None]:
     try:
         with disk_errors(directory):
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-            for place in (*directory.glob(f".*{_UNFINISHED}"), directory / f"{LEDGER_NAME}.new"):
+            for place in (*directory.glob(f".*{_UNFINISHED}"), directory / f"{LEDGER_NAME}{NEW}"):
                 place.unlink(missing_ok=True)
         yield
     finally:

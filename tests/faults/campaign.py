@@ -138,7 +138,7 @@ def _check_remains(place: Place, registered: set[str]) -> None:
     top = {path.name for path in place.root.iterdir()} - {"seen.json"}
     assert top <= {"store", "store.generation", "out", "kept", "kept.generation"}, top
     inside = {path.name for path in place.store.iterdir()}
-    assert inside <= {"format", "lock", "state.sqlite", "state.digest", "series", "tmp", "set-aside"}, inside
+    assert inside <= {"format", "lock", "state.sqlite", "state.digest", "series", "tmp"}, inside
     assert not list((place.store / "tmp").iterdir()), "spill"
     files = {
         str(path.relative_to(place.store / "series"))

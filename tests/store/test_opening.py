@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import errno
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -29,6 +28,7 @@ from sparsehist.store import (
     lifecycle,
     open_state,
 )
+from sparsehist.store.witnesses import Mark, raise_mark, read_mark
 from tests.store.example import Model, add_series, make_store
 
 
@@ -168,28 +168,29 @@ def test_damage_to_a_round_is_named(tmp_path):
         state.tracked(model.path_id)
 
 
-def test_leftovers_of_dead_runs_are_set_aside_and_unfinished_files_removed(tmp_path):
-    """What the state does not know is moved, never deleted, until a check finds the store whole."""
+def test_leftovers_of_dead_runs_stay_until_a_check_finds_the_store_whole(tmp_path):
+    """What the state does not know is not deleted by opening, and by a check only if nothing is damaged."""
     path = make_store(tmp_path / "s")
     release(path)
     with open_state(path) as state:
         directory = state.series("queries").directory
     before = sorted(place.name for place in directory.iterdir())
-    (directory / "round-1-9-0.new").write_text("x")
-    (directory / "round-1-9-0").write_text("x")
-    (path / "series" / "dead").mkdir()
-    (path / "series" / "dead" / "counts").write_text("x")
-    (path / "tmp" / "spill").write_text("x")
-    with open_state(path):
-        pass
-    assert sorted(place.name for place in directory.iterdir()) == before
-    assert [place.name for place in (path / "series").iterdir()] == [directory.name]
-    assert list((path / "tmp").iterdir()) == []
-    kept = sorted(place.name.rpartition(".")[0] for place in (path / "set-aside").iterdir())
-    assert kept == ["dead", "round-1-9-0"]
+    leftovers = [directory / "round-9-0.new", directory / "round-9-0", path / "series" / "dead" / "counts"]
+    leftovers[-1].parent.mkdir()
+    for file in leftovers:
+        file.write_text("x")
+    (path / "tmp" / "spill").mkdir()
+    (path / "tmp" / "spill" / "rows").write_text("x")
+    index = (directory / "index").read_bytes()
+    (directory / "index").write_bytes(index[:-1] + b"?")
+    with open_state(path) as state, pytest.raises(StoreDamagedError, match="index"):
+        state.verify()
+    assert all(file.exists() for file in leftovers) and list((path / "tmp").iterdir()) == []
+    (directory / "index").write_bytes(index)
     with open_state(path) as state:
         state.verify()
-    assert not (path / "set-aside").exists()
+    assert sorted(place.name for place in directory.iterdir()) == before
+    assert [place.name for place in (path / "series").iterdir()] == [directory.name]
 
 
 def test_a_restored_store_is_refused_by_its_mark(tmp_path):
@@ -249,13 +250,32 @@ def test_a_mark_that_cannot_be_read_is_not_guessed_around(tmp_path):
     """A damaged mark is an error; the marks of a store removed from the place stay beside those of the next."""
     path = make_store(tmp_path / "s")
     mark = tmp_path / "s.generation"
-    first = json.loads(mark.read_text())["generations"]
+    first = mark.read_bytes()
     shutil.rmtree(path)
     make_store(path)
-    assert first.items() < json.loads(mark.read_text())["generations"].items()
-    mark.write_text("{}")
-    with pytest.raises(StoreDamagedError, match="generation"), open_state(path):
-        pass
+    whole = mark.read_bytes()
+    assert whole.startswith(first) and len(whole) > len(first)
+    for damaged in (b"{}\n", whole.replace(b" 1 ", b" 0 "), whole[:40] + b"\n" + whole[40:], b"\xff" + whole[1:]):
+        mark.write_bytes(damaged)
+        with pytest.raises(StoreDamagedError, match="generation"), open_state(path):
+            pass
+
+
+def test_a_mark_that_a_power_cut_left_unfinished_is_written_anew(tmp_path):
+    """An unfinished line was not relied upon: the next opening writes its mark; many lines become one."""
+    path = make_store(tmp_path / "s")
+    mark, store_id = tmp_path / "s.generation", json.loads((path / "format").read_text())["store_id"]
+    for cut in (1, 5, 30):
+        mark.write_bytes(mark.read_bytes()[:-cut])
+        with open_state(path):
+            pass
+        assert read_mark(path, store_id).generation == 1
+    sizes = []
+    for generation in range(2, 90):
+        raise_mark(path, store_id, Mark(generation, "1:2"))
+        sizes.append(mark.stat().st_size)
+        assert read_mark(path, store_id) == (generation, "1:2")
+    assert max(sizes) < 5000 and sizes != sorted(sizes)
 
 
 def test_a_copy_is_refused_until_it_is_adopted(tmp_path):
@@ -395,7 +415,6 @@ def test_the_remains_of_a_killed_backup_are_removed_by_the_next_one(tmp_path):
     (left,) = (tmp_path / "disk").iterdir()
     assert any(file.stat().st_size for file in left.rglob("*") if file.is_file())
     living = tmp_path / "disk" / ".copy.living.new"
-    lock = layout.make_locked(living)
-    backup(path, tmp_path / "disk" / "copy")
-    assert sorted((tmp_path / "disk").iterdir()) == [living, tmp_path / "disk" / "copy"]
-    os.close(lock)
+    with layout.locked_directory(living):
+        backup(path, tmp_path / "disk" / "copy")
+        assert sorted((tmp_path / "disk").iterdir()) == [living, tmp_path / "disk" / "copy"]

@@ -73,7 +73,8 @@ def test_names_are_taken_once(tmp_path):
     with open_state(path) as state:
         model.check(state)
         assert len(state.all_series()) == 1
-        assert len(list((path / "series").iterdir())) == 1
+        state.verify()
+    assert len(list((path / "series").iterdir())) == 1
 
 
 def test_state_refuses_a_round_built_on_an_older_generation(tmp_path):

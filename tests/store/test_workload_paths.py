@@ -140,13 +140,3 @@ def test_verify_drop_and_backup_include_workload_paths(tmp_path):
         assert [row["level"] for row in state.ledger()] == [None, "1"]
     content = b"".join(found.read_bytes() for found in (tmp_path / "copy").rglob("*") if found.is_file())
     assert b"planted matrix" not in content and noise.tobytes() not in content
-
-
-def test_an_attachment_without_a_round_is_removed(tmp_path):
-    """What a run that died left beside a series is gone at the next opening."""
-    path = make_store(tmp_path / "s")
-    with open_state(path) as state:
-        place = state.series("queries").directory / state.write_attachment(state.series("queries"), ".npz", b"x").name
-        assert place.exists()
-    with open_state(path):
-        assert not place.exists()

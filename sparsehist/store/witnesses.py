@@ -80,8 +80,8 @@ def _read_marks(path: Path) -> tuple[dict[str, Mark], int]:
     marks: dict[str, Mark] = {}
     try:
         content = read_regular(path)
-        *lines, unfinished = content.split(b"\n")
-        for line in lines:
+        first, *lines, unfinished = content.split(b"\n")  # ValueError if there is none: only the last is ever torn
+        for line in (first, *lines):
             store_id, generation, identity, _ = line.decode().split(" ")
             marks[store_id] = Mark(int(generation), identity)
             if line + b"\n" != _line(store_id, marks[store_id]):

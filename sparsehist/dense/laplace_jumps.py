@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sparsehist.noise.binomial_poisson import poisson
+from sparsehist.noise.integer_laws import poisson
 from sparsehist.privacy.levels import level_float
 from sparsehist.privacy.special_functions import wrightomega
 from sparsehist.typing import AnyArray, FloatArray, Generator, IntArray, secret

@@ -32,7 +32,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sparsehist.errors import DeclarationError, InputError, LawError, ThresholdError
-from sparsehist.histogram.binomial import MOST_SUCCESSES, Sizes, as_sizes, binomial
+from sparsehist.histogram.binomial import MOST_SUCCESSES, as_sizes, binomial
 from sparsehist.histogram.dense import noise_at_level
 from sparsehist.histogram.history import RAREST, History, drawn_explicitly, history_of, rarity
 from sparsehist.noise.family import Family, NoiseArray, just_above
@@ -111,10 +111,10 @@ def draw_exceeding(
     if not family.monotone:
         raise DeclarationError(f"{family!r} is not monotone, so cells cannot be drawn lazily with it")
     new_level = as_level(level)
-    sizes, counts = _groups(n_untracked, count)
+    numbers, sizes, counts = _groups(n_untracked, count)
     history = history_of(past)
     margins = threshold - counts
-    occupied = sizes.high > 0
+    occupied = sizes > 0
     explicit = np.zeros(counts.size, bool)
     explicit[occupied] = drawn_explicitly(family, history.with_release(new_level, threshold), counts[occupied])
     # The same sums as in the round before, but for an ulp or two of another machine.
@@ -124,7 +124,7 @@ def draw_exceeding(
             "in an earlier round"
         )
     log_exceed = family.log_tail(margins, new_level)
-    candidates = binomial(sizes.without(explicit) if explicit.any() else sizes, log_exceed, rng=rng)
+    candidates = binomial(numbers, np.where(explicit, -np.inf, log_exceed), rng=rng)
     groups = np.repeat(np.arange(candidates.size), candidates)
     parts: list[_Part] = []
     for begin in range(0, groups.size, _BATCH):
@@ -147,25 +147,26 @@ class _Part(NamedTuple):
     exceeds: BoolArray
 
 
-def _groups(n_untracked: int | Sequence[int] | IntArray, count: ArrayLike) -> tuple[Sizes, FloatArray]:
-    counts = np.asarray(count, dtype=np.float64)
-    if isinstance(n_untracked, int | np.integer):
-        counts = np.atleast_1d(counts)
-        sizes = as_sizes([int(n_untracked)] * counts.size)
-    else:
-        sizes = as_sizes(n_untracked)
-        counts = np.broadcast_to(counts, sizes.high.shape) if counts.ndim == 0 else counts
-    if counts.shape != sizes.high.shape:
-        raise InputError(f"{sizes.high.size} groups but counts of shape {counts.shape}")
-    return sizes, counts
+def _groups(
+    n_untracked: int | Sequence[int] | IntArray, count: ArrayLike
+) -> tuple[Sequence[int] | IntArray, FloatArray, FloatArray]:
+    """Numbers of cells, the same as doubles, and counts; one entry a group."""
+    counts = np.atleast_1d(np.asarray(count, dtype=np.float64))
+    numbers = [int(n_untracked)] * counts.size if isinstance(n_untracked, int | np.integer) else n_untracked
+    sizes = as_sizes(numbers)
+    if np.ndim(count) == 0:
+        counts = np.broadcast_to(counts, sizes.shape)
+    if counts.shape != sizes.shape:
+        raise InputError(f"{sizes.size} groups but counts of shape {counts.shape}")
+    return numbers, sizes, counts
 
 
-def _all_cells(sizes: Sizes, explicit: BoolArray) -> IntArray:
+def _all_cells(sizes: FloatArray, explicit: BoolArray) -> IntArray:
     """The group of each cell that is drawn explicitly."""
     groups = np.flatnonzero(explicit)
-    if not sizes.high[groups].max(initial=0.0) <= MOST_SUCCESSES:
+    if not sizes[groups].max(initial=0.0) <= MOST_SUCCESSES:
         raise ThresholdError(f"the thresholds would let more than {MOST_SUCCESSES:.2g} cells through; raise them")
-    return np.repeat(groups, sizes.high[groups].astype(np.int64))
+    return np.repeat(groups, sizes[groups].astype(np.int64))
 
 
 def _race(

@@ -32,7 +32,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sparsehist.errors import LawError, ThresholdError
-from sparsehist.histogram.binomial import MOST_SUCCESSES, as_sizes, binomial
+from sparsehist.histogram.binomial import MOST_SUCCESSES, binomial
 from sparsehist.histogram.history import RAREST, history_of, least_rare, rarity
 from sparsehist.histogram.round import draw_inside, race
 from sparsehist.noise.family import NoiseArray
@@ -170,7 +170,7 @@ def draw_step_round(
         raise ThresholdError(f"the thresholds would let more than {MOST_SUCCESSES:.2g} cells through; raise them")
     if not history.hides_empty and not every_empty:
         log_exceed = noise.at(point.step).log_tail(np.array([threshold]), point.level)
-        candidates = np.append(candidates, np.full(binomial(as_sizes([n_empty]), log_exceed, rng=rng)[0], -1))
+        candidates = np.append(candidates, np.full(binomial([n_empty], log_exceed, rng=rng)[0], -1))
     elif every_empty:
         explicit = np.append(explicit, np.full(n_empty, -1))
     draw = _Draw(noise, past, history, factor, row, threshold, looked, looked_at)

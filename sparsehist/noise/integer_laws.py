@@ -1,0 +1,191 @@
+"""Log-concave laws on the integers as tables: Poisson, Skellam, binomial, and a part of a sum given the sum.
+
+A table starts from the ratios of neighbouring masses, whose logarithms are summed outwards from the mode. Both tails
+are summed from their far ends, so each is right to a few units of the last place of itself. A draw searches the
+smaller of the two for a uniform number.
+
+Source: our own derivation (docs/mathematics.md, Poisson and Skellam).
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from sparsehist.errors import DataError
+from sparsehist.typing import ArrayLike, BoolArray, FloatArray, Generator, IntArray, secret
+
+LARGEST_MEAN = 2**24
+"""Means of tables that are kept."""
+# Tables end where less than e**-700 of the mass lies beyond, and those of a single draw at e**-45.
+_FARTHEST, _FAR = 700.0, 45.0
+# Smaller means, and distances of uniform numbers from 0 or 1, are read as this.
+_TINY = 1e-290
+
+
+@secret
+class Uniforms(NamedTuple):
+    """Uniform numbers by their distance from 0, or from 1 where `upper`, so that both tails are reached; shape (n,)."""
+
+    upper: BoolArray
+    distance: FloatArray
+
+    def take(self, which: IntArray) -> Uniforms:
+        """Those at some positions."""
+        return Uniforms(self.upper[which], self.distance[which])
+
+
+def draw_uniforms(size: int, *, rng: Generator) -> Uniforms:
+    """Draw independent uniform numbers."""
+    return Uniforms(rng.random(size) < 0.5, 0.5 * np.exp(-rng.standard_exponential(size)))
+
+
+class IntegerLaw:
+    """A law on the integers from `first` on, made from the logarithms of its masses up to a constant."""
+
+    def __init__(self, first: int, logs: FloatArray) -> None:
+        masses = np.exp(logs - logs.max())
+        masses /= masses.sum()
+        self.first, self.logs = first, logs
+        # From the integer before the first on: P[Z <= x] and P[Z > x].
+        self._up_to = np.concatenate([[0.0], np.cumsum(masses)])
+        self._above = np.concatenate([np.cumsum(masses[::-1])[::-1], [0.0]])
+
+    def __repr__(self) -> str:
+        return f"IntegerLaw(first={self.first}, last={self.last})"
+
+    @property
+    def last(self) -> int:
+        """The last integer of the table."""
+        return self.first + self.logs.size - 1
+
+    def quantile(self, uniforms: Uniforms) -> IntArray:
+        """The least x with P[Z <= x] >= u, for each uniform number u; shape (n,), int64."""
+        place = np.empty(uniforms.distance.shape, np.int64)
+        distance = np.maximum(uniforms.distance, _TINY)
+        lower = ~uniforms.upper
+        place[lower] = np.searchsorted(self._up_to, distance[lower])
+        place[uniforms.upper] = np.searchsorted(-self._above, -distance[uniforms.upper])
+        return np.minimum(place, self.logs.size) + (self.first - 1)
+
+    def log_tails(self, threshold: ArrayLike) -> tuple[FloatArray, FloatArray]:
+        """ln P[Z > threshold] and ln P[Z <= threshold]; -inf beyond the table; any shape."""
+        whole = np.clip(np.floor(np.asarray(threshold, np.float64)), self.first - 1, self.last)
+        place = whole.astype(np.int64) - (self.first - 1)
+        above, up_to = self._above[place], self._up_to[place]
+        with np.errstate(divide="ignore"):
+            log_above = np.where(above > 0.5, np.log1p(-up_to), np.log(above))
+            return log_above, np.where(up_to > 0.5, np.log1p(-above), np.log(up_to))
+
+
+def _reach(variance: float, exponent: float) -> int:
+    """A distance from the mean beyond which less than 2 e**-exponent lies, by Bernstein's inequality."""
+    return math.ceil(exponent / 3 + math.sqrt((exponent / 3) ** 2 + 2 * exponent * variance))
+
+
+def _from_ratios(first: int, mode: int, log_ratios: FloatArray) -> IntegerLaw:
+    """The law with these ln(f(k) / f(k - 1)), for k = first + 1, first + 2, …"""
+    below, above = log_ratios[: mode - first], log_ratios[mode - first :]
+    return IntegerLaw(first, np.concatenate([-np.cumsum(below[::-1])[::-1], [0.0], np.cumsum(above)]))
+
+
+@lru_cache(maxsize=16)
+def poisson_law(mean: float) -> IntegerLaw:
+    """Poisson(mean), for a mean of at most `LARGEST_MEAN`; smaller ones than 1e-290 are read as that."""
+    mean = max(mean, _TINY)
+    reach, mode = _reach(mean, _FARTHEST), math.floor(mean)
+    first = max(0, mode - reach)
+    return _from_ratios(first, mode, np.log(mean / np.arange(first + 1.0, mode + reach + 1.0)))
+
+
+@lru_cache(maxsize=16)
+def skellam_law(mean: float) -> IntegerLaw:
+    """The difference of two independent Poisson(mean) numbers; means as for `poisson_law`.
+
+    The ratios of neighbouring masses are those of Bessel functions, r(k) = I_k / I_(k-1) at 2 mean, by their
+    recurrence 1 / r(k) = 2k / (2 mean) + r(k + 1). Backwards it contracts, so the bound of Amos that it starts from
+    [Amos 1974, eq. 11] leaves no trace.
+    """
+    argument = 2.0 * max(mean, _TINY)
+    reach = _reach(argument, _FARTHEST)
+    ratio = argument / (reach + 0.5 + math.hypot(reach + 1.5, argument))
+    ratios = []
+    for k in range(reach, 0, -1):
+        ratio = 1.0 / (2.0 * k / argument + ratio)
+        ratios.append(ratio)
+    logs = np.cumsum(np.log(ratios[::-1]))
+    return IntegerLaw(-reach, np.concatenate([logs[::-1], [0.0], logs]))
+
+
+def binomial_law(trials: float, success: float) -> IntegerLaw:
+    """Binomial(trials, success) for success at most 1/2, as far as a draw needs it."""
+    mean = trials * success
+    reach, mode = _reach(mean * (1.0 - success), _FAR), math.floor(mean)
+    first, last = max(0, mode - reach), min(trials, mode + reach)
+    k = np.arange(first + 1.0, last + 1.0)
+    return _from_ratios(first, mode, np.log((trials + 1.0 - k) / k * (success / (1.0 - success))))
+
+
+def poisson(mean: float, size: int, *, rng: Generator) -> IntArray:
+    """Draw Poisson numbers of any mean below 2**62; shape (size,). Large means are split into independent parts."""
+    parts = max(1, math.ceil(mean / LARGEST_MEAN))
+    law = poisson_law(mean / parts)
+    return sum((law.quantile(draw_uniforms(size, rng=rng)) for _ in range(parts)), np.zeros(size, np.int64))
+
+
+def part_quantile(
+    sums: IntArray, part: IntegerLaw, rest: IntegerLaw, means: tuple[float, float], uniforms: Uniforms
+) -> IntArray:
+    """Quantiles of X given X + Y, for independent X ~ part and Y ~ rest, at one uniform number per column.
+
+    Both laws are Poisson, or both are Skellam, of these means. The result never falls as the sum rises (Efron 1965),
+    which is put right where rounding moved a boundary.
+
+    Args:
+        sums: X + Y; shape (n,) or (rows, n).
+        part: The law of X.
+        rest: The law of Y.
+        means: Of the processes behind X and Y.
+        uniforms: n of them.
+
+    Raises:
+        DataError: If a sum lies where such a sum practically never does.
+    """
+    flat = np.asarray(sums, np.int64).reshape(-1)
+    result = np.empty_like(flat)
+    order = np.argsort(flat, kind="stable")
+    ends = np.flatnonzero(np.diff(flat[order])) + 1
+    for mine in np.split(order, ends) if flat.size else []:
+        law = _part_given(int(flat[mine[0]]), part, rest, means)
+        result[mine] = law.quantile(uniforms.take(mine % sums.shape[-1]))
+    return result.reshape(sums.shape) if sums.ndim == 1 else _in_order_of(sums, result.reshape(sums.shape))
+
+
+def _part_given(total: int, part: IntegerLaw, rest: IntegerLaw, means: tuple[float, float]) -> IntegerLaw:
+    """The law of X given that X + Y = total.
+
+    Its mean is that share of the total that X has of the means, and its variance at most share (1 - share) times the
+    expected number of events, which is at most |total| + 2 (both means).
+    """
+    both = max(means[0] + means[1], _TINY)
+    share = means[0] / both
+    reach = _reach(share * (means[1] / both) * (abs(total) + 2.0 * both), _FAR)
+    centre = round(share * total)
+    low = max(part.first, total - rest.last, centre - reach)
+    high = min(part.last, total - rest.first, centre + reach)
+    if low > high:
+        raise DataError("noise that is so far from its mean does not occur at this level")
+    of_rest = rest.logs[total - high - rest.first : total - low - rest.first + 1]
+    return IntegerLaw(low, part.logs[low - part.first : high - part.first + 1] + of_rest[::-1])
+
+
+def _in_order_of(values: IntArray, carried: IntArray) -> IntArray:
+    """`carried` with each column put into the order of `values`; shapes (rows, n)."""
+    order = np.argsort(values, axis=0, kind="stable")
+    ordered = np.maximum.accumulate(np.take_along_axis(carried, order, axis=0), axis=0)
+    result = np.empty_like(carried)
+    np.put_along_axis(result, order, ordered, axis=0)
+    return result

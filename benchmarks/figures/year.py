@@ -9,7 +9,6 @@ import numpy as np
 import polars as pl
 
 from sparsehist.domain import Strings
-from sparsehist.noise.binomial_poisson import poisson
 from sparsehist.series.running_series import create_running
 
 WEEKS = 52
@@ -32,7 +31,7 @@ def weeks_of_a_year(rng: np.random.Generator) -> Iterator[pl.DataFrame]:
     """The log of each week: columns visitor and page. Visitors come back, to the same page and to others."""
     for week in range(1, WEEKS + 1):
         expected = expected_visits(week)
-        visits = poisson(list(expected.values()), rng=rng)
+        visits = rng.poisson(list(expected.values()))
         pages = np.repeat(np.array(list(expected)), visits)
         yield pl.DataFrame({"visitor": rng.integers(0, _VISITORS, pages.size), "page": pages})
 

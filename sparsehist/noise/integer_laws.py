@@ -10,7 +10,7 @@ Source: our own derivation (docs/mathematics.md, Poisson and Skellam).
 from __future__ import annotations
 
 import math
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -20,15 +20,19 @@ from sparsehist.typing import ArrayLike, BoolArray, FloatArray, Generator, IntAr
 
 LARGEST_MEAN = 2**24
 """Means of tables that are kept."""
-# Tables end where less than e**-700 of the mass lies beyond, and those of a single draw at e**-45.
-_FARTHEST, _FAR = 700.0, 45.0
+# Tables end where less than e**-6000 of the mass lies beyond (domains have up to so many cells), and those of a
+# single draw at e**-45.
+_FARTHEST, _FAR = 6000.0, 45.0
 # Smaller means, and distances of uniform numbers from 0 or 1, are read as this.
 _TINY = 1e-290
+_LN2 = math.log(2.0)
+# e**-600 is a normal double, and so are the sums it is compared with.
+_UNDERFLOW = 600.0
 
 
 @secret
 class Uniforms(NamedTuple):
-    """Uniform numbers by their distance from 0, or from 1 where `upper`, so that both tails are reached; shape (n,)."""
+    """Uniform numbers by their distance from 0, or from 1 where `upper`, to reach both tails; shape (n,)."""
 
     upper: BoolArray
     distance: FloatArray
@@ -71,14 +75,38 @@ class IntegerLaw:
         place[uniforms.upper] = np.searchsorted(-self._above, -distance[uniforms.upper])
         return np.minimum(place, self.logs.size) + (self.first - 1)
 
+    @cached_property
+    def _log_tails(self) -> tuple[FloatArray, FloatArray]:
+        """ln P[Z > x] and ln P[Z <= x], from the integer before the first on."""
+        logs = self.logs - self.logs.max()
+        logs -= math.log(np.exp(logs).sum())
+        with np.errstate(divide="ignore"):
+            log_above, log_up_to = np.log(self._above), np.log(self._up_to)
+        # Where doubles underflow, and well before, logarithms are summed.
+        falling, rising = (np.flatnonzero(each < -_UNDERFLOW) for each in (log_above[:-1], log_up_to[1:]))
+        if falling.size:
+            log_above[falling] = np.logaddexp.accumulate(logs[::-1])[::-1][falling]
+        if rising.size:
+            log_up_to[rising + 1] = np.logaddexp.accumulate(logs)[rising]
+        return log_above, log_up_to
+
     def log_tails(self, threshold: ArrayLike) -> tuple[FloatArray, FloatArray]:
         """ln P[Z > threshold] and ln P[Z <= threshold]; -inf beyond the table; any shape."""
         whole = np.clip(np.floor(np.asarray(threshold, np.float64)), self.first - 1, self.last)
         place = whole.astype(np.int64) - (self.first - 1)
-        above, up_to = self._above[place], self._up_to[place]
+        log_above, log_up_to = (each[place] for each in self._log_tails)
         with np.errstate(divide="ignore"):
-            log_above = np.where(above > 0.5, np.log1p(-up_to), np.log(above))
-            return log_above, np.where(up_to > 0.5, np.log1p(-above), np.log(up_to))
+            above = np.where(log_above > -_LN2, np.log1p(-self._up_to[place]), log_above)
+            return above, np.where(log_up_to > -_LN2, np.log1p(-self._above[place]), log_up_to)
+
+    def inverse_log_tail(self, log_probability: FloatArray) -> IntArray:
+        """The integers x with P[Z > x] <= v < P[Z >= x], for ln v at most 0; any shape."""
+        upper = log_probability <= -_LN2
+        with np.errstate(divide="ignore"):
+            log_rest = np.log(-np.expm1(log_probability))
+        above, up_to = self._log_tails
+        place = np.where(upper, np.searchsorted(-above, -log_probability), np.searchsorted(up_to, log_rest))
+        return np.clip(place, 1, self.logs.size) + (self.first - 1)
 
 
 def _reach(variance: float, exponent: float) -> int:
@@ -87,12 +115,12 @@ def _reach(variance: float, exponent: float) -> int:
 
 
 def _from_ratios(first: int, mode: int, log_ratios: FloatArray) -> IntegerLaw:
-    """The law with these ln(f(k) / f(k - 1)), for k = first + 1, first + 2, …"""
+    """The law with these ln(f(k) / f(k - 1)), one for each k after the first."""
     below, above = log_ratios[: mode - first], log_ratios[mode - first :]
     return IntegerLaw(first, np.concatenate([-np.cumsum(below[::-1])[::-1], [0.0], np.cumsum(above)]))
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=8)
 def poisson_law(mean: float) -> IntegerLaw:
     """Poisson(mean), for a mean of at most `LARGEST_MEAN`; smaller ones than 1e-290 are read as that."""
     mean = max(mean, _TINY)
@@ -101,7 +129,7 @@ def poisson_law(mean: float) -> IntegerLaw:
     return _from_ratios(first, mode, np.log(mean / np.arange(first + 1.0, mode + reach + 1.0)))
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=8)
 def skellam_law(mean: float) -> IntegerLaw:
     """The difference of two independent Poisson(mean) numbers; means as for `poisson_law`.
 

@@ -29,15 +29,13 @@ from sparsehist.privacy import poisson as guarantee
 from sparsehist.privacy.levels import Level, as_level, level_text
 from sparsehist.typing import ArrayLike, FloatArray, Generator, IntArray
 
-_LN2 = math.log(2.0)
-
 
 @dataclass(frozen=True)
 class ProcessNoise(Bridged):
     """Noise of independent increments, read at time 1/level; the number of keys enters the guarantee, not the law.
 
     Draws invert tables of the laws in doubles, some 1e-14 from them in total variation. Tables end where less than
-    e**-700 lies beyond; refining costs one of about 20 standard deviations for each different value.
+    e**-6000 lies beyond; refining costs one of about 20 standard deviations for each different value.
     """
 
     sensitivity: int = 1
@@ -76,9 +74,6 @@ class ProcessNoise(Bridged):
     def _part(self, sums: IntArray, part: float, rest: float, uniforms: Uniforms) -> IntArray:
         return part_quantile(np.asarray(sums), self._law(part), self._law(rest), (part, rest), uniforms)
 
-    def tail(self, threshold: ArrayLike, level: Level) -> FloatArray:
-        return np.asarray(np.exp(self.log_tail(threshold, level)))
-
     def log_tail(self, threshold: ArrayLike, level: Level) -> FloatArray:
         return self._law(_mean(level)).log_tails(threshold)[0]
 
@@ -87,10 +82,7 @@ class ProcessNoise(Bridged):
 
     def inverse_log_tail(self, log_probability: ArrayLike, level: Level) -> IntArray:
         """The integer x with P[Z > x] <= v < P[Z >= x], for ln v = log_probability at most 0; int64."""
-        log_v = np.asarray(log_probability, np.float64)
-        upper = log_v <= -_LN2
-        distance = np.where(upper, np.exp(log_v), -np.expm1(log_v))
-        return self._law(_mean(level)).quantile(Uniforms(upper, distance))
+        return self._law(_mean(level)).inverse_log_tail(np.asarray(log_probability, np.float64))
 
 
 def poisson_mean(level: Level) -> Fraction:

@@ -16,7 +16,6 @@ from sparsehist import entropy, noise
 from sparsehist.dense.laplace_jumps import Jumps
 from sparsehist.dense.truth import Truth
 from sparsehist.histogram import DenseReleases, NewlyTracked, Round, draw_exceeding, release_dense
-from sparsehist.histogram.binomial import as_sizes
 
 _SECRET = 918273645
 
@@ -51,7 +50,6 @@ def test_no_class_prints_arrays_unless_they_are_public() -> None:
         "histogram.history.History",
         "histogram.intervals.Estimates",
         "noise.over_steps.Factor",
-        "noise.staircase.Staircases",
         "dense.post_processing.PostProcessing",
         "workload.least_squares.Agreed",
         "workload.least_squares.Measured",
@@ -70,7 +68,6 @@ def test_no_class_prints_arrays_unless_they_are_public() -> None:
 @pytest.mark.parametrize(
     "made",
     [
-        as_sizes([_SECRET, 2**40 + _SECRET]),
         NewlyTracked(np.array([_SECRET]), np.array([[_SECRET]]), np.array([_SECRET]), np.array([True])),
         Round(
             np.array([_SECRET]),

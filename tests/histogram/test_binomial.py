@@ -1,17 +1,93 @@
-"""How many cells of each group exceed: certain, impossible, refused, and right where p is near 0 or 1."""
+"""How many cells of each group exceed: near their laws, certain, impossible, refused, and right for p near 0 or 1."""
 
 from __future__ import annotations
 
 import math
 
+import mpmath
 import numpy as np
 import pytest
-from scipy.stats import poisson
+from scipy import stats
 
 from sparsehist import entropy
 from sparsehist.errors import InputError, ThresholdError
-from sparsehist.histogram.binomial import binomial
+from sparsehist.histogram.binomial import _inverted, binomial
+from tests.noise.exact_integer_laws import DIGITS, binomial_mass
 from tests.stats import assert_consistent, assert_detected, g_test
+
+
+class Given:
+    """A stand-in for a generator that returns given uniform numbers."""
+
+    def __init__(self, numbers: np.ndarray) -> None:
+        self.numbers = numbers
+
+    def random(self, _size: int) -> np.ndarray:
+        """Return them."""
+        return self.numbers
+
+
+def misplaced(n: float, p: float, exact_p: float) -> float:
+    """The sum, over all boundaries between two numbers, of how far off the uniform number is that crosses it."""
+    mean = n * p
+    k = np.arange(max(0, int(mean - 9 * mean**0.5)), int(min(n, mean + 9 * mean**0.5 + 25)))
+    low, high = np.zeros(k.size), np.full(k.size, 1 - 2.0**-53)
+    for _ in range(60):
+        middle = (low + high) / 2
+        above = _inverted(np.full(k.size, n), np.full(k.size, p), rng=Given(middle)) > k
+        low, high = np.where(above, low, middle), np.where(above, middle, high)
+    with mpmath.workdps(DIGITS):
+        mass, cumulative, total = binomial_mass(n, exact_p), mpmath.mpf(0), mpmath.mpf(0)
+        for i in range(int(k[0])):
+            cumulative += mass(i)
+        for i, crossed in zip(k.tolist(), high.tolist(), strict=True):
+            cumulative += mass(i)
+            total += abs(cumulative - mpmath.mpf(crossed))
+        return float(total)
+
+
+@pytest.mark.parametrize(
+    ("n", "p"), [(3.0, 0.01), (20.0, 0.2), (64.0, 0.45), (250.0, 0.5), (1e6, 1e-6), (1e9, 1.2e-7), (1e15, 3e-15)]
+)
+def test_small_means_are_added_up_to_twelve_digits(n: float, p: float) -> None:
+    """Every boundary between two numbers, found to the last bit, against fifty digits; a wrong chance is seen."""
+    assert misplaced(n, p, p) < 1e-12
+    assert misplaced(n, p * (1 + 1e-9), p) > 2e-12
+
+
+@pytest.mark.parametrize(
+    ("n", "p"),
+    [(12, 0.3), (12, 0.97), (200, 0.5), (10**9, 4e-9), (1000, 0.05), (10**6, 3e-4), (10**6, 0.5), (10**25, 1e-19),
+     (10**69, 2e-67), (10**77, 5e-75)],
+)  # fmt: skip
+def test_numbers_follow_their_law(n: int, p: float) -> None:
+    """Draws in cells of equal probability; means that are off by 1 % or a fifth of a deviation are seen."""
+    draws = 100_000 if n * min(p, 1 - p) < 100 else 20_000 if n * p < 1e4 else 3_000
+    law = stats.poisson(n * p) if n > 10**15 else stats.binom(n, p)
+    edges = np.unique(law.ppf(np.arange(1, 20) / 20))
+    cells = np.diff(np.concatenate([[0.0], law.cdf(edges), [1.0]]))
+    wrong = math.log(p) + max(0.01, 0.2 / math.sqrt(n * p)) * (1 if p < 0.9 else -1)
+    for log_p, judge in ((math.log(p), assert_consistent), (wrong, assert_detected)):
+        drawn = binomial([n] * draws, np.full(draws, log_p), rng=entropy.seeded(41))
+        judge(g_test(np.bincount(np.searchsorted(edges, drawn), minlength=cells.size), cells), f"n = {n}, p = {p}")
+
+
+def test_groups_keep_their_own_laws() -> None:
+    """Small, large, certain, impossible and empty groups in one call: each has its own law; 5,000 rounds see 6 %."""
+    trials, rounds = [0, 10**9, 7, 5, 0, 3 * 10**9, 10**25, 400, 40], 5_000
+    p = np.array([1e-7, 4e-9, 0.0, 1.0, 0.5, 1e-7, 3e-24, 0.6, 0.9])
+    with np.errstate(divide="ignore"):
+        log_p = np.log(np.tile(p, rounds))
+    drawn = binomial(trials * rounds, log_p, rng=entropy.seeded(46)).reshape(rounds, -1)
+    assert not drawn[:, [0, 2, 4]].any()
+    assert (drawn[:, 3] == 5).all()
+    for group in (1, 5, 6, 7, 8):
+        law = stats.poisson(trials[group] * p[group]) if group < 7 else stats.binom(trials[group], p[group])
+        edges = np.unique(law.ppf(np.arange(1, 8) / 8))
+        cells = np.diff(np.concatenate([[0.0], law.cdf(edges), [1.0]]))
+        seen, moved = (np.searchsorted(edges, drawn[:, group] + by) for by in (0, max(1, round(law.std() / 4))))
+        assert_consistent(g_test(np.bincount(seen, minlength=cells.size), cells), f"group {group}")
+        assert_detected(g_test(np.bincount(moved, minlength=cells.size), cells), "a quarter of a deviation more")
 
 
 @pytest.mark.parametrize(
@@ -29,7 +105,7 @@ def test_rare_successes_and_rare_failures_are_as_rare_as_asked(n: int, log_p: fl
     rarer = n - drawn if log_p > -1.0 else drawn
     seen = np.bincount(rarer, minlength=40)
     # Poisson's law is 3 / n away, which 100,000 draws do not see.
-    law, wrong = (poisson.pmf(np.arange(seen.size), mean) for mean in (3.0, 3.15))
+    law, wrong = (stats.poisson.pmf(np.arange(seen.size), mean) for mean in (3.0, 3.15))
     assert_consistent(g_test(seen, law))
     assert_detected(g_test(seen, wrong), "a mean 5 % off")
 
@@ -38,11 +114,13 @@ def test_certain_and_impossible_events() -> None:
     """p of one takes all, p of zero takes none, at any size that fits."""
     got = binomial([7, 7, 0, 2**31 - 8, 10**30], [0.0, -np.inf, -1.0, 0.0, -np.inf], rng=entropy.seeded(1))
     assert got.tolist() == [7, 0, 0, 2**31 - 8, 0]
+    assert binomial([], [], rng=entropy.seeded(1)).size == 0
 
 
 def test_more_than_fit_and_less_than_nothing_are_refused_before_drawing() -> None:
     """An expectation beyond 2**31 is an error, not a memory hog; so is a negative number of cells."""
-    with pytest.raises(ThresholdError):
-        binomial([10**30], [math.log(1e-10)], rng=entropy.seeded(1))
+    for numbers, log_p in ([10**30], math.log(1e-10)), ([10**400], -1.0), ([10**12], 0.0):
+        with pytest.raises(ThresholdError):
+            binomial(numbers, [log_p], rng=entropy.seeded(1))
     with pytest.raises(InputError):
         binomial([5, -1], [-1.0, -1.0], rng=entropy.seeded(1))

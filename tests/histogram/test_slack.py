@@ -5,18 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
-from functools import cache
 
 import numpy as np
 import pytest
 from mpmath import mp
-from scipy.special import betainc
 
 from sparsehist.entropy import seeded
 from sparsehist.histogram import count_near, grid_step, numerical_slack
 from sparsehist.noise import DiscreteLaplace, Family, Gaussian, Laplace, Poisson, Skellam
-from sparsehist.noise.skellam import _tables
-from tests.noise.exact_counts import inverted_distance
+from sparsehist.noise.integer_laws import IntegerLaw, _part_given, poisson_law, skellam_law
+from tests.noise.exact_integer_laws import DIGITS, Weight, poisson_mass, skellam_mass
 
 KEYS = (1, 20, 1000)
 OF_CANDIDATES = 1e-12  # of two groups of cells for each key
@@ -93,49 +91,28 @@ def test_real_noise_crosses_boundaries_of_the_grid_less_often_than_stated(max_ke
         assert 0 < measured <= numerical_slack(max_keys, std, grid_step(std)) - max_keys * OF_CANDIDATES
 
 
-@cache
-def poisson_boundaries(level: str) -> float:
-    """The sum over all integers of the errors of tails, and of the thinning at one half."""
-    mean = exact(level) ** -1
-    reach = int(10 * mp.sqrt(mean)) + 10
-    k = np.arange(max(0, int(mean) - reach), int(mean) + reach)
-    above = [mp.gammainc(int(x) + 1, 0, mean, regularized=True) for x in k]
-    family = Poisson()
-    tails = off_nearer(np.exp(family.log_tail(k, level)), np.exp(family.log_cdf(k, level)), above)
-    n = int(mean)
-    j = np.arange(max(0, n // 2 - reach), min(n, n // 2 + reach))
-    weights = [mp.binomial(n, i) / mp.mpf(2) ** n for i in range(n + 1)]
-    rest = [mp.fsum(weights[int(i) + 1 :]) for i in j]
-    return tails + off_nearer(betainc(j + 1, n - j, 0.5), betainc(n - j, j + 1, 0.5), rest)
+def misplaced(law: IntegerLaw, weight: Weight) -> float:
+    """The sum over all integers of the errors of the smaller of their two tails."""
+    inside = np.flatnonzero((law._up_to[1:] > 1e-18) & (law._above[:-1] > 1e-18)).tolist()
+    above, total = mp.mpf(1), mp.mpf(0)
+    for i in inside:
+        above -= weight(law.first + i)
+        total += abs(law._above[i + 1] - above) if above < 0.5 else abs(law._up_to[i + 1] - (1 - above))
+    return float(total)
 
 
-@cache
-def parts_boundaries(level: str) -> float:
-    """The same of the table by which the parts of a Skellam number are drawn."""
-    mean, difference = float(exact(level) ** -1), 3
-    first, up_to, above = _tables(np.array([difference]), mean, int(9.5 * math.sqrt(mean)) + 40)
-    weights = [mp.mpf(1)]
-    for k in range(int(first[0]) + 1, int(first[0]) + up_to.shape[1]):
-        weights.append(weights[-1] * mp.mpf(mean) ** 2 / (k * (k + difference)))
-    total, sums = mp.fsum(weights), [mp.zero]
-    for weight in reversed(weights):
-        sums.append(sums[-1] + weight)
-    return off_nearer(above[0], up_to[0], [part / total for part in reversed(sums[:-1])])
-
-
-def off_nearer(above: np.ndarray, below: np.ndarray, exactly: list[mp.mpf]) -> float:
-    """Errors of the smaller of two tails, summed."""
-    rows = zip(above.tolist(), below.tolist(), exactly, strict=True)
-    return float(mp.fsum(abs(a - p) if p < 0.5 else abs(b - (1 - p)) for a, b, p in rows))
-
-
-@pytest.mark.parametrize("level", ["1/4", "1/100", "1/2500"])
-def test_boundaries_of_integer_noise_are_misplaced_by_less_than_stated(level: str) -> None:
-    """A lazy draw of Poisson or Skellam noise is off by what the tails of all integers are off by."""
-    with mp.workdps(40):
-        thinned, parts = poisson_boundaries(level), parts_boundaries(level)
-    for family, measured in ((Poisson(), thinned), (Skellam(), 2 * thinned + parts)):
-        assert measured <= numerical_slack(1, family.std(level), 1.0) - OF_CANDIDATES / 2
+@pytest.mark.parametrize("mean", [4.0, 100.0, 2500.0])
+def test_boundaries_of_integer_noise_are_misplaced_by_less_than_stated(mean: float) -> None:
+    """Tails, and the part of a sum that a step to twice the level keeps."""
+    half = (mean / 2, mean / 2)
+    for family, law, mass in ((Poisson(), poisson_law, poisson_mass), (Skellam(), skellam_law, skellam_mass)):
+        stated = numerical_slack(1, family.std(1 / Fraction(mean)), 1.0) - OF_CANDIDATES / 2
+        with mp.workdps(DIGITS):
+            assert misplaced(law(mean), mass(mean)) <= stated
+            for total in {int(mean), int(mean + 2 * family.std(1 / Fraction(mean)))}:
+                part, norm = mass(mean / 2), mass(mean)(total)
+                kept = _part_given(total, law(mean / 2), law(mean / 2), half)
+                assert misplaced(kept, lambda y: part(y) * part(total - y) / norm) <= stated  # noqa: B023
 
 
 def real(value: Fraction) -> np.longdouble:
@@ -171,13 +148,6 @@ def test_boundaries_of_discrete_laplace_noise_are_misplaced_by_less_than_stated(
     """Tails are inverted in doubles; the steps between levels are exact."""
     family = DiscreteLaplace(max_keys)
     assert 0 < misplaced_tails(family, level) <= numerical_slack(1, family.std(level), 1.0)
-
-
-def test_numbers_of_candidates_are_off_by_less_than_stated() -> None:
-    """Groups of several sizes: the total variation of what is drawn, computed; a key changes two groups."""
-    laws = [(n, p) for n in (3, 20, 64) for p in (0.01, 0.2, 0.45)]
-    each = [inverted_distance(n, p, n) for n, p in laws]
-    assert 0 < 2 * max(each) <= OF_CANDIDATES
 
 
 def test_the_slack_is_proportional_to_keys_and_to_levels_nearby() -> None:

@@ -22,7 +22,7 @@ MOST_SUCCESSES = 2.0**31
 # From here on, and below this probability, a Poisson law is nearer than 2.4e-13 in total variation.
 _MANY_TRIALS, _RARE = 1e15, 1e-12
 # Means from here on have a table each.
-_LARGE_MEAN = 128.0
+_LARGE_MEAN = 64.0
 # Less than e**-300 of a law with a smaller mean lies beyond.
 _FARTHEST = 512
 # Masses added up at once.

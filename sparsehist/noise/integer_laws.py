@@ -55,8 +55,8 @@ class IntegerLaw:
         masses /= masses.sum()
         self.first, self.logs = first, logs
         # From the integer before the first on: P[Z <= x] and P[Z > x].
-        self._up_to = np.concatenate([[0.0], np.cumsum(masses)])
-        self._above = np.concatenate([np.cumsum(masses[::-1])[::-1], [0.0]])
+        self._up_to = np.concatenate([[0.0], np.minimum(np.cumsum(masses), 1.0)])
+        self._above = np.concatenate([np.minimum(np.cumsum(masses[::-1]), 1.0)[::-1], [0.0]])
 
     def __repr__(self) -> str:
         return f"IntegerLaw(first={self.first}, last={self.last})"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from sparsehist.counting.contract import ClosedQuery, Query
@@ -18,10 +17,7 @@ def checked(
     if isinstance(query, ClosedQuery):
         return query
     units, keys = ((names,) if isinstance(names, str) else tuple(names) for names in (unit, key))
-    found = as_closed(query, lookup)
-    if query.unverified or found.world is None:
-        return found
-    return replace(found, world=found.world.checked(units, keys))
+    return as_closed(query, lookup, unit=units, key=keys)
 
 
 def check_query(

@@ -352,12 +352,16 @@ def is_relation(source: object) -> bool:
     return type(source).__module__.startswith(("duckdb", "_duckdb")) and type(source).__name__ == "DuckDBPyRelation"
 
 
-def closed(query: Query, lookup: Lookup | None = None) -> Closed:
-    """Rewrite a query over its sources; refuses a name that is none. Nothing of the query is run.
+def closed(
+    query: Query, lookup: Lookup | None = None, *, unit: Sequence[str] = (), key: Sequence[str] = ()
+) -> Closed:
+    """Rewrite a query over its sources, and check it if `unit` is given. Nothing of the query is run.
 
     Args:
         query: The query.
         lookup: What further names in FROM stand for.
+        unit: Columns of the result that name the unit.
+        key: Columns that the result must have.
     """
     if isinstance(query, ClosedQuery) and query.world is not None:
         return query.world
@@ -375,13 +379,16 @@ def closed(query: Query, lookup: Lookup | None = None) -> Closed:
         return given.get(".".join(path)) if found is None else found
 
     return close(
-        query.sql, source_of, query.parameters or {}, public_files=query.public, restricted=not query.unverified
-    )
+        query.sql, source_of, query.parameters or {}, public_files=query.public, unit=unit, key=key,
+        restricted=not query.unverified,
+    )  # fmt: skip
 
 
-def as_closed(query: Query, lookup: Lookup | None = None) -> ClosedQuery:
-    """Return a query with its sources, files and types as they are now; `lookup` is as for `closed`."""
-    world = closed(query, lookup)
+def as_closed(
+    query: Query, lookup: Lookup | None = None, *, unit: Sequence[str] = (), key: Sequence[str] = ()
+) -> ClosedQuery:
+    """Return a query with its sources, files and types as they are now; parameters as for `closed`."""
+    world = closed(query, lookup, unit=unit, key=key)
     return ClosedQuery(query.sql, query.tables, query.public, query.parameters, query.unverified, world)
 
 

@@ -11,7 +11,7 @@ import re
 import weakref
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import duckdb
@@ -79,49 +79,56 @@ class Closed:
         weakref.finalize(relation, spill.close)
         return relation
 
-    def checked(self, unit: Sequence[str], key: Sequence[str] = ()) -> Closed:
-        """Return the query as it is to be run, or refuse it; ties are broken by all columns where they would decide.
-
-        Raises:
-            GuaranteeError: If rows of one unit may depend on other rows; the message says where and why.
-            StatementError: If DuckDB cannot plan it.
-        """
-        with duckdb.connect(":memory:", config={"threads": 1, **_CLOSED}) as connection:
-            for view, columns in self.columns.items():
-                typed = ", ".join(f"{quoted(name)} {kind}" for name, kind in columns.items())
-                listed = ", ".join(map(quoted, columns))
-                connection.execute(f"create table hidden_{view} ({typed})")
-                connection.execute(f"create view {view} as select {listed} from hidden_{view}")  # noqa: S608  quoted
-            _lock(connection)
-            try:
-                _check(connection, self.query, tuple(unit), tuple(key))
-                return replace(self, verified=True)
-            except GuaranteeError as problem:
-                if problem.reason != TIED:
-                    raise
-                broken = break_ties(self.query)
-                try:
-                    _check(connection, broken, tuple(unit), tuple(key))
-                except StatementError:
-                    raise_alone(problem)
-            return replace(self, query=broken, verified=True)
-
 
 def close(
-    text: str, lookup: Lookup, parameters: Mapping[str, Any], *, public_files: Collection[str] = (),
+    text: str,
+    lookup: Lookup,
+    parameters: Mapping[str, Any],
+    *,
+    public_files: Collection[str] = (),
+    unit: Sequence[str] = (),
+    key: Sequence[str] = (),
     restricted: bool = True,
-) -> Closed:  # fmt: skip
-    """Rewrite a query over views and note the columns of its sources; nothing of the query is run.
+) -> Closed:
+    """Rewrite a query over views, note the columns of its sources, and check it; nothing of the query is run.
 
     Args:
         text: One SELECT.
         lookup: What a name in FROM stands for.
         parameters: Values for $name.
         public_files: Paths of files that hold nothing of any unit.
+        unit: Columns of the result that name the unit; without them the query is not checked.
+        key: Columns that the result must have.
         restricted: Refuse what is not in the language of docs/sql.md.
+
+    Raises:
+        GuaranteeError: If rows of one unit may depend on other rows; the message says where and why.
+        StatementError: If DuckDB cannot plan it.
     """
-    rewritten = rewrite(text, lookup, parameters, public_files=frozenset(public_files), restricted=restricted)
-    return Closed(rewritten, {view: _columns_of(source) for view, source in rewritten.sources.items()})
+    with duckdb.connect(":memory:", config={"threads": 1, **_CLOSED}) as connection:
+        query = rewrite(
+            connection, text, lookup, parameters, public_files=frozenset(public_files), restricted=restricted
+        )
+        columns = {view: _columns_of(connection, source) for view, source in query.sources.items()}
+        if not unit or not restricted:
+            return Closed(query, columns)
+        for view, typed in columns.items():
+            fields = ", ".join(f"{quoted(name)} {kind}" for name, kind in typed.items())
+            connection.execute(f"create table hidden_{view} ({fields})")
+            listed = ", ".join(map(quoted, typed))
+            connection.execute(f"create view {view} as select {listed} from hidden_{view}")  # noqa: S608  quoted
+        _lock(connection)
+        try:
+            _check(connection, query, tuple(unit), tuple(key))
+        except GuaranteeError as problem:
+            if problem.reason != TIED:
+                raise
+            query = break_ties(connection, query)
+            try:
+                _check(connection, query, tuple(unit), tuple(key))
+            except StatementError:
+                raise_alone(problem)
+    return Closed(query, columns, verified=True)
 
 
 def _lock(connection: duckdb.DuckDBPyConnection) -> None:
@@ -153,28 +160,26 @@ def _said(problem: duckdb.Error) -> str:
     return re.sub(r"\b(memory\.main\.)?(hidden_)?source_(\d+)\b", r"source \3", said)
 
 
-def _columns_of(source: Source) -> Columns:
+def _columns_of(connection: duckdb.DuckDBPyConnection, source: Source) -> Columns:
     """Return the names and types of the columns of a source; an ENUM, whose values are those of all rows, is text."""
-    with duckdb.connect(":memory:", config=dict(_CLOSED)) as connection:
-        try:
-            if source.reader:
-                rows = connection.sql(f"describe {source.reader}").fetchall()
-            else:
-                connection.register("given", _empty(source))
-                rows = connection.sql("describe given").fetchall()
-        except SparsehistError:
-            raise
-        except Exception as problem:  # noqa: BLE001  an engine's message may quote the data
-            kind = type(problem).__name__.removesuffix("Exception")
-            raise_alone(InputError(f"the source {source.name} cannot be read ({kind})"))
+    try:
+        if source.opens is not None:
+            connection.register("given", _empty(source.opens()))
+        rows = connection.execute(f"describe from {source.reader or 'given'}").fetchall()
+        if source.opens is not None:
+            connection.unregister("given")
+    except SparsehistError:
+        raise
+    except Exception as problem:  # noqa: BLE001  an engine's message may quote the data
+        kind = type(problem).__name__.removesuffix("Exception")
+        raise_alone(InputError(f"the source {source.name} cannot be read ({kind})"))
     columns = {str(name): _ENUM.sub("VARCHAR", str(kind)) for name, kind, *_ in rows}
     if len({folded(name) for name in columns}) != len(rows):
         raise DeclarationError(f"the source {source.name} has two columns of one name: rename them apart")
     return columns
 
 
-def _empty(source: Source) -> Any:
-    table = source.opens() if source.opens is not None else None
+def _empty(table: Any) -> Any:
     return table.limit(0).to_arrow_table() if isinstance(table, duckdb.DuckDBPyRelation) else table
 
 

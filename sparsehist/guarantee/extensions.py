@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -19,20 +17,6 @@ LACKING = (
     "Iceberg are read as tables={'log': sh.Files('s3://…')}, 'delta:path' or 'iceberg:path', in a shell --table "
     "log=s3://…"
 )
-
-
-@contextmanager
-def installing_nothing(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
-    """Keep somebody's connection from fetching extensions meanwhile."""
-    import duckdb
-
-    ((before,),) = connection.execute("select current_setting('autoinstall_known_extensions')").fetchall()
-    connection.execute("set autoinstall_known_extensions = false")
-    try:
-        yield
-    finally:
-        with suppress(duckdb.Error):  # an error may have ended a transaction of theirs
-            connection.execute(f"set autoinstall_known_extensions = {before}")
 
 
 def draw_no_progress(connection: duckdb.DuckDBPyConnection) -> None:

@@ -153,36 +153,42 @@ def folded(name: str) -> str:
 
 
 def rewrite(
-    text: str, lookup: Lookup, parameters: Mapping[str, Any], *, public_files: frozenset[str], restricted: bool = True
+    parser: duckdb.DuckDBPyConnection,
+    text: str,
+    lookup: Lookup,
+    parameters: Mapping[str, Any],
+    *,
+    public_files: frozenset[str] = frozenset(),
+    restricted: bool = True,
+    looks_at_files: bool = True,
 ) -> Rewritten:
     """Bring every source of a query to a numbered view; `restricted` refuses what is not in the language.
+
+    `parser` holds nothing of the user's. Unless `looks_at_files`, files need not be there.
 
     Raises:
         GuaranteeError: If it is not one SELECT of the language, or reads what is no source.
     """
-    with duckdb.connect(":memory:", config={"autoinstall_known_extensions": False}) as parser:
-        return _Rewriting(text, lookup, parameters, public_files, parser, restricted=restricted).done()
+    made = _Rewriting(
+        text, lookup, parameters, public_files, parser, restricted=restricted, looks_at_files=looks_at_files
+    )
+    return made.done()
 
 
 def check_words(text: str, parameters: Mapping[str, Any]) -> None:
     """Refuse a query that is not of the language, whatever its tables are; files are not looked for."""
     with duckdb.connect(":memory:", config={"autoinstall_known_extensions": False}) as parser:
-        rewriting = _Rewriting(
-            text, lambda path: Source(".".join(path)), parameters, frozenset(), parser, restricted=True
-        )
-        rewriting.looks_at_files = False
-        rewriting.done()
+        rewrite(parser, text, lambda path: Source(".".join(path)), parameters, looks_at_files=False)
 
 
 class _Rewriting:
     """One pass over the parse tree."""
 
-    looks_at_files = True
-
     def __init__(
         self, text: str, lookup: Lookup, parameters: Mapping[str, Any], public_files: frozenset[str],
-        parser: duckdb.DuckDBPyConnection, *, restricted: bool,
+        parser: duckdb.DuckDBPyConnection, *, restricted: bool, looks_at_files: bool,
     ) -> None:  # fmt: skip
+        self.looks_at_files = looks_at_files
         self._text, self._lookup, self._parser = text, lookup, parser
         self._parameters = {name.lower(): value for name, value in parameters.items()}
         self._public_files, self._restricted = public_files, restricted
@@ -411,12 +417,11 @@ def _tables(select: Node) -> list[str]:
     return named(select.get("from_table") or {})
 
 
-def break_ties(rewritten: Rewritten) -> Rewritten:
+def break_ties(parser: duckdb.DuckDBPyConnection, rewritten: Rewritten) -> Rewritten:
     """Return the same query with ties broken; its text and the places of its parts are made anew."""
     tree = with_ties_broken(rewritten.tree)
-    with duckdb.connect(":memory:") as parser:
-        ((text,),) = parser.execute(statement("guarantee_text"), {"tree": json.dumps(tree)}).fetchall()
-        ((found,),) = parser.execute(statement("guarantee_tree"), {"query": text}).fetchall()
+    ((text,),) = parser.execute(statement("guarantee_text"), {"tree": json.dumps(tree)}).fetchall()
+    ((found,),) = parser.execute(statement("guarantee_tree"), {"query": text}).fetchall()
     _note_places(tree["statements"][0]["node"], json.loads(found)["statements"][0]["node"])
     return replace(rewritten, text=str(text), tree=tree)
 

@@ -33,6 +33,7 @@ from sparsehist.ledger.public_ledger import publish
 from sparsehist.ledger.signatures import FIRST, content_digest, private_key, public_keys, sign_entry, verify_entry
 from sparsehist.privacy import Level, as_level
 from sparsehist.release.metadata import CellMetadata, WorkloadMetadata, read_metadata
+from sparsehist.release.published_file import check_content, check_footer
 from sparsehist.store import open_state, write_published
 from sparsehist.store.witnesses import LEDGER_NAME
 from sparsehist.typing import FloatArray, IntArray
@@ -577,6 +578,7 @@ def read_signed(source: Path) -> tuple[Release, object]:
         raise InputError(f"{source} is a directory: name a file in it")
     if not source.is_file():
         raise NotFoundError(f"there is no file {source}")
+    check_footer(source)
     try:
         stored = pl.read_parquet_metadata(source)
         frame = pl.read_parquet(source, glob=False, hive_partitioning=False)
@@ -589,6 +591,7 @@ def read_signed(source: Path) -> tuple[Release, object]:
         raise_alone(InputError(f"{source} is not a release{told}"))
     if written_as != _FORMAT:
         raise InputError(f"{source} was written by another version of sparsehist; upgrade to read it")
+    check_content(source, frame, metadata)
     return (WorkloadRelease if metadata.get("kind") == WorkloadMetadata.kind else Release)(frame, metadata), signed
 
 

@@ -50,6 +50,19 @@ def test_recursion_which_ends_with_the_rows_of_all_units_is_refused(query):
     assert refused(query, "recursion")
 
 
+def test_what_recursion_would_publish():
+    """With one unit of two rows more, every other unit has a key more: 2,000 counts change."""
+    log = pl.DataFrame({"user_id": [*range(2000), 9], "ts": [0] * 2000 + [1]})
+    with duckdb.connect() as connection:
+        published = []
+        for held in (log, log.filter(pl.col("user_id") != 9)):
+            connection.register("log", held)
+            counted = f"select query, count(distinct user_id) from ({RECURSIONS[0]}) group by query order by query"
+            published.append(connection.execute(counted).fetchall())
+    assert published[0] != published[1]
+    assert max(abs(count - dict(published[1]).get(key, 0)) for key, count in published[0]) > 1000
+
+
 def test_columns_that_a_reader_adds_are_not_there(tmp_path):
     """The view of a file has its declared columns alone."""
     LOG.write_parquet(tmp_path / "log.parquet")

@@ -21,7 +21,7 @@ from sparsehist.release.creation import create
 from sparsehist.series.series_handle import Series
 from sparsehist.sqlfront import heads
 from sparsehist.sqlfront.declaring import NEEDED, TAKEN_NAMES, options
-from sparsehist.sqlfront.reading import CLAUSES, RESERVED
+from sparsehist.sqlfront.reading import CLAUSES
 
 DOCS = Path(__file__).parent
 _MADE = "Made from the code by `python docs/references.py`."
@@ -101,7 +101,7 @@ def sql() -> str:
     said = _options_help() | {"public_tables": "Tables that hold nothing of any unit; a query may join them."}
     values = "a number, text in quotes, a name, `true` or `false`, or several names in parentheses"
     listed = ", ".join(f"`{name}`" for name in options(running=True))
-    taken, reserved = (", ".join(f"`{word}`" for word in sorted(words)) for words in (TAKEN_NAMES, RESERVED))
+    taken = ", ".join(f"`{word}`" for word in sorted(TAKEN_NAMES))
     parts = [
         "# Reference of SQL",
         f"{_MADE} [SQL](sql.md) has examples. All else is DuckDB's SQL.",
@@ -114,8 +114,7 @@ def sql() -> str:
         f"`WITH (option = value, …)`; a value is {values}. A running series has the options {listed}.",
         _table(("option", "default", "meaning"), [(f"`{name}`", _default(name), said[name]) for name in options()]),
         "## Names",
-        f"A series is not called {taken}. These words stand in quotes where they are names:",
-        reserved + ".",
+        f"A series is not called {taken}. DuckDB's reserved words stand in quotes where its own queries name them.",
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -157,7 +156,7 @@ def _code(syntax: str) -> str:
 
 
 def _belongs(clause: Any) -> str:
-    return " and ".join(["cells"] * clause.of_cells + ["workloads"] * clause.of_workload)
+    return " and ".join(clause.of.split())
 
 
 def _options_help() -> dict[str, str]:

@@ -1,7 +1,7 @@
-"""From the words of a statement to its record, with errors that say what was expected and where.
+"""Read the words of a statement into its record; an error says what was expected and where.
 
-`Words` is read from left to right; one table says how each clause of RELEASE and PLAN is written, what it sets and
-what it belongs to.
+`Words` is a position in the tokens of a statement. `CLAUSES` says how each clause of RELEASE and PLAN is written,
+which field it sets and what it belongs to.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
+from difflib import get_close_matches
 from fractions import Fraction
 from typing import Any
 
@@ -22,41 +23,25 @@ from sparsehist.privacy.guarantees import EpsilonDelta
 from sparsehist.sqlfront.heads import AppendStep, CreateSeries, DropSeries, Head, MakeRelease, Option, Show
 from sparsehist.sqlfront.script import Piece, Place, is_word, spelled
 
-RESERVED = frozenset(
-    """
-    all analyse analyze and anti any array as asc asof asymmetric at authorization binary both by case cast
-    check collate collation column columns concurrently constraint create cross default deferrable desc
-    describe distinct do else end except false fetch for foreign freeze from full generated glob group having
-    ilike in initially inner intersect into is isnull join lambda lateral leading left like limit map natural
-    not notnull null offset on only or order outer overlaps pivot pivot_longer pivot_wider placing positional
-    primary qualify references returning right select semi show similar some struct summarize symmetric table
-    tablesample then to trailing true try_cast tuple union unique unpack unpivot using variadic verbose when
-    where window with
-    """.split()
-)
-
-
-_TEXTS = (TokenType.STRING, TokenType.HEREDOC_STRING)
 NO_VALUE = "the parameter ${0} has no value: give it with --param {0}=… or parameters={{…}}"
-_OPENING = {TokenType.L_PAREN: TokenType.R_PAREN, TokenType.L_BRACKET: TokenType.R_BRACKET}
+_TEXTS = (TokenType.STRING, TokenType.HEREDOC_STRING)
+_CLOSING = {TokenType.L_PAREN: TokenType.R_PAREN, TokenType.L_BRACKET: TokenType.R_BRACKET}
 
 
 class Words:
     """A position in the words of a statement, and the values of parameters by name in lower case."""
 
     def __init__(self, piece: Piece, parameters: Mapping[str, Any]) -> None:
-        self._piece = piece
-        self._parameters = parameters
-        self._next = 0
-
-    def at_end(self) -> bool:
-        """Whether nothing is left."""
-        return self._next >= len(self._piece.tokens)
+        self._piece, self._parameters, self._next = piece, parameters, 0
 
     def token(self, ahead: int = 0) -> Token | None:
-        """A word ahead."""
+        """Return a word ahead, if there is one."""
         at = self._next + ahead
         return self._piece.tokens[at] if at < len(self._piece.tokens) else None
+
+    def at_end(self) -> bool:
+        """Return whether nothing is left."""
+        return self.token() is None
 
     def take(self) -> Token:
         """Take the next word, which must be there."""
@@ -64,38 +49,31 @@ class Words:
         return self._piece.tokens[self._next - 1]
 
     def is_next(self, *kinds: TokenType) -> bool:
-        """Whether the next word is of one of these kinds."""
+        """Return whether the next word is of one of these kinds."""
         token = self.token()
         return token is not None and token.token_type in kinds
 
     def spelled(self, token: Token) -> str:
-        """A word as it was written."""
+        """Return a word as it was written."""
         return spelled(token, self._piece.script)
 
     def place(self, ahead: int = 0) -> Place:
-        """Where a word ahead stands; behind the last one where there is none."""
-        token = self.token(ahead)
-        if token is None:
-            end = self._piece.place.end
-            return Place(end, end + 1)
-        return Place(token.start, token.end + 1)
+        """Return where a word ahead stands; behind the last one if there is none."""
+        token, end = self.token(ahead), self._piece.place.end
+        return Place(end, end + 1) if token is None else Place(token.start, token.end + 1)
 
     def since(self, start: Place) -> Place:
-        """From a place to the end of the word that was taken last."""
+        """Return the place from `start` to the end of the word that was taken last."""
         return Place(start.start, self._piece.tokens[self._next - 1].end + 1)
 
     def keyword(self, ahead: int = 0) -> str:
-        """A word ahead in capitals; empty if it is not a word, or stands in quotes."""
+        """Return a word ahead in capitals; empty if it is not a word, or stands in quotes."""
         token = self.token(ahead)
         return self.spelled(token).upper() if token is not None and is_word(token, self._piece.script) else ""
 
     def follow(self, *keywords: str) -> bool:
-        """Whether these words are next."""
+        """Return whether these words are next."""
         return all(self.keyword(ahead) == keyword for ahead, keyword in enumerate(keywords))
-
-    def ahead(self, keyword: str) -> bool:
-        """Whether this word stands anywhere ahead."""
-        return any(self.keyword(ahead) == keyword for ahead in range(len(self._piece.tokens) - self._next))
 
     def accept(self, *keywords: str) -> bool:
         """Take these words if they are next."""
@@ -109,54 +87,45 @@ class Words:
             if not self.accept(keyword):
                 raise self.error(f"expected {' '.join(keywords)}")
 
-    def expect_symbol(self, kind: TokenType, symbol: str) -> None:
-        """Take a symbol."""
-        if not self.accept_symbol(kind):
-            raise self.error(f"expected {symbol}")
-
     def accept_symbol(self, kind: TokenType) -> bool:
         """Take a symbol if it is next."""
         found = self.is_next(kind)
         self._next += int(found)
         return found
 
+    def expect_symbol(self, kind: TokenType, symbol: str) -> None:
+        """Take a symbol, or say that it was expected."""
+        if not self.accept_symbol(kind):
+            raise self.error(f"expected {symbol}")
+
     def error(self, message: str, place: Place | None = None) -> StatementError:
-        """An error at the next word, or at a place."""
-        found = ""
+        """Return an error at the next word, or at a place."""
         if place is None and message.startswith("expected"):
             token = self.token()
-            found = ", found the end of the statement" if token is None else f", found {self.spelled(token)[:40]}"
-        return self._piece.error(message + found, place or self.place())
+            message += ", found " + ("the end of the statement" if token is None else self.spelled(token)[:40])
+        return self._piece.error(message, place or self.place())
 
     def name(self, what: str) -> str:
-        """Take the name of a series or release, or a parameter that is one; reserved words stand in quotes."""
+        """Take the name of a series or release, or a parameter that is one."""
         if self.is_next(TokenType.PARAMETER):
             return self.text(f"the name of a {what}")
         if self.is_next(TokenType.IDENTIFIER):
             return str(self.take().text)
-        word = self.keyword()
-        if not word:
+        if not self.keyword():
             raise self.error(f"expected the name of a {what}")
-        if word.lower() in RESERVED:
-            raise self.error(
-                f"expected the name of a {what}, found the reserved word {word}; as a name it stands in quotes: "
-                f'"{word.lower()}"',
-                self.place(),
-            )
         return self.spelled(self.take()).lower()
 
     def column(self) -> str:
         """Take the name of a column or table, as it is written; parts joined by dots stay together."""
-        parts = []
-        while True:
+        parts: list[str] = []
+        while not parts or self.accept_symbol(TokenType.DOT):
             if self.is_next(TokenType.IDENTIFIER, *_TEXTS):
                 parts.append(str(self.take().text))
             elif self.keyword():
                 parts.append(self.spelled(self.take()))
             else:
                 raise self.error("expected a name")
-            if not self.accept_symbol(TokenType.DOT):
-                return ".".join(parts)
+        return ".".join(parts)
 
     def text(self, what: str) -> str:
         """Take text in quotes, or a parameter that is text."""
@@ -191,13 +160,12 @@ class Words:
         return number
 
     def number(self, what: str) -> float:
-        """Take a number, or a parameter that is one."""
+        """Take a finite number, or a parameter that is one."""
         place = self.place()
         if self.is_next(TokenType.PARAMETER):
             value = self.parameter()
         else:
-            sign = "-" if self.accept_symbol(TokenType.DASH) else ""
-            value = sign + self._digits(what)
+            value = ("-" if self.accept_symbol(TokenType.DASH) else "") + self._digits(what)
         try:
             found = math.nan if isinstance(value, bool) else float(value)
         except (TypeError, ValueError, OverflowError):
@@ -205,6 +173,14 @@ class Words:
         if not math.isfinite(found):
             raise self.error(f"expected {what}, a finite number", self.since(place))
         return found
+
+    def whole(self, what: str) -> int:
+        """Take a whole number."""
+        place = self.place()
+        found = self.number(what)
+        if found != int(found):
+            raise self.error(f"expected {what}, a whole number from 1", self.since(place))
+        return int(found)
 
     def _digits(self, what: str) -> str:
         """Take an unsigned number, as it is written; .5 comes in two tokens."""
@@ -226,10 +202,15 @@ class Words:
             return self.parameter()
         if self.is_next(*_TEXTS):
             return str(self.take().text)
-        if self.is_next(*_OPENING):
-            return self._tuple()
+        if self.is_next(*_CLOSING):
+            closing = _CLOSING[self.take().token_type]
+            found = [self.column()]
+            while self.accept_symbol(TokenType.COMMA):
+                found.append(self.column())
+            self.expect_symbol(closing, "a comma or the closing parenthesis")
+            return tuple(found)
         if self.is_next(TokenType.NUMBER, TokenType.DOT, TokenType.DASH):
-            return self._number()
+            return self._exact()
         after = self.token(1)
         if after is not None and after.token_type == TokenType.L_PAREN and self.keyword():
             return self._call()
@@ -237,7 +218,7 @@ class Words:
             return self.spelled(self.take()).upper() == "TRUE"
         return self.column()
 
-    def _number(self) -> int | Decimal | Fraction:
+    def _exact(self) -> int | Decimal | Fraction:
         sign = "-" if self.accept_symbol(TokenType.DASH) else ""
         place = self.place()
         number = sign + self._digits("a value")
@@ -248,18 +229,9 @@ class Words:
         except (ValueError, ArithmeticError):
             raise self.error("expected a number", place) from None
 
-    def _tuple(self) -> tuple[str, ...]:
-        closing = _OPENING[self.take().token_type]
-        found = [self.column()]
-        while self.accept_symbol(TokenType.COMMA):
-            found.append(self.column())
-        self.expect_symbol(closing, "a comma or the closing parenthesis")
-        return tuple(found)
-
     def _call(self) -> str:
-        """All of name(…), as it is written."""
-        start, opened = self.place(), self.place(1)
-        depth = 0
+        """Take all of name(…), as it is written."""
+        start, opened, depth = self.place(), self.place(1), 0
         while not self.at_end():
             kind = self.take().token_type
             depth += (kind == TokenType.L_PAREN) - (kind == TokenType.R_PAREN)
@@ -271,25 +243,25 @@ class Words:
 
 @dataclass(frozen=True)
 class Clause:
-    """How one clause is written and which field of `MakeRelease` it sets; clauses stand in any order, each once."""
+    """How one clause is written and which field of `MakeRelease` it sets; clauses stand in any order, each once.
+
+    Attributes:
+        words: The words that it begins with.
+        shown: How the reference writes it.
+        field: What it sets.
+        read: Takes its value.
+        of: What it belongs to: "cells", "workloads", or both.
+        plans: Whether PLAN takes it too.
+        choice: Clauses of one choice exclude each other.
+    """
 
     words: str
     shown: str
     field: str
     read: Callable[[Words], Any]
-    of_cells: bool = True
-    of_workload: bool = True
-
-
-def _listed(read: Callable[[Words], Any]) -> Callable[[Words], tuple[Any, ...]]:
-    def levels(words: Words) -> tuple[Any, ...]:
-        found = [read(words)]
-        while words.accept_symbol(TokenType.COMMA):
-            words.accept("EPSILON")
-            found.append(read(words))
-        return tuple(found)
-
-    return levels
+    of: str = "cells workloads"
+    plans: bool = True
+    choice: str = ""
 
 
 def _goal(words: Words) -> EpsilonDelta:
@@ -303,6 +275,14 @@ def _goal(words: Words) -> EpsilonDelta:
         raise words.error(str(problem), words.since(start)) from None
 
 
+def _levels(words: Words, read: Callable[[Words], Any]) -> tuple[Any, ...]:
+    found = [read(words)]
+    while words.accept_symbol(TokenType.COMMA):
+        words.accept("EPSILON")
+        found.append(read(words))
+    return tuple(found)
+
+
 def _false_keys(words: Words) -> float:
     number = words.number("a number of false keys")
     words.expect("FALSE")
@@ -311,48 +291,39 @@ def _false_keys(words: Words) -> float:
     return number
 
 
-def _text(what: str) -> Callable[[Words], str]:
-    return lambda words: words.text(what)
-
-
-def _number(what: str) -> Callable[[Words], float]:
-    return lambda words: words.number(what)
-
-
-def _step(words: Words) -> int:
-    place = words.place()
-    found = words.number("a step such as 12")
-    if found != int(found):
-        raise words.error("expected a step, a whole number from 1", words.since(place))
-    return int(found)
-
-
 CLAUSES = (
-    Clause("USING", "USING 'workload'", "workload", _text("a workload such as 'prefix(1024)'"), of_cells=False),
-    Clause("STRATEGY", "STRATEGY 'name'", "strategy", _text("a strategy such as 'spectral'"), of_cells=False),
-    Clause("AT LEVEL", "AT LEVEL", "levels", _listed(Words.level)),
-    Clause("AT EPSILON", "AT EPSILON … DELTA …", "levels", _listed(_goal)),
-    Clause("EXPECTING", "EXPECTING n FALSE KEYS", "false_keys", _false_keys, of_workload=False),
-    Clause("THRESHOLD", "THRESHOLD", "threshold", _number("a threshold in counts"), of_workload=False),
-    Clause("DELTA", "DELTA", "delta", _number("a probability such as 1e-6"), of_workload=False),
-    Clause("AT STEP", "AT STEP n", "step", _step, of_workload=False),
-    Clause("COUNTING", "COUNTING 'new'", "what", _text("what is counted such as 'new'"), of_workload=False),
-    Clause("TO", "TO 'file.parquet'", "target", _text("a file such as 'public.parquet'")),
-    Clause("SIGNED BY", "SIGNED BY 'key.pem'", "sign", _text("a private key such as 'curator.pem'")),
-)
-_OF_FILES = ("target", "sign")
-_ONE_OF_THESE = ("false_keys", "threshold", "delta")
+    Clause("USING", "USING 'workload'", "workload", lambda words: words.text("a workload such as 'prefix(1024)'"),
+           of="workloads"),
+    Clause("STRATEGY", "STRATEGY 'name'", "strategy", lambda words: words.text("a strategy such as 'spectral'"),
+           of="workloads"),
+    Clause("AT LEVEL", "AT LEVEL", "levels", lambda words: _levels(words, Words.level)),
+    Clause("AT EPSILON", "AT EPSILON … DELTA …", "levels", lambda words: _levels(words, _goal)),
+    Clause("EXPECTING", "EXPECTING n FALSE KEYS", "false_keys", _false_keys, of="cells", choice="threshold"),
+    Clause("THRESHOLD", "THRESHOLD", "threshold", lambda words: words.number("a threshold in counts"), of="cells",
+           choice="threshold"),
+    Clause("OPEN DELTA", "OPEN DELTA", "delta", lambda words: words.number("a probability such as 1e-6"), of="cells",
+           choice="threshold"),
+    Clause("AT STEP", "AT STEP n", "step", lambda words: words.whole("a step such as 12"), of="cells"),
+    Clause("COUNTING", "COUNTING 'new'", "what", lambda words: words.text("what is counted such as 'new'"),
+           of="cells"),
+    Clause("TO", "TO 'file.parquet'", "target", lambda words: words.text("a file such as 'public.parquet'"),
+           plans=False),
+    Clause("SIGNED BY", "SIGNED BY 'key.pem'", "sign",
+           lambda words: words.text("a private key such as 'curator.pem'"), plans=False),
+)  # fmt: skip
 
 
-def read_clauses(words: Words, asked: dict[str, Any], *, of_workload: bool, only_plan: bool) -> None:
+def _read_clauses(words: Words, asked: dict[str, Any], *, of: str, only_plan: bool) -> None:
     """Read clauses up to the end of the statement into `asked`, by field of `MakeRelease`; errors show the place."""
     while not words.at_end():
         whole = (clause for clause in CLAUSES if words.follow(*clause.words.split()))
         begun = (clause for clause in CLAUSES if words.follow(clause.words.split()[0]))
         clause = next(whole, None) or next(begun, None)
         if clause is None:
-            raise words.error(_expected(asked, of_workload=of_workload, only_plan=only_plan))
-        _check(clause, words, asked, of_workload=of_workload, only_plan=only_plan)
+            left = [one.shown for one in CLAUSES if _objection(one, asked, of=of, only_plan=only_plan) is None]
+            raise words.error(f"expected {', '.join([*dict.fromkeys(left), 'or the end of the statement'])}")
+        if (objection := _objection(clause, asked, of=of, only_plan=only_plan)) is not None:
+            raise words.error(objection)
         words.expect(*clause.words.split())
         start = words.place()
         asked[clause.field] = clause.read(words)
@@ -361,35 +332,24 @@ def read_clauses(words: Words, asked: dict[str, Any], *, of_workload: bool, only
             raise words.error("a release has one level; a plan may have several", asked["places"]["levels"])
 
 
-def _check(clause: Clause, words: Words, asked: Collection[str], *, of_workload: bool, only_plan: bool) -> None:
+def _objection(clause: Clause, asked: Collection[str], *, of: str, only_plan: bool) -> str | None:
+    """Return why a clause may not stand here; None if it may."""
     if clause.field in asked:
-        raise words.error(f"{clause.words} stands here for the second time")
-    if clause.field in _OF_FILES and only_plan:
-        raise words.error(f"a plan writes nothing: leave {clause.words} out")
-    if of_workload and not clause.of_workload:
-        raise words.error(f"a workload has no threshold, and all of it is released: leave {clause.words} out")
-    if not of_workload and not clause.of_cells:
-        raise words.error(f"{clause.words} belongs to RELEASE WORKLOAD name FROM series")
-    if clause.field in _ONE_OF_THESE and any(field in asked for field in _ONE_OF_THESE):
-        raise words.error("expected one of EXPECTING … FALSE KEYS, THRESHOLD and DELTA, not several")
+        return f"{clause.words} stands here for the second time"
+    if only_plan and not clause.plans:
+        return f"a plan writes nothing: leave {clause.words} out"
+    if of not in clause.of and of == "workloads":
+        return f"a workload has no threshold, and all of it is released: leave {clause.words} out"
+    if of not in clause.of:
+        return f"{clause.words} belongs to RELEASE WORKLOAD name FROM series"
+    if clause.choice and any(one.choice == clause.choice and one.field in asked for one in CLAUSES):
+        return "expected one of EXPECTING … FALSE KEYS, THRESHOLD and OPEN DELTA, not several"
+    return None
 
 
-def _expected(asked: Collection[str], *, of_workload: bool, only_plan: bool) -> str:
-    chosen = any(field in asked for field in _ONE_OF_THESE)
-    left = dict.fromkeys(
-        clause.shown
-        for clause in CLAUSES
-        if clause.field not in asked
-        and (clause.of_workload if of_workload else clause.of_cells)
-        and not (chosen and clause.field in _ONE_OF_THESE)
-        and not (only_plan and clause.field in _OF_FILES)
-    )
-    return f"expected {', '.join([*left, 'or the end of the statement'])}"
-
-
-_TIME = "a time such as '2026-01-31'"
 _OWN = ("CREATE SERIES", "APPEND TO", "RELEASE", "PLAN", "SHOW SERIES", "SHOW RELEASES", "SHOW LEDGER", "DROP SERIES")
 _STARTS_QUERY = ("SELECT", "WITH", "FROM", "VALUES", "TABLE", "PIVOT", "UNPIVOT", "DESCRIBE", "SHOW", "SUMMARIZE")
+_END = "the end of the statement"
 
 
 def read_head(piece: Piece, parameters: Mapping[str, Any]) -> Head | None:
@@ -410,7 +370,9 @@ def read_head(piece: Piece, parameters: Mapping[str, Any]) -> Head | None:
     if words.accept("RELEASE"):
         return _release(words, only_plan=False)
     if words.accept("PLAN"):
-        return _plan(words)
+        if words.keyword() == "RELEASE" and words.keyword(1) != "FROM":
+            words.take()
+        return _release(words, only_plan=True)
     if words.accept("DROP", "SERIES"):
         if_exists = words.keyword() == "IF" and words.token(1) is not None
         if if_exists:
@@ -423,19 +385,17 @@ def read_head(piece: Piece, parameters: Mapping[str, Any]) -> Head | None:
 
 
 def meant(piece: Piece) -> str:
-    """A hint for a statement that DuckDB does not take and that looks like one of ours, misspelt.
+    """Return a hint for a statement that DuckDB does not take and that looks like one of ours, misspelt.
 
     Example:
         >>> from sparsehist.sqlfront.script import pieces
         >>> meant(pieces("relese a from b at level 1")[0]), meant(pieces("selct 1")[0])
         ('; did you mean RELEASE?', '')
     """
-    from difflib import get_close_matches
-
-    first, second = (words.keyword(ahead) for words in [Words(piece, {})] for ahead in (0, 1))
+    words = Words(piece, {})
     for start in _OWN:
-        one, _, two = start.partition(" ")
-        if get_close_matches(first, [one], 1, 0.75) and (not two or get_close_matches(second, [two], 1, 0.75)):
+        pairs = enumerate(start.split())
+        if all(get_close_matches(words.keyword(ahead), [word], 1, 0.75) for ahead, word in pairs):
             return f"; did you mean {start}?"
     return ""
 
@@ -447,31 +407,24 @@ def _show(words: Words) -> Head:
     if what == "releases" and words.accept("FROM"):
         place = words.place()
         return _ended(words, Show(what, words.name("series"), place=place))
-    if what == "ledger":
-        return _show_ledger(words)
-    further = "FROM series or " if what == "releases" else ""
-    return _ended(words, Show(what), f"{further}the end of the statement")
-
-
-def _show_ledger(words: Words) -> Head:
+    if what != "ledger":
+        return _ended(words, Show(what), f"FROM series or {_END}" if what == "releases" else _END)
     asked: dict[str, Any] = {"short": words.accept("SHORT")}
     if words.accept("FROM"):
         asked |= {"place": words.place(), "series": words.name("series")}
     if words.accept("SINCE"):
         start = words.place()
-        asked["since"] = words.text(_TIME)
+        asked["since"] = words.text("a time such as '2026-01-31'")
         try:
             datetime.fromisoformat(asked["since"])
         except ValueError:
-            raise words.error(f"expected {_TIME}", words.since(start)) from None
+            raise words.error("expected a time such as '2026-01-31'", words.since(start)) from None
     if words.accept("DELTA"):
         place = words.place()
         asked["delta"] = words.number("a probability such as 1e-6")
         asked.setdefault("place", words.since(place))
-    further = "" if "delta" in asked else "DELTA and a probability, or "
-    if not any(asked.values()):
-        further = f"SHORT, FROM series, SINCE 'time', {further}"
-    return _ended(words, Show("ledger", **asked), f"{further}the end of the statement")
+    further = "" if "delta" in asked else f"SHORT, FROM series, SINCE 'time', DELTA and a probability, or {_END}"
+    return _ended(words, Show("ledger", **asked), further or _END)
 
 
 def _create(words: Words, piece: Piece) -> Head:
@@ -485,7 +438,7 @@ def _create(words: Words, piece: Piece) -> Head:
     steps = None
     if running:
         words.expect("OVER")
-        steps = _step(words)
+        steps = words.whole("a number of steps such as 365")
         words.expect("STEPS")
         if words.at_end():
             return CreateSeries(name, name_place, options, "", name_place, reuse, steps)
@@ -496,7 +449,7 @@ def _append(words: Words, piece: Piece) -> Head:
     name_place, name = words.place(), words.name("series")
     options = _options(words) if words.accept("WITH") else {}
     words.expect("STEP")
-    step = _step(words)
+    step = words.whole("a step such as 12")
     return AppendStep(name, name_place, options, *_query(words, piece), step)
 
 
@@ -527,15 +480,12 @@ def _query(words: Words, piece: Piece) -> tuple[str, Place]:
     return piece.script[place.start : place.end], place
 
 
-def _plan(words: Words) -> Head:
-    if words.keyword() == "RELEASE" and words.keyword(1) != "FROM":
-        words.take()
-    return _release(words, only_plan=True)
-
-
 def _release(words: Words, *, only_plan: bool) -> Head:
     # WORKLOAD, and in a plan the name itself, may be left out: `release workload from …` is a release of that name.
-    unnamed = only_plan and words.ahead("USING")
+    ahead = 0
+    while only_plan and words.token(ahead) is not None and words.keyword(ahead) != "USING":
+        ahead += 1
+    unnamed = only_plan and words.token(ahead) is not None
     of_workload = words.keyword() == "WORKLOAD" and (words.keyword(1) != "FROM" or unnamed)
     if of_workload:
         words.take()
@@ -544,7 +494,7 @@ def _release(words: Words, *, only_plan: bool) -> Head:
     words.expect("FROM")
     places["series"] = words.place()
     asked: dict[str, Any] = {"name": name, "series": words.name("series"), "only_plan": only_plan, "places": places}
-    read_clauses(words, asked, of_workload=of_workload, only_plan=only_plan)
+    _read_clauses(words, asked, of="workloads" if of_workload else "cells", only_plan=only_plan)
     if of_workload and "workload" not in asked:
         raise words.error("expected USING and a workload such as 'prefix(1024)'")
     if only_plan and "levels" not in asked:
@@ -552,14 +502,10 @@ def _release(words: Words, *, only_plan: bool) -> Head:
     return MakeRelease(**asked)
 
 
-def _ended(words: Words, head: Head, expected: str = "the end of the statement") -> Head:
+def _ended(words: Words, head: Head, expected: str = _END) -> Head:
     if not words.at_end():
         raise words.error(f"expected {expected}")
     return head
-
-
-_NAME = re.compile(r"[A-Za-z_]\w*")
-_WHOLE, _DECIMAL = re.compile(r"-?(0|[1-9]\d*)"), re.compile(r"-?(0|[1-9]\d*)?\.\d+")
 
 
 def parameters_from(words: Iterable[str]) -> dict[str, Any]:
@@ -575,7 +521,7 @@ def parameters_from(words: Iterable[str]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for word in words:
         name, equals, value = word.partition("=")
-        if not equals or not _NAME.fullmatch(name):
+        if not equals or not re.fullmatch(r"[A-Za-z_]\w*", name):
             raise DeclarationError(f"a parameter is a name, = and its value, as in --param n=20; got {word!r}")
         if name.lower() in found:
             raise DeclarationError(f"the parameter {name} is given twice")
@@ -584,9 +530,9 @@ def parameters_from(words: Iterable[str]) -> dict[str, Any]:
 
 
 def _value(text: str) -> Any:
-    if _WHOLE.fullmatch(text):
+    if re.fullmatch(r"-?(0|[1-9]\d*)", text):
         return int(text)
-    if _DECIMAL.fullmatch(text):
+    if re.fullmatch(r"-?(0|[1-9]\d*)?\.\d+", text):
         return Decimal(text)
     if text.lower() in ("true", "false", "null"):
         return {"true": True, "false": False, "null": None}[text.lower()]
@@ -596,5 +542,5 @@ def _value(text: str) -> Any:
 
 
 def bindable(value: Any) -> Any:
-    """A value as DuckDB binds it; a fraction is a number there."""
+    """Return a value as DuckDB binds it; a fraction is a number there."""
     return float(value) if isinstance(value, Fraction) else value

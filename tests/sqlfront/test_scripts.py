@@ -200,15 +200,15 @@ create series opened with (unit = u, key = k, max_keys = 2, domain = 'open(delta
     as select u, k from log;
 create series hours with (unit = u, key = h, max_keys = 2, domain = 'integers(24)') as select u, h from log;
 release a from cells at level 0.1;
-release a from opened at level 0.2 delta 1e-7;
+release a from opened at level 0.2 open delta 1e-7;
 release b from opened at level 0.1 threshold 60;
-release w from cells at level 0.1 delta 1e-7;
+release w from cells at level 0.1 open delta 1e-7;
 release w from cells at level 0.001 threshold 0;
 release workload w from hours at level 0.3 using 'ranges()';
 release workload w2 from hours using 'ranges()' at level 0.2;
 release workload p from hours using 'prefix()' at level 0.1 strategy 'square_root';
 release workload t from opened at level 1 using 'total()';
-release c from opened at level 0.2 delta 1e-6;
+release c from opened at level 0.2 open delta 1e-6;
 """
 
 

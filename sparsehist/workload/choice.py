@@ -22,15 +22,12 @@ from sparsehist.workload.strategies.optimised import Optimised
 from sparsehist.workload.strategies.spectral import Spectral
 from sparsehist.workload.strategies.strategy import Strategy
 
-# Prefix sums and ranges of more cells are priced on a shorter column: what is best hardly depends on its length.
+# Prefix sums and ranges of more cells are priced on a shorter column: the best strategy hardly depends on its length.
 _LONGEST_PRICED = 4096
-# Lists of queries times cells beyond this are priced on some of the queries.
-_LARGEST_PRICED = 2**21
-_SAMPLED = 64
-# Dense strategies take a time that grows with the cube of this.
-_LARGEST_OPTIMISED = 128
-_MOST_DIRECT = 2**16
-_LONGEST_SQUARE_ROOT = 2**14
+# Lists of queries times cells beyond this are priced on a sample of the queries.
+_LARGEST_PRICED, _SAMPLED = 2**21, 64
+# Sizes up to which a strategy is a candidate.
+_LARGEST_OPTIMISED, _LONGEST_SQUARE_ROOT, _MOST_DIRECT = 128, 2**14, 2**16
 _LARGEST_MARGINALS, _LARGEST_IDENTITY = 2**20, 2**31
 
 
@@ -75,20 +72,16 @@ def choose(workload: Workload, max_keys: int, *, pure: bool = False, integer: bo
         >>> choose(Prefix(1024), 1).name, choose(Prefix(1024), 1, pure=True).name
         ('spectral', 'haar')
     """
-    shorter = _shorter(workload, max_keys)
-    strategies = _strategies(shorter, max_keys, pure=pure)
-    if shorter is not workload and _may_be_direct(workload):  # priced by all of its queries, which overlap
+    priced_on = _shorter(workload, max_keys)
+    strategies = _candidates(priced_on, max_keys, pure=pure)
+    if priced_on is not workload and _may_be_direct(workload):  # priced by all of its queries, which overlap
         strategies = [one for one in strategies if one.word != "direct"] + [strategy_named("direct", workload)]
-    priced = [(_error(one, max_keys, pure=pure), one) for one in strategies if one.integral or not integer]
-    finite = [(error, strategy) for error, strategy in priced if math.isfinite(error) and error > 0]
-    if not finite:
+    errors = {one: _error(one, max_keys, pure=pure) for one in strategies if one.integral or not integer}
+    errors = {one: error for one, error in errors.items() if 0 < error < math.inf}
+    if not errors:
         raise DeclarationError(f"no strategy answers {workload.describe()} with this noise")
-    best = min(finite, key=lambda pair: pair[0])[1]
-    if best.workload is workload:
-        return best
-    if isinstance(best, Spectral):
-        return Spectral(workload, blend=best.blend, window=best.window)
-    return strategy_named(best.name, workload)
+    best = min(errors, key=errors.__getitem__)
+    return best if best.workload is workload else strategy_named(best.name, workload)
 
 
 def compare(workload: Workload, max_keys: int, *, pure: bool = False, integer: bool = False) -> list[Candidate]:
@@ -100,11 +93,9 @@ def compare(workload: Workload, max_keys: int, *, pure: bool = False, integer: b
         ('spectral', 1.015, 'identity')
     """
     chosen = choose(workload, max_keys, pure=pure, integer=integer)
-    found = {chosen.name: chosen}
-    for name in [*_plain_names(workload), *(["direct"] if _may_be_direct(workload) else [])]:
-        for strategy in _served(partial(strategy_named, name, workload)):
-            if strategy.integral or not integer:
-                found.setdefault(strategy.name, strategy)
+    names = [*_plain_names(workload), *(["direct"] if _may_be_direct(workload) else [])]
+    others = [strategy for name in names for strategy in _served(partial(strategy_named, name, workload))]
+    found = {one.name: one for one in [*others, chosen] if one.integral or not integer}
     bound = lower_bound(workload) if max_keys == 1 and not pure else None
     table = []
     for strategy in found.values():
@@ -119,36 +110,39 @@ def _error(strategy: Strategy, max_keys: int, *, pure: bool) -> float:
 
 def _shorter(workload: Workload, max_keys: int) -> Workload:
     """A similar workload that is priced quickly."""
-    if type(workload) is Prefix or (isinstance(workload, Ranges) and not workload.explicit):
+    if isinstance(workload, Prefix) or (isinstance(workload, Ranges) and not workload.explicit):
         length = min(workload.n, max(_LONGEST_PRICED, 8 * max_keys))
         return workload if length == workload.n else type(workload)(length)
     if isinstance(workload, Identity | Total) or workload.n_queries * workload.n_cells <= _LARGEST_PRICED:
         return workload
     some = np.unique(np.linspace(0, workload.n_queries - 1, _SAMPLED).astype(np.int64))
-    described = workload.queries() if workload.explicit and len(workload.columns) == 1 else None
-    if described is not None and set(described) == {"low", "high"}:
+    if isinstance(workload, Matrix):
+        return Matrix(workload.matrix[some])
+    described = {} if isinstance(workload, Kronecker | Marginals) else workload.queries() or {}
+    if set(described) == {"low", "high"}:
         return Ranges(workload.n_cells, np.stack([described["low"][some], described["high"][some]], axis=1))
-    return Matrix(workload.matrix[some]) if isinstance(workload, Matrix) else workload
+    return workload
 
 
-def _strategies(workload: Workload, max_keys: int, *, pure: bool) -> list[Strategy]:
+def _candidates(workload: Workload, max_keys: int, *, pure: bool) -> list[Strategy]:
     names = _plain_names(workload)
-    made = [strategy for name in names for strategy in _served(partial(strategy_named, name, workload))]
     if isinstance(workload, Kronecker):
         for keys in {1, max_keys}:  # the best of each factor for such units
-            factors = ", ".join(choose(factor, keys, pure=pure).name for factor in workload.listed)
-            made.append(strategy_named(f"kronecker({factors})", workload))
-        return made
+            names.append(
+                f"kronecker({', '.join(choose(factor, keys, pure=pure).name for factor in workload.listed)})"
+            )
     if isinstance(workload, Union):
-        parts = [_served(partial(choose, part, max_keys, pure=pure)) for part in workload.parts]
-        best = ", ".join(strategy.name for one in parts for strategy in one)
-        made += _served(lambda: strategy_named(f"union({best})", workload))
-    if "spectral" in names and not pure:
-        made += _blended(workload, max_keys)
-    if "direct" not in names and _may_be_direct(workload):
-        made.append(strategy_named("direct", workload))
-    dense = not isinstance(workload, Marginals | Total | Identity) and workload.n_cells <= _LARGEST_OPTIMISED
-    return made + (_served(lambda: Optimised.for_unit(workload, max_keys)) if dense and not pure else [])
+        parts = [one.name for part in workload.parts for one in _served(partial(choose, part, max_keys, pure=pure))]
+        names.append(f"union({', '.join(parts)})")
+    if _may_be_direct(workload) and "direct" not in names:
+        names.append("direct")
+    made = [strategy for name in names for strategy in _served(partial(strategy_named, name, workload))]
+    if "spectral" in names and not pure and max_keys > 1:
+        made += _blended(workload, min(max_keys, workload.n_cells))
+    small = workload.n_cells <= _LARGEST_OPTIMISED and not isinstance(
+        workload, Marginals | Total | Identity | Kronecker
+    )
+    return made + (_served(partial(Optimised.for_unit, workload, max_keys)) if small and not pure else [])
 
 
 def _served(make: Callable[[], Strategy]) -> list[Strategy]:
@@ -169,38 +163,31 @@ def _plain_names(workload: Workload) -> list[str]:
         return ["residual", "direct", *(["identity"] if workload.n_cells <= _LARGEST_MARGINALS else [])]
     if isinstance(workload, Identity) or len(workload.columns) > 1:
         return ["identity"]
-    long = not isinstance(workload, Prefix) or workload.n > _LONGEST_SQUARE_ROOT
-    return ["identity", "spectral", "haar", *([] if long else ["square_root", "square_root(scaled=True)"])]
+    square_roots = ["square_root", "square_root(scaled=True)"]
+    short = isinstance(workload, Prefix) and workload.n <= _LONGEST_SQUARE_ROOT
+    return ["identity", "spectral", "haar", *(square_roots if short else [])]
 
 
 def _may_be_direct(workload: Workload) -> bool:
-    """Whether the queries could be measured as they are: not many, nor overlapping all as prefix sums do."""
+    """Whether the queries could be measured as they are: not many, nor all overlapping as prefix sums do."""
     if isinstance(workload, Identity | Prefix | Marginals | Kronecker) or workload.n_queries > _MOST_DIRECT:
         return False
     return has_known_columns(workload)
 
 
-def _blended(workload: Workload, max_keys: int) -> list[Strategy]:
-    """For each window of the scaling the best blend, found by going up or down from one of half a unit."""
-    keys = min(max_keys, workload.n_cells)
-    if keys == 1:
-        return []
+def _blended(workload: Workload, keys: int) -> list[Strategy]:
+    """For each window of the scaling the best blend, found by going up, then down, from a blend of half a unit."""
     blends = [0.0, *(0.25 * 2**step for step in range(math.ceil(math.log2(keys)) + 6))]
-    best: list[Strategy] = []
-    for window in sorted({min(keys // share, workload.n_cells - 1) for share in (2, 4, 2 * keys)}):
-        prices: dict[int, float] = {}
-
-        def price(at: int, window: int = window, prices: dict[int, float] = prices) -> float:
-            if not 0 <= at < len(blends):
-                return math.inf
-            if at not in prices:
-                prices[at] = _error(Spectral(workload, blend=blends[at], window=window), max_keys, pure=False)
-            return prices[at]
-
-        at = start = len(blends) // 2
-        while price(at + 1) < price(at):
-            at += 1
-        while at <= start and price(at - 1) < price(at):
-            at -= 1
-        best.append(Spectral(workload, blend=blends[at], window=window))
-    return best
+    start = len(blends) // 2
+    found: list[Strategy] = []
+    for window in {min(keys // share, workload.n_cells - 1) for share in (2, 4, 2 * keys)}:
+        least, best = math.inf, None
+        for direction in (blends[start:], blends[start - 1 :: -1]):
+            for blend in direction:
+                strategy = Spectral(workload, blend=blend, window=window)
+                error = _error(strategy, keys, pure=False)
+                if error >= least:
+                    break
+                least, best = error, strategy
+        found += [best] if best else []
+    return found

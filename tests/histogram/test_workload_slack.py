@@ -51,7 +51,6 @@ CASES: list[tuple[Workload, str, int]] = [
     (Prefix(100), "spectral(blend=4, window=10)", 20),
     (Prefix(300), "square_root", 1),
     (Prefix(300), "square_root(scaled=True)", 20),
-    (Prefix(300), "banded(bands=16)", 1),
     (Ranges(1000), "haar", 1000),
     (Prefix(100), "optimised", 1),
     (Matrix([[1.0, 1.0, 0.0], [2.0, 2.0, 0.0]]), "optimised", 1),

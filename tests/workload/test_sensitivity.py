@@ -30,7 +30,7 @@ SIGNED = Matrix([[1, -1, 0, 2], [0, 1, -2, 0], [1, 1, 1, 1]])
 SMALL: list[tuple[Workload, str]] = [
     *((Prefix(9), name) for name in ("spectral", "spectral(blend=2)", "spectral(blend=1, window=1)", "haar")),
     *((Ranges(8), name) for name in ("spectral", "spectral(blend=4, window=3)", "haar", "identity", "optimised")),
-    *((Prefix(8), name) for name in ("square_root", "square_root(scaled=True)", "banded(bands=3)", "direct")),
+    *((Prefix(8), name) for name in ("square_root", "square_root(scaled=True)", "direct")),
     (Ranges(7, [(0, 3), (2, 5), (0, 6)]), "direct"),
     (SIGNED, "direct"),
     (SIGNED, "optimised(power=30, share=20)"),
@@ -117,7 +117,6 @@ LARGE: list[tuple[Workload, str, float]] = [
     (Ranges(300), "spectral(blend=4, window=1)", 1.05),
     (Prefix(1500), "spectral(blend=2, window=1)", 1.02),
     (Prefix(300), "square_root(scaled=True)", 1.02),
-    (Prefix(300), "banded(bands=20)", 1.05),
     (Ranges(128), "haar", 1.0001),
     (Ranges(128), "optimised(power=80, share=80)", 1.02),
     (Marginals((20, 15), 2), "residual", 1.05),

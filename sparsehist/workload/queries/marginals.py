@@ -12,11 +12,9 @@ import numpy as np
 from sparsehist.errors import DeclarationError, shown
 from sparsehist.typing import ArrayLike, FloatArray, IntArray
 from sparsehist.workload.queries.cells import Cells
-from sparsehist.workload.queries.workload import AnswerArray, KeyNumbers, Workload
+from sparsehist.workload.queries.workload import MOST_QUERIES, AnswerArray, KeyNumbers, Workload
 
 _MOST_MARGINALS = 100_000
-_MOST_QUERIES = 2**31
-_EXAMPLES = "write marginals(k=2), marginals(up_to=2) or marginals([['country'], ['country', 'day']])"
 
 Column = str | int
 Subset = tuple[int, ...]
@@ -26,17 +24,16 @@ Subset = tuple[int, ...]
 class Marginals(Workload):
     """Marginals of a domain that is a product of columns; never written out, so the domain may have any size.
 
-    Rows stand marginal by marginal, each row-major over its columns in the order of the domain.
+    Rows are ordered marginal by marginal, each row-major over its columns in the order of the domain.
 
     Args:
-        columns: The sizes of the columns, (5, 12) or ``{"country": 5, "day": 12}``; or the columns asked about, by
-            name, of a series to come; or a list of marginals, each a list of columns by name or number, the empty one
-            the total. None for all columns of the series.
-        k: All marginals of exactly so many columns; or a list of marginals, where the first argument has the sizes.
-        up_to: All marginals of at most so many columns, the total among them.
+        columns: The sizes of the columns, such as (5, 12); or a list of marginals, each a list of columns by name or
+            number, the empty one the total. None: all columns of the series.
+        k: All marginals of exactly k columns; or, after sizes, a list of marginals.
+        up_to: All marginals of at most `up_to` columns, the total among them.
 
     Raises:
-        DeclarationError: If there is no marginal, one of them occurs twice, a column is unknown or occurs twice, or
+        DeclarationError: If there is no marginal, a marginal occurs twice, a column is unknown or occurs twice, or
             there are more than 100,000 marginals or 2**31 queries.
 
     Example:
@@ -48,44 +45,45 @@ class Marginals(Workload):
     """
 
     word = "marginals"
-    integral = True
 
     def __init__(
         self,
-        columns: Mapping[str, int] | Sequence[Any] | None = None,
+        columns: Sequence[Any] | None = None,
         k: int | Sequence[Sequence[Column]] | None = None,
         *,
         up_to: int | None = None,
     ) -> None:
-        sizes, names, among, listed = _read_columns(columns)
+        self._sizes: tuple[int, ...] | None = None
+        listed = None
+        items = None if columns is None else _as_list(columns, "columns of marginals are")
+        if items and not isinstance(items[0], list | tuple | str):
+            self._sizes = tuple(map(_read_size, items))
+        elif items is not None:
+            listed = _read_list(items)
         if k is not None and not isinstance(k, int):
-            if listed is not None or among is not None:
-                raise DeclarationError(f"only sizes of columns stand before a list of marginals; {_EXAMPLES}")
+            if listed is not None:
+                raise _wrong("only sizes of columns stand before a list of marginals")
             listed, k = _read_list(k), None
-        if sum(given is not None for given in (k, up_to, listed)) != 1:
-            raise DeclarationError(f"marginals are a list or have a number of columns, k or up_to; {_EXAMPLES}")
+        if [k, up_to, listed].count(None) != 2:
+            raise _wrong("marginals are a list or have a number of columns, k or up_to")
         for value in (k, up_to):
             if value is not None and (type(value) is not int or value < 0):
-                raise DeclarationError(f"a marginal has 0 columns or more, got {shown(value)}; {_EXAMPLES}")
-        self._k, self._up_to, self._among, self._listed = k, up_to, among, listed
-        self._names = names
-        self._sizes = sizes
-        self._marginals: tuple[Subset, ...] | None = None
-        if sizes is not None:
-            self._marginals = self._resolved(sizes)
+                raise _wrong(f"a marginal has 0 columns or more, got {shown(value)}")
+        self._k, self._up_to, self._listed = k, up_to, listed
+        self._marginals = () if self._sizes is None else self._subsets(len(self._sizes))
+        if self._sizes is not None and self.n_queries > MOST_QUERIES:
+            raise DeclarationError(f"{self.n_queries} queries are too many to be listed; ask for fewer marginals")
 
     @property
     def columns(self) -> tuple[int, ...]:
         if self._sizes is None:
-            raise self._open()
+            raise DeclarationError("marginals() takes its columns from a series; say their sizes to do without")
         return self._sizes
 
     @property
     def marginals(self) -> tuple[Subset, ...]:
         """Column numbers of each marginal, ascending."""
-        if self._marginals is None:
-            raise self._open()
-        return self._marginals
+        return self._marginals if self.columns else ()
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -98,9 +96,9 @@ class Marginals(Workload):
 
     def apply(self, x: ArrayLike) -> FloatArray:
         values = self.columns_of(x, self.n_cells)
-        table = values.reshape(*self.columns, *values.shape[1:])
-        sums = [table.sum(axis=self._other(subset)).reshape(-1, *values.shape[1:]) for subset in self.marginals]
-        return np.concatenate(sums)
+        behind = values.shape[1:]
+        table = values.reshape(*self.columns, *behind)
+        return np.concatenate([table.sum(axis=self._other(one)).reshape(-1, *behind) for one in self.marginals])
 
     def apply_transposed(self, y: ArrayLike) -> FloatArray:
         weights = self.columns_of(y, self.n_queries)
@@ -118,142 +116,90 @@ class Marginals(Workload):
 
     def split(self, rows: FloatArray) -> list[FloatArray]:
         """Cut one number per query, shape (queries,) or (queries, m), into marginals with one axis per column."""
-        pieces = np.split(rows, np.cumsum(self.sizes)[:-1])
-        return [
-            piece.reshape((*(self.columns[column] for column in subset), *rows.shape[1:]))
-            for subset, piece in zip(self.marginals, pieces, strict=True)
-        ]
+        pieces = zip(self.marginals, np.split(rows, np.cumsum(self.sizes)[:-1]), strict=True)
+        return [piece.reshape((*(self.columns[i] for i in one), *rows.shape[1:])) for one, piece in pieces]
 
     def queries(self) -> Mapping[str, IntArray]:
-        """Say which query each row is: "column_i" is the number of its value in column i, -1 where that is summed."""
-        described = {f"column_{i}": np.full(self.n_queries, -1, np.int64) for i in range(len(self.columns))}
+        """For each row the number of its value in column i as "column_i", -1 where that column is summed over."""
+        described = np.full((len(self.columns), self.n_queries), -1, np.int64)
         start = 0
         for subset, size in zip(self.marginals, self.sizes, strict=True):
-            lengths = [self.columns[column] for column in subset]
-            for column, values in zip(subset, np.indices(lengths), strict=True):
-                described[f"column_{column}"][start : start + size] = values.reshape(-1)
+            for column, values in zip(subset, np.indices([self.columns[i] for i in subset]), strict=True):
+                described[column, start : start + size] = values.reshape(-1)
             start += size
-        return described
+        return {f"column_{i}": numbers for i, numbers in enumerate(described)}
 
     def arguments(self) -> str:
-        first = self._sizes if self._sizes is not None else self._among
-        if self._listed is not None:
-            chosen = [list(subset) for subset in (self._listed if self._sizes is None else self.marginals)]
-            return f"{chosen!r}" if first is None else f"{first!r}, {chosen!r}"
         number = f"k={self._k}" if self._k is not None else f"up_to={self._up_to}"
-        return number if first is None else f"{first!r}, {number}"
+        if self._listed is not None:
+            number = f"{list(map(list, self._listed if self._sizes is None else self.marginals))!r}"
+        return number if self._sizes is None else f"{self._sizes!r}, {number}"
 
     def of_series(self, names: Sequence[str], numbers: Sequence[KeyNumbers]) -> Workload:  # noqa: ARG002  has no keys
-        if self._sizes is not None or (self._among is None and self._listed is None):
+        if self._sizes is not None or self._listed is None:
             return self
-        if self._among is not None:
-            (among,) = _numbers([self._among], names)
-            return Marginals([list(subset) for subset in self._all_of(among)])
-        return Marginals([list(subset) for subset in _numbers(self._listed or (), names)])
+        return Marginals(list(map(list, _numbers(self._listed, names))))
 
     def for_domain(self, columns: tuple[int, ...]) -> Workload:
         if self._sizes is not None:
-            self.require_domain(columns)
-            return self
-        if self._among is not None:
-            raise DeclarationError(f"{self.describe()} names columns, which a domain of sizes {columns} does not")
-        if self._listed is not None:
-            return Marginals(columns, self._listed)
-        return Marginals(columns, self._k, up_to=self._up_to)
-
-    def _open(self) -> DeclarationError:
-        return DeclarationError(f"{self.describe()} takes its columns from a series; say their sizes to do without")
+            return super().for_domain(columns)
+        return Marginals(columns, self._k if self._listed is None else self._listed, up_to=self._up_to)
 
     def _other(self, subset: Subset) -> tuple[int, ...]:
         return tuple(column for column in range(len(self.columns)) if column not in subset)
 
-    def _all_of(self, columns: Sequence[int]) -> list[Subset]:
-        """All marginals of k, or at most up_to, of some columns; refuses those that are too many to be asked."""
-        longest = self._k if self._k is not None else self._up_to or 0
-        if longest > len(columns):
-            raise DeclarationError(f"of {len(columns)} columns there is no marginal of {longest}")
-        lengths = range(longest + 1) if self._k is None else [longest]
-        number = sum(math.comb(len(columns), length) for length in lengths)
-        if number > _MOST_MARGINALS:
-            raise DeclarationError(f"{number} marginals are too many; at most {_MOST_MARGINALS} can be asked")
-        return [subset for length in lengths for subset in combinations(columns, length)]
-
-    def _resolved(self, sizes: tuple[int, ...]) -> tuple[Subset, ...]:
-        """Column numbers of all marginals; refuses those whose queries are too many to be listed."""
+    def _subsets(self, number: int) -> tuple[Subset, ...]:
+        """The marginals of so many columns."""
         if self._listed is not None:
-            subsets = _numbers(self._listed, self._names or len(sizes))
-        else:
-            subsets = self._all_of(range(len(sizes)))
-        queries = sum(math.prod(sizes[column] for column in subset) for subset in subsets)
-        if queries > _MOST_QUERIES:
-            raise DeclarationError(f"{queries} queries are too many to be listed; ask for fewer or smaller marginals")
-        return tuple(subsets)
+            return _numbers(self._listed, range(number))
+        longest = self._k if self._k is not None else self._up_to or 0
+        if longest > number:
+            raise DeclarationError(f"of {number} columns there is no marginal of {longest}")
+        lengths = range(longest + 1) if self._k is None else [longest]
+        asked = sum(math.comb(number, length) for length in lengths)
+        if asked > _MOST_MARGINALS:
+            raise DeclarationError(f"{asked} marginals are too many; at most {_MOST_MARGINALS} can be asked")
+        return tuple(subset for length in lengths for subset in combinations(range(number), length))
 
 
-def _read_columns(
-    columns: Mapping[str, int] | Sequence[Any] | None,
-) -> tuple[tuple[int, ...] | None, tuple[str, ...] | None, tuple[str, ...] | None, list[tuple[Column, ...]] | None]:
-    """Tell sizes with or without names, names, and lists of marginals apart: (sizes, names, among, listed)."""
-    if columns is None:
-        return None, None, None, None
-    if isinstance(columns, Mapping):
-        return _read_sizes(list(columns.values())), tuple(map(str, columns)), None, None
-    if isinstance(columns, str | bytes) or not isinstance(columns, Sequence | np.ndarray):
-        raise DeclarationError(f"columns of marginals are a list, got {shown(columns)}; {_EXAMPLES}")
-    items = list(columns)
-    if not items:
-        raise DeclarationError(f"an empty list names no marginal, not even the total, which is [[]]; {_EXAMPLES}")
-    if all(isinstance(item, str) for item in items):
-        if len(set(items)) < len(items):
-            raise DeclarationError(f"a column of {items} occurs twice")
-        return None, None, tuple(items), None
-    if all(isinstance(item, int | np.integer) and not isinstance(item, bool) for item in items):
-        return _read_sizes(items), None, None, None
-    return None, None, None, _read_list(items)
+def _wrong(text: str) -> DeclarationError:
+    return DeclarationError(
+        f"{text}; write marginals(k=2), marginals(up_to=2) or marginals([['country'], ['country', 'day']])"
+    )
 
 
-def _read_sizes(items: Sequence[object]) -> tuple[int, ...]:
-    sizes = []
-    for item in items:
-        if isinstance(item, bool) or not isinstance(item, int | np.integer) or item < 1:
-            raise DeclarationError(f"a column has one value or more, got a size of {shown(item)}; {_EXAMPLES}")
-        sizes.append(int(item))
-    if not sizes:
-        raise DeclarationError(f"marginals need at least one column; {_EXAMPLES}")
-    return tuple(sizes)
+def _as_list(given: Any, rule: str) -> list[Any]:
+    if not isinstance(given, list | tuple):
+        raise _wrong(f"{rule} a list, got {shown(given)}")
+    return list(given)
+
+
+def _read_size(item: object) -> int:
+    if isinstance(item, bool) or not isinstance(item, int | np.integer) or item < 1:
+        raise _wrong(f"a column has one value or more, got a size of {shown(item)}")
+    return int(item)
 
 
 def _read_list(items: Sequence[Any]) -> list[tuple[Column, ...]]:
-    if not len(items):
-        raise DeclarationError(f"an empty list names no marginal, not even the total, which is [[]]; {_EXAMPLES}")
-    read = []
-    for item in items:
-        if isinstance(item, str) or not isinstance(item, Sequence):
-            raise DeclarationError(f"a marginal is a list of columns, got {shown(item)}; {_EXAMPLES}")
-        for column in item:
-            if isinstance(column, bool) or not isinstance(column, str | int):
-                raise DeclarationError(f"a marginal names columns or numbers them, got {shown(column)}; {_EXAMPLES}")
-        read.append(tuple(item))
+    read = [tuple(_as_list(item, "a marginal is")) for item in items]
+    if not read:
+        raise _wrong("an empty list names no marginal, not even the total, which is [[]]")
+    for column in (column for subset in read for column in subset):
+        if isinstance(column, bool) or not isinstance(column, str | int):
+            raise _wrong(f"a column of a marginal is a name or a number, got {shown(column)}")
     return read
 
 
-def _numbers(subsets: Sequence[Sequence[Column]], names: Sequence[str] | int) -> list[Subset]:
-    """Turn columns into their numbers, ascending; names are theirs, or how many there are."""
-    number = names if isinstance(names, int) else len(names)
-    known = {} if isinstance(names, int) else {name: place for place, name in enumerate(names)}
-    seen: dict[Subset, None] = {}
+def _numbers(subsets: Sequence[Sequence[Column]], names: Sequence[Column]) -> tuple[Subset, ...]:
+    """Turn columns, given by name or by number, into their numbers, ascending."""
+    places = {name: at for at, name in enumerate(names)} | {at: at for at in range(len(names))}
+    found: dict[Subset, None] = {}
     for subset in subsets:
-        found = []
         for column in subset:
-            place = known.get(column) if isinstance(column, str) else column
-            if place is None or not 0 <= place < number:
-                there = f"columns 0 to {number - 1}" if isinstance(names, int) else f"columns {list(names)}"
-                raise DeclarationError(f"there is no column {shown(column)}; the domain has {there}")
-            found.append(place)
-        ascending = tuple(sorted(found))
-        if len(set(found)) < len(found):
-            raise DeclarationError(f"a column occurs twice in the marginal {list(subset)}")
-        if ascending in seen:
-            raise DeclarationError(f"the marginal {list(subset)} occurs twice")
-        seen[ascending] = None
-    return list(seen)
+            if column not in places:
+                raise DeclarationError(f"there is no column {shown(column)}; the domain has columns {list(names)}")
+        ascending = tuple(sorted({places[column] for column in subset}))
+        if len(ascending) < len(subset) or ascending in found:
+            raise DeclarationError(f"marginal {len(found)} (from 0) occurs twice, or a column occurs twice in it")
+        found[ascending] = None
+    return tuple(found)

@@ -14,14 +14,10 @@ from sparsehist.typing import ArrayLike, FloatArray, NDArray
 from sparsehist.workload.queries.cells import Cells
 from sparsehist.workload.queries.workload import AnswerArray, Workload
 
-# Integers up to this size times counts below 2**43 add up without overflow.
-_LARGEST_INTEGER = 2**20
-# Fourth powers of entries, and their inverses, are doubles.
-_LARGEST = 1e60
-# The text of a matrix is kept with every release of it.
-_MOST_ENTRIES = 10**6
+_LARGEST_INTEGER = 2**20  # times counts below 2**43 they add up without overflow
+_LARGEST = 1e60  # fourth powers of entries, and their inverses, are doubles
+_MOST_ENTRIES = 10**6  # the text of a matrix is kept with every release of it
 _ENTRIES_AT_ONCE = 2**22
-_TEXT = "5; 0:1 4:1; 2:-0.5"
 
 
 class Matrix(Workload):
@@ -95,16 +91,15 @@ def _read(text: str) -> sparse.csr_array:
     try:
         first, *rows = text.split(";")
         entries = [[entry.split(":") for entry in row.split()] for row in rows]
-        ends = np.cumsum([0, *map(len, entries)])
+        weights = np.array([float(weight) for row in entries for _, weight in row])
         cells = np.array([int(cell) for row in entries for cell, _ in row], np.int64)
-        weights = np.array([float(weight) for row in entries for _, weight in row], np.float64)
-        made = sparse.csr_array((weights, cells, ends), shape=(len(rows), int(first)))
-        made.check_format()
+        read = sparse.csr_array((weights, cells, np.cumsum([0, *map(len, entries)])), shape=(len(rows), int(first)))
+        read.check_format()
     except (ValueError, OverflowError):
         raise DeclarationError(
-            f"a matrix is written as its number of cells, then each row as cell:weight, such as matrix({_TEXT!r})"
+            "write a matrix as its number of cells, then each row as cell:weight: matrix('5; 0:1 4:1; 2:-0.5')"
         ) from None
-    return made
+    return read
 
 
 def _canonical(matrix: Any) -> sparse.csr_array:
@@ -125,8 +120,5 @@ def _canonical(matrix: Any) -> sparse.csr_array:
         raise DeclarationError(f"a matrix has at most {_MOST_ENTRIES} entries that are not 0, got {canonical.nnz}")
     largest = float(np.abs(canonical.data).max(initial=0.0))
     if largest and not 1.0 / _LARGEST <= largest <= _LARGEST:
-        raise DeclarationError(
-            f"the largest entry of a matrix must be from {1.0 / _LARGEST:g} to {_LARGEST:g}, got {largest:g}: "
-            "scale the queries"
-        )
+        raise DeclarationError(f"the largest entry of a matrix must be from 1e-60 to 1e60, got {largest:g}: scale it")
     return canonical

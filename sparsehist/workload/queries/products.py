@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from functools import reduce
 from itertools import accumulate
 
 import numpy as np
 
-from sparsehist.errors import DeclarationError
+from sparsehist.errors import DeclarationError, shown
 from sparsehist.typing import ArrayLike, FloatArray, IntArray
 from sparsehist.workload.queries.cells import Cells
 from sparsehist.workload.queries.matrix import Matrix
 from sparsehist.workload.queries.ranges import Identity, RangeRows, Ranges, Total
-from sparsehist.workload.queries.workload import AnswerArray, KeyNumbers, Workload
+from sparsehist.workload.queries.workload import MOST_QUERIES, AnswerArray, KeyNumbers, Workload
 
-_MOST_QUERIES = 2**31
 _LARGEST_INTEGER = 2**20
 
 
@@ -28,7 +27,7 @@ class Composite(Workload):
             raise DeclarationError(f"{self.word}() asks nothing; a workload has at least one query")
         for part in parts:
             if not isinstance(part, Workload):
-                raise DeclarationError(f"{self.word}() is made of workloads, got {type(part).__name__}")
+                raise DeclarationError(f"{self.word}() is made of workloads, got {shown(part)}")
         self.parts = parts
         self.integral = all(part.integral for part in parts)
         self.non_negative = all(part.non_negative for part in parts)
@@ -61,9 +60,7 @@ class Union(Composite):
         sizes = {part.columns for part in parts if not part.is_open}
         if len(sizes) > 1:
             raise DeclarationError(f"the parts of a union ask about one domain, got columns of sizes {sorted(sizes)}")
-        if sizes:
-            (columns,) = sizes
-            self.parts = tuple(part.for_domain(columns) for part in parts)
+        self.parts = tuple(part.for_domain(columns) for columns in sizes for part in parts) or parts
 
     @property
     def columns(self) -> tuple[int, ...]:
@@ -77,9 +74,9 @@ class Union(Composite):
         return np.concatenate([part.apply(x) for part in self.parts])
 
     def apply_transposed(self, y: ArrayLike) -> FloatArray:
-        pieces = np.split(self.columns_of(y, self.n_queries), np.cumsum([part.n_queries for part in self.parts])[:-1])
-        first, *rest = (part.apply_transposed(piece) for part, piece in zip(self.parts, pieces, strict=True))
-        return sum(rest, start=first)
+        ends = np.cumsum([part.n_queries for part in self.parts])[:-1]
+        pieces = zip(self.parts, np.split(self.columns_of(y, self.n_queries), ends), strict=True)
+        return np.asarray(sum(part.apply_transposed(piece) for part, piece in pieces))
 
     def answers(self, cells: Cells) -> AnswerArray:
         return np.concatenate([part.answers(cells) for part in self.parts])
@@ -89,14 +86,11 @@ class Union(Composite):
 
     def queries(self) -> Mapping[str, IntArray]:
         """Ranges where all parts ask for ranges; otherwise the number of the part and of the query in it."""
-        if all(isinstance(part, RangeRows) for part in self.parts):
-            described = [part.queries() or {} for part in self.parts]
+        described = [part.queries() or {} for part in self.parts]
+        if all(set(one) == {"low", "high"} for one in described):
             return {name: np.concatenate([one[name] for one in described]) for name in ("low", "high")}
         sizes = [part.n_queries for part in self.parts]
-        return {
-            "part": np.repeat(np.arange(len(sizes), dtype=np.int64), sizes),
-            "query": np.concatenate([np.arange(size, dtype=np.int64) for size in sizes]),
-        }
+        return {"part": np.repeat(np.arange(len(sizes)), sizes), "query": np.concatenate(list(map(np.arange, sizes)))}
 
     def of_series(self, names: Sequence[str], numbers: Sequence[KeyNumbers]) -> Workload:
         return Union(*(part.of_series(names, numbers) for part in self.parts))
@@ -115,8 +109,7 @@ class Kronecker(Composite):
         *factors: Workloads on the columns of the domain in their order; those without sizes take one column each.
 
     Raises:
-        DeclarationError: If there are none, a factor is not a list of queries and too long to become one, or all have
-            more than 2**31 queries together.
+        DeclarationError: If there are none, a factor cannot be listed, or all have more than 2**31 queries together.
 
     Example:
         >>> from sparsehist.workload import Prefix
@@ -131,25 +124,13 @@ class Kronecker(Composite):
         super().__init__(*factors)
         # In larger products exactness of an answer would depend on the counts.
         self.integral = self.integral and _largest_entry(self) <= _LARGEST_INTEGER
+        self.listed = factors
+        """The factors, with all ranges as a list."""
         if any(factor.is_open for factor in factors):
             return
-        if self.n_queries > _MOST_QUERIES:
-            raise DeclarationError(
-                f"{self.n_queries} queries are too many to be listed; ask for fewer ranges or values"
-            )
-        for factor in self.listed:
-            if not factor.explicit:
-                raise DeclarationError(f"{factor.describe()} is not a list of queries and cannot be multiplied")
-
-    @cached_property
-    def listed(self) -> tuple[Workload, ...]:
-        """The factors, with all ranges as a list."""
-        return tuple(
-            Ranges(factor.n, np.stack(factor.bounds(), axis=1))
-            if isinstance(factor, Ranges) and not factor.explicit
-            else factor
-            for factor in self.parts
-        )
+        if self.n_queries > MOST_QUERIES:
+            raise DeclarationError(f"{self.n_queries} queries are too many to be listed; ask for fewer of them")
+        self.listed = tuple(map(_listed, factors))
 
     @property
     def columns(self) -> tuple[int, ...]:
@@ -173,7 +154,7 @@ class Kronecker(Composite):
         spans = zip(self.listed, self._spans(len(cells.shape)), strict=True)
         asked = [(factor, span) for factor, span in spans if not isinstance(factor, Total)]
         columns = tuple(column for _, span in asked for column in range(span.start, span.stop))
-        if math.prod(cells.shape[column] for column in columns) > _MOST_QUERIES:
+        if math.prod(cells.shape[column] for column in columns) > MOST_QUERIES:
             raise DeclarationError(f"{self.describe()} spans too many cells: at most 2**31 are added up at once")
         values = cells.marginal(columns).reshape(-1).astype(np.float64)
         kept = [factor for factor, _ in asked]
@@ -181,10 +162,7 @@ class Kronecker(Composite):
         return np.rint(answers).astype(np.int64) if self.integral else answers
 
     def row_squares(self) -> FloatArray:
-        squares = np.ones(1)
-        for factor in self.listed:
-            squares = np.outer(squares, factor.row_squares()).reshape(-1)
-        return squares
+        return np.asarray(reduce(np.kron, [factor.row_squares() for factor in self.listed]))
 
     def queries(self) -> Mapping[str, IntArray]:
         """Describe each row, for the factor that begins at column i.
@@ -241,10 +219,17 @@ def _largest_entry(workload: Workload) -> float:
     return float(np.abs(workload.matrix.data).max(initial=0.0)) if isinstance(workload, Matrix) else 1.0
 
 
+def _listed(factor: Workload) -> Workload:
+    if isinstance(factor, Ranges) and not factor.explicit:
+        return Ranges(factor.n, np.stack(factor.bounds(), axis=1))
+    if not factor.explicit:
+        raise DeclarationError(f"{factor.describe()} is not a list of queries and cannot be multiplied")
+    return factor
+
+
 def _description(factor: Workload, first: int) -> dict[str, IntArray]:
     if isinstance(factor, Identity | Total):
-        number = np.full(1, -1) if isinstance(factor, Total) else np.arange(factor.n_queries)
-        return {f"column_{first}": number.astype(np.int64)}
+        return {f"column_{first}": np.full(1, -1) if isinstance(factor, Total) else np.arange(factor.n_queries)}
     if isinstance(factor, RangeRows):
         low, high = factor.bounds()
         return {f"low_{first}": low, f"high_{first}": high}

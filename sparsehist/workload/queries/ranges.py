@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Mapping, Sequence
+from datetime import date
 from decimal import Decimal
 from typing import Any
 
@@ -19,6 +20,9 @@ _MOST_LISTED = 2**24
 LARGEST = 2**31
 """A column of more cells is not held in memory as a vector."""
 
+LARGEST_LISTED = 4096
+"""All ranges of more cells than this are never listed."""
+
 
 class RangeRows(Workload):
     """Queries that each count the units of a run of cells low, …, high of one column, both ends included.
@@ -26,10 +30,8 @@ class RangeRows(Workload):
     The column has n cells, from 1 to 2**31; without n it takes them from the domain of the series.
     """
 
-    integral = True
-
     def __init__(self, n: int | None = None) -> None:
-        self._n = None if n is None else as_size(n, self.word)
+        self._n = None if n is None else _as_size(n, self.word)
 
     @property
     def n(self) -> int:
@@ -80,16 +82,15 @@ class RangeRows(Workload):
         if self._n is None and len(columns) == 1:
             if columns[0] > LARGEST:
                 raise DeclarationError(
-                    f"{self.word}() adds up cells in the order of the domain, and serves up to 2**31 of them; the "
-                    f"domain has {Decimal(columns[0]):.3g}: declare a series over integers, dates or a catalogue for "
-                    "it; the sum over all of any domain is marginals([[]])"
+                    f"{self.word}() serves up to 2**31 cells, the domain has {Decimal(columns[0]):.3g}: declare a "
+                    "series over integers, dates or a catalogue; the sum over any domain is marginals([[]])"
                 )
             return type(self)(columns[0])
         if len(columns) != 1:
-            factors = ", ".join([f"{self.word}()"] + ["total()"] * (len(columns) - 1))
+            others = ", total()" * (len(columns) - 1)
             raise DeclarationError(
                 f"{self.word}() asks about one column, and the domain has {len(columns)}: write a factor for each "
-                f"column, such as kronecker({factors})"
+                f"column, such as kronecker({self.word}(){others})"
             )
         self.require_domain(columns)
         return self
@@ -198,9 +199,9 @@ class Ranges(RangeRows):
             n, ranges = None, n
         if keys is not None and not (n is None and ranges is None):
             raise DeclarationError("ranges(keys=[…]) takes nothing else: size and cells are those of the series")
-        self.keys = None if keys is None else as_key_pairs(keys)
-        super().__init__(None if n is None else as_size(n, self.word))
-        self._pairs = None if ranges is None else as_pairs(ranges, self._n)
+        self.keys = None if keys is None else _as_key_pairs(keys)
+        super().__init__(None if n is None else _as_size(n, self.word))
+        self._pairs = None if ranges is None else _as_pairs(ranges, self._n)
         self.explicit = self._pairs is not None or self.keys is not None
 
     @property
@@ -246,45 +247,35 @@ class Ranges(RangeRows):
         return Ranges(ranges=ends)
 
 
-LARGEST_LISTED = 4096
-"""All ranges of more cells than this are never listed."""
-
-
-def as_size(n: object, word: str) -> int:
-    """Read a number of cells, from 1 to 2**31."""
+def _as_size(n: object, word: str) -> int:
     if isinstance(n, bool) or not isinstance(n, int | np.integer) or not 1 <= n <= LARGEST:
         raise DeclarationError(f"{word}(n): n is a number of cells from 1 to 2**31, got {shown(n)}")
     return int(n)
 
 
-def as_key_pairs(keys: Sequence[tuple[Any, Any]]) -> tuple[tuple[int | str, int | str], ...]:
+def _as_key_pairs(keys: object) -> tuple[tuple[int | str, int | str], ...]:
     """Read ranges of keys, pairs of integers, texts or dates; dates become text."""
-    pairs = list(keys) if isinstance(keys, list | tuple) else []
+    pairs = keys if isinstance(keys, list | tuple) else []
     if not pairs or not all(isinstance(pair, list | tuple) and len(pair) == 2 for pair in pairs):
         raise DeclarationError("keys are pairs (low, high), such as keys=[('2024-01-01', '2024-01-31')]")
-    return tuple((_as_key(low), _as_key(high)) for low, high in pairs)
+    ends = [end.isoformat() if isinstance(end, date) else end for pair in pairs for end in pair]
+    for end in ends:
+        if isinstance(end, bool) or not isinstance(end, str | int | np.integer):
+            raise DeclarationError(f"the end of a range of keys is an integer, text or a date, got {shown(end)}")
+    read = [end if isinstance(end, str) else int(end) for end in ends]
+    return tuple(zip(read[::2], read[1::2], strict=True))
 
 
-def _as_key(end: Any) -> int | str:
-    if isinstance(end, str):
-        return end
-    if hasattr(end, "isoformat"):
-        return str(end.isoformat())
-    if isinstance(end, int | np.integer) and not isinstance(end, bool):
-        return int(end)
-    raise DeclarationError(f"the end of a range of keys is an integer, text or a date, got {shown(end)}")
-
-
-def as_pairs(ranges: Sequence[tuple[int, int]] | ArrayLike, n: int | None) -> IntArray:
+def _as_pairs(ranges: Sequence[tuple[int, int]] | ArrayLike, n: int | None) -> IntArray:
     """Read ranges of n cells, both ends included; shape (queries, 2)."""
     given = np.asarray(ranges)
     if given.size == 0:
         raise DeclarationError("ranges=[] asks nothing; a workload has at least one query")
-    if given.ndim != 2 or given.shape[1] != 2 or not np.issubdtype(given.dtype, np.integer):
+    if given.ndim != 2 or given.shape[1] != 2 or given.dtype.kind not in "iu":
         raise DeclarationError("ranges are pairs of integers (low, high), such as ranges=[(0, 9), (10, 99)]")
     if len(given) > _MOST_LISTED:
         raise DeclarationError(f"a list has at most {_MOST_LISTED} ranges")
-    pairs = np.ascontiguousarray(given, np.int64)
+    pairs = given.astype(np.int64)
     wrong = (pairs[:, 0] < 0) | (pairs[:, 0] > pairs[:, 1]) | (pairs[:, 1] >= (LARGEST if n is None else n))
     if wrong.any():
         low, high = pairs[wrong][0].tolist()

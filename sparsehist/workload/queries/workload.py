@@ -26,6 +26,9 @@ AnswerArray = AnyArray
 KeyNumbers = Callable[[Sequence[Any]], IntArray]
 """From keys of one column to the numbers of its cells, in the order of the domain; refuses anything else."""
 
+MOST_QUERIES = 2**31
+"""More are not listed."""
+
 _MOST_ENTRIES, _ENTRIES_AT_ONCE = 2**30, 2**22
 _SHOWN = 120
 _KINDS: dict[str, Callable[..., Workload]] = {}

@@ -32,6 +32,10 @@ class Invertible(Strategy):
         if self.one_column and len(workload.columns) != 1:
             raise DeclarationError(f"{self.word} serves one column, {workload.describe()} has several")
 
+    @property
+    def n_noise(self) -> int:
+        return self.workload.n_cells
+
     @abc.abstractmethod
     def to_cells(self, z: FloatArray) -> FloatArray:
         """R⁺·z."""
@@ -96,10 +100,6 @@ class IdentityStrategy(Invertible):
     word = "identity"
     integral = True
     terms = 1
-
-    @property
-    def n_noise(self) -> int:
-        return self.workload.n_cells
 
     def apply(self, x: ArrayLike) -> FloatArray:
         return np.array(x, np.float64)

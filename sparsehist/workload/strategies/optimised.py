@@ -12,8 +12,6 @@ Source: the fixed point is that of Denisov, McMahan, Rush, Smith and Thakurta 20
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from sparsehist.errors import DeclarationError, shown
@@ -28,15 +26,12 @@ LARGEST = 512
 _STEPS = 40
 _POWERS = (20, 30, 40, 50, 60, 70, 80, 100)
 _SHARES = (0, 5, 10, 20, 30, 40, 50, 60, 70, 80, 85, 90, 95, 97, 100)
-
+# Eigenvalues of AᵀA below this share of the largest are rounding: no query asks for their vectors.
 _RANK = 1e-11
-"""Eigenvalues of AᵀA below this share of the largest are rounding: their vectors are asked by no query."""
-
+# Part of the identity in every X: it adds a hundredth of a per cent to a standard deviation.
 _LEAST_SHARE = 2e-4
-"""Part of the identity in every X: it adds a hundredth of a per cent to a standard deviation."""
-
+# Weights stay above this share of the largest: those of cells that others cover tend to 0, where they are lost.
 _LEAST_WEIGHT = 1e-8
-"""Weights stay above this share of the largest: those of cells that others cover tend to 0, where they are lost."""
 
 
 class Optimised(Invertible):
@@ -66,7 +61,7 @@ class Optimised(Invertible):
         self._gram = gram_of(workload)
         if not self._gram.any():
             raise DeclarationError(f"{workload.describe()} asks nothing: every entry of its matrix is 0")
-        self._overlap = _mixture(_powers(self._gram), power, share)
+        self._overlap = _Mixtures(self._gram).mixed(power, share)
         values, vectors = np.linalg.eigh(self._overlap)
         root = np.sqrt(values)
         self._strategy = (vectors * root) @ vectors.T
@@ -74,23 +69,22 @@ class Optimised(Invertible):
 
     @classmethod
     def for_unit(cls, workload: Workload, max_keys: int) -> Optimised:
-        """Choose power and share for units of at most so many cells, by predicted error."""
-        if max_keys == 1 or workload.n_cells > LARGEST:
-            return cls(workload)
-        gram = gram_of(workload)
-        if not gram.any():
-            return cls(workload)  # which says so
-        family, keys = _powers(gram), min(max_keys, workload.n_cells)
+        """Choose power and share for units of at most `max_keys` cells, by predicted error."""
+        plain = cls(workload)
+        if max_keys == 1:
+            return plain
+        gram, keys = plain._gram, min(max_keys, workload.n_cells)
+        mixtures = _Mixtures(gram)
 
         def error(power: int, share: int) -> float:
-            overlap = _mixture(family, power, share)
+            overlap = mixtures.mixed(power, share)
             return float(np.trace(np.linalg.solve(overlap, gram))) * squared_l2_of_gram(overlap, keys)
 
         # Along each parameter in turn: its best value moves little with the other.
         power, share = 60, 0
         for _ in range(2):
-            share = min((error(power, part), part) for part in _SHARES)[1]
-            power = min((error(candidate, share), candidate) for candidate in _POWERS)[1]
+            share = min(_SHARES, key=lambda part, power=power: error(power, part))
+            power = min(_POWERS, key=lambda candidate, share=share: error(candidate, share))
         return cls(workload, power, share)
 
     @property
@@ -98,10 +92,6 @@ class Optimised(Invertible):
         if (self.power, self.share) == (50, 0):
             return self.word
         return f"{self.word}(power={self.power}, share={self.share})"
-
-    @property
-    def n_noise(self) -> int:
-        return len(self._strategy)
 
     def apply(self, x: ArrayLike) -> FloatArray:
         return np.asarray(self._strategy @ self.workload.columns_of(x, self.n_noise))
@@ -153,31 +143,24 @@ def one_cell_optimum(gram: FloatArray) -> tuple[FloatArray, float]:
     return everywhere, best
 
 
-class _Family(NamedTuple):
-    """V^½ AᵀA V^½ by its eigenvalues, as shares of the largest, and vectors; and the roots of v."""
+class _Mixtures:
+    """The matrices (1 - t)·X_p + t·I of a workload, from V^½ AᵀA V^½ by its eigenvalues and vectors."""
 
-    values: FloatArray
-    vectors: FloatArray
-    root: FloatArray
+    def __init__(self, gram: FloatArray) -> None:
+        self._root = np.sqrt(one_cell_optimum(gram)[0])
+        values, self._vectors = np.linalg.eigh(gram * np.outer(self._root, self._root))
+        self._values = np.where(values > _RANK * values[-1], values / values[-1], 0.0)
 
-
-def _powers(gram: FloatArray) -> _Family:
-    root = np.sqrt(one_cell_optimum(gram)[0])
-    values, vectors = np.linalg.eigh(gram * np.outer(root, root))
-    shares = values / values[-1]
-    return _Family(np.where(shares > _RANK, shares, 0.0), vectors, root)
-
-
-def _mixture(family: _Family, power: int, share: int) -> FloatArray:
-    """(1 - t)·X_p + t·I, with a diagonal of at most 1."""
-    used = family.root > 0.0
-    scale = np.where(used, family.root, 1.0)
-    raised = np.where(family.values > 0.0, family.values, 1.0) ** (power / 100.0) * (family.values > 0.0)
-    overlap = (family.vectors * raised) @ family.vectors.T / np.outer(scale, scale)
-    norms = np.sqrt(np.where(used & (np.diag(overlap) > 0.0), np.diag(overlap), 1.0))
-    if share == 0 and np.count_nonzero(family.values) < np.count_nonzero(used):
-        # Columns scaled one by one would no longer span what the workload asks about.
-        norms = np.full_like(norms, norms[used].max())
-    part = max(share / 100.0, _LEAST_SHARE)
-    mixed: FloatArray = (1.0 - part) * overlap / np.outer(norms, norms) + part * np.eye(len(norms))
-    return mixed
+    def mixed(self, power: int, share: int) -> FloatArray:
+        """For p and t in percent; with a diagonal of at most 1."""
+        used = self._root > 0.0
+        scale = np.where(used, self._root, 1.0)
+        raised = np.where(self._values > 0.0, np.maximum(self._values, _RANK) ** (power / 100.0), 0.0)
+        overlap = (self._vectors * raised) @ self._vectors.T / np.outer(scale, scale)
+        norms = np.sqrt(np.where(used & (np.diag(overlap) > 0.0), np.diag(overlap), 1.0))
+        if share == 0 and np.count_nonzero(self._values) < np.count_nonzero(used):
+            # Columns scaled one by one would no longer span what the workload asks about.
+            norms = np.full_like(norms, norms[used].max())
+        part = max(share / 100.0, _LEAST_SHARE)
+        mixed: FloatArray = (1.0 - part) * overlap / np.outer(norms, norms) + part * np.eye(len(norms))
+        return mixed

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import abc
 import math
 from collections.abc import Sequence
+from functools import reduce
+from typing import ClassVar
 
 import numpy as np
 
@@ -17,7 +18,9 @@ from sparsehist.workload.strategies.strategy import Strategy
 
 
 class Combined(Strategy):
-    """A strategy for each part of a workload made of several, its columns known."""
+    """A strategy for each part of a workload of one kind, its columns known."""
+
+    answers: ClassVar[type[Kronecker | Union]]
 
     def __init__(self, workload: Workload, strategies: Sequence[Strategy]) -> None:
         if [strategy.workload for strategy in strategies] != list(self.parts_of(workload)):
@@ -25,10 +28,13 @@ class Combined(Strategy):
         super().__init__(workload)
         self.strategies = tuple(strategies)
 
-    @staticmethod
-    @abc.abstractmethod
-    def parts_of(workload: Workload) -> Sequence[Workload]:
-        """The parts of a workload of the kind this answers."""
+    @classmethod
+    def parts_of(cls, workload: Workload) -> Sequence[Workload]:
+        """The parts of a workload of this kind."""
+        if not isinstance(workload, cls.answers):
+            kind = "product" if cls.answers is Kronecker else "union"
+            raise DeclarationError(f"a {kind} of strategies answers a {kind} of workloads, not {workload.describe()}")
+        return workload.listed if isinstance(workload, Kronecker) else workload.parts
 
     @property
     def name(self) -> str:
@@ -39,19 +45,12 @@ class KroneckerStrategy(Combined):
     """Products of strategies: R = R1 ⊗ R2 ⊗ … and L = L1 ⊗ L2 ⊗ …, applied factor by factor."""
 
     word = "kronecker"
+    answers = Kronecker
 
     def __init__(self, workload: Workload, strategies: Sequence[Strategy]) -> None:
         super().__init__(workload, strategies)
         self.integral = all(strategy.integral for strategy in strategies)
         self.invertible = all(strategy.invertible for strategy in strategies)
-
-    @staticmethod
-    def parts_of(workload: Workload) -> Sequence[Workload]:
-        if not isinstance(workload, Kronecker):
-            raise DeclarationError(
-                f"a product of strategies answers a product of workloads, not {workload.describe()}"
-            )
-        return workload.listed
 
     @property
     def n_noise(self) -> int:
@@ -84,21 +83,16 @@ class KroneckerStrategy(Combined):
         return along_axes([strategy.apply for strategy in self.strategies], lengths, values)
 
     def to_cells(self, z: FloatArray) -> FloatArray:
-        rows = [strategy.n_noise for strategy in self.strategies]
-        return along_axes([strategy.to_cells for strategy in self.strategies], rows, z)
+        return along_axes([one.to_cells for one in self.strategies], [one.n_noise for one in self.strategies], z)
 
     def noise_answers(self, z: FloatArray) -> FloatArray:
-        rows = [strategy.n_noise for strategy in self.strategies]
-        return along_axes([strategy.noise_answers for strategy in self.strategies], rows, z)
+        return along_axes([one.noise_answers for one in self.strategies], [one.n_noise for one in self.strategies], z)
 
     def cell_variance(self) -> float:
         return math.prod(strategy.cell_variance() for strategy in self.strategies)
 
     def variance(self) -> FloatArray:
-        variances = np.ones(1)
-        for strategy in self.strategies:
-            variances = np.outer(variances, strategy.variance()).reshape(-1)
-        return variances
+        return np.asarray(reduce(np.kron, [strategy.variance() for strategy in self.strategies]))
 
     def mean_variance(self) -> float:
         return math.prod(strategy.mean_variance() for strategy in self.strategies)
@@ -110,13 +104,10 @@ class UnionStrategy(Combined):
     R is the strategies' queries one below the other, part i times r_i, so Δ² is at most Σ r_i²·Δ_i². With v_i the sum
     of variances of part i and one cell per unit, Σ v_i/r_i² is least at Σ r_i²·Δ_i² = 1 for r_i² ∝ √v_i/Δ_i. These
     are taken for every max_keys: they follow from the names of the strategies.
-
-    Raises:
-        DeclarationError: If the workload is not a union, the strategies are not those of its parts, or a part asks
-            nothing.
     """
 
     word = "union"
+    answers = Union
 
     def __init__(self, workload: Workload, strategies: Sequence[Strategy]) -> None:
         super().__init__(workload, strategies)
@@ -126,12 +117,6 @@ class UnionStrategy(Combined):
         if not np.all((norms > 0) & (shares > 0) & np.isfinite(shares)):
             raise DeclarationError(f"a part of {workload.describe()} asks nothing: leave it out of the union")
         self._factors: list[float] = (np.sqrt(shares / shares.sum()) / norms).tolist()
-
-    @staticmethod
-    def parts_of(workload: Workload) -> Sequence[Workload]:
-        if not isinstance(workload, Union):
-            raise DeclarationError(f"a union of strategies answers a union of workloads, not {workload.describe()}")
-        return workload.parts
 
     @property
     def n_noise(self) -> int:

@@ -18,10 +18,9 @@ correlated entries; centring independent noise has the same law and keeps the st
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
-from itertools import combinations
-from typing import NamedTuple
+from itertools import chain, combinations
 
 import numpy as np
 from scipy import sparse
@@ -34,51 +33,33 @@ from sparsehist.workload.sensitivity import ROUND_UP, TableGram
 from sparsehist.workload.strategies.strategy import Strategy
 
 
-class Residuals(NamedTuple):
-    """The residuals of some marginals: for each its columns, of at least two values each, and p_A as `cost`.
+def variances_of(sizes: Sequence[int], marginals: Sequence[Subset]) -> tuple[list[Subset], sparse.csr_array]:
+    """List the residuals inside some marginals, and what each of unit noise adds to a query of each marginal.
 
-    `variance`, sparse (marginals, residuals), is what a residual of unit noise adds to one query of a marginal.
-    """
-
-    subsets: tuple[Subset, ...]
-    cost: FloatArray
-    variance: sparse.csr_array
-
-
-def residuals_of(sizes: Sequence[int], marginals: Sequence[Subset]) -> Residuals:
-    """List the residuals inside some marginals.
+    Returns:
+        The columns of each residual, of at least two values each; and variances, sparse (marginals, residuals).
 
     Example:
-        >>> residuals_of((2, 3), [(0,), (0, 1)]).subsets
-        ((), (0,), (1,), (0, 1))
+        >>> variances_of((2, 3), [(0,), (0, 1)])[0]
+        [(), (0,), (1,), (0, 1)]
     """
-    number: dict[Subset, int] = {}
-    rows: list[int] = []
-    found: list[int] = []
-    values: list[float] = []
-    for row, marginal in enumerate(marginals):
-        wide = [column for column in marginal if sizes[column] > 1]
-        spread = math.prod(1.0 / sizes[column] ** 2 for column in wide)
-        # ((n - 1)/n) / (1/n²) for each column that the residual holds
-        gains = {column: float(sizes[column] * (sizes[column] - 1)) for column in wide}
-        for length in range(len(wide) + 1):
-            for subset in combinations(wide, length):
-                rows.append(row)
-                found.append(number.setdefault(subset, len(number)))
-                values.append(spread * math.prod(gains[column] for column in subset))
-    subsets = sorted(number, key=lambda subset: (len(subset), subset))
-    place = np.empty(len(subsets), np.int64)
-    place[[number[subset] for subset in subsets]] = np.arange(len(subsets))
-    cost = np.array([math.prod(1.0 - 1.0 / sizes[column] for column in subset) for subset in subsets])
-    shape = (len(marginals), len(subsets))
-    return Residuals(tuple(subsets), cost, sparse.csr_array((values, (rows, place[found])), shape=shape))
+    inside = [list(_subsets_of(sizes, marginal)) for marginal in marginals]
+    subsets = sorted({subset for listed in inside for subset in listed}, key=lambda subset: (len(subset), subset))
+    place = {subset: at for at, subset in enumerate(subsets)}
+    # ((n - 1)/n) for each column that the residual holds, 1/n² for each other one
+    spread = [math.prod(1.0 / sizes[column] ** 2 for column in marginal) for marginal in marginals]
+    gain = {subset: float(math.prod(sizes[column] * (sizes[column] - 1) for column in subset)) for subset in subsets}
+    rows = [row for row, listed in enumerate(inside) for _ in listed]
+    found = [subset for listed in inside for subset in listed]
+    values = [spread[row] * gain[subset] for row, subset in zip(rows, found, strict=True)]
+    entries = (values, (rows, [place[subset] for subset in found]))
+    return subsets, sparse.csr_array(entries, shape=(len(marginals), len(subsets)))
 
 
-def least_mean(residuals: Residuals, weights: FloatArray) -> FloatArray:
-    """σ_A² that minimise Σ weight·variance over the marginals at cost 1; shape (residuals,)."""
-    gain: FloatArray = residuals.variance.T @ weights
-    squares: FloatArray = np.sqrt(residuals.cost / gain) * np.sqrt(residuals.cost * gain).sum()
-    return squares
+def _subsets_of(sizes: Sequence[int], marginal: Subset) -> Iterator[Subset]:
+    """The residuals inside a marginal: the subsets of its columns of at least two values."""
+    wide = [column for column in marginal if sizes[column] > 1]
+    return chain.from_iterable(combinations(wide, length) for length in range(len(wide) + 1))
 
 
 class ResidualBasis(Strategy):
@@ -94,16 +75,16 @@ class ResidualBasis(Strategy):
         if not isinstance(workload, Marginals):
             raise DeclarationError(f"the strategy {self.word} measures marginals, not {workload.describe()}")
         super().__init__(workload)
-        self._asked = workload
-        self._sizes = workload.columns
-        self._residuals = residuals_of(self._sizes, workload.marginals)
-        self._squares = least_mean(self._residuals, np.array(workload.sizes, np.float64))
+        self._asked, self._sizes = workload, workload.columns
+        self._subsets, self._variances = variances_of(self._sizes, workload.marginals)
+        self._costs = np.array([math.prod(1.0 - 1.0 / self._sizes[i] for i in subset) for subset in self._subsets])
+        gains = self._variances.T @ np.array(workload.sizes, np.float64)
+        self._squares = np.sqrt(self._costs / gains) * np.sqrt(self._costs * gains).sum()
         self._scales = np.sqrt(self._squares)
-        self._lengths = [math.prod(self._sizes[column] for column in subset) for subset in self._residuals.subsets]
 
     @property
     def n_noise(self) -> int:
-        return sum(self._lengths)
+        return sum(math.prod(self._sizes[column] for column in subset) for subset in self._subsets)
 
     def l2(self, max_keys: int) -> float:
         keys = min(max_keys, self.workload.n_cells)
@@ -111,9 +92,8 @@ class ResidualBasis(Strategy):
 
     def l1(self, max_keys: int) -> float:
         """One cell moves P_A·y_A by 2^|A|·p_A in L1."""
-        held = np.array([2.0 ** len(subset) for subset in self._residuals.subsets])
-        column = float((held * self._residuals.cost / self._scales).sum())
-        return min(max_keys, self.workload.n_cells) * column * ROUND_UP
+        held = np.array([2.0 ** len(subset) for subset in self._subsets])
+        return min(max_keys, self.workload.n_cells) * float((held * self._costs / self._scales).sum()) * ROUND_UP
 
     def gram_row(self, max_keys: int) -> FloatArray:
         return self._gram.row(max_keys)
@@ -121,12 +101,12 @@ class ResidualBasis(Strategy):
     @property
     def _gram(self) -> TableGram:
         ratios = np.array([-1.0 / max(size - 1, 1) for size in self._sizes])
-        return TableGram(self._sizes, self._residuals.subsets, self._residuals.cost / self._squares, ratios)
+        return TableGram(self._sizes, self._subsets, self._costs / self._squares, ratios)
 
     def largest_eigenvalue(self) -> float:
         """A residual is 1/σ_A² times a projection, spread over the columns it does not hold."""
         logs = np.array([math.log(size) for size in self._sizes])
-        inside = np.array([sum(logs[column] for column in subset) for subset in self._residuals.subsets])
+        inside = np.array([sum(logs[column] for column in subset) for subset in self._subsets])
         largest = float(np.max(logs.sum() - inside - np.log(self._squares)))
         return math.exp(largest) * ROUND_UP if largest < 700.0 else math.inf
 
@@ -134,43 +114,34 @@ class ResidualBasis(Strategy):
         return self._centred(self._everything.apply(x), 1.0 / self._scales)
 
     def variance(self) -> FloatArray:
-        return np.repeat(self.marginal_variance(), self._asked.sizes)
-
-    def marginal_variance(self) -> FloatArray:
-        """Variance of one query of each marginal when the entries of Z have variance 1; shape (marginals,)."""
-        variance: FloatArray = self._residuals.variance @ self._squares
-        return variance
+        return np.repeat(self._variances @ self._squares, self._asked.sizes)
 
     def mean_variance(self) -> float:
-        return float(np.average(self.marginal_variance(), weights=self._asked.sizes))
+        return float(np.average(self._variances @ self._squares, weights=self._asked.sizes))
 
     @cached_property
     def _everything(self) -> Marginals:
         """The marginals over the columns of the residuals."""
-        return Marginals(self._sizes, [list(subset) for subset in self._residuals.subsets])
+        return Marginals(self._sizes, [list(subset) for subset in self._subsets])
 
     def _centred(self, rows: FloatArray, scales: FloatArray) -> FloatArray:
         """Centre every residual along its columns and scale it; shape as it came."""
         centred = []
-        for subset, block, scale in zip(self._residuals.subsets, self._everything.split(rows), scales, strict=True):
-            table = block
+        for subset, table, scale in zip(self._subsets, self._everything.split(rows), scales, strict=True):
             for axis in range(len(subset)):
-                table = table - table.mean(axis=axis, keepdims=True)
+                table = table - table.mean(axis=axis, keepdims=True)  # noqa: PLW2901
             centred.append((scale * table).reshape(-1, *rows.shape[1:]))
         return np.concatenate(centred)
 
     def noise_answers(self, z: FloatArray) -> FloatArray:
         """L·Z: every marginal from the residuals inside it."""
-        tables = self._everything.split(self._centred(z, self._scales))
-        parts = dict(zip(self._residuals.subsets, tables, strict=True))
+        parts = dict(zip(self._subsets, self._everything.split(self._centred(z, self._scales)), strict=True))
         rebuilt = []
         for marginal, size in zip(self._asked.marginals, self._asked.sizes, strict=True):
             table = np.zeros((*(self._sizes[column] for column in marginal), *z.shape[1:]))
-            wide = [column for column in marginal if self._sizes[column] > 1]
-            for length in range(len(wide) + 1):
-                for subset in combinations(wide, length):
-                    absent = tuple(axis for axis, column in enumerate(marginal) if column not in subset)
-                    spread = math.prod(self._sizes[marginal[axis]] for axis in absent)
-                    table += np.expand_dims(parts[subset], absent) / spread
+            for subset in _subsets_of(self._sizes, marginal):
+                absent = tuple(axis for axis, column in enumerate(marginal) if column not in subset)
+                spread = math.prod(self._sizes[marginal[axis]] for axis in absent)
+                table += np.expand_dims(parts[subset], absent) / spread
             rebuilt.append(table.reshape(size, *z.shape[1:]))
         return np.concatenate(rebuilt)

@@ -66,10 +66,6 @@ class Spectral(Invertible):
         given += [f"window={self.window}"] if self.window else []
         return f"{self.word}({', '.join(given)})" if given else self.word
 
-    @property
-    def n_noise(self) -> int:
-        return self.kernel.n
-
     @cached_property
     def _spectrum(self) -> FloatArray:
         """Of K; shape (cells,)."""
@@ -83,23 +79,30 @@ class Spectral(Invertible):
         return table
 
     @cached_property
+    def _inverse_table(self) -> FloatArray:
+        """τ of K⁻¹."""
+        return self.kernel.table(1 / self._spectrum, 1 / (self.kernel.unit * (1 + self.blend)))
+
+    def _diagonal(self, table: FloatArray, apart: int = 0) -> FloatArray:
+        """K[i, i + apart]; shape (cells - apart,)."""
+        return np.asarray(
+            table[apart] + self.kernel.sign * table[apart + self.kernel.shift :: 2][: self.n_noise - apart]
+        )
+
+    @cached_property
     def _scales(self) -> FloatArray:
         """d, so that the largest column norm is 1; shape (cells,).
 
-        Beyond the ends W^½ goes on as its own reflection, so that d² is as smooth as K.
+        Beyond the ends W^½ continues as its own reflection, so that d² is as smooth as K.
         """
-        kernel, n, reach, added = self.kernel, self.kernel.n, self.window, self.blend * self.kernel.unit
+        kernel, reach, added = self.kernel, self.window, self.blend * self.kernel.unit
         plain = self._table.copy()
         plain[0] -= added
-        beyond = -kernel.sign * plain[1 : reach + 1]
-        around = np.concatenate([plain[reach:0:-1], plain, beyond]) if reach else plain
+        around = np.concatenate([plain[1 : reach + 1][::-1], plain, -kernel.sign * plain[1 : reach + 1]])
         sums = np.concatenate([np.zeros(1), np.cumsum(around)])
         windows = sums[2 * reach + 1 :] - sums[: sums.size - 2 * reach - 1]
-        squares = windows[0] + added + kernel.sign * windows[kernel.shift :: 2][:n]
+        squares = windows[0] + added + kernel.sign * windows[kernel.shift :: 2][: kernel.n]
         return np.asarray(np.sqrt(squares * np.max(self._diagonal(self._table) / squares)))
-
-    def _diagonal(self, table: FloatArray) -> FloatArray:
-        return np.asarray(table[0] + self.kernel.sign * table[self.kernel.shift :: 2][: self.kernel.n])
 
     def apply(self, x: ArrayLike) -> FloatArray:
         values = np.asarray(x, np.float64)
@@ -147,30 +150,22 @@ class Spectral(Invertible):
         n, keys = self.kernel.n, min(max_keys, self.kernel.n)
         if n <= LARGEST_GRAM:
             return super().gram_row(keys)
-        falls, d = np.empty(keys), self._scales
-        for apart in range(keys):
-            hankel = self._table[apart + self.kernel.shift :: 2][: n - apart]
-            falls[apart] = np.max((self._table[apart] + self.kernel.sign * hankel) / (d[: n - apart] * d[apart:]))
-        return np.append(falls[0], np.repeat(falls[1:], 2))[:keys] * ROUND_UP
+        d = self._scales
+        falls = [np.max(self._diagonal(self._table, k) / (d[: n - k] * d[k:])) for k in range(keys)]
+        return np.repeat(falls, 2)[1:][:keys] * ROUND_UP
 
     def largest_eigenvalue(self) -> float:
         """K is at most its largest eigenvalue, and RᵀR at most that over the least d²."""
         return float(self._spectrum.max() / self._scales.min() ** 2) * ROUND_UP
 
-    def prefix_variances(self) -> FloatArray:
-        return self._prefix_variances
-
-    @cached_property
-    def _inverse_table(self) -> FloatArray:
-        """τ of K⁻¹."""
-        return self.kernel.table(1 / self._spectrum, 1 / (self.kernel.unit * (1 + self.blend)))
-
     @cached_property
     def _prefix_variances(self) -> FloatArray:
         """Running sums of 2 d_i Σ_{j < i} K⁻¹[i, j]·d_j + d_i² K⁻¹[i, i]."""
         d, table = self._scales, self._inverse_table
-        steps = d * (2 * sums_before(self.kernel, table, d) + d * self._diagonal(table))
-        return np.asarray(np.cumsum(steps))
+        return np.asarray(np.cumsum(d * (2 * sums_before(self.kernel, table, d) + d * self._diagonal(table))))
+
+    def prefix_variances(self) -> FloatArray:
+        return self._prefix_variances
 
     def range_variances(self, low: IntArray, high: IntArray) -> FloatArray:
         """Prefix sums and single cells from the table; a transform for each other range."""

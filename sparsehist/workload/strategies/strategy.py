@@ -25,9 +25,6 @@ class Strategy(abc.ABC):
 
     A subclass defines `word`, `n_noise`, `apply`, `l2`, `l1`, `variance` and either `to_cells` (with
     `invertible = True`) or `noise_answers`.
-
-    Args:
-        workload: A.
     """
 
     word: ClassVar[str]
@@ -44,7 +41,7 @@ class Strategy(abc.ABC):
 
     @property
     def name(self) -> str:
-        """The textual form with parameters, such as ``spectral(blend=4)``; parses back."""
+        """The textual form, such as ``spectral(blend=4)``."""
         return self.word
 
     @property
@@ -95,7 +92,7 @@ class Strategy(abc.ABC):
         return float(self.range_variances(cells, cells).mean())
 
     def gram_row(self, max_keys: int) -> FloatArray:
-        """A row that every row of |RᵀR| is below in its sums of largest entries; shape (at most max_keys,)."""
+        """Entries that bound, in sums of the largest, every row of abs(RᵀR); shape (at most max_keys,)."""
         if self.workload.n_cells > LARGEST_GRAM:
             return np.full(max_keys, self.l2(1) ** 2)
         rows = self.apply(np.eye(self.workload.n_cells))

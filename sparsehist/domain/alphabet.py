@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import string
 from collections import Counter
-from itertools import pairwise
 
 import numpy as np
 
-from sparsehist.errors import DomainError
-from sparsehist.text_form import show
+from sparsehist.errors import DomainError, shown
 
 NAMED = {
     "ascii": "".join(map(chr, range(128))),
@@ -29,20 +27,16 @@ _UNICODE_BY_WIDTH = (0, 0x80, 0x800 - 0x80, 0x10000 - 0x800 - 0x800, 0x110000 - 
 def read_alphabet(text: str) -> str:
     """Check an alphabet, given by name or as its characters, and sort it."""
     if not isinstance(text, str) or not text:
-        raise DomainError(f"an alphabet is text with at least one character, or a name, got {show(text)}")
+        raise DomainError(f"an alphabet is text with at least one character, or a name, got {shown(text)}")
     if text in NAMED:
         return "".join(sorted(NAMED[text]))
-    characters = sorted(text)
-    for one, next_one in pairwise(characters):
-        if one == next_one:
+    for character, number in Counter(text).items():
+        if number > 1:
             names = ", ".join(NAMED)
-            raise DomainError(
-                f"alphabet {show(text)} has {one!r} twice; list each character once, or name one of {names}"
-            )
-    for one in characters:
-        if "\ud800" <= one <= "\udfff":
-            raise DomainError(f"alphabet has {one!r}, a lone surrogate, which no valid text holds")
-    return "".join(characters)
+            raise DomainError(f"alphabet has {character!r} twice; list each character once, or name one of {names}")
+        if "\ud800" <= character <= "\udfff":
+            raise DomainError(f"alphabet has {character!r}, a lone surrogate, which no valid text holds")
+    return "".join(sorted(text))
 
 
 def only_of(alphabet: str) -> str:

@@ -86,33 +86,18 @@ class Domain(abc.ABC):
 
     @abc.abstractmethod
     def contains(self, keys: pl.DataFrame) -> BoolArray:
-        """Test membership.
-
-        Args:
-            keys: Columns key_0, … in canonical dtypes, without nulls; n rows.
-
-        Returns:
-            True where the key is a cell; shape (n,).
-        """
+        """Whether each key is a cell; shape (n,). Keys are columns key_0, … in canonical dtypes, without nulls."""
 
     @abc.abstractmethod
     def draw(self, n: int, *, rng: np.random.Generator) -> pl.DataFrame:
-        """Draw n independent cells, each exactly uniform over the domain.
-
-        Args:
-            n: Number of draws, with replacement.
-            rng: Randomness; from `sparsehist.entropy` outside tests.
-
-        Returns:
-            Columns key_0, … in canonical dtypes; n rows.
-        """
+        """Draw n independent cells, each exactly uniform over the domain, as columns key_0, … in canonical dtypes."""
 
     def _index(self, keys: pl.DataFrame) -> IntArray:
-        """Number the cells; the size is known to be below 2**63."""
-        raise NotImplementedError  # not needed where there are more: `index` refuses before
+        """`index` of a domain below 2**63 cells."""
+        raise NotImplementedError
 
     def _keys(self, indices: IntArray) -> pl.DataFrame:
-        """Name the cells; the size is known to be below 2**63, the indices to be inside."""
+        """`keys` of a domain below 2**63 cells, for numbers of cells."""
         raise NotImplementedError
 
     @abc.abstractmethod
@@ -120,32 +105,12 @@ class Domain(abc.ABC):
         """Write the domain in the form that `Domain.parse` reads."""
 
     def index(self, keys: pl.DataFrame) -> IntArray:
-        """Number the cells of a domain below 2**63.
-
-        Args:
-            keys: Columns key_0, … in canonical dtypes, all inside the domain; n rows.
-
-        Returns:
-            Numbers from 0 to size − 1; shape (n,), int64.
-
-        Raises:
-            DomainError: If the domain has 2**63 cells or more.
-        """
+        """The numbers of cells, from 0 to size − 1; shape (n,), int64. Refuses a domain of 2**63 cells or more."""
         self._require_indexable()
         return self._index(keys)
 
     def keys(self, indices: IntArray) -> pl.DataFrame:
-        """Name the cells with these numbers: the inverse of `index`.
-
-        Args:
-            indices: Numbers from 0 to size − 1; shape (n,), int64.
-
-        Returns:
-            Columns key_0, … in canonical dtypes; n rows.
-
-        Raises:
-            DomainError: If the domain has 2**63 cells or more, or a number is not one of a cell.
-        """
+        """The cells with these numbers, as columns key_0, …: the inverse of `index`. Refuses other numbers."""
         self._require_indexable()
         numbers = np.asarray(indices, dtype=np.int64)
         if numbers.size and (numbers.min() < 0 or numbers.max() >= self.size):
@@ -153,13 +118,9 @@ class Domain(abc.ABC):
         return self._keys(numbers)
 
     def convert(self, keys: pl.DataFrame) -> pl.DataFrame:
-        """Bring keys of a log, in dtypes the domain accepts, to canonical dtypes; row order is kept.
-
-        Keys that have canonical dtypes stay as they are.
-        """
-        return keys.select(
-            pl.col(name).cast(dtype) for name, dtype in zip(key_names(self.columns), self.dtypes, strict=True)
-        )
+        """Bring keys of a log, in dtypes the domain accepts, to canonical dtypes; row order is kept."""
+        dtypes = zip(key_names(self.columns), self.dtypes, strict=True)
+        return keys.select(pl.col(name).cast(dtype) for name, dtype in dtypes)
 
     def describe(self) -> str:
         """Describe the domain in a short public text; a long catalogue is named by size and sha256."""

@@ -14,8 +14,8 @@ import polars as pl
 from sparsehist.domain.base import Domain, draw_below, holds_text
 from sparsehist.domain.catalogue_values import read_file, read_values, sha256_of
 from sparsehist.domain.ranges import accepts_integers
-from sparsehist.errors import DomainError, InputError, promise
-from sparsehist.text_form import show, write_call, write_literal
+from sparsehist.errors import DomainError, InputError, promise, shown
+from sparsehist.text_form import write_call, write_literal
 from sparsehist.typing import BoolArray, IntArray
 
 _LONGEST_INLINE = 1000
@@ -77,12 +77,11 @@ class Catalogue(Domain, example="catalogue('DE', 'US') or catalogue(file='areas.
 
     @classmethod
     def read(cls, values: Sequence[Any], named: Mapping[str, Any], files: Mapping[str, Path]) -> Catalogue:
-        unknown = sorted(named.keys() - {"file", "column", "kind", "sha256"})
-        if unknown:
-            raise DomainError(f"catalogue(): unknown argument {show(unknown[0])}; write {cls.example}")
         for key, value in named.items():
+            if key not in ("file", "column", "kind", "sha256"):
+                raise DomainError(f"catalogue(): unknown argument {shown(key)}; write {cls.example}")
             if not isinstance(value, str):
-                raise DomainError(f"catalogue(): {key} is text, got {show(value)}")
+                raise DomainError(f"catalogue(): {key} is text, got {shown(value)}")
         copy = files.get(named.get("sha256", ""))
         if not values and copy is not None:
             return cls.from_copy(Path(copy), **named)
@@ -92,16 +91,8 @@ class Catalogue(Domain, example="catalogue('DE', 'US') or catalogue(file='areas.
         return cls(values or None, **named)
 
     @classmethod
-    def from_copy(
-        cls,
-        path: Path,
-        *,
-        sha256: str,
-        file: str | None = None,
-        column: str | None = None,
-        kind: str | None = None,
-    ) -> Catalogue:
-        """Read a copy made by `write_parquet`; `file`, `column` and `kind` are what the text form names.
+    def from_copy(cls, path: Path, *, sha256: str, **named: str | None) -> Catalogue:
+        """Read a copy made by `write_parquet`; `named` are file, column and kind of the text form.
 
         Raises:
             DomainError: If the copy cannot be read or its values have another digest.
@@ -111,15 +102,11 @@ class Catalogue(Domain, example="catalogue('DE', 'US') or catalogue(file='areas.
         if found != sha256:
             raise DomainError(f"catalogue copy {path.name!r} has sha256 {found}, {sha256} was recorded")
         self = cls.__new__(cls)
-        self._fix(values=checked, sha256=found, file=file, column=column, kind=kind)
+        self._fix(**{"file": None, "column": None, "kind": None, **named}, values=checked, sha256=found)
         return self
 
     def write_parquet(self, path: Path | IO[bytes]) -> None:
-        """Write the values to a one-column Parquet file, which `from_copy` reads.
-
-        Raises:
-            InputError: If the path cannot be written.
-        """
+        """Write the values to a one-column Parquet file, which `from_copy` reads."""
         try:
             self.values.alias("value").to_frame().write_parquet(path)
         except OSError as error:

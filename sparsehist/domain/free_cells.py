@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import polars as pl
 
-from sparsehist.domain.base import Domain, key_names
+from sparsehist.domain.base import Domain
 from sparsehist.errors import promise
 from sparsehist.typing import BoolArray
 
@@ -36,39 +36,15 @@ def draw_free(
         [2]
     """
     promise(0 <= n <= domain.size - n_taken, "more free cells wanted than there are")
-    if n == 0:
-        return domain.draw(0, rng=rng)
-    if 2 * (n_taken + n) <= domain.size:
-        return _reject_taken(domain, n, n_taken=n_taken, taken=taken, rng=rng)
-    return _rank_free(domain, n, taken_keys=taken_keys(), n_taken=n_taken, rng=rng)
-
-
-def _reject_taken(
-    domain: Domain,
-    n: int,
-    *,
-    n_taken: int,
-    taken: Callable[[pl.DataFrame], BoolArray],
-    rng: np.random.Generator,
-) -> pl.DataFrame:
-    """Draw until n distinct free cells have come, and keep the first n of them."""
-    names = key_names(domain.columns)
     found = domain.draw(0, rng=rng)
+    if n and 2 * (n_taken + n) > domain.size:
+        occupied = np.sort(domain.index(taken_keys()))
+        promise(occupied.size == n_taken, "the list of taken cells does not match their number")
+        ranks = rng.choice(domain.size - n_taken, size=n, replace=False, shuffle=True)
+        return domain.keys(ranks + np.searchsorted(occupied - np.arange(n_taken), ranks, side="right"))
     while (missing := n - found.height) > 0:
-        enough = missing * domain.size // (domain.size - n_taken - n) + 8
-        drawn = domain.draw(enough, rng=rng)
+        drawn = domain.draw(missing * domain.size // (domain.size - n_taken - n) + 8, rng=rng)
         free = drawn.filter(~np.asarray(taken(drawn), dtype=np.bool_))
         # first occurrences in the order drawn: what drawing one by one would have kept
-        found = pl.concat([found, free]).unique(subset=names, keep="first", maintain_order=True)
+        found = pl.concat([found, free]).unique(keep="first", maintain_order=True)
     return found.head(n)
-
-
-def _rank_free(
-    domain: Domain, n: int, *, taken_keys: pl.DataFrame, n_taken: int, rng: np.random.Generator
-) -> pl.DataFrame:
-    """Draw n distinct ranks among the free cells, and step over the taken cells before each."""
-    occupied = np.sort(domain.index(taken_keys))
-    promise(occupied.size == n_taken, "the list of taken cells does not match their number")
-    ranks = rng.choice(domain.size - n_taken, size=n, replace=False, shuffle=True)
-    free_before = occupied - np.arange(n_taken)
-    return domain.keys(ranks + np.searchsorted(free_before, ranks, side="right"))

@@ -55,13 +55,10 @@ class Hash64(Domain, example="hash64()"):
         ``int.from_bytes(hashlib.md5(text.encode()).digest()[8:], "little")``. It is public and has no salt.
 
         Args:
-            strings: Text; shape (n,): a list, or a series of String, Categorical or Enum.
+            strings: A list, or a series of String, Categorical or Enum; shape (n,).
 
         Returns:
             Hashes in the same order, null where the text is null; shape (n,), UInt64.
-
-        Raises:
-            DomainError: If it holds anything but text.
         """
         import duckdb
 

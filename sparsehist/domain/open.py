@@ -11,9 +11,9 @@ import polars as pl
 
 from sparsehist.domain.base import Domain, holds_text
 from sparsehist.domain.ranges import accepts_integers
-from sparsehist.errors import DomainError
+from sparsehist.errors import DomainError, shown
 from sparsehist.privacy.exact_numbers import as_decimal, exactly
-from sparsehist.text_form import show, write_literal
+from sparsehist.text_form import write_literal
 from sparsehist.typing import BoolArray
 
 _TYPES = ("string", "integer", "date")
@@ -52,8 +52,7 @@ class Open(Domain, example="open(delta='1e-6')"):
         types = columns or ("string",)
         for given in types:
             if given not in _TYPES:
-                known = ", ".join(map(repr, _TYPES))
-                raise DomainError(f"open(): a key column is one of {known}, got {show(given)}; {_ADVICE}")
+                raise DomainError(f"open(): a key column is one of {_TYPES}, got {shown(given)}; {_ADVICE}")
         self._fix(types=types, delta=_read_delta(delta))
 
     @property
@@ -79,8 +78,12 @@ class Open(Domain, example="open(delta='1e-6')"):
 
     @property
     def delta_text(self) -> str:
-        """Delta, exact."""
-        return _write_delta(self.delta)
+        """The shortest exact text: a decimal with a power of ten where one exists, else a fraction."""
+        with localcontext(_EXACT):
+            try:
+                return f"{as_decimal(self.delta).normalize():e}"
+            except Inexact:
+                return str(self.delta)
 
     def accepts(self, column: int, dtype: pl.DataType) -> bool:
         if not 0 <= column < self.columns:
@@ -103,19 +106,9 @@ class Open(Domain, example="open(delta='1e-6')"):
 
 def _read_delta(given: str | float | Fraction | Decimal) -> Fraction:
     try:
-        short = len(str(given)) <= _LONGEST_TEXT
-        delta = exactly(given) if short else Fraction(0)
+        delta = exactly(given) if len(str(given)) <= _LONGEST_TEXT else Fraction(0)
     except (ArithmeticError, ValueError):
         delta = Fraction(0)
     if not _SMALLEST <= delta < 1:
-        raise DomainError(f"open(): delta is a number from 1e-300 to below 1, got {show(given)}; {_ADVICE}")
+        raise DomainError(f"open(): delta is a number from 1e-300 to below 1, got {shown(given)}; {_ADVICE}")
     return delta
-
-
-def _write_delta(delta: Fraction) -> str:
-    """The shortest exact text: a decimal with a power of ten where one exists, else a fraction."""
-    with localcontext(_EXACT):
-        try:
-            return f"{as_decimal(delta).normalize():e}"
-        except Inexact:
-            return str(delta)

@@ -13,8 +13,8 @@ import polars as pl
 
 from sparsehist.domain.base import Domain, key_names
 from sparsehist.domain.catalogue import Catalogue
-from sparsehist.errors import DomainError
-from sparsehist.text_form import Form, show, write_call
+from sparsehist.errors import DomainError, shown
+from sparsehist.text_form import Form, write_call
 from sparsehist.typing import BoolArray, IntArray
 
 
@@ -50,9 +50,9 @@ class Product(Domain, example="product(country=catalogue('DE', 'US'), n=integers
             raise DomainError(f"product() has no columns; write {self.example}")
         for name, component in given.items():
             if not isinstance(name, str) or not name:
-                raise DomainError(f"product() names its columns by non-empty text, got {show(name)}")
+                raise DomainError(f"product() names its columns by non-empty text, got {shown(name)}")
             if not isinstance(component, Domain):
-                raise DomainError(f"column {name!r} of product() needs a domain, got {show(component)}")
+                raise DomainError(f"column {name!r} of product() needs a domain, got {shown(component)}")
             if isinstance(component, Product) or component.columns != 1:
                 raise DomainError(f"column {name!r} of product() is itself a product; list its columns side by side")
             if component.is_open:
@@ -90,10 +90,10 @@ class Product(Domain, example="product(country=catalogue('DE', 'US'), n=integers
         return np.asarray(np.logical_and.reduce(inside), dtype=np.bool_)
 
     def convert(self, keys: pl.DataFrame) -> pl.DataFrame:
-        return self._joined([component.convert(part) for component, part in self._parts(keys)])
+        return _joined([component.convert(part) for component, part in self._parts(keys)])
 
     def draw(self, n: int, *, rng: np.random.Generator) -> pl.DataFrame:
-        return self._joined([component.draw(n, rng=rng) for component in self.components])
+        return _joined([component.draw(n, rng=rng) for component in self.components])
 
     def _index(self, keys: pl.DataFrame) -> IntArray:
         number = np.zeros(keys.height, dtype=np.int64)
@@ -107,7 +107,7 @@ class Product(Domain, example="product(country=catalogue('DE', 'US'), n=integers
         for component in reversed(self.components):
             rest, digit = np.divmod(rest, component.size)
             parts.append(component.keys(digit))
-        return self._joined(parts[::-1])
+        return _joined(parts[::-1])
 
     def describe(self) -> str:
         pairs = zip(self.names, self.components, strict=True)
@@ -120,12 +120,9 @@ class Product(Domain, example="product(country=catalogue('DE', 'US'), n=integers
         return write_call("product", [], dict(zip(self.names, map(str, self.components), strict=True)))
 
     def _parts(self, keys: pl.DataFrame) -> list[tuple[Domain, pl.DataFrame]]:
-        return [
-            (component, keys.select(pl.col(name).alias("key_0")))
-            for name, component in zip(key_names(self.columns), self.components, strict=True)
-        ]
+        parts = [keys.select(pl.col(name).alias("key_0")) for name in key_names(self.columns)]
+        return list(zip(self.components, parts, strict=True))
 
-    def _joined(self, parts: list[pl.DataFrame]) -> pl.DataFrame:
-        return pl.DataFrame(
-            [part["key_0"].alias(name) for name, part in zip(key_names(self.columns), parts, strict=True)]
-        )
+
+def _joined(parts: list[pl.DataFrame]) -> pl.DataFrame:
+    return pl.DataFrame([part["key_0"].alias(name) for name, part in zip(key_names(len(parts)), parts, strict=True)])

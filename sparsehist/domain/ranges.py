@@ -9,8 +9,7 @@ import numpy as np
 import polars as pl
 
 from sparsehist.domain.base import Domain, draw_below
-from sparsehist.errors import DomainError
-from sparsehist.text_form import show
+from sparsehist.errors import DomainError, shown
 from sparsehist.typing import BoolArray, IntArray
 
 _INT64 = (-(2**63), 2**63 - 1)
@@ -49,18 +48,13 @@ class Integers(Domain, example="integers(1000) or integers(5, 10)"):
     def __init__(self, first: int, high: int | None = None) -> None:
         for bound in (first,) if high is None else (first, high):
             if isinstance(bound, bool | np.bool_) or not isinstance(bound, int | np.integer):
-                raise DomainError(
-                    f"integers() takes integers, got {show(bound)}; for example integers(1000) or integers(5, 10)"
-                )
+                raise DomainError(f"integers() takes integers, got {shown(bound)}; for example integers(5, 10)")
         low, last = (0, int(first) - 1) if high is None else (int(first), int(high))
         if last < low:
-            got = f"integers({show(first)})" if high is None else f"integers({show(low)}, {show(last)})"
+            got = f"integers({shown(first)})" if high is None else f"integers({shown(low)}, {shown(last)})"
             raise DomainError(f"{got} holds no integer; give n, 1 or more, or low and high with low <= high")
         if not (_INT64[0] <= low and last <= _INT64[1]) and not (_UINT64[0] <= low and last <= _UINT64[1]):
-            raise DomainError(
-                f"integers from {show(low)} to {show(last)} do not fit 64 bits; "
-                f"the bounds must lie within {_INT64[0]} … {_INT64[1]} or within 0 … {_UINT64[1]}"
-            )
+            raise DomainError(f"integers from {shown(low)} to {shown(last)} do not fit 64 bits")
         self._fix(low=low, high=last)
 
     @property
@@ -158,4 +152,4 @@ def read_date(value: date | str) -> date:
             return date.fromisoformat(value)
         except ValueError:
             pass
-    raise DomainError(f"{show(value)} is not a date; write it as '2014-05-01'")
+    raise DomainError(f"{shown(value)} is not a date; write it as '2014-05-01'")

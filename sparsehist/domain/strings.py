@@ -20,8 +20,8 @@ import polars as pl
 
 from sparsehist.domain.alphabet import NAMED, characters_by_width, only_of, read_alphabet
 from sparsehist.domain.base import Domain, holds_text
-from sparsehist.errors import DomainError
-from sparsehist.text_form import show, write_call, write_literal
+from sparsehist.errors import DomainError, shown
+from sparsehist.text_form import write_call, write_literal
 from sparsehist.typing import BoolArray, IntArray
 
 LONGEST = 4096
@@ -61,14 +61,12 @@ class Strings(Domain, example="strings(max_bytes=32)"):
             raise DomainError("strings() needs either max_bytes or max_chars; for example strings(max_bytes=32)")
         name, bound = ("max_bytes", max_bytes) if max_chars is None else ("max_chars", max_chars)
         if isinstance(bound, bool) or not isinstance(bound, Integral) or not 1 <= bound <= LONGEST:
-            raise DomainError(f"strings(): {name} must be an integer from 1 to {LONGEST}, got {show(bound)}")
+            raise DomainError(f"strings(): {name} must be an integer from 1 to {LONGEST}, got {shown(bound)}")
         limits = {"max_bytes": None, "max_chars": None, name: int(bound)}
         self._fix(**limits, alphabet=None if alphabet is None else read_alphabet(alphabet))
         if self.size == 0:
             least = self._table.groups[0].cost
-            raise DomainError(
-                f"strings(max_bytes={bound}): each character of the alphabet takes {least} bytes or more"
-            )
+            raise DomainError(f"strings(max_bytes={bound}): a character of the alphabet takes {least} bytes or more")
         self._require_writable_size()
 
     @property

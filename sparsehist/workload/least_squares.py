@@ -35,11 +35,11 @@ class Agreed(NamedTuple):
 
 def measured(strategy: Strategy, values: FloatArray, noise_std: float) -> Measured:
     """A release as measured: one value per listed query, else per cell; L·Z has the covariance noise_std²·L·Lᵀ."""
-    unit = np.eye(strategy.n_noise)
+    rows, unit = np.eye(strategy.workload.n_cells), np.eye(strategy.n_noise)
     if strategy.workload.explicit:
-        rows, spread = strategy.workload.apply(np.eye(strategy.workload.n_cells)), strategy.noise_answers(unit)
+        rows, spread = strategy.workload.apply(rows), strategy.noise_answers(unit)
     else:
-        rows, spread = np.eye(strategy.workload.n_cells), strategy.to_cells(unit)
+        spread = strategy.to_cells(unit)
     return Measured(rows, values, noise_std**2 * (spread @ spread.T))
 
 

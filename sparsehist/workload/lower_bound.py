@@ -35,22 +35,21 @@ def lower_bound(workload: Workload) -> float | None:
     if isinstance(workload, Marginals):
         best = ResidualBasis(workload)
         return best.l2(1) ** 2 * best.mean_variance()
-    norm = nuclear_norm(workload)
+    norm = _nuclear_norm(workload)
     return None if norm is None else norm**2 / workload.n_cells / workload.n_queries
 
 
-def nuclear_norm(workload: Workload) -> float | None:
+def _nuclear_norm(workload: Workload) -> float | None:
     """The sum of the singular values of A, where it is known without writing out more than 1,024 cells."""
-    if isinstance(workload, Prefix):
-        return float(PrefixKernel(workload.n).singular_values.sum())
-    if isinstance(workload, Ranges) and not workload.explicit:
-        return float(RangesKernel(workload.n).singular_values.sum())
+    if isinstance(workload, Prefix) or (isinstance(workload, Ranges) and not workload.explicit):
+        kernel = PrefixKernel if isinstance(workload, Prefix) else RangesKernel
+        return float(kernel(workload.n).singular_values.sum())
     if isinstance(workload, Identity | Total):
         return float(workload.n) if isinstance(workload, Identity) else math.sqrt(workload.n)
     if isinstance(workload, Kronecker):
-        factors = [nuclear_norm(factor) for factor in workload.parts]
-        return None if None in factors else math.prod(factor for factor in factors if factor is not None)
+        norms = [norm for norm in map(_nuclear_norm, workload.parts) if norm is not None]
+        return math.prod(norms) if len(norms) == len(workload.parts) else None
     if workload.n_cells > LARGEST_GRAM:
         return None
     values = np.linalg.eigvalsh(gram_of(workload))
-    return float(np.sqrt(np.where(values > _RANK * values[-1], values, 0.0)).sum())
+    return float(np.sqrt(values[values > _RANK * values[-1]]).sum())

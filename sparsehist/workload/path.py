@@ -21,7 +21,7 @@ from sparsehist.workload.strategies.strategy import Strategy
 def next_state(
     family: Family, strategy: Strategy, neighbours: Mapping[Fraction, NoiseArray], level: Fraction, *, rng: Generator
 ) -> NoiseArray:
-    """Draw the state at a new level given the states at others, of which the two adjacent ones are looked at.
+    """Draw the state at a new level given the states at others, of which only the two adjacent ones matter.
 
     Args:
         family: The noise, with the sensitivity of the strategy.
@@ -33,9 +33,8 @@ def next_state(
     Returns:
         For Gaussian noise R⁻¹·Z where R has a left inverse, shape (cells,); otherwise Z, shape (n_noise,).
 
-    Source: [ARNP Alg. 2, Lemma 5.2]: linear images of a Brownian bridge are bridges with the same weights. As printed
-    it returns Z where it means Y, and gives Z as many entries as A·x has where R has them. The other families step
-    entry by entry: [ARNP Alg. 4, Alg. 5], with Z of one entry per row of R.
+    Source: [ARNP Alg. 2, Lemma 5.2], with Z of one entry per row of R: linear images of a Brownian bridge are bridges
+    with the same weights. The other families step entry by entry: [ARNP Alg. 4, Alg. 5].
     """
     if not is_linear(family):
         return noise_at_level(family, level, dict(neighbours), strategy.n_noise, rng=rng)
@@ -73,22 +72,17 @@ def gaussian_step(coarse: Fraction | None, fine: Fraction | None, level: Fractio
 
 def state_size(family: Family, strategy: Strategy) -> int:
     """Number of entries of a state."""
-    return strategy.workload.n_cells if _keeps_cells(family, strategy) else strategy.n_noise
-
-
-def answers_of_state(family: Family, strategy: Strategy, state: NoiseArray) -> AnswerArray:
-    """L·Z for every listed query; shape (queries,)."""
-    kept = np.asarray(state, np.float64)
-    if _keeps_cells(family, strategy):
-        return strategy.workload.apply(kept)
-    return strategy.noise_answers(kept)
+    return strategy.workload.n_cells if is_linear(family) and strategy.invertible else strategy.n_noise
 
 
 def cells_of_state(family: Family, strategy: Strategy, state: NoiseArray) -> FloatArray:
     """R⁻¹·Z, shape (cells,), from which every query is A·(x + R⁻¹·Z); refused where R has no left inverse."""
     kept = np.asarray(state, np.float64)
-    return kept if _keeps_cells(family, strategy) else strategy.to_cells(kept)
+    return kept if is_linear(family) and strategy.invertible else strategy.to_cells(kept)
 
 
-def _keeps_cells(family: Family, strategy: Strategy) -> bool:
-    return is_linear(family) and strategy.invertible
+def answers_of_state(family: Family, strategy: Strategy, state: NoiseArray) -> AnswerArray:
+    """L·Z for every listed query; shape (queries,)."""
+    if strategy.invertible:
+        return strategy.workload.apply(cells_of_state(family, strategy, state))
+    return strategy.noise_answers(np.asarray(state, np.float64))

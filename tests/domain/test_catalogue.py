@@ -146,12 +146,12 @@ BAD = [
     (pl.Series([[1]]), "got a column of List"),
     ([1, "a"], "values of type int, str"),
     ([1, True], "values of type bool, int"),
-    ([datetime(2014, 5, 1)], "values of type datetime"),  # noqa: DTZ001 - refused anyway
-    ([b"a"], "values of type bytes"),
-    ([-1, 2**63], "do not fit 64 bits"),
+    ([datetime(2014, 5, 1)], "got a column of Datetime"),  # noqa: DTZ001 - refused anyway
+    ([b"a"], "got a column of Binary"),
+    ([-1, 2**63], "within 64 bits"),
     ([2**64], "do not fit 64 bits"),
     (["a\udc80"], "lone surrogate"),
-    ("abc", "got the text 'abc'"),
+    ("abc", "got 'abc'"),
     (3, "got 3"),
     (None, "either values or file"),
 ]

@@ -8,15 +8,14 @@ import polars as pl
 import pytest
 
 from sparsehist.domain import Catalogue, Hash64, Integers, Product, Strings, draw_free
-from sparsehist.domain.free_cells import _rank_free, _reject_taken
 from sparsehist.entropy import seeded
 from sparsehist.errors import LawError
 from tests.stats import assert_consistent, assert_detected, g_test, two_sample_counts
 
-DOMAIN = Product(a=Catalogue(["x", "y"]), b=Integers(5))
+DOMAIN = Product(a=Catalogue(["x", "y"]), b=Integers(6))
 TAKEN = np.array([0, 3, 4, 9])
 REPEATS = 900
-PAIRS = list(itertools.permutations(sorted(set(range(10)) - set(TAKEN.tolist())), 2))
+PAIRS = list(itertools.permutations(sorted(set(range(12)) - set(TAKEN.tolist())), 2))
 
 
 def holding(domain, numbers):
@@ -36,14 +35,13 @@ def pair_counts(draw):
 
 
 def reject(rng):
-    """Two free cells, by rejection."""
-    arguments = holding(DOMAIN, TAKEN)
-    return _reject_taken(DOMAIN, 2, n_taken=arguments["n_taken"], taken=arguments["taken"], rng=rng)
+    """Two free cells, by rejection: half of the domain is taken or wanted."""
+    return draw_free(DOMAIN, 2, **holding(DOMAIN, TAKEN), rng=rng)
 
 
 def rank(rng):
-    """Two free cells, by ranking."""
-    return _rank_free(DOMAIN, 2, taken_keys=holding(DOMAIN, TAKEN)["taken_keys"](), n_taken=len(TAKEN), rng=rng)
+    """Two free cells, by ranking: with the third, more than half of the domain is taken or wanted."""
+    return draw_free(DOMAIN, 3, **holding(DOMAIN, TAKEN), rng=rng).head(2)
 
 
 def test_both_routes_draw_every_ordered_pair_equally_often():

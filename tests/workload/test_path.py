@@ -34,7 +34,7 @@ STRATEGIES = [
         ("spectral(blend=2, window=1)", Ranges(4)),
         ("identity", ROWS),
         ("square_root(scaled=True)", Prefix(4)),
-        ("banded(bands=2)", Prefix(4)),
+        ("square_root", Prefix(4)),
         ("haar", Ranges(5)),
         ("direct", ROWS),
         ("residual", PAIRS),

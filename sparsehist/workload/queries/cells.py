@@ -40,13 +40,9 @@ class Cells:
     counts: IntArray
 
     def __post_init__(self) -> None:
-        """Refuse arrays that do not fit together."""
         lengths = {np.shape(array) for array in (*self.coordinates, self.counts)}
         if not self.shape or len(self.coordinates) != len(self.shape) or lengths != {(len(self.counts),)}:
-            raise DeclarationError(
-                f"cells of {len(self.shape)} columns need one array of coordinates per column and one of counts, "
-                "all one-dimensional and of one length"
-            )
+            raise DeclarationError("cells need one array of coordinates per column and one of counts, of one length")
 
     def __repr__(self) -> str:
         """Counts and their number are secret."""
@@ -65,11 +61,6 @@ class Cells:
 
     def marginal(self, columns: range | tuple[int, ...]) -> IntArray:
         """Sum of the counts over all other columns, exactly; one axis per column, ascending. Secret."""
-        shape = tuple(self.shape[column] for column in columns)
-        number = np.zeros(len(self.counts), np.int64)
-        for column in columns:
-            number *= self.shape[column]
-            number += self.coordinates[column]
-        table = np.zeros(shape, np.int64)
-        np.add.at(table.reshape(-1), number, self.counts)
+        table = np.zeros([self.shape[column] for column in columns], np.int64)
+        np.add.at(table, tuple(self.coordinates[column] for column in columns), self.counts)
         return table

@@ -42,23 +42,15 @@ class Direct(Strategy):
     def l2(self, max_keys: int) -> float:
         """From AᵀA where there are few cells, otherwise the sum of the largest column norms."""
         keys = min(max_keys, self.workload.n_cells)
-        if isinstance(self.workload, Total):
-            return float(keys)
         if isinstance(self.workload, Marginals):
             return math.sqrt(_table_gram(self.workload).squared_l2(keys))
-        if self.workload.n_cells <= LARGEST_GRAM:
+        if not isinstance(self.workload, Total) and self.workload.n_cells <= LARGEST_GRAM:
             return math.sqrt(squared_l2_of_gram(gram_of(self.workload), keys))
-        return float(largest(np.sqrt(_column_sums(self.workload, 2)), keys).sum()) * ROUND_UP
+        return _sum_of_largest(self.workload, 2, keys)
 
     def l1(self, max_keys: int) -> float:
         """The sum of the largest column norms; exact where no entry is negative."""
-        keys = min(max_keys, self.workload.n_cells)
-        if isinstance(self.workload, Total):
-            return float(keys)
-        if isinstance(self.workload, Marginals):
-            return float(keys * len(self.workload.marginals))
-        bound = float(largest(_column_sums(self.workload, 1), keys).sum())
-        return bound if self.integral else bound * ROUND_UP
+        return _sum_of_largest(self.workload, 1, min(max_keys, self.workload.n_cells))
 
     def variance(self) -> FloatArray:
         return np.ones(self.workload.n_queries)
@@ -81,8 +73,15 @@ def has_known_columns(workload: Workload) -> bool:
     return workload.explicit and isinstance(workload, RangeRows | Matrix | Marginals)
 
 
+def _sum_of_largest(workload: Workload, power: int, keys: int) -> float:
+    """Sum of the largest column norms: roots of the sums of |A_ij|^power over the rows."""
+    if isinstance(workload, Total | Marginals):
+        return keys * float(len(workload.marginals) if isinstance(workload, Marginals) else 1) ** (1 / power)
+    bound = float(largest(_column_sums(workload, power) ** (1 / power), keys).sum())
+    return bound if workload.integral and power == 1 else bound * ROUND_UP
+
+
 def _column_sums(workload: Workload, power: int) -> FloatArray:
-    """Sum of |A_ij|^power over the rows, for every column; shape (cells,)."""
     if isinstance(workload, Union):
         return np.asarray(sum(_column_sums(part, power) for part in workload.parts), np.float64)
     if isinstance(workload, Matrix):
@@ -91,5 +90,6 @@ def _column_sums(workload: Workload, power: int) -> FloatArray:
 
 
 def _table_gram(workload: Marginals) -> TableGram:
-    number = len(workload.marginals)
-    return TableGram(workload.columns, workload.marginals, np.ones(number), np.zeros(len(workload.columns)))
+    return TableGram(
+        workload.columns, workload.marginals, np.ones(len(workload.marginals)), np.zeros(len(workload.columns))
+    )

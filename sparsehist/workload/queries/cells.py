@@ -61,6 +61,9 @@ class Cells:
 
     def marginal(self, columns: range | tuple[int, ...]) -> IntArray:
         """Sum of the counts over all other columns, exactly; one axis per column, ascending. Secret."""
+        number = np.zeros(len(self.counts), np.int64)
+        for column in columns:
+            number = number * self.shape[column] + self.coordinates[column]
         table = np.zeros([self.shape[column] for column in columns], np.int64)
-        np.add.at(table, tuple(self.coordinates[column] for column in columns), self.counts)
+        np.add.at(table.reshape(-1), number, self.counts)
         return table

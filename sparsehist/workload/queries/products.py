@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from functools import reduce
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate
 
 import numpy as np
@@ -162,7 +161,7 @@ class Kronecker(Composite):
         return np.rint(answers).astype(np.int64) if self.integral else answers
 
     def row_squares(self) -> FloatArray:
-        return np.asarray(reduce(np.kron, [factor.row_squares() for factor in self.listed]))
+        return outer(factor.row_squares() for factor in self.listed)
 
     def queries(self) -> Mapping[str, IntArray]:
         """Describe each row, for the factor that begins at column i.
@@ -209,6 +208,14 @@ def along_axes(
         done = step(np.ascontiguousarray(front).reshape(front.shape[0], -1))
         table = np.moveaxis(done.reshape(done.shape[0], *front.shape[1:]), 0, axis)
     return np.ascontiguousarray(table).reshape(-1, *behind)
+
+
+def outer(vectors: Iterable[FloatArray]) -> FloatArray:
+    """All products of an entry of each vector, the last one running fastest; shape (product of lengths,)."""
+    product = np.ones(1)
+    for vector in vectors:
+        product = np.outer(product, vector).reshape(-1)
+    return product
 
 
 def _largest_entry(workload: Workload) -> float:

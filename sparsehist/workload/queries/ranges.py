@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Mapping, Sequence
-from datetime import date
 from decimal import Decimal
 from typing import Any
 
@@ -258,7 +257,7 @@ def _as_key_pairs(keys: object) -> tuple[tuple[int | str, int | str], ...]:
     pairs = keys if isinstance(keys, list | tuple) else []
     if not pairs or not all(isinstance(pair, list | tuple) and len(pair) == 2 for pair in pairs):
         raise DeclarationError("keys are pairs (low, high), such as keys=[('2024-01-01', '2024-01-31')]")
-    ends = [end.isoformat() if isinstance(end, date) else end for pair in pairs for end in pair]
+    ends = [end.isoformat() if hasattr(end, "isoformat") else end for pair in pairs for end in pair]
     for end in ends:
         if isinstance(end, bool) or not isinstance(end, str | int | np.integer):
             raise DeclarationError(f"the end of a range of keys is an integer, text or a date, got {shown(end)}")

@@ -76,7 +76,8 @@ def has_known_columns(workload: Workload) -> bool:
 def _sum_of_largest(workload: Workload, power: int, keys: int) -> float:
     """Sum of the largest column norms: roots of the sums of |A_ij|^power over the rows."""
     if isinstance(workload, Total | Marginals):
-        return keys * float(len(workload.marginals) if isinstance(workload, Marginals) else 1) ** (1 / power)
+        rows = len(workload.marginals) if isinstance(workload, Marginals) else 1
+        return float(keys * rows ** (1 / power))
     bound = float(largest(_column_sums(workload, power) ** (1 / power), keys).sum())
     return bound if workload.integral and power == 1 else bound * ROUND_UP
 

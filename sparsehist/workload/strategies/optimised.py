@@ -83,8 +83,8 @@ class Optimised(Invertible):
         # Along each parameter in turn: its best value moves little with the other.
         power, share = 60, 0
         for _ in range(2):
-            share = min(_SHARES, key=lambda part, power=power: error(power, part))
-            power = min(_POWERS, key=lambda candidate, share=share: error(candidate, share))
+            share = min((error(power, part), part) for part in _SHARES)[1]
+            power = min((error(candidate, share), candidate) for candidate in _POWERS)[1]
         return cls(workload, power, share)
 
     @property

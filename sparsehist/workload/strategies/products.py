@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import reduce
 from typing import ClassVar
 
 import numpy as np
 
 from sparsehist.errors import DeclarationError
 from sparsehist.typing import ArrayLike, FloatArray
-from sparsehist.workload.queries.products import Kronecker, Union, along_axes
+from sparsehist.workload.queries.products import Kronecker, Union, along_axes, outer
 from sparsehist.workload.queries.workload import Workload
 from sparsehist.workload.sensitivity import ROUND_UP, products_of_rows
 from sparsehist.workload.strategies.strategy import Strategy
@@ -92,7 +91,7 @@ class KroneckerStrategy(Combined):
         return math.prod(strategy.cell_variance() for strategy in self.strategies)
 
     def variance(self) -> FloatArray:
-        return np.asarray(reduce(np.kron, [strategy.variance() for strategy in self.strategies]))
+        return outer(strategy.variance() for strategy in self.strategies)
 
     def mean_variance(self) -> float:
         return math.prod(strategy.mean_variance() for strategy in self.strategies)

@@ -44,7 +44,7 @@ def test_no_class_prints_arrays_unless_they_are_public() -> None:
     """A dataclass or named tuple whose generated repr shows arrays or tables is listed here: none holds secrets."""
     public = {
         "audiences.graph.Graph",
-        "choice.max_keys.MaxKeysChoice",
+        "series.max_keys.MaxKeysChoice",
         "local.decoding.Decoded",
         "local.frequencies.Frequencies",
         "histogram.history.History",

@@ -68,8 +68,10 @@ def serve() -> None:
                     count=pl.Series(told["counts"])
                 )
             )
-            sh.create(place / "store", counts, name="visits", key="key", max_keys=1,
-                      domain=sh.Strings(max_bytes=32), progress=False)  # fmt: skip
+            sh.create(
+                place / "store", counts, name="visits", key="key", max_keys=1, domain=sh.Strings(max_bytes=32),
+                counting=sh.Counting(progress=False),
+            )  # fmt: skip
         cpu, wall, rows = time.process_time(), time.perf_counter(), 0
         if told["do"] == "release":
             name = told["name"]

@@ -42,13 +42,24 @@ def measured(case: Case, pairs: pl.DataFrame, max_keys: int, bounding: str, seed
     """
     declared = {"name": "log", "unit": case.unit, "max_keys": max_keys, "bounding": bounding, "seed": seed}
     series = sh.create(
-        ":memory:", pairs, key=case.key, domain=case.domain, on_outside="drop", progress=False, **declared
+        ":memory:",
+        pairs,
+        key=case.key,
+        domain=case.domain,
+        on_outside="drop",
+        **declared,
+        counting=sh.Counting(progress=False),
     )
     published = len(series.release("r", level=LEVEL))
     joined = pairs.select(case.unit, key=pl.concat_str(*map(pl.col, case.key), separator="|"))
     counted = joined.group_by("key").len("units").sort("units", "key", descending=True)
     every = sh.create(
-        ":memory:", joined, key="key", domain=sh.Catalogue(counted["key"].to_list()), progress=False, **declared
+        ":memory:",
+        joined,
+        key="key",
+        domain=sh.Catalogue(counted["key"].to_list()),
+        **declared,
+        counting=sh.Counting(progress=False),
     ).release("r", level=LEVEL, threshold=-1e6, max_false_keys=1e9)
     truth = counted.head(LARGEST).join(every.frame, on="key", how="left")
     return float(((truth["noisy_count"] - truth["units"]).abs() / truth["units"]).median()), published  # type: ignore[arg-type]
@@ -81,8 +92,8 @@ def hindsight(case: Case, pairs: pl.DataFrame) -> dict[tuple[int, str], float]:
 def chosen(case: Case, pairs: pl.DataFrame, seed: int) -> tuple[int, str]:
     """What `choose_max_keys` takes."""
     taken = sh.choose_max_keys(
-        ":memory:", pairs, unit=case.unit, key=case.key, domain=case.domain, level=CHOICE, progress=False, seed=seed,
-        largest_keys=LARGEST_OF_CHOICE, release_level=LEVEL,
+        sh.open(":memory:", seed=seed), pairs, unit=case.unit, key=case.key, domain=case.domain, level=CHOICE,
+        largest_keys=LARGEST_OF_CHOICE, release_level=LEVEL, counting=sh.Counting(progress=False),
     )  # fmt: skip
     return taken.max_keys, taken.bounding
 

@@ -89,7 +89,15 @@ def sparse(domain: str, m: int, nonzero: int, published: int) -> Row:
     with tempfile.TemporaryDirectory() as directory:
         store = sh.open(Path(directory) / "store", create=True)
         counts = sh.Counts(frame, count="users")
-        sh.create(store, counts, name="visits", key="cell", max_keys=1, domain=cells, progress=False)
+        sh.create(
+            store,
+            counts,
+            name="visits",
+            key="cell",
+            max_keys=1,
+            domain=cells,
+            counting=sh.Counting(progress=False),
+        )
         with span(measured, "rounds"):
             for number, level in enumerate(levels_of(m)):
                 with sh.open(store.path) as opened:

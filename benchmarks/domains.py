@@ -42,8 +42,8 @@ def domains(names: list[str]) -> dict[str, tuple[sh.Domain, dict[str, Any]]]:
 def published(log: pl.DataFrame, domain: sh.Domain, threshold: dict[str, Any], seed: int) -> tuple[int, float]:
     """How many keys a release has, and its threshold."""
     series = sh.create(
-        ":memory:", log, name="log", unit="unit", key="key", max_keys=MAX_KEYS, domain=domain, on_null="drop",
-        on_outside="drop", progress=False, seed=seed,
+        sh.open(":memory:", seed=seed), log, name="log", unit="unit", key="key", max_keys=MAX_KEYS,
+        domain=domain, on_null="drop", on_outside="drop", counting=sh.Counting(progress=False),
     )  # fmt: skip
     release = series.release("r", level=LEVEL, **threshold)
     return len(release), float(release.metadata["threshold"])

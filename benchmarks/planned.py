@@ -33,8 +33,8 @@ def measured(case: Case) -> list[dict[str, float | str]]:
     with tempfile.TemporaryDirectory() as directory:
         store = sh.open(Path(directory) / "store", create=True)
         series = sh.create(
-            store, case.log(), name="log", unit=case.unit, key=case.key, max_keys=case.max_keys, domain=case.domain,
-            on_null="drop", on_outside="drop", progress=False,
+            store, case.log(), name="log", unit=case.unit, key=case.key, max_keys=case.max_keys,
+            domain=case.domain, on_null="drop", on_outside="drop", counting=sh.Counting(progress=False),
         )  # fmt: skip
         truth = bounded_counts(store, "log", case.key)
         for name, level in LEVELS:

@@ -80,15 +80,15 @@ def a_new_path(directory: Path, sizes: Sizes) -> Iterator[Work]:
     """All ranges of a column, for the first time."""
     for run in count():
         series = _hours(directory / f"store_{run}", sizes.cells)
-        yield partial(series.release_workload, "first", sh.Ranges(), level="0.1")
+        yield partial(series.release, "first", workload=sh.workload.Ranges(), level="0.1")
 
 
 def a_later_level(directory: Path, sizes: Sizes) -> Iterator[Work]:
     """The same ranges, at a coarser level."""
     for run in count():
         series = _hours(directory / f"store_{run}", sizes.cells)
-        series.release_workload("first", sh.Ranges(), level="0.1")
-        yield partial(series.release_workload, "second", sh.Ranges(), level="0.05")
+        series.release("first", workload=sh.workload.Ranges(), level="0.1")
+        yield partial(series.release, "second", workload=sh.workload.Ranges(), level="0.05")
 
 
 def all_pairs(directory: Path, sizes: Sizes) -> Iterator[Work]:
@@ -100,8 +100,16 @@ def all_pairs(directory: Path, sizes: Sizes) -> Iterator[Work]:
     for run in count():
         source = sh.Counts(frame, count="users")
         store = directory / f"store_{run}"
-        series = sh.create(store, source, name="t", key=list(cells), max_keys=3, domain=domain, progress=False)
-        yield partial(series.release_workload, "pairs", sh.Marginals(k=2), level="0.1")
+        series = sh.create(
+            store,
+            source,
+            name="t",
+            key=list(cells),
+            max_keys=3,
+            domain=domain,
+            counting=sh.Counting(progress=False),
+        )
+        yield partial(series.release, "pairs", workload=sh.workload.Marginals(k=2), level="0.1")
 
 
 def planning(directory: Path, sizes: Sizes) -> Iterator[Work]:
@@ -140,14 +148,29 @@ PATHS: dict[str, Callable[[Path, Sizes], Iterator[Work]]] = {
 def _series(store: Path, log: str) -> sh.Series:
     domain = sh.Strings(max_bytes=32)
     return sh.create(
-        store, log, name="queries", unit="user_id", key="query", max_keys=20, domain=domain, progress=False
+        store,
+        log,
+        name="queries",
+        unit="user_id",
+        key="query",
+        max_keys=20,
+        domain=domain,
+        counting=sh.Counting(progress=False),
     )
 
 
 def _hours(store: Path, cells: int) -> sh.Series:
     frame = pl.DataFrame({"hour": np.arange(cells), "users": np.arange(cells) % 50 + 1})
     source = sh.Counts(frame, count="users")
-    return sh.create(store, source, name="t", key="hour", max_keys=1, domain=sh.Integers(cells), progress=False)
+    return sh.create(
+        store,
+        source,
+        name="t",
+        key="hour",
+        max_keys=1,
+        domain=sh.Integers(cells),
+        counting=sh.Counting(progress=False),
+    )
 
 
 def watched(path: str, sizes: Mapping[str, Any], runs: int) -> dict[str, Any]:

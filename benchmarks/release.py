@@ -62,7 +62,15 @@ class Published:
         frame = pl.select(query=pl.format("how to fix page {}", pl.Series(cell)), users=pl.Series(counts))
         domain = sh.Strings(max_bytes=32)
         source = sh.Counts(frame, count="users")
-        sh.create(self.store, source, name="visits", key="query", max_keys=1, domain=domain, progress=False)
+        sh.create(
+            self.store,
+            source,
+            name="visits",
+            key="query",
+            max_keys=1,
+            domain=domain,
+            counting=sh.Counting(progress=False),
+        )
         for level in self.levels[:-1]:
             self._release(level)
         self._snapshot = Snapshot(self.store, self.out)

@@ -24,7 +24,7 @@ from real_logs import downloads
 
 import sparsehist as sh
 from sparsehist.counting.count import count_keys
-from sparsehist.running.step_files import StepFiles
+from sparsehist.release.step_files import StepFiles
 
 QUESTION = "What does a log that goes on cost, day by day, and what does it publish beside fresh series?"
 TARGETS = {"append": 1.5, "last_release_s": 10, "last_release_mb": 4000, "first_release_s": 1}
@@ -45,8 +45,14 @@ def scratch() -> Iterator[Path]:
 
 def opened(directory: Path, steps: int) -> sh.RunningSeries:
     """A running series of made-up days."""
-    return sh.create_running(
-        directory / "store", name="year", unit="user_id", key="query", max_keys=MAX_KEYS, domain=DOMAIN, steps=steps
+    return sh.create(
+        directory / "store",
+        name="year",
+        unit="user_id",
+        key="query",
+        max_keys=MAX_KEYS,
+        domain=DOMAIN,
+        steps=steps,
     )
 
 
@@ -114,15 +120,20 @@ def year(days: int, keys: int, units: int, rows: int, level: str) -> dict[str, A
 def beside_fresh(logs: Sequence[Callable[[], pl.DataFrame]], unit: str, key: str) -> list[dict[str, Any]]:
     """The running count of every day, and a fresh series of it every day, at the same level in total."""
     steps, found = len(logs), []
-    running = sh.create_running(
-        ":memory:", name="log", unit=unit, key=key, max_keys=MAX_KEYS, domain=DOMAIN, steps=steps, seed=1,
-        on_outside="drop",
+    running = sh.create(
+        sh.open(":memory:", seed=1), name="log", unit=unit, key=key, max_keys=MAX_KEYS, domain=DOMAIN,
+        steps=steps, on_outside="drop",
     )  # fmt: skip
     for step, log in enumerate(logs, 1):
         running.append(log(), step=step)
         truth = counts_of(running, step, key)
         fresh = sh.create(
-            ":memory:", sh.Counts(truth), name="log", key=key, max_keys=MAX_KEYS, domain=DOMAIN, seed=step
+            sh.open(":memory:", seed=step),
+            sh.Counts(truth),
+            name="log",
+            key=key,
+            max_keys=MAX_KEYS,
+            domain=DOMAIN,
         )
         share = f"1/{10 * steps}"
         released = {

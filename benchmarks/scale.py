@@ -44,7 +44,15 @@ def made(directory: str, high: int, low: int) -> sh.Series:
     frame = pl.DataFrame({"cell": np.arange(high + low), "users": users})
     counts = sh.Counts(frame, count="users")
     store = str(Path(directory) / "store")
-    return sh.create(store, counts, name="visits", key="cell", max_keys=1, domain=DOMAIN, progress=False)
+    return sh.create(
+        store,
+        counts,
+        name="visits",
+        key="cell",
+        max_keys=1,
+        domain=DOMAIN,
+        counting=sh.Counting(progress=False),
+    )
 
 
 def nonzero(cells: int) -> Found:
@@ -97,7 +105,7 @@ def memory(log: str, limit: str | None) -> Found:
     with tempfile.TemporaryDirectory() as directory, span(found, "create"):
         sh.create(
             str(Path(directory) / "store"), log, name="queries", unit="user_id", key="query", max_keys=20,
-            domain="strings(max_bytes=32)", memory_limit=limit, progress=False,
+            domain="strings(max_bytes=32)", counting=sh.Counting(memory_limit=limit, progress=False),
         )  # fmt: skip
     return found
 

@@ -18,7 +18,7 @@ from sparsehist.declaration import Declaration
 from sparsehist.declaration.parameters import parameters, sql_words
 from sparsehist.guarantee import language
 from sparsehist.release.creation import create
-from sparsehist.series.series_handle import Series
+from sparsehist.series.series import Series
 from sparsehist.sqlfront import heads
 from sparsehist.sqlfront.declaring import NEEDED, TAKEN_NAMES, options
 from sparsehist.sqlfront.reading import CLAUSES
@@ -94,7 +94,7 @@ def sql() -> str:
     """The statements, their clauses and options."""
     forms = get_args(heads.Head)
     syntax = [_code(inspect.getdoc(head).partition("\n")[0].rstrip(".")) for head in forms]
-    said = _OF_STEPS | _arguments(Series.release_workload) | _arguments(Series.release)
+    said = _OF_STEPS | _arguments(Series.release)
     said |= {"levels": said["level"], "target": "The file to write: .parquet with metadata, or .csv."}
     said |= {"sign": "The private key to sign that file with."}
     clauses = [(f"`{clause.shown}`", _belongs(clause), said[clause.field]) for clause in CLAUSES]

@@ -8,12 +8,13 @@ import sparsehist as sh
 from sparsehist.cli.prompt import _prompt_session
 from sparsehist.counting.lakes import open_table
 from sparsehist.errors import NotFoundError
+from sparsehist.ledger.signatures import make_keys
 
 
 @pytest.mark.parametrize(
     ("package", "extra", "use"),
     [
-        ("cryptography.hazmat.primitives.asymmetric", "signatures", lambda at: sh.make_keys(at / "key")),
+        ("cryptography.hazmat.primitives.asymmetric", "signatures", lambda at: make_keys(at / "key")),
         ("deltalake", "lakes", lambda at: open_table(f"delta:{at}/table", {})),
         ("jinja2", "report", lambda at: sh.open(at / "s", create=True).report()),
         ("prompt_toolkit", "sql", lambda _: _prompt_session(list)),

@@ -9,23 +9,27 @@ import numpy as np
 import polars as pl
 
 import sparsehist as sh
+from sparsehist.series.running_series import RunningSeries
+from sparsehist.series.series import Series
+from sparsehist.sqlfront.results import SqlResult
 
 
-def creates(log: pl.LazyFrame) -> sh.Series:
+def creates(log: pl.LazyFrame) -> Series:
     """A store, a series, its releases."""
     with sh.open("logs.sparsehist", create=True) as store:
         assert_type(store, sh.Store)
         series = sh.create(
             store, log, name="queries", unit=["day", "user"], key="query", max_keys=20,
-            domain=sh.Strings(max_bytes=32), noise=sh.noise.Laplace, cap="1/3", progress=print,
+            domain=sh.Strings(max_bytes=32), noise=sh.noise.Laplace(20.0), cap="1/3",
+            counting=sh.Counting(progress=print),
         )  # fmt: skip
-        assert_type(series, sh.Series)
+        assert_type(series, Series)
         assert_type(store.ledger(), pl.DataFrame)
         assert_type(store.report(curator=True), str)
     return series
 
 
-def releases(series: sh.Series) -> None:
+def releases(series: Series) -> None:
     """Levels in every form, intervals, files."""
     for level in (0.1, 1, "0.5", Fraction(1, 3), sh.EpsilonDelta(1, 1e-6)):
         release = series.release("public", level=level, false_keys=1)
@@ -36,8 +40,8 @@ def releases(series: sh.Series) -> None:
     assert_type(release.metadata, dict[str, Any])
     assert_type(release.intervals(0.9), pl.DataFrame)
     release.write("public.arrow")
-    assert_type(sh.read("public.parquet"), sh.Release)
-    ranges = series.release_workload("ranges", sh.Ranges(), level="0.1")
+    assert_type(sh.read("public.parquet"), sh.Release | sh.WorkloadRelease)
+    ranges = series.release("ranges", workload=sh.workload.Ranges(), level="0.1")
     assert_type(ranges, sh.WorkloadRelease)
     assert_type(ranges.answer(1, 5), tuple[float, float])
     assert_type(series.plan([0.1, "0.2"]), sh.Plan)
@@ -52,12 +56,18 @@ def declares() -> None:
         sh.Product(day=sh.Integers(7)),
     ]
     sources: list[object] = [sh.Query("select 1"), sh.Files("log/*.csv"), sh.Counts(pl.DataFrame())]
-    running = sh.create_running(
-        ":memory:", name="daily", unit="user", key="url", max_keys=5, domain=domains[0], steps=7
+    running = sh.create(
+        ":memory:",
+        name="daily",
+        unit="user",
+        key="url",
+        max_keys=5,
+        domain=domains[0],
+        steps=7,
     )
-    assert_type(running, sh.RunningSeries)
+    assert_type(running, RunningSeries)
     running.append(sources[1], step=1)
-    assert_type(sh.sql("show ledger", store="logs.sparsehist"), sh.SqlResult)
+    assert_type(sh.sql("show ledger", store="logs.sparsehist"), SqlResult)
     family = sh.noise.Gaussian(sensitivity=2.0)
     noise = family.sample(5, 0.1, rng=np.random.default_rng(1))
     assert_type(float(noise[0]), float)

@@ -23,6 +23,7 @@ from curves import (
 )
 from year import AUDIENCES, SHOWN, WEEKS, running_counts
 
+import sparsehist as sh
 from sparsehist.audiences import Audiences, by_distance, distances, read_graph
 from sparsehist.counting import Counts
 from sparsehist.dense import sample_laplace_path
@@ -31,9 +32,8 @@ from sparsehist.domain import Catalogue
 from sparsehist.entropy import seeded
 from sparsehist.local import Degradation, Rappor, decode, draw_memo, draw_report, finer_history
 from sparsehist.noise import Laplace
-from sparsehist.release.creation import create
+from sparsehist.release.plots import COLOURS, require_plots
 from sparsehist.release.releases import Release
-from sparsehist.report.plots import COLOURS, require_plots
 
 _OWNER = 0
 _DAY_BITS = 384
@@ -269,9 +269,10 @@ def interactive_error(alt: Any, data: Data, seed: int) -> Figure:
     mass = int(counts.sum())
     queries = rng.random((_MOST_QUERIES, len(pages))) < 0.5
     exact = queries @ counts
-    series = create(
-        ":memory:", Counts(pl.DataFrame({"url": list(known), "count": list(known.values())})), name="pages",
-        key="url", max_keys=1, domain=Catalogue(pages), noise="laplace", seed=seed,
+    series = sh.create(
+        sh.open(":memory:", seed=seed),
+        Counts(pl.DataFrame({"url": list(known), "count": list(known.values())})), name="pages",
+        key="url", max_keys=1, domain=Catalogue(pages), noise="laplace",
     )  # fmt: skip
     released = counts + Laplace().sample(counts.size, 1, rng=rng)
     start = Release(pl.DataFrame({"url": pages, "noisy_count": released}), {"name": "released"})

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from sparsehist.domain import Strings
-from sparsehist.series.running_series import create_running
+import sparsehist as sh
 
 WEEKS = 52
 AUDIENCES = {"public": "0.005", "partners": "0.02", "internal": "0.2"}
@@ -43,9 +42,9 @@ def running_counts(rng: np.random.Generator, seed: int) -> pl.DataFrame:
         Columns page, audience, week, noisy_count, low, high and visitors (the true running count): of the pages that
         are shown, in the weeks in which they were published.
     """
-    pages = create_running(
-        ":memory:", name="pages", unit="visitor", key="page", max_keys=5, domain=Strings(max_bytes=12), steps=WEEKS,
-        seed=seed,
+    pages = sh.create(
+        sh.open(":memory:", seed=seed), name="pages", unit="visitor", key="page", max_keys=5,
+        domain=sh.Strings(max_bytes=12), steps=WEEKS,
     )  # fmt: skip
     found: list[pl.DataFrame] = []
     counted: dict[str, set[Any]] = {page: set() for page in SHOWN}

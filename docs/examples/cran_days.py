@@ -28,10 +28,10 @@ def table(directory: Path, *, seed: int | None = None) -> pl.DataFrame:
         standard deviation of their noise (std_…), in address-days.
     """
     files = sorted(directory.glob("*.csv.gz"))
-    running = sh.create_running(":memory:", name="so_far", steps=len(files), cap=LEVEL, seed=seed, **DECLARED)
-    daily = sh.create_periodic(
-        ":memory:", name="daily", period="day", protects="user-day", budget=LEVEL, periods=len(files), seed=seed,
-        **DECLARED,
+    running = sh.create(sh.open(":memory:", seed=seed), name="so_far", steps=len(files), cap=LEVEL, **DECLARED)
+    daily = sh.create(
+        sh.open(":memory:", seed=seed), name="daily", **DECLARED,
+        every=sh.Every("day", protects="user-day", budget=LEVEL, periods=len(files)),
     )  # fmt: skip
     rows = []
     for step, file in enumerate(files, 1):
@@ -40,7 +40,7 @@ def table(directory: Path, *, seed: int | None = None) -> pl.DataFrame:
         running.append(log, step=step)
         made = {
             "running": running.release(f"day_{step}", step=step, level=LEVEL),
-            "daily": daily.add(log, period=day, time="date").release("public", level=LEVEL),
+            "daily": daily.append(log, period=day, time="date").release("public", level=LEVEL),
         }
         row: dict[str, object] = {"date": day}
         for name, release in made.items():

@@ -17,12 +17,12 @@ from sparsehist.ledger.table import DEFAULT_DELTA, for_people, ledger_rows
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from sparsehist.series.store_handle import Store
+    from sparsehist.series.store import Store
 
 
 def rows_of(opened: Store, delta: float = DEFAULT_DELTA, **chosen: Any) -> list[dict[str, Any]]:
     """Rows of the ledger, as `ledger_rows` chooses them."""
-    with opened._hold() as state:
+    with opened.home.hold() as state:
         return ledger_rows(Ledger.of(state), delta, **chosen)
 
 
@@ -84,7 +84,8 @@ def _why(details: str | None, reason: str | None) -> str | None:
 
 def without_series(store: Store, populations: Sequence[str]) -> list[str]:
     """Say which populations no series is in so far: the name may be a slip."""
-    known = sorted({store.declared(name).population for name in store.series_names()})
+    with store.home.hold() as state:
+        known = sorted({record.population for record in state.all_series()})
     missing = [population for population in populations if population not in known]
     there = f"series are in {', '.join(known)}" if known else "the store has no series"
     return [f"No series is in {', '.join(missing)} yet; {there}"] if missing else []

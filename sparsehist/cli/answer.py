@@ -24,8 +24,7 @@ _WORDS = (
     "rho route step steps threads threshold time unit wait who what within"
 ).split()
 _UNDERSCORED = (
-    "accept_changed_source false_keys if_exists max_false_keys max_keys memory_limit most_keys most_periods "
-    "on_null on_outside"
+    "false_keys if_exists max_false_keys max_keys memory_limit most_keys most_periods on_null on_outside"
 ).split()
 # A word is a parameter where it is given a value, a name with an underscore always.
 _PARAMETER = re.compile(
@@ -36,7 +35,6 @@ _IN_OPEN_DOMAIN = re.compile(r"\bopen\([^()]*$")
 _STORE = re.compile(r"Store\('([^']*)'\)")
 _PHRASES = {
     "on_other_period='drop'": "--drop-other-periods",
-    "sparsehist.open_running gives it": "give --step, which release and plan take",
 }
 _UNLIMITED = 100_000
 

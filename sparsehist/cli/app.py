@@ -84,10 +84,6 @@ def create(
     portable: Annotated[
         bool, Parameter(help="Cut units with too many keys as every engine would, so that each counts alike.")
     ] = False,
-    accept_changed_source: Annotated[
-        bool,
-        Parameter(help="With --if-exists reuse, keep the counts of the log as it was; later releases say so."),
-    ] = False,
     reading: options.ReadingOptions = options.READ,
     declared: options.DeclaringOptions = options.DECLARED,
 ) -> Answer:
@@ -109,8 +105,7 @@ def create(
         store, reading.files(input),
         name=name, unit=unit_columns(unit), key=key, max_keys=max_keys, domain=domain, noise=noise, cap=cap,
         population=population, bounding=bounding, most_keys=most_keys, portable=portable,
-        accept_changed_source=accept_changed_source, **reading.limits,
-        **declared.parameters,
+        **reading.limits, **declared.parameters,
     )  # fmt: skip
 
 
@@ -182,8 +177,8 @@ def release(
 
     return release_series(
         store, series, name,
-        level=level, threshold=threshold, false_keys=false_keys, delta=delta, max_false_keys=max_false_keys, out=out,
-        sign=sign, head=head, estimates=estimates, who=who, wait=wait, step=step, what=what,
+        level=level, threshold=threshold, false_keys=false_keys, open_delta=delta, max_false_keys=max_false_keys,
+        out=out, sign=sign, head=head, estimates=estimates, who=who, wait=wait, step=step, what=what,
     )  # fmt: skip
 
 
@@ -329,7 +324,7 @@ def release_workload(
     if plan:
         return compare_strategies(store, series, workload, level, wait)
     return release_series(
-        store, series, name, of_workload=True, workload=workload,
+        store, series, name, workload=workload or "",
         level=level, strategy=strategy, post_processing=post_processing, out=out, sign=sign, head=head, who=who,
         wait=wait,
     )  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,22 +11,24 @@ import sparsehist as sh
 from sparsehist.cli.answer import Answer, in_words_of_the_command_line
 from sparsehist.cli.tables import escape, parameters_table, rows_table
 from sparsehist.declaration.checks import checked_wait
-from sparsehist.errors import DeclarationError, InputError, StoreError
+from sparsehist.errors import DeclarationError, InputError, StoreError, of_kind
 from sparsehist.ledger.ledger import Ledger, law_of
 from sparsehist.ledger.signatures import private_key
 from sparsehist.ledger.table import unit_warning
+from sparsehist.release import any_kind
 from sparsehist.release.metadata import read_metadata
-from sparsehist.release.releases import check_estimates, check_target
-from sparsehist.report.parameter_rows import declaration_rows, periodic_rows, release_rows
+from sparsehist.release.parameter_rows import declaration_rows, release_rows
+from sparsehist.release.releases import check_estimates, check_file, check_target, of_cells
+from sparsehist.series.series import CountedSeries, Series
 
 if TYPE_CHECKING:
     import polars as pl
     from rich.console import RenderableType
 
-    from sparsehist.release.releases import Release
+    from sparsehist.release.releases import AnyRelease
+    from sparsehist.series.periodic_series import PeriodicSeries
     from sparsehist.series.running_series import RunningSeries
-    from sparsehist.series.series_handle import Series
-    from sparsehist.series.store_handle import Store
+    from sparsehist.series.store import Store
 
 MOST_ROWS = 1000
 _VOUCHED = (
@@ -38,15 +41,23 @@ _ABOUT_PLAN = (
 )
 
 
-def opening(store: Path, wait: float) -> Store:
+def opening(store: Path, wait: float, who: str | None = None) -> Store:
     """Open a store on disk."""
     check_place(store, wait)
-    return sh.open(store, wait=wait)
+    return sh.open(store, wait=wait, who=who)
 
 
-def of_any_kind(store: Store, name: str) -> Series | RunningSeries:
-    """The series of a name; what running series need is imported for them alone."""
-    return store.series(name) if store.declared(name).steps is None else sh.open_running(store, name)
+def counted_series(store: Store, name: str) -> Series | RunningSeries:
+    """Return a series of a name that has releases of its own."""
+    found = store.series(name)
+    if not isinstance(found, CountedSeries):
+        raise DeclarationError(f"{name} is a periodic series: name one of its periods")
+    return found
+
+
+def counting_of(asked: dict[str, Any]) -> sh.Counting:
+    """Take what counting may use out of a command's parameters."""
+    return sh.Counting(memory_limit=asked.pop("memory_limit", None), threads=asked.pop("threads", None))
 
 
 def check_place(store: Path, wait: float) -> None:
@@ -58,9 +69,16 @@ def check_place(store: Path, wait: float) -> None:
 
 def create_series(store: Path, log: sh.Files, *, key: list[str], if_exists: str, **declared: Any) -> Answer:
     """Count files into a new series."""
-    check_place(store, declared["wait"])
-    done = "created" if if_exists == "error" else done_by_declaring(store, declared["name"], declared["wait"])
-    series = sh.create(store, log, key=key, if_exists=if_exists, **declared)
+    wait, who, counting = declared.pop("wait"), declared.pop("who"), counting_of(declared)
+    check_place(store, wait)
+    done = "created" if if_exists == "error" else done_by_declaring(store, declared["name"], wait)
+    log = replace(log, types=declared.pop("key_types"))
+    most_keys, portable, way = declared.pop("most_keys"), declared.pop("portable"), declared.pop("bounding")
+    if most_keys is not None and way == "keep":
+        raise DeclarationError("most_keys goes with bounding='share'")
+    bounding = sh.Keep(portable=portable) if way == "keep" else sh.Share(most_keys, portable=portable)
+    home = sh.Store(store, wait=wait, who=who)
+    series: Any = sh.create(home, log, key=key, if_exists=if_exists, bounding=bounding, counting=counting, **declared)
     data = {"store": str(store), "series": series.name, "status": done, "declaration": series.declaration.as_json()}
     said, warning = notes_of(series)
     hint = f"sparsehist release {store} --series {series.name} --name public --level 0.01 --out public.parquet"
@@ -95,10 +113,23 @@ def unit_columns(given: list[str]) -> tuple[str, ...]:
     return tuple(name for word in given for name in word.split(","))
 
 
+def periodic_rows(made: PeriodicSeries, row: dict[str, Any]) -> list[tuple[str, str]]:
+    """The public parameters of a periodic series, and what it has cost."""
+    shown = [*declaration_rows(made.declaration), ("periods", row["periods"]), ("budget", row["budget"] or "none")]
+    if added := made.appended():
+        released = set(made.released())
+        told = ", ".join(f"{period} (released)" if period in released else period for period in added)
+        shown.insert(-1, ("added", told))
+    if row["releases"]:
+        shown += [(f"spent per {made.rule.unit_period}", f"{row['currency']} {row['per_period'].split()[0]}")]
+        shown += [("spent per user", f"{row['currency']} {row['level']}")]
+    return shown
+
+
 def notes_of(series: Series) -> tuple[str | None, str | None]:
     """What a missing cap means under a budget that charges it, and what has to be known of the population's units."""
     declared = series.declaration
-    with series.store._hold() as state:
+    with series.store.home.hold() as state:
         ledger = Ledger.of(state)
     warning, law = unit_warning(ledger.of_population(declared.population)), law_of(declared.noise)
     budget = ledger.budget(declared.population).now
@@ -118,7 +149,7 @@ def compare_strategies(store: Path, series: str, workload: str | None, level: st
     if workload is None:
         raise DeclarationError("--plan needs --workload")
     with opening(store, wait) as opened:
-        compared = opened.series(series).plan_workload(workload, level)
+        compared = of_kind(opened.series(series), Series).plan_workload(workload, level)
     marked = compared.with_columns(chosen=pl.when("chosen").then(pl.lit("*")).otherwise(pl.lit("")))
     return Answer({"plan": compared.to_dicts()}, [_ABOUT_PLAN, rows_table(marked)])
 
@@ -128,13 +159,13 @@ def release_series(
     series: str,
     name: str,
     *,
-    of_workload: bool = False,
     step: int | None = None,
     what: str | None = None,
     out: Path | None,
     sign: Path | None,
     head: int,
     wait: float,
+    who: str | None = None,
     estimates: bool = False,
     **asked: Any,
 ) -> Answer:
@@ -144,17 +175,15 @@ def release_series(
     _check_destination(store, out, sign)  # before anything is drawn
     if out is not None:
         check_estimates(out, estimates=estimates)
-    running = {option: told for option, told in (("step", step), ("what", what)) if told is not None}
-    with opening(store, wait) as opened:
+    asked |= {option: told for option, told in (("step", step), ("what", what)) if told is not None}
+    with opening(store, wait, who) as opened:
         if out is not None:
-            opened._check_file(out, series, name, signed=sign is not None)
-        if of_workload:
-            released: Release = opened.series(series).release_workload(name, **asked)
-        else:
-            released = _release_of_cells(opened, series, name, running, asked)
+            check_file(opened.home, out, series, name, signed=sign is not None)
+        made: Any = counted_series(opened, series)
+        released = any_kind.release(opened.home, made.declaration, made.series_id, name, **asked)
     if out is not None:
         write_committed(released, out, sign, estimates=estimates)
-    rows = (released.estimates() if estimates else released.frame).head(head) if head else None
+    rows = (of_cells(released).estimates() if estimates else released.frame).head(head) if head else None
     return _told(released.metadata, len(released), series, out, repeated=released.repeated, head=rows)
 
 
@@ -202,17 +231,7 @@ def _check_destination(store: Path, out: Path | None, sign: Path | None) -> None
         private_key(sign)
 
 
-def _release_of_cells(
-    opened: Store, series: str, name: str, running: dict[str, Any], asked: dict[str, Any]
-) -> Release:
-    if opened.declared(series).steps is not None:
-        return sh.open_running(opened, series).release(name, **running, **asked)
-    if running:
-        raise DeclarationError(f"--{min(running)} is for running series, and {series} is not one")
-    return opened.series(series).release(name, **asked)
-
-
-def write_committed(released: Release, out: Path, sign: Path | None, *, estimates: bool = False) -> None:
+def write_committed(released: AnyRelease, out: Path, sign: Path | None, *, estimates: bool = False) -> None:
     """Write a release, and say where it is if that fails."""
     try:
         released.write(out, sign=sign, estimates=estimates)
@@ -225,7 +244,7 @@ def write_committed(released: Release, out: Path, sign: Path | None, *, estimate
 def check_store(store: Path, *, wait: float) -> Answer:
     """Compare every file of a store with its digest, and erase what was set aside."""
     check_place(store, wait)
-    with sh.Store(store, wait=wait) as opened, opened._hold() as state:
+    with sh.Store(store, wait=wait) as opened, opened.home.hold() as state:
         state.verify()
     return Answer(
         {"store": str(store), "status": "whole"}, [f"{escape(str(store))} is whole: every file is as it was written"]
@@ -244,7 +263,7 @@ def adopt_store(store: Path, *, home_is_gone: bool, wait: float) -> Answer:
 def check_files(log: sh.Files, *, domain: str | None, **declared: Any) -> Answer:
     """Tell the owner of a log what would be refused, left out or cut."""
     from sparsehist.counting.log_check import checked
-    from sparsehist.series.store_handle import reporting
+    from sparsehist.counting.progress import reporting
 
     asked = {"input": log.paths, "unit": declared["unit"], "key": declared["key"], "max_keys": declared["max_keys"]}
     missing = [f"--{name.replace('_', '-')}" for name, value in {**asked, "domain": domain}.items() if not value]
@@ -275,7 +294,8 @@ def _short(value: float | str) -> float | str:
 
 def chosen_bound(store: Path, log: sh.Files, **asked: Any) -> Answer:
     """Choose max_keys privately, and say what it rests on and what it cost."""
-    choice = sh.choose_max_keys(store, log, **asked)
+    home = sh.Store(store, wait=asked.pop("wait"), who=asked.pop("who"))
+    choice = sh.choose_max_keys(home, log, counting=counting_of(asked), **asked)
     best = choice.estimates.sort("error", "max_keys").head(5)
     data = {
         "max_keys": choice.max_keys, "bounding": choice.bounding, "level": choice.level,
@@ -293,9 +313,9 @@ def chosen_bound(store: Path, log: sh.Files, **asked: Any) -> Answer:
 def show_store(store: Path, *, wait: float) -> Answer:
     """Show series and releases."""
     with opening(store, wait) as opened:
-        every = [of_any_kind(opened, name) for name in opened.series_names()]
-        found = [(series, series._listing()) for series in every if series.declaration.period is None]
-        logs = [sh.open_periodic(opened, name) for name in in_periods(opened)]
+        every = [counted_series(opened, name) for name in opened.series_names()]
+        found = [(series, series.releases().to_dicts()) for series in every if series.declaration.period is None]
+        logs: list[Any] = [opened.series(name) for name in in_periods(opened)]
         periodic = [(made, made.progress()) for made in logs]
     listed = [
         {"name": series.name, "declaration": series.declaration.as_json(), "releases": releases}
@@ -309,26 +329,28 @@ def show_store(store: Path, *, wait: float) -> Answer:
         shown.append(rows_table(used) if used else "  no releases yet")
     told = []
     for made, row in periodic:  # one for all its periods
-        told.append({"name": made.name, "declaration": made.rule.as_json(), "progress": row, "added": made.added()})
+        told.append(
+            {"name": made.name, "declaration": made.rule.as_json(), "progress": row, "added": made.appended()}
+        )
         shown += [f"[bold]{made.name}[/], a log in {made.rule.what}s", parameters_table(periodic_rows(made, row))]
     return Answer({"store": str(store), "series": listed, "periodic": told}, shown)
 
 
 def in_periods(opened: Store) -> list[str]:
     """Names of the logs in periods; what they need is imported for them alone."""
-    with opened._hold() as state:
+    with opened.home.hold() as state:
         return [*Ledger.of(state).limits.periods]
 
 
 def drop_series(store: Path, series: str, *, yes: bool, reason: str | None, who: str | None, wait: float) -> Answer:
     """Erase a series, if whoever asks means it."""
-    with opening(store, wait) as opened:
-        opened.declared(series)
-        with opened._hold() as state:
+    with opening(store, wait, who) as opened:
+        opened.series(series)
+        with opened.home.hold() as state:
             warning = Ledger.of(state).ended_by_dropping(series)
         if not yes:
             confirm(f"{warning}Erase the series {series} of {store} for ever? Type its name: ", series, warning)
-        opened.drop(series, who=who, reason=reason)
+        opened.drop(series, reason=reason)
     shown = [f"{warning}Erased the series {series}; what it has cost stays in the ledger"]
     data = {"store": str(store), "series": series, "status": "dropped"}
     return Answer(data | ({"warning": warning.strip()} if warning else {}), shown)

@@ -70,7 +70,7 @@ def _release_log(directory: Path) -> tuple[list[Release], str]:
     """Create the series, release it, write the files; the releases in the order made, and what they cost."""
     series = sh.create(
         directory / _STORE, shipped("data") / "msweb_1998.csv", name="visits", unit="user_id", key="url",
-        max_keys=MAX_KEYS, domain=DOMAIN, cap="0.5", progress=False,
+        max_keys=MAX_KEYS, domain=DOMAIN, cap="0.5", counting=sh.Counting(progress=False),
     )  # fmt: skip
     released = []
     for name, level in RELEASES:

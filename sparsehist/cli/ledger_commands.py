@@ -126,8 +126,8 @@ def budget(
         "rho": rho, "epsilon": epsilon, "delta": delta, "route": route, "order": order, "open_share": open_share,
     }  # fmt: skip
     apart = None if poisson is None else EpsilonDelta.parse(poisson)
-    with opening(store, wait) as opened:
-        said = opened.set_budget(population, poisson=apart, who=who, reason=reason, **asked)
+    with opening(store, wait, who) as opened:
+        said = opened.set_budget(population=population, poisson=apart, reason=reason, **asked)
         spent = [row for row in rows_of(opened) if row["scope"] == "population" and row["population"] == population]
         shown = [f"the budget of population {population} is {escape(said)}"]
         if spent and spent[0]["releases"]:
@@ -191,11 +191,11 @@ def raise_cap(
       sparsehist raise-cap logs.sparsehist --series queries --level 4 \
           --reason 'the second study needs finer counts'
     """
-    from sparsehist.cli.commands import of_any_kind, opening
+    from sparsehist.cli.commands import counted_series, opening
     from sparsehist.cli.tables import escape
 
-    with opening(store, wait) as opened:
-        of_any_kind(opened, series).raise_cap(level, reason=reason, who=who)
+    with opening(store, wait, who) as opened:
+        counted_series(opened, series).raise_cap(level, reason=reason)
     shown = [f"the cap of the series {series} is {escape(level)} from now on"]
     return Answer({"store": str(store), "series": series, "cap": level, "status": "raised"}, shown)
 
@@ -221,8 +221,8 @@ def disjoint(
     from sparsehist.cli.accounts import without_series
     from sparsehist.cli.commands import opening
 
-    with opening(store, wait) as opened:
-        opened.declare_disjoint(population, reason=reason, who=who)
+    with opening(store, wait, who) as opened:
+        opened.declare_disjoint(population, reason=reason)
         empty = without_series(opened, population)
     shown = [f"nobody is in two of {', '.join(population)}: their costs no longer add up for anybody", *empty]
     return Answer({"store": str(store), "disjoint": population, "status": "declared"}, shown)

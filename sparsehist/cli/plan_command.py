@@ -97,7 +97,7 @@ def plan(
     import sparsehist as sh
     from sparsehist.errors import DeclarationError
 
-    asked: dict[str, Any] = {"false_keys": false_keys, "threshold": threshold, "delta": delta}
+    asked: dict[str, Any] = {"false_keys": false_keys, "threshold": threshold, "open_delta": delta}
     given = {"levels": level, "counts": count, "shows": shows, "equal": equal, "within": within}
     asked |= {name: value for name, value in given.items() if value is not None} | {"probability": probability}
     if plot is not None and plot.suffix not in (".svg", ".png"):
@@ -109,21 +109,22 @@ def plan(
             raise DeclarationError(
                 "a series has its own domain, max_keys and budget: leave out --cells, --domain, --max-keys, --within"
             )
-        from sparsehist.cli.commands import in_periods, opening
+        from sparsehist.cli.commands import opening
+        from sparsehist.series.periodic_series import PeriodicSeries
 
         with opening(store, wait) as opened:
-            if series in in_periods(opened):
-                made = _of_levels(sh.open_periodic(opened, str(series)), "a log in periods", asked)
+            planned: Any = opened.series(str(series))
+            if isinstance(planned, PeriodicSeries):
+                made = _of_levels(planned, "a periodic series", asked)
             elif step is None:
-                made = opened.series(str(series)).plan(**asked)
+                made = planned.plan(**asked)
             else:
-                made = _of_levels(
-                    sh.open_running(opened, str(series)), "--step", asked | {"what": what, "step": step}
-                )
+                made = _of_levels(planned, "--step", asked | {"what": what, "step": step})
     else:
         if max_keys is None:
             raise DeclarationError("without a store, plan needs --max-keys and either --cells or --domain")
-        asked |= {"noise": noise, "bounding": bounding, "most_keys": most_keys}
+        shared = sh.Keep() if bounding == "keep" else sh.Share(most_keys)
+        asked |= {"noise": noise, "bounding": shared}
         domains = domain[0] if domain and len(domain) == 1 else domain
         made = sh.plan(d=_whole(cells), domain=domains, max_keys=max_keys, **asked)
     if plot is not None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from sparsehist.cli.answer import Answer, print_error, print_shown, was_interrupted
 from sparsehist.cli.tables import rows_table
 from sparsehist.errors import SparsehistError, StatementError, needing, printable, without_credentials
+from sparsehist.release.stored_declaration import declaration_of
 from sparsehist.sqlfront.release_tables import releases
 from sparsehist.sqlfront.script import pieces
 from sparsehist.store import is_store
@@ -217,7 +218,8 @@ def _of_store(session: Session) -> list[str]:
     if session.store is None:
         return []
     try:
-        series = [session.store.declared(name) for name in session.store.series_names()]
+        with session.store.hold() as state:
+            series = [declaration_of(record) for record in state.all_series()]
         made = [f"{one.name}.{name}" for one in series for name in releases(session.store, one.name)["name"]]
     except SparsehistError:  # none yet, or in use by somebody else: there is nothing to suggest
         return []

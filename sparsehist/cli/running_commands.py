@@ -43,9 +43,12 @@ def create_running(
     from sparsehist.cli.commands import done_by_declaring, unit_columns
 
     done = done_by_declaring(store, name, declared.wait)
-    series = sh.create_running(
-        store, name=name, unit=unit_columns(unit), key=key, max_keys=max_keys, domain=domain, steps=steps, cap=cap,
-        population=population, **declared.parameters,
+    asked = declared.parameters
+    home = sh.Store(store, wait=asked.pop("wait"), who=asked.pop("who"))
+    asked.pop("key_types")
+    series = sh.create(
+        home, name=name, unit=unit_columns(unit), key=key, max_keys=max_keys, domain=domain, steps=steps, cap=cap,
+        population=population, **asked,
     )  # fmt: skip
     made = series.declaration
     return _declared(store, name, done, f"the running series {name}", made, made.as_json(), "--step 1")
@@ -86,21 +89,24 @@ def create_periodic(
     """
     import sparsehist as sh
     from sparsehist.cli.commands import done_by_declaring, unit_columns
-    from sparsehist.periods.calendar import EXAMPLES
+    from sparsehist.release.calendar import EXAMPLES
 
     done = done_by_declaring(store, name, declared.wait)
-    made = sh.create_periodic(
-        store, name=name, unit=unit_columns(unit), key=key, max_keys=max_keys, domain=domain,
-        period=int(period) if period.isdecimal() else period, protects=protects, most_periods=most_periods,
-        periods=periods, budget=budget, **declared.parameters,
-    )  # fmt: skip
+    asked = declared.parameters
+    home = sh.Store(store, wait=asked.pop("wait"), who=asked.pop("who"))
+    asked.pop("key_types")
+    every = sh.Every(period, periods, protects, most_periods, budget)
+    made: Any = sh.create(
+        home, name=name, unit=unit_columns(unit), key=key, max_keys=max_keys, domain=domain, every=every, **asked
+    )
     what, first = f"{name}, a log in {made.rule.what}s,", f"--period {EXAMPLES.get(period, '1')}"
     return _declared(store, name, done, what, made, made.rule.as_json(), first)
 
 
 def _declared(store: Path, name: str, done: str, what: str, made: Any, declaration: Any, first: str) -> Answer:
+    from sparsehist.cli.commands import periodic_rows
     from sparsehist.cli.tables import escape, parameters_table
-    from sparsehist.report.parameter_rows import declaration_rows, periodic_rows
+    from sparsehist.release.parameter_rows import declaration_rows
 
     log = "log.parquet" if "period" in first else "day_1.parquet"
     hint = f"sparsehist append {store} --series {name} {first} --input {log}"
@@ -141,28 +147,31 @@ def append(
       sparsehist append logs.sparsehist --series daily --step 1 --input day_1.parquet
     """
     import sparsehist as sh
-    from sparsehist.cli.commands import check_place
+    from sparsehist.cli.commands import opening
     from sparsehist.errors import DeclarationError
+    from sparsehist.series.running_series import RunningSeries
 
     if (step is None) == (period is None):
         raise DeclarationError("append takes --step for a running series, or --period for a log in periods")
-    log, how = reading.files(input), reading.limits | {"who": who}
-    check_place(store, wait)
+    log, how = reading.files(input), reading.limits
+    made: Any = opening(store, wait, who).series(series)
+    if isinstance(made, RunningSeries) != (step is not None):
+        raise DeclarationError(f"{series} takes --{'step' if isinstance(made, RunningSeries) else 'period'}")
     if step is None:
-        made = sh.open_periodic(store, series, wait=wait)
-        how["on_other_period"] = "drop" if drop_other_periods else "error"
-        before = made.added()
+        before = made.appended()
         with _telling() as tell:
-            added = made.add(log, period=str(period), time=time, progress=tell, wait=wait, **how)
+            added = made.append(
+                log, period=str(period), time=time, on_other_period="drop" if drop_other_periods else "error",
+                counting=sh.Counting(progress=tell, **how),
+            )  # fmt: skip
         name, its, repeated = added.name, str(added.declaration.period), added.declaration.period in before
         shown = f"{its} of {series} was" if repeated else f"appended {its} to {series}: the series {name}"
         data: dict[str, Any] = {"store": str(store), "series": name}
     else:
         if time is not None or drop_other_periods:
             raise DeclarationError("--time and --drop-other-periods go with --period")
-        running = sh.open_running(store, series, wait=wait)
-        repeated = not running.append(log, step=step, **how)
-        of_steps = f"appended step {step} of {running.steps} to the series {series}"
+        repeated = not made.append(log, step=step, counting=sh.Counting(**how))
+        of_steps = f"appended step {step} of {made.steps} to the series {series}"
         shown = f"step {step} of the series {series} was" if repeated else of_steps
         data = {"store": str(store), "series": series, "step": step}
     shown += " appended with this log before; nothing changed" if repeated else "; nothing is published by that"
@@ -172,8 +181,8 @@ def append(
 @contextmanager
 def _telling() -> Iterator[Callable[[str], None]]:
     """Phases as everywhere; and that rows are left out, also where no phases are shown."""
-    from sparsehist.series.periodic_series import LEAVING_OUT
-    from sparsehist.series.store_handle import reporting
+    from sparsehist.counting.progress import reporting
+    from sparsehist.release.periods import LEAVING_OUT
 
     with reporting(None) as report:
 
@@ -201,14 +210,14 @@ def finish(
     For example:
       sparsehist finish logs.sparsehist --series daily --yes
     """
-    import sparsehist as sh
-    from sparsehist.cli.commands import confirm, in_periods, opening
+    from sparsehist.cli.commands import confirm, opening
+    from sparsehist.errors import DeclarationError
 
-    with opening(store, wait) as opened:
-        open_again = sh.open_periodic if series in in_periods(opened) else sh.open_running
-    ending = open_again(store, series, wait=wait)
+    ending: Any = opening(store, wait, who).series(series)
+    if not hasattr(ending, "finish"):
+        raise DeclarationError(f"{series} was counted once: there is nothing to finish")
     if not yes:
         confirm(f"Let nothing more be appended to {series} of {store}, for ever? Type its name: ", series)
-    ending.finish(who=who)
+    ending.finish()
     shown = [f"finished {series}: nothing more can be appended, and nothing says who counted"]
     return Answer({"store": str(store), "series": series, "status": "finished"}, shown)

@@ -11,7 +11,7 @@ from sparsehist.cli.answer import Answer
 from sparsehist.cli.commands import MOST_ROWS, check_place
 from sparsehist.cli.tables import escape, rows_table
 from sparsehist.errors import DeclarationError, InputError, NotFoundError, StatementError
-from sparsehist.series.store_handle import Store
+from sparsehist.release.home import Home
 from sparsehist.sqlfront.reading import parameters_from
 from sparsehist.sqlfront.results import Outcome
 from sparsehist.sqlfront.running import run_script
@@ -44,8 +44,8 @@ def run_file(
     text, parameters, tables = _read(script), parameters_from(param), _tables(table)
     for name in parameters.keys() - asked_for(text, parameters):
         raise DeclarationError(f"the script does not name the parameter ${name}")
-    home = _home(store, wait)
-    with Session(home, parameters=parameters, tables=tables, rows=_checked_rows(rows), who=who) as session:
+    home = _home(store, wait, who)
+    with Session(home, parameters=parameters, tables=tables, rows=_checked_rows(rows)) as session:
         outcomes = run_script(session, text, keep_going=keep_going, dry_run=dry_run)
     return described(outcomes, script=str(script))
 
@@ -70,7 +70,7 @@ def open_prompt(
     if wrong:
         option = wrong[0].replace("_", "-")
         raise DeclarationError(f"--{option} is for published files, named by --analyst")
-    with Session(_home(store, wait), rows=_checked_rows(rows), who=who) as session:
+    with Session(_home(store, wait, who), rows=_checked_rows(rows)) as session:
         from sparsehist.cli.prompt import WRITING, converse, of_session, tables_of
 
         def run(text: str) -> Answer:
@@ -201,11 +201,11 @@ def _for_people(frame: pl.DataFrame) -> list[dict[str, Any]]:
     return [{name: value for name, value in row.items() if name not in unused} for row in shown]
 
 
-def _home(store: Path | None, wait: float) -> Store | None:
+def _home(store: Path | None, wait: float, who: str | None) -> Home | None:
     if store is None:
         return None
     check_place(store, wait)
-    return Store(store, wait=wait)
+    return Home(store, wait=wait, who=who)
 
 
 def _checked_rows(rows: int) -> int:

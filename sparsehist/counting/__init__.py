@@ -10,5 +10,6 @@ whose hashes agree are ordered by their values.
 from sparsehist.counting.contract import CountedKeys, Counts, Files, Query
 from sparsehist.counting.count import count_keys
 from sparsehist.counting.log_check import check_log
+from sparsehist.counting.progress import Counting
 
-__all__ = ["CountedKeys", "Counts", "Files", "Query", "check_log", "count_keys"]
+__all__ = ["CountedKeys", "Counting", "Counts", "Files", "Query", "check_log", "count_keys"]

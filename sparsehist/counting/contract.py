@@ -74,6 +74,8 @@ class Files:
         hive: Columns that stand in the names of folders, as in `day=2024-01-31/part.parquet`; they are text.
         storage_options: What gives access to URLs, as Polars and obstore take it: {"aws_access_key_id": …}. It is
             kept nowhere; the environment is asked for what is not given.
+        types: What key columns are turned into before they are counted: {"time": "date"} counts days of timestamps;
+            "integer" and "text" take whole numbers, booleans, decimals and text.
 
     Example:
         >>> Files("log", hive=["day"]).hive
@@ -84,6 +86,7 @@ class Files:
     delimiter: str | None = None
     hive: Sequence[str] = ()
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    types: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.delimiter is not None and (not isinstance(self.delimiter, str) or len(self.delimiter.encode()) != 1):

@@ -213,11 +213,34 @@ class Declaration:
             self._fix("bounding", self.bounding.for_units_of(self.max_keys))
             self._check_shares()
         self._check_domain()
-        if self.steps is not None and self.every is not None:
-            raise DeclarationError("give steps= or every=, not both", parameter="every")
+        if self.steps is not None or self.every is not None:
+            self._check_going_on()
 
     def _fix(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)
+
+    def _check_going_on(self) -> None:
+        """Check what running and periodic series need."""
+        what = "a running series" if self.every is None else "a periodic series"
+        if self.steps is not None and self.every is not None:
+            raise DeclarationError("give steps= or every=, not both", parameter="every")
+        if self.noise != "gaussian":
+            raise DeclarationError(f"{what} has Gaussian noise, got {self.noise!r}", parameter="noise")
+        if self.steps is not None and self.unit is None:
+            raise DeclarationError(
+                f"{what} needs the column of its unit: it has to know who counted before", parameter="unit"
+            )
+        if self.steps is not None and isinstance(self.bounding, Share):
+            raise DeclarationError(f"{what} counts units with bounding='keep'", parameter="bounding")
+        if self.every is not None and self.cap is not None:
+            raise DeclarationError(f"{what} has a budget, sh.Every(budget=…), and no cap", parameter="cap")
+        if self.every is not None and self.population != self.name:
+            if self.population != "default":
+                raise DeclarationError(
+                    f"the population of {what} has the name of the series: leave population= out",
+                    parameter="population",
+                )
+            self._fix("population", self.name)
 
     def _check_shares(self) -> None:
         family = self.family

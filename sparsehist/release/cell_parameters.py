@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self
 from sparsehist.declaration import Declaration
 from sparsehist.declaration.checks import checked_name, checked_number
 from sparsehist.domain import Domain, Open
-from sparsehist.errors import BudgetExceededError, DeclarationError, LevelError, ThresholdError, present
+from sparsehist.errors import BudgetExceededError, DeclarationError, LevelError, ThresholdError, present, shown
 from sparsehist.histogram import (
     count_near,
     draws_all_empty,
@@ -56,7 +56,7 @@ class CellRequest(Request):
 
     threshold: float | None = None
     false_keys: float | None = None
-    delta: float | None = None
+    open_delta: float | None = None
     max_false_keys: float = 1e7
     open_room: float | None = None
 
@@ -64,13 +64,13 @@ class CellRequest(Request):
         return replace(self, level=level, open_room=open_room)
 
     def as_json(self) -> dict[str, Any]:
-        asked = {"threshold": self.threshold, "false_keys": self.false_keys, "delta_share": self.delta}
+        asked = {"threshold": self.threshold, "false_keys": self.false_keys, "open_delta": self.open_delta}
         return super().as_json() | asked
 
     def chosen(self, metadata: CellMetadata) -> dict[str, Any]:
         """The request as it is stored: with what the metadata chose."""
         chosen = replace(
-            self, threshold=metadata.threshold, false_keys=metadata.false_keys, delta=metadata.delta_share
+            self, threshold=metadata.threshold, false_keys=metadata.false_keys, open_delta=metadata.delta_share
         )
         return chosen.as_json()
 
@@ -78,23 +78,27 @@ class CellRequest(Request):
 def requested(
     name: str,
     *,
-    level: Level | EpsilonDelta | None,
-    threshold: float | None,
-    false_keys: float | None,
-    delta: float | None = None,
+    level: Level | EpsilonDelta | None = None,
+    epsilon: Level | None = None,
+    delta: Level | None = None,
+    threshold: float | None = None,
+    false_keys: float | None = None,
+    open_delta: float | None = None,
     max_false_keys: float = 1e7,
 ) -> CellRequest:
     """Check what can be checked without a store."""
     if threshold is not None and false_keys is not None:
-        raise DeclarationError("give threshold= or false_keys=, not both")
-    if delta is not None and not (threshold is None and false_keys is None):
-        raise DeclarationError("give a delta or a threshold, not both; false keys are for declared domains")
+        raise DeclarationError("give threshold= or false_keys=, not both", parameter="threshold")
+    if open_delta is not None and not (threshold is None and false_keys is None):
+        raise DeclarationError(
+            "give open_delta= or threshold=, not both; false keys are for declared domains", parameter="open_delta"
+        )
     return CellRequest(
         checked_name("release", name),
-        **level_asked(level),
+        **level_asked(level, epsilon, delta),
         threshold=None if threshold is None else _checked_threshold(threshold),
         false_keys=None if false_keys is None else _checked_false_keys("false_keys", false_keys),
-        delta=None if delta is None else _checked_delta(delta),
+        open_delta=None if open_delta is None else _checked_delta(open_delta),
         max_false_keys=_checked_false_keys("max_false_keys", max_false_keys, _MOST_FALSE_KEYS),
     )
 
@@ -102,14 +106,18 @@ def requested(
 def _checked_threshold(threshold: float) -> float:
     value = checked_number("threshold", threshold)
     if abs(value) > _LARGEST_THRESHOLD:
-        raise ThresholdError(f"threshold must lie within {_LARGEST_THRESHOLD:.3g} counts of zero, got {threshold!r}")
+        raise ThresholdError(
+            f"threshold must lie within {_LARGEST_THRESHOLD:.3g} counts of zero, got {shown(threshold)}"
+        )
     return value
 
 
 def _checked_delta(delta: float) -> float:
-    value = checked_number("delta", delta)
+    value = checked_number("open_delta", delta)
     if not 0 < value < 1:
-        raise DeclarationError(f"delta must lie strictly between 0 and 1, got {delta!r}")
+        raise DeclarationError(
+            f"open_delta must lie strictly between 0 and 1, got {shown(delta)}", parameter="open_delta"
+        )
     return value
 
 
@@ -117,7 +125,7 @@ def _checked_false_keys(what: str, number: float, most: float = math.inf) -> flo
     value = checked_number(what, number)
     if not 0 < value <= most:
         limit = "" if most == math.inf else f" and at most {most:.3g}"
-        raise ThresholdError(f"{what} must be above 0{limit}, got {number!r}")
+        raise ThresholdError(f"{what} must be above 0{limit}, got {shown(number)}")
     return value
 
 
@@ -195,9 +203,9 @@ def closed_parameters(
     `still_lazy` gives, for an effective threshold at which all empty cells had to be drawn, the largest share of them
     that a release could let through instead; else None.
     """
-    if request.delta is not None:
+    if request.open_delta is not None:
         raise DeclarationError(
-            f"delta={request.delta!r} is for open domains; {domain.describe()} is declared as a whole: "
+            f"open_delta={request.open_delta!r} is for open domains; {domain.describe()} is declared as a whole: "
             "give false_keys= or threshold="
         )
     size, level = domain.size, present(request.level)
@@ -239,10 +247,10 @@ def open_parameters(
     if request.false_keys is not None:
         raise DeclarationError(
             f"false_keys={request.false_keys!r} has no meaning for {domain.describe()}: keys that nobody touched are "
-            "never published, so there are no false keys. Give a delta, a threshold or neither"
+            "never published, so there are no false keys. Give open_delta=, threshold= or neither"
         )
     step = published_step(family, point[1])
-    share, threshold = request.delta, request.threshold
+    share, threshold = request.open_delta, request.threshold
     if threshold is None:
         if share is None:
             left = before.remaining if request.open_room is None else min(before.remaining, request.open_room)

@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Any, ClassVar, Self
 
 from sparsehist.declaration import Declaration
-from sparsehist.errors import InputError
+from sparsehist.errors import DeclarationError, InputError
 from sparsehist.noise import Family, Gaussian, family_named
 from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.privacy.guarantees import EpsilonDelta, level_or_goal
@@ -47,8 +47,15 @@ class Request:
         return {"level": level, "epsilon_delta": None if self.goal is None else self.goal.text}
 
 
-def level_asked(level: Level | EpsilonDelta | None) -> dict[str, Any]:
-    """A level, or the goal that stands for one, as fields of a request."""
+def level_asked(
+    level: Level | EpsilonDelta | None, epsilon: Level | None = None, delta: Level | None = None
+) -> dict[str, Any]:
+    """Return a level, or the (epsilon, delta) that stands for one, as fields of a request."""
+    if epsilon is not None or delta is not None:
+        if level is not None or epsilon is None:
+            wrong = "give level=, or epsilon= with delta=, not both" if level is not None else "delta= needs epsilon="
+            raise DeclarationError(wrong, parameter="epsilon")
+        level = EpsilonDelta(epsilon, 0 if delta is None else delta)
     read = None if level is None else level_or_goal(level)
     return {"level": None, "goal": read} if isinstance(read, EpsilonDelta) else {"level": read, "goal": None}
 
@@ -80,8 +87,6 @@ class Metadata:
         most_periods: In how many periods a unit counts at most; None for all.
         per_period: What all periods released so far, this one included, cost one unit in one of them, exact text.
         per_user: What they cost one unit over all of them.
-        log: "unchanged", or "change accepted" where the series was asked for again with `accept_changed_source`:
-            its counts stand whatever has become of its log since. Whether it did change is not said.
         store: Id of the store.
         round: Random; tells two rounds apart that share a name or a generation.
         released_at: UTC, fixed before anything is drawn.
@@ -117,7 +122,6 @@ class Metadata:
     most_periods: int | None = None
     per_period: str | None = None
     per_user: str | None = None
-    log: str | None = None
     store: str | None = None
     round: str | None = None
     released_at: str | None = None

@@ -7,12 +7,14 @@ What differs between cells, workloads and what comes after them is in two classe
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import polars as pl
@@ -20,25 +22,31 @@ import polars as pl
 from sparsehist.declaration import Declaration
 from sparsehist.errors import NameTakenError, NotFoundError, StoreError, present
 from sparsehist.ledger.ledger import PathName, check_release
+from sparsehist.release.home import Home
 from sparsehist.release.metadata import Metadata, Request, read_metadata
 from sparsehist.release.spending import ledger_for, of_all_periods, settled, spending
 from sparsehist.store import NewPath, NewRound, PathRecord, ReleaseRecord, SeriesFiles, SeriesRecord, State
-from sparsehist.typing import Generator
 
 AUTO = "auto"
-Published = tuple["pl.DataFrame", dict[str, Any], bool]
-"""Rows, metadata, and whether they were released before."""
-MakeGenerator = Callable[[], Generator]
+
+
+class Published(NamedTuple):
+    """What a release publishes: rows, metadata, whether it was released before, and where its store published."""
+
+    frame: pl.DataFrame
+    metadata: dict[str, Any]
+    repeated: bool
+    publications: frozenset[Path] = frozenset()
 
 
 @dataclass(frozen=True, repr=False)
 class Held:
-    """A series of a store that is held: all that a release reads and changes; `who` asked for it, for the ledger."""
+    """A series of a store that is held: all that a release reads and changes."""
 
+    home: Home
     state: State
     record: SeriesRecord
     declaration: Declaration
-    who: str | None = None
 
     @cached_property
     def files(self) -> SeriesFiles:
@@ -54,7 +62,7 @@ class Held:
         stored: dict[str, Any] | None = None,
         **drawn: Any,
     ) -> NewRound:
-        """A round to commit, which opens its path if it is the first: what was drawn, and what is said of it."""
+        """Describe a round to commit, which opens its path if it is the first."""
         path_id: int | NewPath | None = path.path_id
         if path_id is None:
             kind, workload, strategy = path.name
@@ -62,7 +70,14 @@ class Held:
             integer = drawn["level_noise"].dtype.kind == "i"
             path_id = NewPath(kind, *of_series, integer_noise=integer, cap=self.declaration.cap_text)
         said = (stored or request.as_json(), metadata.as_dict())
-        return NewRound(path_id, request.name, present(request.level), *said, **drawn, who=self.who)
+        return NewRound(path_id, request.name, present(request.level), *said, **drawn, who=self.home.who)
+
+
+@contextmanager
+def holding(home: Home, declaration: Declaration, series_id: str) -> Iterator[Held]:
+    """Hold the store of a series."""
+    with home.hold() as state:
+        yield Held(home, state, home.find(state, declaration.name, series_id), declaration)
 
 
 class NoisePath(Protocol):
@@ -102,35 +117,30 @@ def published_metadata(state: State, record: SeriesRecord) -> list[Metadata]:
 Opener = Callable[[Held, Any, PathRecord | None], NoisePath]
 """Finds the path of the release that exists, or the one that a new release, of such a request, is drawn on."""
 
-# What a release of each kind is of, and the call that gives it again.
-KINDS = {
-    "cells": ("its cells", "release"),
-    "workload": ("a workload", "release_workload"),
-    "interactive": ("interactive queries", "interactive"),
-}
+_KINDS = {"cells": "its cells", "workload": "a workload", "interactive": "interactive queries"}
 ANSWER = "/"
 """Stands between the name of a session of queries and the number of an answer; names of releases have none."""
 
 
-def release(held: Held, request: Request, open_path: Opener, *, generator: MakeGenerator) -> Published:
-    """Give the release of that name, which needs no generator, or make it."""
-    found = find(held, request)
+def release(held: Held, request: Request, open_path: Opener) -> Published:
+    """Give the release of that name, or make it: the store is locked once for all of it."""
+    state, record, declaration = held.state, held.record, held.declaration
+    found = find(state, record, request)
     if found is not None:
         known, made = found
         committed = read_metadata(made.metadata)
         rows = open_path(held, request, known).rows(made.level, committed)
-        return rows, committed.as_dict(), True
+        return Published(rows, committed.as_dict(), repeated=True, publications=state.publications)
     if not request.complete:
         raise NotFoundError(
             f"the series {held.record.name!r} has no release {request.name!r}; give {request.needs} to make one"
         )
     path = open_path(held, request, None)
-    state, record, declaration = held.state, held.record, held.declaration
     ledger = ledger_for(state, record, declaration, whole=request.goal is not None)
     request = settled(ledger, declaration, request)
     metadata = path.metadata(request)
     spends = spending(ledger, record.series_id, declaration, path.name, request, metadata)
-    check_release(state, ledger, spends, path_id=path.path_id, name=request.name, who=held.who)
+    check_release(state, ledger, spends, path_id=path.path_id, name=request.name, who=held.home.who)
     # Once nothing can refuse, as it may take longer than the checks.
     guarantee = path.statement(request, metadata)
     # The source is that of the steps released, where there are some.
@@ -142,20 +152,20 @@ def release(held: Held, request: Request, open_path: Opener, *, generator: MakeG
         guarantee="; ".join(part for part in (guarantee, periods, on_trust) if part),
         **of_periods,
         epsilon_delta=None if request.goal is None else request.goal.text,
-        log="change accepted" if held.record.accepted else "unchanged",
-        store=held.state.store_id,
+        store=state.store_id,
         round=secrets.token_hex(8),
         released_at=datetime.now(UTC).isoformat(timespec="seconds"),
-        generation=held.state.generation + 1,
+        generation=state.generation + 1,
     )
-    state.commit_round(path.draw(request, metadata, rng=generator()))
+    state.commit_round(path.draw(request, metadata, rng=held.home.generator()))
     try:
-        return path.rows(spends.level, metadata), metadata.as_dict(), False
+        rows = path.rows(spends.level, metadata)
     except StoreError as error:
         told = (
             f"{error}; the release {request.name!r} is committed and spent: asked for again then, it gives its rows"
         )
         raise type(error)(told) from None
+    return Published(rows, metadata.as_dict(), repeated=False, publications=state.publications)
 
 
 def adjacent(spent: set[Fraction], level: Fraction) -> list[Fraction]:
@@ -167,27 +177,31 @@ def adjacent(spent: set[Fraction], level: Fraction) -> list[Fraction]:
     return [known for known in (coarser, finer) if known is not None]
 
 
-def find(held: Held, request: Request) -> tuple[PathRecord, ReleaseRecord] | None:
+def find(state: State, record: SeriesRecord, request: Request) -> tuple[PathRecord, ReleaseRecord] | None:
     """The release that was asked for and its noise path, if it was made."""
-    made = held.state.release_named(held.record, request.name)
+    made = state.release_named(record, request.name)
     if made is None:
         return None
-    path = next(path for path in held.record.paths if path.path_id == made.path_id)
+    path = next(path for path in record.paths if path.path_id == made.path_id)
     if path.kind != request.kind:
-        other, call = KINDS[path.kind]
         raise NameTakenError(
-            f"{request.name!r} is a release of {other} of {held.record.name!r}, not of {KINDS[request.kind][0]}; "
-            f"{call} gives it again"
+            f"{request.name!r} is a release of {_KINDS[path.kind]} of {record.name!r}, not of {_KINDS[request.kind]}"
         )
     asked, stored = request.as_json(), made.request
     differing = [field for field, value in asked.items() if value not in (None, AUTO, stored.get(field))]
     if differing:
-        told = ", ".join(_told(field.removesuffix("_share"), stored.get(field)) for field in differing)
+        told = ", ".join(_told(field, stored.get(field)) for field in differing)
         raise NameTakenError(
-            f"the release {request.name!r} of {held.record.name!r} was made with {told}; "
+            f"the release {request.name!r} of {record.name!r} was made with {told}; "
             "use another name for another request"
         )
     return path, made
+
+
+def kind_of(held: Held, name: str) -> str | None:
+    """The kind of the noise path of a release; None if there is no release of that name."""
+    made = held.state.release_named(held.record, name)
+    return next((path.kind for path in held.record.paths if made and path.path_id == made.path_id), None)
 
 
 def _told(field: str, value: object) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, partial
@@ -12,8 +12,7 @@ from typing import Any
 
 import polars as pl
 
-from sparsehist import series
-from sparsehist.declaration import Declaration
+from sparsehist.declaration import Declaration, Keep, Share
 from sparsehist.declaration.checks import checked_output, checked_whole
 from sparsehist.declaration.noise import NoiseChoice
 from sparsehist.domain import Domain
@@ -21,6 +20,7 @@ from sparsehist.domain.base import GREATEST_SIZE
 from sparsehist.domain.unread import UnreadDomain
 from sparsehist.errors import DeclarationError, LevelError, RefusedError, shown
 from sparsehist.histogram.publication import least_count, mean_error, publication_probability
+from sparsehist.html import in_notebook, table_of_dicts
 from sparsehist.ledger.budgets import Budget, Limits, budget_within
 from sparsehist.ledger.ledger import Ledger, Spending, law_of
 from sparsehist.ledger.table import DEFAULT_DELTA
@@ -34,7 +34,6 @@ from sparsehist.privacy.guarantees import EpsilonDelta, level_or_goal
 from sparsehist.release.cell_parameters import CellRequest, requested
 from sparsehist.release.metadata import CellMetadata, level_asked
 from sparsehist.release.spending import cell_release, cells_of
-from sparsehist.release.stored_declaration import declare
 from sparsehist.store import Past
 
 PROBABILITIES = (0.5, 0.95, 0.99)
@@ -84,7 +83,11 @@ class Plan:
 
     def _repr_html_(self) -> str:
         """What a notebook shows: both tables."""
-        return series.in_notebook(self)
+        return in_notebook(self, self._tables)
+
+    def _tables(self) -> Iterator[str]:
+        yield table_of_dicts(f"Plan of {self.noise} noise: by level", self.by_level)
+        yield table_of_dicts("By true count, in units", self.by_count)
 
     def plot(self) -> Any:
         """Draw the probability of publication and the relative error by true count; an altair chart.
@@ -95,7 +98,9 @@ class Plan:
         """
         if "domain" in self.by_level[0]:
             raise DeclarationError("a plot shows one domain: plan each by itself")
-        return series.plot_plan(self)
+        from sparsehist.release.plots import plot_plan
+
+        return plot_plan(self.counts, self.levels["level"].to_list())
 
     def save_plot(self, path: str | Path) -> None:
         """Write the plot as .svg or .png.
@@ -104,7 +109,9 @@ class Plan:
             DeclarationError: If the file has another ending.
             NotFoundError: If its directory does not exist, or altair is not installed.
         """
-        series.save_plot(self.plot(), checked_output("a plot", Path(path), (".svg", ".png")))
+        from sparsehist.release.plots import save_plot
+
+        save_plot(self.plot(), checked_output("a plot", Path(path), (".svg", ".png")))
 
 
 def plan(
@@ -114,11 +121,12 @@ def plan(
     domain: Domain | str | Sequence[Domain | str] | None = None,
     max_keys: int,
     noise: NoiseChoice = "gaussian",
-    bounding: str = "keep",
-    most_keys: int | None = None,
+    bounding: str | Keep | Share = "keep",
+    epsilon: Level | None = None,
+    delta: Level | None = None,
     false_keys: float | None = None,
     threshold: float | None = None,
-    delta: float | None = None,
+    open_delta: float | None = None,
     counts: Sequence[int] = COUNTS,
     shows: int | None = None,
     probability: float = 0.95,
@@ -133,11 +141,12 @@ def plan(
         domain: Instead of `d`: the domain, or its text; or several to compare: rows then begin with `domain`.
         max_keys: Keys a unit may count towards.
         noise: Family of noise: a name, a class or an instance, as in `sparsehist.create`.
-        bounding: "keep" or "share", as there; for "share" true counts are weighted.
-        most_keys: As there.
+        bounding: "keep", "share" or `sh.Share(…)`, as there; true counts are weighted if units share.
+        epsilon: Instead of levels: the largest level that keeps to it and `delta`.
+        delta: Beside epsilon.
         false_keys: Expected number of empty cells among the published; 0.01 where no threshold is given either.
         threshold: In counts, instead.
-        delta: For an open domain, instead: what the release may take of its delta; half of it by default.
+        open_delta: For an open domain, instead: what the release may take of its delta; half of it by default.
         counts: True counts to show the error at.
         shows: Instead of levels: the least one, rounded up to 4 digits, at which a key of this true count is
             published with `probability`.
@@ -162,27 +171,32 @@ def plan(
         >>> plan(d=10**69, max_keys=20, equal=52, within=EpsilonDelta(4, 1e-6)).levels["level"].item()
         '0.00675007016184'
     """
-    if domain is not None and not isinstance(domain, Domain | str):
+    if isinstance(domain, list | tuple):
         alone = partial(
-            plan, levels, d=d, max_keys=max_keys, noise=noise, bounding=bounding, most_keys=most_keys,
-            false_keys=false_keys, threshold=threshold, delta=delta, counts=counts, shows=shows,
+            plan, levels, d=d, max_keys=max_keys, noise=noise, bounding=bounding, epsilon=epsilon, delta=delta,
+            false_keys=false_keys, threshold=threshold, open_delta=open_delta, counts=counts, shows=shows,
             probability=probability, equal=equal, within=within,
         )  # fmt: skip
         return _side_by_side({str(one): alone(domain=one) for one in domain})
     asked = _domain_asked(d, domain)
     columns = [f"key_{i}" for i in range(asked.columns)]
-    declaration = declare(
-        name="plan", unit=None, key=columns, max_keys=max_keys, domain=asked, noise=noise, cap=None,
-        population="default", on_null="error", on_outside="error",
-        bounding=bounding, most_keys=most_keys,
-    )  # fmt: skip
-    chosen = requested("plan", level=None, threshold=threshold, false_keys=false_keys, delta=delta)
+    declared: Any = {"key": columns, "domain": asked, "bounding": bounding, "noise": noise}
+    declaration = Declaration(name="plan", max_keys=max_keys, **declared)
+    chosen = requested("plan", threshold=threshold, false_keys=false_keys, open_delta=open_delta)
     ledger = Ledger().with_series(cells_of(_ALONE, declaration))
     if within is not None:
         shared = _budget_within(within, declaration)
         ledger = replace(ledger, limits=Limits(budgets={declaration.population: shared}))
     planner = Planner(ledger, _ALONE, declaration, (), chosen)
+    levels = levels_or_goal(levels, epsilon, delta)
     return planner.plan(counts, levels=levels, shows=shows, probability=probability, equal=equal)
+
+
+def levels_or_goal(levels: Any, epsilon: Level | None, delta: Level | None) -> Any:
+    """Return candidate levels, or the (epsilon, delta) that is given instead of them."""
+    if epsilon is None and delta is None:
+        return levels
+    return [level_asked(levels, epsilon, delta)["goal"]]
 
 
 def _side_by_side(plans: Mapping[str, Plan]) -> Plan:
@@ -229,7 +243,7 @@ class Planner:
         """The least level at which a key of a count is published with a probability, rounded up to 4 digits."""
         (count,) = _checked_counts([shows])
         if not 0 < probability < 1:
-            raise DeclarationError(f"probability must lie strictly between 0 and 1, got {probability!r}")
+            raise DeclarationError(f"probability must lie strictly between 0 and 1, got {shown(probability)}")
 
         def enough(level: Fraction) -> bool:
             try:
@@ -269,21 +283,21 @@ def plan_of(
     counts: Sequence[int],
 ) -> Plan:
     """The plan of some releases, each on its own: what is public of them, and what they would add to the ledger."""
-    shown = _checked_counts(counts)
+    at = _checked_counts(counts)
     by_level: list[dict[str, Any]] = []
     by_count: list[dict[str, Any]] = []
     for parameters, release in releases:
         by_level.append(_level_row(declaration, release.level, parameters) | _cost_in(ledger, release))
-        by_count += _count_rows(parameters.family, release.level, parameters.effective_threshold, shown)
+        by_count += _count_rows(parameters.family, release.level, parameters.effective_threshold, at)
     return Plan(by_level, by_count, declaration.noise)
 
 
 def _level_row(declaration: Declaration, level: Fraction, parameters: CellMetadata) -> dict[str, Any]:
     family, effective = parameters.family, parameters.effective_threshold
-    shown = ("level", "std", "threshold", "expected_false_keys")
+    told = ("level", "std", "threshold", "expected_false_keys")
     opened = ("delta_share", "delta_remaining") if declaration.domain.is_open else ()
     least = {f"published_{100 * p:.0f}": least_count(family, level, effective, p) for p in PROBABILITIES}
-    return {name: getattr(parameters, name) for name in (*shown, *opened)} | least
+    return {name: getattr(parameters, name) for name in (*told, *opened)} | least
 
 
 def _count_rows(family: Family, level: Fraction, effective: float, counts: Sequence[int]) -> list[dict[str, Any]]:
@@ -335,11 +349,14 @@ def finite_or_none(epsilon: float) -> float | None:
     return epsilon if math.isfinite(epsilon) else None
 
 
-def _domain_asked(d: int | None, domain: Domain | str | None) -> Domain:
+def _domain_asked(d: int | None, domain: object) -> Domain:
     if (d is None) == (domain is None):
         raise DeclarationError("plan takes either d= (the number of cells) or domain=")
     if domain is not None:
-        return Domain.parse(domain) if isinstance(domain, str) else domain
+        parsed = Domain.parse(domain) if isinstance(domain, str) else domain
+        if not isinstance(parsed, Domain):
+            raise DeclarationError(f"domain must be a domain or its text, got {shown(domain)}", parameter="domain")
+        return parsed
     if isinstance(d, float) and d.is_integer():
         d = int(d)
     if isinstance(d, bool) or not isinstance(d, int) or not 1 <= d <= GREATEST_SIZE:
@@ -358,8 +375,7 @@ def checked_levels(
     levels: Level | EpsilonDelta | Iterable[Level | EpsilonDelta],
 ) -> list[Fraction | EpsilonDelta]:
     """Candidate levels, exact and each once."""
-    many = isinstance(levels, Iterable) and not isinstance(levels, str)
-    given: list[Any] = list(levels) if many else [levels]  # type: ignore[arg-type]
+    given: list[Any] = list(levels) if isinstance(levels, list | tuple) else [levels]
     exact = list(dict.fromkeys(map(level_or_goal, given)))
     if not exact:
         raise DeclarationError("plan needs at least one level")
@@ -367,11 +383,10 @@ def checked_levels(
 
 
 def _checked_counts(counts: Sequence[int]) -> list[int]:
-    shown = sorted(
-        {count for count in counts if not isinstance(count, bool) and isinstance(count, int) and count > 0}
-    )
-    if not 0 < len(shown) == len(set(counts)) <= _MOST_COUNTS:
+    given = list(counts) if isinstance(counts, list | tuple | range) else []
+    whole = sorted({count for count in given if not isinstance(count, bool) and isinstance(count, int) and count > 0})
+    if not 0 < len(whole) == len(given) <= _MOST_COUNTS:
         raise DeclarationError(
-            f"counts must be up to {_MOST_COUNTS} different positive whole numbers, got {list(counts)[:10]!r}"
+            f"counts must be a list of up to {_MOST_COUNTS} different positive whole numbers", parameter="counts"
         )
-    return shown
+    return whole

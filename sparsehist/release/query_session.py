@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, NoReturn
 
@@ -11,7 +12,6 @@ import numpy as np
 import polars as pl
 
 from sparsehist.declaration import Declaration
-from sparsehist.declaration.checks import checked_text
 from sparsehist.errors import (
     BudgetExceededError,
     DeclarationError,
@@ -31,7 +31,9 @@ from sparsehist.ledger.ledger import INTERACTIVE
 from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.privacy.exact_numbers import Number, at_least_zero
 from sparsehist.release import pipeline
+from sparsehist.release.home import Home
 from sparsehist.release.metadata import InteractiveMetadata, read_metadata
+from sparsehist.release.pipeline import Held
 from sparsehist.release.query_path import (
     QueryPath,
     QueryRequest,
@@ -41,14 +43,11 @@ from sparsehist.release.query_path import (
     check_possible,
     next_update,
     opened,
-    queries_requested,
     started_from,
     updates_of,
     weighing,
 )
-from sparsehist.release.releases import Release
-from sparsehist.series.series_handle import Series
-from sparsehist.store import PathRecord, SeriesRecord, State
+from sparsehist.store import PathRecord, SeriesRecord
 
 _ASKED = "is this cell asked for"
 _ANSWERS = {"update": pl.Int64, "value": pl.Int64}
@@ -72,30 +71,28 @@ class QuerySession:
     The counts of all cells are kept in memory; nothing else of the store is held between calls.
     """
 
-    def __init__(self, series: Series, request: QueryRequest, *, who: str | None, wait: float | None) -> None:
+    def __init__(self, home: Home, declaration: Declaration, series_id: str, request: QueryRequest) -> None:
         """Use `Series.interactive` instead."""
-        self._series, self._name = series, request.name
-        self._who, self._wait = who, wait
+        self._home, self._declaration, self._series_id, self._name = home, declaration, series_id, request.name
         self._lock = threading.Lock()
         self._seen = -1
         self._updates: dict[bytes, Update] = {}
         self._files: set[str] = set()
         self._unpaid: tuple[bytes, int, bool] | None = None
-        domain = series.declaration.domain
+        domain = declaration.domain
         self._keys = domain.keys(np.arange(domain.size, dtype=np.int64))
-        self._keys.columns = list(series.declaration.key)
-        with series._hold(wait) as (state, _):
-            held = self._held(state)
-            self._counts = cell_counts(held.files, domain)
-            _, public, _ = pipeline.release(held, request, self._open_path, generator=series.store._generator)
-            self._about = of_kind(read_metadata(public), InteractiveMetadata)
-            held = self._held(state)
+        self._keys.columns = list(declaration.key)
+        with self._holding() as before:
+            self._counts = cell_counts(before.files, domain)
+            made = pipeline.release(before, request, self._open_path)
+            self._about = of_kind(read_metadata(made.metadata), InteractiveMetadata)
+            held = self._again(before)
             own = self._own(held.record)
             self._threshold_noise, self._mass = opened(held, own, as_level(self._about.level))
-            self.parameters: Weighing = weighing(series.declaration, self._about, self._mass)
+            self.parameters: Weighing = weighing(declaration, self._about, self._mass)
             self._first = self._hypothesis = first_guess(self.parameters, started_from(held, own))
             self._pulls = np.zeros(self.parameters.cells)
-            self._refresh(state)
+            self._refresh(held)
 
     @property
     def name(self) -> str:
@@ -144,10 +141,9 @@ class QuerySession:
         """
         packed = self._bits(predicate)
         # The store is held before anything is compared: whether that can be done must not depend on the truth.
-        with self._lock, self._series._hold(self._wait) as (state, _):
-            self._refresh(state)
-            if self._unpaid is not None:
-                self._measure(state, self._unpaid)
+        with self._lock, self._holding() as before:
+            self._refresh(before)
+            held = before if self._unpaid is None else self._measure(before, self._unpaid)
             if packed not in self._updates:
                 self._check_left()
                 weights = bits(packed, self.parameters.cells)
@@ -155,14 +151,14 @@ class QuerySession:
                 found = verdict(guess, truth, float(self.parameters.threshold) + self._threshold_noise, self._noise)
                 if found is None:
                     return WeightedAnswer(guess, self.parameters.error, fresh=False, updates_left=self.updates_left)
-                self._measure(state, (packed, truth, found == "high"))
+                self._measure(held, (packed, truth, found == "high"))
             value = float(self._updates[packed].value)
             return WeightedAnswer(value, self.parameters.error, fresh=True, updates_left=self.updates_left)
 
     def __repr__(self) -> str:
         """Public parameters only."""
         return (
-            f"QuerySession({self.name!r} of {self._series.name!r}, level={self._about.level}, "
+            f"QuerySession({self.name!r} of {self._declaration.name!r}, level={self._about.level}, "
             f"error={self.parameters.error:g}, updates_left={self.updates_left})"
         )
 
@@ -178,28 +174,30 @@ class QuerySession:
 
     def _noise(self) -> float:
         """Of a check, in counts; drawn when it is needed, so that no two processes ever hold the same."""
-        drawn = self.parameters.noise(4).sample(1, self.parameters.levels[0], rng=self._series.store._generator())
+        drawn = self.parameters.noise(4).sample(1, self.parameters.levels[0], rng=self._home.generator())
         return float(drawn[0])
 
-    def _measure(self, state: State, unpaid: tuple[bytes, int, bool]) -> None:
+    def _measure(self, held: Held, unpaid: tuple[bytes, int, bool]) -> Held:
         """Commit the update that a comparison called for.
 
         Whoever sees that fail knows what the comparison said; so the next call begins with it.
         """
         self._unpaid = unpaid
         if unpaid[0] not in self._updates and self.updates_left:
-            request = next_update(self._about, len(self._files) + 1, unpaid)
-            held = self._held(state)
-            pipeline.release(held, request, self._open_path, generator=self._series.store._generator)
-            self._refresh(state)
+            pipeline.release(held, next_update(self._about, len(self._files) + 1, unpaid), self._open_path)
+            held = self._again(held)
+            self._refresh(held)
         self._unpaid = None
+        return held
 
-    def _held(self, state: State) -> pipeline.Held:
-        """The series as it stands now."""
-        record = present(state.series(self._series.name))
-        return pipeline.Held(state, record, self._series.declaration, self._who)
+    def _holding(self) -> AbstractContextManager[Held]:
+        return pipeline.holding(self._home, self._declaration, self._series_id)
 
-    def _open_path(self, held: pipeline.Held, request: QueryRequest, known: PathRecord | None) -> QueryPath:
+    def _again(self, held: Held) -> Held:
+        """The series with what was committed since it was read."""
+        return replace(held, record=present(held.state.series(self._declaration.name)))
+
+    def _open_path(self, held: Held, request: QueryRequest, known: PathRecord | None) -> QueryPath:
         if request.measured is None:
             return QueryPath(held, known, request.session, self._counts)
         return QueryPath(held, self._own(held.record), request.session, self._counts, self._about)
@@ -207,11 +205,10 @@ class QuerySession:
     def _own(self, record: SeriesRecord) -> PathRecord:
         return next(path for path in record.paths if (path.kind, path.workload) == (INTERACTIVE, self._name))
 
-    def _refresh(self, state: State) -> None:
+    def _refresh(self, held: Held) -> None:
         """Take over what was committed since, here or by another process."""
-        if state.generation == self._seen:
+        if held.state.generation == self._seen:
             return
-        held = self._held(state)
         added = updates_of(held, self._own(held.record), self._files)
         for file, update in added:
             self._files.add(file)
@@ -220,11 +217,11 @@ class QuerySession:
             self._threshold_noise = update.threshold_noise
         if added:
             self._hypothesis = updated(self._first, self._pulls, 8 * float(self.parameters.alpha))
-        self._seen = state.generation
+        self._seen = held.state.generation
 
     def _bits(self, predicate: pl.Expr) -> bytes:
         """A predicate as one bit per cell."""
-        columns = ", ".join(self._series.declaration.key)
+        columns = ", ".join(self._declaration.key)
         if not isinstance(predicate, pl.Expr):
             raise DeclarationError(
                 f"a predicate is a Polars expression over {columns}, got {type(predicate).__name__}"
@@ -236,25 +233,6 @@ class QuerySession:
         if asked.dtype != pl.Boolean:
             raise DeclarationError(f"a predicate is true or false for each key, but this one gives {asked.dtype}")
         return np.packbits(asked.fill_null(value=False).to_numpy()).tobytes()
-
-
-def open_queries(
-    series: Series,
-    name: str,
-    *,
-    level: Level | None,
-    accuracy: Number | None,
-    mass: int | None,
-    most_updates: int | None,
-    start: Release | None,
-    who: str | None,
-    wait: float | None,
-) -> QuerySession:
-    """What `Series.interactive` gives."""
-    request = queries_requested(
-        series.declaration, name, level=level, accuracy=accuracy, mass=mass, most_updates=most_updates, start=start
-    )
-    return QuerySession(series, request, who=checked_text("who", who), wait=wait)
 
 
 def plan_queries(

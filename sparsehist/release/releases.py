@@ -7,18 +7,17 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 
-from sparsehist import series
-from sparsehist.declaration.checks import checked_output
+from sparsehist.declaration.checks import checked_output, checked_whole
 from sparsehist.errors import (
     DeclarationError,
     InputError,
@@ -29,12 +28,17 @@ from sparsehist.errors import (
     printable,
     raise_alone,
 )
-from sparsehist.ledger.public_ledger import publish
+from sparsehist.errors import shown as shown_in_error
+from sparsehist.html import ABOUT, html_table, in_notebook, shown
+from sparsehist.ledger.public_ledger import check_signing, publish
 from sparsehist.ledger.signatures import FIRST, content_digest, private_key, public_keys, sign_entry, verify_entry
-from sparsehist.privacy import Level, as_level
+from sparsehist.privacy import as_level
+from sparsehist.release.home import Home
 from sparsehist.release.metadata import CellMetadata, WorkloadMetadata, read_metadata
+from sparsehist.release.parameter_rows import release_rows
+from sparsehist.release.pipeline import Published
 from sparsehist.release.published_file import check_content, check_footer
-from sparsehist.store import open_state, write_published
+from sparsehist.store import write_published
 from sparsehist.store.witnesses import LEDGER_NAME
 from sparsehist.typing import FloatArray, IntArray
 
@@ -52,16 +56,16 @@ _PARQUET, _CSV, _JSON, _ARROW = (".parquet", ".pq"), (".csv",), (".json",), (".a
 _FILES = _PARQUET + _CSV + _JSON + _ARROW
 _FORMULA = "^[=+\\-@\t\r\n'\uff1d\uff0b\uff0d\uff20]"
 """How a text begins that a spreadsheet takes for a formula, or that was written to be none; in full width too."""
+_ROWS_SHOWN, _MOST_DRAWN = 10, 10_000
 _LIMITS = _ENDS = ("low", "high")
 
 
 @dataclass(frozen=True)
 class StoreOnDisk:
-    """The store a release came from, the directories where it knew releases to be published."""
+    """The store a release came from, and the directories where it had published before."""
 
-    path: Path
+    home: Home
     publications: frozenset[Path]
-    wait: float
 
     def announce(self, target: Path, entry: dict[str, Any], key: Ed25519PrivateKey | None) -> dict[str, str] | None:
         """Note in the public ledger beside `target` what is about to be written there; its signature, if it has one.
@@ -72,28 +76,28 @@ class StoreOnDisk:
         if not directory.is_dir():
             raise NotFoundError(f"{target.parent} is no directory; make it first")
         if directory not in self.publications:
-            with open_state(self.path, wait=self.wait) as state:
+            with self.home.hold() as state:
                 if directory not in state.publications:
                     state.record_publication(directory)
         return publish(directory, entry, key)
 
 
-class Release:
-    """What one round published.
+def released(home: Home, made: Published) -> Release | WorkloadRelease:
+    """The release of what a round published."""
+    origin = None if home.in_memory else StoreOnDisk(home, made.publications)
+    kind = WorkloadRelease if made.metadata["kind"] == WorkloadMetadata.kind else Release
+    return kind(made.frame, made.metadata, origin=origin, repeated=made.repeated)
+
+
+class AnyRelease:
+    """What one round published: rows and public parameters.
 
     Attributes:
-        frame: Key column(s) under their input names and noisy_count, in counts; sorted by noisy_count,
-            largest first, then by key.
+        frame: The published rows.
         metadata: Public parameters of the release: level, noise, std, threshold and so on.
-        repeated: Whether the call that gave it found it released before: it drew nothing and spent nothing. A release
-            that was read from a file has it.
-
-    Example:
-        >>> Release(pl.DataFrame({"url": ["/a"], "noisy_count": [12.5]}), {"name": "public"}).name
-        'public'
+        repeated: Whether the release existed before the call that gave it: then nothing was drawn or spent. True for
+            a release that was read from a file.
     """
-
-    __slots__ = ("_frame", "_metadata", "_origin", "repeated")
 
     def __init__(
         self,
@@ -129,11 +133,6 @@ class Release:
         """Level, exact."""
         return as_level(self._metadata["level"])
 
-    @property
-    def threshold(self) -> float | None:
-        """Threshold as it was chosen, in counts; None where everything is published."""
-        return None if self._metadata["threshold"] is None else float(self._metadata["threshold"])
-
     def __len__(self) -> int:
         """Number of published rows."""
         return self._frame.height
@@ -143,11 +142,19 @@ class Release:
         telling = ("workload", "level", "std", "threshold", "expected_false_keys")
         shown = {key: self._metadata[key] for key in telling if self._metadata.get(key) is not None}
         name = printable(f"{self._metadata.get('series')}.{self._metadata.get('name')}")
-        return f"Release({name}, rows={len(self)}, {shown})"
+        return f"{type(self).__name__}({name}, rows={len(self)}, {shown})"
 
     def _repr_html_(self) -> str:
         """What a notebook shows: its parameters and first rows."""
-        return series.in_notebook(self)
+        return in_notebook(self, self._tables)
+
+    def _tables(self) -> Iterator[str]:
+        about = read_metadata(self._metadata)
+        yield html_table(f"Release {about.name} of {about.series}", ABOUT, release_rows(about))
+        frame = self._frame.head(_ROWS_SHOWN)
+        rows = [tuple(map(shown, row)) for row in frame.iter_rows()]
+        numbers = sum(dtype.is_numeric() for dtype in frame.dtypes[len(about.key) :])
+        yield html_table(f"The first {len(rows)} of {len(self):,} rows", frame.columns, rows, numbers)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Hand the rows to anything that reads Arrow."""
@@ -159,7 +166,168 @@ class Release:
 
     def __setstate__(self, state: tuple[bytes, dict[str, Any]]) -> None:
         """Read a pickle back."""
-        Release.__init__(self, pl.DataFrame.deserialize(state[0]), state[1])
+        AnyRelease.__init__(self, pl.DataFrame.deserialize(state[0]), state[1])
+
+    def plot(self, *, most: int = 20, confidence: float = 0.95) -> Any:
+        """Draw the largest rows with their intervals; of a workload with one standard deviation to each side.
+
+        Args:
+            most: Rows to draw.
+            confidence: Of each interval, as for `intervals`; a workload has none.
+
+        Returns:
+            An altair chart, which notebooks show and `save` writes. Keys are escaped: control characters are written
+            out, and "<" stands in full width.
+
+        Raises:
+            DeclarationError: If there are no rows to draw by those numbers.
+            NotFoundError: If altair is not installed; names the extra `plots`.
+        """
+        from sparsehist.release.plots import plot_largest
+
+        checked_whole("most", most, 1, _MOST_DRAWN)
+        rows, about = self._with_limits(most, confidence)
+        return plot_largest(rows, about, f"The largest rows of {self.name}")
+
+    def to_pandas(self) -> Any:
+        """The rows as a pandas DataFrame.
+
+        Raises:
+            NotFoundError: If pandas is not installed.
+        """
+        with needing("to_pandas", "pandas", instead="; `frame` is a Polars frame"):
+            import pandas  # noqa: F401, ICN001 - Polars imports it, with an error of its own
+        return self._frame.to_pandas()
+
+    def write_parquet(self, path: str | os.PathLike[str], *, sign: PrivateKey | None = None) -> None:
+        """Write rows and metadata as one Parquet file, whole or not at all, and note it in the public ledger.
+
+        The ledger is the file sparsehist-ledger.json in the same directory; it lists what was published
+        there, and a store that turns out older than its entries is refused.
+
+        Args:
+            path: The file, which ends in .parquet or .pq; replaced only where it holds this same release.
+            sign: A private key as `sparsehist.make_keys` makes it: its file, or an Ed25519 key of `cryptography`.
+                What a store publishes in a directory is signed as a whole or not at all.
+
+        Raises:
+            InputError: If something else stands there, or its name ends otherwise.
+            SignatureError: If the key cannot be used, or what this store published there before is not signed, or is
+                and no key is given.
+            StoreError: If it cannot be written; whatever stood there before is left.
+        """
+        target = _ending(path, _PARQUET)
+        refuse_to_replace(target, self._metadata)
+        signed = self._announced(target, sign)
+        stored = {"format": _FORMAT, **self._metadata, **({} if signed is None else {_SIGNATURE: signed})}
+        content = io.BytesIO()
+        self._frame.write_parquet(content, metadata={_METADATA_KEY: json.dumps(stored, ensure_ascii=False)})
+        write_published(target, content.getbuffer())
+
+    def write_csv(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        sign: PrivateKey | None = None,
+        spreadsheet_safe: bool = True,
+        estimates: bool = False,
+    ) -> None:
+        """Write the rows as CSV, without metadata, whole or not at all, and note it in the public ledger.
+
+        Keys are chosen by strangers, and a spreadsheet runs a text such as `=cmd` as a formula. Unless it is told not
+        to, this writes an apostrophe before every text that begins with one of = + - @, a tab, a line break or an
+        apostrophe: whoever takes off one apostrophe where there is one has the key. Numbers are written as they are.
+
+        Args:
+            path: The file, which ends in .csv; replaced only where it holds the same bytes.
+            sign: As for `write_parquet`; only the public ledger is signed.
+            spreadsheet_safe: False writes every text as it is, for programs.
+            estimates: Whether to write the columns of `estimates` too; of a workload there are none.
+
+        Raises:
+            SparsehistError: As for `write_parquet`.
+        """
+        target, frame = _ending(path, _CSV), self._frame
+        if estimates:
+            frame = of_cells(self).estimates()
+        if spreadsheet_safe:
+            frame = frame.rename(lambda name: "'" + name if re.match(_FORMULA, name) else name)
+            frame = frame.with_columns(pl.col(pl.String).str.replace(f"({_FORMULA})", "'$1"))
+        self._write_bytes(target, frame.write_csv(quote_style="non_numeric").encode(), sign)
+
+    def write(self, path: str | os.PathLike[str], *, sign: PrivateKey | None = None, estimates: bool = False) -> None:
+        """Write the release in the format that the file's name says, whole or not at all.
+
+        Args:
+            path: Ends in .parquet or .pq (`write_parquet`), .csv (`write_csv`), .json (an object with the fields
+                "metadata" and "rows", a list of one object a row) or .arrow (Arrow IPC, metadata in its schema).
+            sign: As for `write_parquet`.
+            estimates: For .csv only: whether to write the columns of `estimates` too.
+        """
+        check_estimates(path, estimates=estimates)
+        target = _ending(path, _FILES)
+        if target.suffix in _PARQUET:
+            self.write_parquet(target, sign=sign)
+        elif target.suffix in _CSV:
+            self.write_csv(target, sign=sign, estimates=estimates)
+        else:
+            self._write_bytes(target, self._as_json() if target.suffix in _JSON else self._as_arrow(), sign)
+
+    def _as_json(self) -> bytes:
+        """Characters that do not print stay as they are in text, escaped as JSON has them."""
+        rows = self._frame.with_columns(pl.col(pl.Binary).bin.encode("hex")).write_json()
+        return f'{{"metadata":{json.dumps(self._metadata)},"rows":{rows}}}\n'.encode()
+
+    def _as_arrow(self) -> bytes:
+        import pyarrow as pa
+
+        told = {_METADATA_KEY: json.dumps({"format": _FORMAT, **self._metadata}, ensure_ascii=False)}
+        rows = self._frame.to_arrow(compat_level=pl.CompatLevel.oldest()).replace_schema_metadata(told)
+        content = io.BytesIO()
+        with pa.ipc.new_file(content, rows.schema) as file:
+            file.write_table(rows)
+        return content.getvalue()
+
+    def _write_bytes(self, target: Path, content: bytes, sign: PrivateKey | None) -> None:
+        """Write a file that says nothing of itself that could be compared but its bytes."""
+        refuse_to_replace(target, self._metadata, content)
+        self._announced(target, sign)
+        write_published(target, content)
+
+    def _with_limits(self, most: int, confidence: float) -> tuple[pl.DataFrame, str]:
+        """The largest rows as low, value, high beside their keys, and what these numbers are."""
+        raise NotImplementedError
+
+    def _announced(self, target: Path, sign: PrivateKey | None) -> Mapping[str, str] | None:
+        """Note in the public ledger what is about to be written; returns its signature, if there is a key."""
+        key = None if sign is None else private_key(sign)
+        if self._origin is None and key is None:
+            return None
+        entry = _as_entry(self._metadata, content_digest(self._frame, self._metadata))
+        if self._origin is not None:
+            return self._origin.announce(target, entry, key)
+        return None if key is None else sign_entry(entry, FIRST, key)
+
+
+class Release(AnyRelease):
+    """What one round of cells published.
+
+    Attributes:
+        frame: Key column(s) under their input names and noisy_count, in counts; sorted by noisy_count,
+            largest first, then by key.
+        metadata: Public parameters of the release: level, noise, std, threshold and so on.
+        repeated: Whether the release existed before the call that gave it: then nothing was drawn or spent. True for
+            a release that was read from a file.
+
+    Example:
+        >>> Release(pl.DataFrame({"url": ["/a"], "noisy_count": [12.5]}), {"name": "public"}).name
+        'public'
+    """
+
+    @property
+    def threshold(self) -> float | None:
+        """Threshold as it was chosen, in counts; None where everything is published."""
+        return None if self._metadata["threshold"] is None else float(self._metadata["threshold"])
 
     def intervals(self, confidence: float = 0.95, *, simultaneous: bool = False) -> pl.DataFrame:
         """Confidence intervals for the bounded counts of the published rows.
@@ -221,32 +389,9 @@ class Release:
 
         return _with_columns(self._frame, self._metadata, ("estimate", "estimate_error"), count_estimates)
 
-    def plot(self, *, most: int = 20, confidence: float = 0.95) -> Any:
-        """Draw the largest rows with their intervals; of a workload with one standard deviation to each side.
-
-        Args:
-            most: Rows to draw.
-            confidence: Of each interval, as for `intervals`; a workload has none.
-
-        Returns:
-            An altair chart, which notebooks show and `save` writes. Keys are escaped: control characters are written
-            out, and "<" stands in full width.
-
-        Raises:
-            DeclarationError: If there are no rows to draw by those numbers.
-            NotFoundError: If altair is not installed; names the extra `plots`.
-        """
-        return series.plot_largest(self, most, confidence)
-
-    def to_pandas(self) -> Any:
-        """The rows as a pandas DataFrame.
-
-        Raises:
-            NotFoundError: If pandas is not installed.
-        """
-        with needing("to_pandas", "pandas", instead="; `frame` is a Polars frame"):
-            import pandas  # noqa: F401, ICN001 - Polars imports it, with an error of its own
-        return self._frame.to_pandas()
+    def _with_limits(self, most: int, confidence: float) -> tuple[pl.DataFrame, str]:
+        found = self.intervals(confidence).head(most).rename({"noisy_count": "value"})
+        return found, f"units, with {100 * confidence:g} % intervals"
 
     def consistent(self, *workloads: WorkloadRelease, domain: Domain | None = None) -> list[pl.DataFrame]:
         """Make this release of cells and releases of workloads of the same series agree: post-processing, at no cost.
@@ -275,126 +420,8 @@ class Release:
 
         return consistent(self, workloads, domain)
 
-    def resell(self, level: Level) -> NoReturn:
-        """Refused: the published rows of a series cannot be passed on coarser.
 
-        A coarser release would publish some keys that this one does not, and their noise is not in it. Whoever holds
-        the series releases coarser levels for nothing; a dense vector (`MultipleRelease`) is resold by anybody.
-
-        Raises:
-            InputError: Always.
-        """
-        raise InputError(
-            f"a published series cannot be resold, at level {level!r} or any other: the cells below the threshold "
-            "are not in it, and a coarser release would publish some of them; ask the owner of the series, to whom "
-            "every coarser level is free"
-        )
-
-    def write_parquet(self, path: str | os.PathLike[str], *, sign: PrivateKey | None = None) -> None:
-        """Write rows and metadata as one Parquet file, whole or not at all, and note it in the public ledger.
-
-        The ledger is the file sparsehist-ledger.json in the same directory; it lists what was published
-        there, and a store that turns out older than its entries is refused.
-
-        Args:
-            path: The file, which ends in .parquet or .pq; replaced only where it holds this same release.
-            sign: A private key as `sparsehist.make_keys` makes it: its file, or an Ed25519 key of `cryptography`.
-                What a store publishes in a directory is signed as a whole or not at all.
-
-        Raises:
-            InputError: If something else stands there, or its name ends otherwise.
-            SignatureError: If the key cannot be used, or what this store published there before is not signed, or is
-                and no key is given.
-            StoreError: If it cannot be written; whatever stood there before is left.
-        """
-        target = _ending(path, _PARQUET)
-        refuse_to_replace(target, self._metadata)
-        signed = self._announced(target, sign)
-        stored = {"format": _FORMAT, **self._metadata, **({} if signed is None else {_SIGNATURE: signed})}
-        content = io.BytesIO()
-        self._frame.write_parquet(content, metadata={_METADATA_KEY: json.dumps(stored, ensure_ascii=False)})
-        write_published(target, content.getbuffer())
-
-    def write_csv(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        sign: PrivateKey | None = None,
-        spreadsheet_safe: bool = True,
-        estimates: bool = False,
-    ) -> None:
-        """Write the rows as CSV, without metadata, whole or not at all, and note it in the public ledger.
-
-        Keys are chosen by strangers, and a spreadsheet runs a text such as `=cmd` as a formula. Unless it is told not
-        to, this writes an apostrophe before every text that begins with one of = + - @, a tab, a line break or an
-        apostrophe: whoever takes off one apostrophe where there is one has the key. Numbers are written as they are.
-
-        Args:
-            path: The file, which ends in .csv; replaced only where it holds the same bytes.
-            sign: As for `write_parquet`; only the public ledger is signed.
-            spreadsheet_safe: False writes every text as it is, for programs.
-            estimates: Whether to write the columns of `estimates` too; of a workload there are none.
-
-        Raises:
-            SparsehistError: As for `write_parquet`.
-        """
-        target = _ending(path, _CSV)
-        frame = self.estimates() if estimates else self._frame
-        if spreadsheet_safe:
-            frame = frame.rename(lambda name: "'" + name if re.match(_FORMULA, name) else name)
-            frame = frame.with_columns(pl.col(pl.String).str.replace(f"({_FORMULA})", "'$1"))
-        self._write_bytes(target, frame.write_csv(quote_style="non_numeric").encode(), sign)
-
-    def write_json(self, path: str | os.PathLike[str], *, sign: PrivateKey | None = None) -> None:
-        """Write metadata and rows as one JSON object, whole or not at all, and note it in the public ledger.
-
-        It has the fields "metadata" and "rows", a list of one object for each row. Characters that do not print stay
-        as they are in text, escaped as JSON has them. Parameters and errors are those of `write_csv`.
-        """
-        rows = self._frame.with_columns(pl.col(pl.Binary).bin.encode("hex")).write_json()
-        self._write_bytes(
-            _ending(path, _JSON), f'{{"metadata":{json.dumps(self._metadata)},"rows":{rows}}}\n'.encode(), sign
-        )
-
-    def write_arrow(self, path: str | os.PathLike[str], *, sign: PrivateKey | None = None) -> None:
-        """Write the rows as an Arrow IPC file (.arrow) with the metadata in its schema; as `write_json` otherwise."""
-        import pyarrow as pa
-
-        target = _ending(path, _ARROW)
-        told = {_METADATA_KEY: json.dumps({"format": _FORMAT, **self._metadata}, ensure_ascii=False)}
-        rows = self._frame.to_arrow(compat_level=pl.CompatLevel.oldest()).replace_schema_metadata(told)
-        content = io.BytesIO()
-        with pa.ipc.new_file(content, rows.schema) as file:
-            file.write_table(rows)
-        self._write_bytes(target, content.getvalue(), sign)
-
-    def write(self, path: str | os.PathLike[str], *, sign: PrivateKey | None = None, estimates: bool = False) -> None:
-        """Write the release as the file's name says: .parquet or .pq, .csv (estimates too), .json or .arrow."""
-        check_estimates(path, estimates=estimates)
-        suffix = _ending(path, _FILES).suffix
-        to_csv = partial(self.write_csv, estimates=estimates)
-        by_ending: dict[tuple[str, ...], Callable[..., None]]
-        by_ending = {_CSV: to_csv, _JSON: self.write_json, _ARROW: self.write_arrow}
-        next((way for endings, way in by_ending.items() if suffix in endings), self.write_parquet)(path, sign=sign)
-
-    def _write_bytes(self, target: Path, content: bytes, sign: PrivateKey | None) -> None:
-        """Write a file that says nothing of itself that could be compared but its bytes."""
-        refuse_to_replace(target, self._metadata, content)
-        self._announced(target, sign)
-        write_published(target, content)
-
-    def _announced(self, target: Path, sign: PrivateKey | None) -> Mapping[str, str] | None:
-        """Note in the public ledger what is about to be written; returns its signature, if there is a key."""
-        key = None if sign is None else private_key(sign)
-        if self._origin is None and key is None:
-            return None
-        entry = _as_entry(self._metadata, content_digest(self._frame, self._metadata))
-        if self._origin is not None:
-            return self._origin.announce(target, entry, key)
-        return None if key is None else sign_entry(entry, FIRST, key)
-
-
-class WorkloadRelease(Release):
+class WorkloadRelease(AnyRelease):
     """What one round of a workload published.
 
     Attributes:
@@ -408,20 +435,6 @@ class WorkloadRelease(Release):
     def implicit(self) -> bool:
         """Whether the queries are not listed, but answered on demand."""
         return "noisy_count" in self.frame.columns
-
-    def intervals(self, confidence: float = 0.95, *, simultaneous: bool = False) -> pl.DataFrame:
-        """Not for workloads: nothing is held back by a threshold, so noisy_answer and std say all there is to say."""
-        raise DeclarationError(
-            f"the release {self.name!r} is one of a workload, without a threshold: an interval is the noisy answer "
-            f"plus and minus a multiple of std (confidence={confidence!r}, simultaneous={simultaneous!r} were asked)"
-        )
-
-    def estimates(self) -> pl.DataFrame:
-        """Not for workloads: nothing is held back by a threshold, so answers are their own best estimates."""
-        raise DeclarationError(
-            f"the release {self.name!r} is one of a workload, without a threshold: its noisy answers are estimates "
-            "already; post_processing='consistent' makes them agree"
-        )
 
     def answer(self, low: Any, high: Any) -> tuple[float, float]:
         """The number of units in a range of keys, both ends included.
@@ -460,6 +473,17 @@ class WorkloadRelease(Release):
             raise NotFoundError(f"the workload {self._about().workload} does not list one of these ranges")
         return found
 
+    def _with_limits(self, most: int, confidence: float) -> tuple[pl.DataFrame, str]:
+        del confidence
+        rows = self.frame
+        if self.implicit:
+            rows = rows.sort("noisy_count", descending=True).head(most)
+            rows = self.answers(rows[:, 0], rows[:, 0]).drop("high").rename({"low": "key"})
+        found = rows.sort("noisy_answer", descending=True).head(most).rename({"noisy_answer": "value"})
+        found = found.rename({name: f"from_{name}" for name in found.columns if name in _ENDS})
+        found = found.with_columns(low=pl.col("value") - pl.col("std"), high=pl.col("value") + pl.col("std"))
+        return found.drop("std"), "units, with one standard deviation to each side"
+
     def _about(self) -> WorkloadMetadata:
         return of_kind(read_metadata(self._metadata), WorkloadMetadata)
 
@@ -496,6 +520,23 @@ class WorkloadRelease(Release):
         ends, which = np.unique(np.stack([first, last]), axis=1, return_inverse=True)
         variances = self._strategy.range_variances(*ends)
         return np.asarray(np.sqrt(variances)[which], np.float64) * self._about().noise_std
+
+
+def of_cells(release: object) -> Release:
+    """Refuse what is not a release of cells."""
+    if not isinstance(release, Release):
+        raise DeclarationError(f"this takes a release of cells, got {shown_in_error(release)}")
+    return release
+
+
+def check_file(home: Home, target: Path, series: str, name: str, *, signed: bool) -> None:
+    """Refuse to write a release where something else stands, or unlike others beside it, before it is drawn."""
+    with home.hold() as state:
+        record = state.series(series)
+        made = None if record is None else state.release_named(record, name)
+        wanted = {"store": state.store_id, "series": series, "name": name, "generation": made and made.generation}
+    refuse_to_replace(target, wanted)
+    check_signing(target, wanted, signed=signed)
 
 
 def check_target(what: str, target: Path, store: Path | None) -> None:
@@ -549,7 +590,7 @@ def _ending(path: str | os.PathLike[str], endings: tuple[str, ...]) -> Path:
     return target
 
 
-def read(path: str | os.PathLike[str], *, verify: PublicKeys | None = None) -> Release:
+def read(path: str | os.PathLike[str], *, verify: PublicKeys | None = None) -> Release | WorkloadRelease:
     """Read a release that was written as Parquet; needs no store, and imports nothing that the file names.
 
     Args:
@@ -572,7 +613,7 @@ def read(path: str | os.PathLike[str], *, verify: PublicKeys | None = None) -> R
     return release
 
 
-def read_signed(source: Path) -> tuple[Release, object]:
+def read_signed(source: Path) -> tuple[Release | WorkloadRelease, object]:
     """Read a release, and what stands there as its signature; whether it is one was not looked at."""
     if source.is_dir():
         raise InputError(f"{source} is a directory: name a file in it")
@@ -595,7 +636,7 @@ def read_signed(source: Path) -> tuple[Release, object]:
     return (WorkloadRelease if metadata.get("kind") == WorkloadMetadata.kind else Release)(frame, metadata), signed
 
 
-def check_signature(source: Path, release: Release, signed: object, keys: Sequence[Ed25519PublicKey]) -> str:
+def check_signature(source: Path, release: AnyRelease, signed: object, keys: Sequence[Ed25519PublicKey]) -> str:
     """Check the signature of a file; the digest of its content."""
     try:
         digest = content_digest(release.frame, release.metadata)

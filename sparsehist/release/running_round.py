@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields, replace
+from datetime import date
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from sparsehist.declaration import Declaration
-from sparsehist.declaration.checks import checked_whole
+from sparsehist.declaration import Declaration, Steps
 from sparsehist.domain import Open, draw_free
 from sparsehist.errors import DeclarationError, NotFoundError, present
 from sparsehist.histogram.grid import published_step
@@ -33,8 +33,8 @@ from sparsehist.release.cell_parameters import (
 from sparsehist.release.cell_round import is_in, published_frame, shown_cells
 from sparsehist.release.metadata import RunningMetadata, shared
 from sparsehist.release.pipeline import Held
+from sparsehist.release.step_files import StepFiles
 from sparsehist.release.totals import RUNNING, Totals
-from sparsehist.running.step_files import StepFiles
 from sparsehist.store import NewRound, PathRecord, SeriesRecord, State, Tracked
 from sparsehist.store.support import hash_keys
 from sparsehist.typing import IntArray
@@ -260,12 +260,11 @@ def open_path(held: Held, request: RunningRequest, known: PathRecord | None) -> 
     return RunningPath(held, StepFiles(held.state, held.record, held.declaration.domain.dtypes), totals)
 
 
-def at_step(cells: CellRequest, step: int | None, what: str | None, steps: int) -> RunningRequest:
+def at_step(cells: CellRequest, step: int | str | date | None, what: str | None, steps: Steps) -> RunningRequest:
     """The same request of a running count, or of another total."""
     given = {field.name: getattr(cells, field.name) for field in fields(cells)}
-    totals = None if what is None else Totals(what, steps)
-    if step is not None:
-        checked_whole("step", step, 1, steps)
-        if totals is not None:
-            totals.row(step)
-    return RunningRequest(**given, step=step, what=totals)
+    totals = None if what is None else Totals(what, steps.number)
+    number = None if step is None else steps.step_of(step)
+    if number is not None and totals is not None:
+        totals.row(number)
+    return RunningRequest(**given, step=number, what=totals)

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sparsehist.declaration import Declaration
-from sparsehist.declaration.bounding import Keep, Share, bounding_of
-from sparsehist.declaration.checks import checked_choice
 from sparsehist.domain import Domain
-from sparsehist.errors import DeclarationError, NameTakenError, SeriesDiffersError
+from sparsehist.errors import NameTakenError, SeriesDiffersError
 from sparsehist.store import RegisteredFile, SeriesRecord, write_file
 
 if TYPE_CHECKING:
@@ -73,25 +70,3 @@ def read_bounding(record: SeriesRecord) -> dict[str, int]:
         return {}
     found: dict[str, int] = json.loads((record.directory / _BOUNDING).read_bytes())
     return found
-
-
-def declare(
-    *,
-    bounding: str | Keep | Share = "keep",
-    most_keys: int | None = None,
-    portable: bool = False,
-    key_types: Mapping[str, str] | None = None,
-    **declared: Any,
-) -> Declaration:
-    """Check the parameters of a new series, given how units are bounded in three parameters."""
-    checked_choice("portable", portable, (False, True))
-    bound = bounding_of(bounding)
-    if most_keys is not None and not isinstance(bound, Share):
-        raise DeclarationError(
-            f"most_keys={most_keys!r} is for bounding='share'; max_keys bounds what is kept", parameter="bounding"
-        )
-    if isinstance(bound, Share):
-        bound = Share(bound.most_keys if most_keys is None else most_keys, portable=portable or bound.portable)
-    else:
-        bound = Keep(portable=portable or bound.portable)
-    return Declaration(bounding=bound, key_types=key_types or {}, **declared)  # type: ignore[arg-type]

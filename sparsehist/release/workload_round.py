@@ -75,7 +75,7 @@ class WorkloadRequest(Request):
     """What a caller asked of a release of a workload."""
 
     kind: ClassVar[str] = "workload"
-    needs: ClassVar[str] = "a workload and level="
+    needs: ClassVar[str] = "workload= and level="
 
     workload: Workload | None = None
     strategy: str = AUTO
@@ -96,9 +96,11 @@ def requested(
     name: str,
     workload: Workload | str | None,
     *,
-    level: Level | EpsilonDelta | None,
-    strategy: str | Strategy,
-    post_processing: str | Iterable[str] | None,
+    level: Level | EpsilonDelta | None = None,
+    epsilon: Level | None = None,
+    delta: Level | None = None,
+    strategy: str | Strategy | None = None,
+    post_processing: str | Iterable[str] | None = None,
 ) -> WorkloadRequest:
     """Check what can be checked without a store."""
     if declaration.most_keys is not None:
@@ -129,9 +131,9 @@ def requested(
         check_possible(asked, steps or ())
     return WorkloadRequest(
         checked_name("release", name),
-        **level_asked(level),
+        **level_asked(level, epsilon, delta),
         workload=asked,
-        strategy=strategy.name if isinstance(strategy, Strategy) else strategy,
+        strategy=strategy.name if isinstance(strategy, Strategy) else strategy or AUTO,
         post_processing=steps,
     )
 
@@ -250,7 +252,7 @@ def warn_of_counts(declaration: Declaration, request: WorkloadRequest) -> None:
         "the sums; the store's report shows how many. For distinct units, make a series whose key is only what is "
         "asked about, with max_keys=1 where a unit has one such key",
         CountsWarning,
-        stacklevel=3,
+        stacklevel=4,
     )
 
 

@@ -17,7 +17,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
@@ -25,20 +24,21 @@ from sparsehist import __version__
 from sparsehist.declaration import Declaration
 from sparsehist.errors import SparsehistError, needing, printable
 from sparsehist.histogram.publication import mean_error, publication_probability
+from sparsehist.html import html_table, shown
 from sparsehist.ledger.ledger import Ledger
 from sparsehist.ledger.table import DEFAULT_DELTA, Row, ledger_rows
 from sparsehist.privacy import as_level
+from sparsehist.release import any_kind
 from sparsehist.release.metadata import CellMetadata, Metadata
 from sparsehist.release.pipeline import published_metadata
+from sparsehist.release.releases import of_cells
 from sparsehist.release.stored_declaration import declaration_of, read_bounding
 from sparsehist.report.charts_as_svg import MOST_LINES, Chart, bar_chart, interval_chart, line_chart
-from sparsehist.report.html_tables import html_table, shown
 from sparsehist.report.side_by_side import side_by_side
-from sparsehist.series.running_series import open_running
 
 if TYPE_CHECKING:
+    from sparsehist.release.home import Home
     from sparsehist.release.releases import Release
-    from sparsehist.series.store_handle import Store
     from sparsehist.store import SeriesRecord, State
 
 COUNTS = (3, 10, 30, 100, 300, 1000, 3000, 10_000)
@@ -71,10 +71,10 @@ class SeriesPart:
     secret: list[tuple[str, str]]
 
 
-def store_report(store: Store, *, delta: float = DEFAULT_DELTA, curator: bool = False) -> str:
+def store_report(store: Home, *, delta: float = DEFAULT_DELTA, curator: bool = False) -> str:
     """The report of a store as HTML; see `Store.report`."""
     template = _template()
-    with store._hold() as state:
+    with store.hold() as state:
         ledger = Ledger.of(state)
         rows = ledger_rows(ledger, delta)
         events = [_told(event) for event in state.events()]
@@ -82,7 +82,10 @@ def store_report(store: Store, *, delta: float = DEFAULT_DELTA, curator: bool = 
         made = {record.name: published_metadata(state, record) for record in records}
         secrets = {record.name: _secrets(state, record) if curator else [] for record in records}
         store_id, generation = state.store_id, state.generation
-    parts = [_part(store, declaration_of(record), made[record.name], secrets[record.name]) for record in records]
+    parts = [
+        _part(store, declaration_of(record), record.series_id, made[record.name], secrets[record.name])
+        for record in records
+    ]
     style = files("sparsehist.report").joinpath("page.css").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     page: str = template.render(
@@ -131,16 +134,16 @@ def _markup(text: str) -> Any:
     return markupsafe.Markup(text)  # noqa: S704 - a file of this package, or escaped cell by cell
 
 
-def _part(store: Store, declaration: Declaration, made: list[Metadata], secret: list[tuple[str, str]]) -> SeriesPart:
+def _part(
+    store: Home, declaration: Declaration, series_id: str, made: list[Metadata], secret: list[tuple[str, str]]
+) -> SeriesPart:
     cells = sorted(
         (about for about in made if isinstance(about, CellMetadata)), key=lambda about: as_level(about.level)
     )
     errors = [(about.name, found) for about in cells if (found := _errors(about, COUNTS))]
     finest = cells[-MOST_LINES:]
     curves = [(about.name, list(zip(_SMOOTH, _errors(about, _SMOOTH), strict=False))) for about in finest]
-    named = store.series if declaration.steps is None else partial(open_running, store)
-    series = named(declaration.name)
-    released = [series.release(about.name) for about in finest]
+    released = [of_cells(any_kind.release(store, declaration, series_id, about.name)) for about in finest]
     keys = _largest_keys(released, list(declaration.key))
     names = [release.name for release in released]
     name = declaration.name

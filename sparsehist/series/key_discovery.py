@@ -19,6 +19,7 @@ from typing import Any, Literal
 
 import polars as pl
 
+from sparsehist.counting import Counting
 from sparsehist.counting.contract import Choice, Counts
 from sparsehist.declaration import Declaration
 from sparsehist.declaration.bounding import Share
@@ -27,9 +28,10 @@ from sparsehist.domain.base import key_names
 from sparsehist.errors import DeclarationError, NameTakenError, NotFoundError, SeriesDiffersError, shown
 from sparsehist.histogram.open_domain import OpenBudget
 from sparsehist.privacy import Level, as_level, level_text
-from sparsehist.release.creation import NewLog, counted_into, counting_of
+from sparsehist.release import any_kind
+from sparsehist.release.creation import NewLog, counted_into, with_source
 from sparsehist.series.max_keys import check_room
-from sparsehist.series.store_handle import Progress, Store
+from sparsehist.series.store import Store
 from sparsehist.store import RegisteredFile, State
 
 _PARTS = 256
@@ -67,12 +69,7 @@ def discover_keys(
     name: str = "discovery",
     population: str = "default",
     on_null: Choice = "error",
-    memory_limit: str | int | None = None,
-    threads: int | None = None,
-    progress: Progress = None,
-    who: str | None = None,
-    wait: float = 0.0,
-    seed: int | None = None,
+    counting: Counting | None = None,
 ) -> Catalogue:
     """Find keys of a log that nobody can list, privately, and return them as a catalogue.
 
@@ -95,12 +92,7 @@ def discover_keys(
         name: Of the discovery.
         population: Whose costs add up over series.
         on_null: "error" or "drop" for rows without unit or key.
-        memory_limit: As for `create`; the distinct pairs of unit and key stay in memory.
-        threads: At most this many.
-        progress: As for `create`.
-        who: Asks for it, kept in the ledger.
-        wait: Seconds to wait for a store in use.
-        seed: Makes a ":memory:" store reproducible.
+        counting: As for `create`; the distinct pairs of unit and key stay in memory.
 
     Returns:
         The keys that were found, sorted. Public: print it, save it with `write_parquet`, declare it as a domain.
@@ -116,7 +108,7 @@ def discover_keys(
         >>> import sparsehist as sh
         >>> log = pl.DataFrame({"user": range(3000), "page": [f"p{user % 3}" for user in range(3000)]})
         >>> found = sh.discover_keys(
-        ...     ":memory:", log, unit="user", key="page", most_keys=10, level=0.1, delta=1e-6, seed=1
+        ...     sh.open(":memory:", seed=1), log, unit="user", key="page", most_keys=10, level=0.1, delta=1e-6
         ... )
         >>> str(found)
         "catalogue('p0', 'p1', 'p2')"
@@ -133,17 +125,16 @@ def discover_keys(
                        population=population, on_null=on_null)
         for number, share in enumerate(shares_of_rounds(rounds), start=1)
     ]  # fmt: skip
-    home = store if isinstance(store, Store) else Store(store, wait=wait, seed=seed)
+    home = (store if isinstance(store, Store) else Store(store)).home
     check_room(home, [(each.declared, each.level, each.threshold) for each in planned])
     found = pl.DataFrame(schema={key_names(1)[0]: whole.dtypes[0]})
     for each in planned:
-        asked = NewLog(source, counting_of(source, each.declared), "reuse", accept_changed_source=False, who=who)
+        declared = with_source(each.declared, source)
         try:
-            series = counted_into(
-                home, asked, progress=progress, wait=wait, memory_limit=memory_limit, threads=threads,
-                bound=_WithoutFound(found),
-            )  # fmt: skip
-            release = series.release("keys", level=each.level, threshold=each.threshold)
+            made = counted_into(home, NewLog(source, declared, "reuse"), counting, bound=_WithoutFound(found))
+            release = any_kind.release(
+                home, declared, made.series_id, "keys", level=each.level, threshold=each.threshold
+            )
         except (SeriesDiffersError, NameTakenError):
             told = "was made from another log or otherwise declared: give this discovery another name"
             raise NameTakenError(f"the discovery {name!r} {told}") from None

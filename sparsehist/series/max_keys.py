@@ -23,25 +23,29 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from sparsehist.counting import Counting
 from sparsehist.counting.contract import SALT_BYTES, Choice, Counts
 from sparsehist.counting.count import list_pairs
+from sparsehist.counting.progress import reporting
 from sparsehist.declaration import Declaration
 from sparsehist.declaration.noise import NoiseChoice
 from sparsehist.domain import Domain, Integers, Product
 from sparsehist.domain.base import key_names
 from sparsehist.errors import DeclarationError, NameTakenError, NotFoundError, SeriesDiffersError, present
+from sparsehist.errors import shown as shown_in_error
 from sparsehist.histogram import threshold_for_false_keys
 from sparsehist.ledger.ledger import Ledger
 from sparsehist.noise import family_named
 from sparsehist.noise.family import sensitivity_norm
 from sparsehist.privacy import Level, as_level, level_text
+from sparsehist.release import any_kind
 from sparsehist.release.cell_parameters import requested
-from sparsehist.release.creation import NewLog, checked_source, counted_into, create
-from sparsehist.release.releases import Release
+from sparsehist.release.creation import NewLog, checked_source, counted_into, with_source
+from sparsehist.release.home import Home
+from sparsehist.release.pipeline import published_metadata
+from sparsehist.release.releases import Release, of_cells
 from sparsehist.release.spending import cell_release, cells_of
-from sparsehist.release.stored_declaration import declare
-from sparsehist.series.series_handle import Series
-from sparsehist.series.store_handle import Progress, Store, reporting
+from sparsehist.series.store import Store
 from sparsehist.store.layout import spill_directory
 from sparsehist.typing import FloatArray
 
@@ -104,12 +108,7 @@ def choose_max_keys(
     release_level: Level | None = None,
     on_null: Choice = "error",
     on_outside: Choice = "error",
-    memory_limit: str | int | None = None,
-    threads: int | None = None,
-    progress: Progress = None,
-    who: str | None = None,
-    wait: float = 0.0,
-    seed: int | None = None,
+    counting: Counting | None = None,
 ) -> MaxKeysChoice:
     """Choose max_keys, and whether to keep or to share, by two small private releases of the log.
 
@@ -139,59 +138,56 @@ def choose_max_keys(
         >>> rows = range(40_000)
         >>> log = pl.DataFrame({"user": [i // 8 for i in rows], "page": [f"p{i % 8}" for i in rows]})
         >>> pages = sh.Strings(max_bytes=4)
-        >>> sh.choose_max_keys(":memory:", log, unit="user", key="page", domain=pages, seed=2).max_keys
+        >>> sh.choose_max_keys(sh.open(":memory:", seed=2), log, unit="user", key="page", domain=pages).max_keys
         15
     """
     if isinstance(source, Counts):
         raise DeclarationError("Counts hold no units: choose max_keys from the log itself")
     if isinstance(largest_keys, bool) or not isinstance(largest_keys, int) or largest_keys < 1:
-        raise DeclarationError(f"largest_keys must be a whole number of keys, got {largest_keys!r}")
+        raise DeclarationError(f"largest_keys must be a whole number of keys, got {shown_in_error(largest_keys)}")
     whole = as_level(level)
     few, most = (level_text(whole * share) for share in (_FIRST_SHARE, 1 - _FIRST_SHARE))
     later = _USUAL_LEVEL if release_level is None else as_level(release_level)
     declared: dict[str, Any] = {"population": population, "on_null": on_null, "on_outside": on_outside}
     shared = not family_named(noise if isinstance(noise, str) else "gaussian", 1).integer
     bounding = "share" if shared else "keep"
-    first = declare(
-        name=f"{name}_keys", unit=unit, key=key, max_keys=_FIRST_BOUND, domain=domain, noise=noise, cap=None,
-        bounding=bounding, **declared,
-    )  # fmt: skip
+    declared |= {"unit": unit, "key": key, "domain": domain, "noise": noise, "bounding": bounding}
+    first = Declaration(name=f"{name}_keys", max_keys=_FIRST_BOUND, **declared)
     classes = Product(keys=Integers(_CLASSES), largest=Integers(_CLASSES_OF_LARGEST))
-    second = declare(
-        name=f"{name}_profile", unit=None, key=["keys", "largest"], max_keys=1, domain=classes, noise=noise,
-        cap=None, population=population, on_null="error", on_outside="error",
+    second = Declaration(
+        name=f"{name}_profile", key=("keys", "largest"), max_keys=1, domain=classes, noise=first.noise,
+        population=population,
     )  # fmt: skip
-    home = store if isinstance(store, Store) else Store(store, wait=wait, seed=seed)
-    run: dict[str, Any] = {"progress": progress, "who": who, "wait": wait}
-    counted: dict[str, Any] = {"memory_limit": memory_limit, "threads": threads}
+    home, counting = (store if isinstance(store, Store) else Store(store)).home, counting or Counting()
     check_room(home, [(first, level_text(whole), None)])  # costs add up: so it is told of the level that was named
-    planned = [(first, few, None), (second, most, None)]
+    planned: list[tuple[Declaration, str, float | None]] = [(first, few, None), (second, most, None)]
     if release_level is not None:
         planned.append((replace(first, name="later"), level_text(later), None))
     check_room(home, planned)
-    with reporting(progress) as report:
+    with reporting(counting.progress) as report:
+        counting = replace(counting, progress=report)
+        first = with_source(first, source)
         try:
-            made = create(
-                home, source, name=first.name, unit=unit, key=key, max_keys=_FIRST_BOUND, domain=first.domain,
-                noise=noise, bounding=bounding, if_exists="reuse", **declared, **counted, **run,
-            )  # fmt: skip
+            made = counted_into(home, NewLog(source, first, "reuse"), counting).series_id
         except SeriesDiffersError:
             told = "was made from another log or otherwise declared: give this choice another name"
             raise NameTakenError(f"the choice {name!r} {told}") from None
-        _check_level(made, name, whole)
-        keys = made.release("largest", level=few, false_keys=None if first.domain.is_open else 1)
+        _check_level(home, first, name, whole)
+        false_keys = None if first.domain.is_open else 1
+        keys = of_cells(any_kind.release(home, first, made, "largest", level=few, false_keys=false_keys))
         largest = keys.frame.head(largest_keys).select(first.key)
-        _check_stands_out(keys, made.declaration, few, whole)
-        if second.name in home.series_names():
-            profile = home.series(second.name)
-        else:
-            units = _profile(home, source, first, largest, report, **counted)
+        _check_stands_out(keys, first, few, whole)
+        with home.hold() as state:
+            known = state.series(second.name)
+        if known is None:
+            units = _profile(home, source, first, largest, report, **counting.resources())
             # Its units are those of the log, and what vouches for them is what vouches for the log.
-            second = replace(second, unit=first.unit, source=made.declaration.source)
-            asked = NewLog(_table(units), second, "error", accept_changed_source=False, who=who, counted_here=True)
-            profile = counted_into(home, asked, progress=progress, wait=wait, memory_limit=None, threads=None)
-        shown = profile.release("profile", level=most, false_keys=_FALSE_CLASSES)
-        _check_stands_out(shown, profile.declaration, most, whole)
+            second = replace(second, unit=first.unit, source=first.source)
+            known = counted_into(home, NewLog(_table(units), second, counted_here=True), counting)
+        shown = of_cells(
+            any_kind.release(home, second, known.series_id, "profile", level=most, false_keys=_FALSE_CLASSES)
+        )
+        _check_stands_out(shown, second, most, whole)
         table = shown.frame
     wanted = largest_keys if first.domain.is_open else min(largest_keys, first.domain.size)
     scale = _scale(keys.frame["noisy_count"].head(largest_keys).to_numpy(), wanted)
@@ -207,11 +203,12 @@ def choose_max_keys(
     )
 
 
-def _check_level(made: Series, name: str, level: Fraction) -> None:
+def _check_level(home: Home, declared: Declaration, name: str, level: Fraction) -> None:
     """Refuse a choice of that name at another level."""
-    known = [as_level(text) / _FIRST_SHARE for text in made.releases()["level"].to_list()]
-    if known and known[0] != level:
-        at = level_text(known[0])
+    with home.hold() as state:
+        made = published_metadata(state, home.find(state, declared.name))
+    if made and as_level(made[0].level) / _FIRST_SHARE != level:
+        at = level_text(as_level(made[0].level) / _FIRST_SHARE)
         raise NameTakenError(f"the choice {name!r} was made at level {at}: ask at that level, or use another name")
 
 
@@ -228,7 +225,7 @@ def _check_stands_out(shown: Release, declared: Declaration, level: str, whole: 
         )
 
 
-def check_room(home: Store, planned: Sequence[tuple[Declaration, str, float | None]]) -> None:
+def check_room(home: Home, planned: Sequence[tuple[Declaration, str, float | None]]) -> None:
     """Refuse what a budget has no room for, before anything is drawn; what was released before costs nothing.
 
     Args:
@@ -237,7 +234,7 @@ def check_room(home: Store, planned: Sequence[tuple[Declaration, str, float | No
     """
     if not home.path.exists():
         return
-    with home._hold() as state:
+    with home.hold() as state:
         ledger = Ledger.of(state)
         for declaration, level, threshold in planned:
             if state.series(declaration.name) is not None:
@@ -246,14 +243,14 @@ def check_room(home: Store, planned: Sequence[tuple[Declaration, str, float | No
                 declaration.name, declaration.population, declaration.noise, is_open=declaration.domain.is_open
             )
             ledger = ledger.with_series(cells_of(declaration.name, declaration))
-            asked = requested("planned", level=level, threshold=threshold, false_keys=None)
+            asked = requested("planned", level=level, threshold=threshold)
             _, release = cell_release(ledger, declaration.name, declaration, asked, ())
             ledger.check(release)
             ledger = ledger.with_release(release)
 
 
 def _profile(
-    home: Store,
+    home: Home,
     source: object,
     first: Declaration,
     largest: pl.DataFrame,
@@ -263,7 +260,7 @@ def _profile(
     """Each unit with its classes, by distinct keys and by keys among the largest; units without any are left out."""
     source = checked_source(source, first)
     with ExitStack() as spills:
-        with home._hold() as state:
+        with home.hold() as state:
             spill = spills.enter_context(spill_directory(state.spill))
         pairs = list_pairs(
             source, unit=present(first.unit), key=first.key, domain=first.domain,

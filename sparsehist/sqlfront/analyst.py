@@ -30,7 +30,7 @@ from sparsehist.errors import (
     raise_alone,
 )
 from sparsehist.ledger.signatures import content_digest, public_keys, verify_chain
-from sparsehist.release.releases import Release, read
+from sparsehist.release.releases import AnyRelease, read
 from sparsehist.sqlfront import release_tables
 from sparsehist.sqlfront.analyst_rules import allowed, first_line
 from sparsehist.sqlfront.declaring import TAKEN_NAMES
@@ -69,7 +69,7 @@ class AnalystSession:
 
     def __init__(
         self,
-        releases: Iterable[Release],
+        releases: Iterable[AnyRelease],
         ledger: pl.DataFrame,
         *,
         memory_limit: str | None = None,
@@ -264,7 +264,7 @@ def open_analyst(
     if isinstance(releases, (str, os.PathLike)) and Path(releases).is_dir():
         ledgers[Path(releases)] = _ledger(Path(releases), trusted)
     entries = pl.concat([pl.DataFrame(schema=_LEDGER), *ledgers.values()]).unique(maintain_order=True)
-    found: dict[str, Release] = {}
+    found: dict[str, AnyRelease] = {}
     for file in files:
         release = read(file, verify=verify)
         if not (release.metadata.get("series") and release.metadata.get("name")):
@@ -319,7 +319,7 @@ def _ledger(directory: Path, trusted: Sequence[Ed25519PublicKey] | None) -> pl.D
     return frame
 
 
-def _check_listed(file: Path, release: Release, digest: str, ledger: pl.DataFrame, *, must: bool) -> None:
+def _check_listed(file: Path, release: AnyRelease, digest: str, ledger: pl.DataFrame, *, must: bool) -> None:
     """Refuse a release that the ledger beside it lists with other content, or does not list although it must."""
     entries = ledger.filter(
         pl.col("store") == str(release.metadata.get("store")),

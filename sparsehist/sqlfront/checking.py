@@ -198,10 +198,10 @@ def _check_release(piece: Piece, head: MakeRelease, known: Known) -> None:
     for level in head.levels:
         at("levels", lambda level=level: level_or_goal(level))  # type: ignore[misc]
     for asked in ("threshold", "false_keys", "delta"):
-        given = {"threshold": None, "false_keys": None, "delta": None, asked: getattr(head, asked)}
-        at(asked, lambda given=given: requested("any", level=None, **given))  # type: ignore[misc]
+        given = {"open_delta" if asked == "delta" else asked: getattr(head, asked)}
+        at(asked, lambda given=given: requested("any", **given))  # type: ignore[misc]
     if head.name is not None:
-        at("name", lambda: requested(str(head.name), level=None, threshold=None, false_keys=None))
+        at("name", lambda: requested(str(head.name)))
     checks: dict[str, Callable[[], object]] = {
         "workload": lambda: _check_workload(str(head.workload)),
         "strategy": lambda: _check_strategy(str(head.strategy)),

@@ -29,11 +29,11 @@ TAKEN_NAMES = frozenset({"main", "memory", "temp", "system", "information_schema
 
 
 class Declared(NamedTuple):
-    """What WITH (…) says: parameters of `sparsehist.create`, what they declare, and names of public tables."""
+    """What WITH (…) says: the declaration, names of public tables, and how the log is counted."""
 
-    parameters: dict[str, Any]
     declaration: Declaration
     public_tables: frozenset[str]
+    counting: Mapping[str, Any] = {}
 
 
 def declared(piece: Piece, head: CreateSeries) -> Declared:
@@ -44,8 +44,9 @@ def declared(piece: Piece, head: CreateSeries) -> Declared:
     _check_names(piece, head)
     values = {name: option.value for name, option in head.options.items()}
     public = values.pop("public_tables", ())
-    parameters = {"name": head.name, **values}
-    return Declared(parameters, _declaration(piece, head, parameters), frozenset(_listed(public)))
+    counting = {name: values[name] for name in values.keys() & _HOW_TO_COUNT}
+    declaration = _declaration(piece, head, {"name": head.name, **values})
+    return Declared(declaration, frozenset(_listed(public)), counting)
 
 
 def declared_for_step(piece: Piece, head: Counted, declaration: Declaration | None) -> Declared | None:
@@ -58,7 +59,7 @@ def declared_for_step(piece: Piece, head: Counted, declaration: Declaration | No
     if declaration.steps is None:
         raise piece.error(f"{head.name} is not a running series", head.name_place)
     tables = [option.value for option in head.options.values()]
-    return Declared({}, declaration, frozenset(name for given in tables for name in _listed(given)))
+    return Declared(declaration, frozenset(name for given in tables for name in _listed(given)))
 
 
 def options(*, running: bool = False) -> list[str]:

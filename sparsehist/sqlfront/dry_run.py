@@ -13,12 +13,12 @@ from sparsehist.errors import NotFoundError, SparsehistError, present
 from sparsehist.ledger.ledger import CELLS, Ledger, PathName, Spending
 from sparsehist.privacy import level_text
 from sparsehist.release import workload_round
+from sparsehist.release.home import Home
 from sparsehist.release.metadata import CellMetadata, RunningMetadata
 from sparsehist.release.pipeline import AUTO
 from sparsehist.release.spending import cell_release, cells_of, settled, spending
 from sparsehist.release.stored_declaration import declaration_of
 from sparsehist.release.workload_round import chosen_strategy
-from sparsehist.series.store_handle import Store
 from sparsehist.sqlfront.declaring import declared
 from sparsehist.sqlfront.heads import AppendStep, CreateSeries, DropSeries, MakeRelease, Statement
 from sparsehist.sqlfront.release_tables import request_of
@@ -44,12 +44,12 @@ class _Series:
 class DryRun:
     """The ledger of a store, carried on over statements that are not run; empty where there is no store."""
 
-    def __init__(self, store: Store | None) -> None:
+    def __init__(self, store: Home | None) -> None:
         self._ledger = Ledger()
         self._series: dict[str, _Series] = {}
         if store is None or not is_store(store.path):
             return
-        with store._hold() as state:
+        with store.hold() as state:
             self._ledger = Ledger.of(state)
             for record in state.all_series():
                 declaration, names = declaration_of(record), {made.name for made in state.series_releases(record)}
@@ -109,9 +109,7 @@ class DryRun:
         series = self._series.get(head.name)
         if series is None or series.declaration.steps is None:
             raise NotFoundError(f"there is no running series {head.name}")
-        from sparsehist.declaration.checks import checked_whole
-
-        checked_whole("step", head.step, 1, present(series.declaration.n_steps))
+        series.declaration.steps.step_of(head.step)
         return f"appends step {head.step} to the series {head.name}; spends nothing"
 
     def _release(self, head: MakeRelease) -> str:

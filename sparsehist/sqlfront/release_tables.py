@@ -7,29 +7,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import Any
 
 import duckdb
 import polars as pl
 from sqlglot import Token, TokenType
 
 from sparsehist.declaration import Declaration
-from sparsehist.errors import DeclarationError, present
 from sparsehist.guarantee.statement import quoted
-from sparsehist.ledger.table import DEFAULT_DELTA
-from sparsehist.release.cell_parameters import requested
+from sparsehist.ledger.ledger import Ledger
+from sparsehist.ledger.table import DEFAULT_DELTA, SCHEMA, ledger_rows
+from sparsehist.release import any_kind
+from sparsehist.release.home import Home
 from sparsehist.release.metadata import Request
-from sparsehist.release.pipeline import AUTO, published
-from sparsehist.release.releases import Release
-from sparsehist.series.store_handle import Store
+from sparsehist.release.pipeline import published
+from sparsehist.release.releases import Release, WorkloadRelease
+from sparsehist.release.stored_declaration import declaration_of
 from sparsehist.sqlfront.declaring import TAKEN_NAMES
 from sparsehist.sqlfront.heads import MakeRelease, Show
 from sparsehist.sqlfront.script import is_word, plain
 from sparsehist.store.statements import statement
-
-if TYPE_CHECKING:
-    from sparsehist.series.running_series import RunningSeries
-    from sparsehist.series.series_handle import Series
 
 _SHOWN = {
     "series": pl.String,
@@ -44,60 +41,42 @@ _SHOWN = {
 }
 
 
-def releases(store: Store, series: str) -> pl.DataFrame:
+def releases(store: Home, series: str) -> pl.DataFrame:
     """Each release of a series with its public parameters, in order; `workload` is null for one of cells."""
-    with store._hold() as state:
+    with store.hold() as state:
         record = state.series(series)
         made = [] if record is None else published(state, record)
     rows = [{**release.metadata, "series": series, "name": release.name} for release in made]
     return pl.DataFrame([{column: row.get(column) for column in _SHOWN} for row in rows], schema=_SHOWN)
 
 
-def any_series(store: Store, name: str) -> Series | RunningSeries:
-    """The series of a name, whichever kind it is of."""
-    if store.declared(name).steps is None:
-        return store.series(name)
-    from sparsehist.series.running_series import open_running  # linear algebra, which other series do without
-
-    return open_running(store, name)
-
-
-def made_before(store: Store, series: str, name: str) -> Release | None:
+def made_before(store: Home, series: str, name: str) -> Release | WorkloadRelease | None:
     """A release that was made, of whichever kind; None if there is none of that name."""
-    found = releases(store, series).filter(name=name)
-    if found.is_empty():
+    if releases(store, series).filter(name=name).is_empty():
         return None
-    if found["workload"].item() is None:
-        return any_series(store, series).release(name)
-    return store.series(series).release_workload(name)
+    return any_kind.release(store, *declared(store, series), name)
 
 
-def refuse_steps(head: MakeRelease) -> None:
-    """Refuse what only a running series has."""
-    for given, clause in ((head.step, "AT STEP"), (head.what, "COUNTING")):
-        if given is not None:
-            raise DeclarationError(f"{clause} is for running series, and {head.series} is not one")
+def declared(store: Home, series: str) -> tuple[Declaration, str]:
+    """The declaration of a series and its id."""
+    with store.hold() as state:
+        record = store.find(state, series)
+    return declaration_of(record), record.series_id
+
+
+def asked_of(head: MakeRelease) -> dict[str, Any]:
+    """What a statement asks of a release, as `any_kind.release` takes it."""
+    asked = {
+        "level": head.levels[0] if head.levels else None, "threshold": head.threshold, "false_keys": head.false_keys,
+        "open_delta": head.delta, "workload": head.workload, "strategy": head.strategy, "step": head.step,
+        "what": head.what,
+    }  # fmt: skip
+    return {name: value for name, value in asked.items() if value is not None}
 
 
 def request_of(declaration: Declaration, head: MakeRelease) -> Request:
     """What a statement asks of a series; refuses wrong parameters, and steps where the series has none."""
-    level = head.levels[0] if head.levels else None
-    if head.workload is not None:
-        from sparsehist.release import workload_round
-
-        strategy = head.strategy or AUTO
-        return workload_round.requested(
-            declaration, str(head.name), head.workload, level=level, strategy=strategy, post_processing=None
-        )
-    asked = requested(
-        str(head.name), level=level, threshold=head.threshold, false_keys=head.false_keys, delta=head.delta
-    )
-    if declaration.steps is None:
-        refuse_steps(head)
-        return asked
-    from sparsehist.release.running_round import at_step
-
-    return at_step(asked, head.step, head.what, present(declaration.n_steps))
+    return any_kind.request_of(declaration, str(head.name), **asked_of(head))[0]
 
 
 ARRIVING = "release_arriving"
@@ -112,7 +91,7 @@ def dotted_names(tokens: Iterable[Token], script: str) -> Iterator[tuple[str, st
             yield plain(one, script).lower(), plain(other, script).lower()
 
 
-def put(connection: duckdb.DuckDBPyConnection, series: str, release: Release) -> bool:
+def put(connection: duckdb.DuckDBPyConnection, series: str, release: Release | WorkloadRelease) -> bool:
     """Make a release the table `series.release`, if that is no name of DuckDB's own."""
     if series in TAKEN_NAMES:
         return False
@@ -172,13 +151,15 @@ def _is_name(token: Token, script: str) -> bool:
     return token.token_type == TokenType.IDENTIFIER or is_word(token, script)
 
 
-def shown(store: Store, head: Show) -> pl.DataFrame:
+def shown(store: Home, head: Show) -> pl.DataFrame:
     """What a SHOW statement shows; public parameters only."""
     if head.what == "ledger":
-        return store.ledger(delta=_delta(head), series=head.series, since=head.since, short=head.short)
+        with store.hold() as state:
+            rows = ledger_rows(Ledger.of(state), _delta(head), series=head.series, since=head.since, short=head.short)
+        return pl.DataFrame(rows, schema=SCHEMA)
     names = store.series_names() if head.series is None else [head.series]
     if head.what == "series":
-        return pl.DataFrame([_row(store, store.declared(name)) for name in names], schema=_SERIES)
+        return pl.DataFrame([_row(store, declared(store, name)[0]) for name in names], schema=_SERIES)
     return pl.concat([releases(store, ""), *(releases(store, name) for name in names)])
 
 
@@ -208,12 +189,13 @@ _SERIES = {
 }
 
 
-def _row(store: Store, declaration: Declaration) -> dict[str, object]:
+def _row(store: Home, declaration: Declaration) -> dict[str, object]:
     declared = declaration.as_json()
     kept = {field: declared[field] for field in _SERIES if field in declared}
     return {
         "name": declaration.name,
         **kept,
+        "steps": declaration.n_steps,
         "unit": declaration.unit_text,
         "source": declaration.source or None,
         "key": ", ".join(declaration.key),

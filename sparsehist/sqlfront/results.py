@@ -12,9 +12,7 @@ import polars as pl
 from sparsehist.errors import SparsehistError
 
 if TYPE_CHECKING:
-    from sparsehist.release.releases import Release
-    from sparsehist.series.running_series import RunningSeries
-    from sparsehist.series.series_handle import Series
+    from sparsehist.release.releases import Release, WorkloadRelease
 
 
 @dataclass(frozen=True)
@@ -36,13 +34,12 @@ class Outcome:
     frame: pl.DataFrame | None = field(default=None, repr=False)
     more: bool = False
     said: str = ""
-    release: Release | None = None
-    series: Series | RunningSeries | None = None
+    release: Release | WorkloadRelease | None = None
     error: SparsehistError | None = None
 
 
 class SqlResult:
-    """What a script did; `frame`, `release` and `series` are those of its last statement.
+    """What a script did; `frame` and `release` are those of its last statement.
 
     Example:
         >>> SqlResult([Outcome(1, 1, "duckdb", pl.DataFrame({"n": [3]}))]).frame["n"].to_list()
@@ -60,14 +57,9 @@ class SqlResult:
         return pl.DataFrame() if last is None else last
 
     @property
-    def release(self) -> Release | None:
+    def release(self) -> Release | WorkloadRelease | None:
         """The release the last statement made or gave back."""
         return self.outcomes[-1].release if self.outcomes else None
-
-    @property
-    def series(self) -> Series | RunningSeries | None:
-        """The series the last statement made or gave back."""
-        return self.outcomes[-1].series if self.outcomes else None
 
     def __len__(self) -> int:
         """Number of statements that ran."""

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 import duckdb
 
 from sparsehist.counting.contract import Query
+from sparsehist.counting.progress import Counting
 from sparsehist.counting.sources import as_table
 from sparsehist.declaration import Declaration
 from sparsehist.errors import (
-    DeclarationError,
     InputError,
     NotFoundError,
     SparsehistError,
@@ -27,19 +27,20 @@ from sparsehist.guarantee.extensions import INSTALL_NOTHING, draw_no_progress
 from sparsehist.guarantee.files import reader_of
 from sparsehist.guarantee.statement import Source, folded, quoted
 from sparsehist.ledger.ledger import Ledger
-from sparsehist.release.creation import create
-from sparsehist.release.pipeline import Held, find
-from sparsehist.release.releases import Release, check_target
+from sparsehist.release import any_kind
+from sparsehist.release.appending import append_step
+from sparsehist.release.creation import NewLog, counted_into, declared_into, with_source
+from sparsehist.release.home import Home
+from sparsehist.release.pipeline import find
+from sparsehist.release.releases import AnyRelease, check_file, check_target
 from sparsehist.release.stored_declaration import declaration_of
-from sparsehist.series.series_handle import Series
-from sparsehist.series.store_handle import Store
 from sparsehist.sqlfront import release_tables
 from sparsehist.sqlfront.checking import Known, Problem, check_counted, check_plain, checked
 from sparsehist.sqlfront.declaring import Declared, checked_query
 from sparsehist.sqlfront.engine_words import told
 from sparsehist.sqlfront.heads import AppendStep, Counted, CreateSeries, DropSeries, MakeRelease, Show, Statement
 from sparsehist.sqlfront.reading import bindable, meant
-from sparsehist.sqlfront.release_tables import any_series, explained, made_before, shown
+from sparsehist.sqlfront.release_tables import asked_of, explained, made_before, shown
 from sparsehist.sqlfront.results import Outcome, rows_of
 from sparsehist.sqlfront.script import Piece, Place, asked_for, plain, pointed
 from sparsehist.store import is_store
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
     import polars as pl
 
     from sparsehist.counting.contract import ClosedQuery
-    from sparsehist.series.running_series import RunningSeries
 
 _SHOW = re.compile(r"show\s+", re.IGNORECASE)
 _MISSING_TABLE = re.compile(r'Table with name "?(\w+)(?:"?\."?(\w+))?')
@@ -64,22 +64,19 @@ class Session:
         tables: As for `sql`.
         parameters: As for `sql`.
         rows: At most this many rows of a query are kept; all if None.
-        who: As for `sql`.
     """
 
     def __init__(
         self,
-        store: Store | None = None,
+        store: Home | None = None,
         *,
         tables: Mapping[str, object] | None = None,
         parameters: Mapping[str, Any] | None = None,
         rows: int | None = None,
-        who: str | None = None,
     ) -> None:
         self.store = store
         self.parameters = {name.lower(): value for name, value in (parameters or {}).items()}
         self._rows = rows
-        self._who = who
         self._aborted = False
         self._in_transaction = False
         self._tables: dict[str, tuple[object, object]] = {}
@@ -155,7 +152,7 @@ class Session:
             return Known(None, self._check_query)
         declared: dict[str, Declaration | None] = {}
         if is_store(self.store.path):
-            with self.store._hold() as state:
+            with self.store.hold() as state:
                 declared = {
                     record.name: declaration_of(record) if record.declaration.get("steps") else None
                     for record in state.all_series()
@@ -166,13 +163,13 @@ class Session:
 
     def _check_name(self, head: MakeRelease) -> None:
         store = self._existing()
-        if is_store(store.path) and head.series in store.series_names():
-            with store._hold() as state:
-                record = present(state.series(head.series))
-                held = Held(state, record, declaration_of(record))
-                find(held, release_tables.request_of(held.declaration, head))
+        if is_store(store.path):
+            with store.hold() as state:
+                record = state.series(head.series)
+                if record is not None:
+                    find(state, record, release_tables.request_of(declaration_of(record), head))
 
-    def _existing(self) -> Store:
+    def _existing(self) -> Home:
         if self.store is None:
             raise NotFoundError("this statement needs a store: name one (store=, on the command line --store)")
         return self.store
@@ -200,37 +197,40 @@ class Session:
     def _create(self, statement: Statement) -> Outcome:
         head, piece, store = of_kind(statement.head, CreateSeries), statement.piece, self._existing()
         self._bring_releases(statement)
-        existing = self._series_if_any(head.name) if head.reuse else None
+        existed = self._has_series(head.name)
+        kept = existed and head.reuse
         wanted = present(check_counted(piece, head, None, self.connection))
-        done = "created" if existing is None else "kept"
-        made: dict[str, Any] = {
-            "if_exists": "reuse" if head.reuse else "error",
-            "who": self._who,
-            **wanted.parameters,
-        }
-        series: Series | RunningSeries
+        if_exists = "reuse" if head.reuse else "error"
         if head.steps is None:
-            series = create(store, self._source(statement, head, wanted, runs=existing is None), **made)
+            query = self._source(statement, head, wanted, runs=not kept)
+            asked = NewLog(query, with_source(wanted.declaration, query), if_exists)
+            counted_into(store, asked, Counting(**wanted.counting))
         else:
-            query = self._source(statement, head, wanted, runs=True) if head.query else None
-            series = _running(store, head, query, **made)
+            first = self._source(statement, head, wanted, runs=True) if head.query else None
+            made = declared_into(store, wanted.declaration, if_exists)
+            try:
+                if first is not None:
+                    append_step(store, wanted.declaration, made.series_id, first, 1)
+            except BaseException:
+                if not existed:  # both, or neither
+                    with store.hold() as state:
+                        state.drop_series(head.name, who=store.who, reason="its first step could not be appended")
+                raise
         steps = "" if head.steps is None else ", with step 1" if head.query else ", without a step yet"
-        said = f"{done} the series {head.name}{steps}"
-        return Outcome(piece.number, piece.line, "create series", said=said, series=series)
+        said = f"{'kept' if kept else 'created'} the series {head.name}{steps}"
+        return Outcome(piece.number, piece.line, "create series", said=said)
 
     def _append(self, statement: Statement) -> Outcome:
         head, piece, store = of_kind(statement.head, AppendStep), statement.piece, self._existing()
         self._bring_releases(statement)
-        wanted = present(check_counted(piece, head, store.declared(head.name), self.connection))
-        from sparsehist.series.running_series import open_running
-
-        series = open_running(store, head.name)
+        declaration, series_id = release_tables.declared(store, head.name)
+        wanted = present(check_counted(piece, head, declaration, self.connection))
         query = self._source(statement, head, wanted, runs=True)
-        appended = series.append(query, step=head.step, who=self._who)
-        said = f"appended step {head.step} of {series.steps} to the series {head.name}"
+        appended = append_step(store, declaration, series_id, query, present(declaration.steps).step_of(head.step))
+        said = f"appended step {head.step} of {declaration.n_steps} to the series {head.name}"
         if not appended:
             said = f"step {head.step} of the series {head.name} was appended with this log before; nothing changed"
-        return Outcome(piece.number, piece.line, "append", said=said, series=series)
+        return Outcome(piece.number, piece.line, "append", said=said)
 
     def _source(self, statement: Statement, head: Counted, wanted: Declared, *, runs: bool) -> object:
         """Return the log of a statement: its query in a closed world, or rows that nobody checks if it says so.
@@ -288,7 +288,7 @@ class Session:
         declared = name in public
         return Source(name, public=declared, opens=lambda: self.connection.sql(text), checked=declared)
 
-    def _release_named(self, path: tuple[str, ...]) -> Release | None:
+    def _release_named(self, path: tuple[str, ...]) -> AnyRelease | None:
         series, name = path[-2:] if len(path) == 2 or path[:-2] == ("memory",) else ("", "")
         if self.store is None or not is_store(self.store.path) or series not in self.store.series_names():
             return None
@@ -312,22 +312,13 @@ class Session:
 
     def _release(self, statement: Statement) -> Outcome:
         head, piece = of_kind(statement.head, MakeRelease), statement.piece
-        series = _of_kind_asked(self._existing(), head)
+        declaration, series_id = release_tables.declared(self._existing(), head.series)
         if head.only_plan:
-            return Outcome(piece.number, piece.line, "plan", _planned(series, head), said="planned; nothing is spent")
+            planned = self._planned(declaration, series_id, head)
+            return Outcome(piece.number, piece.line, "plan", planned, said="planned; nothing is spent")
         if head.target is not None:
             self._check_target(head)
-        level = head.levels[0] if head.levels else None
-        if head.workload is not None:
-            asked = _given(strategy=head.strategy, who=self._who)
-            answered = self._existing().series(head.series)
-            release: Release = answered.release_workload(str(head.name), head.workload, level=level, **asked)
-        else:
-            asked = _given(
-                threshold=head.threshold, false_keys=head.false_keys, delta=head.delta, step=head.step,
-                what=head.what, who=self._who,
-            )  # fmt: skip
-            release = series.release(str(head.name), level=level, **asked)
+        release = any_kind.release(self._existing(), declaration, series_id, str(head.name), **asked_of(head))
         written = ""
         if head.target is not None:
             try:
@@ -347,11 +338,13 @@ class Session:
 
     def _drop(self, statement: Statement) -> Outcome:
         head, piece = of_kind(statement.head, DropSeries), statement.piece
-        if head.if_exists and self._series_if_any(head.name) is None:
+        if head.if_exists and not self._has_series(head.name):
             return Outcome(piece.number, piece.line, "drop series", said=f"there was no series {head.name}")
-        with self._existing()._hold() as state:
+        store = self._existing()
+        with store.hold() as state:
+            store.find(state, head.name)
             ended = Ledger.of(state).ended_by_dropping(head.name)
-        self._existing().drop(head.name, who=self._who)
+            state.drop_series(head.name, who=store.who)
         release_tables.remove(self.connection, head.name)
         said = f"{ended}erased the series {head.name}; what it has cost stays in the ledger"
         return Outcome(piece.number, piece.line, "drop series", said=said)
@@ -364,11 +357,11 @@ class Session:
         store = self._existing()
         target = Path(str(head.target))
         check_target("TO", target, store.path)
-        store._check_file(target, head.series, str(head.name), signed=head.sign is not None)
+        check_file(store, target, head.series, str(head.name), signed=head.sign is not None)
 
-    def _series_if_any(self, name: str) -> Series | RunningSeries | None:
+    def _has_series(self, name: str) -> bool:
         store = self._existing()
-        return any_series(store, name) if is_store(store.path) and name in store.series_names() else None
+        return is_store(store.path) and name in store.series_names()
 
     def _bring_releases(self, statement: Statement) -> None:
         """Make tables of the releases a statement names and the session does not have yet."""
@@ -402,57 +395,28 @@ class Session:
     def _releases_of_that(self, message: str) -> str:
         """Where a table is missing that has the name of a series: the tables that there are."""
         found = _MISSING_TABLE.match(message)
-        series = None if found is None or self.store is None else self._series_if_any(found[1].lower())
-        if found is None or series is None:
+        if found is None or self.store is None or not self._has_series(name := found[1].lower()):
             return ""
-        made = ", ".join(f"{series.name}.{name}" for name in series.releases()["name"])
+        made = ", ".join(f"{name}.{release}" for release in release_tables.releases(self.store, name)["name"])
         has = f"the releases {made}" if made else "no release yet"
-        missing = series.name if found[2] is None else f"{series.name}.{found[2].lower()}"
-        return f"there is no table {missing}: the series {series.name} has {has}"
+        missing = name if found[2] is None else f"{name}.{found[2].lower()}"
+        return f"there is no table {missing}: the series {name} has {has}"
 
+    def _planned(self, declaration: Declaration, series_id: str, head: MakeRelease) -> pl.DataFrame:
+        asked = {name: value for name, value in asked_of(head).items() if name != "level"}
+        if head.workload is None:
+            return any_kind.plan(self._existing(), declaration, series_id, list(head.levels), **asked).levels
+        from sparsehist.release.workload_round import WorkloadRequest, planned_strategies
 
-def _running(store: Store, head: CreateSeries, query: object, **made: Any) -> RunningSeries:
-    """Declare a running series, with its first step: both, or neither."""
-    from sparsehist.series.running_series import create_running
-
-    there = is_store(store.path) and head.name in store.series_names()
-    series = create_running(store, steps=present(head.steps), **made)
-    try:
-        if query is not None:
-            series.append(query, step=1, who=made["who"])
-    except BaseException:
-        if not there:
-            store.drop(head.name, who=made["who"], reason="its first step could not be appended")
-        raise
-    return series
+        request, _ = any_kind.request_of(declaration, "plan", **asked)
+        planned = planned_strategies(
+            declaration, present(of_kind(request, WorkloadRequest).workload), list(head.levels)
+        )
+        return planned if head.strategy is None else planned.filter(strategy=head.strategy)
 
 
 def _leaves_transaction(piece: Piece) -> bool:
     return plain(piece.tokens[0], piece.script).upper() in ("COMMIT", "END", "ROLLBACK", "ABORT")
-
-
-def _given(**values: Any) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if value is not None}
-
-
-def _of_kind_asked(store: Store, head: MakeRelease) -> Series | RunningSeries:
-    """The series of a statement; refuses a step of one that has none."""
-    series = any_series(store, head.series)
-    if isinstance(series, Series):
-        release_tables.refuse_steps(head)
-    return series
-
-
-def _planned(series: Series | RunningSeries, head: MakeRelease) -> pl.DataFrame:
-    asked = _given(threshold=head.threshold, false_keys=head.false_keys, delta=head.delta)
-    if not isinstance(series, Series):
-        if head.step is None:
-            raise DeclarationError(f"{head.series} is a running series: a plan of it says AT STEP")
-        return series.plan(list(head.levels), step=head.step, what=head.what, **asked).levels
-    if head.workload is None:
-        return series.plan(list(head.levels), **asked).levels
-    planned = series.plan_workload(head.workload, list(head.levels))
-    return planned if head.strategy is None else planned.filter(strategy=head.strategy)
 
 
 def _shows_place(problem: SparsehistError) -> bool:

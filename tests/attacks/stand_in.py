@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 from fractions import Fraction
+from types import SimpleNamespace
 
 import numpy as np
 import polars as pl
@@ -17,7 +18,6 @@ from sparsehist.domain import Integers
 from sparsehist.release.cell_parameters import requested
 from sparsehist.release.cell_round import open_path
 from sparsehist.release.pipeline import Held, release
-from sparsehist.release.stored_declaration import declare
 from sparsehist.store import PathRecord, ReleaseRecord, Tracked
 
 
@@ -45,6 +45,7 @@ class StateInMemory:
     """What rounds leave behind."""
 
     store_id = "00"
+    publications = frozenset()
 
     def __init__(self, files: FilesInMemory) -> None:
         self.files = files
@@ -108,18 +109,7 @@ class _Record:
 
 def declared(size: int, max_keys: int) -> Declaration:
     """A series over the integers below `size`."""
-    return declare(
-        name="cells",
-        unit=None,
-        key="cell",
-        max_keys=max_keys,
-        domain=Integers(size),
-        noise="gaussian",
-        cap=None,
-        population="default",
-        on_null="error",
-        on_outside="error",
-    )
+    return Declaration(name="cells", key="cell", max_keys=max_keys, domain=Integers(size))
 
 
 class Drawn:
@@ -132,8 +122,8 @@ class Drawn:
 
     def release(self, name: str, level: object = None, threshold: float | None = None) -> pl.DataFrame:
         request = requested(name, level=level, threshold=threshold, false_keys=None)
-        held = Held(self.state, _Record, self.declaration)
-        return release(held, request, open_path, generator=lambda: self.rng)[0]
+        home = SimpleNamespace(who=None, generator=lambda: self.rng)
+        return release(Held(home, self.state, _Record, self.declaration), request, open_path).frame
 
     def row(self, frame: pl.DataFrame) -> np.ndarray:
         """Noisy counts by cell, NaN where unpublished."""

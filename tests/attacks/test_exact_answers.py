@@ -42,8 +42,16 @@ def test_an_optimised_strategy_loses_no_query(matrix: np.ndarray) -> None:
 def test_two_answers_do_not_share_all_of_their_noise() -> None:
     """The difference of two cells is not exact, though a query of large entries stands beside them."""
     log = pl.DataFrame({"user": range(400), "key": [user % 8 for user in range(400)]})
-    series = sh.create(":memory:", log, name="s", unit="user", key="key", max_keys=1, domain=sh.Integers(8), seed=1)
-    released = series.release_workload("w", Matrix(UNEVEN["every cell beside a heavy total"]), level="0.01")
+    series = sh.create(
+        sh.open(":memory:", seed=1),
+        log,
+        name="s",
+        unit="user",
+        key="key",
+        max_keys=1,
+        domain=sh.Integers(8),
+    )
+    released = series.release("w", workload=Matrix(UNEVEN["every cell beside a heavy total"]), level="0.01")
     assert np.ptp(released.frame["noisy_answer"].to_numpy()[1:]) > 1.0
 
 
@@ -52,9 +60,17 @@ def test_no_release_fails_for_what_the_counts_are(users: int) -> None:
     """Whether an answer fits into a number is no reason to refuse: only the counts would tell."""
     log = pl.DataFrame({"user": range(users), "a": [0] * users, "b": [0] * users})
     domain = sh.Product(a=sh.Integers(1), b=sh.Integers(1))
-    series = sh.create(":memory:", log, name="s", unit="user", key=["a", "b"], max_keys=1, domain=domain, seed=1)
+    series = sh.create(
+        sh.open(":memory:", seed=1),
+        log,
+        name="s",
+        unit="user",
+        key=["a", "b"],
+        max_keys=1,
+        domain=domain,
+    )
     heavy = Matrix([[2**20]])
-    released = series.release_workload("w", sh.Kronecker(heavy, heavy), level="0.6")
+    released = series.release("w", workload=sh.workload.Kronecker(heavy, heavy), level="0.6")
     noisy, std = released.frame.row(0)[-2:]
     assert abs(noisy / 2**40 - users) < 10 * std / 2**40
 
@@ -70,6 +86,6 @@ def test_intervals_of_a_workload_are_refused_in_words() -> None:
         max_keys=1,
         domain=sh.Integers(4),
     )
-    for number, workload in enumerate([sh.Ranges(), sh.Prefix()]):
+    for number, workload in enumerate([sh.workload.Ranges(), sh.workload.Prefix()]):
         with pytest.raises(DeclarationError, match="without a threshold"):
-            series.release_workload(f"w{number}", workload, level="0.6").intervals()
+            series.release(f"w{number}", workload=workload, level="0.6").intervals()

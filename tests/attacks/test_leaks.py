@@ -21,6 +21,7 @@ import pytest
 import sparsehist as sh
 from sparsehist.errors import DataError, SparsehistError, ThresholdError
 from sparsehist.histogram import binomial
+from sparsehist.ledger.signatures import make_keys
 from sparsehist.release import cell_parameters as cell_request
 from tests.counting.logs import count
 
@@ -72,8 +73,10 @@ def test_no_output_holds_a_secret(tmp_path: Path, caplog: pytest.LogCaptureFixtu
     """Files, pickles, Arrow buffers, marks, logs and reprs hold no unpublished key and no unit."""
     caplog.set_level(logging.DEBUG)
     (tmp_path / "public").mkdir()
-    series = sh.create(tmp_path / "store", planted_log(), name="words", unit="user_id", key="query", max_keys=2,
-                       domain=sh.Strings(max_bytes=40), progress=True)  # fmt: skip
+    series = sh.create(
+        tmp_path / "store", planted_log(), name="words", unit="user_id", key="query", max_keys=2,
+        domain=sh.Strings(max_bytes=40), counting=sh.Counting(progress=True),
+    )  # fmt: skip
     release = series.release("first", level=1)
     assert len(release) >= 3
     for what, content in every_output(release, tmp_path / "public").items():
@@ -96,13 +99,13 @@ def test_later_features_hold_no_secret_either(tmp_path: Path, caplog: pytest.Log
     caplog.set_level(logging.DEBUG)
     store, out = tmp_path / "store", tmp_path / "public"
     out.mkdir()
-    sh.make_keys(tmp_path / "key.pem")
+    make_keys(tmp_path / "key.pem")
     logs = tmp_path / "SECRETfolder"
     logs.mkdir()
     planted_log().write_parquet(logs / "SECRETlog.parquet")
     said: list[object] = []
     domain = sh.Strings(max_bytes=40)
-    running = sh.create_running(store, name="daily", unit="user_id", key="query", max_keys=2, domain=domain, steps=3)
+    running = sh.create(store, name="daily", unit="user_id", key="query", max_keys=2, domain=domain, steps=3)
     for step in (1, 2):
         running.append(planted_log(), step=step)
         said += [running, running.release(f"day_{step}", step=step, level=1)]
@@ -110,8 +113,10 @@ def test_later_features_hold_no_secret_either(tmp_path: Path, caplog: pytest.Log
     with pytest.raises(SparsehistError) as refused:
         running.append(planted_log().with_columns(user_id=None), step=3)
     said.append(refused.value)
-    shared = sh.create(store, logs / "SECRETlog.parquet", name="shared", unit="user_id", key="query", max_keys=1,
-                       domain=domain, bounding="share", most_keys=8)  # fmt: skip
+    shared = sh.create(
+        store, logs / "SECRETlog.parquet", name="shared", unit="user_id", key="query", max_keys=1,
+        domain=domain, bounding=sh.Share(most_keys=8),
+    )  # fmt: skip
     said += [shared, shared.release("first", level=1)]
     said[-1].write_parquet(out / "first.parquet", sign=tmp_path / "key.pem")
     small = sh.Catalogue([f"loud-key-of-some-length-{i}" for i in range(3)])

@@ -17,7 +17,14 @@ from sparsehist.workload import Cells, Matrix, strategy_named
 
 def _of_two_cells(count: int, other: int) -> sh.Series:
     counts = sh.Counts(pl.DataFrame({"key": [0, 1], "count": [count, other]}))
-    return sh.create(":memory:", counts, name="s", key="key", max_keys=1, domain=sh.Integers(2), seed=5)
+    return sh.create(
+        sh.open(":memory:", seed=5),
+        counts,
+        name="s",
+        key="key",
+        max_keys=1,
+        domain=sh.Integers(2),
+    )
 
 
 def weighed_noisy_cells(matrix: np.ndarray, release: sh.Release) -> int:
@@ -39,7 +46,7 @@ def test_many_answers_say_no_more_than_the_noisy_cells_they_rest_on(strategy: st
     """A hundred thousand multiples of one cell are those of one noisy count: none shows how its count was rounded."""
     weights = 1.0 + entropy.seeded(2).random(100_000)
     matrix = np.stack([weights, np.zeros_like(weights)], axis=1)
-    made = _of_two_cells(10**9, 3).release_workload("w", Matrix(matrix), level="0.5", strategy=strategy)
+    made = _of_two_cells(10**9, 3).release("w", workload=Matrix(matrix), level="0.5", strategy=strategy)
     assert weighed_noisy_cells(matrix, made) > 0
 
 
@@ -58,7 +65,7 @@ def test_noise_too_large_for_doubles_is_refused() -> None:
     """Small weights do not hide that the noise of a cell dwarfs every count: the sum would round the count away."""
     series = _of_two_cells(5, 3)
     with pytest.raises(LevelError, match="standard deviation"):
-        series.release_workload("w", Matrix(np.array([[1e-9, 2.5e-9]])), level="1e-32", strategy="identity")
+        series.release("w", workload=Matrix(np.array([[1e-9, 2.5e-9]])), level="1e-32", strategy="identity")
     assert series.store.ledger()["releases"].max() == 0
 
 
@@ -86,7 +93,7 @@ def test_an_answer_of_huge_weights_is_that_of_noisy_cells_too() -> None:
     """Beside entries of 1e20 the grid of the small answers is finer than a double: no bits are left to be seen."""
     matrix = np.array([[1e20, 0.0], [1.5, 0.0]])
     for count in (0, 1, 10**6):
-        made = _of_two_cells(count, 3).release_workload("w", Matrix(matrix), level="0.5", strategy="identity")
+        made = _of_two_cells(count, 3).release("w", workload=Matrix(matrix), level="0.5", strategy="identity")
         assert weighed_noisy_cells(matrix, made) > 0
 
 
@@ -94,8 +101,8 @@ def test_answers_that_share_no_grid_are_refused() -> None:
     """Where answers get noise of their own, the noise of the largest has to reach the grid of the smallest."""
     counts = sh.Counts(pl.DataFrame({"a": [0], "b": [1], "count": [7]}))
     domain = sh.Product(a=sh.Integers(2), b=sh.Integers(3))
-    series = sh.create(":memory:", counts, name="s", key=["a", "b"], max_keys=1, domain=domain, seed=1)
-    wide = sh.Kronecker(Matrix(np.diag([1e20, 1.5])), sh.Total())
+    series = sh.create(sh.open(":memory:", seed=1), counts, name="s", key=["a", "b"], max_keys=1, domain=domain)
+    wide = sh.workload.Kronecker(Matrix(np.diag([1e20, 1.5])), sh.workload.Total())
     with pytest.raises(DeclarationError, match="share a grid"):
-        series.release_workload("w", wide, level="0.5", strategy="kronecker(identity, direct)")
+        series.release("w", workload=wide, level="0.5", strategy="kronecker(identity, direct)")
     assert series.releases().is_empty()

@@ -10,9 +10,9 @@ import polars as pl
 import pytest
 
 import sparsehist as sh
+from sparsehist.declaration import Declaration
 from sparsehist.entropy import seeded
 from sparsehist.errors import BudgetExceededError, DeclarationError, NameTakenError, NotFoundError
-from sparsehist.release.stored_declaration import declare
 from sparsehist.series.max_keys import BOUNDS, _class_of, _profile
 
 DOMAIN = sh.Integers(50_000)
@@ -63,7 +63,13 @@ def test_the_choice_is_within_a_tenth_of_the_best_one(log, domain, guess):
     best, found = min(errors.values()), []
     for seed in range(runs):
         choice = sh.choose_max_keys(
-            ":memory:", log, unit="unit", key="key", domain=domain, largest_keys=LARGEST, seed=seed, progress=False
+            sh.open(":memory:", seed=seed),
+            log,
+            unit="unit",
+            key="key",
+            domain=domain,
+            largest_keys=LARGEST,
+            counting=sh.Counting(progress=False),
         )
         found.append(errors[choice.max_keys, choice.bounding] / best)
         assert choice.estimates.height == 2 * len(BOUNDS)
@@ -75,8 +81,8 @@ def test_the_choice_is_within_a_tenth_of_the_best_one(log, domain, guess):
 def test_noise_in_l1_gives_shares_no_advantage():
     """Shares are in proportion to 1/keys there, so both ways cut as much, and whole counts are kept."""
     choice = sh.choose_max_keys(
-        ":memory:", heavy_log(4000), unit="unit", key="key", domain=DOMAIN, noise="laplace", level="0.5", seed=1,
-        progress=False,
+        sh.open(":memory:", seed=1), heavy_log(4000), unit="unit", key="key", domain=DOMAIN, noise="laplace",
+        level="0.5", counting=sh.Counting(progress=False),
     )  # fmt: skip
     kept, shared = (choice.estimates.filter(bounding=way)["bias"].to_list() for way in ("keep", "share"))
     assert kept == shared
@@ -86,7 +92,7 @@ def test_noise_in_l1_gives_shares_no_advantage():
 def test_it_is_paid_once_and_later_releases_add_to_it(tmp_path: Path):
     """The ledger has both series; the same question again is answered by the same releases."""
     log = heavy_log(4000)
-    asked = {"unit": "unit", "key": "key", "domain": DOMAIN, "largest_keys": 50, "level": "0.5", "progress": False}
+    asked = {"unit": "unit", "key": "key", "domain": DOMAIN, "largest_keys": 50, "level": "0.5"}
     store = sh.Store(tmp_path / "s")
     first = sh.choose_max_keys(store, log, **asked)
     again = sh.choose_max_keys(store, log, **asked)
@@ -105,9 +111,9 @@ def test_it_is_paid_once_and_later_releases_add_to_it(tmp_path: Path):
 def test_a_budget_without_room_is_refused_before_anything_is_drawn(tmp_path: Path):
     """For the choice, and for it and the later release together; then nothing is in the store."""
     log = heavy_log(500)
-    asked = {"unit": "unit", "key": "key", "domain": DOMAIN, "progress": False}
+    asked = {"unit": "unit", "key": "key", "domain": DOMAIN}
     store = sh.open(tmp_path / "s", create=True)
-    store.set_budget("default", rho="0.1")
+    store.set_budget(rho="0.1")
     with pytest.raises(BudgetExceededError, match=r"level 0\.2,.*would fit is 0\.1;"):
         sh.choose_max_keys(store, log, **asked, level="0.2")
     with pytest.raises(BudgetExceededError):
@@ -124,7 +130,13 @@ def test_what_is_refused():
         sh.choose_max_keys(":memory:", log, unit="unit", key="key", domain=DOMAIN, largest_keys=0)
     with pytest.raises(NotFoundError):
         sh.choose_max_keys(
-            ":memory:", log, unit="unit", key="key", domain=DOMAIN, level="1e-6", seed=1, progress=False
+            sh.open(":memory:", seed=1),
+            log,
+            unit="unit",
+            key="key",
+            domain=DOMAIN,
+            level="1e-6",
+            counting=sh.Counting(progress=False),
         )
     sizes = pl.DataFrame({"keys": [1, 2, 3, 4, 7, 8, 2**11 - 1, 2**11, 2**20]})
     assert sizes.select(_class_of("keys", 12)).to_series().to_list() == [0, 1, 1, 2, 2, 3, 10, 11, 11]
@@ -135,16 +147,13 @@ def test_one_unit_changes_the_table_of_classes_in_one_cell_by_one(seed):
     """By brute force: every unit of a log removed, with the largest keys held as the first release fixed them."""
     rng = seeded(seed)
     log = pl.DataFrame({"unit": rng.integers(0, 30, 300), "key": rng.integers(0, 40, 300)})
-    first = declare(
-        name="s", unit="unit", key="key", max_keys=5, domain=sh.Integers(40), noise="gaussian", cap=None,
-        population="default", on_null="error", on_outside="error",
-    )  # fmt: skip
+    first = Declaration(name="s", unit="unit", key="key", max_keys=5, domain=sh.Integers(40))
     largest = pl.DataFrame({"key": rng.permutation(40)[:10]})
     store = sh.open(":memory:")
 
     def table(rows: pl.DataFrame) -> dict[tuple[int, int], int]:
         counted = {"memory_limit": None, "threads": None}
-        made = _profile(store, rows, first, largest, lambda _: None, **counted)
+        made = _profile(store.home, rows, first, largest, lambda _: None, **counted)
         assert made["unit"].is_unique().all()
         return {(keys, among): units for keys, among, units in made.group_by("keys", "largest").len().iter_rows()}
 
@@ -161,7 +170,7 @@ def test_the_ledger_has_what_the_worst_unit_loses(tmp_path, bounding):
     """A second derivation: squared distances over published deviations, for units of 1 to 1,000 keys, added up."""
     log = heavy_log(4000)
     store = sh.Store(tmp_path / "s")
-    keyed = {"unit": "unit", "key": "key", "domain": DOMAIN, "progress": False}
+    keyed = {"unit": "unit", "key": "key", "domain": DOMAIN}
     sh.choose_max_keys(store, log, **keyed, level="0.5", largest_keys=50)
     later = sh.create(store, log, name="s", max_keys=30, bounding=bounding, **keyed).release("r", level="0.1")
     shown, table = store.series("choice_keys").release("largest"), store.series("choice_profile").release("profile")
@@ -180,17 +189,17 @@ def test_the_ledger_has_what_the_worst_unit_loses(tmp_path, bounding):
 def test_a_level_at_which_noise_speaks_alone_is_refused():
     """A false key is no answer, whether it lies in the log or not; a key that all units have is one soon enough."""
     log = pl.DataFrame({"unit": [i // 2 for i in range(6000)], "key": [i % 2 for i in range(6000)]})
-    asked = {"unit": "unit", "key": "key", "domain": "strings(max_bytes=32)", "progress": False}
+    asked = {"unit": "unit", "key": "key", "domain": "strings(max_bytes=32)"}
     log = log.with_columns(pl.col("key").replace_strict({0: "a", 1: "b"}))
     for seed in range(10):
         with pytest.raises(NotFoundError, match="noise alone"):
-            sh.choose_max_keys(":memory:", log, **asked, level="1e-5", release_level="0.1", seed=seed)
-        assert sh.choose_max_keys(":memory:", log, **asked, level="0.01", seed=seed).max_keys <= 4
+            sh.choose_max_keys(sh.open(":memory:", seed=seed), log, **asked, level="1e-5", release_level="0.1")
+        assert sh.choose_max_keys(sh.open(":memory:", seed=seed), log, **asked, level="0.01").max_keys <= 4
 
 
 def test_another_log_or_level_under_the_same_name_is_told_in_the_words_of_the_choice(tmp_path: Path):
     """Neither a series nor a parameter that the caller never named; what was chosen stays as it was."""
-    asked = {"unit": "unit", "key": "key", "domain": DOMAIN, "progress": False}
+    asked = {"unit": "unit", "key": "key", "domain": DOMAIN}
     made = sh.choose_max_keys(tmp_path / "s", heavy_log(4000), **asked, level="0.5")
     with pytest.raises(NameTakenError, match=r"'choice' was made at level 0\.5"):
         sh.choose_max_keys(tmp_path / "s", heavy_log(4000), **asked, level="0.6")

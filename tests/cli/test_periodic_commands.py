@@ -118,7 +118,7 @@ def test_what_a_log_may_lack_is_declared_from_a_shell(sparsehist, here):
         assert sparsehist(create, store, *declared, *drops).code == 0
         what = step or ("--period", "2026-W11", "--time", "at")
         assert sparsehist("append", store, "--series", "weekly", *what, *read[:-2]).code == 0
-    made = sh.open_periodic("t", "weekly").series("2026-W11").release("r", level=100, threshold=0.5)
+    made = sh.open("t").series("weekly").series("2026-W11").release("r", level=100, threshold=0.5)
     assert made.frame["url"].to_list() == [1]
 
 

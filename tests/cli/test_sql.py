@@ -11,10 +11,11 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
+import sparsehist as sh
 from sparsehist.cli.answer import print_shown
 from sparsehist.cli.prompt import completer, converse, history_file, is_complete, of_session, tables_of
 from sparsehist.cli.tables import rows_table
-from sparsehist.series.store_handle import Store
+from sparsehist.release.home import Home
 from sparsehist.sqlfront.running import run_script
 from sparsehist.sqlfront.session import Session
 
@@ -203,7 +204,7 @@ def test_the_prompt_runs_draws_and_leaves(here, store, monkeypatch, capsys):
     with (
         create_pipe_input() as keys,
         create_app_session(input=keys, output=DummyOutput()),
-        Session(Store("s"), rows=5) as session,
+        Session(Home("s"), rows=5) as session,
     ):
         keys.send_text("select 40 +\r2 as\ranswer;\r")
         keys.send_text("nonsense;\r")
@@ -241,9 +242,9 @@ def test_completion_knows_series_releases_and_columns(here, store):
     """And keywords, options and tables; whatever the case."""
     from prompt_toolkit.document import Document
 
-    with Session(Store("s"), tables={"people": pl.DataFrame({"height_cm": [1]})}) as session:
+    with Session(Home("s"), tables={"people": pl.DataFrame({"height_cm": [1]})}) as session:
         assert session.check("release a from visits at level 1")[1] == []
-        Store("s").series("visits").release("weekly", level=1)
+        sh.Store("s").series("visits").release("weekly", level=1)
         words = completer(of_session(session))
         for typed, expected in [
             ("sel", "SELECT"), ("visits.", "visits.weekly"), ("VIS", "visits"), ("hei", "height_cm"),
@@ -258,14 +259,14 @@ def test_the_ledger_is_narrow_enough_for_a_terminal(sparsehist, store, here):
     (here / "ledger.sql").write_text("release a from visits at level 0.1; show ledger delta 1e-5;")
     told = sparsehist("run", "ledger.sql", "--store", store)
     assert "rho 0.1" in told.out and "epsilon" in told.out and "at delta 1e-05" in told.out
-    assert f"{Store('s').ledger(delta=1e-5)['epsilon'].item(-1):.1f}" in told.out.split()
+    assert f"{sh.Store('s').ledger(delta=1e-5)['epsilon'].item(-1):.1f}" in told.out.split()
     assert max(map(len, told.out.splitlines())) <= 100
 
 
 def test_what_a_statement_may_name_is_listed(here, store):
     """Series, their releases of either kind, and what the session made or was handed; a release only once."""
-    Store("s").series("visits").release("weekly", level="0.5")
-    with Session(Store("s"), tables={"people": pl.DataFrame({"height_cm": [1]})}) as session:
+    sh.Store("s").series("visits").release("weekly", level="0.5")
+    with Session(Home("s"), tables={"people": pl.DataFrame({"height_cm": [1]})}) as session:
         run_script(session, "create schema x; create table x.t as from visits.weekly; create view v as select 1 as n")
         listed = tables_of(session)
     assert dict(listed.rows()) == {
@@ -274,7 +275,7 @@ def test_what_a_statement_may_name_is_listed(here, store):
     }  # fmt: skip
     with Session(None) as session:
         assert tables_of(session).is_empty()
-    with Session(Store("nowhere")) as session:
+    with Session(Home("nowhere")) as session:
         assert tables_of(session).is_empty()
 
 

@@ -32,7 +32,7 @@ def test_the_store_keeps_it_for_the_curator(tmp_path):
     series = sh.create(tmp_path / "s", a_log(), name="a", unit="user_id", key="query", max_keys=2, domain=TEXTS)
     counts = sh.Counts(pl.DataFrame({"query": ["a"], "count": [3]}))
     sh.create(tmp_path / "s", counts, name="b", key="query", max_keys=2, domain=TEXTS)
-    with series.store._hold() as state:
+    with series.store.home.hold() as state:
         state.verify()
         record, given = state.series("a"), state.series("b")
     sizes = a_log().unique().group_by("user_id").len()["len"]

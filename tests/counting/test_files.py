@@ -141,15 +141,16 @@ def test_key_types_are_part_of_the_declaration(tmp_path: Path) -> None:
     )
     declared: dict = {"name": "s", "unit": "user", "key": "key", "max_keys": 1, "if_exists": "reuse"}
     days = sh.Dates("2024-01-01", "2024-01-31")
-    made = sh.create(tmp_path / "s", frame, domain=days, key_types={"key": "date"}, **declared)
+    made = sh.create(tmp_path / "s", sh.Files(frame, types={"key": "date"}), domain=days, **declared)
     assert sh.open(tmp_path / "s").series("s").declaration == made.declaration
     assert made.declaration.key_types == (("key", "date"),)
     with pytest.raises(sh.errors.SeriesDiffersError, match="key_types"):
         sh.create(tmp_path / "s", frame.cast({"key": pl.Date}), domain=days, **declared)
     with pytest.raises(DeclarationError, match="in its SELECT"):
         sh.create(
-            tmp_path / "s", sh.Query("select 1 as user, now() as key"), domain=days, key_types={"key": "date"},
-            unverified=True, **(declared | {"name": "t"}),
+            tmp_path / "s",
+            sh.Files(sh.Query("select 1 as user, now() as key", unverified=True), types={"key": "date"}),
+            domain=days, **declared | {"name": "t"},
         )  # fmt: skip
 
 

@@ -490,7 +490,7 @@ def test_duckdb_fetches_no_extension(query: str) -> None:
     """SQL over what DuckDB has no extension for is refused, and told what reads it, checked or not."""
     for unverified in (False, True):
         with pytest.raises(StatementError, match="fetches none by itself"):
-            sh.create(":memory:", sh.Query(query), name="x", unverified=unverified, **DECLARED)
+            sh.create(":memory:", sh.Query(query, unverified=unverified), name="x", **DECLARED)
     with pytest.raises(StatementError, match="fetches none by itself"):
         sh.check_query(query, unit="user_id")
     with pytest.raises(StatementError, match="fetches none by itself"):

@@ -95,8 +95,8 @@ def test_deleting_a_unit_changes_nothing_for_the_others():
 
 def test_a_series_says_that_it_is_portable():
     """It is declared, stays declared, and stands in the metadata of what is released; salts are told apart."""
-    declared = {"unit": "user_id", "key": "query", "max_keys": 3, "domain": "strings(max_bytes=32)", "seed": 1}
-    series = sh.create(":memory:", a_log(), name="queries", portable=True, **declared)
+    declared = {"unit": "user_id", "key": "query", "max_keys": 3, "domain": "strings(max_bytes=32)"}
+    series = sh.create(":memory:", a_log(), name="queries", **declared, bounding=sh.Keep(portable=True))
     assert series.declaration.portable
     assert series.release("public", level=1).metadata["portable"] is True
     other = sh.create(":memory:", a_log(), name="queries", **declared)

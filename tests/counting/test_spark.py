@@ -71,8 +71,8 @@ def test_a_series_is_that_of_every_engine(kind):
     log = a_log(600, 30)
     spark.frame(log, kind).createOrReplaceTempView("log")
     source = spark.session(kind).sql("select user_id, query from log")
-    series = sh.create(":memory:", source, **DECLARED, seed=1)
-    local = sh.create(":memory:", log, **DECLARED, seed=1, portable=True)
+    series = sh.create(sh.open(":memory:", seed=1), source, **DECLARED)
+    local = sh.create(sh.open(":memory:", seed=1), log, **DECLARED, bounding=sh.Keep(portable=True))
     released = series.release("all", level=10**4, threshold=0.5)
     assert released.frame.equals(local.release("all", level=10**4, threshold=0.5).frame)
     assert series.declaration.portable and released.metadata["source"] == "unchecked source"

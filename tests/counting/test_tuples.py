@@ -138,7 +138,7 @@ def test_a_part_of_the_unit_may_be_a_key(tmp_path):
     """A unit of one address and day, counted by day: the day is both, and released as a key."""
     log = _log()
     series = sh.create(
-        ":memory:", log, name="days", unit=("date", "ip"), key=["date", "query"], max_keys=12, seed=1,
+        sh.open(":memory:", seed=1), log, name="days", unit=("date", "ip"), key=["date", "query"], max_keys=12,
         domain=sh.Product(date=sh.Dates("1970-01-01", "1970-01-05"), query=TEXTS),
     )  # fmt: skip
     release = series.release("a", level=10**4, threshold=0.5)

@@ -66,8 +66,8 @@ class Place:
     def create(self, name: str = "visits", **more: object) -> sh.Series:
         """Create a series, or go on where a killed run left off."""
         return sh.create(
-            self.store, log(), name=name, unit="user", key="key", max_keys=3, domain="strings(max_bytes=8)",
-            if_exists="reuse", wait=20, **more,
+            sh.open(self.store, create=True, wait=20), log(), name=name, unit="user", key="key", max_keys=3,
+            domain="strings(max_bytes=8)", if_exists="reuse", **more,
         )  # fmt: skip
 
     def number(self) -> int:
@@ -91,7 +91,7 @@ def digest(release: sh.Release) -> str:
 def inspect(place: Place) -> None:
     """Run the next command, and look at everything."""
     opened = sh.open(place.store, wait=20)
-    with opened._hold() as state:
+    with opened.home.hold() as state:
         state.verify()
         files = state._database.rows("read_registered_files")
         registered = {f"{series}/{name}" for series, name, erased in files if not erased}
@@ -100,7 +100,7 @@ def inspect(place: Place) -> None:
     for name in opened.series_names():
         series = opened.series(name)
         for row in _rows(series.releases()):
-            again = series.release_workload if row["workload"] else series.release
+            again = series.release
             release = again(row["name"])
             found[str(release.metadata["round"])] = digest(release)
             by_round[release.metadata["round"]] = release
@@ -158,7 +158,7 @@ def released(place: Place) -> None:
 def workload(place: Place) -> None:
     """Open the noise path of a workload, or release from it again, and publish."""
     n = place.number()
-    release = place.create().release_workload(f"w{n}", "marginals([[]])", level=LEVELS[n % len(LEVELS)])
+    release = place.create().release(f"w{n}", workload="marginals([[]])", level=LEVELS[n % len(LEVELS)])
     release.write_parquet(place.out / f"w{n}.parquet")
 
 
@@ -203,7 +203,7 @@ def prepare_drop(place: Place) -> None:
 def budget(place: Place) -> None:
     """Raise the budget."""
     with sh.open(place.store, wait=20) as opened:
-        opened.set_budget("default", rho=str(10 + len(_rows(opened.events()))), reason="more is needed")
+        opened.set_budget(rho=str(10 + len(_rows(opened.events()))), reason="more is needed")
 
 
 def backed_up(place: Place) -> None:

@@ -22,12 +22,12 @@ def of_week(place: int) -> pl.DataFrame:
 
 def go_on(store: Path, out: Path) -> None:
     """Add and release period by period, all of them again from the first."""
-    log = sh.create_periodic(
-        store, name="weeks", unit="user", key="key", max_keys=5, domain="integers(9)", most_periods=MOST,
-        budget="1", if_exists="reuse", wait=20,
+    log = sh.create(
+        sh.open(store, create=True, wait=20), name="weeks", unit="user", key="key", max_keys=5,
+        domain="integers(9)", if_exists="reuse", every=sh.Every("week", most_periods=MOST, budget="1"),
     )  # fmt: skip
     for place, week in enumerate(WEEKS):
-        made = log.add(of_week(place), period=week).release("public", level="0.3", threshold=20.0)
+        made = log.append(of_week(place), period=week).release("public", level="0.3", threshold=20.0)
         made.write_parquet(out / f"{week}.parquet")
 
 

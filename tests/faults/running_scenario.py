@@ -12,10 +12,10 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
+from sparsehist.running import running_series  # noqa: F401 - read once, so that no fork of this process does it again
 
 import sparsehist as sh
-from sparsehist.running import running_series  # noqa: F401 - read once, so that no fork of this process does it again
-from sparsehist.running.step_files import StepFiles
+from sparsehist.release.step_files import StepFiles
 from tests.store.crashing import in_child, kill_at
 
 LEVELS = ["0.05", "0.4", "0.1", "0.2", "0.05", "0.3"]
@@ -31,9 +31,9 @@ def day(step: int) -> pl.DataFrame:
 
 def go_on(store: Path, out: Path, until: int) -> None:
     """Append and release step by step from where a killed run left off, the last ones again."""
-    series = sh.create_running(
-        store, name="days", unit="user", key="key", max_keys=3, domain="strings(max_bytes=8)", steps=STEPS,
-        if_exists="reuse", wait=20,
+    series = sh.create(
+        sh.open(store, create=True, wait=20), name="days", unit="user", key="key", max_keys=3,
+        domain="strings(max_bytes=8)", steps=STEPS, if_exists="reuse",
     )  # fmt: skip
     for step in range(max(1, series.appended()), until + 1):
         series.append(day(step), step=step)
@@ -48,9 +48,9 @@ def check(store: Path, out: Path) -> None:
     """Counts are those of whole steps, each once; what left is in the store as it left; nothing else is there."""
     if not store.exists() or not sh.open(store).series_names():
         return
-    series = sh.open_running(store, "days")
+    series = store.series("days")
     steps = series.appended()
-    with series._hold(None) as (state, record):
+    with series._hold() as (state, record):
         files = StepFiles(state, record, series.declaration.domain.dtypes)
         counts = files.counts_at(range(steps), files.all_keys.height)
         # What a step took the place of says who counted: it must not outlive the step.

@@ -73,10 +73,10 @@ def run(store: Path, out: Path, seconds: float | None) -> bool:
 def check(store: Path, out: Path) -> int:
     """Who counts is what first come, first kept says of the periods that are there."""
     try:
-        log = sh.open_periodic(store, "weeks")
+        log = store.series("weeks")
     except sh.errors.NotFoundError:
         return 0
-    added = log.added()
+    added = log.appended()
     assert added == WEEKS[: len(added)]
     times: Counter[int] = Counter()
     for place, (week, units) in enumerate(who_counts(log).items()):
@@ -86,6 +86,6 @@ def check(store: Path, out: Path) -> int:
         times.update(wanted)
     for week, released in published(out).items():
         assert log.series(week).release("public").frame.equals(released.frame), f"{week} was drawn twice"
-    with log.store._hold() as state:
+    with log.store.home.hold() as state:
         state.verify()
     return len(added)

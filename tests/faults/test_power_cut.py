@@ -99,7 +99,7 @@ def outcome(work: str, place: Place) -> int:
         with open_state(kept) as copied:
             copied.verify()
         return 1
-    with sh.open(place.store)._hold() as opened:
+    with sh.open(place.store).home.hold() as opened:
         return 0 if work == "backup" else opened.generation
 
 

@@ -26,4 +26,4 @@ def test_a_log_that_goes_on_is_killed_at_every_call(tmp_path: Path) -> None:
     kills, steps = map(int, done.stdout.split())
     assert kills == 300
     assert steps >= 4
-    assert sh.open_running(tmp_path / "run" / "store", "days").appended() >= 4
+    assert sh.open(tmp_path / "run" / "store").series("days").appended() >= 4

@@ -243,10 +243,17 @@ def test_lots_do_not_depend_on_the_noise() -> None:
     Were lots those of the state, levels 1e-33 apart would agree where noise is large, and differ where it is small.
     """
     counts = sh.Counts(pl.DataFrame({"day": list(range(1000)), "count": [5] * 1000}))
-    series = sh.create(":memory:", counts, name="s", key="day", max_keys=1, domain=sh.Integers(1000), seed=1)
+    series = sh.create(
+        sh.open(":memory:", seed=1),
+        counts,
+        name="s",
+        key="day",
+        max_keys=1,
+        domain=sh.Integers(1000),
+    )
     levels = [Fraction(1, 2), Fraction(1, 2) - Fraction(1, 10**50)]
     made = [
-        series.release_workload(f"r{i}", "identity()", level=level, strategy="identity")
+        series.release(f"r{i}", workload="identity()", level=level, strategy="identity")
         for i, level in enumerate(levels)
     ]
     one, other = (release.frame["noisy_answer"] for release in made)

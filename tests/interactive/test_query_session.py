@@ -122,13 +122,13 @@ def test_caps_and_budgets_refuse_it_before_anything_is_drawn():
     """By what they leave; on routes that charge it; and nothing is in the store then."""
     store = sh.open(":memory:", seed=5)
     series = visits(store, noise="gaussian", cap=1)
-    store.set_budget("default", epsilon=1, delta="1e-6")
+    store.set_budget(epsilon=1, delta="1e-6")
     with pytest.raises(BudgetExceededError, match="route='rho' or route='renyi'"):
         series.interactive("ad_hoc", level="0.001", accuracy="0.2")
-    store.set_budget("default", rho="0.5", reason="sessions")
+    store.set_budget(rho="0.5", reason="sessions")
     with pytest.raises(BudgetExceededError, match=r"largest level that would fit is 0\.5"):
         series.interactive("ad_hoc", level="0.6", accuracy="0.2")
-    store.set_budget("default", rho=5, reason="sessions")
+    store.set_budget(rho=5, reason="sessions")
     with pytest.raises(CapExceededError, match="largest level that would fit is 1;"):
         series.interactive("ad_hoc", level="1.5", accuracy="0.2")
     assert store.ledger().height == 4
@@ -146,8 +146,8 @@ def test_a_budget_of_another_route_is_refused_while_a_session_is_there():
     series = visits(store, noise="gaussian")
     series.interactive("ad_hoc", level="0.01", accuracy="0.2")
     with pytest.raises(DeclarationError, match="discrete_laplace noise"):
-        store.set_budget("default", epsilon=1, delta="1e-6")
-    store.set_budget("default", epsilon=1, delta="1e-6", route="renyi", order=20)
+        store.set_budget(epsilon=1, delta="1e-6")
+    store.set_budget(epsilon=1, delta="1e-6", route="renyi", order=20)
     route, left = store.ledger().row(by_predicate=pl.col("scope") == "population", named=True)["remaining"].split()
     limit = 1 + (math.log(1e-6) + math.log(20)) / 19 - math.log(1 - 1 / 20)
     assert route == "renyi"
@@ -226,7 +226,7 @@ def test_a_commit_that_was_interrupted_late_is_not_made_twice(series, monkeypatc
 def test_whether_the_store_is_in_use_never_depends_on_the_truth(tmp_path):
     """A question that would be answered from the hypothesis is refused like one that would be measured."""
     session = visits(tmp_path / "s").interactive("ad_hoc", **ASKED)
-    with sh.open(tmp_path / "s")._hold():
+    with sh.open(tmp_path / "s").home.hold():
         for predicate in (EARLY, pl.lit(value=True)):
             with pytest.raises(StoreInUseError):
                 session.ask(predicate)
@@ -281,7 +281,7 @@ def test_what_is_no_session_is_refused_by_name(series):
     for wrong in ({"level": 0}, {"accuracy": "0"}, {"mass": 0}, {"most_updates": 0}, {"start": "public"}):
         with pytest.raises(DeclarationError):
             series.interactive("other", **ASKED | wrong)
-    marginals = series.release_workload("ranges", sh.Prefix(), level=1)
+    marginals = series.release("ranges", workload=sh.workload.Prefix(), level=1)
     with pytest.raises(DeclarationError, match="noisy_count"):
         series.interactive("other", **ASKED, start=marginals)
     with pytest.raises(DataError, match="some above 0"):
@@ -342,7 +342,14 @@ def test_predicates_ask_about_all_key_columns():
         pl.DataFrame({"browser": ["a", "b", "b"], "day": [0, 1, 6], "count": [70_000, 20_000, 10_000]})
     )
     domain = sh.Product(browser=sh.Catalogue(["a", "b", "c"]), day=sh.Integers(7))
-    series = sh.create(":memory:", counts, name="visits", key=["browser", "day"], max_keys=1, domain=domain, seed=3)
+    series = sh.create(
+        sh.open(":memory:", seed=3),
+        counts,
+        name="visits",
+        key=["browser", "day"],
+        max_keys=1,
+        domain=domain,
+    )
     session = series.interactive("ad_hoc", level=50, accuracy="0.1")
     for predicate, truth in (
         (pl.col("browser") == "b", 29_999),

@@ -95,10 +95,10 @@ def in_sql(budget: dict | None, steps: list[Step], *, dry_run: bool) -> list[str
     """What became of each statement: the name of an error, or nothing."""
     store = sh.open(":memory:", seed=3)
     if budget is not None:
-        store.set_budget("default", **budget)
+        store.set_budget(**budget)
     tables = {"log": LOG.with_columns(n=pl.col("u") % 4)}
     script = ";\n".join(step.sql for step in steps)
-    with Session(store, tables=tables) as session:
+    with Session(store.home, tables=tables) as session:
         outcomes = run_script(session, script, keep_going=True, dry_run=dry_run)
     errors = {outcome.number: outcome.error for outcome in outcomes}
     return ["" if errors[i + 1] is None else type(errors[i + 1]).__name__ for i in range(len(steps))]
@@ -110,7 +110,7 @@ def called(store, step: Step) -> str:
         if step.kind == "create":
             sh.create(store, LOG.with_columns(n=pl.col("u") % 4), name=step.name, **step.asked)
         elif step.kind == "workload":
-            store.series(step.series).release_workload(step.name, "total()", strategy="identity", **step.asked)
+            store.series(step.series).release(step.name, workload="total()", strategy="identity", **step.asked)
         else:
             store.series(step.series).release(step.name, **step.asked)
     except SparsehistError as problem:
@@ -138,7 +138,7 @@ def compare(seed: int) -> Counter[str]:
     foreseen, ran = (in_sql(budget, steps, dry_run=dry_run) for dry_run in (True, False))
     store = sh.open(":memory:", seed=3)
     if budget is not None:
-        store.set_budget("default", **budget)
+        store.set_budget(**budget)
     happened: Counter[str] = Counter()
     for step, dry, said in zip(steps, foreseen, ran, strict=True):
         planned = plan_of(store, step) if step.kind == "release" else None
@@ -169,7 +169,7 @@ def test_everything_refuses_alike_for_long(seed):
 def test_what_remains_is_served_and_a_thousandth_more_is_not(budget, noise):
     """Of a fresh budget and of one partly spent; a refusal names what remains."""
     store = sh.open(":memory:", seed=5)
-    store.set_budget("default", **budget)
+    store.set_budget(**budget)
     try:
         one = sh.create(store, LOG, name="one", noise=noise, **DECLARED)
     except BudgetExceededError:

@@ -30,7 +30,7 @@ def a_series(store, name="visits", **more):
 
 def a_workload(series, name, level, family="gaussian"):
     """Check and commit a round of a new workload path, as a release of one does."""
-    with series.store._hold() as state:
+    with series.store.home.hold() as state:
         record = state.series(series.name)
         level = Fraction(level)
         release = Spending(record.series_id, level, ("workload", "total", "identity"))
@@ -67,7 +67,7 @@ def test_a_cap_bounds_the_sum_over_cells_and_workloads(store):
 
 def test_a_budget_in_rho_is_shared_by_the_series_of_a_population(store):
     """Cells, workloads and dropped series of one population draw on it, another population does not."""
-    store.set_budget("default", rho=1)
+    store.set_budget(rho=1)
     first, second = a_series(store, "first"), a_series(store, "second", noise="laplace", cap="0.5")
     first.release("a", level="0.5", threshold=50)
     store.drop("first")
@@ -82,9 +82,9 @@ def test_a_budget_in_rho_is_shared_by_the_series_of_a_population(store):
 
 def test_a_series_that_the_route_cannot_charge_is_refused_at_create(store):
     """With the routes that could; a budget that could not charge what is there is refused as well."""
-    store.set_budget("default", rho=100)
-    store.set_budget("exact", epsilon=1, delta=1e-6)
-    store.set_budget("pure", epsilon=1, delta="0")
+    store.set_budget(rho=100)
+    store.set_budget(epsilon=1, delta=1e-6, population="exact")
+    store.set_budget(epsilon=1, delta="0", population="pure")
     for population, noise, could in (
         ("default", "poisson", "route='poisson'"),
         ("default", "skellam", "route='renyi'"),
@@ -96,16 +96,16 @@ def test_a_series_that_the_route_cannot_charge_is_refused_at_create(store):
     assert store.series_names() == []
     a_series(store, noise="skellam", population="free")
     with pytest.raises(DeclarationError, match=r"cannot charge the series 'visits'.*route='renyi'"):
-        store.set_budget("free", rho=1)
-    store.set_budget("free", epsilon=1, delta=1e-6, route="renyi")
+        store.set_budget(rho=1, population="free")
+    store.set_budget(epsilon=1, delta=1e-6, route="renyi", population="free")
 
 
 def test_poisson_noise_has_a_share_apart_or_a_budget_of_its_own(store):
     """Charged its cap once, at a half of what is left of the share's delta."""
     apart = sh.EpsilonDelta(1, "1e-6")
-    said = store.set_budget("default", epsilon=2, delta="2e-6", poisson=apart)
+    said = store.set_budget(epsilon=2, delta="2e-6", poisson=apart)
     assert "epsilon 1 at delta 0.000001 for Poisson noise" in said
-    store.set_budget("others", epsilon=1, delta=1e-6, route="poisson")
+    store.set_budget(epsilon=1, delta=1e-6, route="poisson", population="others")
     for population in ("default", "others"):
         name = f"of_{population}"
         series = a_series(store, name, noise="poisson", population=population)
@@ -127,19 +127,19 @@ def test_no_level_is_named_that_the_noise_cannot_have(store, noise):
 def test_open_domains_spend_delta_beside_rho(store):
     """A budget in rho alone has no room for them; with a delta it has, up to that delta over all series."""
     series = a_series(store, domain=sh.Open(delta=1e-6))
-    store.set_budget("default", rho=1)
+    store.set_budget(rho=1)
     with pytest.raises(BudgetExceededError, match="no delta left for open domains"):
         series.release("a", level="0.5")
     with pytest.raises(BudgetExceededError, match="reserves no delta for open domains"):
         a_series(store, "other", domain=sh.Open(delta=1e-6))
-    store.set_budget("default", rho=1, delta=1e-7, reason="a domain nobody can list")
+    store.set_budget(rho=1, delta=1e-7, reason="a domain nobody can list")
     made = series.release("a", level="0.5")
     row = spent(store, "everybody")
     assert 0.25e-7 < row["delta_infinity"] == made.metadata["delta_infinity"] < 0.51e-7
     second = a_series(store, "other", domain=sh.Open(delta=1e-6))
     second.release("a", level="0.25")
     with pytest.raises(BudgetExceededError, match=r"requested delta .* of open domains"):
-        second.release("b", level="0.3", delta=5e-8)
+        second.release("b", level="0.3", open_delta=5e-8)
     assert 0.4e-7 < spent(store, "population")["delta_infinity"] < 0.77e-7
     without = a_series(sh.open(":memory:"), "plain")
     without.release("a", level="0.5", threshold=50)
@@ -151,7 +151,7 @@ def test_a_fresh_budget_serves_the_level_that_stands_for_it(store, noise):
     """(1, 1e-6) as a level under a budget of (1, 1e-6) on every route; what more of it would be is refused."""
     routes = {"gaussian": ("gaussian", "renyi"), "skellam": ("renyi",), "poisson": ("poisson",)}
     for route in routes.get(noise, ("pure", "renyi")):
-        store.set_budget(route, epsilon=1, delta=1e-6, route=route)
+        store.set_budget(epsilon=1, delta=1e-6, route=route, population=route)
         series = a_series(store, f"of_{route}", noise=noise, population=route)
         made = series.release("a", level="epsilon_delta(1, 1e-6)", threshold=500)
         assert made.metadata["epsilon_delta"] == "epsilon_delta(1, 0.000001)"
@@ -171,26 +171,26 @@ def test_a_level_is_computed_after_the_split_of_delta(store):
     assert float(made.metadata["level"]) == pytest.approx(gaussian.largest_rho(1, 0.5e-6), rel=1e-11)
     assert made.metadata["delta_infinity"] <= 0.5e-6
     with pytest.raises(BudgetExceededError, match="is set aside"):
-        opened.release("b", level=sh.EpsilonDelta(1, 1e-6), delta=3e-6)
+        opened.release("b", level=sh.EpsilonDelta(1, 1e-6), open_delta=3e-6)
 
 
 def test_an_open_series_under_a_budget_that_reserved_nothing_is_refused_with_what_helps(store):
     """The refusal names open_share=, a budget with it takes the series, and noise gets the rest of delta."""
-    store.set_budget("default", epsilon=1, delta=1e-6)
+    store.set_budget(epsilon=1, delta=1e-6)
     with pytest.raises(BudgetExceededError, match=r"open_share=0\.5"):
         a_series(store, domain=sh.Open(delta="1e-6"))
-    said = store.set_budget("default", epsilon=1, delta=1e-6, open_share="0.5", reason="open keys")
+    said = store.set_budget(epsilon=1, delta=1e-6, open_share="0.5", reason="open keys")
     assert "delta 5e-07 for noise, 5e-07 for open domains" in said
     made = a_series(store, domain=sh.Open(delta="1e-6")).release("a", level="0.01")
     assert 0 < made.metadata["delta_infinity"] <= 2.5e-7
     with pytest.raises(DeclarationError, match="open_share"):
-        store.set_budget("pure", epsilon=1, delta=1e-6, route="pure", open_share="0.1")
+        store.set_budget(epsilon=1, delta=1e-6, route="pure", open_share="0.1", population="pure")
 
 
 def test_the_counterexamples_are_refused_at_the_step_that_would_break_the_budget(store):
     """A Gaussian at 0.0209, then one at 0.1887 or a coin of 2.149; 68 % of rho, then the rest or all of delta."""
     for route in ("gaussian", "renyi"):
-        store.set_budget(route, epsilon=3, delta=1e-6, route=route)
+        store.set_budget(epsilon=3, delta=1e-6, route=route, population=route)
         a_series(store, f"first_{route}", population=route).release("a", level="0.0209", threshold=500)
         second = a_series(store, f"second_{route}", population=route)
         if route == "gaussian":  # one of the two branches is all that this route takes
@@ -205,20 +205,20 @@ def test_the_counterexamples_are_refused_at_the_step_that_would_break_the_budget
         coin.release("a", level="2.149", threshold=500)
 
     opened = a_series(store, "open", population="split", domain=sh.Open(delta="1e-6"))
-    store.set_budget("split", epsilon=1, delta=1e-6)
+    store.set_budget(epsilon=1, delta=1e-6, population="split")
     whole = Fraction(gaussian.largest_rho(1, 1e-6))
-    assert opened.release("a", level=whole * Fraction("0.68"), delta=1e-12).metadata["delta_infinity"] < 2e-12
+    assert opened.release("a", level=whole * Fraction("0.68"), open_delta=1e-12).metadata["delta_infinity"] < 2e-12
     with pytest.raises(BudgetExceededError, match="remaining gaussian"):
-        opened.release("b", level=whole, delta=1e-12)
+        opened.release("b", level=whole, open_delta=1e-12)
     with pytest.raises(BudgetExceededError, match="of open domains"):
-        opened.release("b", level="0.001", delta=9e-7)
+        opened.release("b", level="0.001", open_delta=9e-7)
     assert opened.release("b", level="0.001").metadata["delta_infinity"] < 2.6e-7
 
 
 def test_numerical_slack_is_shown_and_charged_to_nothing(store, monkeypatch):
     """A thousand times delta in all: the releases are made, and epsilon is that of the noise alone."""
     monkeypatch.setattr("sparsehist.release.cell_parameters.numerical_slack", lambda *_, **__: 1e-3)
-    store.set_budget("default", epsilon=2, delta=1e-6)
+    store.set_budget(epsilon=2, delta=1e-6)
     series = a_series(store)
     for name in ("a", "b"):
         series.release(name, level="0.05", threshold=900)
@@ -229,8 +229,8 @@ def test_numerical_slack_is_shown_and_charged_to_nothing(store, monkeypatch):
 
 def test_a_charged_cap_is_not_raised(store):
     """The cap of a pure series counted as a whole; on the pure route, path by path, it may be raised."""
-    store.set_budget("mixed", epsilon=3, delta=1e-6, route="renyi")
-    store.set_budget("pure", epsilon=3, delta=0)
+    store.set_budget(epsilon=3, delta=1e-6, route="renyi", population="mixed")
+    store.set_budget(epsilon=3, delta=0, population="pure")
     for population in ("mixed", "pure"):
         series = a_series(store, population, noise="laplace", cap="0.5", population=population)
         series.raise_cap("0.6", reason="not yet released")
@@ -243,7 +243,8 @@ def test_a_charged_cap_is_not_raised(store):
 def test_refusals_draw_nothing_and_are_recorded(store, monkeypatch):
     """Nothing is drawn or spent, the generation stays, and the event says who asked for what and why not."""
     series = a_series(store, cap=1)
-    store.set_budget("default", rho="0.1")
+    store.set_budget(rho="0.1")
+    store.home.who = "bob"
 
     def drawn(*_, **__):
         pytest.fail("a refused release was drawn")
@@ -252,7 +253,7 @@ def test_refusals_draw_nothing_and_are_recorded(store, monkeypatch):
     monkeypatch.setattr(State, "commit_round", drawn)
     for level in ("0.5", "2"):
         with pytest.raises((CapExceededError, BudgetExceededError)):
-            series.release("a", level=level, threshold=50, who="bob")
+            series.release("a", level=level, threshold=50)
     monkeypatch.undo()
     refused = store.events().filter(what="refuse")
     assert refused["who"].to_list() == ["bob"] * 2 and refused["release"].to_list() == ["a"] * 2
@@ -278,16 +279,17 @@ def test_limits_hold_ex_ante_until_they_are_raised_after_a_release(store):
     """Raised before the first release, or lowered, a limit stays ex ante; raised after it, it is ex post for good."""
     series = a_series(store, cap="0.5")
     series.raise_cap(1, reason="not yet released")
-    store.set_budget("default", rho=3)
-    store.set_budget("default", rho=4, reason="not yet released")
+    store.set_budget(rho=3)
+    store.set_budget(rho=4, reason="not yet released")
     assert spent(store, "series")["standing"] is None
     series.release("a", level=1, threshold=50)
-    store.set_budget("default", rho=2)
+    store.set_budget(rho=2)
     row = spent(store, "series") | {"budget": spent(store, "population")["budget"]}
     assert (row["cap"], row["limit_at_first_release"], row["standing"]) == ("1", "1", "ex ante")
     assert row["budget"] == "rho 2" and spent(store, "population")["standing"] == "ex ante"
-    series.raise_cap(2, reason="a second study", who="ann")
-    store.set_budget("default", rho=5, reason="a second study")
+    store.home.who = "ann"
+    series.raise_cap(2, reason="a second study")
+    store.set_budget(rho=5, reason="a second study")
     for scope, then in (("series", "1"), ("population", "rho 4")):
         row = spent(store, scope)
         assert (row["limit_at_first_release"], row["standing"]) == (then, "ex post")
@@ -302,22 +304,19 @@ def test_limits_are_refused_where_they_make_no_sense(store):
     series, free = a_series(store, cap=1), a_series(store, "free")
     before = store.events().height
     wrong = [
-        (lambda: series.raise_cap("0.5", reason="x"), "raised only"),
+        (lambda: series.raise_cap("0.5", reason="x"), "only be raised"),
         (lambda: free.raise_cap(1, reason="x"), "no cap"),
         (lambda: series.raise_cap(2, reason=" "), "one line of text"),
         (lambda: series.raise_cap(2, reason="a\nb"), "one line of text"),
-        (lambda: store.set_budget("default"), "give one of them"),
-        (lambda: store.set_budget("default", rho=1, epsilon=1, delta=1e-6), "give one of them"),
-        (lambda: store.set_budget("default", epsilon=1), "needs the delta"),
-        (lambda: store.set_budget("default", epsilon=1, delta=2), "below 1"),
-        (lambda: store.set_budget("No", rho=1), "population"),
-        (lambda: store.set_budget("default", rho=1, who=""), "who"),
+        (store.set_budget, "give one of them"),
+        (lambda: store.set_budget(rho=1, epsilon=1, delta=1e-6), "give one of them"),
+        (lambda: store.set_budget(epsilon=1), "needs the delta"),
+        (lambda: store.set_budget(epsilon=1, delta=2), "below 1"),
+        (lambda: store.set_budget(rho=1, population="No"), "population"),
         (lambda: store.declare_disjoint(["a"], reason="x"), "two or more populations"),
         (lambda: store.declare_disjoint("ab", reason="x"), "two or more populations"),
         (lambda: store.declare_disjoint(["a", "a"], reason="x"), "two or more populations"),
         (lambda: store.ledger(delta=1), "delta"),
-        (lambda: a_series(store, "more", who=5), "who"),
-        (lambda: series.release("a", level=1, who="x" * 2000), "who"),
     ]
     for call, told in wrong:
         with pytest.raises(DeclarationError, match=told):
@@ -328,13 +327,20 @@ def test_limits_are_refused_where_they_make_no_sense(store):
 def test_who_asks_is_kept_and_is_the_user_otherwise(store, monkeypatch):
     """On create, release, raise_cap, set_budget, declare_disjoint and drop."""
     monkeypatch.setattr("getpass.getuser", lambda: "somebody")
-    series = a_series(store, cap=1, who="ann")
-    series.release("a", level="0.5", threshold=50, who="bob")
+    store.home.who = "ann"
+    series = a_series(store, cap=1)
+    store.home.who = "bob"
+    series.release("a", level="0.5", threshold=50)
+    store.home.who = None
     series.release("b", level="0.5", threshold=50)
-    series.raise_cap(2, reason="x", who="cleo")
-    store.set_budget("default", rho=1, who="dora")
-    store.declare_disjoint(["default", "b"], reason="x", who="eve")
-    store.drop("visits", who="fay", reason="no longer needed")
+    store.home.who = "cleo"
+    series.raise_cap(2, reason="x")
+    store.home.who = "dora"
+    store.set_budget(rho=1)
+    store.home.who = "eve"
+    store.declare_disjoint(["default", "b"], reason="x")
+    store.home.who = "fay"
+    store.drop("visits", reason="no longer needed")
     events = store.events().filter(pl.col("what") != "create store")
     assert events["who"].to_list() == ["ann", "bob", "somebody", "cleo", "dora", "eve", "fay"]
     assert events["release"].drop_nulls().to_list() == ["a", "b"]
@@ -356,7 +362,7 @@ def test_different_units_in_one_population_are_warned_about(store):
 def test_an_export_holds_the_ledger_and_the_events(store, tmp_path):
     """JSON and Parquet hold the same, every column is described, and nothing else is overwritten."""
     a_series(store, cap=1).release("a", level="1/3", threshold=50)
-    store.set_budget("default", epsilon=4, delta=1e-6, reason="agreed")
+    store.set_budget(epsilon=4, delta=1e-6, reason="agreed")
     store.declare_disjoint(["default", "b"], reason="x")
     store.export_ledger(tmp_path / "l.json", delta=1e-5)
     store.export_ledger(tmp_path / "l.parquet", delta=1e-5)

@@ -100,8 +100,8 @@ class Beside:
                 )  # fmt: skip
             return
         sh.create(
-            self.store, LOG, name=name, unit="user", key="key", max_keys=1, domain=DOMAIN,
-            noise=family, cap=cap, population=population, who="creator",
+            sh.open(self.store, create=True, who="creator"), LOG, name=name, unit="user", key="key",
+            max_keys=1, domain=DOMAIN, noise=family, cap=cap, population=population,
         )  # fmt: skip
         self.series.append(Series(name, population, family, cap, [Path(family)]))
         self.events["create series"] += 1
@@ -114,7 +114,7 @@ class Beside:
         expected = self.expect(series, path, level)
         try:
             with faulty(fault):
-                made = self.store.series(series.name).release(name, level=level, threshold=40.0, who="asker")
+                made = self.store.series(series.name).release(name, level=level, threshold=40.0)
         except RefusedError as refusal:
             self.refused(expected, refusal)
             return
@@ -135,7 +135,7 @@ class Beside:
         path = series.paths[number] if number < len(series.paths) else Path(series.family)
         expected = self.expect(series, path, level)
         try:
-            with self.store._hold() as state, faulty(fault):
+            with self.store.home.hold() as state, faulty(fault):
                 record = state.series(series.name)
                 known = [known.path_id for known in state.paths(record)]
                 path_id = known[number] if number < len(known) else None
@@ -209,9 +209,9 @@ class Beside:
         held = [known for known in self.series if known.population == population]
         if kind == "rho" and any(known.family in NO_RHO and (known.released or not known.dropped) for known in held):
             with pytest.raises(DeclarationError, match="cannot charge"):
-                self.store.set_budget(population, **{kind: amount}, reason="a reason")
+                self.store.set_budget(**{kind: amount}, reason="a reason", population=population)
             return
-        self.store.set_budget(population, **{kind: amount}, **more, who="dpo", reason="a reason")
+        self.store.set_budget(**{kind: amount}, **more, reason="a reason", population=population)
         if self.spent((population,)):
             first = self.first_budget.get(population)
             if first is not None and (kind != first[0] or amount > first[1]):

@@ -27,7 +27,7 @@ from sparsehist.errors import (
     StoreRolledBackError,
 )
 from sparsehist.ledger.public_ledger import publish
-from sparsehist.ledger.signatures import content_digest, encoded, private_key
+from sparsehist.ledger.signatures import content_digest, encoded, make_keys, private_key
 from sparsehist.store import LEDGER_NAME
 
 pytest.importorskip("cryptography")
@@ -39,7 +39,7 @@ COUNTS = pl.DataFrame({"word": [f"wörd {i}" for i in range(50)], "count": range
 def keys(tmp_path_factory):
     """Two pairs of keys: that of the curator and that of somebody else; (private, public) each."""
     place = tmp_path_factory.mktemp("keys")
-    return [(place / name, sh.make_keys(place / name)) for name in ("curator.pem", "other.pem")]
+    return [(place / name, make_keys(place / name)) for name in ("curator.pem", "other.pem")]
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,9 @@ def signed(tmp_path_factory, keys):
                        domain=sh.Catalogue(COUNTS["word"].to_list()))  # fmt: skip
     for level in (1, 3):
         series.release(f"at_{level}", level=level).write_parquet(place / f"{level}.parquet", sign=keys[0][0])
-    series.release_workload("sums", sh.Total(), level=1).write_parquet(place / "sums.parquet", sign=keys[0][0])
+    series.release("sums", workload=sh.workload.Total(), level=1).write_parquet(
+        place / "sums.parquet", sign=keys[0][0]
+    )
     return place
 
 
@@ -264,10 +266,10 @@ def test_keys_are_kept_apart_from_stores_and_others(keys, tmp_path):
     assert private.stat().st_mode & 0o777 == 0o600
     store = sh.open(tmp_path / "store", create=True)
     with pytest.raises(NameTakenError):
-        sh.make_keys(private)
+        make_keys(private)
     for place in (store.path / "key", store.path / "series" / "key"):
         with pytest.raises(InputError, match="inside the store"):
-            sh.make_keys(place)
+            make_keys(place)
     assert not list(store.path.rglob("key*"))
     shutil.copy(private, store.path / "key")
     (tmp_path / "link").symlink_to(store.path / "key")

@@ -7,7 +7,7 @@ from collections.abc import Collection
 import polars as pl
 
 import sparsehist as sh
-from sparsehist.periods.most_periods import periods_of
+from sparsehist.release.most_periods import periods_of
 
 WEEKS = ("2026-W10", "2026-W11", "2026-W12", "2026-W13", "2026-W14")
 
@@ -21,19 +21,28 @@ def of_users(users: Collection[str], key: int = 1) -> pl.DataFrame:
 
 def in_weeks(*, store: object = ":memory:", seed: int | None = 1, **declared: object) -> sh.PeriodicSeries:
     """A log in weeks, nothing added."""
-    given = {"name": "log", "unit": "user", "key": "key", "max_keys": 1, "domain": sh.Integers(50), "period": "week"}
-    return sh.create_periodic(store, seed=seed if store == ":memory:" else None, **(given | declared))
+    given = {"name": "log", "unit": "user", "key": "key", "max_keys": 1, "domain": sh.Integers(50)}
+    of_every = {
+        name: declared.pop(name) for name in ("periods", "protects", "most_periods", "budget") & declared.keys()
+    }
+    every = sh.Every(declared.pop("period", "week"), **of_every)
+    home = (
+        store
+        if isinstance(store, sh.Store)
+        else sh.open(store, create=True, seed=seed if store == ":memory:" else None)
+    )
+    return sh.create(home, every=every, **given | declared)
 
 
 def who_counts(log: sh.PeriodicSeries) -> dict[str, set[str]]:
     """By period, the units that count in it."""
-    with log.store._hold() as state:
+    with log.store.home.hold() as state:
         files = {record.declaration["period"]: record.directory / "units" for record in periods_of(state, log.name)}
         return {period: set(pl.read_ipc(file).to_series()) for period, file in files.items()}
 
 
 def true_count(log: sh.PeriodicSeries, period: str) -> int:
     """Units of the one key in a period."""
-    with log.store._hold() as state:
+    with log.store.home.hold() as state:
         record = next(one for one in periods_of(state, log.name) if one.declaration["period"] == period)
         return int(sum(state.series_files(record).groups[0], start=0))

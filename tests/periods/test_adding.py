@@ -24,6 +24,7 @@ from sparsehist.errors import (
     StoreError,
     StoreInUseError,
 )
+from sparsehist.series.series import Series
 from sparsehist.store import State
 from tests.periods.logs import WEEKS, in_weeks, of_users, true_count, who_counts
 
@@ -34,14 +35,14 @@ def test_periods_come_in_any_order_and_twice() -> None:
     """The same log again gives the same series; another is refused; what was released stays."""
     log = in_weeks()
     for week, n in ((WEEKS[2], 30), (WEEKS[0], 20), (WEEKS[1], 10)):
-        series = log.add(of_users(USERS[:n]), period=week)
+        series = log.append(of_users(USERS[:n]), period=week)
         assert series.name == f"log_{week.replace('-', '').lower()}" and true_count(log, week) == n
     made = log.series(WEEKS[2]).release("public", level=1)
-    again = log.add(of_users(USERS[:30]), period=date(2026, 3, 18))
+    again = log.append(of_users(USERS[:30]), period=date(2026, 3, 18))
     assert again.release("public", level=1).frame.equals(made.frame)
     with pytest.raises(SeriesDiffersError, match="the log it was made from"):
-        log.add(of_users(USERS[:31]), period=WEEKS[2])
-    assert log.added() == [WEEKS[2], WEEKS[0], WEEKS[1]]
+        log.append(of_users(USERS[:31]), period=WEEKS[2])
+    assert log.appended() == [WEEKS[2], WEEKS[0], WEEKS[1]]
     with pytest.raises(NotFoundError):
         log.series(WEEKS[4])
 
@@ -50,21 +51,21 @@ def test_no_more_periods_than_were_declared() -> None:
     """The year is over when it is over; a period that was added is still given again."""
     log = in_weeks(periods=2)
     for week in WEEKS[:2]:
-        log.add(of_users(USERS), period=week)
+        log.append(of_users(USERS), period=week)
     with pytest.raises(DeclarationError, match="all 2 weeks"):
-        log.add(of_users(USERS), period=WEEKS[2])
-    log.add(of_users(USERS), period=WEEKS[1])
+        log.append(of_users(USERS), period=WEEKS[2])
+    log.append(of_users(USERS), period=WEEKS[1])
 
 
 @pytest.mark.parametrize("most_periods", [None, 1])
 def test_a_period_without_rows_is_a_period(most_periods: int | None) -> None:
     """Whether anybody was there, or had room left, is no reason to refuse: that would show."""
     log = in_weeks(most_periods=most_periods)
-    log.add(of_users(USERS), period=WEEKS[0])
-    empty = log.add(of_users([]), period=WEEKS[1]).release("none", level=1)
+    log.append(of_users(USERS), period=WEEKS[0])
+    empty = log.append(of_users([]), period=WEEKS[1]).release("none", level=1)
     assert empty.metadata["per_user"] == "1" and not len(empty)
     assert true_count(log, WEEKS[1]) == 0
-    log.add(of_users(USERS), period=WEEKS[2])
+    log.append(of_users(USERS), period=WEEKS[2])
     assert true_count(log, WEEKS[2]) == (40 if most_periods is None else 0)
 
 
@@ -93,12 +94,12 @@ def test_rows_of_another_period_are_refused_or_left_out(tmp_path: Path, kind: st
     }[kind]  # fmt: skip
     log = in_weeks()
     with pytest.raises(DataError, match="not of 2026-W11") as refusal:
-        log.add(source, period="2026-W11", time="at")
+        log.append(source, period="2026-W11", time="at")
     assert not any(secret in str(refusal.value) for secret in ("ann", "bob", "cid"))
     for week, wanted in (("2026-W11", 2), ("2026-W12", 2)):
-        series = log.add(source, period=week, time="at", on_other_period="drop")
+        series = log.append(source, period=week, time="at", on_other_period="drop")
         assert true_count(log, week) == wanted
-        assert log.add(source, period=week, time="at", on_other_period="drop").name == series.name
+        assert log.append(source, period=week, time="at", on_other_period="drop").name == series.name
         made = series.release("public", level=1)
         assert "no rows of another" not in made.metadata["guarantee"]
     assert log.series("2026-W11").declaration.source == {
@@ -108,7 +109,7 @@ def test_rows_of_another_period_are_refused_or_left_out(tmp_path: Path, kind: st
 
 def test_what_nobody_looked_at_is_said() -> None:
     """Without the column, that a period's log holds rows of it alone is on trust, and each release says so."""
-    made = in_weeks().add(of_users(USERS), period=WEEKS[0]).release("public", level=1)
+    made = in_weeks().append(of_users(USERS), period=WEEKS[0]).release("public", level=1)
     assert "that the log of a period holds no rows of another is on trust" in made.metadata["guarantee"]
 
 
@@ -117,7 +118,7 @@ def test_a_query_is_checked_before_its_rows_are_read() -> None:
     mixed = sh.Query("select max(user) as user, 1 as key, at from moments group by at", tables={"moments": moments()})
     for time in (None, "at"):
         with pytest.raises(GuaranteeError):
-            in_weeks().add(mixed, period="2026-W11", time=time, on_other_period="drop" if time else "error")
+            in_weeks().append(mixed, period="2026-W11", time=time, on_other_period="drop" if time else "error")
 
 
 def _with(frame: pl.DataFrame) -> object:
@@ -132,7 +133,7 @@ def test_periods_may_be_numbers_of_steps() -> None:
     """Days counted from 1, ten to a period."""
     log = in_weeks(period=10, protects="user-period", periods=3)
     days = pl.DataFrame({"user": USERS[:20], "key": [1] * 20, "day": range(1, 21)})
-    assert log.add(days, period=2, time="day", on_other_period="drop").name == "log_2"
+    assert log.append(days, period=2, time="day", on_other_period="drop").name == "log_2"
     assert true_count(log, "2") == 10
 
 
@@ -144,10 +145,10 @@ def test_what_cannot_be_declared_is_refused() -> None:
     ):  # fmt: skip
         with pytest.raises(DeclarationError):
             in_weeks(**wrong)
-    with pytest.raises(DeclarationError, match="add the log"):
-        in_weeks(most_periods=2).add(sh.Counts(pl.DataFrame({"key": [1], "count": [3]})), period=WEEKS[0])
+    with pytest.raises(DeclarationError, match="append the log"):
+        in_weeks(most_periods=2).append(sh.Counts(pl.DataFrame({"key": [1], "count": [3]})), period=WEEKS[0])
     with pytest.raises(DeclarationError, match="time="):
-        in_weeks().add(sh.Counts(pl.DataFrame({"key": [1], "count": [3]})), period=WEEKS[0], time="at")
+        in_weeks().append(sh.Counts(pl.DataFrame({"key": [1], "count": [3]})), period=WEEKS[0], time="at")
 
 
 def test_a_name_stands_for_one_declaration(tmp_path: Path) -> None:
@@ -169,9 +170,8 @@ def test_a_name_stands_for_one_declaration(tmp_path: Path) -> None:
     for name in ("taken", "default"):
         with pytest.raises(NameTakenError):
             in_weeks(store=tmp_path / "s", name=name)
-    assert sh.open_periodic(tmp_path / "s", "log").declaration == log.declaration
-    with pytest.raises(NotFoundError):
-        sh.open_periodic(tmp_path / "s", "taken")
+    assert sh.open(tmp_path / "s").series("log").declaration == log.declaration
+    assert isinstance(sh.open(tmp_path / "s").series("taken"), Series)
 
 
 def test_a_long_catalogue_comes_with_the_first_period(tmp_path: Path) -> None:
@@ -179,9 +179,9 @@ def test_a_long_catalogue_comes_with_the_first_period(tmp_path: Path) -> None:
     keys = sh.Catalogue([f"k{i}" for i in range(1500)])
     log = in_weeks(store=tmp_path / "s", domain=keys)
     with pytest.raises(NotFoundError, match="if_exists='reuse'"):
-        sh.open_periodic(tmp_path / "s", "log")
-    log.add(pl.DataFrame({"user": USERS, "key": ["k7"] * 40}), period=WEEKS[0])
-    assert sh.open_periodic(tmp_path / "s", "log").declaration == log.declaration
+        sh.open(tmp_path / "s").series("log")
+    log.append(pl.DataFrame({"user": USERS, "key": ["k7"] * 40}), period=WEEKS[0])
+    assert sh.open(tmp_path / "s").series("log").declaration == log.declaration
 
 
 def test_units_of_several_columns_and_products_of_keys() -> None:
@@ -193,7 +193,7 @@ def test_units_of_several_columns_and_products_of_keys() -> None:
     found = []
     for most in (None, 3):
         log = in_weeks(unit=("a", "b"), key=("k", "c"), domain=domain, max_keys=2, most_periods=most)
-        found.append(log.add(frame, period=WEEKS[0]).release("r", level=100, threshold=0.5).frame.sort("k", "c"))
+        found.append(log.append(frame, period=WEEKS[0]).release("r", level=100, threshold=0.5).frame.sort("k", "c"))
     assert found[0].select("k", "c").equals(found[1].select("k", "c")) and found[0].height == 3
     assert (found[0]["noisy_count"] - found[1]["noisy_count"]).abs().max() < 1
 
@@ -202,12 +202,12 @@ def test_a_unit_counts_in_its_first_periods() -> None:
     """In the order in which they were added; whole numbers are not text."""
     log = in_weeks(most_periods=2)
     for week, users in ((WEEKS[3], "abc"), (WEEKS[0], "bcd"), (WEEKS[4], "abcde"), (WEEKS[1], "ad")):
-        log.add(of_users(users), period=week)
+        log.append(of_users(users), period=week)
     assert who_counts(log) == {
         WEEKS[3]: set("abc"), WEEKS[0]: set("bcd"), WEEKS[4]: set("ade"), WEEKS[1]: set(),
     }  # fmt: skip
     with pytest.raises(DataError, match="whole numbers"):
-        log.add(pl.DataFrame({"user": [1], "key": [1]}), period=WEEKS[2])
+        log.append(pl.DataFrame({"user": [1], "key": [1]}), period=WEEKS[2])
 
 
 def test_what_dies_before_the_commit_leaves_no_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -220,12 +220,12 @@ def test_what_dies_before_the_commit_leaves_no_trace(tmp_path: Path, monkeypatch
     with monkeypatch.context() as patched:
         patched.setattr(State, "commit_series", dies)
         with pytest.raises(StoreError, match="full"):
-            log.add(of_users("ab"), period=WEEKS[0])
-    assert log.added() == []
-    log.add(of_users("bc"), period=WEEKS[1])
-    log.add(of_users("ab"), period=WEEKS[0])
+            log.append(of_users("ab"), period=WEEKS[0])
+    assert log.appended() == []
+    log.append(of_users("bc"), period=WEEKS[1])
+    log.append(of_users("ab"), period=WEEKS[0])
     assert who_counts(log) == {WEEKS[1]: set("bc"), WEEKS[0]: {"a"}}
-    with log.store._hold() as state:
+    with log.store.home.hold() as state:
         state.verify()
 
 
@@ -245,7 +245,7 @@ def test_two_that_add_at_once_count_nobody_twice(tmp_path: Path) -> None:
                 barrier.wait()
 
         try:
-            log.add(of_users("ab"), period=week, progress=meet, wait=60)
+            log.append(of_users("ab"), period=week, counting=sh.Counting(progress=meet))
             ended.append("added")
         except StoreInUseError:
             ended.append("begin again")
@@ -257,14 +257,14 @@ def test_two_that_add_at_once_count_nobody_twice(tmp_path: Path) -> None:
         one.join(120)
     assert sorted(ended) == ["added", "begin again"]
     for week in WEEKS[:2]:
-        log.add(of_users("ab"), period=week)
+        log.append(of_users("ab"), period=week)
     assert sorted(map(sorted, who_counts(log).values())) == [[], ["a", "b"]]
 
 
 def test_who_counted_can_be_erased(tmp_path: Path) -> None:
     """No byte of a unit is left; releases go on, and nothing more is added."""
     log = in_weeks(store=tmp_path / "s", most_periods=2)
-    log.add(of_users(["secret_user"]), period=WEEKS[0])
+    log.append(of_users(["secret_user"]), period=WEEKS[0])
     held = [file for file in (tmp_path / "s").rglob("*") if file.is_file() and b"secret_user" in file.read_bytes()]
     assert [file.name for file in held] == ["units"]
     log.finish()
@@ -275,14 +275,14 @@ def test_who_counted_can_be_erased(tmp_path: Path) -> None:
 def test_a_bit_that_is_lost_lets_nobody_count_twice(tmp_path: Path) -> None:
     """Who counted in the weeks before is compared with its digest before another one is added."""
     log = in_weeks(store=tmp_path / "s", most_periods=1)
-    log.add(of_users(USERS), period=WEEKS[0])
+    log.append(of_users(USERS), period=WEEKS[0])
     (file,) = (tmp_path / "s").rglob("units")
     content = file.read_bytes()
     file.write_bytes(content.replace(b"u39", b"u38"))
     with pytest.raises(StoreDamagedError, match="restore"):
-        log.add(of_users(USERS), period=WEEKS[1])
+        log.append(of_users(USERS), period=WEEKS[1])
     file.write_bytes(content)
-    log.add(of_users(USERS), period=WEEKS[1])
+    log.append(of_users(USERS), period=WEEKS[1])
     assert true_count(log, WEEKS[1]) == 0
 
 
@@ -290,15 +290,19 @@ def test_a_bit_that_is_lost_lets_nobody_count_twice(tmp_path: Path) -> None:
 def test_nothing_is_added_once_it_is_finished(most_periods: int | None) -> None:
     """Whether or not the store knew who counted, by a run that had begun before either; the same log stays given."""
     log = in_weeks(most_periods=most_periods)
-    log.add(of_users(USERS), period=WEEKS[0])
+    log.append(of_users(USERS), period=WEEKS[0])
     with pytest.raises(RefusedError, match="finished"):
-        log.add(of_users(USERS), period=WEEKS[1], progress=lambda phase: log.finish() if phase == "writing" else None)
+        log.append(
+            of_users(USERS),
+            period=WEEKS[1],
+            counting=sh.Counting(progress=lambda phase: log.finish() if phase == "writing" else None),
+        )
     for _ in range(2):
         log.finish()
         with pytest.raises(RefusedError, match="finished"):
-            log.add(of_users(USERS), period=WEEKS[1])
-    assert log.added() == [WEEKS[0]]
-    assert log.add(of_users(USERS), period=WEEKS[0]).release("later", level=1).metadata["per_user"] == "1"
+            log.append(of_users(USERS), period=WEEKS[1])
+    assert log.appended() == [WEEKS[0]]
+    assert log.append(of_users(USERS), period=WEEKS[0]).release("later", level=1).metadata["per_user"] == "1"
     assert log.store.events()["what"].to_list().count("finish periods") == 1
 
 
@@ -310,10 +314,10 @@ def test_a_period_is_added_again_with_the_column_it_was_added_with() -> None:
         ("2026-W12", None, "at", "made without time="),
     ):
         rows = moments().filter(pl.col("user") == {"2026-W11": "bob", "2026-W12": "cid"}[week])
-        log.add(rows, period=week, time=first)
+        log.append(rows, period=week, time=first)
         with pytest.raises(SeriesDiffersError, match=said):
-            log.add(rows, period=week, time=then)
-        log.add(rows, period=week, time=first)
+            log.append(rows, period=week, time=then)
+        log.append(rows, period=week, time=first)
 
 
 def test_text_that_is_no_date_is_no_other_period() -> None:
@@ -322,15 +326,21 @@ def test_text_that_is_no_date_is_no_other_period() -> None:
     log, told = in_weeks(), list[str]()
     for choice in ("error", "drop"):
         with pytest.raises(DataError, match="'at' holds text that is no date"):
-            log.add(text, period="2026-W12", time="at", on_other_period=choice)
+            log.append(text, period="2026-W12", time="at", on_other_period=choice)
     kept = text.filter(pl.col("user") != "cid")
     for week, said in (("2026-W12", "leaving out rows that are not of 2026-W12"), ("2026-W14", "every row")):
-        log.add(kept, period=week, time="at", on_other_period="drop", progress=told.append)
+        log.append(
+            kept,
+            period=week,
+            time="at",
+            on_other_period="drop",
+            counting=sh.Counting(progress=told.append),
+        )
         phase = next(phase for phase in told if phase.startswith("leaving out"))
         assert said in phase and not set(phase.replace(week, "")) & set("0123456789")
         told.clear()
     with pytest.raises(DeclarationError, match="time="):
-        log.add(kept, period="2026-W13", on_other_period="drop")
+        log.append(kept, period="2026-W13", on_other_period="drop")
 
 
 def test_names_of_a_log_and_of_its_periods_are_its_own(tmp_path: Path) -> None:
@@ -341,14 +351,14 @@ def test_names_of_a_log_and_of_its_periods_are_its_own(tmp_path: Path) -> None:
     for name in ("log", "log_2026w14"):
         for make in (
             lambda name=name: sh.create(store, of_users(USERS), name=name, **told),
-            lambda name=name: sh.create_running(store, name=name, **told),
+            lambda name=name: sh.create(store, name=name, steps=9, **told),
             lambda name=name: in_weeks(store=store, seed=None, name=name),
             lambda name=name: store.sql(
                 f"CREATE SERIES {name} WITH (unit = user, key = key, max_keys = 1, domain = 'integers(50)') AS "
                 "SELECT user, key FROM log_of_users", tables={"log_of_users": of_users(USERS)},
             ),
         ):  # fmt: skip
-            with pytest.raises(NameTakenError, match="log in periods"):
+            with pytest.raises(NameTakenError, match=r"periodic series|log in periods"):
                 make()
     in_weeks(store=store, seed=None, name="choice_keys")
     with pytest.raises(NameTakenError, match="choice_keys"):
@@ -358,7 +368,7 @@ def test_names_of_a_log_and_of_its_periods_are_its_own(tmp_path: Path) -> None:
     with pytest.raises(NameTakenError, match="weekly_2026w14"):
         in_weeks(store=store, seed=None, name="weekly")
     longest = "a" * 54
-    in_weeks(store=store, seed=None, name=longest, period="day").add(of_users(USERS), period="2026-03-17")
+    in_weeks(store=store, seed=None, name=longest, period="day").append(of_users(USERS), period="2026-03-17")
     with pytest.raises(DeclarationError, match="at most 54"):
         in_weeks(store=store, seed=None, name=longest + "a")
 
@@ -367,14 +377,14 @@ def test_names_of_a_log_and_of_its_periods_are_its_own(tmp_path: Path) -> None:
 def test_a_released_period_that_was_dropped_is_not_counted_again(most_periods: int | None) -> None:
     """Its rows would cost twice what one series says; one that was never released may come again."""
     log = in_weeks(most_periods=most_periods)
-    log.add(of_users(USERS[:9]), period=WEEKS[0])
+    log.append(of_users(USERS[:9]), period=WEEKS[0])
     log.store.drop("log_2026w10")
-    log.add(of_users(USERS), period=WEEKS[0]).release("public", level=1)
+    log.append(of_users(USERS), period=WEEKS[0]).release("public", level=1)
     log.store.drop("log_2026w10")
     with pytest.raises(RefusedError):
-        log.add(of_users(USERS), period=WEEKS[0])
+        log.append(of_users(USERS), period=WEEKS[0])
     if most_periods is None:
-        log.add(of_users(USERS), period=WEEKS[1])
+        log.append(of_users(USERS), period=WEEKS[1])
 
 
 def test_the_example_of_a_download_log_runs(tmp_path: Path) -> None:

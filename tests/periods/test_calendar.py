@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from sparsehist.errors import DataError, DeclarationError
-from sparsehist.periods.calendar import span_of
+from sparsehist.release.calendar import span_of
 
 DAYS = [date(2019, 12, 1) + timedelta(day) for day in range(3000)]
 

@@ -41,7 +41,7 @@ def counting(
         there = [i for i, history in enumerate(HISTORIES) if place in history and (i, place) != gone and i != erased]
         if dropped is not None and place == len(ORDER) - 1:
             log.store.drop(log.series(ORDER[dropped]).name)
-        log.add(of_users([f"u{i}" for i in there]), period=week)
+        log.append(of_users([f"u{i}" for i in there]), period=week)
     return who_counts(log)
 
 
@@ -69,7 +69,7 @@ def test_the_costs_are_those_of_all_histories_and_all_deletions(most: int) -> No
     """No more and no less, with periods in scrambled order; taking a unit out changes nobody else's periods."""
     log = in_weeks(most_periods=most)
     for week, level in LEVELS.items():
-        log.add(of_users(["u0"]), period=week).release("r", level=level)
+        log.append(of_users(["u0"]), period=week).release("r", level=level)
     row = log.progress()
     whole = counting(most)
     assert all(
@@ -94,7 +94,7 @@ def test_one_unit_in_one_period_bears_the_costliest_where_all_periods_count() ->
     """And one unit the sum."""
     log = in_weeks(periods=10)
     for week, level in LEVELS.items():
-        log.add(of_users("ab"), period=week).release("r", level=level)
+        log.append(of_users("ab"), period=week).release("r", level=level)
     row = log.progress()
     assert (row["per_period"], row["level"]) == ("0.3 per user-week", "0.85")
     assert row["periods"] == "4 of 10 weeks added, 4 released; 6 left to release"
@@ -161,17 +161,17 @@ def test_delta_of_open_domains_is_borne_like_levels(protects: str) -> None:
     )  # fmt: skip
     shares = []
     for week in WEEKS[:3]:
-        series = log.add(of_users([f"u{i}" for i in range(60)]), period=week)
-        made = series.release("r", level="0.05", delta=1.4e-7)
+        series = log.append(of_users([f"u{i}" for i in range(60)]), period=week)
+        made = series.release("r", level="0.05", open_delta=1.4e-7)
         shares.append(made.metadata["delta_infinity"])
     row = log.progress()
     assert row["delta_infinity"] == pytest.approx(sum(shares), rel=1e-12)
     assert "approximate 0.05-zCDP per user-week" in made.metadata["guarantee"]
-    series = log.add(of_users(["u1"]), period=WEEKS[3])
+    series = log.append(of_users(["u1"]), period=WEEKS[3])
     if protects == "user-week":  # 5e-7 is the share of open domains
-        series.release("r", level="0.05", delta=4.8e-7)
+        series.release("r", level="0.05", open_delta=4.8e-7)
     with pytest.raises(BudgetExceededError, match="of open domains"):
-        series.release("s", level="0.06", delta=3e-6)
+        series.release("s", level="0.06", open_delta=3e-6)
 
 
 def test_a_year_of_weeks_costs_what_is_said() -> None:
@@ -180,7 +180,7 @@ def test_a_year_of_weeks_costs_what_is_said() -> None:
     row = log.plan("0.02").by_level[0]
     assert (row["all_per_period"], row["all_per_user"]) == ("0.02", "1.04")
     for week in range(1, 53):
-        made = log.add(of_users("ab"), period=f"2026-W{week:02}").release("public", level="0.02")
+        made = log.append(of_users("ab"), period=f"2026-W{week:02}").release("public", level="0.02")
         assert as_level(made.metadata["per_user"]) == Fraction(week, 50)
     told = log.progress()
     assert (told["per_period"], told["level"]) == ("0.02 per user-week", "1.04")
@@ -214,10 +214,10 @@ def test_how_many_weeks_are_left(declared: dict[str, object], left: int) -> None
     """At the level of the last one, as far as the budget goes and the year lasts; the next ones keep to it."""
     log = in_weeks(periods=52, **declared)
     for week, level in zip(WEEKS[:3], ("0.05", "0.1", "0.1"), strict=True):
-        log.add(of_users("ab"), period=week).release("r", level=level)
+        log.append(of_users("ab"), period=week).release("r", level=level)
     assert log.progress()["periods"].endswith(f"; {left} left to release")
     for more in range(min(left, 8) + (left < 8)):
-        series = log.add(of_users("ab"), period=f"2026-W{20 + more}")
+        series = log.append(of_users("ab"), period=f"2026-W{20 + more}")
         if more < left:
             series.release("r", level="0.1")
         else:
@@ -229,7 +229,7 @@ def test_another_log_of_the_same_people_adds_to_the_sum() -> None:
     """What is known of everybody is per person: the sum of all periods, and of all else."""
     log = in_weeks(most_periods=2, periods=10)
     for week, level in LEVELS.items():
-        log.add(of_users("ab"), period=week).release("r", level=level)
+        log.append(of_users("ab"), period=week).release("r", level=level)
     other = sh.create(
         log.store, of_users("ab"), name="other", unit="user", key="key", max_keys=1, domain=sh.Integers(50)
     )
@@ -242,17 +242,17 @@ def test_another_log_of_the_same_people_adds_to_the_sum() -> None:
 def test_paths_of_a_period_add_up_before_periods_are_compared() -> None:
     """A workload beside the cells of one week; the budget is held to the sum."""
     log = in_weeks(protects="user-week", budget="0.3", periods=9)
-    first, second = (log.add(of_users("ab"), period=week) for week in WEEKS[:2])
+    first, second = (log.append(of_users("ab"), period=week) for week in WEEKS[:2])
     first.release("r", level="0.1")
-    first.release_workload("w", sh.Prefix(), level="0.2")
+    first.release("w", workload=sh.workload.Prefix(), level="0.2")
     second.release("r", level="0.25")
     row = log.progress()
     assert (row["per_period"], row["level"]) == ("0.3 per user-week", "0.55")
     with pytest.raises(BudgetExceededError):
         first.release("finer", level="0.11")
     with pytest.raises(BudgetExceededError):
-        second.release_workload("w", sh.Prefix(), level="0.06")
-    second.release_workload("w", sh.Prefix(), level="0.05")
+        second.release("w", workload=sh.workload.Prefix(), level="0.06")
+    second.release("w", workload=sh.workload.Prefix(), level="0.05")
 
 
 @pytest.mark.parametrize("most", [1, 2, 3])
@@ -283,7 +283,7 @@ def test_sql_releases_periods_and_keeps_their_population_apart() -> None:
     """One row of the ledger there, too; no other series gets into it."""
     log = in_weeks(protects="user-week", budget="0.3", periods=9)
     for week in WEEKS[:2]:
-        log.add(of_users("ab"), period=week)
+        log.append(of_users("ab"), period=week)
     said = log.store.sql(
         "RELEASE r FROM log_2026w10 AT LEVEL 0.1; RELEASE r FROM log_2026w11 AT LEVEL 0.3; SHOW LEDGER;"
     )

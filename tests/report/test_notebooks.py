@@ -9,8 +9,8 @@ import polars as pl
 import pytest
 
 import sparsehist as sh
+from sparsehist.html import html_table, shown
 from sparsehist.ledger.ledger import Ledger
-from sparsehist.report.html_tables import html_table, shown
 
 from .test_store_report import PLANTED, TAGS, Page
 
@@ -29,22 +29,28 @@ def store(tmp_path_factory):
     series.release("public", level="0.5")
     hours = pl.DataFrame({"user": range(500), "hour": [i % 24 for i in range(500)]})
     ranges = sh.create(path, hours, name="hours", unit="user", key="hour", max_keys=1, domain=sh.Integers(24))
-    ranges.release_workload("prefixes", sh.Prefix(), level="0.2")
-    ranges.release_workload("ranges", sh.Ranges(), level="0.2")
-    sh.create_running(path, name="daily", unit="user", key="url", max_keys=2, domain=sh.Strings(max_bytes=8), steps=7)
+    ranges.release("prefixes", workload=sh.workload.Prefix(), level="0.2")
+    ranges.release("ranges", workload=sh.workload.Ranges(), level="0.2")
+    sh.create(path, name="daily", unit="user", key="url", max_keys=2, domain=sh.Strings(max_bytes=8), steps=7)
     return sh.open(path)
 
 
 def _shown(store):
     visits, hours = store.series("visits"), store.series("hours")
-    with store._hold() as state:
+    with store.home.hold() as state:
         ledger = Ledger.of(state)
-    workloads = [hours.release_workload(name) for name in ("prefixes", "ranges")]
-    running = sh.open_running(store, "daily")
-    weekly = sh.create_periodic(
-        ":memory:", name="weeks", unit="user", key="url", max_keys=1, domain=sh.Strings(max_bytes=60)
+    workloads = [hours.release(name) for name in ("prefixes", "ranges")]
+    running = store.series("daily")
+    weekly = sh.create(
+        ":memory:",
+        name="weeks",
+        unit="user",
+        key="url",
+        max_keys=1,
+        domain=sh.Strings(max_bytes=60),
+        every="week",
     )
-    weekly.add(pl.DataFrame({"user": range(500), "url": ["/home"] * 500}), period="2026-W01")
+    weekly.append(pl.DataFrame({"user": range(500), "url": ["/home"] * 500}), period="2026-W01")
     return [store, visits, running, weekly, visits.release("public"), *workloads, visits.plan(["0.1"]), ledger]
 
 
@@ -62,7 +68,7 @@ def test_what_notebooks_show_is_escaped_and_public(store):
     told = "".join(Page(store.series("visits").release("public")._repr_html_()).told)
     for planted in (*PLANTED[:4], *PLANTED[5:], r"a\u202eb\u2066c"):
         assert planted in told
-    assert "prefix(24)" in store.series("hours").release_workload("prefixes")._repr_html_()
+    assert "prefix(24)" in store.series("hours").release("prefixes")._repr_html_()
     assert "rho 0.9" in store._repr_html_()  # 0.5 + 0.2 + 0.2, of everybody
 
 
@@ -82,7 +88,7 @@ def test_answers_of_a_session_are_not_counted_as_releases():
 
 def test_a_store_in_use_is_shown_by_its_repr(store):
     """A cell that shows a value never fails; without metadata there are no tables either."""
-    with store._hold():
+    with store.home.hold():
         assert (
             store._repr_html_()
             == f"<pre>Store(&#x27;{str(store.path).replace('<', '&lt;').replace('>', '&gt;')}&#x27;)</pre>"
@@ -127,7 +133,7 @@ def test_workloads_are_drawn_with_standard_deviations(store):
     pytest.importorskip("altair", reason="plots need the extra `plots`")
     hours = store.series("hours")
     for name in ("prefixes", "ranges"):
-        release = hours.release_workload(name)
+        release = hours.release(name)
         text = json.dumps(release.plot(most=5).to_dict())
         largest = release.frame.to_series(-2 if name == "prefixes" else -1).max()
         assert f'"value": {largest}' in text

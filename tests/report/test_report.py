@@ -8,7 +8,7 @@ import pytest
 from sparsehist.cli.tables import cell_text, printable, rows_table
 from sparsehist.release.releases import Release
 from sparsehist.report.side_by_side import coarse_to_fine, newly_published, side_by_side
-from sparsehist.series.store_handle import reporting
+from sparsehist.series.store import reporting
 
 
 def _release(name, level, counts):

@@ -15,8 +15,8 @@ import polars as pl
 import pytest
 
 import sparsehist as sh
+from sparsehist.html import shown
 from sparsehist.report.charts_as_svg import bar_chart, interval_chart, line_chart
-from sparsehist.report.html_tables import shown
 from sparsehist.report.store_report import COUNTS
 from tests.browser import SCHEMES, WIDTHS, visit
 
@@ -73,15 +73,15 @@ def store(tmp_path_factory):
     )  # fmt: skip
     for name, level in (("public", "0.1"), ("partner", 1), ("internal", "0.5")):
         series.release(name, level=level, false_keys=0.001 if name == "public" else None)
-    series.raise_cap(3, reason=REASON, who="<i>office</i>")
+    series.raise_cap(3, reason=REASON)
     hours = sh.create(
         path, pl.DataFrame({"user": range(500), "hour": [i % 24 for i in range(500)]}), name="hours", unit="user",
         key="hour", max_keys=2, domain=sh.Integers(24), population="staff",
     )  # fmt: skip
     with pytest.warns(sh.errors.CountsWarning):
-        hours.release_workload("ranges", sh.Prefix(), level="0.2")
+        hours.release("ranges", workload=sh.workload.Prefix(), level="0.2")
     hours.interactive("ad_hoc", level="0.1", accuracy="0.3")
-    daily = sh.create_running(
+    daily = sh.create(
         path, name="daily", unit="user", key="url", max_keys=2, domain=sh.Strings(max_bytes=8), steps=7,
         population="staff",
     )  # fmt: skip
@@ -89,7 +89,7 @@ def store(tmp_path_factory):
     daily.release("day_one", step=1, level="0.5")
     daily.release("fresh", step=1, what="new", level="0.3")
     opened = sh.open(path)
-    opened.set_budget("office", epsilon=8, delta="1e-6", open_share="0.2", reason="set in advance", who="officer")
+    opened.set_budget(epsilon=8, delta="1e-6", open_share="0.2", reason="set in advance", population="office")
     declared = {"unit": "user", "key": "url", "max_keys": 1, "population": "office"}
     weighted = sh.create(
         path, log, name="weighted", domain=sh.Strings(max_bytes=20), bounding="share", on_outside="drop", **declared
@@ -98,12 +98,12 @@ def store(tmp_path_factory):
     sh.create(path, log, name="found", domain=sh.Open(delta="1e-7"), **declared).release("keys", level="0.1")
     sh.create(path, log, name="gone", domain=sh.Strings(max_bytes=60), **declared).release("was", level="0.1")
     opened.drop("gone", reason="the study is over")
-    weekly = sh.create_periodic(
-        path, name="weeks", unit="user", key="url", max_keys=1, domain=sh.Strings(max_bytes=60), protects="user-week",
-        budget=sh.EpsilonDelta(2, 1e-6),
+    weekly = sh.create(
+        path, name="weeks", unit="user", key="url", max_keys=1, domain=sh.Strings(max_bytes=60),
+        every=sh.Every("week", protects="user-week", budget=sh.EpsilonDelta(2, 1e-6)),
     )  # fmt: skip
     for week in ("2026-W01", "2026-W02"):
-        weekly.add(log.head(3000), period=week).release("public", level="0.02")
+        weekly.append(log.head(3000), period=week).release("public", level="0.02")
     opened.declare_disjoint(["default", "staff"], reason="visitors are no staff")
     for pair in (
         ["default", "office"],
@@ -131,7 +131,7 @@ def test_it_says_what_was_promised_and_released(store, page):
         assert name in told
     for words in ("ex post", "default and staff", "visitors are no staff", "request refused", "cap raised", "user"):
         assert words in told
-    assert store.series("hours").release_workload("ranges").metadata["counts"] in told
+    assert store.series("hours").release("ranges").metadata["counts"] in told
     release = store.series("visits").release("public")
     assert f"{release.metadata['std']:.4g}" in told
     low, value, high = release.intervals().select("low", "noisy_count", "high").row(0)

@@ -9,8 +9,8 @@ import numpy as np
 import polars as pl
 
 import sparsehist as sh
-from sparsehist.running.appending import spread
-from sparsehist.running.step_files import StepFiles
+from sparsehist.release.step_files import StepFiles
+from sparsehist.release.step_pairs import spread
 
 Rows = Sequence[tuple[object, object]]
 
@@ -30,9 +30,9 @@ def started(
     **declared: object,
 ) -> sh.RunningSeries:
     """A series in memory with some days appended; of equal seeds the salts are equal."""
-    series = sh.create_running(
-        ":memory:", name="log", unit="user", key="key", max_keys=max_keys, domain=domain or sh.Integers(50),
-        steps=steps, seed=seed, **declared,
+    series = sh.create(
+        sh.open(":memory:", seed=seed), name="log", unit="user", key="key", max_keys=max_keys,
+        domain=domain or sh.Integers(50), steps=steps, **declared,
     )  # fmt: skip
     for step, rows in enumerate(days, 1):
         series.append(frame(rows), step=step)
@@ -41,7 +41,7 @@ def started(
 
 def pairs_of(series: sh.RunningSeries) -> set[tuple[str, int]]:
     """The pairs that counted so far."""
-    with series._hold(None) as (state, record):
+    with series._hold() as (state, record):
         files = StepFiles(state, record, series.declaration.domain.dtypes)
         keys = files.all_keys["key_0"]
         users = [user for values in files.known_units.values() for user in values["unit"]]
@@ -71,7 +71,7 @@ def kept(days: Sequence[Rows], **declared: object) -> list[set[tuple[str, int]]]
 
 def counts(series: sh.RunningSeries, steps: int, cells: int = 50) -> np.ndarray:
     """Running counts of every cell; shape (steps, cells)."""
-    with series._hold(None) as (state, record):
+    with series._hold() as (state, record):
         files = StepFiles(state, record, series.declaration.domain.dtypes)
         keys = files.all_keys["key_0"].to_numpy()
         known = files.counts_at(list(range(files.n_steps)), keys.size)

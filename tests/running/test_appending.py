@@ -156,7 +156,7 @@ PARTS: dict[str, Any] = {
 @pytest.mark.parametrize("of", ["steps", "periods"])
 def test_units_of_several_columns_keep_their_types(first: str, then: str, of: str) -> None:
     """A part that is a number on one day and text on the next would be another unit, and is refused."""
-    told: dict[str, Any] = {"name": "log", "unit": ["part", "user"], "key": "key", "max_keys": 1, "seed": 1}
+    told: dict[str, Any] = {"name": "log", "unit": ["part", "user"], "key": "key", "max_keys": 1}
     told |= {"domain": sh.Integers(50)}
     rows = {kind: pl.DataFrame({"part": parts, "user": "ann", "key": [1, 2, 3]}) for kind, parts in PARTS.items()}
     nobody = rows["text"].clear()
@@ -165,10 +165,10 @@ def test_units_of_several_columns_keep_their_types(first: str, then: str, of: st
         if of == "steps":
             running.append(log, step=number)
         else:
-            periods.add(log, period=number)
+            periods.append(log, period=number)
 
-    running = sh.create_running(":memory:", steps=9, **told)
-    periods = sh.create_periodic(":memory:", period=1, most_periods=1, **told)
+    running = sh.create(":memory:", steps=9, **told)
+    periods = sh.create(":memory:", **told, every=sh.Every(1, most_periods=1))
     for number, log in enumerate((nobody, rows[first], nobody), 1):
         take(log, number)
     with pytest.raises(DataError, match="cast the column"):
@@ -180,13 +180,19 @@ def test_units_of_several_columns_keep_their_types(first: str, then: str, of: st
 
 def test_of_many_appenders_at_once_one_appends_and_says_so(tmp_path) -> None:
     """All wait for each other; the step is there once, and exactly the call that appended it returns True."""
-    series = sh.create_running(
-        tmp_path / "store", name="log", unit="user", key="key", max_keys=2, domain=sh.Integers(50), steps=5, wait=20
+    series = sh.create(
+        sh.open(tmp_path / "store", create=True, wait=20),
+        name="log",
+        unit="user",
+        key="key",
+        max_keys=2,
+        domain=sh.Integers(50),
+        steps=5,
     )
     outcomes: list[bool] = []
 
     def append() -> None:
-        outcomes.append(series.append(frame(DAYS[0]), step=1, wait=60))
+        outcomes.append(series.append(frame(DAYS[0]), step=1))
 
     threads = [threading.Thread(target=append) for _ in range(6)]
     for thread in threads:
@@ -200,8 +206,14 @@ def test_of_many_appenders_at_once_one_appends_and_says_so(tmp_path) -> None:
 
 def test_finish_erases_the_pairs_and_refuses_further_steps(tmp_path) -> None:
     """Nothing in the store names a unit afterwards; releases go on with the same numbers."""
-    series = sh.create_running(
-        tmp_path / "store", name="log", unit="user", key="key", max_keys=2, domain=sh.Integers(50), steps=5
+    series = sh.create(
+        tmp_path / "store",
+        name="log",
+        unit="user",
+        key="key",
+        max_keys=2,
+        domain=sh.Integers(50),
+        steps=5,
     )
     series.append(frame([(f"planted-{i}", i % 5) for i in range(900)]), step=1)
     before = series.release("first", step=1, level=1).frame
@@ -221,8 +233,14 @@ def _holds(directory, text: bytes) -> bool:
 
 def test_a_bit_that_is_lost_lets_nobody_count_twice(tmp_path) -> None:
     """Whichever it is of the files that say who counted: nothing is appended, and no merge hides it."""
-    series = sh.create_running(
-        tmp_path / "s", name="log", unit="user", key="key", max_keys=2, domain=sh.Integers(50), steps=5
+    series = sh.create(
+        tmp_path / "s",
+        name="log",
+        unit="user",
+        key="key",
+        max_keys=2,
+        domain=sh.Integers(50),
+        steps=5,
     )
     for step in (1, 2):
         series.append(frame([(f"u{i}", i % 3) for i in range(step * 7)]), step=step)
@@ -242,27 +260,30 @@ def test_a_bit_that_is_lost_lets_nobody_count_twice(tmp_path) -> None:
 
 
 def test_a_running_series_is_found_again(tmp_path) -> None:
-    """By `open_running`, and by `create_running` with the same declaration; not by the calls of other series."""
+    """By its name, and by `create` with the same declaration."""
     declared = {"name": "log", "unit": "user", "key": "key", "max_keys": 2, "domain": sh.Integers(50), "steps": 5}
     store = tmp_path / "store"
-    sh.create_running(store, **declared).append(frame(DAYS[0]), step=1)
-    assert sh.open_running(store, "log").appended() == 1
-    assert sh.create_running(store, **declared, if_exists="reuse").appended() == 1
+    sh.create(store, **declared).append(frame(DAYS[0]), step=1)
+    assert sh.open(store).series("log").appended() == 1
+    assert sh.create(store, **declared, if_exists="reuse").appended() == 1
     with pytest.raises(NameTakenError):
-        sh.create_running(store, **declared)
+        sh.create(store, **declared)
     with pytest.raises(NameTakenError):
-        sh.create_running(store, **declared | {"steps": 6}, if_exists="reuse")
-    with pytest.raises(NotFoundError, match="open_running"):
-        sh.open(store).series("log")
+        sh.create(store, **declared | {"steps": 6}, if_exists="reuse")
     with pytest.raises(NotFoundError):
-        sh.open_running(store, "other")
-    assert "ann" not in repr(sh.open_running(store, "log"))
+        sh.open(store).series("other")
 
 
 def test_units_of_several_columns_from_files_count_once(tmp_path) -> None:
     """A user of a day is another unit on the next day, on either engine."""
-    series = sh.create_running(
-        ":memory:", name="log", unit=["day", "user"], key="key", max_keys=2, domain=sh.Integers(50), steps=5
+    series = sh.create(
+        ":memory:",
+        name="log",
+        unit=["day", "user"],
+        key="key",
+        max_keys=2,
+        domain=sh.Integers(50),
+        steps=5,
     )
     for step, day in enumerate(("2024-01-01", "2024-01-02", "2024-01-02"), 1):
         log = pl.DataFrame({"day": [day] * 30, "user": range(30), "key": [i % 3 for i in range(30)]})

@@ -26,8 +26,8 @@ from sparsehist.errors import (
 from sparsehist.histogram import grid_step, round_to_grid
 from sparsehist.noise.over_steps import Point
 from sparsehist.privacy import level_text
+from sparsehist.release.step_files import StepFiles
 from sparsehist.release.totals import Totals
-from sparsehist.running.step_files import StepFiles
 from tests.running.logs import frame, started
 from tests.stats import assert_consistent, assert_detected, ks_test, two_sample_outcomes, two_sample_vectors
 
@@ -155,7 +155,7 @@ def test_a_thousand_release_points_have_the_joint_law_of_their_noise() -> None:
     for i, (step, level) in enumerate(points):
         rows = series.release(f"r{i}", step=step + 1, level=level).frame.sort("key")
         noisy[i] = rows["noisy_count"].to_numpy() - (5100 + 50 * step)
-    with series._hold(None) as (state, record):
+    with series._hold() as (state, record):
         spots = [Point(*spot) for spot in state._history(record.path_id).levels]
         noise = state.all_noise(record.path_id, 12)
         keys = state.tracked(record.path_id).position
@@ -207,7 +207,7 @@ def test_all_steps_together_cost_the_finest_level_once() -> None:
     assert ledger.filter(pl.col("scope") == "everybody")["level"].item() == "0.4"
     with pytest.raises(CapExceededError):
         series.release("finer", step=1, level="0.6")
-    series.store.set_budget("default", rho="0.45", reason="a test")
+    series.store.set_budget(rho="0.45", reason="a test")
     with pytest.raises(BudgetExceededError):
         series.release("finer", step=1, level="0.5")
 
@@ -289,7 +289,7 @@ def test_thresholds_that_would_publish_too_much_are_refused() -> None:
     with pytest.raises(ThresholdError, match="empty cells"):
         series.release("low", step=1, level="0.1", threshold=1)
     with pytest.raises(DeclarationError, match="open domains"):
-        series.release("open", step=1, level="0.1", delta=1e-7)
+        series.release("open", step=1, level="0.1", open_delta=1e-7)
 
 
 def test_a_false_key_keeps_its_noise_when_it_gets_units() -> None:

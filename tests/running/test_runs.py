@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 from hypothesis import given
 
-from sparsehist.running.runs import (
+from sparsehist.release.runs import (
     Numbering,
     PairRun,
     begins_of,
@@ -65,7 +65,7 @@ def test_a_merge_in_blocks_is_that_of_everything_at_once(monkeypatch):
     rng = np.random.default_rng(1)
     pairs = {(int(unit), int(key)) for unit, key in zip(*rng.integers(0, [[60], [50]], (2, 900)), strict=True)}
     halves = [run_of({pair for pair in pairs if hash(pair) % 3 == part}) for part in range(3)]
-    monkeypatch.setattr("sparsehist.running.runs._MERGED_AT_ONCE", 50)
+    monkeypatch.setattr("sparsehist.release.runs._MERGED_AT_ONCE", 50)
     assert pairs_in(merged_pairs(halves)) == sorted(pairs)
 
 

@@ -28,7 +28,7 @@ def test_running_counts_are_released_and_read_in_sql() -> None:
     frames = [outcome.frame for outcome in done.outcomes]
     assert abs(frames[2]["noisy_count"].item() - 700) < 30
     assert frames[3].select("name", "steps").rows() == [("log", 5)]
-    assert sh.open_running(store, "log").release("first").metadata["step"] == 1
+    assert store.series("log").release("first").metadata["step"] == 1
     assert sh.sql("release first from log", store=store).outcomes[0].release.repeated
 
 
@@ -38,7 +38,7 @@ def test_a_plan_and_a_dry_run_know_steps() -> None:
     planned = sh.sql("plan release from log at step 5 at level 0.1, 0.3", store=store).outcomes[0].frame
     assert planned["level"].to_list() == ["0.1", "0.3"]
     script = "release a from log at step 1 at level 0.3; release b from log at step 2 at level 0.2;"
-    with Session(store) as session:
+    with Session(store.home) as session:
         said = [outcome.said for outcome in run_script(session, script, dry_run=True)]
     assert "rho 0.3 after" in said[0] and "rho 0.3 before, rho 0.3 after" in said[1]
     assert store.ledger()["level"].null_count() == store.ledger().height
@@ -52,7 +52,7 @@ def test_a_plan_and_a_dry_run_know_steps() -> None:
         ("release a from log at step 1.5 at level 0.1", "whole number"),
         ("release a from log at step 9 at level 0.1", "from 1 to 5"),
         ("release a from plain at step 1 at level 0.1", "running series"),
-        ("plan release from log at level 0.1", "AT STEP"),
+        ("plan release from log at level 0.1", "at which step"),
     ],
 )
 def test_steps_that_do_not_fit_are_refused(script: str, told: str) -> None:
@@ -82,7 +82,7 @@ def test_a_running_series_is_declared_and_appended_to_in_sql(tmp_path) -> None:
         assert said[0] == f"{'kept' if again else 'created'} the series log, with step 1"
         assert ("appended with this log before" in said[1]) == again
         assert done.outcomes[2].release.repeated == again
-    series = sh.open_running(tmp_path / "store", "log")
+    series = sh.open(tmp_path / "store").series("log")
     assert (series.appended(), series.steps) == (2, 5)
     assert counts(series, 5, 10)[1].tolist() == [180] * 5 + [0, 0, 700, 0, 0]
     assert series.release("new").frame.columns == ["key", "noisy_count"]
@@ -94,7 +94,7 @@ def test_a_release_rests_on_a_checked_query_only_if_all_steps_do() -> None:
     """Each step says what it was checked for; the ledger says the least of all of them."""
     with sh.open(":memory:", seed=1) as store:
         sh.sql(f"create running series log {DECLARED} as from day_1", store=store, tables=TABLES)
-        series = sh.open_running(store, "log")
+        series = store.series("log")
         first = series.release("first", step=1, level="0.1")
         assert first.metadata["source"] == "checked query"
         assert "rests on a checked query" in first.metadata["guarantee"]
@@ -134,7 +134,7 @@ def test_what_cannot_be_declared_or_appended_is_refused_and_leaves_nothing(state
     with pytest.raises(SparsehistError, match=told):
         sh.sql(statement, store=store, tables=TABLES)
     assert sorted(store.series_names()) == ["log", "plain"]
-    assert sh.open_running(store, "log").appended() == 1
+    assert store.series("log").appended() == 1
 
 
 def test_a_dry_run_and_the_check_of_a_script_know_steps_to_come() -> None:
@@ -142,7 +142,7 @@ def test_a_dry_run_and_the_check_of_a_script_know_steps_to_come() -> None:
     with sh.open(":memory:", seed=1) as store:
         script = f"""create running series log {DECLARED} as from day_1; append to log step 2 as from day_2;
             release a from log at step 2 at level 0.3; release b from log at step 2 counting 'new' at level 0.4"""
-        with Session(store, tables=TABLES) as session:
+        with Session(store.home, tables=TABLES) as session:
             said = [outcome.said for outcome in run_script(session, script, dry_run=True)]
             wrong = run_script(session, script.replace("2 as from day_2", "2 as from day_2 limit 5"))
         assert "appends step 2" in said[1] and "rho 0.3 before, rho 0.7 after" in said[3]

@@ -24,7 +24,7 @@ series = sh.open(sys.argv[1], wait=60).series("visits")
 frames = {}
 for i in range(6):
     level = ["0.1", "0.4", "0.2"][i % 3]
-    frames[f"r{i}"] = series.release(f"r{i}", level=level, threshold=15 + i, wait=60).frame
+    frames[f"r{i}"] = series.release(f"r{i}", level=level, threshold=15 + i).frame
 sys.stdout.buffer.write(pickle.dumps(frames))
 """
 
@@ -61,12 +61,11 @@ def test_processes_at_once_share_one_history(tmp_path: Path) -> None:
 
 def test_threads_at_once_share_one_history(tmp_path: Path) -> None:
     """Four threads on one Series object."""
-    series = a_store(tmp_path / "store")
+    a_store(tmp_path / "store")
+    series = sh.open(tmp_path / "store", wait=60).series("visits")
 
     def ask(_: int) -> dict[str, pl.DataFrame]:
-        return {
-            f"r{i}": series.release(f"r{i}", level=LEVELS[i % 3], threshold=15 + i, wait=60).frame for i in range(6)
-        }
+        return {f"r{i}": series.release(f"r{i}", level=LEVELS[i % 3], threshold=15 + i).frame for i in range(6)}
 
     with ThreadPoolExecutor(4) as pool:
         assert_one_history(list(pool.map(ask, range(4))))
@@ -75,11 +74,12 @@ def test_threads_at_once_share_one_history(tmp_path: Path) -> None:
 def test_a_store_in_use_says_so_and_is_waited_for(tmp_path: Path) -> None:
     """Without wait= at once; with it, as soon as the other is done."""
     series = a_store(tmp_path / "store")
+    patient = sh.open(tmp_path / "store", wait=60).series("visits")
     with ThreadPoolExecutor(1) as pool:
-        with series.store._hold():
+        with series.store.home.hold():
             with pytest.raises(StoreInUseError):
                 series.release("one", level="0.1")
-            waiting = pool.submit(series.release, "one", level="0.1", wait=60)
+            waiting = pool.submit(patient.release, "one", level="0.1")
             assert not waiting.done()
         assert waiting.result(60).name == "one"
 
@@ -95,7 +95,7 @@ if sys.argv[2] == "warm":
 child = os.fork()
 mine = "child" if child == 0 else "parent"
 try:
-    series.release(mine, level="0.4", threshold=15, wait=60)
+    series.release(mine, level="0.4", threshold=15)
 except StoreError as refusal:
     os._exit(7 if child == 0 and "forked" in str(refusal) else 1)
 if child == 0:

@@ -22,7 +22,7 @@ def _released(kind: str, store: object = ":memory:") -> sh.Release:
     else:
         domain, noise = sh.Integers(24), "laplace"
     series = sh.create(store, LOG, name="visits", unit="user", key="hour", max_keys=1, domain=domain, noise=noise)
-    return series.release_workload("r", "ranges()", level=1) if kind == "workload" else series.release("r", level=1)
+    return series.release("r", workload="ranges()", level=1) if kind == "workload" else series.release("r", level=1)
 
 
 @pytest.mark.parametrize("kind", ["cells", "open", "workload"])
@@ -36,7 +36,7 @@ def test_metadata_is_a_plain_dict_in_the_order_of_its_record(kind: str, tmp_path
     named = [field.name for field in fields(record)]
     assert list(shown) == ["kind", *(name for name in named if name in shown)]
     series = sh.open(tmp_path / "s").series("visits")
-    again = series.release_workload("r") if kind == "workload" else series.release("r")
+    again = series.release("r")
     release.write_parquet(tmp_path / "r.parquet")
     for other in (again, sh.read(tmp_path / "r.parquet")):
         assert list(other.metadata.items()) == list(shown.items())
@@ -65,12 +65,12 @@ def test_a_guarantee_is_stated_once_no_check_can_refuse(monkeypatch: pytest.Monk
     monkeypatch.setattr(sh.noise.Laplace, "statement", stated)
     domain = sh.Integers(24)
     store = sh.open(":memory:", create=True)
-    store.set_budget("default", epsilon=3, delta=0, reason="a test")
+    store.set_budget(epsilon=3, delta=0, reason="a test")
     given = {"unit": "user", "key": "hour", "max_keys": 1, "noise": "laplace"}
     series = sh.create(store, LOG, name="visits", domain=domain, cap=2, **given)
     other = sh.create(store, LOG, name="other", domain=domain, cap=100, **given)
     opened = sh.create(":memory:", LOG, name="open", domain=sh.Open("integer", delta="1e-6"), **given)
-    for release in (series.release, lambda name, level: series.release_workload(name, "ranges()", level=level)):
+    for release in (series.release, lambda name, level: series.release(name, workload="ranges()", level=level)):
         with pytest.raises(CapExceededError):
             release("beyond", level=2.5)
         with pytest.raises(ZeroDivisionError):
@@ -78,7 +78,7 @@ def test_a_guarantee_is_stated_once_no_check_can_refuse(monkeypatch: pytest.Monk
     with pytest.raises(BudgetExceededError):
         other.release("beyond", level=4)
     with pytest.raises(BudgetExceededError):
-        opened.release("beyond", level=1, delta=1e-3)
+        opened.release("beyond", level=1, open_delta=1e-3)
     with pytest.raises(ZeroDivisionError):
         opened.release("within", level=1)
     assert len(series.releases()) == 0
@@ -89,8 +89,14 @@ def test_a_workload_says_what_its_answers_count(max_keys: int, said: str) -> Non
     """A sum over cells is one over units only where a unit is in one cell."""
     log = pl.DataFrame({"user": [i // 4 for i in range(400)], "key": [i % 4 for i in range(400)]})
     series = sh.create(
-        ":memory:", log, name="v", unit="user", key="key", max_keys=max_keys, domain=sh.Integers(4), seed=1
+        sh.open(":memory:", seed=1),
+        log,
+        name="v",
+        unit="user",
+        key="key",
+        max_keys=max_keys,
+        domain=sh.Integers(4),
     )
-    release = series.release_workload("total", sh.Total(), level=100)
+    release = series.release("total", workload=sh.workload.Total(), level=100)
     assert release.metadata["counts"].startswith(said)
     assert abs(release.frame["noisy_answer"][0] - 100 * max_keys) < 10

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -148,7 +147,6 @@ def test_the_text_of_a_query_is_compared_without_blanks_comments_and_case(log: P
     made(store, query(text + " and key < $n", n=5), name="few")
     made(store, query(text + " and key < $n", n=5), name="few")
     differs(store, query(text + " and key < $n", n=6), "the text of its query", name="few")
-    differs(store, query(text + " and key < $n", n=6), "the text", name="few", accept_changed_source=True)
 
 
 def test_files_and_views_behind_a_query_are_compared(log: Path, store: Path) -> None:
@@ -165,50 +163,6 @@ def test_files_and_views_behind_a_query_are_compared(log: Path, store: Path) -> 
     differs(store, of_view, name="viewed")
     rows(seed=4).write_parquet(log / "a.parquet")
     differs(store, sh.Query(text))
-
-
-def test_an_accepted_change_is_recorded_and_nothing_of_the_log_is_told(log: Path, store: Path) -> None:
-    """The counts stay; the ledger has it once, later releases say so, earlier ones and public files no more."""
-    pattern = str(log / "*.parquet")
-    series = made(store, pattern)
-    first = series.release("one", level=1)
-    assert (first.metadata["log"], first.repeated) == ("unchanged", False)
-    rows(seed=5).write_parquet(log / "b.parquet")
-    differs(store, pattern)
-    for _ in range(2):
-        again = made(store, pattern, accept_changed_source=True, who="me")
-        assert again.release("one").frame.equals(first.frame) and again.release("one").repeated
-    differs(store, pattern)
-    second = again.release("two", level=1, threshold=first.threshold)
-    assert second.metadata["log"] == "change accepted"
-    assert second.frame.equals(first.frame)
-    assert again.release("one").metadata == first.metadata
-    events = sh.open(store).events()
-    accepted = events.filter(what="accept changed source")
-    assert accepted.select("who", "series", "details").rows() == [("me", "visits", None)]
-    with sh.open(store)._hold() as state:
-        record = state.series("visits")
-        assert record is not None
-        secrets = list(json.loads(record.made_from or "{}").values())
-    out = store.parent / "two.parquet"
-    second.write_parquet(out)
-    told = [*map(str, events.rows()), str(second.metadata), repr(record)]
-    public = [file.read_bytes() for file in (out, out.with_name("sparsehist-ledger.json"))]
-    for secret in filter(None, secrets):
-        assert not any(secret in text for text in told)
-        assert not any(secret.encode() in content for content in public)
-
-
-def test_what_is_said_of_an_accepted_log_does_not_depend_on_it(log: Path, store: Path) -> None:
-    """One unit more or fewer changes nothing that is published."""
-    whole = rows(seed=5)
-    told = []
-    for name, now in (("same", whole), ("changed", whole.filter(pl.col("user") != whole["user"][0]))):
-        made(store, whole, name=name)
-        again = made(store, now, name=name, accept_changed_source=True)
-        told.append(again.release("public", level=1).metadata["log"])
-    assert told == ["change accepted"] * 2
-    assert sh.open(store).events().filter(what="accept changed source")["series"].to_list() == ["same", "changed"]
 
 
 def test_a_log_that_changes_while_it_is_counted_is_refused(
@@ -256,8 +210,8 @@ _JOB = """
 import sys, polars as pl, sparsehist as sh
 store, source = sys.argv[1:]
 series = sh.create(store, source, name="visits", unit="user", key="key", max_keys=3, domain=sh.Integers(100),
-                   if_exists="reuse", wait=60, memory_limit="4MB")
-print(series.release("one", level="0.5", wait=60).frame.rows())
+                   if_exists="reuse", counting=sh.Counting(memory_limit="4MB"))
+print(series.release("one", level="0.5").frame.rows())
 """
 
 

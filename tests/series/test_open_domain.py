@@ -25,8 +25,8 @@ LEVELS = {
 def once_each(**declared: Any) -> sh.Series:
     """A series of keys of count 1, each of a unit of its own."""
     log = pl.DataFrame({"unit": np.arange(KEYS), "key": np.arange(KEYS)})
-    given = {"max_keys": 1, "domain": "open('integer', delta=0.1)", "seed": 71} | declared
-    return sh.create(":memory:", log, name="once", unit="unit", key="key", **given)
+    given = {"max_keys": 1, "domain": "open('integer', delta=0.1)"} | declared
+    return sh.create(sh.open(":memory:", seed=71), log, name="once", unit="unit", key="key", **given)
 
 
 def popular(**declared: Any) -> sh.Series:
@@ -35,8 +35,8 @@ def popular(**declared: Any) -> sh.Series:
     log = pl.DataFrame(
         {"unit": [u for u in users for _ in "ab"], "query": [q for u in users for q in ("weather", f"mine {u}")]}
     )
-    given = {"key": "query", "max_keys": 20, "domain": sh.Open(delta="1e-6"), "seed": 72} | declared
-    return sh.create(":memory:", log, name="queries", unit="unit", **given)
+    given = {"key": "query", "max_keys": 20, "domain": sh.Open(delta="1e-6")} | declared
+    return sh.create(sh.open(":memory:", seed=72), log, name="queries", unit="unit", **given)
 
 
 @pytest.mark.parametrize("noise", LEVELS)
@@ -70,8 +70,8 @@ def test_units_with_several_keys_of_their_own_are_betrayed_as_often_as_delta_say
     units = np.repeat(np.arange(30_000), 3)
     log = pl.DataFrame({"unit": units, "key": np.arange(units.size)})
     series = sh.create(
-        ":memory:", log, name="three", unit="unit", key="key", max_keys=3, domain=sh.Open("integer", delta="0.2"),
-        seed=73,
+        sh.open(":memory:", seed=73), log, name="three", unit="unit", key="key", max_keys=3,
+        domain=sh.Open("integer", delta="0.2"),
     )  # fmt: skip
     releases = [series.release(f"r{i}", level=level) for i, level in enumerate(("0.2", "0.1", "1"))]
     betrayed = pl.concat([release.frame["key"] for release in releases]).to_numpy() // 3
@@ -86,7 +86,7 @@ def test_units_with_several_keys_of_their_own_are_betrayed_as_often_as_delta_say
 def test_only_keys_of_the_log_are_published_even_where_most_are() -> None:
     """Nothing is drawn outside of the support, at a threshold below 0."""
     series = popular(domain=sh.Open(delta=0.999999), max_keys=1)
-    release = series.release("most", level=1, delta=0.99)
+    release = series.release("most", level=1, open_delta=0.99)
     assert release.metadata["threshold"] < 0
     assert len(release) > 1400  # max_keys=1 leaves about half of the units their own key
     keys = set(release.frame["query"].to_list())
@@ -114,12 +114,12 @@ def test_a_release_says_what_was_spent_and_what_is_left() -> None:
 def test_delta_can_be_shared_out_by_the_caller() -> None:
     """A share, all that remains, then nothing; a threshold that costs nothing is still served."""
     series = popular()
-    some = series.release("some", level="0.1", delta=1e-7)
+    some = series.release("some", level="0.1", open_delta=1e-7)
     assert some.metadata["delta_infinity"] <= 1e-7
-    assert series.release("some", level="0.1", delta=1e-7).metadata == some.metadata
+    assert series.release("some", level="0.1", open_delta=1e-7).metadata == some.metadata
     with pytest.raises(NameTakenError, match="made with delta=1e-07;"):
-        series.release("some", delta=2e-7)
-    rest = series.release("rest", level="0.2", delta=some.metadata["delta_remaining"])
+        series.release("some", open_delta=2e-7)
+    rest = series.release("rest", level="0.2", open_delta=some.metadata["delta_remaining"])
     assert rest.metadata["delta_remaining"] < 1e-7
     again = series.release("again", level="0.1", threshold=some.metadata["threshold"])
     assert again.metadata["delta_infinity"] == pytest.approx(rest.metadata["delta_infinity"], rel=1e-12)
@@ -142,7 +142,7 @@ def test_a_threshold_that_would_go_beyond_delta_is_refused_and_spends_nothing() 
     served = series.release("low", level="0.1", threshold=enough)
     assert served.metadata["delta_infinity"] <= 1e-6
     with pytest.raises(BudgetExceededError, match="remaining delta"):
-        series.release("more", level="0.1", delta=1e-5)
+        series.release("more", level="0.1", open_delta=1e-5)
 
 
 def test_refusals_and_thresholds_are_the_same_for_every_log() -> None:
@@ -174,7 +174,7 @@ def test_what_has_no_meaning_is_refused() -> None:
             series.release("one", level="0.1", **wrong)
     closed = popular(domain=sh.Strings(max_bytes=32))
     with pytest.raises(DeclarationError, match="open domains"):
-        closed.release("one", level="0.1", delta=1e-7)
+        closed.release("one", level="0.1", open_delta=1e-7)
 
 
 def test_composite_keys_have_declared_types(tmp_path: Any) -> None:
@@ -222,7 +222,7 @@ def test_both_engines_count_the_same_open_keys() -> None:
     frames = []
     for _ in range(2):
         series = sh.create(
-            ":memory:", log, name="v", unit="unit", key=["a", "n"], max_keys=35, seed=5,
+            sh.open(":memory:", seed=5), log, name="v", unit="unit", key=["a", "n"], max_keys=35,
             domain=sh.Open("string", "integer", delta=0.5),
         )  # fmt: skip
         frames.append(series.release("one", level=100000).frame.with_columns(pl.col("noisy_count").round()))

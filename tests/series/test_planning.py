@@ -24,8 +24,8 @@ LEVEL = "1/50"
 def _series(counts, *, noise="gaussian", seed=1, cap=None, domain=None, max_keys=4):
     frame = pl.DataFrame({"page": [f"page {i}" for i in range(len(counts))], "users": counts})
     return sh.create(
-        ":memory:", sh.Counts(frame, count="users"), name="visits", key="page", max_keys=max_keys, noise=noise,
-        cap=cap, domain=domain or sh.Strings(max_bytes=12), seed=seed,
+        sh.open(":memory:", seed=seed), sh.Counts(frame, count="users"), name="visits", key="page",
+        max_keys=max_keys, noise=noise, cap=cap, domain=domain or sh.Strings(max_bytes=12),
     )  # fmt: skip
 
 
@@ -143,7 +143,7 @@ def test_the_cap_of_equal_series_leaves_room_for_all_and_for_no_more(noise):
     cap = Fraction(plan(d=10**9, max_keys=4, noise=noise, equal=5, within=within).levels["level"].item())
     for factor, served in ((Fraction(1), 5), (Fraction(1001, 1000), 4)):
         store = sh.open(":memory:", seed=1)
-        store.set_budget("default", epsilon=2, delta="1e-6", route=route)
+        store.set_budget(epsilon=2, delta="1e-6", route=route)
         made = []
         for week in range(5):
             frame = pl.DataFrame({"page": ["a", "b"], "users": [5, 7]})

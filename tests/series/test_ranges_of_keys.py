@@ -33,15 +33,15 @@ def store():
 def test_keys_and_cells_are_one_workload(store):
     """Days as dates, as text and as cells ask for the same release, and nothing is spent twice."""
     days = store.series("days")
-    weeks = sh.Ranges(keys=[(date(2024, 1, 1), "2024-01-07"), ("2024-01-08", date(2024, 1, 14))])
-    made = days.release_workload("weeks", weeks, level=1)
+    weeks = sh.workload.Ranges(keys=[(date(2024, 1, 1), "2024-01-07"), ("2024-01-08", date(2024, 1, 14))])
+    made = days.release("weeks", workload=weeks, level=1)
     assert made.frame["low", "high"].rows() == [
         (date(2024, 1, 1), date(2024, 1, 7)),
         (date(2024, 1, 8), date(2024, 1, 14)),
     ]
     assert made.metadata["workload"] == "ranges(366, [(0, 6), (7, 13)])"
-    for same in (sh.Ranges([(0, 6), (7, 13)]), str(weeks), None):
-        assert days.release_workload("weeks", same, level=1).frame.equals(made.frame)
+    for same in (sh.workload.Ranges([(0, 6), (7, 13)]), str(weeks), None):
+        assert days.release("weeks", workload=same, level=1).frame.equals(made.frame)
     assert store.ledger().filter(scope="series", series="days")["level"].to_list() == ["1"]
     assert abs(made.frame["noisy_answer"][0] - 7 * 32) < 8 + 7 * 1.5
     assert made.answer("2024-01-08", "2024-01-14") == made.answer(date(2024, 1, 8), date(2024, 1, 14))
@@ -49,7 +49,7 @@ def test_keys_and_cells_are_one_workload(store):
 
 def test_any_range_is_answered_by_text_too(store):
     """Of all ranges, those of days are asked for by dates or by text."""
-    ranges = store.series("days").release_workload("ranges", "ranges()", level=1)
+    ranges = store.series("days").release("ranges", workload="ranges()", level=1)
     assert ranges.answer("2024-01-01", "2024-01-07") == ranges.answer(date(2024, 1, 1), date(2024, 1, 7))
     for wrong in ("2023-12-31", "January", 3):
         with pytest.raises(NotFoundError):
@@ -58,7 +58,7 @@ def test_any_range_is_answered_by_text_too(store):
 
 def test_integers_are_keys_and_may_be_negative(store):
     """-5 is the first of the integers from -5, not the cell of that number."""
-    made = store.series("degrees").release_workload("r", "ranges(keys=[(-5, -1), (0, 20)])", level=1)
+    made = store.series("degrees").release("r", workload="ranges(keys=[(-5, -1), (0, 20)])", level=1)
     assert made.frame["low", "high"].rows() == [(-5, -1), (0, 20)]
     assert made.metadata["workload"] == "ranges(26, [(0, 4), (5, 25)])"
 
@@ -66,13 +66,15 @@ def test_integers_are_keys_and_may_be_negative(store):
 def test_factors_and_parts_name_keys_of_their_columns(store):
     """A product takes ranges of keys for each column, in the order of the domain; so does a union."""
     places = store.series("places")
-    january = sh.Ranges(keys=[("2024-01-01", "2024-01-31")])
-    made = places.release_workload("a", sh.Kronecker(sh.Ranges(keys=[("DE", "FR")]), january), level=1)
+    january = sh.workload.Ranges(keys=[("2024-01-01", "2024-01-31")])
+    made = places.release(
+        "a", workload=sh.workload.Kronecker(sh.workload.Ranges(keys=[("DE", "FR")]), january), level=1
+    )
     row = made.frame.row(0, named=True)
     assert (row["country_low"], row["country_high"]) == ("DE", "FR")
     assert (row["day_low"], row["day_high"]) == (date(2024, 1, 1), date(2024, 1, 31))
     assert abs(row["noisy_answer"] - 600) < 8
-    union = store.series("days").release_workload("b", sh.Union(january, sh.Total()), level=1)
+    union = store.series("days").release("b", workload=sh.workload.Union(january, sh.workload.Total()), level=1)
     assert union.frame["high"].to_list() == [date(2024, 1, 31), date(2024, 12, 31)]
 
 
@@ -102,11 +104,11 @@ def test_what_is_no_range_of_keys_is_refused(store, series, workload, said):
 
 def test_keys_stand_for_nothing_without_a_series():
     """Without a domain nothing numbers them."""
-    ranges = sh.Ranges(keys=[("a", "b")])
-    assert ranges == sh.Workload.parse(str(ranges)) and ranges.n_queries == 1
+    ranges = sh.workload.Ranges(keys=[("a", "b")])
+    assert ranges == sh.workload.Workload.parse(str(ranges)) and ranges.n_queries == 1
     with pytest.raises(DeclarationError):
         ranges.for_domain((5,))
     with pytest.raises(DeclarationError):
         _ = ranges.columns
     with pytest.raises(DeclarationError, match="an integer, text or a date"):
-        sh.Ranges(keys=[(1.5, 2)])
+        sh.workload.Ranges(keys=[(1.5, 2)])

@@ -62,9 +62,9 @@ def test_every_ending_holds_the_rows(series, tmp_path, ending):
 def test_json_and_arrow_carry_the_metadata(series, tmp_path):
     """As JSON that any reader takes, and in the schema of the Arrow file."""
     release = series.release("public")
-    release.write_json(tmp_path / "x.json")
+    release.write(tmp_path / "x.json")
     assert json.loads((tmp_path / "x.json").read_text())["metadata"] == release.metadata
-    release.write_arrow(tmp_path / "x.arrow")
+    release.write(tmp_path / "x.arrow")
     with pa.ipc.open_file(tmp_path / "x.arrow") as file:
         told = json.loads(file.schema.metadata[b"sparsehist"])
     assert told == {"format": 1, **release.metadata}
@@ -81,7 +81,7 @@ def test_a_file_for_other_programs_is_not_called_damaged(series, tmp_path, endin
 def test_days_and_bytes_have_a_json(tmp_path):
     """Dates as ISO text, bytes as hexadecimal."""
     frame = pl.DataFrame({"day": [date(2026, 1, 31)], "id": [b"\x00\xff"], "noisy_count": [2.5]})
-    sh.Release(frame, {"name": "x"}).write_json(tmp_path / "x.json")
+    sh.Release(frame, {"name": "x"}).write(tmp_path / "x.json")
     assert json.loads((tmp_path / "x.json").read_text())["rows"] == [
         {"day": "2026-01-31", "id": "00ff", "noisy_count": 2.5}
     ]

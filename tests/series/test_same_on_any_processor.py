@@ -17,7 +17,7 @@ READ = """
 import sys, sparsehist as sh
 store = sh.open(sys.argv[1])
 for name in ("sums", "cells"):
-    store.series("s").release_workload(name).write_parquet(sys.argv[2] + name + ".parquet")
+    store.series("s").release(name).write_parquet(sys.argv[2] + name + ".parquet")
 """
 RUNS = "import numpy; numpy.linalg.eigh(numpy.ones((60, 60)) + numpy.eye(60))"
 
@@ -28,8 +28,8 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("kernels")
     log = pl.DataFrame({"user": range(300), "key": [user % 60 for user in range(300)]})
     series = sh.create(place / "store", log, name="s", unit="user", key="key", max_keys=1, domain=sh.Integers(60))
-    sums = series.release_workload("sums", "prefix()", level="0.5", strategy="optimised")
-    ranges = series.release_workload("cells", "ranges()", level="0.5", strategy="optimised")
+    sums = series.release("sums", workload="prefix()", level="0.5", strategy="optimised")
+    ranges = series.release("cells", workload="ranges()", level="0.5", strategy="optimised")
     sums.write_parquet(place / "sums.parquet")
     ranges.write_parquet(place / "cells.parquet")
     return place

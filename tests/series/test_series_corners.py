@@ -17,8 +17,8 @@ def test_counts_bounded_elsewhere_can_be_released() -> None:
     """sh.Counts takes (key, count) as they are."""
     counts = pl.DataFrame({"key": ["a", "b", "c"], "n": [5, 1000, 70]})
     series = sh.create(
-        ":memory:", sh.Counts(counts, count="n"), name="given", key="key", max_keys=3,
-        domain=sh.Catalogue(["a", "b", "c", "d"]), seed=1,
+        sh.open(":memory:", seed=1), sh.Counts(counts, count="n"), name="given", key="key", max_keys=3,
+        domain=sh.Catalogue(["a", "b", "c", "d"]),
     )  # fmt: skip
     assert series.release("one", level=1, threshold=200).frame["key"].to_list() == ["b"]
 
@@ -96,8 +96,8 @@ def test_ties_are_ordered_by_key_whatever_the_columns_are_called() -> None:
         {"user": range(4000), "row": [i % 40 for i in range(4000)], "index": [i % 3 for i in range(4000)]}
     )
     series = sh.create(
-        ":memory:", log, name="v", unit="user", key=["row", "index"], max_keys=1, noise="discrete_laplace",
-        domain=sh.Product(row=sh.Integers(40), index=sh.Integers(3)), seed=2,
+        sh.open(":memory:", seed=2), log, name="v", unit="user", key=["row", "index"], max_keys=1,
+        noise="discrete_laplace", domain=sh.Product(row=sh.Integers(40), index=sh.Integers(3)),
     )  # fmt: skip
     frame = series.release("all", level=3, threshold=-1e6).frame
     assert frame["noisy_count"].n_unique() < 60
@@ -130,7 +130,7 @@ def test_refusals_write_large_numbers_short() -> None:
     with pytest.raises(ThresholdError, match=r"of the domain's 1.17e\+69;"):
         series.release("low", level=1, threshold=1)
     with pytest.raises(DeclarationError, match=r"the domain has 1.17e\+69:"):
-        series.release_workload("sums", sh.Ranges(), level=1)
+        series.release("sums", workload=sh.workload.Ranges(), level=1)
 
 
 def test_what_is_no_file_of_a_release_is_named(tmp_path: Path) -> None:
@@ -151,13 +151,19 @@ def test_refusals_over_domains_beyond_floats_say_what_to_do() -> None:
     """A domain of 10**431 keys has no size as a float: the errors are those of smaller ones, in few digits."""
     log = pl.DataFrame({"u": [1], "k": ["a"]})
     series = sh.create(
-        ":memory:", log, name="large", unit="u", key="k", max_keys=1, domain=sh.Strings(max_bytes=200), seed=1
+        sh.open(":memory:", seed=1),
+        log,
+        name="large",
+        unit="u",
+        key="k",
+        max_keys=1,
+        domain=sh.Strings(max_bytes=200),
     )
     for threshold in (-5, 1, 20):
         with pytest.raises(sh.errors.ThresholdError, match=r"9\.13e\+431; the limit is max_false_keys=1e\+07"):
             series.release("low", level=1, threshold=threshold)
     with pytest.raises(sh.errors.DeclarationError, match=r"the domain has 9\.13e\+431"):
-        series.release_workload("all", "total()", level=1)
+        series.release("all", workload="total()", level=1)
     with pytest.raises(sh.errors.ThresholdError, match="false_keys must be above 0, got -1"):
         series.release("low", level=1, false_keys=-1)
     assert len(series.release("high", level=1)) < 5

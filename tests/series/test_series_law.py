@@ -32,8 +32,8 @@ def through_the_store(noise: str, path: Path | str, seed: int | None) -> Release
     """Noisy counts by (release, cell), NaN where unpublished, and what is published; every release reopens."""
     counted = pl.DataFrame({"cell": np.arange(COUNTS.size), "count": COUNTS}).filter(pl.col("count") > 0)
     series = sh.create(
-        path, sh.Counts(counted), name="cells", key="cell", max_keys=2, domain=sh.Integers(COUNTS.size), noise=noise,
-        seed=seed,
+        sh.open(path, create=True, seed=seed), sh.Counts(counted), name="cells", key="cell", max_keys=2,
+        domain=sh.Integers(COUNTS.size), noise=noise,
     )  # fmt: skip
     levels, thresholds = SCENES[noise]
     noisy = np.full((len(levels), COUNTS.size), np.nan)

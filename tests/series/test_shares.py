@@ -62,8 +62,8 @@ def counts_of(log: pl.DataFrame, shares: Shares) -> dict[int, int]:
 
 def series_of(log: pl.DataFrame, **declared: Any) -> sh.Series:
     """A share series in memory."""
-    given = {"max_keys": 4, "domain": sh.Integers(CELLS), "bounding": "share", "seed": 5} | declared
-    return sh.create(":memory:", log, name="s", unit="unit", key="key", **given)
+    given = {"max_keys": 4, "domain": sh.Integers(CELLS), "bounding": "share"} | declared
+    return sh.create(sh.open(":memory:", seed=5), log, name="s", unit="unit", key="key", **given)
 
 
 @pytest.mark.parametrize("norm", NORMS.values())
@@ -238,18 +238,16 @@ def test_what_is_refused():
     for noise in ("discrete_laplace", "poisson", "skellam"):
         with pytest.raises(DeclarationError, match="Gaussian or Laplace"):
             series_of(log, noise=noise)
-    for wrong in ({"most_keys": 3}, {"most_keys": 10**6}, {"most_keys": 2.5}, {"bounding": "cut"}):
+    for wrong in ({"bounding": text} for text in ("share(3)", "share(most_keys=10000000)", "share(2.5)", "cut")):
         with pytest.raises(DeclarationError):
             series_of(log, **wrong)
-    with pytest.raises(DeclarationError, match="most_keys"):
-        series_of(log, bounding="keep", most_keys=9)
     with pytest.raises(DeclarationError):
         sh.create(
             ":memory:", sh.Counts(pl.DataFrame({"key": [1], "count": [9]})), name="s", key="key", max_keys=4,
             domain=sh.Integers(9), bounding="share",
         )  # fmt: skip
     with pytest.raises(DeclarationError, match="share"):
-        series_of(log).release_workload("w", sh.Total(), level="0.1")
+        series_of(log).release("w", workload=sh.workload.Total(), level="0.1")
 
 
 def test_a_release_says_that_its_counts_are_weighted():

@@ -71,8 +71,8 @@ def test_a_domain_too_large_to_be_drawn_as_a_whole_is_refused_by_public_numbers(
     for count in (0, 50):
         counts = pl.DataFrame({"cell": [3], "count": [count + 1]})
         series = sh.create(
-            ":memory:", sh.Counts(counts), name="cells", key="cell", max_keys=1, domain=sh.Integers(1000),
-            noise="gaussian", seed=8,
+            sh.open(":memory:", seed=8), sh.Counts(counts), name="cells", key="cell", max_keys=1,
+            domain=sh.Integers(1000), noise="gaussian",
         )  # fmt: skip
         for i, level in enumerate(("1/2", "1/4", "1", "1/8")):
             series.release(f"r{i}", level=level, threshold=0.0, max_false_keys=600)

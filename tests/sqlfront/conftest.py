@@ -41,7 +41,7 @@ def store():
 @pytest.fixture
 def session(store, log):
     """A session on it that sees the log."""
-    with Session(store, tables={"log": log}, parameters={"level": "1/2", "n": 2}) as opened:
+    with Session(store.home, tables={"log": log}, parameters={"level": "1/2", "n": 2}) as opened:
         yield opened
 
 

@@ -21,7 +21,7 @@ def ran(tmp_path, monkeypatch):
 
     def run(name):
         text = (CHECKOUT / "docs" / "examples" / f"{name}.sql").read_text(encoding="utf-8")
-        with Session(sh.open("example", create=True), parameters={"level": "1/2"}) as session:
+        with Session(sh.open("example", create=True).home, parameters={"level": "1/2"}) as session:
             outcomes = run_script(session, text)
         assert [str(outcome.error) for outcome in outcomes if outcome.error] == []
         return [outcome for outcome in outcomes if outcome.frame is not None]

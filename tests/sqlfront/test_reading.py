@@ -270,7 +270,7 @@ def test_the_caret_stands_under_wide_characters(text, pad, caret):
 )
 def test_what_is_found_by_checking_is_pointed_at(store, text, column, said):
     """Misspelt statements, parameters, names and strategies: where they stand, and what may have been meant."""
-    with Session(store, parameters={"level": "high"}) as session:
+    with Session(store.home, parameters={"level": "high"}) as session:
         _, problems = session.check(f"create series s with ({OPTIONS}) as select 1 as u, 2 as k;\n{text}")
         errors = [problem.error for problem in problems if problem.number == 2]
         if not errors:

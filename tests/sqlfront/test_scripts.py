@@ -46,7 +46,7 @@ def _script(*, wrong=False, failing=False):
 @pytest.fixture
 def begun():
     """A store and a session on it."""
-    with sh.open(":memory:", seed=2) as store, Session(store, tables={"log": small_log()}) as session:
+    with sh.open(":memory:", seed=2) as store, Session(store.home, tables={"log": small_log()}) as session:
         yield store, session
 
 
@@ -105,7 +105,7 @@ def test_it_stops_at_the_first_failure_and_keeps_what_was_committed(begun):
     assert [outcome.number - 1 for outcome in outcomes] == list(range(first + 1))
     assert FAILING[first][1] in str(outcomes[-1].error) and f"line {first + 1}, column" in str(outcomes[-1].error)
     text = ";\n".join(GOOD[:25]) + ";\nrelease r0 from s0 at level 0.1;\nrelease r1 from s0 at level 3;\nselect 1"
-    with Session(store, tables={"log": small_log()}) as fresh:
+    with Session(store.home, tables={"log": small_log()}) as fresh:
         outcomes = run_script(fresh, text)
     assert len(outcomes) == 27 and "cap of the series" in str(outcomes[-1].error)
     assert store.series("s0").releases()["name"].to_list() == ["r0"]
@@ -149,7 +149,7 @@ def test_a_dry_run_knows_the_budget_of_a_population(begun):
     """A release beyond the budget is shown as refused, and nothing is written down about it."""
     store, session = begun
     run_script(session, f"create series s0 with ({OPTIONS}) as from log")
-    store.set_budget("default", rho="0.5")
+    store.set_budget(rho="0.5")
     before = store.events().height
     (outcome,) = run_script(session, "release x from s0 at level 0.6", dry_run=True)
     assert outcome.said == "would be refused" and "0.5" in str(outcome.error)
@@ -159,12 +159,12 @@ def test_a_dry_run_knows_the_budget_of_a_population(begun):
 def test_a_dry_run_counts_periods_that_were_dropped(begun):
     """A period that was never released still is one of those in which a unit may count, as in the run."""
     store, session = begun
-    weeks = sh.create_periodic(
-        store, name="v", unit="user_id", key="query", max_keys=1, domain=sh.Strings(max_bytes=8), period="week",
-        protects="user-week", most_periods=2, budget="0.1",
+    weeks = sh.create(
+        store, name="v", unit="user_id", key="query", max_keys=1, domain=sh.Strings(max_bytes=8),
+        every=sh.Every("week", protects="user-week", most_periods=2, budget="0.1"),
     )  # fmt: skip
     for week in ("2026-W11", "2026-W12", "2026-W13"):
-        weeks.add(pl.DataFrame({"user_id": range(50), "query": "a"}), period=week)
+        weeks.append(pl.DataFrame({"user_id": range(50), "query": "a"}), period=week)
     releases = (f"release r from v_2026w{n} at level 0.1 expecting 0.01 false keys" for n in (12, 13))
     script = "; ".join(["drop series v_2026w11", *releases])
     foreseen, done = (run_script(session, script, dry_run=dry) for dry in (True, False))
@@ -176,7 +176,7 @@ def test_a_dry_run_counts_periods_that_were_dropped(begun):
         (dropped,) = run_script(session, "drop series v_2026w12", dry_run=dry)
         assert ended in dropped.said
     with pytest.raises(sh.errors.RefusedError, match="nothing more can be added"):
-        weeks.add(pl.DataFrame({"user_id": range(50), "query": "a"}), period="2026-W14")
+        weeks.append(pl.DataFrame({"user_id": range(50), "query": "a"}), period="2026-W14")
 
 
 def test_a_dry_run_needs_no_store():
@@ -216,7 +216,7 @@ def test_a_dry_run_foresees_workloads_and_open_domains():
     """It refuses what the run refuses, and foresees the sums and the delta that the ledger has after the run."""
     people = range(600)
     log = pl.DataFrame({"u": people, "k": [f"k{i % 3}" for i in people], "h": [i % 24 for i in people]})
-    with sh.open(":memory:", seed=3) as store, Session(store, tables={"log": log}) as session:
+    with sh.open(":memory:", seed=3) as store, Session(store.home, tables={"log": log}) as session:
         foreseen = run_script(session, EVERY_KIND, dry_run=True, keep_going=True)
         ran = run_script(session, EVERY_KIND, keep_going=True)
         ledger = store.ledger()

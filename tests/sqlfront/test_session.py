@@ -1,5 +1,6 @@
 """Series, releases and tables in one session: by SQL as by Python, and names that mean one thing."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 import polars as pl
@@ -76,7 +77,7 @@ def test_releases_are_tables_under_every_spelling(store, ran):
         "with q as (from queries.public) select count(*) from q union all select count(*) from q limit 1",
         "create view v as select * from queries.public; select count(*) from v",
     ):
-        with Session(store) as fresh:
+        with Session(store.home) as fresh:
             statements, problems = fresh.check(text)
             assert problems == []
             assert [fresh.execute(one) for one in statements][-1].frame.item() == rows, text
@@ -405,7 +406,7 @@ def test_if_not_exists_keeps_what_was_made_from_the_same(store, ran, log):
     again = CREATE.replace("series queries", "series if not exists queries")
     assert ran(again)[0][-1].said == "kept the series queries"
     for tables in ({}, {"log": log.head(20)}):
-        with Session(store, tables=tables) as other:
+        with Session(store.home, tables=tables) as other:
             statements, problems = other.check(again)
             assert problems == []
             with pytest.raises(errors.SeriesDiffersError, match="the log it was made from differs"):
@@ -536,5 +537,5 @@ def test_every_source_says_what_was_checked(log, here):
         assert exported["source"].to_list() == [said for _, said in sources.values()]
         with pytest.raises(errors.GuaranteeError, match="LIMIT"):
             sh.create(store, bad, name="d", **declared)
-        series = sh.create(store, bad, name="d", unverified=True, **declared)
+        series = sh.create(store, replace(bad, unverified=True), name="d", **declared)
         assert series.release("one", level=1).metadata["verified"] is False

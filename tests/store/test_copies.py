@@ -539,7 +539,7 @@ def after_a_crash_in_a_transaction(world: World) -> None:
     killed = (
         "import os, sys, sparsehist as sh; from sparsehist.store import state\n"
         "state.insert_event = lambda *_, **__: os.kill(os.getpid(), 9)\n"
-        "sh.open(sys.argv[1]).set_budget('default', rho=5)"
+        "sh.open(sys.argv[1]).set_budget(rho=5)"
     )
     subprocess.run([sys.executable, "-c", killed, world.store], check=False, timeout=60)
     for _ in range(2):
@@ -553,7 +553,7 @@ def after_a_crash_in_a_transaction(world: World) -> None:
 def after_a_refusal_and_a_publication(world: World) -> None:
     """After a refusal and a publication."""
     with sh.open(world.store) as opened:
-        opened.set_budget("default", rho=2)
+        opened.set_budget(rho=2)
         with pytest.raises(sh.errors.BudgetExceededError):
             opened.series("words").release("too_much", level=3)
         world.again()

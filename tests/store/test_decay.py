@@ -29,7 +29,7 @@ def make(path: Path) -> None:
         series.release(name, level=level, threshold=threshold)
     totals = pl.DataFrame({"day": range(30), "count": range(100, 130)})
     daily = sh.create(path, sh.Counts(totals), name="daily", key="day", max_keys=2, domain="integers(30)")
-    daily.release_workload("sums", "marginals([[]])", level="0.2")
+    daily.release("sums", workload="marginals([[]])", level="0.2")
 
 
 def seen(path: Path) -> list[object]:
@@ -37,7 +37,7 @@ def seen(path: Path) -> list[object]:
     store = sh.open(path)
     found: list[object] = [store.ledger().rows(), store.events().rows()]
     long, daily = store.series("long"), store.series("daily")
-    for release in (*map(long.release, ("coarse", "fine", "again")), daily.release_workload("sums")):
+    for release in (*map(long.release, ("coarse", "fine", "again")), daily.release("sums")):
         found += [release.frame.rows(), release.metadata]
     with open_state(path) as state:
         files = state.series_files(state.series("long"))

@@ -13,16 +13,16 @@ from sparsehist.workload import Cells, Matrix
 
 MATRIX = np.array([[1, 0, -1, 2], [0, 3, 0, 0], [1, 1, 1, 1]])
 WORKLOADS = [
-    (sh.Prefix(4), np.tril(np.ones((4, 4)))),
-    (sh.Identity(4), np.eye(4)),
-    (sh.Total(4), np.ones((1, 4))),
-    (sh.Ranges(3), [[1, 0, 0], [1, 1, 0], [1, 1, 1], [0, 1, 0], [0, 1, 1], [0, 0, 1]]),
-    (sh.Ranges(4, [(1, 2), (0, 3), (3, 3)]), [[0, 1, 1, 0], [1, 1, 1, 1], [0, 0, 0, 1]]),
+    (sh.workload.Prefix(4), np.tril(np.ones((4, 4)))),
+    (sh.workload.Identity(4), np.eye(4)),
+    (sh.workload.Total(4), np.ones((1, 4))),
+    (sh.workload.Ranges(3), [[1, 0, 0], [1, 1, 0], [1, 1, 1], [0, 1, 0], [0, 1, 1], [0, 0, 1]]),
+    (sh.workload.Ranges(4, [(1, 2), (0, 3), (3, 3)]), [[0, 1, 1, 0], [1, 1, 1, 1], [0, 0, 0, 1]]),
     (Matrix(MATRIX), MATRIX),
     (Matrix(sparse.coo_matrix(MATRIX)), MATRIX),
     (Matrix(0.5 * MATRIX), 0.5 * MATRIX),
-    (sh.Union(sh.Total(), sh.Identity(4)), np.vstack([np.ones((1, 4)), np.eye(4)])),
-    (sh.Union(sh.Prefix(4), Matrix(MATRIX)), np.vstack([np.tril(np.ones((4, 4))), MATRIX])),
+    (sh.workload.Union(sh.workload.Total(), sh.workload.Identity(4)), np.vstack([np.ones((1, 4)), np.eye(4)])),
+    (sh.workload.Union(sh.workload.Prefix(4), Matrix(MATRIX)), np.vstack([np.tril(np.ones((4, 4))), MATRIX])),
 ]
 
 
@@ -49,7 +49,7 @@ def test_a_workload_is_its_matrix(workload, matrix):
 def test_the_text_of_a_workload_is_read_back(workload):
     """The text says all there is to say of a workload."""
     assert pickle.loads(pickle.dumps(workload)) == workload
-    back = sh.Workload.parse(str(workload))
+    back = sh.workload.Workload.parse(str(workload))
     assert back == workload and hash(back) == hash(workload) and back.integral == workload.integral
     x = np.arange(workload.n_cells) ** 2.0
     np.testing.assert_array_equal(back.apply(x), workload.apply(x))
@@ -58,24 +58,24 @@ def test_the_text_of_a_workload_is_read_back(workload):
 def test_a_large_matrix_is_read_back_to_the_last_bit():
     """Weights of any size and sparse rows; what is cut for display is the text alone."""
     weights = seeded(4).standard_normal((300, 500)) * (seeded(5).random((300, 500)) < 0.1) * 1e30
-    back = sh.Workload.parse(str(Matrix(weights)))
+    back = sh.workload.Workload.parse(str(Matrix(weights)))
     assert (back.matrix.toarray() == weights).all() and len(back.describe()) == 120
 
 
 def test_a_size_left_out_is_that_of_the_domain():
     """Without a size a workload takes it from the domain, and refuses another."""
-    assert sh.Prefix().for_domain((7,)) == sh.Prefix(7)
-    assert sh.Ranges(ranges=[(0, 6)]).for_domain((7,)) == sh.Ranges(7, [(0, 6)])
-    assert sh.Ranges([(0, 6)]).for_domain((7,)) == sh.Ranges(7, [(0, 6)])
-    assert sh.Union(sh.Total(), sh.Prefix()).for_domain((7,)).shape == (8, 7)
+    assert sh.workload.Prefix().for_domain((7,)) == sh.workload.Prefix(7)
+    assert sh.workload.Ranges(ranges=[(0, 6)]).for_domain((7,)) == sh.workload.Ranges(7, [(0, 6)])
+    assert sh.workload.Ranges([(0, 6)]).for_domain((7,)) == sh.workload.Ranges(7, [(0, 6)])
+    assert sh.workload.Union(sh.workload.Total(), sh.workload.Prefix()).for_domain((7,)).shape == (8, 7)
     with pytest.raises(DeclarationError, match="not a range"):
-        sh.Ranges(ranges=[(0, 7)]).for_domain((7,))
+        sh.workload.Ranges(ranges=[(0, 7)]).for_domain((7,))
     with pytest.raises(DeclarationError, match="asks about columns"):
-        sh.Prefix(8).for_domain((7,))
+        sh.workload.Prefix(8).for_domain((7,))
     with pytest.raises(DeclarationError, match="declare a series over integers"):
-        sh.Prefix().for_domain((10**69,))
+        sh.workload.Prefix().for_domain((10**69,))
     with pytest.raises(DeclarationError, match="takes its size"):
-        sh.Prefix().shape  # noqa: B018 - the access is the test
+        sh.workload.Prefix().shape  # noqa: B018 - the access is the test
 
 
 @pytest.mark.parametrize(
@@ -94,23 +94,23 @@ def test_a_size_left_out_is_that_of_the_domain():
         (lambda: Matrix(np.ones((1001, 1000))), "at most 1000000 entries"),
         (lambda: Matrix([["a"]]), "real matrix"),
         (lambda: Matrix(np.eye(2) * 1j), "real matrix"),
-        (lambda: sh.Prefix(0), "number of cells"),
-        (lambda: sh.Prefix(2.5), "number of cells"),
-        (lambda: sh.Ranges(4, []), "at least one query"),
-        (lambda: sh.Ranges(4, [(2, 1)]), "not a range"),
-        (lambda: sh.Ranges(4, [(0, 4)]), "not a range"),
-        (lambda: sh.Ranges([(2, 1)]), "not a range: 0 <= low <= high$"),
-        (lambda: sh.Ranges(4, [(0.5, 2)]), "pairs of integers"),
-        (sh.Union, "at least one query"),
-        (lambda: sh.Union(sh.Ranges(4)), "not a list"),
-        (lambda: sh.Union(sh.Prefix(4), sh.Prefix(5)), "one domain"),
-        (lambda: sh.Prefix(4).apply(np.zeros(5)), "does not fit"),
-        (lambda: sh.Workload.parse("prefix(4"), "cannot read"),
-        (lambda: sh.Workload.parse("suffix(4)"), "no workload 'suffix'"),
-        (lambda: sh.Workload.parse("prefix(n=4, m=3)"), "prefix"),
-        (lambda: sh.Workload.parse("prefix(__import__('os'))"), "no workload"),
-        (lambda: sh.Workload.parse("4"), "is no workload"),
-        (lambda: sh.Ranges(10**6).apply(np.zeros(10**6)), "not listed"),
+        (lambda: sh.workload.Prefix(0), "number of cells"),
+        (lambda: sh.workload.Prefix(2.5), "number of cells"),
+        (lambda: sh.workload.Ranges(4, []), "at least one query"),
+        (lambda: sh.workload.Ranges(4, [(2, 1)]), "not a range"),
+        (lambda: sh.workload.Ranges(4, [(0, 4)]), "not a range"),
+        (lambda: sh.workload.Ranges([(2, 1)]), "not a range: 0 <= low <= high$"),
+        (lambda: sh.workload.Ranges(4, [(0.5, 2)]), "pairs of integers"),
+        (sh.workload.Union, "at least one query"),
+        (lambda: sh.workload.Union(sh.workload.Ranges(4)), "not a list"),
+        (lambda: sh.workload.Union(sh.workload.Prefix(4), sh.workload.Prefix(5)), "one domain"),
+        (lambda: sh.workload.Prefix(4).apply(np.zeros(5)), "does not fit"),
+        (lambda: sh.workload.Workload.parse("prefix(4"), "cannot read"),
+        (lambda: sh.workload.Workload.parse("suffix(4)"), "no workload 'suffix'"),
+        (lambda: sh.workload.Workload.parse("prefix(n=4, m=3)"), "prefix"),
+        (lambda: sh.workload.Workload.parse("prefix(__import__('os'))"), "no workload"),
+        (lambda: sh.workload.Workload.parse("4"), "is no workload"),
+        (lambda: sh.workload.Ranges(10**6).apply(np.zeros(10**6)), "not listed"),
     ],
 )
 def test_what_is_no_workload_is_refused(build, message):

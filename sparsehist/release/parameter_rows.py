@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sparsehist.declaration.parameters import rows
 from sparsehist.release.metadata import CellMetadata, Metadata, RunningMetadata, WorkloadMetadata
 
 if TYPE_CHECKING:
     from sparsehist.declaration import Declaration
-    from sparsehist.domain import Domain
-    from sparsehist.series.periodic_series import PeriodicSeries
 
 
 def declaration_rows(declared: Declaration) -> list[tuple[str, str]]:
@@ -20,19 +18,6 @@ def declaration_rows(declared: Declaration) -> list[tuple[str, str]]:
         *rows(declared),
         *([("guarantee", declared.rests_on)] if declared.rests_on else []),
     ]
-
-
-def periodic_rows(made: PeriodicSeries, row: dict[str, Any]) -> list[tuple[str, str]]:
-    """The public parameters of a log in periods, and what it has cost."""
-    shown = [*declaration_rows(made.declaration), ("periods", row["periods"]), ("budget", row["budget"] or "none")]
-    if added := made.added():
-        released = set(made.released())
-        told = ", ".join(f"{period} (released)" if period in released else period for period in added)
-        shown.insert(-1, ("added", told))
-    if row["releases"]:
-        shown += [(f"spent per {made.rule.unit_period}", f"{row['currency']} {row['per_period'].split()[0]}")]
-        shown += [("spent per user", f"{row['currency']} {row['level']}")]
-    return shown
 
 
 def release_rows(about: Metadata) -> list[tuple[str, str]]:
@@ -64,8 +49,3 @@ def release_rows(about: Metadata) -> list[tuple[str, str]]:
         return rows
     spent = f"{about.delta_infinity:.4g} spent so far, {about.delta_remaining:.4g} of {about.delta} left"
     return [*rows, ("delta of the series", spent)]
-
-
-def keys_text(domain: Domain) -> str:
-    """How many keys could occur."""
-    return domain.describe_size()

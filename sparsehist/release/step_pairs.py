@@ -19,8 +19,8 @@ from sparsehist.counting.contract import UnitPairs
 from sparsehist.counting.in_memory import mixed, multiplier_of
 from sparsehist.counting.tuples import types_of_tuple
 from sparsehist.errors import DataError
-from sparsehist.running.runs import Added, Numbers, PairRun, look_up
-from sparsehist.running.step_files import StepFiles
+from sparsehist.release.runs import Added, Numbers, PairRun, look_up
+from sparsehist.release.step_files import StepFiles
 from sparsehist.store.support import hash_keys
 from sparsehist.typing import IntArray, WordArray
 

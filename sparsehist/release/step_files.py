@@ -18,7 +18,7 @@ import polars as pl
 
 from sparsehist.domain.base import key_names
 from sparsehist.errors import StoreDamagedError
-from sparsehist.running.runs import (
+from sparsehist.release.runs import (
     Added,
     Numbering,
     PairRun,

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 
-from sparsehist.errors import DeclarationError, StoreError, needing, printable
-
-if TYPE_CHECKING:
-    from sparsehist.release.planning import Plan
-    from sparsehist.release.releases import Release
+from sparsehist.errors import StoreError, needing, printable
 
 COLOURS = ("#b2182b", "#ef8a62", "#2166ac", "#1a9850", "#762a83", "#404040")
 
@@ -25,16 +21,16 @@ def require_plots() -> Any:
     return alt
 
 
-def plot_plan(plan: Plan) -> Any:
+def plot_plan(counts: pl.DataFrame, levels: Sequence[str]) -> Any:
     """Draw the probability of publication and the relative error at the true counts of a plan; see `Plan.plot`.
 
     Counts are few and far apart, so that a line between them would say what is not true.
     """
     alt = require_plots()
-    rows = plan.counts.filter(pl.col("count") > 0)
+    rows = counts.filter(pl.col("count") > 0)
     data = alt.InlineData(values=rows.to_dicts())
     count = alt.X("count:Q", title="true count (units)", scale=alt.Scale(type="log", nice=False))
-    colour = alt.Color("level:N", title="level", sort=plan.levels["level"].to_list())
+    colour = alt.Color("level:N", title="level", sort=list(levels))
     base = alt.Chart(data).mark_point(filled=True, size=45).properties(width=360, height=260)
     published = base.encode(
         x=count,
@@ -49,12 +45,9 @@ def plot_plan(plan: Plan) -> Any:
     return (published | error).properties(background="#ffffff")
 
 
-def plot_largest(release: Release, most: int, confidence: float) -> Any:
-    """Draw the largest rows of a release with their intervals; see `Release.plot`."""
+def plot_largest(rows: pl.DataFrame, about: str, title: str) -> Any:
+    """Draw rows of keys, low, value and high, one below the other; `about` says what the numbers are."""
     alt = require_plots()
-    if not isinstance(most, int) or isinstance(most, bool) or most < 1:
-        raise DeclarationError(f"most must be a whole number of rows from 1 up, got {most!r}")
-    rows, about = _with_limits(release, most, confidence)
     keys = rows.drop("low", "value", "high").iter_rows()  # a screenful, published
     labels = [f"{place}. {_label(key)}" for place, key in enumerate(keys, start=1)]
     drawn = rows.select("low", "value", "high").with_columns(key=pl.Series(labels, dtype=pl.String))
@@ -62,24 +55,7 @@ def plot_largest(release: Release, most: int, confidence: float) -> Any:
     base = alt.Chart(alt.InlineData(values=drawn.to_dicts())).properties(width=460, height=18 * max(len(labels), 1))
     spans = base.mark_rule(strokeWidth=2, color=COLOURS[2]).encode(y=key, x=alt.X("low:Q", title=about), x2="high:Q")
     dots = base.mark_point(filled=True, size=45, color=COLOURS[2], opacity=1).encode(y=key, x="value:Q")
-    return (spans + dots).properties(background="#ffffff", title=f"The largest rows of {release.name}")
-
-
-def _with_limits(release: Release, most: int, confidence: float) -> tuple[pl.DataFrame, str]:
-    """The largest rows as low, value, high beside their keys, and what they are."""
-    from sparsehist.release.releases import WorkloadRelease
-
-    if not isinstance(release, WorkloadRelease):
-        found = release.intervals(confidence).head(most).rename({"noisy_count": "value"})
-        return found, f"units, with {100 * confidence:g} % intervals"
-    rows = release.frame
-    if release.implicit:
-        rows = rows.sort("noisy_count", descending=True).head(most)
-        rows = release.answers(rows[:, 0], rows[:, 0]).drop("high").rename({"low": "key"})
-    found = rows.sort("noisy_answer", descending=True).head(most).rename({"noisy_answer": "value"})
-    found = found.rename({name: f"from_{name}" for name in found.columns if name in ("low", "high")})
-    found = found.with_columns(low=pl.col("value") - pl.col("std"), high=pl.col("value") + pl.col("std"))
-    return found.drop("std"), "units, with one standard deviation to each side"
+    return (spans + dots).properties(background="#ffffff", title=title)
 
 
 def _label(key: Sequence[Any]) -> str:

@@ -4,30 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, overload
 
 import polars as pl
 
-from sparsehist import series
 from sparsehist.declaration import Declaration
 from sparsehist.declaration.checks import checked_text
-from sparsehist.errors import DeclarationError, NotFoundError, present
+from sparsehist.errors import DeclarationError, present, shown
+from sparsehist.html import ABOUT, html_table, in_notebook, table_of_dicts
 from sparsehist.ledger.ledger import Ledger
 from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.privacy.guarantees import EpsilonDelta
-from sparsehist.release import cell_round, pipeline
-from sparsehist.release.cell_parameters import requested
-from sparsehist.release.planning import COUNTS, Plan, Planner
-from sparsehist.release.releases import Release
+from sparsehist.release import any_kind
+from sparsehist.release.parameter_rows import declaration_rows
+from sparsehist.release.pipeline import published
+from sparsehist.release.planning import COUNTS, Plan
+from sparsehist.release.releases import Release, WorkloadRelease
 from sparsehist.store import SeriesRecord, State
 
 if TYPE_CHECKING:
     from sparsehist.privacy.exact_numbers import Number
     from sparsehist.release.query_session import QuerySession
-    from sparsehist.release.releases import WorkloadRelease
-    from sparsehist.series.store_handle import Store
+    from sparsehist.series.store import Store
     from sparsehist.workload import Strategy, Workload
-
 
 _RELEASES = {
     **dict.fromkeys(("name", "workload", "level"), str),
@@ -36,17 +35,12 @@ _RELEASES = {
 }
 
 
-AnyRelease = TypeVar("AnyRelease", bound=Release)
+class CountedSeries:
+    """What series with releases of their own have: a store, a declaration, a cap and releases."""
 
-
-class StoredSeries:
-    """What series of every kind have: a place in a store, a declaration, a cap and releases."""
-
-    def __init__(self, store: Store, series_id: str, declaration: Declaration) -> None:
-        """Use the functions that create and open series instead."""
-        self.store = store
-        self.declaration = declaration
-        self._series_id = series_id
+    def __init__(self, store: Store, declaration: Declaration, series_id: str) -> None:
+        """Use `create` and `Store.series` instead."""
+        self.store, self.declaration, self.series_id = store, declaration, series_id
 
     @property
     def name(self) -> str:
@@ -54,74 +48,62 @@ class StoredSeries:
         return self.declaration.name
 
     @contextmanager
-    def _hold(self, wait: float | None = None) -> Iterator[tuple[State, SeriesRecord]]:
+    def _hold(self) -> Iterator[tuple[State, SeriesRecord]]:
         """Hold the store and find the series in it."""
-        with self.store._hold(wait) as state:
-            record = state.series(self.name)
-            if record is None or record.series_id != self._series_id:
-                self.store._remember(state)
-                raise NotFoundError(f"the series {self.name!r} was dropped from {self.store!r}")
-            yield state, record
-
-    def _released(
-        self, made: type[AnyRelease], request: Any, open_path: pipeline.Opener, who: str | None, wait: float | None
-    ) -> AnyRelease:
-        """Make a release, or give it again."""
-        checked_text("who", who)
-        with self._hold(wait) as (state, record):
-            held = pipeline.Held(state, record, self.declaration, who)
-            frame, metadata, repeated = pipeline.release(held, request, open_path, generator=self.store._generator)
-            return made(frame, metadata, origin=self.store._origin(state), repeated=repeated)
+        with self.store.home.hold() as state:
+            yield state, self.store.home.find(state, self.name, self.series_id)
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: declaration and releases."""
-        return series.in_notebook(self)
+        """Declaration and releases, for notebooks."""
+        return in_notebook(self, self._tables)
 
-    def raise_cap(self, level: Level, *, reason: str, who: str | None = None) -> None:
+    def _tables(self) -> Iterator[str]:
+        yield html_table(f"Series {self.name}", ABOUT, declaration_rows(self.declaration))
+        yield table_of_dicts("Its releases", self.releases().to_dicts())
+
+    def raise_cap(self, level: Level, *, reason: str) -> None:
         """Raise the cap of the series; from then on it holds ex post.
 
-        The cap it was created with still shows in the ledger: nothing beyond it was a promise made in advance.
+        The ledger still shows the cap that the series was created with.
 
         Args:
             level: The new cap, exact; above the one in force.
             reason: Why; kept in the ledger.
-            who: Asks for it, kept in the ledger; the user of the operating system by default.
 
         Raises:
             DeclarationError: If the series has no cap, the level is not above it, or there is no reason.
-            BudgetExceededError: If a budget charged the series its cap, whole, at its first release.
+            BudgetExceededError: If a budget charged the series its whole cap at its first release.
             NotFoundError: If the series was dropped.
         """
-        wanted = as_level(level)
-        said = {"reason": checked_text("reason", reason, needed=True), "who": checked_text("who", who)}
+        wanted, reason = as_level(level), str(checked_text("reason", reason, needed=True))
         with self._hold() as (state, record):
             ledger = Ledger.of(state)
             cap = ledger.cap(record.series_id).now
             if cap is None:
                 raise DeclarationError(f"the series {self.name!r} has no cap: there is nothing to raise")
             if wanted <= cap:
-                raise DeclarationError(f"the cap is {level_text(cap)}: it can be raised only, got {level!r}")
+                raise DeclarationError(f"the cap is {level_text(cap)} and can only be raised, got {shown(level)}")
             ledger.check_raised_cap(record.series_id)
-            state.declare("raise cap", series_id=record.series_id, level=level_text(wanted), **said)
+            state.declare(
+                "raise cap", series_id=record.series_id, level=level_text(wanted), reason=reason,
+                who=self.store.home.who,
+            )  # fmt: skip
 
     def releases(self) -> pl.DataFrame:
         """Name, workload, level, threshold and time of each release, in the order they were made.
 
         Returns:
-            One row per release: name, workload (null for one of cells), level, std, threshold and expected_false_keys
-            (both null for a workload or a session of queries, whose answers are its own), released_at.
+            One row per release: name, workload (null for cells), level, std, threshold and expected_false_keys (both
+            null for a workload or a session of queries), released_at. No rows once the series was dropped.
         """
-        return pl.DataFrame(self._listing(), schema=_RELEASES)
-
-    def _listing(self) -> list[dict[str, Any]]:
-        """The rows of `releases`."""
-        with self.store._hold() as state:
+        with self.store.home.hold() as state:
             record = state.series(self.name)
-            about = [] if record is None else [release.metadata for release in pipeline.published(state, record)]
-        return [{column: metadata.get(column) for column in _RELEASES} for metadata in about]
+            of_this = record is not None and record.series_id == self.series_id
+            made = [release.metadata for release in published(state, present(record))] if of_this else []
+        return pl.DataFrame([{name: about.get(name) for name in _RELEASES} for about in made], schema=_RELEASES)
 
 
-class Series(StoredSeries):
+class Series(CountedSeries):
     """One histogram, fixed at creation, from which any number of releases can be made.
 
     All releases of a series together are as private as the finest of them: for Gaussian noise, rho-zCDP
@@ -132,42 +114,59 @@ class Series(StoredSeries):
         """Name and domain: public parameters only."""
         return f"Series({self.name!r}, domain={self.declaration.domain.describe()}, in {self.store!r})"
 
-    def release(
+    @overload
+    def release(self, name: str, *, workload: None = None, **asked: Any) -> Release: ...
+
+    @overload
+    def release(self, name: str, *, workload: Workload | str, **asked: Any) -> WorkloadRelease: ...
+
+    def release(  # type: ignore[misc] # overloads leave out what they share
         self,
         name: str,
         *,
         level: Level | EpsilonDelta | None = None,
+        epsilon: Level | None = None,
+        delta: Level | None = None,
         threshold: float | None = None,
         false_keys: float | None = None,
-        delta: float | None = None,
+        open_delta: float | None = None,
         max_false_keys: float = 1e7,
-        who: str | None = None,
-        wait: float | None = None,
-    ) -> Release:
-        """Release the histogram at a level, or give back the release of that name.
+        workload: Workload | str | None = None,
+        strategy: Strategy | str | None = None,
+        post_processing: str | Iterable[str] | None = None,
+    ) -> Release | WorkloadRelease:
+        """Release the histogram, or the answers of a workload, or return the release of that name.
 
-        Committed before it is returned: after a crash it is either whole or was never drawn. A name that
-        exists stands for the same numbers for ever.
+        Committed before it is returned: after a crash it is whole or was never drawn. A name that exists always
+        stands for the same numbers. The cells of a series are one noise path: their releases together cost what the
+        finest costs. Each workload answered by a strategy is a path of its own, and the costs of paths add up.
 
         Args:
-            name: Of the release; a-z, 0-9 and _.
-            level: Privacy level, exact; larger is finer. rho for Gaussian noise. Or `sh.EpsilonDelta(1, 1e-6)`: the
-                largest level, rounded down to 12 digits, at which the release keeps to it; in an open domain half
-                of delta is for the domain, unless the population's budget splits it otherwise.
-            threshold: A cell is published when its rounded noisy count is above it, in counts.
-            false_keys: Instead of `threshold`: how many empty cells to expect among the published; the lowest
-                threshold that keeps to it is taken. 0.01 when neither is given.
-            delta: For an open domain, instead of `threshold`: what this release may add to the delta of the series;
-                the lowest threshold that keeps to it is taken. Half of what remains when neither is given.
+            name: Of the release, unique in the series: a-z, 0-9 and _, a letter first.
+            level: Privacy level, exact; larger is finer. ρ for Gaussian noise, ε for Laplace.
+            epsilon: Instead of a level, with `delta`: the largest level at which the release keeps to them, rounded
+                down to 12 digits. In an open domain half of delta is for the domain, unless the budget of the
+                population splits it otherwise.
+            delta: See epsilon; 0 by default.
+            threshold: Publish cells whose rounded noisy count is above it, in counts.
+            false_keys: Instead of `threshold`: the expected number of empty cells among the published; the lowest
+                threshold that keeps to it is used. 0.01 by default.
+            open_delta: Instead, for an open domain: what this release may add to the delta of the series. Half of
+                what remains by default.
             max_false_keys: Refuse a threshold that would publish more empty cells than this.
-            who: Asks for it, kept in the ledger; the user of the operating system by default.
-            wait: Seconds to wait for the store; the store's own by default.
+            workload: Answer this instead of cells: a workload such as `sh.workload.Ranges()`, or its text.
+            strategy: How it is answered: "spectral", "identity", "residual"; or "auto", the default, which takes the
+                least mean error at the series' max_keys and keeps to it.
+            post_processing: Of a workload, free of cost: "consistent" (answers that some histogram gives),
+                "non_negative", or both. Standard deviations are those before it.
 
         Returns:
-            The release.
+            The release; a `WorkloadRelease` for a workload, with one row per query, or `answer(low, high)` where
+            queries are not listed.
 
         Raises:
-            LevelError: If the level is no positive, finite number.
+            DeclarationError: If a parameter is wrong, or the domain or noise of the series has no workloads.
+            LevelError: If the level is not a positive, finite number.
             CapExceededError: If the sum over the paths of the series would exceed its cap.
             BudgetExceededError: If the population would exceed its budget, or the delta of an open domain has no
                 room for it; says which threshold would do.
@@ -175,50 +174,9 @@ class Series(StoredSeries):
             NameTakenError: If the name stands for another request.
             NotFoundError: If no level is given and there is no release of that name.
             StoreInUseError: If another process or thread holds the store.
-        """
-        request = requested(
-            name, level=level, threshold=threshold, false_keys=false_keys, delta=delta, max_false_keys=max_false_keys
-        )
-        return self._released(Release, request, cell_round.open_path, who, wait)
-
-    def release_workload(
-        self,
-        name: str,
-        workload: Workload | str | None = None,
-        *,
-        level: Level | EpsilonDelta | None = None,
-        strategy: Strategy | str = "auto",
-        post_processing: str | Iterable[str] | None = None,
-        who: str | None = None,
-        wait: float | None = None,
-    ) -> WorkloadRelease:
-        """Release the answers of a workload at a level, or give back the release of that name.
-
-        Each workload answered by a strategy is a noise path of its own: its releases together cost what the finest
-        of them costs, whatever the order; that adds to the cost of the cells and of other workloads. Committed
-        before it is returned.
-
-        Args:
-            name: Of the release, unique over the series; a-z, 0-9 and _.
-            workload: What is asked, or its text: `sh.Prefix()`, "ranges()", `sh.Marginals(k=2)`, a matrix by
-                `sh.workload.Matrix(matrix)`; sizes that are left out are those of the domain.
-            level: Privacy level, exact; larger is finer; or `sh.EpsilonDelta(1, 1e-6)`, as for `release`.
-            strategy: How it is answered: "auto" takes the least mean error at the series' max_keys, and keeps to it;
-                or a name, such as "spectral", "identity", "residual".
-            post_processing: Declared, free of cost: "consistent" (answers that some histogram gives) and
-                "non_negative", or both; none by default. Standard deviations are those before it.
-            who: As for `release`.
-            wait: As for `release`.
-
-        Returns:
-            The release: one row per query; where queries are not listed, as in all ranges, `answer(low, high)`.
-
-        Raises:
-            DeclarationError: If a parameter is wrong, the workload does not fit the domain, the domain is open, or
-                the noise of the series has no workloads. Other errors are those of `release`.
 
         Warns:
-            CountsWarning: If max_keys is above 1: a sum over cells counts a unit once per cell it is in.
+            CountsWarning: If a sum over cells counts a unit once per cell it is in.
 
         Example:
             >>> import polars as pl
@@ -226,19 +184,16 @@ class Series(StoredSeries):
             >>> log = pl.DataFrame({"user": range(500), "hour": [i % 24 for i in range(500)]})
             >>> visits = sh.create(":memory:", log, name="visits", unit="user", key="hour", max_keys=1,
             ...                    domain=sh.Integers(24))
-            >>> ranges = visits.release_workload("by_range", sh.Ranges(), level="0.5")
+            >>> ranges = visits.release("by_range", workload=sh.workload.Ranges(), level="0.5")
             >>> noisy_answer, std = ranges.answer(9, 17)
             >>> 0 < std < 5
             True
         """
-        from sparsehist.release import workload_round
-        from sparsehist.release.releases import WorkloadRelease
-
-        request = workload_round.requested(
-            self.declaration, name, workload, level=level, strategy=strategy, post_processing=post_processing
-        )
-        workload_round.warn_of_counts(self.declaration, request)
-        return self._released(WorkloadRelease, request, workload_round.open_path, who, wait)
+        return any_kind.release(
+            self.store.home, self.declaration, self.series_id, name, level=level, epsilon=epsilon, delta=delta,
+            threshold=threshold, false_keys=false_keys, open_delta=open_delta, max_false_keys=max_false_keys,
+            workload=workload, strategy=strategy, post_processing=post_processing,
+        )  # fmt: skip
 
     def plan_workload(
         self,
@@ -262,9 +217,7 @@ class Series(StoredSeries):
         """
         from sparsehist.release import workload_round
 
-        request = workload_round.requested(
-            self.declaration, "plan", workload, level=None, strategy="auto", post_processing=None
-        )
+        request = workload_round.requested(self.declaration, "plan", workload)
         return workload_round.planned_strategies(self.declaration, present(request.workload), levels)
 
     def interactive(
@@ -276,8 +229,6 @@ class Series(StoredSeries):
         mass: int | None = None,
         most_updates: int | None = None,
         start: Release | None = None,
-        who: str | None = None,
-        wait: float | None = None,
     ) -> QuerySession:
         """Open a session that answers predicates as they come to mind, or go on with the session of that name.
 
@@ -295,8 +246,6 @@ class Series(StoredSeries):
             most_updates: Answers that can be measured; by default what the accuracy needs at most.
             start: A release of the same keys, of this series or another, to begin from: free, and much better than
                 from nothing.
-            who: As for `release`.
-            wait: As for `release`, here and in every question.
 
         Returns:
             The session; `ask` it.
@@ -316,10 +265,13 @@ class Series(StoredSeries):
             >>> answer.fresh, abs(answer.value - 540_000) < answer.error
             (True, True)
         """
-        return series.open_queries(
-            self, name, level=level, accuracy=accuracy, mass=mass, most_updates=most_updates, start=start, who=who,
-            wait=wait,
-        )  # fmt: skip
+        from sparsehist.release.query_path import queries_requested
+        from sparsehist.release.query_session import QuerySession
+
+        request = queries_requested(
+            self.declaration, name, level=level, accuracy=accuracy, mass=mass, most_updates=most_updates, start=start
+        )
+        return QuerySession(self.store.home, self.declaration, self.series_id, request)
 
     def plan_interactive(
         self,
@@ -358,7 +310,9 @@ class Series(StoredSeries):
             >>> visits.plan_interactive(1, 0.2, mass=10**6).select("updates", "error").row(0)
             (158, 200000.0)
         """
-        return series.plan_queries(
+        from sparsehist.release.query_session import plan_queries
+
+        return plan_queries(
             self.declaration, levels, accuracies, mass=mass, queries=queries, most_updates=most_updates,
             started=started,
         )  # fmt: skip
@@ -367,19 +321,20 @@ class Series(StoredSeries):
         self,
         levels: Level | EpsilonDelta | Iterable[Level | EpsilonDelta] | None = None,
         *,
+        epsilon: Level | None = None,
+        delta: Level | None = None,
         false_keys: float | None = None,
         threshold: float | None = None,
-        delta: float | None = None,
+        open_delta: float | None = None,
         counts: Sequence[int] = COUNTS,
         shows: int | None = None,
         probability: float = 0.95,
         equal: int | None = None,
-        wait: float | None = None,
     ) -> Plan:
         """Say what releases at candidate levels would do, each on its own; spends nothing and draws nothing.
 
-        Depends on the declaration and on what was released before, never on the counts. Parameters and errors are
-        those of `sparsehist.plan`; `equal` divides what the budget of the population leaves.
+        Depends on the declaration and on earlier releases, never on the counts. Parameters and errors are those of
+        `sparsehist.plan`; `equal` divides what the budget of the population leaves.
 
         Returns:
             The plan: tables by level and by count, and `plot()`.
@@ -398,8 +353,8 @@ class Series(StoredSeries):
             >>> planned.levels.select("level", "adds", "currency").rows()
             [('0.1', '0', 'rho'), ('0.7', '0.2', 'rho')]
         """
-        chosen = requested("plan", level=None, threshold=threshold, false_keys=false_keys, delta=delta)
-        with self._hold(wait) as (state, record):
-            past = state.past(record.path_id)
-            planner = Planner(Ledger.of(state), record.series_id, self.declaration, past, chosen)
-            return planner.plan(counts, levels=levels, shows=shows, probability=probability, equal=equal)
+        return any_kind.plan(
+            self.store.home, self.declaration, self.series_id, levels, epsilon=epsilon, delta=delta,
+            false_keys=false_keys, threshold=threshold, open_delta=open_delta, counts=counts, shows=shows,
+            probability=probability, equal=equal,
+        )  # fmt: skip

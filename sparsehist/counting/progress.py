@@ -1,0 +1,70 @@
+"""How a log is counted: memory, threads, and who hears of the phases."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+Progress = bool | Callable[[str], None] | None
+
+
+@dataclass(frozen=True)
+class Counting:
+    """Resources of counting a log; no result depends on them.
+
+    Attributes:
+        memory_limit: Bytes, or text such as "4GB". Rows take half of it and wait on disk beyond that.
+        threads: At most this many; the number of cores by default.
+        progress: None shows phases on a terminal, True always, False never; a function is called with each phase.
+
+    Example:
+        >>> Counting(memory_limit="4GB").threads is None
+        True
+    """
+
+    memory_limit: str | int | None = None
+    threads: int | None = None
+    progress: Progress = None
+
+    def resources(self) -> dict[str, Any]:
+        """Memory and threads, as `count_keys` takes them."""
+        return {"memory_limit": self.memory_limit, "threads": self.threads}
+
+
+@contextmanager
+def reporting(progress: Progress) -> Iterator[Callable[[str], None]]:
+    """Give a function that is called with the name of each phase as it begins."""
+    if callable(progress):
+        yield progress
+    elif progress or (progress is None and sys.stderr.isatty()):
+        with _on_terminal() as tell:
+            yield tell
+    else:
+        yield lambda _: None
+
+
+@contextmanager
+def _on_terminal() -> Iterator[Callable[[str], None]]:
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    begun: list[tuple[str, float]] = []
+
+    def finish() -> None:
+        if begun:
+            phase, since = begun.pop()
+            console.print(f"  [green]✓[/] {phase} [dim]{time.perf_counter() - since:.1f} s[/]")
+
+    with console.status("starting") as status:
+
+        def tell(phase: str) -> None:
+            finish()
+            begun.append((phase, time.perf_counter()))
+            status.update(phase)
+
+        yield tell
+        finish()

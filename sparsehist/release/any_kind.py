@@ -1,0 +1,134 @@
+"""Releases of every kind by one call: cells, workloads, running counts. And the text that asks for one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import date
+from typing import Any
+
+from sparsehist.declaration import Declaration
+from sparsehist.errors import DeclarationError, of_kind, present
+from sparsehist.ledger.ledger import Ledger
+from sparsehist.privacy import Level
+from sparsehist.privacy.guarantees import EpsilonDelta
+from sparsehist.release import cell_round, pipeline
+from sparsehist.release.cell_parameters import requested
+from sparsehist.release.home import Home
+from sparsehist.release.metadata import Request, level_asked
+from sparsehist.release.planning import COUNTS, LEVELS, Plan, Planner, checked_levels, levels_or_goal, plan_of
+from sparsehist.release.releases import Release, WorkloadRelease, released
+from sparsehist.release.spending import settled, spending
+
+_OF_CELLS = ("threshold", "false_keys", "open_delta")
+_OF_WORKLOADS = ("workload", "strategy", "post_processing")
+_OF_STEPS = ("step", "what")
+_NO_STEPS = "for running series, and this series is not one"
+
+
+def request_of(
+    declaration: Declaration,
+    name: str,
+    *,
+    level: Level | EpsilonDelta | None = None,
+    epsilon: Level | None = None,
+    delta: Level | None = None,
+    max_false_keys: float = 1e7,
+    made_as: str | None = None,
+    **asked: Any,
+) -> tuple[Request, pipeline.Opener]:
+    """Check what is asked of a release, and find the kind of its noise path.
+
+    Args:
+        declaration: Of the series.
+        name: Of the release.
+        level: As for `Series.release`; epsilon, delta and max_false_keys likewise.
+        epsilon: See there.
+        delta: See there.
+        max_false_keys: See there.
+        made_as: Kind of the release of that name, if it was made.
+        asked: Further parameters of `Series.release`; None stands for one that was not given.
+    """
+    given = {word: value for word, value in asked.items() if value is not None}
+    levels: dict[str, Any] = {"level": level, "epsilon": epsilon, "delta": delta}
+    if declaration.steps is None:
+        _refuse(given, _OF_STEPS, _NO_STEPS)
+    if "workload" in given or (made_as == "workload" and not given.keys() & set(_OF_CELLS)):
+        if declaration.steps is not None:
+            raise DeclarationError("a running series has no workloads", parameter="workload")
+        _refuse(given, _OF_CELLS, "for releases of cells, and a workload is asked for")
+        from sparsehist.release import workload_round  # and scipy's linear algebra
+
+        asked_workload = workload_round.requested(declaration, name, given.pop("workload", None), **levels, **given)
+        return asked_workload, workload_round.open_path
+    _refuse(given, _OF_WORKLOADS, "for workloads: give workload=")
+    of_cells = {word: given[word] for word in _OF_CELLS if word in given}
+    cells = requested(name, **levels, **of_cells, max_false_keys=max_false_keys)
+    if declaration.steps is None:
+        return cells, cell_round.open_path
+    from sparsehist.release import running_round
+
+    request = running_round.at_step(cells, given.get("step"), given.get("what"), declaration.steps)
+    return request, running_round.open_path
+
+
+def _refuse(given: Iterable[str], words: Iterable[str], told: str) -> None:
+    for word in words:
+        if word in given:
+            raise DeclarationError(f"{word}= is {told}", parameter=word)
+
+
+def plan(
+    home: Home,
+    declaration: Declaration,
+    series_id: str,
+    levels: Any = None,
+    *,
+    step: int | str | date | None = None,
+    what: str | None = None,
+    epsilon: Level | None = None,
+    delta: Level | None = None,
+    counts: Sequence[int] = COUNTS,
+    shows: int | None = None,
+    probability: float = 0.95,
+    equal: int | None = None,
+    **asked: Any,
+) -> Plan:
+    """Plan releases of cells or of a step; see `Series.plan` and `RunningSeries.plan`."""
+    chosen, levels = requested("plan", **asked), levels_or_goal(levels, epsilon, delta)
+    if declaration.steps is None:
+        _refuse([word for word in (step and "step", what and "what") if word], _OF_STEPS, _NO_STEPS)
+        with home.hold() as state:
+            record = home.find(state, declaration.name, series_id)
+            past, ledger = state.past(record.path_id), Ledger.of(state)
+        planner = Planner(ledger, series_id, declaration, past, chosen)
+        return planner.plan(counts, levels=levels, shows=shows, probability=probability, equal=equal)
+    if step is None:
+        raise DeclarationError(f"{declaration.name!r} is a running series: say at which step", parameter="step")
+    from sparsehist.release import running_round
+    from sparsehist.release.totals import RUNNING
+
+    of_step = running_round.at_step(chosen, step, what or RUNNING, declaration.steps)
+    totals = present(of_step.what)
+    with home.hold() as state:
+        record = home.find(state, declaration.name, series_id)
+        ledger, points = Ledger.of(state), running_round.past_of(state, record, totals)
+    releases = []
+    for level in checked_levels(LEVELS if levels is None else levels):
+        request = settled(ledger, declaration, replace(of_step, **level_asked(level)))
+        about = running_round.running_metadata(declaration, request, points)
+        releases.append((about, spending(ledger, series_id, declaration, totals.path, request, about)))
+    return plan_of(ledger, declaration, releases, counts)
+
+
+def release(
+    home: Home, declaration: Declaration, series_id: str, name: str, **asked: Any
+) -> Release | WorkloadRelease:
+    """Make a release of a series, or give the one of that name; see `Series.release`."""
+    with pipeline.holding(home, declaration, series_id) as held:
+        request, open_path = request_of(declaration, name, made_as=pipeline.kind_of(held, name), **asked)
+        if request.kind == "workload":
+            from sparsehist.release import workload_round
+
+            workload_round.warn_of_counts(declaration, of_kind(request, workload_round.WorkloadRequest))
+        return released(home, pipeline.release(held, request, open_path))

@@ -1,0 +1,134 @@
+"""Where a store stands and how calls use it: how long they wait, who asks, where noise comes from."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from sparsehist import entropy
+from sparsehist.declaration.checks import checked_text, checked_wait
+from sparsehist.errors import DeclarationError, NotFoundError, StoreError, shown
+from sparsehist.ledger.ledger import Ledger
+from sparsehist.store import SeriesRecord, State, create_store, open_state
+
+MEMORY = ":memory:"
+PATIENCE = 60.0
+"""Seconds at least to wait for the store once a log is counted: others hold it for less."""
+
+
+class Home:
+    """A store on disk or in memory. Nothing is held open between calls, so it survives forks.
+
+    Attributes:
+        path: Directory of the store.
+        wait: Seconds that a call waits for a store in use.
+        who: Name that the ledger keeps for what is asked; None for the user of the operating system.
+        in_memory: Whether the store goes with this object.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], *, wait: float = 0.0, seed: int | None = None, who: str | None = None
+    ) -> None:
+        if not isinstance(path, str | os.PathLike):
+            raise DeclarationError(f'a store is the path of a directory, or ":memory:"; got {shown(path)}')
+        self.wait, self.who = checked_wait(wait), checked_text("who", who)
+        self.in_memory = os.fspath(path) == MEMORY
+        if seed is not None and not self.in_memory:
+            raise DeclarationError('seed is for ":memory:" stores only: a store on disk never repeats its noise')
+        if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0):
+            raise DeclarationError(f"seed must be a whole number from 0 up, got {shown(seed)}")
+        self._seeded = None if seed is None else entropy.seeded(int(seed))
+        self.path = _directory_in_memory(self) if self.in_memory else Path(path).absolute()
+
+    def __repr__(self) -> str:
+        return f"Store({MEMORY if self.in_memory else str(self.path)!r})"
+
+    @contextmanager
+    def hold(self, *, at_least: float = 0.0) -> Iterator[State]:
+        """Lock, check and open the store for a block; wait `at_least` so many seconds for it."""
+        _refuse_in_broken_child()
+        with open_state(self.path, wait=max(self.wait, at_least), durable=not self.in_memory) as state:
+            yield state
+
+    @property
+    def reproducible(self) -> bool:
+        """Whether a seed was given."""
+        return self._seeded is not None
+
+    def generator(self) -> np.random.Generator:
+        """Make a generator for one piece of work."""
+        return entropy.generator() if self._seeded is None else self._seeded
+
+    def series_names(self) -> list[str]:
+        """Return the names of the series, sorted."""
+        with self.hold() as state:
+            return sorted(record.name for record in state.all_series())
+
+    def find(self, state: State, name: str, series_id: str | None = None) -> SeriesRecord:
+        """Return the series of a name, and of an id if one is given.
+
+        Raises:
+            NotFoundError: If it does not exist or was dropped.
+        """
+        record = state.series(name)
+        if record is not None and series_id in (None, record.series_id):
+            return record
+        if series_id is not None:
+            raise NotFoundError(f"the series {name!r} was dropped from {self!r}")
+        held = ", ".join(sorted(known.name for known in state.all_series())) or "none"
+        if name in Ledger.of(state).limits.periods:
+            raise NotFoundError(f"{name!r} is a periodic series, and each of its periods a series: {held}")
+        raise NotFoundError(f"{self!r} has no series {name!r}; it has {held}")
+
+    def close(self) -> None:
+        """Erase a store in memory."""
+        if self.in_memory:
+            shutil.rmtree(self.path.parent, ignore_errors=True)
+
+
+def _directory_in_memory(owner: object) -> Path:
+    """Make a private store, in memory where the system has such a place; it goes when its owner goes."""
+    shared = Path("/dev/shm")  # noqa: S108 - the directory made in it is private
+    parent = shared if shared.is_dir() and os.access(shared, os.W_OK) else None
+    directory = Path(tempfile.mkdtemp(prefix="sparsehist-", dir=parent))
+    path = directory / "store"
+    create_store(path, durable=False)
+    weakref.finalize(owner, shutil.rmtree, directory, ignore_errors=True)
+    return path
+
+
+# A child forked after Polars started its threads hangs in its first parallel operation, perhaps holding the store.
+_THREADS = Path("/proc/self/task")
+_polars_ran = _broken = False
+
+
+def _before_fork() -> None:
+    global _polars_ran  # noqa: PLW0603 - threads belong to the process
+    try:
+        names = [(thread / "comm").read_text().strip() for thread in _THREADS.iterdir()]
+    except OSError:  # where the system does not say
+        names = ["polars-0"]
+    _polars_ran = any(name.removeprefix("polars-").isdigit() for name in names)
+
+
+def _in_child() -> None:
+    global _broken  # noqa: PLW0603
+    _broken = _broken or _polars_ran
+
+
+os.register_at_fork(before=_before_fork, after_in_child=_in_child)
+
+
+def _refuse_in_broken_child() -> None:
+    if _broken:
+        raise StoreError(
+            "this process was forked after Polars had started its threads, which a fork does not carry over; "
+            "start workers by multiprocessing's 'spawn' or 'forkserver', or fork before the first release"
+        )

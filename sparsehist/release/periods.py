@@ -1,0 +1,208 @@
+"""One declaration and one budget for the series of many periods."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import date
+from typing import Any
+
+from sparsehist.counting.contract import Choice, Counts
+from sparsehist.counting.progress import Counting, reporting
+from sparsehist.counting.sources import Log, engine_errors, open_log
+from sparsehist.declaration import Declaration
+from sparsehist.declaration.checks import checked_choice, checked_name
+from sparsehist.declaration.recurring import without_budget
+from sparsehist.errors import DataError, DeclarationError, NameTakenError, NotFoundError, present
+from sparsehist.ledger.budgets import budget_within
+from sparsehist.ledger.ledger import Ledger
+from sparsehist.ledger.periods import Periods
+from sparsehist.ledger.table import DEFAULT_DELTA
+from sparsehist.privacy import Cost, Level, level_text, total_cost
+from sparsehist.privacy.epsilon_delta import guarantee
+from sparsehist.privacy.guarantees import EpsilonDelta
+from sparsehist.release.calendar import Period, is_no_date, span_of
+from sparsehist.release.cell_parameters import CellRequest
+from sparsehist.release.creation import NewLog, checked_source, counted_into, with_source
+from sparsehist.release.home import Home
+from sparsehist.release.most_periods import UNITS, FirstPeriods, periods_of
+from sparsehist.release.planning import Plan, Planner, checked_levels, finite_or_none
+from sparsehist.release.spending import cells_of
+from sparsehist.release.stored_declaration import check_alike, declaration_of
+from sparsehist.store import SeriesRecord, State, ensure_store
+
+LEAVING_OUT = "leaving out"
+"""Begins the phase that says that rows are left out."""
+
+_PLANNED = "planned"
+_LONGEST_NAME = 63 - len("_20260317")
+
+
+def rule_of(declaration: Declaration) -> Periods:
+    """Return the rule that the ledger keeps of a periodic series."""
+    every = present(declaration.every)
+    return Periods(
+        str(every.period), every.protects, every.most_periods, present(every.periods), declaration.as_json()
+    )
+
+
+def declare_periods(home: Home, declaration: Declaration, if_exists: str) -> Declaration:
+    """Declare a periodic series and its budget, or return the declaration of the one that is declared alike."""
+    name, every, rule = declaration.name, present(declaration.every), rule_of(declaration)
+    if len(name) > _LONGEST_NAME:
+        raise DeclarationError(
+            f"the name of a periodic series has at most {_LONGEST_NAME} letters, as each period adds its own; got "
+            f"{name!r}",
+            parameter="name",
+        )
+    if declaration.unit is None and every.most_periods is not None:
+        raise DeclarationError(
+            "most_periods needs the column of the unit: it has to know who counted before", parameter="every"
+        )
+    limit = None if every.budget is None else budget_within(every.budget, opens=declaration.domain.is_open)
+    ensure_store(home.path)
+    with home.hold() as state:
+        ledger = Ledger.of(state)
+        known = ledger.limits.periods.get(name)
+        if known is not None:
+            made = Declaration.from_json(known.declaration)
+            check_alike(f"{home!r} has a periodic series {name!r} already", made, declaration, if_exists)
+            return replace(declaration, every=without_budget(every))
+        ledger.check_name(name)
+        if ledger.of_population(name) or state.series(name) is not None:
+            raise NameTakenError(f"{home!r} has a series or a population {name!r} already: take another name")
+        taken = (*ledger.limits.periods, *(record.name for record in state.all_series()))
+        if in_the_way := [known for known in taken if rule.names(name, known)]:
+            raise NameTakenError(
+                f"{home!r} has {in_the_way[0]!r}, which a {rule.what} of {name!r} would be called: take another name"
+            )
+        if limit is not None:
+            state.declare("set budget", who=home.who, population=name, details=limit.as_json())
+        state.declare("declare periods", who=home.who, population=name, details=rule.as_json())
+    return replace(declaration, every=without_budget(every))
+
+
+def declared_periods(home: Home, state: State, name: str) -> Declaration:
+    """Return the declaration of a periodic series, with the copies of catalogues that its last period has."""
+    rule = Ledger.of(state).limits.periods[name]
+    records = periods_of(state, name)
+    if records:
+        domain = declaration_of(records[-1]).domain
+        return replace(Declaration.from_json(rule.declaration), domain=domain)
+    try:
+        return Declaration.from_json(rule.declaration, files={})
+    except (DeclarationError, NotFoundError):
+        raise NotFoundError(
+            f"the catalogue of {name!r} comes into {home!r} with the first period: declare the series again with "
+            "if_exists='reuse' and append one"
+        ) from None
+
+
+def append_period(
+    home: Home,
+    periodic: Declaration,
+    source: object,
+    period: str | date | int,
+    *,
+    time: str | None = None,
+    on_other_period: Choice = "error",
+    counting: Counting | None = None,
+) -> SeriesRecord:
+    """Count the log of a period into its series; see `PeriodicSeries.append`."""
+    rule, counting = rule_of(periodic), counting or Counting()
+    span = span_of(rule.period, period)
+    checked_choice("on_other_period", on_other_period, ("error", "drop"))
+    if on_other_period == "drop" and time is None:
+        raise DeclarationError(
+            "on_other_period='drop' leaves rows out by a column that says when they were: name it with time="
+        )
+    name = checked_name("series", f"{periodic.name}_{span.name}")
+    declaration = with_source(replace(periodic, name=name, every=None, period=span.label, time=time), source)
+    if rule.most_periods is not None and isinstance(source, Counts):
+        raise DeclarationError("most_periods needs to know which units counted before: append the log, not counts")
+    with home.hold() as state:
+        known = [record.name for record in periods_of(state, periodic.name)]
+        if name not in known and len(known) >= rule.periods:
+            raise DeclarationError(f"all {rule.periods} {rule.what}s of {periodic.name!r} have been appended")
+    bound = None if rule.most_periods is None else FirstPeriods(periodic.name, rule.most_periods)
+    with reporting(counting.progress) as report:
+        if time is not None:
+            source = _rows_of(span, source, declaration, time, on_other_period, report)
+        asked = NewLog(source, declaration, "reuse")
+        return counted_into(home, asked, replace(counting, progress=report), bound=bound)
+
+
+def plan_period(
+    home: Home,
+    periodic: Declaration,
+    levels: Level | EpsilonDelta | Iterable[Level | EpsilonDelta],
+    chosen: CellRequest,
+    counts: Sequence[int],
+) -> Plan:
+    """Plan one more period, and what all of them would cost so; see `PeriodicSeries.plan`."""
+    declaration = replace(periodic, name=_PLANNED)
+    with home.hold() as state:
+        ledger = Ledger.of(state)
+    ledger = ledger.with_series(cells_of(_PLANNED, declaration))
+    planner = Planner(ledger, _PLANNED, declaration, (), chosen)
+    exact = checked_levels(levels)
+    made = planner.plan(counts, levels=exact, shows=None, probability=0.95, equal=None)
+    costs, rule = map(planner.cost_of_release, exact), rule_of(periodic)
+    rows = [{**row, **_all_periods(rule, cost)} for row, cost in zip(made.by_level, costs, strict=True)]
+    return replace(made, by_level=rows)
+
+
+def _all_periods(rule: Periods, cost: Cost) -> Mapping[str, Any]:
+    found: dict[str, Any] = {}
+    for name, times in (
+        ("all_per_period", rule.per_period(rule.periods)),
+        ("all_per_user", min(rule.periods, rule.per_user or rule.periods)),
+    ):
+        together = total_cost([cost] * times)
+        found[name] = level_text(present(together.amount))
+        found[f"{name}_epsilon"] = finite_or_none(guarantee(together, DEFAULT_DELTA))
+    return found
+
+
+def finish_periods(home: Home, name: str) -> None:
+    """Let no period be appended afterwards, and erase who counted in which period."""
+    with home.hold() as state:
+        if name not in Ledger.of(state).limits.finished:
+            state.declare("finish periods", who=home.who, population=name)
+        for record in periods_of(state, name):
+            if any(file.name == UNITS for file in record.files):
+                state.finish_series(record, [UNITS], who=home.who)
+
+
+def _rows_of(
+    span: Period,
+    source: object,
+    declaration: Declaration,
+    time: str,
+    on_other: Choice,
+    report: Callable[[str], None],
+) -> Log:
+    """The rows of a period, read by Polars; refuses others unless they are to be dropped."""
+    if isinstance(source, Counts):
+        raise DeclarationError("time= is a column of the log; counts that were made elsewhere have none")
+    source = checked_source(source, declaration)
+    unit = declaration.unit or ()
+    columns = dict.fromkeys((*((unit,) if isinstance(unit, str) else unit), *declaration.key, time))
+    log = open_log(source, [*columns])
+    if log.kind == "spark":
+        raise DeclarationError("time= is for logs that are read here: filter a Spark frame by its days instead")
+    inside = span.holds(time, log.dtypes[time])
+    no_date = is_no_date(time, log.dtypes[time])
+    with engine_errors(log.label, log):
+        found = log.lazy([time]).select(unread=no_date.any(), alone=inside.all(), some=inside.any())
+        unread, alone, some = found.collect(engine="streaming").row(0)
+    if unread:
+        raise DataError(f"the column {time!r} holds text that is no date: it has to begin with one like 2026-03-17")
+    if on_other == "error" and not alone:
+        raise DataError(
+            f"the log holds rows that are not of {span.label} by the column {time!r}; on_other_period='drop' leaves "
+            "them out"
+        )
+    if not alone:  # how many is a secret; that there are some is what the error would have said
+        report(f"{LEAVING_OUT} {'rows that are' if some else 'every row, as it is'} not of {span.label}")
+    return log.only(inside, [*columns])

@@ -1,0 +1,144 @@
+"""`create`: count a log into a new series, or declare one whose log goes on."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, overload
+
+from sparsehist.counting.contract import Choice, Counts
+from sparsehist.counting.progress import Counting
+from sparsehist.declaration import Declaration, Every, Keep, Share, Steps
+from sparsehist.declaration.checks import checked_choice
+from sparsehist.declaration.noise import NoiseChoice
+from sparsehist.domain import Domain
+from sparsehist.errors import DeclarationError, shown
+from sparsehist.privacy import Level
+from sparsehist.release.creation import NewLog, counted_into, declared_into, with_source
+from sparsehist.series.series import Series
+from sparsehist.series.store import Store
+
+if TYPE_CHECKING:
+    from sparsehist.series.periodic_series import PeriodicSeries
+    from sparsehist.series.running_series import RunningSeries
+
+
+@overload
+def create(
+    store: str | os.PathLike[str] | Store, log: object, *, steps: None = None, every: None = None, **declared: Any
+) -> Series: ...
+
+
+@overload
+def create(store: str | os.PathLike[str] | Store, *, steps: int | str | Steps, **declared: Any) -> RunningSeries: ...
+
+
+@overload
+def create(store: str | os.PathLike[str] | Store, *, every: str | int | Every, **declared: Any) -> PeriodicSeries: ...
+
+
+def create(  # type: ignore[misc] # overloads leave out what they share
+    store: str | os.PathLike[str] | Store,
+    log: object = None,
+    *,
+    name: str,
+    unit: str | Sequence[str] | None = None,
+    key: str | Sequence[str] | None,
+    max_keys: int,
+    domain: Domain | str | None = None,
+    bounding: str | Keep | Share = "keep",
+    noise: NoiseChoice = "gaussian",
+    cap: Level | None = None,
+    population: str = "default",
+    steps: int | str | Steps | None = None,
+    every: str | int | Every | None = None,
+    on_null: Choice = "error",
+    on_outside: Choice = "error",
+    if_exists: str = "error",
+    counting: Counting | None = None,
+) -> Series | RunningSeries | PeriodicSeries:
+    """Count a log into a new series, all or nothing, or declare one whose log goes on.
+
+    The log is read once, and nothing is published. A unit with more than `max_keys` distinct keys counts towards that
+    many of them, chosen at random by its own rows alone.
+
+    Args:
+        store: Directory, made if there is none; ":memory:"; or a `Store`.
+        log: Path, glob or list of them (Parquet, CSV, JSON lines); `sh.Files`; Polars frame, DuckDB relation, Arrow
+            stream or Spark frame; `sh.Query` for SQL; `sh.Counts` for counts made elsewhere. None with steps, every.
+        name: Of the series: a-z, 0-9 and _, a letter first.
+        unit: Column of the privacy unit: who is protected; or several that name it. None with `sh.Counts`.
+        key: Column or columns of the key, as many as the domain has. None counts units in one cell.
+        max_keys: Distinct keys that a unit counts towards, at most: for a running series over all steps, for a
+            periodic one in each period.
+        domain: All keys that could occur, such as `sh.Strings(max_bytes=32)`; never read off the log. None with key.
+        bounding: "keep": a unit with more keys counts towards max_keys of them. "share": towards all, with weights
+            that cost the same noise. `sh.Keep` and `sh.Share` say more.
+        noise: Family: "gaussian" (level is ρ of zCDP), "laplace" or "discrete_laplace" (ε), "skellam", "poisson".
+        cap: Largest cost the series may reach, exact; releases beyond it are refused.
+        population: The people behind the units. Costs of the series of one population add up.
+        steps: Declares a running series: how many steps there will be, or `sh.Steps`. Gaussian noise.
+        every: Declares a series per "day", "week" or "month", or `sh.Every`. Gaussian noise.
+        on_null: "error" or "drop", for rows without unit or key.
+        on_outside: "error" or "drop", for rows whose key is outside the domain.
+        if_exists: "error", or "reuse": return the series of this name if declaration and log are the same.
+        counting: Memory, threads and progress.
+
+    Returns:
+        `Series`; `RunningSeries` with steps, `PeriodicSeries` with every.
+
+    Raises:
+        DeclarationError: If a parameter is wrong.
+        DataError: If the log breaks a rule; never quotes a key or a unit.
+        NameTakenError: If the name stands for something else.
+        SeriesDiffersError: If it was to be reused, and declaration, query or log differ; says which.
+        BudgetExceededError: If the budget of the population cannot charge such noise.
+
+    Example:
+        >>> import polars as pl
+        >>> import sparsehist as sh
+        >>> log = pl.DataFrame({"user_id": range(1000), "url": ["/home"] * 1000})
+        >>> series = sh.create(":memory:", log, name="visits", unit="user_id", key="url", max_keys=5,
+        ...                    domain=sh.Strings(max_bytes=16), cap=1)
+        >>> 980 < series.release("public", level=0.1).frame["noisy_count"].item() < 1020
+        True
+    """
+    checked_choice("if_exists", if_exists, ("error", "reuse"))
+    counting = _checked_counting(counting)
+    declared: dict[str, Any] = {
+        "name": name, "unit": unit, "key": key, "max_keys": max_keys, "domain": domain, "bounding": bounding,
+        "noise": noise, "cap": cap, "population": population, "steps": steps, "every": every, "on_null": on_null,
+        "on_outside": on_outside,
+    }  # fmt: skip
+    declaration = Declaration(**declared)
+    home = store if isinstance(store, Store) else Store(store)
+    if declaration.steps is not None or declaration.every is not None:
+        if log is not None:
+            raise DeclarationError(
+                "with steps= or every= a series is declared first: leave the log out, and append it", parameter="log"
+            )
+        return _going_on(home, declaration, if_exists)
+    if log is None:
+        raise DeclarationError("create needs a log, unless steps= or every= declares one that goes on")
+    if isinstance(log, Counts) and log.counted_by is not None:
+        log.counted_by.check(key=declaration.key, max_keys=declaration.max_keys)
+    asked = NewLog(log, with_source(declaration, log), if_exists)
+    record = counted_into(home.home, asked, counting)
+    return Series(home, asked.declaration, record.series_id)
+
+
+def _checked_counting(counting: object) -> Counting:
+    if counting is not None and not isinstance(counting, Counting):
+        raise DeclarationError(f"counting must be sh.Counting(…), got {shown(counting)}", parameter="counting")
+    return counting or Counting()
+
+
+def _going_on(store: Store, declaration: Declaration, if_exists: str) -> RunningSeries | PeriodicSeries:
+    if declaration.steps is not None:
+        from sparsehist.series.running_series import RunningSeries  # and linear algebra, which others do without
+
+        return RunningSeries(store, declaration, declared_into(store.home, declaration, if_exists).series_id)
+    from sparsehist.release.periods import declare_periods
+    from sparsehist.series.periodic_series import PeriodicSeries
+
+    return PeriodicSeries(store, declare_periods(store.home, declaration, if_exists))

@@ -1,0 +1,430 @@
+"""The `Store` class: series, ledger and events of one directory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import polars as pl
+
+from sparsehist.declaration.checks import checked_name, checked_text
+from sparsehist.errors import DeclarationError, shown
+from sparsehist.html import html_table, in_notebook, table_of_dicts
+from sparsehist.ledger.budgets import budget
+from sparsehist.ledger.ledger import Ledger
+from sparsehist.ledger.table import DEFAULT_DELTA, EVENTS, SCHEMA, for_people, ledger_rows
+from sparsehist.privacy import Level
+from sparsehist.privacy.guarantees import EpsilonDelta
+from sparsehist.release.home import Home
+from sparsehist.release.pipeline import published
+from sparsehist.release.stored_declaration import declaration_of
+from sparsehist.series.series import Series
+from sparsehist.store import State, backup, ensure_store
+
+if TYPE_CHECKING:
+    from sparsehist.series.periodic_series import PeriodicSeries
+    from sparsehist.series.running_series import RunningSeries
+    from sparsehist.sqlfront.results import SqlResult
+
+
+class Store:
+    """A directory that holds series: their counts, what was released from them, and at what cost.
+
+    Nothing is held open between calls, so a store survives forks and may be used from several threads and
+    processes; a call that finds it in use waits `wait` seconds and then says so.
+
+    Attributes:
+        home: Where it stands and how it is used; for the functions below this facade.
+
+    Example:
+        >>> import polars as pl
+        >>> import sparsehist as sh
+        >>> log = pl.DataFrame({"user": range(500), "url": ["/home"] * 500})
+        >>> with sh.open(":memory:") as store:
+        ...     _ = sh.create(store, log, name="visits", unit="user", key="url", max_keys=1,
+        ...                   domain=sh.Strings(max_bytes=8))
+        ...     store.series_names()
+        ['visits']
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], *, wait: float = 0.0, seed: int | None = None, who: str | None = None
+    ) -> None:
+        """Use `open` or `create` instead."""
+        self.home = Home(path, wait=wait, seed=seed, who=who)
+
+    def __repr__(self) -> str:
+        """Where it is."""
+        return repr(self.home)
+
+    def _repr_html_(self) -> str:
+        """Its series and what they cost, for notebooks."""
+        return in_notebook(self, self._tables)
+
+    def _tables(self) -> Iterator[str]:
+        with self.home.hold() as state:
+            rows, spent = list(_listed(state)), ledger_rows(Ledger.of(state))
+        heads = ("series", "unit", "key", "max_keys", "domain", "noise", "cap", "population", "releases")
+        yield html_table(repr(self), heads, rows, 1)
+        yield table_of_dicts("Ledger: what was spent, and what remains", for_people(spent))
+
+    def __enter__(self) -> Self:
+        """Return the store."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the store."""
+        self.close()
+
+    @property
+    def path(self) -> Path:
+        """Directory of the store."""
+        return self.home.path
+
+    def close(self) -> None:
+        """Erase a store in memory; one on disk holds nothing open."""
+        self.home.close()
+
+    def series(self, name: str) -> Series | RunningSeries | PeriodicSeries:
+        """Return a series by name: a `Series`, `RunningSeries` or `PeriodicSeries`, as it was created.
+
+        Raises:
+            NotFoundError: If there is none.
+        """
+        checked_name("series", name)
+        with self.home.hold() as state:
+            if state.series(name) is None and name in Ledger.of(state).limits.periods:
+                from sparsehist.release.periods import declared_periods
+                from sparsehist.series.periodic_series import PeriodicSeries
+
+                return PeriodicSeries(self, declared_periods(self.home, state, name))
+            record = self.home.find(state, name)
+        declaration = declaration_of(record)
+        if declaration.steps is None:
+            return Series(self, declaration, record.series_id)
+        from sparsehist.series.running_series import RunningSeries  # and linear algebra, which others do without
+
+        return RunningSeries(self, declaration, record.series_id)
+
+    def series_names(self) -> list[str]:
+        """Return the names of the series, sorted; of a periodic series those of its periods."""
+        return self.home.series_names()
+
+    def sql(
+        self,
+        script: str,
+        *,
+        parameters: Mapping[str, Any] | None = None,
+        tables: Mapping[str, object] | None = None,
+    ) -> SqlResult:
+        """Run SQL on this store; see `sparsehist.sql`."""
+        from sparsehist.sqlfront.running import run_sql
+
+        return run_sql(script, self.home, parameters=parameters, tables=tables)
+
+    def drop(self, name: str, *, reason: str | None = None) -> None:
+        """Erase a series: its counts, keys and noise. What it has cost stays in the ledger.
+
+        Once a released period of a periodic series with `most_periods` is dropped, nothing more can be appended to
+        it: who counted in that period is no longer known.
+
+        Args:
+            name: Of the series.
+            reason: Kept in the ledger.
+
+        Raises:
+            NotFoundError: If there is no such series.
+        """
+        checked_text("reason", reason)
+        with self.home.hold() as state:
+            self.home.find(state, checked_name("series", name))
+            state.drop_series(name, who=self.home.who, reason=reason)
+
+    def backup(self, destination: str | os.PathLike[str]) -> None:
+        """Copy the store, consistently. A copy must be adopted before use, and must not run beside this one."""
+        backup(self.path, Path(destination), wait=self.home.wait)
+
+    def ledger(
+        self,
+        *,
+        delta: float = DEFAULT_DELTA,
+        series: str | None = None,
+        since: str | date | None = None,
+        short: bool = False,
+    ) -> pl.DataFrame:
+        """What has been spent, by path, by series, by population, and at most by anybody, and what remains.
+
+        Args:
+            delta: At which epsilon is shown.
+            series: Only rows of that series and of its population; of a log in periods, all of them.
+            since: Only what was released since that time (UTC), such as "2026-01-31", and its populations.
+            short: Populations and everybody only.
+
+        Returns:
+            One row per noise path (its finest level), per series (the sum over its paths), per population (the sum
+            over its series; one row for all periods of a log) and for everybody (the sum over populations, of
+            disjoint ones the largest). Dropped series stay. `sparsehist.ledger.export.COLUMNS` says what each column
+            means.
+
+        Raises:
+            DeclarationError: If delta is not from 0 up to 1, or since is no time.
+
+        Example:
+            >>> import polars as pl
+            >>> import sparsehist as sh
+            >>> log = pl.DataFrame({"user": range(500), "url": ["/home"] * 500})
+            >>> store = sh.open(":memory:")
+            >>> visits = sh.create(store, log, name="visits", unit="user", key="url", max_keys=1,
+            ...                    domain=sh.Strings(max_bytes=8))
+            >>> for level in (0.1, 0.5, 0.2):
+            ...     _ = visits.release(f"at_{10 * level:.0f}", level=level)
+            >>> store.ledger().filter(pl.col("scope") == "everybody")["level"].item()
+            '0.5'
+        """
+        with self.home.hold() as state:
+            rows = ledger_rows(Ledger.of(state), delta, series=series, since=since, short=short)
+        return pl.DataFrame(rows, schema=SCHEMA)
+
+    def events(self) -> pl.DataFrame:
+        """Who did or asked for what, when, and why; only ever appended to.
+
+        Returns:
+            number, generation, happened (UTC), who, what, series, series_id, path_id, level, population, release,
+            reason, details (JSON); one row per event, refusals included.
+        """
+        with self.home.hold() as state:
+            return pl.DataFrame(state.events(), schema=EVENTS)
+
+    def set_budget(
+        self,
+        *,
+        epsilon: Level | None = None,
+        delta: Level | None = None,
+        rho: Level | None = None,
+        route: str | None = None,
+        order: int | None = None,
+        open_share: Level | None = None,
+        poisson: EpsilonDelta | None = None,
+        population: str = "default",
+        reason: str | None = None,
+    ) -> str:
+        """Limit what the series of a population may spend together; releases beyond it are refused.
+
+        A budget is a filter: it stays valid when every level, series and workload is chosen by looking at all earlier
+        releases. Its route and its split of delta are fixed now (`sparsehist.privacy.filters`). One set before the
+        first release holds ex ante; one set or raised later, or with another route or split, holds ex post only,
+        needs a reason, and the ledger shows which of the two it is.
+
+        Args:
+            epsilon: Limit on epsilon at `delta`; at a delta of 0 it is pure.
+            delta: At which epsilon holds; or, beside rho, what open domains may spend.
+            rho: Instead: limit on the sum, in zCDP: Gaussian noise at its level, pure noise at that of its cap.
+            route: "gaussian" (exact, Gaussian noise only; the default beside a delta), "pure" (Laplace and discrete
+                Laplace), "renyi" (everything but Poisson, at one order), "poisson" (Poisson only).
+            order: Of the Rényi route; by default the one that leaves most room for Gaussian noise.
+            open_share: Share of delta for open domains, below 1; by default half where the population has one, else
+                nothing. Give it where the first open series comes after the budget.
+            poisson: An (epsilon, delta) apart for Poisson noise, taken off both.
+            population: Whose; its series may come later.
+            reason: Kept in the ledger.
+
+        Returns:
+            The budget in words: its route, the largest sum on it, and the split of delta.
+
+        Raises:
+            DeclarationError: If it is neither rho nor (epsilon, delta), leaves room for nothing, or is raised or
+                changed without a reason, or its route cannot charge a series that is there; names one that could.
+
+        Example:
+            >>> import sparsehist as sh
+            >>> store = sh.open(":memory:", who="privacy office")
+            >>> store.set_budget(rho=1)
+            'rho 1 (rho up to 1)'
+            >>> store.events()["what"].to_list()
+            ['create store', 'set budget']
+        """
+        checked_name("population", population)
+        checked_text("reason", reason)
+        with self.home.hold() as state:
+            domains = (declaration_of(known).domain for known in state.all_series() if known.population == population)
+            asked = budget(
+                rho=rho, epsilon=epsilon, delta=delta, route=route, order=order, open_share=open_share,
+                poisson=poisson, opens=any(domain.is_open for domain in domains),
+            )  # fmt: skip
+            ledger = Ledger.of(state)
+            before = ledger.budget(population).now
+            if before is not None and not asked.is_within(before) and reason is None:
+                raise DeclarationError(
+                    f"the budget of population {population!r} is {before.describe()}: to raise or change it to "
+                    f"{asked.describe()}, give reason="
+                )
+            ledger.check_budget(population, asked)
+            state.declare(
+                "set budget", who=self.home.who, population=population, reason=reason, details=asked.as_json()
+            )
+        return asked.describe()
+
+    def declare_disjoint(self, populations: Sequence[str], *, reason: str) -> None:
+        """Declare that nobody is in two of these populations: their costs no longer add up for anybody.
+
+        Nothing here can check it; whoever declares it answers for it, which is why the ledger keeps who and why.
+
+        Args:
+            populations: Two names or more.
+            reason: Why it is so, such as "separated by country of residence".
+
+        Raises:
+            DeclarationError: If they are not two different names or more, or there is no reason.
+
+        Example:
+            >>> import sparsehist as sh
+            >>> store = sh.open(":memory:")
+            >>> store.declare_disjoint(["north", "south"], reason="by country of residence")
+        """
+        named = [] if isinstance(populations, str) else [checked_name("population", name) for name in populations]
+        if len(named) < 2 or len(set(named)) < len(named):
+            raise DeclarationError(f"give two or more populations, each named once; got {shown(populations)}")
+        checked_text("reason", reason, needed=True)
+        with self.home.hold() as state:
+            state.declare(
+                "declare disjoint", who=self.home.who, reason=reason, details={"populations": sorted(named)}
+            )
+
+    def report(self, *, delta: float = DEFAULT_DELTA, curator: bool = False) -> str:
+        """Write the report for whoever answers for what was released: one self-contained HTML page.
+
+        It follows the questions of NIST SP 800-226 and holds public parameters and published rows only: what was
+        promised to whom, what remains, every release with its error, the largest keys, what is not promised. Needs
+        the extra `report`.
+
+        Args:
+            delta: The delta at which epsilon is shown.
+            curator: Write a page for the curator only, which says so: exact numbers of each series are added.
+
+        Returns:
+            The page. It makes no network requests and runs no scripts.
+
+        Raises:
+            NotFoundError: If jinja2 is not installed.
+            DeclarationError: If delta is not from 0 up to 1.
+        """
+        from sparsehist.report.store_report import store_report
+
+        return store_report(self.home, delta=delta, curator=curator)
+
+    def export_ledger(self, path: str | os.PathLike[str], *, delta: float = DEFAULT_DELTA) -> None:
+        """Write the ledger and all events for whoever signs them: JSON or Parquet, by the file's suffix.
+
+        Nothing secret is in it. `sparsehist.ledger.export` describes the schema, which the file carries too.
+
+        Args:
+            path: Ends in .json or .parquet; a file there is replaced only if it is such an export.
+            delta: At which epsilon is shown.
+
+        Raises:
+            InputError: If the suffix is another, or something else stands there.
+            StoreError: If it cannot be written.
+        """
+        from sparsehist.ledger.export import checked_target, write_ledger
+
+        target = checked_target(Path(path))
+        with self.home.hold() as state:
+            spent = pl.DataFrame(ledger_rows(Ledger.of(state), delta, every_period=True), schema=SCHEMA)
+            events = pl.DataFrame(state.events(), schema=EVENTS)
+            write_ledger(target, spent, events, store_id=state.store_id, generation=state.generation, delta=delta)
+
+
+def open(
+    path: str | os.PathLike[str],
+    *,
+    create: bool = False,
+    wait: float = 0.0,
+    seed: int | None = None,
+    who: str | None = None,
+) -> Store:
+    """Open a store.
+
+    Args:
+        path: Its directory, or ":memory:" for experiments.
+        create: Make an empty store if there is none.
+        wait: Seconds every call waits for a store in use before it gives up.
+        seed: Makes a ":memory:" store reproducible.
+        who: Asks for what is done, kept in the ledger; the user of the operating system by default.
+
+    Returns:
+        The store; a context manager.
+
+    Raises:
+        NotFoundError: If there is no store at `path`.
+        StoreError: If it is damaged, of another version, a copy, or older than what was published from it.
+    """
+    store = Store(path, wait=wait, seed=seed, who=who)
+    if create:
+        ensure_store(store.path)
+    with store.home.hold():
+        return store
+
+
+def sql(
+    script: str,
+    *,
+    store: Store | str | os.PathLike[str] | None = None,
+    parameters: Mapping[str, Any] | None = None,
+    tables: Mapping[str, object] | None = None,
+    wait: float = 0.0,
+    who: str | None = None,
+) -> SqlResult:
+    """Run SQL: statements of sparsehist (CREATE SERIES, APPEND, RELEASE, PLAN, SHOW, DROP) and any of DuckDB's.
+
+    The whole script is checked before any of it runs; it stops at the first error, and what was committed before
+    stays. Each call is a session of its own: tables and views made in it end with it, releases are there as
+    tables `series.release`.
+
+    Args:
+        script: Statements with semicolons between them.
+        store: Directory of a store, or a `Store`; made by the first CREATE SERIES. Without one, only DuckDB's
+            statements run.
+        parameters: Values for $name; levels may be text, int, Decimal or Fraction.
+        tables: What the statements see, by name: frames, Arrow tables, paths and URLs of files, `Files`, tables of
+            Delta and Iceberg, which are read whole. Variables of your program are not seen.
+        wait: Seconds to wait for a store in use, where `store` is a directory.
+        who: Asks, for the ledger, where `store` is a directory; the user of the operating system by default.
+
+    Returns:
+        What the statements did; `.frame` are the rows of the last one, `.release` its release.
+
+    Raises:
+        StatementError: If statements are wrong; the message shows each with its place, and nothing has run.
+        SparsehistError: What a statement raised when it ran; the message shows the place.
+
+    Example:
+        >>> import polars as pl
+        >>> import sparsehist as sh
+        >>> with sh.open(":memory:", seed=1) as store:
+        ...     made = sh.sql('''
+        ...         CREATE SERIES visits
+        ...           WITH (unit = user_id, key = url, max_keys = 1, domain = 'strings(max_bytes=8)')
+        ...           AS SELECT user_id, url FROM log;
+        ...         RELEASE public FROM visits AT LEVEL 0.5 EXPECTING 1 FALSE KEYS;
+        ...         SELECT url FROM visits.public ORDER BY noisy_count DESC LIMIT 1;
+        ...     ''', store=store, tables={"log": pl.DataFrame({"user_id": range(500), "url": ["/home"] * 500})})
+        >>> made.frame["url"].to_list()
+        ['/home']
+    """
+    from sparsehist.sqlfront.running import run_sql
+
+    home = store.home if isinstance(store, Store) else None if store is None else Home(store, wait=wait, who=who)
+    return run_sql(script, home, parameters=parameters, tables=tables)
+
+
+def _listed(state: State) -> Iterator[tuple[object, ...]]:
+    """The series of a store, each as a row for people."""
+    for record in state.all_series():
+        told = declaration_of(record)
+        unit = told.unit_text or "bounded elsewhere"
+        domain = f"{told.domain.describe()}, {told.domain.describe_size()}"
+        declared = (told.max_keys, domain, told.noise, told.cap_text or "none", told.population)
+        yield told.name, unit, ", ".join(told.key), *declared, len(published(state, record))

@@ -19,7 +19,6 @@ from sparsehist.domain import Domain, Product
 from sparsehist.domain.unread import UnreadDomain
 from sparsehist.errors import DeclarationError, DomainError, present, shown
 from sparsehist.noise import Family, family_named
-from sparsehist.noise.family import sensitivity_norm
 from sparsehist.privacy import as_level, level_text
 
 LARGEST_BOUND = 2**31 - 1
@@ -244,7 +243,7 @@ class Declaration:
 
     def _check_shares(self) -> None:
         family = self.family
-        if family.integer or sensitivity_norm(family) is None or not hasattr(family, "sensitivity"):
+        if family.integer or family.norm is None or not hasattr(family, "sensitivity"):
             raise DeclarationError(
                 f"bounding='share' needs Gaussian or Laplace noise: weights are parts of a count, and {self.noise} "
                 "noise is not made for them",
@@ -321,7 +320,7 @@ class Declaration:
         """The weights of units with many keys; None unless units share."""
         if self.most_keys is None:
             return None
-        return Shares(self.max_keys, self.most_keys, present(sensitivity_norm(self.family)), self.unit_of_counts)
+        return Shares(self.max_keys, self.most_keys, present(self.family.norm), self.unit_of_counts)
 
     @property
     def unit_of_counts(self) -> int:

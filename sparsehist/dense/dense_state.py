@@ -19,7 +19,7 @@ import numpy as np
 from sparsehist.dense.rounding import chunks, keep_on_lattice, kept_step, round_into
 from sparsehist.errors import LevelOrderError
 from sparsehist.histogram.dense import noise_at_level
-from sparsehist.noise.family import DenseFamily, NoiseArray, modulus_of
+from sparsehist.noise.family import DenseFamily, NoiseArray
 from sparsehist.privacy.levels import level_text
 from sparsehist.typing import FloatArray, Generator
 
@@ -127,7 +127,7 @@ def move_anchor(state: DenseState, cap: Fraction) -> None:
 
 def _wrap(state: DenseState, values: NoiseArray) -> None:
     """Reduce values to 0 … modulus-1, in place, if the noise is added modulo a number."""
-    modulus = modulus_of(state.family)
+    modulus = state.family.modulus
     if modulus is not None:
         np.remainder(values, modulus, out=values)
 

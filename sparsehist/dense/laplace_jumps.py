@@ -7,10 +7,10 @@ from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import wrightomega
 
 from sparsehist.noise.integer_laws import poisson
 from sparsehist.privacy.levels import level_float
-from sparsehist.privacy.special_functions import wrightomega
 from sparsehist.typing import AnyArray, FloatArray, Generator, IntArray, secret
 
 

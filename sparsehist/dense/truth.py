@@ -10,7 +10,7 @@ import numpy as np
 
 from sparsehist.dense.rounding import as_power_of_two, chunks
 from sparsehist.errors import DataError, DeclarationError
-from sparsehist.noise.family import DenseFamily, NoiseArray, modulus_of, sensitivity_norm
+from sparsehist.noise.family import DenseFamily, NoiseArray
 from sparsehist.typing import AnyArray, ArrayLike, secret
 
 # Rounding real values may add this share of the sensitivity: 0.006 %.
@@ -65,7 +65,7 @@ def read_truth(truth: ArrayLike, family: DenseFamily, truth_step: float | None) 
 
 def require_categories(values: NoiseArray, family: DenseFamily) -> None:
     """Refuse values outside 0 … modulus-1 if the family adds its noise modulo a number."""
-    modulus = modulus_of(family)
+    modulus = family.modulus
     if modulus is not None and not all(
         0 <= int(values[part].min()) <= int(values[part].max()) < modulus for part in chunks(values.size)
     ):
@@ -119,6 +119,6 @@ def _rounding(family: DenseFamily, size: int) -> tuple[float, float]:
             "round them and declare their grid with truth_step"
         )
     # Each of two neighbouring vectors moves by at most half a step in every coordinate.
-    norm = math.sqrt(size) if sensitivity_norm(family) == "l2" else float(size)
+    norm = math.sqrt(size) if family.norm == "l2" else float(size)
     step = math.ldexp(1.0, math.frexp(float(sensitivity) * _ROUNDING_SHARE / norm)[1] - 1)
     return step, step * norm

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sparsehist.noise.family import Family, is_scaled
+from sparsehist.noise.family import Family
 from sparsehist.privacy.levels import Level, as_level, compared, level_float
 from sparsehist.typing import BoolArray, FloatArray, IntArray
 
@@ -99,7 +99,7 @@ def rarity(family: Family, history: History, counts: FloatArray) -> FloatArray:
 def _log_hidden(family: Family, history: History, counts: FloatArray) -> FloatArray:
     """ln P[noise stays at or below its bound] at each level; shape (m, g)."""
     bounds = history.bounds(counts)
-    if is_scaled(family):  # one call for all levels
+    if family.scaled:  # one call for all levels
         std = np.array([family.std(level) for level in history.levels])
         return family.log_cdf(bounds * (std[0] / std)[:, np.newaxis], history.levels[0])
     return np.stack([family.log_cdf(bound, level) for bound, level in zip(bounds, history.levels, strict=True)])

@@ -29,7 +29,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sparsehist.errors import DeclarationError
-from sparsehist.noise.family import Family, NoiseArray, noise_mean
+from sparsehist.noise.family import Family, NoiseArray
 from sparsehist.privacy.levels import Level, as_level
 from sparsehist.typing import FloatArray, IndexArray
 
@@ -102,9 +102,7 @@ def count_limits(
     # Released rows lie on a grid: each value is solved for once.
     values, place = np.unique(np.asarray(noisy_counts, np.float64), return_inverse=True)
     # So far above the threshold nothing of the law is cut off, and limits keep their distance from the value.
-    near = int(
-        np.searchsorted(values, effective_threshold + _FAR * family.std(level) + abs(noise_mean(family, level)))
-    )
+    near = int(np.searchsorted(values, effective_threshold + _FAR * family.std(level) + abs(family.mean(level))))
     solved, beyond = values[: near + 1], values[near + 1 :]
     limits = []
     for found in (_lower(law, solved, least), _upper(law, solved, least)):
@@ -142,7 +140,7 @@ def count_estimates(
     """
     exact, spread = as_level(level), family.std(level)
     values, place = np.unique(np.asarray(noisy_counts, np.float64), return_inverse=True)
-    far = effective_threshold + abs(noise_mean(family, exact)) + _CUT * spread
+    far = effective_threshold + abs(family.mean(exact)) + _CUT * spread
     near = int(np.searchsorted(values, far))
     solved = values[np.unique(np.linspace(0, min(near, values.size - 1), _MOST_SOLVED).astype(np.int64))]
     counts = _counts_to_weigh(least, far - (_CUT + 20) * spread, max(far, solved[-1]) + _CUT * spread, spread)

@@ -1,9 +1,9 @@
-"""Families of noise, one per file, and the protocol they share. Core: numpy and scipy only, no I/O."""
+"""Families of noise, one per file, and what they share."""
 
 from sparsehist.errors import DeclarationError
 from sparsehist.noise.discrete_laplace import DiscreteLaplace
 from sparsehist.noise.exponential import Exponential
-from sparsehist.noise.family import DenseFamily, Family, currency
+from sparsehist.noise.family import DenseFamily, Family
 from sparsehist.noise.gaussian import Gaussian
 from sparsehist.noise.laplace import Laplace
 from sparsehist.noise.poisson import Poisson
@@ -63,4 +63,4 @@ def name_of(family: Family) -> str | None:
 
 def currency_of(name: str) -> str:
     """The currency that levels of a family are in, for adding up: "rho", "epsilon", or "none"."""
-    return currency(_NAMED[name]) if name in _NAMED else "none"
+    return _NAMED[name].currency if name in _NAMED else "none"

@@ -22,7 +22,7 @@ import numpy as np
 
 from sparsehist.errors import LevelError
 from sparsehist.noise.exact_draws import Interval, Tail, Uniforms, coins, decay, draw, fair_coins
-from sparsehist.noise.family import Bridged, Norm, Three, checked_sensitivity
+from sparsehist.noise.family import Family, Norm, Three, checked_sensitivity
 from sparsehist.privacy.levels import Level, as_level, level_text
 from sparsehist.typing import ArrayLike, FloatArray, Generator, IntArray, NDArray
 
@@ -31,7 +31,7 @@ _SLOWEST = Fraction(1, 2**40)
 
 
 @dataclass(frozen=True)
-class DiscreteLaplace(Bridged):
+class DiscreteLaplace(Family):
     """Discrete Laplace noise: a release at level epsilon is epsilon-DP for integer counts of that L1 sensitivity.
 
     Exact: `sample`, `coarsen`, `refine`, `between` and `sample_tail` read random words, compare them with
@@ -61,7 +61,7 @@ class DiscreteLaplace(Bridged):
 
     sensitivity: Level = 1
     integer: ClassVar[bool] = True
-    norm: ClassVar[Norm] = "l1"
+    norm: ClassVar[Norm | None] = "l1"
     currency: ClassVar[str] = "epsilon"
 
     @classmethod

@@ -14,13 +14,13 @@ from fractions import Fraction
 import numpy as np
 
 from sparsehist.errors import DeclarationError
-from sparsehist.noise.family import Bridged, Three
+from sparsehist.noise.family import Family, Three
 from sparsehist.privacy.levels import Level, as_level, level_float
 from sparsehist.typing import ArrayLike, FloatArray, Generator
 
 
 @dataclass(frozen=True)
-class Exponential(Bridged):
+class Exponential(Family):
     """Exponential noise of mean 1 / level: lossless in any order, and private for no one.
 
     Noise that is never negative gives a count away from above: an output below the larger of two neighbouring

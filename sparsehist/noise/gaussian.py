@@ -15,18 +15,18 @@ from functools import lru_cache
 from typing import ClassVar, Self
 
 import numpy as np
+from scipy.special import log_ndtr, ndtr, ndtri_exp
 
 from sparsehist.errors import DeclarationError
-from sparsehist.noise.family import Bridged, Norm, Three
+from sparsehist.noise.family import Family, Norm, Three
 from sparsehist.privacy.levels import Level, as_level, compared, level_float, level_text, quotient
-from sparsehist.privacy.special_functions import log_ndtr, mills_ratio, ndtr, ndtri_exp, normal_cdf
 from sparsehist.typing import ArrayLike, FloatArray, Generator
 
 _FAR = 0.7  # standard deviations: here half of the draws are accepted either way
 
 
 @dataclass(frozen=True)
-class Gaussian(Bridged):
+class Gaussian(Family):
     """Gaussian noise: a release at level rho is rho-zCDP for a vector of that L2 sensitivity.
 
     Draws are the double nearest to numpy's ziggurat normal times its scale: the slack against the real law is
@@ -51,7 +51,7 @@ class Gaussian(Bridged):
     sensitivity: float = 1.0
     scaled: ClassVar[bool] = True
     linear: ClassVar[bool] = True
-    norm: ClassVar[Norm] = "l2"
+    norm: ClassVar[Norm | None] = "l2"
     currency: ClassVar[str] = "rho"
 
     @classmethod
@@ -69,10 +69,6 @@ class Gaussian(Bridged):
 
     def statement(self, level: Level) -> str:
         return f"{level_text(as_level(level))}-zCDP (zero-concentrated differential privacy)"
-
-    def brownian_time(self, level: Level) -> float:
-        """Variance of level * Z(level): the time at which the Brownian path is read."""
-        return self.sensitivity**2 * level_float(as_level(level)) / 2
 
     def sample(self, size: int, level: Level, *, rng: Generator) -> FloatArray:
         return _scaled_normals(size, self.std(level), rng=rng)
@@ -111,15 +107,6 @@ class Gaussian(Bridged):
 
     def inverse_log_tail(self, log_probability: ArrayLike, level: Level) -> FloatArray:
         return np.asarray(-self.std(level) * ndtri_exp(log_probability))
-
-    def mean_distance(self, threshold: float, level: Level) -> float:
-        """`E[|Z|]` given Z > threshold, in counts, like `threshold`."""
-        std = self.std(level)
-        place = threshold / std
-        if place >= 0.0:
-            return std / mills_ratio(place)
-        both = (2.0 - math.exp(-place * place / 2.0)) / math.sqrt(2.0 * math.pi)
-        return std * both / normal_cdf(-place)
 
     def sample_tail(self, size: int, threshold: ArrayLike, level: Level, *, rng: Generator) -> FloatArray:
         """Draw Z given Z > threshold.

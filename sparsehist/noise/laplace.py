@@ -18,7 +18,7 @@ from typing import ClassVar, NamedTuple, Self
 import numpy as np
 
 from sparsehist.errors import DeclarationError
-from sparsehist.noise.family import Bridged, Norm, Three
+from sparsehist.noise.family import Family, Norm, Three
 from sparsehist.privacy.levels import Level, as_level, level_float, level_text, quotient
 from sparsehist.typing import ArrayLike, BoolArray, FloatArray, Generator
 
@@ -26,7 +26,7 @@ _LN2 = math.log(2.0)
 
 
 @dataclass(frozen=True)
-class Laplace(Bridged):
+class Laplace(Family):
     """Laplace noise: a release at level epsilon is epsilon-DP for a vector of that L1 sensitivity.
 
     What is exact: the laws, in real arithmetic; equal values at two levels (the bridge's atom at 0) are equal
@@ -53,7 +53,7 @@ class Laplace(Bridged):
 
     sensitivity: float = 1.0
     scaled: ClassVar[bool] = True
-    norm: ClassVar[Norm] = "l1"
+    norm: ClassVar[Norm | None] = "l1"
     currency: ClassVar[str] = "epsilon"
 
     @classmethod

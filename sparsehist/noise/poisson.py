@@ -16,7 +16,7 @@ from typing import ClassVar, Self
 import numpy as np
 
 from sparsehist.errors import DeclarationError, LevelError
-from sparsehist.noise.family import Bridged, Three
+from sparsehist.noise.family import Family, Three
 from sparsehist.noise.integer_laws import (
     LARGEST_MEAN,
     IntegerLaw,
@@ -31,7 +31,7 @@ from sparsehist.typing import ArrayLike, FloatArray, Generator, IntArray
 
 
 @dataclass(frozen=True)
-class ProcessNoise(Bridged):
+class ProcessNoise(Family):
     """Noise of independent increments, read at time 1/level; the number of keys enters the guarantee, not the law.
 
     Draws invert tables of the laws in doubles, some 1e-14 from them in total variation. Tables end where less than

@@ -21,7 +21,7 @@ import numpy as np
 
 from sparsehist.errors import DataError, DeclarationError, LevelError
 from sparsehist.noise.exact_draws import Interval, Tail, coins, decay
-from sparsehist.noise.family import DenseFamily, checked_sensitivity, coarser, finer, inside
+from sparsehist.noise.family import DenseFamily, Three, checked_sensitivity
 from sparsehist.privacy.levels import Level, as_level, level_text
 from sparsehist.typing import Generator, IntArray, NDArray
 
@@ -58,7 +58,6 @@ class RandomisedResponse(DenseFamily):
     categories: int
     sensitivity: Level = 1
     integer: ClassVar[bool] = True
-    monotone: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         k = self.categories
@@ -103,44 +102,28 @@ class RandomisedResponse(DenseFamily):
         """Draw fresh noise, exactly. Numbers in 0 … k-1, to be added modulo k."""
         return self._moved(np.zeros(size, np.int64), self._changed(self.rate(level)), rng=rng)
 
-    def coarsen(self, fine: IntArray, fine_level: Level, level: Level, *, rng: Generator) -> IntArray:
-        coarser(level, fine_level)
-        noise = self._read(fine).copy()
-        replaced = Tail(lambda: 1 - self._ratio(self.rate(fine_level), self.rate(level)))
-        where = np.flatnonzero(coins(replaced, noise.size, rng=rng))
+    def _coarsened(self, fine: IntArray, known: Fraction, target: Fraction, *, rng: Generator) -> IntArray:
+        noise, rates = self._read(fine).copy(), (self.rate(known), self.rate(target))
+        where = np.flatnonzero(coins(Tail(lambda: 1 - self._ratio(*rates)), noise.size, rng=rng))
         noise[where] = rng.integers(0, self.categories, where.size)
         return noise
 
-    def refine(self, coarse: IntArray, coarse_level: Level, level: Level, *, rng: Generator) -> IntArray:
-        """Draw the noise of a finer release, given that of a coarser one, exactly.
-
-        P(fine = z | coarse = x) is pmf_fine(z) * P(z becomes x) / pmf_coarse(x), with three values only: of z = 0, of
-        z = x, and of the others.
-        """
-        finer(level, coarse_level)
-        known, rates = self._read(coarse), (self.rate(coarse_level), self.rate(level))
-        noise, away = np.zeros_like(known), np.flatnonzero(known)
-        here = np.flatnonzero(known == 0)
-        noise[here] = self._moved(noise[here], Tail(lambda: 1 - self._refined(*rates)[0]), rng=rng)
-        noise[away] = self._one_of(noise[away], known[away], lambda: self._refined(*rates)[1:], rng=rng)
+    def _refined(self, coarse: IntArray, known: Fraction, target: Fraction, *, rng: Generator) -> IntArray:
+        """P[fine = z | coarse = x] has three values only: for z = 0, for z = x, and for the others."""
+        given, rates = self._read(coarse), (self.rate(known), self.rate(target))
+        noise, away = np.zeros_like(given), np.flatnonzero(given)
+        here = np.flatnonzero(given == 0)
+        noise[here] = self._moved(noise[here], Tail(lambda: 1 - self._finer(*rates)[0]), rng=rng)
+        noise[away] = self._one_of(noise[away], given[away], lambda: self._finer(*rates)[1:], rng=rng)
         return noise
 
-    def between(
-        self,
-        coarse: IntArray,
-        coarse_level: Level,
-        fine: IntArray,
-        fine_level: Level,
-        level: Level,
-        *,
-        rng: Generator,
-    ) -> IntArray:
-        inside(coarse_level, level, fine_level)
-        rates = self.rate(coarse_level), self.rate(level), self.rate(fine_level)
+    def _inserted(self, coarse: IntArray, fine: IntArray, levels: Three, *, rng: Generator) -> IntArray:
+        left, middle, right = map(self.rate, levels)
         noise, end = self._read(fine).copy(), self._read(coarse)
         agree, apart = np.flatnonzero(noise == end), np.flatnonzero(noise != end)
-        noise[agree] = self._moved(noise[agree], Tail(lambda: 1 - self._inserted(*rates)[0]), rng=rng)
-        noise[apart] = self._one_of(noise[apart], end[apart], lambda: self._inserted(*rates)[1:], rng=rng)
+        stays = Tail(lambda: 1 - self._middle(left, middle, right)[0])
+        noise[agree] = self._moved(noise[agree], stays, rng=rng)
+        noise[apart] = self._one_of(noise[apart], end[apart], lambda: self._middle(left, middle, right)[1:], rng=rng)
         return noise
 
     # Probabilities, enclosed at the working precision.
@@ -163,13 +146,13 @@ class RandomisedResponse(DenseFamily):
         other = (1 - ratio) / self.categories
         return ratio + other, other
 
-    def _refined(self, coarse: Fraction, fine: Fraction) -> tuple[Interval, Interval, Interval]:
+    def _finer(self, coarse: Fraction, fine: Fraction) -> tuple[Interval, Interval, Interval]:
         """P[fine = 0 | coarse = 0], P[fine = 0 | coarse = x] and P[fine = x | coarse = x], x not 0."""
         same, other = self._step(fine, coarse)
         share = self._total(coarse) / self._total(fine)
         return share * same, share * other / decay(coarse), share * decay(fine - coarse) * same
 
-    def _inserted(self, coarse: Fraction, middle: Fraction, fine: Fraction) -> tuple[Interval, Interval, Interval]:
+    def _middle(self, coarse: Fraction, middle: Fraction, fine: Fraction) -> tuple[Interval, Interval, Interval]:
         """P[middle = both] where the ends agree; P[middle = fine] and P[middle = coarse] where they do not."""
         same_above, other_above = self._step(fine, middle)
         same_below, other_below = self._step(middle, coarse)

@@ -24,7 +24,7 @@ from sparsehist.histogram import (
 )
 from sparsehist.histogram.grid import published_step
 from sparsehist.histogram.open_domain import OpenBudget, Point
-from sparsehist.noise.family import Family, currency, noise_mean
+from sparsehist.noise.family import Family
 from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.privacy.guarantees import EpsilonDelta
 from sparsehist.release.metadata import CellMetadata, Request, level_asked, shared
@@ -168,7 +168,7 @@ def of_release(family: Family, request: CellRequest, unit: int = 1) -> dict[str,
         "name": request.name,
         "level": level_text(level),
         "std": family.std(level) / unit,
-        "noise_mean": noise_mean(family, level) / unit,
+        "noise_mean": family.mean(level) / unit,
         "grid": published_step(family, level) / unit,
     }
 
@@ -294,7 +294,7 @@ def _refusal(requested: float, budget: OpenBudget, advice: str) -> BudgetExceede
 def open_guarantee(declaration: Declaration, finest: str, statement: str, spent: float) -> str:
     """What all releases of an open domain promise together."""
     delta = f"{spent:.6g}"
-    is_zcdp = currency(declaration.family) == "rho"
+    is_zcdp = declaration.family.currency == "rho"
     together = f"{delta}-approximate {finest}-zCDP" if is_zcdp else f"{statement}, with {delta} added to its delta"
     return (
         f"this release and all earlier ones of the series together: {together} (delta_infinity: the probability that "

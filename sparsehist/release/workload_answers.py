@@ -23,7 +23,7 @@ from sparsehist.errors import DeclarationError, DomainError, InputError, NotFoun
 from sparsehist.histogram import count_near, grid_step, numerical_slack, round_to_grid
 from sparsehist.ledger.ledger import PathName
 from sparsehist.noise import Family
-from sparsehist.noise.family import NoiseArray, sensitivity_norm
+from sparsehist.noise.family import NoiseArray
 from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.release.metadata import CellMetadata, WorkloadMetadata, read_metadata
 from sparsehist.store import SeriesFiles
@@ -155,7 +155,7 @@ def positions(keys: pl.Series, asked: Any) -> IntArray:
 
 def check_noise(family: Family) -> None:
     """Refuse noise that has no workloads."""
-    if sensitivity_norm(family) is None or not is_dataclass(family):
+    if family.norm is None or not is_dataclass(family):
         raise DeclarationError(
             f"{type(family).__name__} noise has no workloads: take noise='gaussian', 'laplace' or 'discrete_laplace'"
         )

@@ -19,7 +19,7 @@ from sparsehist.declaration.checks import checked_name
 from sparsehist.errors import CountsWarning, DeclarationError, LevelError, of_kind, present
 from sparsehist.histogram import grid_step
 from sparsehist.ledger.ledger import PathName
-from sparsehist.noise.family import Family, NoiseArray, sensitivity_norm
+from sparsehist.noise.family import Family, NoiseArray
 from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.privacy.guarantees import EpsilonDelta
 from sparsehist.release.cell_parameters import LAZILY
@@ -281,7 +281,7 @@ class Price(NamedTuple):
 def price_of(declaration: Declaration, strategy: Strategy) -> Price:
     """Compute the price of a strategy in a series; refuses a workload that asks nothing."""
     check_noise(declaration.family)
-    in_l2 = sensitivity_norm(declaration.family) == "l2"
+    in_l2 = declaration.family.norm == "l2"
     size = strategy.l2(declaration.max_keys) if in_l2 else strategy.l1(declaration.max_keys)
     if not strategy.workload.explicit:
         middle = strategy.workload.n_cells // 2  # a column is scaled least in the middle and most at its ends
@@ -356,7 +356,7 @@ def chosen_strategy(declaration: Declaration, workload: Workload) -> Strategy:
 
 def _kind_of_noise(declaration: Declaration) -> dict[str, bool]:
     check_noise(declaration.family)
-    return {"pure": sensitivity_norm(declaration.family) == "l1", "integer": declaration.family.integer}
+    return {"pure": declaration.family.norm == "l1", "integer": declaration.family.integer}
 
 
 def planned_strategies(

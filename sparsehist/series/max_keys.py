@@ -36,7 +36,6 @@ from sparsehist.errors import shown as shown_in_error
 from sparsehist.histogram import threshold_for_false_keys
 from sparsehist.ledger.ledger import Ledger
 from sparsehist.noise import family_named
-from sparsehist.noise.family import sensitivity_norm
 from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.release import any_kind
 from sparsehist.release.cell_parameters import requested
@@ -193,7 +192,7 @@ def choose_max_keys(
     scale = _scale(keys.frame["noisy_count"].head(largest_keys).to_numpy(), wanted)
     estimates = _estimates(
         table, largest.height, scale, lambda bound: family_named(first.noise, bound).std(later),
-        share_power=0.5 if sensitivity_norm(first.family) == "l2" else 1.0,
+        share_power=0.5 if first.family.norm == "l2" else 1.0,
     )  # fmt: skip
     best = estimates.sort("error", "max_keys").group_by("bounding", maintain_order=True).first()
     kept, weighed = (best.filter(pl.col("bounding") == way).row(0, named=True) for way in ("keep", "share"))

@@ -12,7 +12,7 @@ from fractions import Fraction
 import numpy as np
 
 from sparsehist.histogram.dense import noise_at_level
-from sparsehist.noise.family import Family, NoiseArray, is_linear
+from sparsehist.noise.family import Family, NoiseArray
 from sparsehist.typing import FloatArray, Generator
 from sparsehist.workload.queries.workload import AnswerArray
 from sparsehist.workload.strategies.strategy import Strategy
@@ -36,7 +36,7 @@ def next_state(
     Source: [ARNP Alg. 2, Lemma 5.2], with Z of one entry per row of R: linear images of a Brownian bridge are bridges
     with the same weights. The other families step entry by entry: [ARNP Alg. 4, Alg. 5].
     """
-    if not is_linear(family):
+    if not family.linear:
         return noise_at_level(family, level, dict(neighbours), strategy.n_noise, rng=rng)
     coarse = max((known for known in neighbours if known < level), default=None)
     fine = min((known for known in neighbours if known > level), default=None)
@@ -72,13 +72,13 @@ def gaussian_step(coarse: Fraction | None, fine: Fraction | None, level: Fractio
 
 def state_size(family: Family, strategy: Strategy) -> int:
     """Number of entries of a state."""
-    return strategy.workload.n_cells if is_linear(family) and strategy.invertible else strategy.n_noise
+    return strategy.workload.n_cells if family.linear and strategy.invertible else strategy.n_noise
 
 
 def cells_of_state(family: Family, strategy: Strategy, state: NoiseArray) -> FloatArray:
     """R⁻¹·Z, shape (cells,), from which every query is A·(x + R⁻¹·Z); refused where R has no left inverse."""
     kept = np.asarray(state, np.float64)
-    return kept if is_linear(family) and strategy.invertible else strategy.to_cells(kept)
+    return kept if family.linear and strategy.invertible else strategy.to_cells(kept)
 
 
 def answers_of_state(family: Family, strategy: Strategy, state: NoiseArray) -> AnswerArray:

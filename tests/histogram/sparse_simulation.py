@@ -82,7 +82,7 @@ def printed_algorithm_6(
     bounds = {known: min(tau for other, tau in past if other == known) for known, _ in past}
     position, time = np.zeros(exact.group.size), 0.0
     for known in at:
-        now = family.brownian_time(known)
+        now = family.sensitivity**2 * float(known) / 2
         step = np.sqrt(now - time)
         rho, time = float(known), now
         uniform = np.negative(rng.standard_exponential(position.size))

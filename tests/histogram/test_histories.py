@@ -13,7 +13,6 @@ from sparsehist.histogram import DenseReleases, draw_exceeding, draw_round
 from sparsehist.histogram.dense import noise_at_level
 from sparsehist.histogram.history import RAREST, history_of, rarity
 from sparsehist.noise import DiscreteLaplace, Family, Gaussian, Laplace, Poisson, Skellam
-from sparsehist.noise.family import noise_mean
 from tests.histogram import dense_reference
 from tests.histogram.sparse_simulation import hide_unpublished, independent_redraw, release_sparse
 from tests.stats import assert_consistent, assert_detected, two_sample_outcomes, two_sample_vectors
@@ -24,7 +23,7 @@ Rounds = list[tuple[str, float]]
 
 def at(family: Family, level: str, stds: float) -> float:
     """A threshold so many standard deviations above the mean, where the family's noise can lie."""
-    bound = noise_mean(family, level) + stds * family.std(level)
+    bound = family.mean(level) + stds * family.std(level)
     return math.floor(bound) + 0.0 if family.integer else bound
 
 

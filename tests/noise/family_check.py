@@ -15,11 +15,11 @@ from itertools import combinations, combinations_with_replacement, pairwise
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import betainc, chdtrc, erfc, kolmogorov, xlogy
 
 from sparsehist.errors import LevelOrderError
 from sparsehist.noise.family import Family, NoiseArray
 from sparsehist.privacy.levels import Level, as_level, level_text
-from sparsehist.privacy.special_functions import betainc, chdtrc, erfc, kolmogorov, xlogy
 from sparsehist.typing import FloatArray, Generator, IntArray, NDArray
 
 # A right family fails one of its checks with this probability at most.

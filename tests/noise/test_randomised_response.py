@@ -77,15 +77,15 @@ def test_the_formulas_have_the_reference_values():
     assert agrees(1 - 1 / two._total(HALF), "0.37754066879814543536")
     assert agrees(two._step(ONE, HALF)[1], "0.23500371220159448907")
     assert agrees(two._step(TWO, ONE)[1], "0.19661193324148185254")
-    assert agrees(two._refined(HALF, TWO)[0], "0.93504087234008927612")
-    assert agrees(two._inserted(HALF, ONE, TWO)[0], "0.93007718816020175854")
+    assert agrees(two._finer(HALF, TWO)[0], "0.93504087234008927612")
+    assert agrees(two._middle(HALF, ONE, TWO)[0], "0.93007718816020175854")
     table = two._step(TWO, ONE)[0] * two._step(ONE, HALF)[0] / two._total(TWO)
     assert agrees(table, "0.54132809735264685686")
-    assert agrees(five._refined(HALF, TWO)[1], "0.58291033483997899647")
-    at_fine, at_coarse = five._inserted(HALF, ONE, TWO)[1:]
+    assert agrees(five._finer(HALF, TWO)[1], "0.58291033483997899647")
+    at_fine, at_coarse = five._middle(HALF, ONE, TWO)[1:]
     assert agrees(at_fine, "0.39125058974183571576")
     assert agrees(at_coarse, "0.38258426685341486887")
-    _, home, stay = five._refined(HALF, TWO)
+    _, home, stay = five._finer(HALF, TWO)
     assert agrees((1 - home - stay) / 3, "0.07888833526711730066")
 
 

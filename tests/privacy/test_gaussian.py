@@ -14,7 +14,6 @@ from mpmath import mp
 from scipy import special
 
 from sparsehist.errors import DeclarationError
-from sparsehist.noise import Gaussian
 from sparsehist.privacy import gaussian, special_functions, zcdp
 from sparsehist.privacy.special_functions import mills_ratio, normal_cdf
 from tests.privacy import oracle_conversions as oracle
@@ -156,16 +155,3 @@ def test_logarithms_of_a_few_numbers_are_those_of_many():
     assert np.abs(inverse - special.ndtri_exp(y)).max() < 1e-9 * np.abs(inverse).max()
     ends = [special_functions.ndtri_exp(end) for end in (-math.inf, 0.0)]
     assert ends == [-math.inf, math.inf] and special_functions.log_ndtr(-math.inf) == -math.inf
-
-
-@pytest.mark.parametrize("threshold", [-50.0, -1.0, 0.0, 2.0, 30.0])
-def test_the_mean_distance_of_what_exceeds_is_that_of_its_density(threshold):
-    """The closed form is the mean of |z| under the density beyond the threshold."""
-    family, level = Gaussian(), Fraction(1, 8)
-    std = family.std(level)
-    with mp.workdps(30):
-        density = lambda z: mp.npdf(z, 0, std)  # noqa: E731
-        points = [threshold, *(max(threshold, 0.0) + std * part for part in (0.05, 0.2, 0.5, 1, 3, 6, 20))]
-        points[1:1] = [0.0] if threshold < 0.0 else []
-        over = mp.quad(lambda z: abs(z) * density(z), points) / mp.quad(density, points)
-    assert abs(family.mean_distance(threshold, level) / float(over) - 1) < 1e-12

@@ -16,7 +16,6 @@ from sparsehist.errors import DeclarationError, InputError
 from sparsehist.histogram import effective_threshold, grid_step, round_to_grid
 from sparsehist.histogram.intervals import count_estimates, count_limits
 from sparsehist.noise import family_named
-from sparsehist.noise.family import noise_mean
 from tests.stats import assert_consistent, assert_detected, binomial_test, mean_test
 
 # 60,000 published cells see a coverage that is off by 0.006; a million, by 0.0015.
@@ -33,7 +32,7 @@ class Scene:
 
     def __init__(self, noise: str) -> None:
         self.family, self.level = family_named(noise, MAX_KEYS), LEVELS[noise]
-        self.std, self.mean = self.family.std(self.level), noise_mean(self.family, self.level)
+        self.std, self.mean = self.family.std(self.level), self.family.mean(self.level)
         self.step = 1.0 if self.family.integer else grid_step(self.std)
         self.bound = effective_threshold(round(self.mean + ABOVE * self.std), self.step)
         self.counts = [max(0, round(self.bound - self.mean + place * self.std)) for place in PLACES]

@@ -14,6 +14,7 @@ from sparsehist.store.layout import (
     LOCK,
     SERIES,
     SPILL,
+    STATE,
     check_format,
     exclusive_lock,
     identity_of,
@@ -21,7 +22,7 @@ from sparsehist.store.layout import (
     remove_dead,
     store_id_at,
 )
-from sparsehist.store.private_files import disk_errors
+from sparsehist.store.private_files import NEW, disk_errors
 from sparsehist.store.state import State, StoreIdentity
 from sparsehist.store.witnesses import LEDGER_NAME, listed_in_ledger, mark_path, read_mark
 
@@ -66,6 +67,8 @@ def held(path: Path, *, wait: float, durable: bool) -> Iterator[Database]:
         check_format(path)
         with disk_errors(path):
             (path / SPILL).mkdir(mode=0o700, exist_ok=True)
+            for place in (*path.glob(f"*{NEW}"), Path(f"{mark_path(path)}{NEW}")):
+                place.unlink(missing_ok=True)
         remove_dead(path / SPILL, "")
         database = Database(path, durable=durable)
         try:
@@ -107,6 +110,7 @@ def _finish_erasing(path: Path, database: Database) -> None:
     """Finish what dead processes began to erase. Files that the state does not know stay until a check."""
     series = path / SERIES
     with disk_errors(series):
+        (path / f"{STATE}-journal").unlink(missing_ok=True)  # a hot one was rolled back when the state was read
         for series_id, name in database.rows("read_erased"):
             (series / series_id / name).unlink(missing_ok=True)
         for (series_id,) in database.rows("read_dropped"):

@@ -93,8 +93,11 @@ def inspect(place: Place) -> None:
     opened = sh.open(place.store, wait=20)
     with opened.home.hold() as state:
         state.verify()
-        files = state._database.rows("read_registered_files")
-        registered = {f"{series}/{name}" for series, name, erased in files if not erased}
+        files = state._database._connection.execute(
+            "select series_id, name from file where not erased "
+            "union all select series_id, file from release where file is not null"
+        )
+        registered = {f"{series}/{name}" for series, name in files}
         store_id = state.store_id
     found, by_round = {}, {}
     for name in opened.series_names():

@@ -12,7 +12,8 @@ from __future__ import annotations
 import io
 import mmap
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
@@ -21,7 +22,15 @@ import numpy as np
 import polars as pl
 
 from sparsehist.errors import StoreDamagedError, StoreError
-from sparsehist.store.private_files import altered, atomic_file, check_file, disk_errors, verified, write_file
+from sparsehist.store.private_files import (
+    HashedFile,
+    altered,
+    atomic_file,
+    check_file,
+    disk_errors,
+    verified,
+    write_file,
+)
 from sparsehist.store.records import RegisteredFile
 from sparsehist.store.support import SortedHashes, hash_keys, plain
 from sparsehist.threads import cores, in_threads
@@ -30,15 +39,12 @@ from sparsehist.typing import AnyArray, BoolArray, IntArray, WordArray, secret
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from sparsehist.store.private_files import HashedFile
-
 COUNTS, SUPPORT, INDEX = "counts", "support", "index"
 BATCH_ROWS, SUPPORT_ROWS = 1 << 14, 1 << 12
 _COUNT = "count"
 _FEW = 1 << 16
 Groups: TypeAlias = "tuple[IntArray, IntArray, IntArray]"
 """For each count, rising: the count, the position of its first key and the number of its keys."""
-Progress = Callable[[int], None]
 
 
 def write_series_files(
@@ -47,7 +53,6 @@ def write_series_files(
     *,
     salt: bytes,
     durable: bool = True,
-    progress: Progress | None = None,
     threads: int | None = None,
     rng: np.random.Generator,
 ) -> list[RegisteredFile]:
@@ -57,23 +62,22 @@ def write_series_files(
         directory: Of the series; exists.
         counted: Columns key_0 … and count, without nulls; each key once, in any order. Rows that count 0 are left
             out. Secret.
-        salt: As for `write_sorted`, and so are `durable`, `progress`, `threads` and the result.
+        salt: As for `write_sorted`, and so are `durable`, `threads` and the result.
         durable: See there.
-        progress: See there.
         threads: See there.
         rng: Randomness of the order.
     """
     order = order_by_count(counted[_COUNT].cast(pl.Int64).to_numpy(), rng=rng)
     pieces = (counted[order[low : low + BATCH_ROWS]] for low in range(0, max(len(order), 1), BATCH_ROWS))
-    return write_sorted(directory, pieces, salt=salt, durable=durable, progress=progress, threads=threads)
+    return write_sorted(directory, pieces, salt=salt, durable=durable, threads=threads)
 
 
 def order_by_count(counts: IntArray, *, rng: np.random.Generator) -> IntArray:
     """Rows by rising count, without those that count 0, in uniformly random order where counts are equal."""
     order = rng.permutation(np.flatnonzero(counts))
-    largest = counts.max(initial=0)
     # Sixteen bits are sorted by radix, in a tenth of the time.
-    return order[np.argsort(counts[order].astype(np.uint16 if largest < _FEW else np.int64), kind="stable")]
+    dtype = np.uint16 if counts.max(initial=0) < _FEW else np.int64
+    return order[np.argsort(counts[order].astype(dtype), kind="stable")]
 
 
 def write_sorted(
@@ -82,7 +86,6 @@ def write_sorted(
     *,
     salt: bytes,
     durable: bool = True,
-    progress: Progress | None = None,
     threads: int | None = None,
 ) -> list[RegisteredFile]:
     """Write the files of a series from sorted counts, in bounded memory.
@@ -94,7 +97,6 @@ def write_sorted(
             whole frames: 10,000 rows each are about right. Secret.
         salt: Of the series. Secret.
         durable: Whether to wait for the disk.
-        progress: Called with the number of rows written, now and then.
         threads: Threads that prepare rows; as many as there are cores if None.
 
     Returns:
@@ -113,52 +115,31 @@ def write_sorted(
         counts = rows[_COUNT].cast(pl.Int64).to_numpy()
         return memoryview(batch.serialize()), counts, hash_keys(rows.drop(_COUNT), salt, table)
 
-    groups = _Groups()
+    sizes: Counter[int] = Counter()
+    largest = n_rows = 0
     with SortedHashes(directory) as hashes, atomic_file(directory / COUNTS, durable=durable) as file:
         counts_index = _PartWriter(file)
         frames = (piece for piece in chain([first], rest) if len(piece))
         for content, counts, of_keys in in_threads(prepared, frames, threads or cores()):
-            counts_index.write(content, groups.n_rows)
-            groups.add(counts)
+            if counts[0] < max(largest, 1) or (np.diff(counts) < 0).any():
+                raise StoreError("the counts do not come in rising order; count again")
+            counts_index.write(content, n_rows)
+            sizes.update(dict(zip(*(part.tolist() for part in np.unique(counts, return_counts=True)), strict=True)))
             hashes.add(of_keys)
-            if progress is not None:
-                progress(groups.n_rows)
-        width = np.dtype(np.uint32 if groups.n_rows < 1 << 32 else np.uint64)
+            largest, n_rows = int(counts[-1]), n_rows + len(counts)
         with atomic_file(directory / SUPPORT, durable=durable) as support:
             support_index = _PartWriter(support)
             for held, positions in hashes.in_order(SUPPORT_ROWS):
-                support_index.write(memoryview(held.tobytes() + positions.astype(width).tobytes()), held[0])
+                support_index.write(memoryview(held.tobytes() + positions.tobytes()), held[0])
     sink = io.BytesIO()
     np.savez(
         sink,
-        groups=groups.as_array(),
+        groups=np.array(list(sizes.items()), np.int64).reshape(-1, 2),
         schema=np.frombuffer(schema.serialize(), np.uint8),
         counts=counts_index.as_array(),
         support=support_index.as_array(),
-        position_bytes=width.itemsize,
     )
     return [file.registered, support.registered, write_file(directory / INDEX, sink.getbuffer(), durable=durable)]
-
-
-class _Groups:
-    """Groups of equal count, found while rising counts pass by."""
-
-    def __init__(self) -> None:
-        self._counts, self._starts = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-        self._last, self.n_rows = 0, 0
-
-    def add(self, counts: IntArray) -> None:
-        before = np.concatenate([[self._last], counts[:-1]])
-        if (counts < before).any() or counts[0] < 1:
-            raise StoreError("the counts do not come in rising order; count again")
-        begins = np.flatnonzero(counts > before)
-        self._counts.append(counts[begins])
-        self._starts.append(begins + self.n_rows)
-        self._last, self.n_rows = int(counts[-1]), self.n_rows + len(counts)
-
-    def as_array(self) -> IntArray:
-        counts, starts = np.concatenate(self._counts), np.concatenate(self._starts)
-        return np.stack([counts, starts, np.diff(starts, append=self.n_rows)])
 
 
 class _PartWriter:
@@ -190,13 +171,10 @@ class _Parts:
     def __getitem__(self, number: int) -> memoryview:
         content = memoryview(self._mapped)[self._bounds[number] : self._bounds[number + 1]]
         if number not in self._checked:
-            if not self._is_whole(number, content):
+            if zlib.crc32(content) != self._sums[number]:
                 raise altered(self.path)
             self._checked.add(number)
         return content
-
-    def _is_whole(self, number: int, content: memoryview) -> bool:
-        return bool(zlib.crc32(content) == self._sums[number])
 
 
 @secret
@@ -216,18 +194,16 @@ class SeriesFiles:
         if not {COUNTS, SUPPORT, INDEX} <= set(registered):
             raise StoreDamagedError(f"{directory} is not the directory of a whole series; restore a backup")
         index = np.load(io.BytesIO(verified(directory, registered[INDEX])), allow_pickle=False)
-        self.groups: Groups = tuple(index["groups"])
-        self.n_nonzero = int(self.groups[2].sum())
+        count, size = index["groups"].T
+        self.groups: Groups = (count, np.cumsum(size) - size, size)
+        self.n_nonzero, self._salt = int(size.sum()), salt
         self._schema = pa.ipc.read_schema(pa.py_buffer(index["schema"]))
         self._columns = [name for name in self._schema.names if name != _COUNT]
         self._counts = _Parts(check_file(directory, registered[COUNTS]), index["counts"])
         self._support = _Parts(check_file(directory, registered[SUPPORT]), index["support"])
-        self._position_bytes, self._salt = int(index["position_bytes"]), salt
 
     def keys(self, positions: IntArray) -> pl.DataFrame:
         """The keys at some positions, in the order of `positions`, sharing no memory with any other key."""
-        import pyarrow as pa
-
         positions = np.asarray(positions, dtype=np.int64)
         if len(positions) and not (positions.min() >= 0 and positions.max() < self.n_nonzero):
             raise altered(self._counts.path)
@@ -235,11 +211,11 @@ class SeriesFiles:
         order = np.argsort(part, kind="stable")
         starts = self._counts.first.view(np.int64)
         found = [
-            self._batch(number, self._columns).take(_arrow(positions[order[some]] - starts[number]))
+            self._batch(number, self._columns).take(pl.Series(positions[order[some]] - starts[number]).to_arrow())
             for number, some in _by_part(part[order])
         ]
-        table = pa.Table.from_batches(found, schema=self._schema_of(self._columns))
-        return pl.DataFrame(pl.from_arrow(table.take(_arrow(np.argsort(order)))))
+        table = self._table(found, self._columns).take(pl.Series(np.argsort(order)).to_arrow())
+        return pl.DataFrame(pl.from_arrow(table))
 
     def positions(self, keys: pl.DataFrame) -> IntArray:
         """The positions of keys in the counts; -1 for those without a count."""
@@ -266,15 +242,13 @@ class SeriesFiles:
         return self._whole([*self._columns, _COUNT])
 
     def _whole(self, columns: Sequence[str]) -> pl.DataFrame:
+        batches = [self._batch(number, columns) for number in range(len(self._counts))]
+        return pl.DataFrame(pl.from_arrow(self._table(batches, columns)))
+
+    def _table(self, batches: Sequence[pa.RecordBatch], columns: Sequence[str]) -> pa.Table:
         import pyarrow as pa
 
-        batches = (self._batch(number, columns) for number in range(len(self._counts)))
-        return pl.DataFrame(pl.from_arrow(pa.Table.from_batches(batches, schema=self._schema_of(columns))))
-
-    def _schema_of(self, columns: Sequence[str]) -> pa.Schema:
-        import pyarrow as pa
-
-        return pa.schema([self._schema.field(name) for name in columns])
+        return pa.Table.from_batches(batches, schema=pa.schema([self._schema.field(name) for name in columns]))
 
     def _batch(self, number: int, columns: Sequence[str]) -> pa.RecordBatch:
         import pyarrow as pa
@@ -289,10 +263,7 @@ class SeriesFiles:
         order = np.argsort(part, kind="stable")
         asked, found = asked[order], [np.empty((2, 0), np.int64)]
         for number, some in _by_part(part[order]):
-            content = self._support[number]
-            rows = content.nbytes // (8 + self._position_bytes)
-            held = np.frombuffer(content, np.uint64, rows)
-            positions = np.frombuffer(content, f"u{self._position_bytes}", rows, 8 * rows)
+            held, positions = np.frombuffer(self._support[number], np.uint64).reshape(2, -1)
             low, high = (np.searchsorted(held, hashes[asked[some]], side=side) for side in ("left", "right"))
             at, place = _ranges(low, high)
             found.append(np.stack([asked[some][at], positions[place].astype(np.int64)]))
@@ -312,12 +283,3 @@ def _by_part(parts: AnyArray) -> Iterator[tuple[int, slice]]:
     bounds = np.flatnonzero(np.diff(parts, prepend=-1, append=-1)).tolist() if len(parts) else []
     for low, high in pairwise(bounds):
         yield int(parts[low]), slice(low, high)
-
-
-def _arrow(values: IntArray) -> pa.Array:
-    """The same numbers as an Arrow array; `pa.array` would import pandas where that is installed."""
-    import pyarrow as pa
-
-    return pa.Array.from_buffers(
-        pa.int64(), len(values), [None, pa.py_buffer(np.ascontiguousarray(values, np.int64))]
-    )

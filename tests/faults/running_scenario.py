@@ -12,10 +12,10 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-from sparsehist.running import running_series  # noqa: F401 - read once, so that no fork of this process does it again
 
 import sparsehist as sh
 from sparsehist.release.step_files import StepFiles
+from sparsehist.series import running_series  # noqa: F401 - read once, so that no fork of this process does it again
 from tests.store.crashing import in_child, kill_at
 
 LEVELS = ["0.05", "0.4", "0.1", "0.2", "0.05", "0.3"]

@@ -178,18 +178,3 @@ def test_damage_is_named(tmp_path, name):
     file.write_bytes(whole[:-9] + bytes([whole[-9] ^ 1]) + whole[-8:])
     with pytest.raises(StoreDamagedError, match=name):
         verify_file(tmp_path / "s", next(file for file in record.files if file.name == name))
-
-
-def test_progress_ends_at_all_rows(tmp_path):
-    """Progress is told in rows and ends at their number."""
-    (tmp_path / "s").mkdir()
-    told = []
-    write_series_files(
-        tmp_path / "s",
-        texts(300),
-        salt=SALT,
-        durable=False,
-        progress=told.append,
-        rng=seeded(1),
-    )
-    assert told == [300]

@@ -14,8 +14,9 @@ import pytest
 
 import sparsehist as sh
 from sparsehist.entropy import seeded
-from sparsehist.errors import SparsehistError
+from sparsehist.errors import SparsehistError, StoreDamagedError
 from sparsehist.store import open_state, series_files
+from tests.store.example import make_store
 
 KEYS = [f"key number {i}" for i in range(20_000)]
 DOMAIN = sh.Catalogue(pl.Series([*KEYS, *(f"absent {i}" for i in range(2000))]))
@@ -127,3 +128,14 @@ def test_flips_that_no_checksum_covers_are_found(store):
     except BrokenProcessPool:
         return
     assert set(ended) - {"noticed", "harmless"}, ended
+
+
+def test_an_error_of_sqlite_that_is_no_text_is_ours(tmp_path):
+    """SQLite quotes the damaged schema, which is no valid UTF-8 any more."""
+    path = make_store(tmp_path / "s")
+    whole = (path / "state.sqlite").read_bytes()
+    begins = whole.lower().index(b"create table release")
+    for at in range(begins, begins + 30, 3):
+        (path / "state.sqlite").write_bytes(whole[:at] + bytes([whole[at] ^ 128]) + whole[at + 1 :])
+        with pytest.raises(StoreDamagedError), open_state(path):
+            pass

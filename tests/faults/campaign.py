@@ -31,7 +31,7 @@ from sparsehist.errors import SparsehistError
 from sparsehist.privacy import as_level
 
 # All that the work imports on its way, so that an attempt makes its own calls only.
-from sparsehist.sqlfront.running import sql as _sql  # noqa: F401
+from sparsehist.sqlfront import session as _session  # noqa: F401
 
 KINDS = ("write", "pwrite64", "fsync", "fdatasync", "rename", "unlink", "ftruncate", "mkdir", "rmdir", "unlinkat")
 LEVELS = ["0.05", "0.4", "0.1", "0.2", "0.05", "0.3"]

@@ -48,9 +48,10 @@ def check(store: Path, out: Path) -> None:
     """Counts are those of whole steps, each once; what left is in the store as it left; nothing else is there."""
     if not store.exists() or not sh.open(store).series_names():
         return
-    series = store.series("days")
+    series = sh.open(store).series("days")
     steps = series.appended()
     with series._hold() as (state, record):
+        state.verify()  # also erases what killed processes left
         files = StepFiles(state, record, series.declaration.domain.dtypes)
         counts = files.counts_at(range(steps), files.all_keys.height)
         # What a step took the place of says who counted: it must not outlive the step.

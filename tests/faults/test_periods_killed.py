@@ -73,7 +73,7 @@ def run(store: Path, out: Path, seconds: float | None) -> bool:
 def check(store: Path, out: Path) -> int:
     """Who counts is what first come, first kept says of the periods that are there."""
     try:
-        log = store.series("weeks")
+        log = sh.open(store).series("weeks")
     except sh.errors.NotFoundError:
         return 0
     added = log.appended()

@@ -11,7 +11,7 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse import csgraph
 
-from sparsehist.errors import DataError, InputError
+from sparsehist.errors import DataError, InputError, shown
 from sparsehist.typing import AnyArray, IntArray
 
 
@@ -41,10 +41,9 @@ class Graph:
         given = list(sources)
         if not given:
             raise InputError("a coalition has at least one reader")
-        for person in given:
-            if person not in self._codes:
-                raise InputError(f"the graph has no node {person!r}")
-        codes = [self._codes[person] for person in given]
+        codes = [self._codes.get(person, -1) for person in given]
+        if -1 in codes:
+            raise InputError(f"the graph has no node {shown(given[codes.index(-1)])}")
         hops = csgraph.dijkstra(self.edges, directed=False, indices=codes, unweighted=True, min_only=True)
         return np.where(np.isfinite(hops), hops, -1.0).astype(np.int64)
 

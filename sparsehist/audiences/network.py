@@ -108,11 +108,6 @@ class Network:
         made._begin(MultipleRelease.from_bytes(content), read_graph(graph), levels)  # noqa: SLF001 - its own
         return made
 
-    @property
-    def people(self) -> list[Any]:
-        """The nodes of the graph."""
-        return list(self._graph.people.tolist())
-
     def view(self, reader: Hashable) -> View:
         """Return what one reader sees; the same every time. InputError if the reader is not in the graph."""
         return self.coalition([reader])
@@ -127,12 +122,10 @@ class Network:
         levels = self._levels or {far: Fraction(1, far) for far in range(1, int(hops.max()) + 1)}
         seen = np.flatnonzero(np.isin(hops, list(levels)))
         used = {far: levels[far] for far in np.unique(hops[seen]).tolist()}
-        noisy = np.empty(0)
+        noisy = np.empty(seen.size, np.int64 if self._vector.family.integer else np.float64)
         for far, level in used.items():
-            values = self._vector.release(level).values
-            noisy = noisy if noisy.size else np.empty(seen.size, values.dtype)
             at = hops[seen] == far
-            noisy[at] = values[seen[at]]
+            noisy[at] = self._vector.release(level).values[seen[at]]
         return View(self._graph.people[seen], noisy, hops[seen], used)
 
     def seal(self) -> None:
@@ -148,9 +141,8 @@ def _read_levels(levels: Mapping[int, Level]) -> dict[int, Fraction]:
     if not levels or any(isinstance(far, bool) or not isinstance(far, int) or far < 1 for far in levels):
         raise DeclarationError("levels are given by distance, whole numbers from 1 on, such as {1: 1, 2: '1/2'}")
     read = {far: as_level(levels[far]) for far in sorted(levels)}
-    falling = list(read.values())
-    if falling != sorted(falling, reverse=True):
-        raise DeclarationError(f"levels must not become finer further away, got {dict(levels)!r}")
+    if list(read.values()) != sorted(read.values(), reverse=True):
+        raise DeclarationError("levels must not become finer further away")
     return read
 
 

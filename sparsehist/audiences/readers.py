@@ -1,7 +1,6 @@
 """Readers at levels of their own, all served from one noise path.
 
-All releases are on one path, so the views of a coalition are a function of the finest of them and of independent
-noise: a coalition knows what its member with the finest level knows.
+The views of a coalition are a function of the finest of them and of independent noise.
 
 Source: [KHP section 4.4], [ARNP section 2].
 
@@ -17,7 +16,7 @@ from fractions import Fraction
 from typing import Any
 
 from sparsehist.dense.dense_release import DenseRelease
-from sparsehist.errors import CapExceededError, InputError, LevelOrderError
+from sparsehist.errors import CapExceededError, InputError, LevelOrderError, shown
 from sparsehist.privacy.levels import Level, as_level, level_text
 
 
@@ -61,7 +60,6 @@ class Audiences:
     """
 
     def __init__(self, vector: Any, levels: Mapping[Any, Level]) -> None:
-        """Admit all readers; levels beyond the cap are refused before anything is released."""
         self._vector = vector
         self._levels: dict[Any, Fraction] = {}
         for reader, level in levels.items():
@@ -81,24 +79,14 @@ class Audiences:
         """
         new, cap = as_level(level), self._vector.cap
         if cap is not None and new > cap:
-            raise CapExceededError(
-                f"requested level {level_text(new)}, cap {level_text(cap)}, difference {level_text(new - cap)}; "
-                "nobody was admitted"
-            )
+            raise CapExceededError(f"requested level {level_text(new)}, cap {level_text(cap)}; nobody was admitted")
         held = self._levels.get(reader)
         if held is not None and new < held:
-            raise LevelOrderError(
-                f"this reader has level {level_text(held)}, which cannot be lowered to {level_text(new)}: what "
-                "was readable stays known"
-            )
+            raise LevelOrderError(f"a level of {level_text(held)} cannot be lowered: what was readable stays known")
         self._levels[reader] = new
 
     def read(self, reader: Hashable) -> DenseRelease:
-        """Return the release at the reader's level; the same every time.
-
-        Raises:
-            InputError: If the reader was not admitted.
-        """
+        """Return the release at the reader's level; the same every time. InputError for a reader not admitted."""
         release: DenseRelease = self._vector.release(self._level(reader))
         return release
 
@@ -122,7 +110,7 @@ class Audiences:
 
     def _level(self, reader: Hashable) -> Fraction:
         if reader not in self._levels:
-            raise InputError(f"there is no reader {reader!r}; admit them at a level first")
+            raise InputError(f"there is no reader {shown(reader)}; admit them at a level first")
         return self._levels[reader]
 
 

@@ -24,7 +24,7 @@ from typing import Literal
 import numpy as np
 
 from sparsehist.dense.state_bytes import pack, unpack
-from sparsehist.errors import BudgetExceededError, DataError, DeclarationError, present
+from sparsehist.errors import BudgetExceededError, DataError, DeclarationError, present, shown
 from sparsehist.noise.discrete_laplace import DiscreteLaplace
 from sparsehist.privacy.composition import PURE, ZCDP, as_rho
 from sparsehist.privacy.crossing import crossing
@@ -104,18 +104,19 @@ class Weighing:
         for name, (least, most) in whole.items():
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-                raise DeclarationError(f"{name} must be a whole number from {least} to {most}, got {value!r}")
+                raise DeclarationError(f"{name} must be a whole number from {least} to {most}, got {shown(value)}")
         as_level(self.level)
         if self.currency not in (PURE, ZCDP):
-            raise DeclarationError(f"currency must be {PURE!r} or {ZCDP!r}, got {self.currency!r}")
+            raise DeclarationError(f"currency must be {PURE!r} or {ZCDP!r}, got {shown(self.currency)}")
         if not 0 < self.alpha < Fraction(1, 8):
-            raise DeclarationError(f"accuracy must lie strictly between 0 and 1/2, got {self.accuracy!r}")
+            raise DeclarationError(f"accuracy must lie strictly between 0 and 1/2, got {shown(self.accuracy)}")
         if not 2**-12 <= self.step <= 1 or math.frexp(float(self.step))[0] != 0.5:
-            raise DeclarationError(f"weight_step must be a power of two from 2**-12 to 1, got {self.weight_step!r}")
+            raise DeclarationError(
+                f"weight_step must be a power of two from 2**-12 to 1, got {shown(self.weight_step)}"
+            )
         if self.updates < 1:
             raise DeclarationError(
-                f"accuracy {self.accuracy!r} is so wide that no update is ever needed over {self.cells} cells; ask "
-                "for a smaller one"
+                f"accuracy {self.accuracy} needs no update over {self.cells} cells: ask for a smaller one"
             )
 
     @property
@@ -246,9 +247,9 @@ def verdict(
     return "low" if guess <= truth + noise() - threshold else None
 
 
-def pull(query: FloatArray, found: Literal["high", "low"]) -> FloatArray:
+def pull(query: FloatArray, *, high: bool) -> FloatArray:
     """Return the weights an update moves the hypothesis away from: the query or its complement; shape (cells,)."""
-    return query if found == "high" else 1.0 - query
+    return query if high else 1.0 - query
 
 
 def updated(first: FloatArray, pulls: FloatArray, step: float) -> FloatArray:
@@ -257,11 +258,8 @@ def updated(first: FloatArray, pulls: FloatArray, step: float) -> FloatArray:
     It depends on the sum only, so a session that is read back from its updates gives the same numbers. The step is
     eta = 8 alpha; all arrays have shape (cells,).
     """
-    moved: FloatArray = (pulls - pulls.min()) * -step
-    np.exp(moved, out=moved)
-    moved *= first
-    moved /= moved.sum()
-    return moved
+    moved: FloatArray = first * np.exp((pulls - pulls.min()) * -step)
+    return moved / moved.sum()
 
 
 def read_weights(session: Weighing, weights: Weights) -> FloatArray:
@@ -350,7 +348,9 @@ class MultiplicativeWeights:
         left = self.updates_left - 1
         answer = WeightedAnswer(truth + self._noise(1, 1, rng=rng), about.error, fresh=True, updates_left=left)
         noise = self._noise(2, 0, rng=rng)
-        return replace(self, pulls=self.pulls + pull(query, found), updates_left=left, threshold_noise=noise), answer
+        return replace(
+            self, pulls=self.pulls + pull(query, high=found == "high"), updates_left=left, threshold_noise=noise
+        ), answer
 
     @property
     def hypothesis(self) -> FloatArray:

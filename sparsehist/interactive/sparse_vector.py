@@ -19,7 +19,7 @@ from fractions import Fraction
 import numpy as np
 
 from sparsehist.dense.state_bytes import pack, unpack
-from sparsehist.errors import BudgetExceededError, DataError, DeclarationError
+from sparsehist.errors import BudgetExceededError, DataError, DeclarationError, shown
 from sparsehist.noise.discrete_laplace import DiscreteLaplace
 from sparsehist.privacy.levels import Level, as_level, level_text
 from sparsehist.typing import Generator
@@ -67,10 +67,12 @@ class SparseVector:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or (least is not None and value < least):
                 wanted = "a whole number" if least is None else f"a whole number of at least {least}"
-                raise DeclarationError(f"{name} must be {wanted}, got {value!r}")
+                raise DeclarationError(f"{name} must be {wanted}, got {shown(value)}")
         as_level(self.level)
         if not 0 < self.share < 1:
-            raise DeclarationError(f"split must lie strictly between 0 and 1, or be two levels, got {self.split!r}")
+            raise DeclarationError(
+                f"split must lie strictly between 0 and 1, or be two levels, got {shown(self.split)}"
+            )
 
     @property
     def share(self) -> Fraction:

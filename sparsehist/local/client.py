@@ -77,9 +77,6 @@ class RapporClient:
 
         Returns:
             The next client, to be saved, and then the report, to be sent; shape (bits,).
-
-        Raises:
-            InputError: If `when` is not a day, number or text.
         """
         if isinstance(when, bool) or not (isinstance(when, str | int | np.integer) or hasattr(when, "isoformat")):
             raise InputError(f"a report is named by a day, number or text, got {type(when).__name__}")
@@ -96,11 +93,7 @@ class RapporClient:
         return replace(self, days=(*self.days, day), drawn=drawn), row
 
     def reports(self, setting: Rappor | None = None) -> dict[str, BoolArray]:
-        """Return all reports so far by day, at one of `settings`; by default at the finest.
-
-        Raises:
-            InputError: If the setting is not one of the client's.
-        """
+        """Return all reports so far by day, at one of `settings`; by default at the finest."""
         if setting is not None and setting not in self.settings:
             raise InputError(f"{setting} is not a setting of this client; relax to it first")
         row = len(self.settings) - 1 if setting is None else self.settings.index(setting)
@@ -122,12 +115,8 @@ class RapporClient:
         if finer == self.settings[-1]:
             return self
         memo, past = finer_history(step, self.true_bits, self.memos[-1], self.drawn[-1], rng=rng)
-        return replace(
-            self,
-            settings=(*self.settings, finer),
-            memos=np.concatenate([self.memos, memo[None]]),
-            drawn=np.concatenate([self.drawn, past[None]]),
-        )
+        memos, drawn = np.concatenate([self.memos, memo[None]]), np.concatenate([self.drawn, past[None]])
+        return replace(self, settings=(*self.settings, finer), memos=memos, drawn=drawn)
 
     def to_bytes(self) -> bytes:
         """Write the client; as secret as the value."""

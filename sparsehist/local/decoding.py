@@ -54,10 +54,7 @@ def decode(reports: ArrayLike, setting: Rappor, candidates: Sequence[str | bytes
         raise InputError("candidates must be different values, at least one")
     given = np.asarray(reports)
     if given.ndim not in (2, 3) or given.shape[-1] != setting.bits or 0 in given.shape:
-        raise DataError(
-            f"reports must have shape (people, bits) or (people, reports, bits) with {setting.bits} bits, "
-            f"got {given.shape}"
-        )
+        raise DataError(f"reports have shape (people, bits) or (people, reports, bits), with {setting.bits} bits")
     people, each = given.shape[0], 1 if given.ndim == 2 else given.shape[1]
     counts = _bit_counts(given.reshape(-1, setting.bits), setting, each, people)
     filters = np.stack([setting.filter(name) for name in names], axis=1).astype(np.float64)

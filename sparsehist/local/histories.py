@@ -15,6 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from itertools import product
 
 import numpy as np
 
@@ -49,29 +50,25 @@ class Degradation:
         one, two = self.coarse, self.fine
         if (one.bits, one.hashes) != (two.bits, two.hashes):
             raise DeclarationError("both settings need the same filter: bits and hashes are fixed for good")
+        set1, not1, set2, not2 = one.if_set, one.if_not, two.if_set, two.if_not
         needed = {
             "keep(coarse) <= keep(fine)": one.kept <= two.kept,
-            "one_if_set(coarse) * one_if_not(fine) <= one_if_not(coarse) * one_if_set(fine)": (
-                one.if_set * two.if_not <= one.if_not * two.if_set
-            ),
-            "(1 - one_if_not(coarse)) * (1 - one_if_set(fine))"
-            " <= (1 - one_if_set(coarse)) * (1 - one_if_not(fine))": (
-                (1 - one.if_not) * (1 - two.if_set) <= (1 - one.if_set) * (1 - two.if_not)
-            ),
+            "SET(coarse) * NOT(fine) <= NOT(coarse) * SET(fine)": set1 * not2 <= not1 * set2,
+            "(1 - NOT(coarse)) * (1 - SET(fine)) <= (1 - SET(coarse)) * (1 - NOT(fine))": (1 - not1) * (1 - set2)
+            <= (1 - set1) * (1 - not2),
         }
         if one.kept < two.kept:  # otherwise no bit of the memo is flipped, and only S = 0 occurs
-            needed |= {
-                "(1 - one_if_not(coarse)) * one_if_not(fine) <= (1 - one_if_set(coarse)) * one_if_set(fine)": (
-                    (1 - one.if_not) * two.if_not <= (1 - one.if_set) * two.if_set
-                ),
-                "one_if_set(coarse) * (1 - one_if_set(fine)) <= one_if_not(coarse) * (1 - one_if_not(fine))": (
-                    one.if_set * (1 - two.if_set) <= one.if_not * (1 - two.if_not)
-                ),
-            }
+            needed["(1 - NOT(coarse)) * NOT(fine) <= (1 - SET(coarse)) * SET(fine)"] = (1 - not1) * not2 <= (
+                1 - set1
+            ) * set2
+            needed["SET(coarse) * (1 - SET(fine)) <= NOT(coarse) * (1 - NOT(fine))"] = set1 * (1 - set2) <= not1 * (
+                1 - not2
+            )
         failed = [inequality for inequality, holds in needed.items() if not holds]
         if failed:
+            inequality = failed[0].replace("SET", "one_if_set").replace("NOT", "one_if_not")
             raise DeclarationError(
-                f"the coarse setting does not follow losslessly from the fine one, which needs {failed[0]}; with "
+                f"the coarse setting does not follow losslessly from the fine one, which needs {inequality}; with "
                 "one_if_not = 1 - one_if_set in both, any one_if_set(coarse) <= one_if_set(fine) does"
             )
 
@@ -83,24 +80,17 @@ class Degradation:
     @property
     def one_after_one(self) -> tuple[Fraction, Fraction]:
         """u, the probability that a coarse report shows 1 where the fine one does, for S = 0 and S = 1."""
-        return tuple(low + (beta - gamma) / self._spread for low, (beta, gamma) in self._rows())  # type: ignore[return-value]
+        zero, one = self.one_after_zero
+        slope = (self.coarse.if_set - self.coarse.if_not) / (self.fine.if_set - self.fine.if_not)
+        return zero + slope, one - slope
 
     @property
     def one_after_zero(self) -> tuple[Fraction, Fraction]:
         """v, the probability that it shows 1 where the fine one shows 0, for S = 0 and S = 1."""
-        return tuple(low for low, _ in self._rows())  # type: ignore[return-value]
-
-    @property
-    def _spread(self) -> Fraction:
-        return self.fine.if_set - self.fine.if_not
-
-    def _rows(self) -> list[tuple[Fraction, tuple[Fraction, Fraction]]]:
-        """v and (beta, gamma) of the coarse reports given the fine memo; beta and gamma are exchanged for S = 1."""
-        pairs = [(self.coarse.if_set, self.coarse.if_not), (self.coarse.if_not, self.coarse.if_set)]
-        return [
-            ((gamma * self.fine.if_set - beta * self.fine.if_not) / self._spread, (beta, gamma))
-            for beta, gamma in pairs
-        ]
+        one, two = self.coarse, self.fine
+        spread = two.if_set - two.if_not
+        kept = (one.if_not * two.if_set - one.if_set * two.if_not) / spread
+        return kept, (one.if_set * two.if_set - one.if_not * two.if_not) / spread  # S = 1 exchanges set and not
 
     def memo_stays(self, *, coarse_is_true: bool) -> Fraction:
         """P(fine memo = the true bit), given whether the coarse memo is."""
@@ -175,8 +165,7 @@ def _flip_coins(step: Degradation) -> Coins:
 def _kernel_coins(step: Degradation) -> Coins:
     """Coin number: fine report + 2 S. Coins for S = 1 are 0 if it cannot occur."""
     u, v = step.one_after_one, step.one_after_zero
-    flipped = (v[1], u[1]) if step.flip else (Fraction(0), Fraction(0))
-    return Coins((v[0], u[0], *flipped))
+    return Coins((v[0], u[0], v[1], u[1]) if step.flip else (v[0], u[0], Fraction(0), Fraction(0)))
 
 
 @lru_cache(maxsize=64)
@@ -193,8 +182,6 @@ def _past_coins(step: Degradation) -> Coins:
             step.fine_report(coarse_shows=shows, memo=memo, flipped=flipped)
             if step.flip or not flipped
             else Fraction(0)
-            for flipped in (0, 1)
-            for memo in (0, 1)
-            for shows in (0, 1)
+            for flipped, memo, shows in product((0, 1), repeat=3)
         ]
     )

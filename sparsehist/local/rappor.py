@@ -20,7 +20,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from sparsehist.errors import DeclarationError
+from sparsehist.errors import DeclarationError, shown
 from sparsehist.local.coins import Coins
 from sparsehist.privacy.exact_numbers import Number, at_least_zero, log
 from sparsehist.typing import BoolArray, FloatArray
@@ -60,16 +60,14 @@ class Rappor:
         for name, most in (("bits", _MOST_BITS), ("hashes", self.bits)):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-                raise DeclarationError(f"{name} must be a whole number from 1 to {most}, got {value!r}")
+                raise DeclarationError(f"{name} must be a whole number from 1 to {most}, got {shown(value)}")
         for name in ("keep", "one_if_set", "one_if_not"):
             object.__setattr__(self, name, at_least_zero(getattr(self, name), name))
         if not 0 < self.kept < 1:
             raise DeclarationError(f"a setting needs 0 < keep < 1, got keep={self.keep}")
         if not self.if_not < self.if_set <= 1:
-            raise DeclarationError(
-                f"a setting needs one_if_not < one_if_set <= 1, got one_if_not={self.one_if_not} and "
-                f"one_if_set={self.one_if_set}"
-            )
+            got = f"{self.one_if_not} and {self.one_if_set}"
+            raise DeclarationError(f"a setting needs one_if_not < one_if_set <= 1, got {got}")
 
     @property
     def kept(self) -> Fraction:
@@ -102,7 +100,9 @@ class Rappor:
         if reports is None:
             return 2 * self.hashes * log((1 - rare) / rare)
         if isinstance(reports, bool) or not isinstance(reports, int) or reports < 1:
-            raise DeclarationError(f"reports must be a whole number of at least 1, or None for any, got {reports!r}")
+            raise DeclarationError(
+                f"reports must be a whole number of at least 1, or None for any, got {shown(reports)}"
+            )
         ones = self.if_set**reports, self.if_not**reports
         zeros = (1 - self.if_set) ** reports, (1 - self.if_not) ** reports
         up = ((1 - rare) * ones[0] + rare * ones[1]) / (rare * ones[0] + (1 - rare) * ones[1])

@@ -58,7 +58,7 @@ class Update:
 
     def pull(self, cells: int) -> FloatArray:
         """What the update moved the hypothesis away from; shape (cells,)."""
-        return pull(bits(self.packed, cells), "high" if self.high else "low")
+        return pull(bits(self.packed, cells), high=self.high)
 
     def as_bytes(self) -> bytes:
         """As it is stored."""

@@ -99,7 +99,7 @@ def test_after_a_trigger_the_threshold_is_drawn_afresh():
     """After a trigger the next answer follows the law of a new threshold, not that of the one that triggered."""
     seen, kept = np.zeros(2, int), np.zeros(2, int)
     about, rng = SparseVector(threshold=0, level=2, triggers=2, split=(1, 1)), np.random.default_rng(82)
-    for _ in range(RUNS):
+    for _ in range(2 * RUNS):  # one run in three triggers
         before = about.start(rng=rng)
         after, above = before.ask(0, rng=rng)
         if above:

@@ -258,8 +258,8 @@ def updated(first: FloatArray, pulls: FloatArray, step: float) -> FloatArray:
     It depends on the sum only, so a session that is read back from its updates gives the same numbers. The step is
     eta = 8 alpha; all arrays have shape (cells,).
     """
-    moved: FloatArray = first * np.exp((pulls - pulls.min()) * -step)
-    return moved / moved.sum()
+    moved = first * np.exp((pulls - pulls.min()) * -step)
+    return np.asarray(moved / moved.sum())
 
 
 def read_weights(session: Weighing, weights: Weights) -> FloatArray:

@@ -12,7 +12,7 @@ import polars as pl
 from sparsehist.domain.base import Domain, holds_text
 from sparsehist.domain.ranges import accepts_integers
 from sparsehist.errors import DomainError, shown
-from sparsehist.privacy.exact_numbers import as_decimal, exactly
+from sparsehist.privacy.exact_numbers import exactly
 from sparsehist.text_form import write_literal
 from sparsehist.typing import BoolArray
 
@@ -81,7 +81,7 @@ class Open(Domain, example="open(delta='1e-6')"):
         """The shortest exact text: a decimal with a power of ten where one exists, else a fraction."""
         with localcontext(_EXACT):
             try:
-                return f"{as_decimal(self.delta).normalize():e}"
+                return f"{(Decimal(self.delta.numerator) / Decimal(self.delta.denominator)).normalize():e}"
             except Inexact:
                 return str(self.delta)
 

@@ -27,8 +27,7 @@ from sparsehist.dense.state_bytes import pack, unpack
 from sparsehist.errors import BudgetExceededError, DataError, DeclarationError, present, shown
 from sparsehist.noise.discrete_laplace import DiscreteLaplace
 from sparsehist.privacy.composition import PURE, ZCDP, as_rho
-from sparsehist.privacy.crossing import crossing
-from sparsehist.privacy.exact_numbers import Number, at_least_zero, rounded_down
+from sparsehist.privacy.exact_numbers import Number, at_least_zero, root, rounded_down
 from sparsehist.privacy.levels import Level, as_level, level_text
 from sparsehist.typing import ArrayLike, FloatArray, Generator
 
@@ -156,7 +155,7 @@ class Weighing:
         low = high = float(level) / (self.updates + 1)  # an epsilon is never less than its rho
         while self._rho(Fraction(high)) <= level:
             high *= 2
-        found = rounded_down(Fraction(crossing(lambda each: float(self._rho(Fraction(each)) - level), low, high)))
+        found = rounded_down(Fraction(root(lambda each: float(self._rho(Fraction(each)) - level), low, high)))
         while self._rho(found) > level:
             found = rounded_down(found * (1 - Fraction(1, 10**12)))
         return found

@@ -22,7 +22,7 @@ import numpy as np
 
 from sparsehist.errors import DeclarationError, shown
 from sparsehist.local.coins import Coins
-from sparsehist.privacy.exact_numbers import Number, at_least_zero, log
+from sparsehist.privacy.exact_numbers import Number, at_least_zero
 from sparsehist.typing import BoolArray, FloatArray
 
 _MOST_BITS = 1 << 20
@@ -98,7 +98,7 @@ class Rappor:
         """
         rare = (1 - self.kept) / 2
         if reports is None:
-            return 2 * self.hashes * log((1 - rare) / rare)
+            return 2 * self.hashes * math.log((1 - rare) / rare)
         if isinstance(reports, bool) or not isinstance(reports, int) or reports < 1:
             raise DeclarationError(
                 f"reports must be a whole number of at least 1, or None for any, got {shown(reports)}"
@@ -107,7 +107,7 @@ class Rappor:
         zeros = (1 - self.if_set) ** reports, (1 - self.if_not) ** reports
         up = ((1 - rare) * ones[0] + rare * ones[1]) / (rare * ones[0] + (1 - rare) * ones[1])
         down = (rare * zeros[0] + (1 - rare) * zeros[1]) / ((1 - rare) * zeros[0] + rare * zeros[1])
-        return self.hashes * (log(up) + log(down))
+        return self.hashes * (math.log(up) + math.log(down))
 
     def filter(self, value: str | bytes) -> BoolArray:
         """Compute the Bloom filter of a value; shape (bits,). As secret as the value.

@@ -114,11 +114,10 @@ class Poisson(ProcessNoise):
     counts out, so that Rényi divergence is infinite and no rho can be given.
 
     Args:
-        sensitivity: Number of keys a unit may touch, each by at most 1 count; a positive integer. It enters
-            the guarantee, not the law.
+        sensitivity: 1: a unit has one key, whose count it changes by at most 1.
 
     Raises:
-        DeclarationError: If the sensitivity is no positive integer.
+        DeclarationError: If the sensitivity is not 1; the delta of several keys has no simple formula.
 
     Example:
         >>> family = Poisson()
@@ -130,6 +129,14 @@ class Poisson(ProcessNoise):
     Source: [ARNP Lemma E.4] for the steps; the guarantee is our own, 3 to 7 times below [ARNP Lemma E.2, Lemma E.3].
     """
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.sensitivity != 1:
+            raise DeclarationError(
+                f"Poisson noise is for units with one key, got {self.sensitivity}: for several keys its delta has no "
+                "simple formula. Take noise='skellam', which is integer as well, or 'gaussian'"
+            )
+
     def mean(self, level: Level) -> float:
         """Mean of the noise, in counts: 1 / level. Subtract it from a published count to centre that."""
         return _mean(level)
@@ -139,17 +146,14 @@ class Poisson(ProcessNoise):
         return math.sqrt(self.mean(level))
 
     def delta(self, level: Level, epsilon: float) -> float:
-        """A delta with which one release at `level` is (epsilon, delta)-DP for `sensitivity` keys.
-
-        The smallest one for one key, else a close upper bound: `sparsehist.privacy.poisson.delta`.
-        """
-        return guarantee.delta(level, epsilon, self.sensitivity)
+        """The smallest delta with which one release at `level` is (epsilon, delta)-DP."""
+        return guarantee.delta(epsilon, level)
 
     def statement(self, level: Level) -> str:
         # With half a per cent on top, writing three digits rounds no delta down.
-        delta = 1.005 * guarantee.delta(level, 1.0, self.sensitivity)
+        delta = 1.005 * guarantee.delta(1.0, level)
         return (
-            f"(1, {max(delta, 1e-300):.3g})-differential privacy for units of up to {self.sensitivity} keys "
+            f"(1, {max(delta, 1e-300):.3g})-differential privacy for units of one key "
             f"(Poisson noise of mean {level_text(1 / as_level(level))}, not centred; no zCDP at any rho)"
         )
 

@@ -1,12 +1,9 @@
 """What several releases cost together.
 
-Releases on one noise path are functions of the finest of them, so the path costs that one. Paths have
-independent noise, so their costs add, and so do those of series over the same people: exactly where they are
-in one currency, as rho where each has one. What they give together as (epsilon, delta), Poisson and Skellam
-noise included, is computed from their parts by `sparsehist.privacy.epsilon_delta`.
-
-People in disjoint populations bear the cost of one of them: of the worst set of populations one person may
-be in.
+Releases on one noise path are functions of the finest of them, so the path costs that one. Paths have independent
+noise, so their costs add, and so do those of series over the same people: exactly where they are in one currency,
+as rho where each has one. `sparsehist.privacy.epsilon_delta` computes the (epsilon, delta) of the parts together.
+A person who may be in several populations bears the cost of all of them.
 
 Source: Bun and Steinke 2016, Lemma 1.7 (composition) and Proposition 1.4 (post-processing); epsilon-DP implies
 epsilon * tanh(epsilon / 2)-zCDP, our own derivation from randomised response; [ARNP Def. 3.4] (a path
@@ -18,15 +15,17 @@ Papers: [ARNP Lemma D.3]; [KHP Prop. 4].
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import combinations
+
+from sparsehist.privacy import zcdp
 
 ZCDP, PURE, NOT_ADDITIVE = "rho", "epsilon", "none"
 GAUSSIAN, POISSON, SKELLAM = "gaussian", "poisson", "skellam"
-# A person is counted in every set of populations not declared disjoint; beyond so many sets the plain sum is
-# taken instead, which is never less.
-_MOST_SETS = 10_000
+# Beyond this number of sets of populations the plain sum over all of them is taken, which is never less.
+_MOST_SETS = 1000
 
 
 @dataclass(frozen=True, order=True)
@@ -36,7 +35,7 @@ class Part:
     Attributes:
         law: "gaussian", "poisson", "skellam"; "rho" or "epsilon" for other noise with such a guarantee; "none".
         level: Exact.
-        keys: Keys of a unit; Poisson and Skellam noise do not know them by themselves.
+        keys: Keys of a unit, for Skellam noise.
     """
 
     law: str
@@ -87,22 +86,15 @@ def path_cost(
     if finest is None:
         return Cost(ZCDP if currency == NOT_ADDITIVE else currency, Fraction(0), 0.0)
     parts = (Part(law or currency, finest, keys),)
-    if currency == ZCDP:
-        return Cost(ZCDP, finest, float(finest), delta_infinity, parts)
-    if currency == PURE:
-        return Cost(PURE, finest, float(as_rho(finest)), delta_infinity, parts)
-    return Cost(NOT_ADDITIVE, None, None, delta_infinity, parts)
+    if currency == NOT_ADDITIVE:
+        return Cost(currency, None, None, delta_infinity, parts)
+    rho = float(as_rho(finest) if currency == PURE else finest)
+    return Cost(currency, finest, rho, delta_infinity, parts)
 
 
 def as_rho(epsilon: Fraction) -> Fraction:
-    """A rho that every epsilon-DP release has; epsilon * tanh(epsilon / 2), above by a few units in the last place.
-
-    Example:
-        >>> 0 < as_rho(Fraction(2)) - 2 * Fraction(math.tanh(1.0)) < Fraction(1, 10**15)
-        True
-    """
-    value = float(epsilon)
-    return Fraction(value * math.tanh(value / 2)) * (1 + Fraction(1, 2**51))
+    """A rho that every epsilon-DP release has; epsilon * tanh(epsilon / 2), rounded up."""
+    return Fraction(zcdp.from_pure(epsilon)) * (1 + Fraction(1, 2**51))
 
 
 def total_cost(costs: Iterable[Cost]) -> Cost:
@@ -116,20 +108,18 @@ def total_cost(costs: Iterable[Cost]) -> Cost:
     """
     every = list(costs)
     spent = [cost for cost in every if cost.amount != 0]
-    currencies = {cost.currency for cost in spent}
     parts = tuple(sorted(part for cost in every for part in cost.parts))
-    added = (min(1.0, math.fsum(cost.delta_infinity for cost in every)), parts)
+    beside = (min(1.0, math.fsum(cost.delta_infinity for cost in every)), parts)
     if any(cost.rho is None for cost in spent):
-        return Cost(NOT_ADDITIVE, None, None, *added)
+        return Cost(NOT_ADDITIVE, None, None, *beside)
     rho = math.fsum(cost.rho for cost in spent if cost.rho is not None)
-    if len(currencies) > 1:
-        return Cost(ZCDP, None, rho, *added)
-    currency = currencies.pop() if currencies else ZCDP
-    amounts = [cost.amount for cost in spent]
-    if any(amount is None for amount in amounts):
-        return Cost(currency, None, rho, *added)
-    amount = sum((amount for amount in amounts if amount is not None), Fraction(0))
-    return Cost(currency, amount, float(amount) if currency == ZCDP else rho, *added)
+    currencies = {cost.currency for cost in spent} or {ZCDP}
+    amounts = [cost.amount for cost in spent if cost.amount is not None]
+    if len(currencies) > 1 or len(amounts) < len(spent):
+        return Cost(ZCDP, None, rho, *beside)
+    amount = sum(amounts, Fraction(0))
+    currency = currencies.pop()
+    return Cost(currency, amount, float(amount) if currency == ZCDP else rho, *beside)
 
 
 def shared_by_one_person(populations: Sequence[str], disjoint: Collection[frozenset[str]]) -> list[tuple[str, ...]]:
@@ -138,30 +128,12 @@ def shared_by_one_person(populations: Sequence[str], disjoint: Collection[frozen
     Example:
         >>> shared_by_one_person(["a", "b", "c"], [frozenset("ab")])
         [('a', 'c'), ('b', 'c')]
-
-    Source: Bron and Kerbosch 1973, Algorithm 457, with pivots.
     """
-    together: Mapping[str, set[str]] = {
-        one: {
-            other
-            for other in populations
-            if other != one and not any({one, other} <= declared for declared in disjoint)
-        }
-        for one in populations
-    }
-    found: list[tuple[str, ...]] = []
-
-    def extend(chosen: frozenset[str], possible: set[str], seen: set[str]) -> None:
+    whole = frozenset(populations)
+    found = {whole}
+    for pair in {frozenset(pair) for declared in disjoint for pair in combinations(declared & whole, 2)}:
+        parts = {part for one in found for part in ([one - {name} for name in pair] if pair <= one else [one])}
+        found = {one for one in parts if not any(one < other for other in parts)}
         if len(found) > _MOST_SETS:
-            return
-        if not possible and not seen:
-            found.append(tuple(sorted(chosen)))
-            return
-        pivot = max(sorted(possible | seen), key=lambda one: len(together[one] & possible))
-        for one in sorted(possible - together[pivot]):
-            extend(chosen | {one}, possible & together[one], seen & together[one])
-            possible = possible - {one}
-            seen = seen | {one}
-
-    extend(frozenset(), set(populations), set())
-    return sorted(found) if len(found) <= _MOST_SETS else [tuple(sorted(populations))]
+            return [tuple(sorted(populations))]
+    return sorted(tuple(sorted(one)) for one in found)

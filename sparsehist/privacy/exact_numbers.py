@@ -1,14 +1,10 @@
-"""Parameters read exactly, and arithmetic with fifty digits for the few places where sixteen are lost.
-
-An epsilon of 1e-6 is often the difference of two numbers near 1, and a delta of 1e-300 the exponential of one
-near 700: both need their parameters and a handful of operations beyond double precision. `decimal` has correctly
-rounded logarithms and exponentials.
-"""
+"""Parameters read exactly, and the one root finder."""
 
 from __future__ import annotations
 
 import math
-from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, localcontext
+from collections.abc import Callable
+from decimal import Decimal
 from fractions import Fraction
 from numbers import Integral
 
@@ -17,33 +13,24 @@ import numpy as np
 from sparsehist.errors import DeclarationError
 
 Number = int | float | str | Fraction | Decimal
-"""What the conversions take, read exactly; a float is the decimal it prints as, as in a level: 0.05 is 1/20."""
+"""Type of the parameters of conversions; a float is read as its shortest decimal: 0.05 is 1/20."""
 
 _LARGEST_EXPONENT = 10_000  # a text such as 1e-99999999 would take minutes to write out
-
-MANY_DIGITS = Context(prec=60, Emax=MAX_EMAX, Emin=MIN_EMIN)
-"""For `decimal.localcontext`: 60 digits, and nothing overflows."""
-
-
-def as_decimal(value: Fraction) -> Decimal:
-    """The value to the digits of the context."""
-    return Decimal(value.numerator) / Decimal(value.denominator)
+_SMALLEST_DELTA = Fraction(1, 10**300)  # conversions compute in doubles
 
 
 def exactly(value: Number) -> Fraction:
-    """Read a number as it is written; a float as its shortest decimal. ValueError if it is no finite number."""
+    """Read a number as it is written; a float as its shortest decimal. ValueError unless it is a finite number."""
     if isinstance(value, Fraction):
         return value
-    if isinstance(value, float):
-        return Fraction(repr(float(value)))
-    if isinstance(value, str):
-        if "/" in value:
-            return Fraction(value)
-        value = Decimal(value)
-    elif isinstance(value, Integral) and not isinstance(value, bool):
+    if isinstance(value, str) and "/" in value:
+        return Fraction(value)
+    if isinstance(value, float | np.floating):
+        return Fraction(repr(float(value)) if isinstance(value, float) else str(value))
+    if isinstance(value, Integral) and not isinstance(value, bool):
         return Fraction(int(value))
-    elif not isinstance(value, Decimal) and isinstance(value, np.floating):  # one narrower than Python's
-        return Fraction(repr(float(value)))
+    if isinstance(value, str):
+        value = Decimal(value)
     if isinstance(value, Decimal) and value.is_finite() and abs(value.adjusted()) <= _LARGEST_EXPONENT:
         return Fraction(value)
     raise ValueError
@@ -57,12 +44,12 @@ def at_least_zero(value: Number, name: str) -> Fraction:
     return exact
 
 
-def probability(delta: Number) -> Fraction:
-    """Read a probability strictly between 0 and 1, or refuse it by value."""
+def probability(delta: Number) -> float:
+    """Read a delta from 1e-300 to below 1, or refuse it by value."""
     exact = _read(delta)
-    if exact is None or not 0 < exact < 1:
-        raise DeclarationError(f"delta must lie strictly between 0 and 1, got {delta!r}")
-    return exact
+    if exact is None or not _SMALLEST_DELTA <= exact < 1:
+        raise DeclarationError(f"delta must lie strictly between 0 and 1, and be at least 1e-300, got {delta!r}")
+    return float(exact)
 
 
 def _read(value: Number) -> Fraction | None:
@@ -73,21 +60,24 @@ def _read(value: Number) -> Fraction | None:
 
 
 def rounded_down(value: Fraction, digits: int = 12) -> Fraction:
-    """The largest number of so many significant decimal digits that is not above a positive value."""
-    with localcontext(MANY_DIGITS):
-        places = digits - 1 - as_decimal(value).adjusted()
-    scale = Fraction(10) ** places
+    """Round a number other than 0 down to a number of significant decimal digits.
+
+    Example:
+        >>> rounded_down(Fraction(2, 3), 3)
+        Fraction(333, 500)
+    """
+    size = math.floor(math.log10(abs(value.numerator)) - math.log10(value.denominator))
+    scale = Fraction(10) ** (digits - 1 - size)
     return math.floor(value * scale) / scale
 
 
-def log(value: Fraction) -> float:
-    """ln of a positive number that a float need not hold."""
-    with localcontext(MANY_DIGITS):
-        return float(as_decimal(value).ln())
+def root(function: Callable[[float], float], low: float, high: float) -> float:
+    """Find a zero, to rounding, of a monotone function with opposite signs, or a zero, at `low` and `high`.
 
+    Example:
+        >>> round(root(lambda x: x * x - 2.0, 0.0, 2.0), 14)
+        1.4142135623731
+    """
+    from scipy.optimize import brentq
 
-def log_one_plus(value: Decimal) -> Decimal:
-    """ln(1 + value) to the digits of the context, for a value at or above 0 however small."""
-    if value > Decimal("1e-20"):
-        return (1 + value).ln()
-    return value * (1 - value * (Decimal(1) / 2 - value * (Decimal(1) / 3 - value / 4)))
+    return float(brentq(function, low, high, xtol=1e-300, rtol=1e-15, maxiter=2000))

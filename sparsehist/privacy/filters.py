@@ -1,34 +1,25 @@
 """Privacy filters: what may still be released when every level is chosen by looking at all earlier releases.
 
-A filter adds up charges and refuses what would pass its limit. It is valid when no adversary who picks each release
-by the outputs of those before, and stays within the limit, ends beyond the promise. Adding up exact trade-off curves
-of what was released, and taking the best of several bounds after the fact, are no valid filters: at a budget of
-(3, 1e-6), a Gaussian release of rho 0.0209 followed, by its output, either by one of rho 0.1887 or by a pure one of
-epsilon 2.149 passes both ways, and has delta 1.945e-6. So the route is fixed before anything is charged:
+A filter adds up charges and refuses what would pass its limit. Adding up exact trade-off curves, or taking the best
+of several bounds after the fact, is no valid filter (docs/mathematics.md, Accounting, has the counterexample), so
+the route is fixed before anything is charged:
 
-    route      charge of one                          limit                                          valid for
-    rho        Gaussian: rho; pure: that of a coin    rho                                            zCDP
-    gaussian   Gaussian: rho                          largest rho whose exact delta is allowed       Gaussian DP
-    pure       pure: epsilon                          epsilon                                        pure DP
-    renyi      divergence at one order                epsilon + (ln d + ln a)/(a - 1) - ln(1 - 1/a)  Rényi DP
-    poisson    epsilon at a share of delta            epsilon                                        (epsilon, delta)
+    route      charge of one                           limit                                           valid for
+    rho        Gaussian: rho; pure: that of a coin     rho                                             zCDP
+    gaussian   Gaussian: rho                           largest rho whose exact delta is allowed        Gaussian DP
+    pure       pure: epsilon                           epsilon                                         pure DP
+    renyi      divergence at one order a               epsilon + (ln d + ln a)/(a - 1) - ln(1 - 1/a)   Rényi DP
+    poisson    epsilon at a share of delta             epsilon                                         DP
 
-Gaussian noise is charged path by path at its finest level: a refinement is an independent measurement of precision
-rho' - rho, so increments add. A session of interactive queries that is rho-zCDP is charged when it is opened, whole;
-that its queries come between other releases takes nothing from the filter (concurrent composition). Pure noise on the
-pure route is too: the likelihood ratio of a transcript is the product over its paths. Everything else is charged for
-a whole series, once, at its cap: its increments are no independent mechanisms (a coin refined or not by its coarse
-outcome, beside Gaussian noise, has a Rényi divergence a tenth above what its finest level and the noise come to), but
-the series is one interactive mechanism within its cap. A pure one is post-processing of a coin of randomised response
-and costs what that costs; one path of Skellam or Poisson noise is post-processing of its finest release. The k-th
-Poisson series is charged the epsilon that it has at delta / 2**k, so that something always remains for another.
+Gaussian noise, and pure noise on the pure route, is charged path by path at its finest level. Everything else is
+charged for a whole series, once, at its cap: its increments are no independent mechanisms, but the series is one
+interactive mechanism within its cap. The k-th Poisson series is charged its epsilon at delta / 2**k, so that
+something always remains for another. Limits and largest levels are rounded down to 12 digits.
 
-Source: Feldman and Zrnic 2021 (Rényi filter; at all orders at once it is the zCDP filter); Smith and Thakurta 2022,
-Koskela, Tobaben and Honkela 2023 (Gaussian filter); Rogers, Roth, Ullman and Vadhan 2016 (epsilons and deltas); Lyu
-2022, Vadhan and Zhang 2023 (an interactive mechanism is post-processing of randomised response); Haney, Shoemate,
-Tian, Vadhan, Vyros, Xu and Zhang 2023 (filters for interactive mechanisms that run side by side); Canonne, Kamath and
-Steinke 2020, Proposition 12 (order to delta). Numerical gap: limits and largest levels are rounded down to 12 digits,
-charges up by 1e-13 of themselves, those of Poisson noise by 1e-9.
+Source: Feldman and Zrnic 2021 (Rényi and zCDP filters); Smith and Thakurta 2022, Koskela, Tobaben and Honkela 2023
+(Gaussian filter); Rogers, Roth, Ullman and Vadhan 2016 (epsilons and deltas); Lyu 2022, Vadhan and Zhang 2023, Haney,
+Shoemate, Tian, Vadhan, Vyros, Xu and Zhang 2023 (interactive mechanisms, side by side); Canonne, Kamath and Steinke
+2020, Proposition 12 (order to delta).
 """
 
 from __future__ import annotations
@@ -36,14 +27,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from decimal import Decimal, localcontext
 from fractions import Fraction
 
 from sparsehist.errors import DeclarationError, present
 from sparsehist.privacy import gaussian, poisson, skellam, zcdp
 from sparsehist.privacy.composition import GAUSSIAN, POISSON, PURE, SKELLAM, ZCDP, as_rho
-from sparsehist.privacy.crossing import crossing
-from sparsehist.privacy.exact_numbers import MANY_DIGITS, as_decimal, rounded_down
+from sparsehist.privacy.exact_numbers import rounded_down
 from sparsehist.privacy.guarantees import EpsilonDelta
 
 RHO_ROUTE, GAUSSIAN_ROUTE, PURE_ROUTE, RENYI_ROUTE, POISSON_ROUTE = "rho", "gaussian", "pure", "renyi", "poisson"
@@ -55,10 +44,11 @@ _CHARGES = {
     POISSON_ROUTE: (POISSON,),
 }
 ROUTES = tuple(_CHARGES)
-_UP = Fraction(10**13 + 1, 10**13)
-_UP_POISSON = Fraction(10**9 + 1, 10**9)
 MOST_ORDER = 1 << 20
-_TIGHT = 1e-13
+# Levels are sought between these. Poisson and Skellam noise is drawn up to a mean of 2**32 (`sparsehist.noise`).
+_LEAST, _LEAST_OF_MEANS, _MOST = Fraction(1, 10**60), Fraction(1, 2**32), Fraction(10**59)
+_NOTHING = Fraction(0)
+_UP = Fraction(10**13 + 1, 10**13)  # the rounding of doubles
 
 
 @dataclass(frozen=True)
@@ -69,18 +59,18 @@ class Filter:
         route: One of `ROUTES`: what is charged for what.
         limit: The largest sum; exact.
         order: Of the Rényi divergence; None on other routes.
-        delta: That Poisson series share; 0 on other routes.
+        delta: Shared by Poisson series; 0 on other routes.
 
     Example:
-        >>> within = rho_filter(Fraction(1, 2))
+        >>> within = Filter("rho", Fraction(1, 2))
         >>> float(within.charge("epsilon", Fraction(1)))
-        0.462117157260...
+        0.46211715726...
     """
 
     route: str
     limit: Fraction
     order: int | None = None
-    delta: Fraction = Fraction(0)
+    delta: Fraction = _NOTHING
 
     def takes(self, law: str) -> bool:
         """Whether noise of a law can be charged at all."""
@@ -91,19 +81,19 @@ class Filter:
         return law in (GAUSSIAN, ZCDP) or self.route == PURE_ROUTE
 
     def charge(self, law: str, level: Fraction, keys: int = 1, *, earlier: int = 0) -> Fraction:
-        """What a level (the finest of a path, or the cap of a series: see `by_path`) is charged.
+        """Charge of a level: the finest of a path, or the cap of a series (see `by_path`).
 
         Args:
             law: "gaussian", "skellam" or "poisson"; "rho" or "epsilon" for other noise with such a guarantee.
             level: Exact.
-            keys: Keys of a unit; Skellam and Poisson noise do not know them by themselves.
+            keys: Keys of a unit, for Skellam noise.
             earlier: Poisson series charged before this one.
         """
         if not self.takes(law):
-            raise DeclarationError(f"the route {self.route} cannot charge {law} noise; {_routes_for(law)} could")
+            could = ", ".join(f"route={route!r}" for route in routes_for(law)) or "no route"
+            raise DeclarationError(f"the route {self.route} cannot charge {law} noise; {could} could")
         if law == POISSON:
-            exact: float = poisson.epsilon(float(self._share(earlier)), level, keys)
-            return Fraction(exact) * _UP_POISSON
+            return Fraction(poisson.epsilon(self.delta / (2 << earlier), level))
         if self.route in (GAUSSIAN_ROUTE, PURE_ROUTE):
             return level
         if self.route == RHO_ROUTE:
@@ -111,62 +101,36 @@ class Filter:
         order = present(self.order)
         if law == PURE:
             return coin_divergence(order, level)
-        if law == SKELLAM:
-            return Fraction(skellam.renyi(order, level, keys)) * _UP
-        return order * level
+        return Fraction(skellam.renyi(order, level, keys)) if law == SKELLAM else order * level
 
     def fits(self, room: Fraction, law: str, level: Fraction, keys: int = 1, *, earlier: int = 0) -> bool:
-        """Whether a level is charged no more than there is room for."""
-        if room <= 0 or not self.takes(law):
-            return False
-        try:
-            return self.charge(law, level, keys, earlier=earlier) <= room
-        except DeclarationError:  # Poisson noise of a small mean has no epsilon at a small delta
-            return False
+        """Whether the charge of a level is at most `room`."""
+        return self._all_fit(room, law, level, keys, range(earlier, earlier + 1))
 
     def largest(self, room: Fraction, law: str, keys: int = 1, *, earlier: int = 0) -> Fraction:
-        """The largest level that is charged no more than there is room for, rounded down to 12 digits; 0 if none."""
-        if room <= 0:
-            return Fraction(0)
-        if law in (GAUSSIAN, ZCDP):
-            return rounded_down(room / (self.order or 1))
-        if self.route == PURE_ROUTE:
-            return rounded_down(room)
-        if law == POISSON:
-            share, charged = float(self._share(earlier)), room / _UP_POISSON
-            near = _crossing(lambda level: _excess(_poisson_delta(level, charged, keys), share))
-        else:
-            near = _crossing(lambda level: _excess(float(self.charge(law, level, keys)), float(room)))
-        return _largest(near, lambda level: self.fits(room, law, level, keys, earlier=earlier))
+        """The largest level whose charge is at most `room`; 0 if there is none."""
+        return self.largest_of_equal(room, law, 1, keys, earlier=earlier)
 
     def largest_of_equal(self, room: Fraction, law: str, times: int, keys: int = 1, *, earlier: int = 0) -> Fraction:
-        """The largest level that so many series may be charged alike, rounded down to 12 digits; 0 if none."""
+        """The largest level at which `times` paths or series may be charged alike; 0 if there is none."""
+        if room <= 0 or not self.takes(law):
+            return _NOTHING
+        if law in (GAUSSIAN, ZCDP) or self.route == PURE_ROUTE:
+            return rounded_down(room / times / (self.order or 1))
+        series = range(earlier, earlier + times)
+        return _largest(lambda level: self._all_fit(room, law, level, keys, series), law)
+
+    def _all_fit(self, room: Fraction, law: str, level: Fraction, keys: int, series: range) -> bool:
+        """Whether the charges of equal series fit together, given the number of Poisson series before each."""
+        if room <= 0 or not self.takes(law):
+            return False
         if law != POISSON:
-            return self.largest(room / times, law, keys)
-        if room <= 0:
-            return Fraction(0)
-        # The last one has the smallest share of delta, and with it the largest charge.
-        order = range(earlier, earlier + times)
-
-        def charged(level: Fraction) -> Fraction | None:
-            """The sum of the charges; None where the last one has no epsilon at so small a delta."""
-            try:
-                return sum((self.charge(law, level, keys, earlier=known) for known in order), Fraction(0))
-            except DeclarationError:
-                return None
-
-        def excess(level: Fraction) -> float:
-            total = charged(level)
-            return math.inf if total is None else _excess(float(total), float(room))
-
-        def fits(level: Fraction) -> bool:
-            total = charged(level)
-            return total is not None and total <= room
-
-        return _largest(_crossing(excess), fits)
-
-    def _share(self, earlier: int) -> Fraction:
-        return self.delta * Fraction(1, 1 << (earlier + 1))
+            return self.charge(law, level, keys) * len(series) <= room
+        try:
+            # The last one has the smallest share of delta.
+            return sum((self.charge(law, level, earlier=known) for known in reversed(series)), _NOTHING) <= room
+        except DeclarationError:  # Poisson noise of a small mean has no epsilon at a small delta
+            return False
 
 
 def rho_filter(rho: Fraction) -> Filter:
@@ -181,7 +145,7 @@ def gaussian_filter(epsilon: Fraction, delta: Fraction) -> Filter:
         >>> float(gaussian_filter(Fraction(1), Fraction(1, 10**6)).limit)
         0.02801448191...
     """
-    return Filter(GAUSSIAN_ROUTE, _checked(_gaussian_level(epsilon, delta), GAUSSIAN_ROUTE))
+    return Filter(GAUSSIAN_ROUTE, _checked(_largest_within(epsilon, delta, GAUSSIAN), GAUSSIAN_ROUTE))
 
 
 def pure_filter(epsilon: Fraction) -> Filter:
@@ -202,7 +166,9 @@ def renyi_filter(epsilon: Fraction, delta: Fraction, order: int | None = None) -
         order = _best_order(epsilon, delta)
     if isinstance(order, bool) or not isinstance(order, int) or not 2 <= order <= MOST_ORDER:
         raise DeclarationError(f"order must be a whole number from 2 to {MOST_ORDER}, got {order!r}")
-    return Filter(RENYI_ROUTE, _checked(_renyi_limit(epsilon, delta, order), f"renyi at order {order}"), order)
+    limit = _renyi_limit(epsilon, delta, order)
+    exact = rounded_down(Fraction(limit)) if limit > 0 else _NOTHING
+    return Filter(RENYI_ROUTE, _checked(exact, f"renyi at order {order}"), order)
 
 
 def poisson_filter(epsilon: Fraction, delta: Fraction) -> Filter:
@@ -231,26 +197,13 @@ def routes_for(law: str) -> list[str]:
 def level_within(goal: EpsilonDelta, law: str, keys: int = 1) -> Fraction:
     """The largest level, rounded down to 12 digits, at which one release keeps to a goal, all of delta for the noise.
 
-    The law is one of `Filter.charge`. Pure noise gets epsilon itself: a pure promise needs no delta. Refused if no
-    level does.
+    The law is one of `Filter.charge`. Pure noise gets epsilon itself. Refused if no level does.
 
     Example:
         >>> float(level_within(EpsilonDelta(1, "1e-6"), "gaussian"))
         0.02801448191...
     """
-    epsilon, delta = goal.epsilon, goal.delta
-    if law == PURE and epsilon > 0:
-        return epsilon
-    found = Fraction(0)
-    if 0 < delta < 1:
-        if law == GAUSSIAN:
-            found = _gaussian_level(epsilon, delta)
-        elif law == ZCDP:
-            found = _positive_down(zcdp.largest_rho(epsilon, delta))
-        elif law == SKELLAM:
-            found = _level_at(lambda level: skellam.delta(epsilon, level, keys), float(delta))
-        elif law == POISSON:
-            found = _level_at(lambda level: _poisson_delta(level, epsilon, keys), float(delta))
+    found = _largest_within(goal.epsilon, goal.delta, law, keys)
     if found <= 0:
         raise DeclarationError(f"no level of {law} noise is {goal} with {keys} keys per unit")
     return found
@@ -259,29 +212,52 @@ def level_within(goal: EpsilonDelta, law: str, keys: int = 1) -> Fraction:
 def coin_divergence(order: int, epsilon: Fraction) -> Fraction:
     """The Rényi divergence of a coin of randomised response, rounded up: the most that epsilon-DP can cost.
 
+    It is ln(cosh((order - 1/2) epsilon) / cosh(epsilon / 2)) / (order - 1).
+
     Example:
         >>> float(coin_divergence(2, Fraction(1)))
         0.7353256640...
     """
-    with localcontext(MANY_DIGITS):
-        value = as_decimal(epsilon)
-        odds = (order * value).exp() + ((1 - order) * value).exp()
-        divergence = (odds.ln() - (1 + value.exp()).ln()) / (order - 1)
-        return Fraction(divergence) * _UP
+    value = float(epsilon)
+    if order * value > 600.0:
+        return Fraction(value - math.log1p(math.exp(-value)) / (order - 1)) * _UP
+    apart = 2.0 * math.sinh(order * value / 2.0) * math.sinh((order - 1) * value / 2.0)
+    return Fraction(math.log1p(apart / math.cosh(value / 2.0)) / (order - 1)) * _UP
 
 
-def _gaussian_level(epsilon: Fraction, delta: Fraction) -> Fraction:
-    found = _positive_down(gaussian.largest_rho(epsilon, delta)) if 0 < delta < 1 else Fraction(0)
-    while found and gaussian.delta(epsilon, found) > delta:
-        found = rounded_down(found * (1 - Fraction(1, 10**12)))
-    return found
+def _largest_within(epsilon: Fraction, delta: Fraction, law: str, keys: int = 1) -> Fraction:
+    if law == PURE:
+        return epsilon
+    if not 0 < delta < 1:
+        return _NOTHING
+    delta_at: dict[str, Callable[[Fraction], float]] = {
+        GAUSSIAN: lambda level: gaussian.delta(epsilon, level),
+        ZCDP: lambda level: zcdp.delta(epsilon, level),
+        SKELLAM: lambda level: skellam.delta(epsilon, level, keys),
+        POISSON: lambda level: poisson.delta(epsilon, level),
+    }
+    return _largest(lambda level: delta_at[law](level) <= delta, law) if law in delta_at else _NOTHING
 
 
-def _renyi_limit(epsilon: Fraction, delta: Fraction, order: int) -> Fraction:
-    with localcontext(MANY_DIGITS):
-        a = Decimal(order)
-        value = as_decimal(epsilon) + (as_decimal(delta).ln() + a.ln()) / (a - 1) - (1 - 1 / a).ln()
-        return rounded_down(Fraction(value)) if value > 0 else Fraction(0)
+def _largest(fits: Callable[[Fraction], bool], law: str) -> Fraction:
+    """The largest level, rounded down to 12 digits, that fits, where smaller ones do; 0 if none does."""
+    least = _LEAST_OF_MEANS if law in (POISSON, SKELLAM) else _LEAST
+    if not fits(least):
+        return _NOTHING
+    low, high = math.log(least), math.log(_MOST)
+    while high - low > 1e-13:
+        middle = (low + high) / 2.0
+        low, high = (middle, high) if fits(Fraction(math.exp(middle))) else (low, middle)
+        if not low < (low + high) / 2.0 < high:
+            break
+    found, step = rounded_down(Fraction(math.exp(low))), Fraction(1, 10**12)
+    while found > least and not fits(found):
+        found, step = rounded_down(found * (1 - step)), step * 2
+    return max(found, least)
+
+
+def _renyi_limit(epsilon: Fraction, delta: Fraction, order: int) -> float:
+    return float(epsilon) + (math.log(delta) + math.log(order)) / (order - 1) - math.log1p(-1 / order)
 
 
 def _best_order(epsilon: Fraction, delta: Fraction) -> int:
@@ -289,14 +265,9 @@ def _best_order(epsilon: Fraction, delta: Fraction) -> int:
     low, high = 2, MOST_ORDER
     while low < high:
         middle = (low + high) // 2
-        rising = _room_per_order(epsilon, delta, middle + 1) > _room_per_order(epsilon, delta, middle)
-        low, high = (middle + 1, high) if rising else (low, middle)
+        here, after = (_renyi_limit(epsilon, delta, order) / order for order in (middle, middle + 1))
+        low, high = (middle + 1, high) if after > here else (low, middle)
     return low
-
-
-def _room_per_order(epsilon: Fraction, delta: Fraction, order: int) -> float:
-    value = float(epsilon) + (math.log(delta) + math.log(order)) / (order - 1) - math.log1p(-1 / order)
-    return value / order
 
 
 def _checked(limit: Fraction, route: str) -> Fraction:
@@ -305,50 +276,3 @@ def _checked(limit: Fraction, route: str) -> Fraction:
             f"on the route {route} this budget leaves room for nothing: take a larger epsilon or delta"
         )
     return limit
-
-
-def _positive_down(value: float) -> Fraction:
-    return rounded_down(Fraction(value)) if value > 0 else Fraction(0)
-
-
-def _routes_for(law: str) -> str:
-    return ", ".join(f"route={route!r}" for route in routes_for(law)) or "no route"
-
-
-def _poisson_delta(level: Fraction, epsilon: Fraction, keys: int) -> float:
-    return poisson.delta(level, float(epsilon), keys)
-
-
-def _excess(value: float, most: float) -> float:
-    return math.log(value / most) if value > 0 else -math.inf
-
-
-def _level_at(value: Callable[[Fraction], float], most: float) -> Fraction:
-    """The largest level, rounded down to 12 digits, at which a rising function is at most `most`; 0 if none."""
-    return _largest(_crossing(lambda level: _excess(value(level), most)), lambda level: value(level) <= most)
-
-
-def _crossing(excess: Callable[[Fraction], float]) -> Fraction:
-    """About where a rising function of a level is 0; 0 if it is above 0 everywhere."""
-
-    def at(place: float) -> float:
-        return max(-1e3, min(1e3, excess(Fraction(math.exp(place)))))
-
-    low = high = 0.0
-    while at(low) > 0:
-        low, high = low - 2.0, low
-        if low < -130.0:
-            return Fraction(0)
-    while at(high) <= 0:
-        low, high = high, high + 2.0
-        if high > 130.0:
-            return Fraction(10) ** 56
-    return Fraction(math.exp(crossing(at, low, high, tolerance=_TIGHT)))
-
-
-def _largest(near: Fraction, fits: Callable[[Fraction], bool]) -> Fraction:
-    """The first of the numbers of 12 digits, from `near` downwards, that fits; 0 if `near` is 0."""
-    found, step = rounded_down(near) if near else near, Fraction(1, 10**12)
-    while found and not fits(found):
-        found, step = rounded_down(found * (1 - step)), step * 2
-    return found

@@ -23,8 +23,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from scipy.special import log_ndtr
 
-from sparsehist.privacy.special_functions import log_ndtr
 from sparsehist.typing import FloatArray
 
 

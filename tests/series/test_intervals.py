@@ -31,7 +31,7 @@ class Scene:
     """A family at a level with a threshold, and the counts to try."""
 
     def __init__(self, noise: str) -> None:
-        self.family, self.level = family_named(noise, MAX_KEYS), LEVELS[noise]
+        self.family, self.level = family_named(noise, 1 if noise == "poisson" else MAX_KEYS), LEVELS[noise]
         self.std, self.mean = self.family.std(self.level), self.family.mean(self.level)
         self.step = 1.0 if self.family.integer else grid_step(self.std)
         self.bound = effective_threshold(round(self.mean + ABOVE * self.std), self.step)
@@ -144,8 +144,9 @@ def a_release(noise: str = "gaussian", counts: Any = None, **request: Any) -> sh
     """A release of a few thousand keys of known counts."""
     values = np.arange(4000) % 200 if counts is None else counts
     frame = pl.DataFrame({"key": np.arange(values.size), "count": values})
+    keys = 1 if noise == "poisson" else MAX_KEYS
     series = sh.create(
-        sh.open(":memory:", seed=91), sh.Counts(frame), name="v", key="key", max_keys=MAX_KEYS,
+        sh.open(":memory:", seed=91), sh.Counts(frame), name="v", key="key", max_keys=keys,
         domain=sh.Integers(values.size), noise=noise,
     )  # fmt: skip
     return series.release("r", **({"level": LEVELS[noise], "threshold": 60} | request))

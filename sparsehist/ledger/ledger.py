@@ -28,7 +28,7 @@ from sparsehist.noise import currency_of
 from sparsehist.privacy import Cost, as_level, level_text, path_cost, total_cost
 from sparsehist.privacy.composition import GAUSSIAN, POISSON, SKELLAM, ZCDP
 from sparsehist.privacy.exact_numbers import rounded_down
-from sparsehist.privacy.filters import Filter, routes_for
+from sparsehist.privacy.filters import LEAST_OF_MEANS, Filter, routes_for
 from sparsehist.store import State
 
 PathName = tuple[str, str | None, str | None]
@@ -275,7 +275,7 @@ class Ledger:
         if not rooms:
             return None
         room = min(rooms)
-        if known.law in _OF_MEANS and room < _LEAST_LEVEL:
+        if known.law in (POISSON, SKELLAM) and room < LEAST_OF_MEANS:
             room = _NOTHING
         return max(room, known.finest or _NOTHING, _NOTHING)
 
@@ -542,10 +542,6 @@ class Ledger:
             if cap and not self._released(release.series_id):
                 return f"the largest cap that would fit is {amount_text(cap)}; nothing was spent"
         return "no level would fit; nothing was spent"
-
-
-# Poisson and Skellam noise is drawn up to a mean of 2**32, and their level is one over that.
-_OF_MEANS, _LEAST_LEVEL = ("poisson", "skellam"), Fraction(1, 2**32)
 
 
 def check_release(

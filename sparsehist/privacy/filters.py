@@ -45,8 +45,8 @@ _CHARGES = {
 }
 ROUTES = tuple(_CHARGES)
 MOST_ORDER = 1 << 20
-# Levels are sought between these. Poisson and Skellam noise is drawn up to a mean of 2**32 (`sparsehist.noise`).
-_LEAST, _LEAST_OF_MEANS, _MOST = Fraction(1, 10**60), Fraction(1, 2**32), Fraction(10**59)
+# Levels are sought between these. Poisson and Skellam noise is drawn up to a mean of 2**24 (`sparsehist.noise`).
+_LEAST, LEAST_OF_MEANS, _MOST = Fraction(1, 10**60), Fraction(1, 2**24), Fraction(10**59)
 _NOTHING = Fraction(0)
 _UP = Fraction(10**13 + 1, 10**13)  # the rounding of doubles
 
@@ -241,7 +241,7 @@ def _largest_within(epsilon: Fraction, delta: Fraction, law: str, keys: int = 1)
 
 def _largest(fits: Callable[[Fraction], bool], law: str) -> Fraction:
     """The largest level, rounded down to 12 digits, that fits, where smaller ones do; 0 if none does."""
-    least = _LEAST_OF_MEANS if law in (POISSON, SKELLAM) else _LEAST
+    least = LEAST_OF_MEANS if law in (POISSON, SKELLAM) else _LEAST
     if not fits(least):
         return _NOTHING
     low, high = math.log(least), math.log(_MOST)

@@ -10,6 +10,7 @@ import pytest
 from mpmath import mp
 
 from sparsehist.errors import DeclarationError
+from sparsehist.noise.poisson import LARGEST_MEAN
 from sparsehist.privacy import EpsilonDelta, filters, gaussian, path_cost, poisson, skellam, total_cost, zcdp
 from sparsehist.privacy.epsilon_delta import guarantee
 from sparsehist.privacy.filters import Filter, coin_divergence, gaussian_filter, pure_filter, renyi_filter, rho_filter
@@ -285,6 +286,12 @@ def test_a_level_keeps_to_its_goal_and_a_thousandth_more_does_not(law):
         "poisson": lambda at: poisson.delta(1.5, at),
     }[law]
     assert of(level) <= goal.delta < of(more)
+
+
+def test_levels_of_means_end_where_their_noise_does():
+    """No largest level is named at which Poisson and Skellam noise is not drawn."""
+    assert Fraction(1, LARGEST_MEAN) == filters.LEAST_OF_MEANS
+    assert renyi_filter(Fraction(1), Fraction("1e-6")).largest(Fraction(1, 10**12), "skellam", 20) == 0
 
 
 def test_poisson_series_share_delta_for_ever():

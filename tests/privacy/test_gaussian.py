@@ -105,5 +105,3 @@ def test_what_is_no_parameter_is_refused_with_its_value(wrong: object) -> None:
     ):
         with pytest.raises(DeclarationError, match=str(wrong)):
             call()
-
-

@@ -167,15 +167,13 @@ class GuaranteeError(StatementError):
         reason: Why, and what would be right.
         start: First character of the part of the query that is meant.
         end: One past its last character.
-        view: Name of the view whose text `start` and `end` count in; None for the query itself.
+        tied: Whether breaking the ties of an ORDER BY would help.
     """
 
-    def __init__(
-        self, message: str, *, reason: str = "", start: int = 0, end: int = 1, view: str | None = None
-    ) -> None:
+    def __init__(self, message: str, *, reason: str = "", start: int = 0, end: int = 1, tied: bool = False) -> None:
         """Hold the message and its place."""
         super().__init__(message)
-        self.reason, self.start, self.end, self.view = reason or message, start, end, view
+        self.reason, self.start, self.end, self.tied = reason or message, start, end, tied
 
 
 class NotAllowedError(StatementError):

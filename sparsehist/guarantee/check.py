@@ -19,14 +19,6 @@ from typing import Any, NoReturn
 from sparsehist.guarantee import language
 from sparsehist.guarantee.statement import Node, Rewritten, folded
 
-TIED = (
-    "rows that tie in ORDER BY are taken in any order, which depends on other units; add columns to the ORDER BY "
-    "that tell the rows apart (floating-point numbers and intervals do not: cast them to a decimal), or use rank()"
-)
-CORRELATED = (
-    "a query in parentheses may not look at the row outside, nor be asked for one of several rows; write it as a "
-    "join with a query that has the unit in its GROUP BY"
-)
 _EXPRESSION = "expression_class type alias query_location query_location_length return_type"
 _CALL = "qname children arguments function_data has_serialize"
 _EXPRESSIONS = {
@@ -172,9 +164,8 @@ class Plan:
         beside = [key for key, value in node.items() if value not in (None, [], {}) and key not in fields]
         if kind not in _OPERATORS or beside:
             what = (beside[0] if kind in _OPERATORS else kind).replace("_", " ").lower()
-            if kind in ("EMPTY_RESULT", "LIMIT", "DELIM_GET", "CHUNK_GET"):
-                self.query.refuse(None, CORRELATED)
-            self.query.refuse(node, f"{what} is not in the language of docs/sql.md; write it in a plainer way")
+            correlated = kind in ("EMPTY_RESULT", "LIMIT", "DELIM_GET", "CHUNK_GET")
+            self.query.refuse(None if correlated else node, "correlated" if correlated else "unknown", what=what)
         if kind == "MATERIALIZED_CTE":
             self.ctes[int(node["table_index"])] = node["children"][0]
         for child in node.get("children", ()):
@@ -280,7 +271,7 @@ class Name:
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a relation; `only` says how alone it may be used: as a "condition" of WHERE, or in "unnest"."""
+    """A column of a relation; `only` is why it may not be used but as a condition of WHERE, or in unnest."""
 
     kind: Any = None
     name: Name | None = None
@@ -294,12 +285,10 @@ class Relation:
     Attributes:
         columns: Its columns.
         slots: Whose rows they are.
-        unique: Columns that tell all rows apart, if some are known to.
     """
 
     columns: tuple[Column, ...]
     slots: frozenset[Slot] = frozenset()
-    unique: frozenset[int] | None = None
 
     def is_named_by(self, places: Iterable[int | None]) -> bool:
         """Return whether columns name the one unit of its rows in full."""
@@ -324,13 +313,6 @@ class Relation:
         columns = tuple(_merged(column, into) for column in self.columns)
         return replace(self, columns=columns, slots=frozenset(into.get(slot, slot) for slot in self.slots))
 
-    def taking(self, places: Sequence[int | None], columns: Iterable[Column]) -> Relation:
-        """Return a relation of other columns, of which some are the columns at these places."""
-        new = {old: at for at, old in enumerate(places) if old is not None}
-        kept = self.unique is not None and self.unique <= new.keys()
-        unique = frozenset(new[old] for old in self.unique or ()) if kept else None
-        return Relation(tuple(columns), self.slots, unique)
-
 
 def _merged(column: Column, into: dict[Slot, Slot]) -> Column:
     if column.name is None or column.name.slot not in into:
@@ -350,7 +332,7 @@ def check_plan(
     """Refuse a plan unless each unit's rows depend on that unit's own rows and on public tables alone."""
     for name in (*units, *keys):
         if sum(folded(column) == folded(name) for column in columns) != 1 or name not in columns:
-            query.refuse(None, f"the result must have one column {name}; its columns are {', '.join(columns)}")
+            query.refuse(None, "one column", name=name, columns=", ".join(columns))
     Check(query, root, columns, units).run()
 
 
@@ -372,19 +354,13 @@ class Check:
         """Follow the plan, and look at what comes out."""
         result = self._relation(self._root)
         if not result.slots:
-            self.query.refuse(
-                None, f"no private table is read: name one that holds {self._unit}, or do not declare it public"
-            )
+            self._refuse(None, "all public")
         if len(result.slots) > 1:
-            self._units_meet(None)
+            self._refuse(None, "units meet")
         for part, (unit, at) in enumerate(zip(self._units, self._places, strict=True)):
             name = result.columns[at].name
             if name is None or name.part != part or name.slot not in result.slots:
-                self.query.refuse(
-                    None,
-                    f"{unit} must be the column {unit} of a private table, unchanged or cast so that all values stay "
-                    "apart: another function of it may merge or split units",
-                )
+                self._refuse(None, "no unit", name=unit)
         self._check_usable(None, result.columns)
 
     def _names_below(self, node: Node, at: int) -> set[str]:
@@ -419,17 +395,12 @@ class Check:
     def _below(self, node: Node, at: int = 0) -> Relation:
         return self._relation(node["children"][at])
 
-    def _units_meet(self, node: object) -> NoReturn:
-        self.query.refuse(
-            node,
-            "rows of different units meet in a join; join on the unit, "
-            f"{' AND '.join(f'a.{name} = b.{name}' for name in self._units)}, or declare one of the tables public",
-        )
+    def _refuse(self, part: object, reason: str, **words: object) -> NoReturn:
+        equal = " AND ".join(f"a.{name} = b.{name}" for name in self._units)
+        self.query.refuse(part, reason, unit=self._unit, equal=equal, **words)
 
-    def _gathers(self, node: object, relation: Relation, what: str, remedy: str) -> NoReturn:
-        if len(relation.slots) > 1:
-            self._units_meet(node)
-        self.query.refuse(node, f"{what} rows of several units; {remedy}")
+    def _gathers(self, part: object, relation: Relation, reason: str) -> NoReturn:
+        self._refuse(part, "units meet" if len(relation.slots) > 1 else reason)
 
     def _projection(self, node: Node) -> Relation:
         below, live = self._below(node), self._plan.live(node)
@@ -437,7 +408,7 @@ class Check:
             self._column(below, one) if at in live else Column(type_of(one), self._name(below, one))
             for at, one in enumerate(node["expressions"])
         ]
-        return below.taking(list(map(place_of, node["expressions"])), columns)
+        return Relation(tuple(columns), below.slots)
 
     def _column(self, below: Relation, expression: Node) -> Column:
         at = place_of(expression)
@@ -468,7 +439,7 @@ class Check:
         source = self.query.sources.get(str(path[-1]).removeprefix("hidden_")) if path else None
         plain = function_of(node) == "seq_scan" and list(path[:2]) == ["memory", "main"] and not node.get("children")
         if source is None or not plain or node.get("source_ordinality") != "WITHOUT_ORDINALITY":
-            self.query.refuse(node, f"{function_of(node)}(…) is no source in a series' query")
+            self._refuse(node, "no source", name=function_of(node))
         slot, names = Slot(len(self._units)), list(map(folded, node["names"]))
         units = (
             {}
@@ -479,7 +450,7 @@ class Check:
         for given in node["column_indexes"]:
             at = int(given.get("index", len(names)))
             if at >= len(names):
-                self.query.refuse(node, f"{source.name} has no such column")
+                self._refuse(node, "no column", name=source.name)
             kind = node["returned_types"][at]
             named = at in units and self._is_unit(node, source.name, units[at], kind)
             columns.append(Column(kind, Name(slot, units[at]) if named else None))
@@ -491,9 +462,7 @@ class Check:
             return names.index(folded(self._units[part]))
         found = [at for at, name in enumerate(names) if name in self._names[part]]
         if len(found) > 1:
-            self.query.refuse(
-                node, f"which column of {source} is {self._units[part]} cannot be told; rename it there"
-            )
+            self._refuse(node, "two units", name=source, column=self._units[part])
         return found[0] if found else None
 
     def _is_unit(self, node: Node, source: str, part: int, kind: Any) -> bool:
@@ -502,11 +471,8 @@ class Check:
         if not found:
             return False
         if self._kinds.setdefault(part, found) != found:
-            self.query.refuse(
-                node,
-                f"{self._units[part]} is {found.lower()} in {source} and {self._kinds[part].lower()} in another "
-                "table; store it in one type",
-            )
+            here, there = found.lower(), self._kinds[part].lower()
+            self._refuse(node, "two types", name=source, column=self._units[part], here=here, there=there)
         return True
 
     def _dummy_scan(self, node: Node) -> Relation:
@@ -529,7 +495,7 @@ class Check:
         equal = [one["children"] for one in given if one["type"] in _EQUAL]
         found = below.with_equal([(self._column(below, one), self._column(below, other)) for one, other in equal])
         kept = node.get("projection_map") or range(len(found.columns))
-        return found.taking(kept, (found.columns[at] for at in kept))
+        return Relation(tuple(found.columns[at] for at in kept), found.slots)
 
     def _order_by(self, node: Node) -> Relation:
         below = self._below(node)
@@ -541,7 +507,7 @@ class Check:
     def _comparison_join(self, node: Node) -> Relation:
         how = str(node.get("join_type", "INNER"))
         if how not in ("INNER", "LEFT", "SEMI", "ANTI", "MARK"):
-            self.query.refuse(None, CORRELATED)
+            self._refuse(None, "correlated")
         left, right = self._below(node), self._below(node, 1)
         given = paired_conditions(node)
         for one in given:
@@ -558,12 +524,7 @@ class Check:
         if how != "INNER":
             both = self._merge_right(left, right, pairs)
             if not both.slots <= left.slots:
-                self.query.refuse(
-                    [one["left"] for one in given],
-                    "whether a row has a partner here depends on rows of other units; compare the unit of both "
-                    f"tables, {' AND '.join(f'a.{name} = b.{name}' for name in self._units)}, or declare the second "
-                    "one public",
-                )
+                self._refuse([one["left"] for one in given], "partner")
         if right.slots and how == "MARK":
             mark = Column({"id": "BOOLEAN"}, only="condition")
         else:
@@ -587,9 +548,9 @@ class Check:
         groups, computed, live = node.get("groups", []), node.get("expressions", []), self._plan.live(node)
         below = self._below(node)
         if len(node.get("grouping_sets", ())) > 1 or node.get("grouping_functions"):
-            self.query.refuse(node, "grouping sets; write UNION ALL of one GROUP BY with the unit for each")
+            self._refuse(node, "GROUPING SETS, ROLLUP, CUBE")
         if below.slots and not below.is_named_by(map(place_of, groups)):
-            self._gathers(computed or groups or node, below, "this gathers", f"add {self._unit} to GROUP BY")
+            self._gathers(computed or groups or node, below, "group")
         grouped = [self._column(below, group) for group in groups]
         self._check_usable(node, grouped)
         for at, group in enumerate(groups):
@@ -602,8 +563,7 @@ class Check:
             self._aggregate(one, below, fixed) if at + len(groups) in live else Column(type_of(one))
             for at, one in enumerate(computed)
         ]
-        alike = all(language.is_alike(type_of(group)) for group in groups)
-        return Relation((*grouped, *made), below.slots, frozenset(range(len(groups))) if alike else None)
+        return Relation((*grouped, *made), below.slots)
 
     def _aggregate(  # noqa: C901, PLR0912  one rule for each kind of aggregate
         self, one: Node, below: Relation, fixed: set[int], *, window: bool = False
@@ -612,7 +572,7 @@ class Check:
         name, kind = function_of(one), type_of(one)
         self._check_fields(one)
         if one.get("state_export", "NONE") != "NONE" or not language.is_known(kind):
-            self.query.refuse(one, "the state of an aggregate is not in the language of docs/sql.md")
+            self._refuse(one, "unknown", what="the state of an aggregate")
         for part in parts(one):
             self._check(below.columns, part)
         arguments = [part for part in one.get("children", ()) if refs(part)]
@@ -625,11 +585,7 @@ class Check:
                     self._check_alike(one, type_of(part), name)
         elif name in language.ADDING:
             if not all(language.adds_exactly(type_of(part)) for part in arguments):
-                self.query.refuse(
-                    one,
-                    f"the last digits of a floating-point {name} depend on the order of all rows; cast what is "
-                    f"added: {name}(x::decimal(18, 3))",
-                )
+                self._refuse(one, "floats", name=name)
         elif name in language.ORDERED and not window:
             orders = orders_of(one)
             if refs(*arguments) <= fixed:
@@ -641,16 +597,12 @@ class Check:
             told = {_shape(order) for order in orders}
             ordered = self._ordered(orders, below) | fixed
             if not orders:
-                self.query.refuse(
-                    one,
-                    f"{name} takes rows in the order they come, which depends on other units; order them, as in "
-                    f"{name}(x ORDER BY ts, x), or use min or max",
-                )
+                self._refuse(one, "no order", name=name)
             for part in arguments:
                 if not (refs(part) <= ordered or (_shape(part) in told and language.is_alike(type_of(part)))):
-                    self.query.refuse(one, TIED)
+                    self._refuse(one, "ties")
         else:
-            self.query.refuse(one, f"{name} is not in the language of a series' query; {language.instead_of(name)}")
+            self._refuse(one, "function", name=name, instead=language.instead_of(name))
         return Column(kind)
 
     def _window(self, node: Node) -> Relation:
@@ -664,12 +616,12 @@ class Check:
             if one["type"] == "WINDOW_AGGREGATE":
                 self._aggregate(one, below, set(), window=True)
             elif one["type"] not in language.RANKS | language.PLACES or one.get("arg_orders"):
-                self.query.refuse(one, "this window function is not in the language of docs/sql.md")
+                self._refuse(one, "unknown", what="this window function")
             if below.slots and not below.is_named_by(map(place_of, one.get("partitions", ()))):
-                self._gathers(one, below, "the window looks at", f"write OVER (PARTITION BY {self._unit} …)")
+                self._gathers(one, below, "window")
         self._check_ties({at for at in live if at < first}, windows, below)
         made = [Column(type_of(one)) for one in node["expressions"]]
-        return Relation((*below.columns, *made), below.slots, below.unique)
+        return Relation((*below.columns, *made), below.slots)
 
     def _check_ties(self, used: set[int], windows: list[Node], below: Relation) -> None:
         """Refuse windows that pick rows by place, unless ties are alike in all that is used of them.
@@ -684,19 +636,15 @@ class Check:
         if not placing:
             return
         if len({_shape([one.get("partitions"), one.get("orders")]) for one in placing}) > 1:
-            self.query.refuse(
-                placing[-1],
-                "two windows in two orders may pair rows that tie in any way; use one order, or compute the second "
-                "window in a query around the first",
-            )
+            self._refuse(placing[-1], "two windows")
         for one in windows:
             used = used | refs(
                 *parts({key: value for key, value in one.items() if key not in ("partitions", "orders")})
             )
         told = [*placing[0].get("partitions", ()), *orders_of(placing[0])]
         ordered = self._ordered(told, below)
-        if not used <= ordered and not (below.unique is not None and below.unique <= ordered):
-            self.query.refuse(placing[0], TIED)
+        if not used <= ordered:
+            self._refuse(placing[0], "ties")
 
     @staticmethod
     def _ordered(orders: list[Node], below: Relation) -> set[int]:
@@ -708,13 +656,9 @@ class Check:
         below, live = self._below(node), self._plan.live(node)
         targets = list(map(place_of, node.get("distinct_targets", ())))
         if below.slots and not below.is_named_by(targets):
-            self._gathers(node, below, "DISTINCT merges", f"select {self._unit} too")
+            self._gathers(node, below, "distinct")
         if node.get("distinct_type") != "DISTINCT" and not live <= set(targets):
-            self.query.refuse(
-                node.get("distinct_targets"),
-                "DISTINCT ON keeps whichever row comes first; write QUALIFY row_number() OVER (PARTITION BY "
-                f"{self._unit}, … ORDER BY …) = 1",
-            )
+            self._refuse(node.get("distinct_targets"), "distinct on")
         for at in live:
             self._check_alike(node, below.columns[at].kind, "DISTINCT")
         self._check_usable(node, below.columns)
@@ -725,12 +669,12 @@ class Check:
         for side in sides:
             self._check_usable(node, side.columns)
             if len(side.slots) > 1:
-                self._units_meet(node)
+                self._refuse(node, "units meet")
         columns = [Column(column.kind) for column in sides[0].columns]
         if not any(side.slots for side in sides):
             return Relation(tuple(columns))
         if not all(side.slots for side in sides):
-            self.query.refuse(node, "a union of rows of units with public rows, which belong to nobody")
+            self._refuse(node, "union with public")
         slot = Slot(len(self._units))
         for at, column in enumerate(columns):
             names = {None if (name := side.columns[at].name) is None else (name.part, name.casts) for side in sides}
@@ -738,7 +682,7 @@ class Check:
                 columns[at] = replace(column, name=Name(slot, *same))
         made = Relation(tuple(columns), frozenset({slot}))
         if not made.is_named_by(range(len(columns))):
-            self.query.refuse(node, f"{self._unit} must stand in one place in all parts of a union, in one type")
+            self._refuse(node, "union")
         if not node.get("setop_all"):
             for column in columns:
                 self._check_alike(node, column.kind, "UNION")
@@ -763,7 +707,7 @@ class Check:
 
     def _cte_ref(self, node: Node) -> Relation:
         if int(node["cte_index"]) not in self._ctes or node.get("is_recurring"):
-            self.query.refuse(node, "recursion is not in the language of docs/sql.md")
+            self._refuse(node, "WITH RECURSIVE")
         made = self._ctes[int(node["cte_index"])]
         return made.merged({slot: Slot(slot.parts) for slot in made.slots})  # rows of two references are two units
 
@@ -782,7 +726,7 @@ class Check:
             (given,) = call["children"]
             (taken,) = given["children"]
         except (KeyError, ValueError):
-            self._refuse_correlated()
+            self._refuse(None, "correlated")
         found = " ".join(map(kind_of, (kept, outer, inner, distinct, again, seen, join, left, call, given, taken)))
         ctes = [int(one["cte_index"]) for one in (seen, left, taken) if "cte_index" in one]
         plain = (
@@ -795,15 +739,15 @@ class Check:
             and all(one.get("comparison") == "COMPARE_NOT_DISTINCT_FROM" for one in paired_conditions(join))
         )  # fmt: skip
         if not plain:
-            self._refuse_correlated()
+            self._refuse(None, "correlated")
         window = kept["children"][0]
         numbered = kind_of(window) == "WINDOW" and window["expressions"][0].get("alias") == "limit_rownum"
         rows = self._relation(window["children"][0] if numbered else window)
         if numbered:
-            rows = replace(rows, columns=(*rows.columns, Column({"id": "BIGINT"}, only="number")))
+            rows = replace(rows, columns=(*rows.columns, Column({"id": "BIGINT"}, only="correlated")))
         rows = replace(rows, columns=tuple(self._column(rows, one) for one in kept["expressions"]))
         values = [rows.columns[at] if (at := place_of(one)) is not None else Column() for one in distinct["groups"]]
-        if not any(value.only == "number" for value in values):
+        if not any(value.only == "correlated" for value in values):
             for value in values:
                 self._check_alike(None, value.kind, "unnest")
         for one in given["expressions"]:
@@ -817,36 +761,17 @@ class Check:
             made = [self._column(Relation(tuple(made)), one) for one in projection["expressions"]]
         return Relation(tuple(made), rows.slots)
 
-    def _refuse_correlated(self) -> NoReturn:
-        self.query.refuse(None, CORRELATED)
-
     # Expressions
 
     def _check_usable(self, node: object, columns: Iterable[Column]) -> None:
         """Refuse columns that may only be a condition, or be taken apart by unnest."""
         for column in columns:
-            if column.only == "condition":
-                self.query.refuse(
-                    node,
-                    "whether this is false or null depends on the rows of all units; use it as a condition of its "
-                    "own in WHERE, or write a SEMI JOIN or ANTI JOIN",
-                )
-            if column.only == "number":
-                self._refuse_correlated()
-            if column.only == "unnest":
-                self.query.refuse(
-                    node,
-                    "a list in the order its rows come depends on other units; order it, as in list(x ORDER BY x), "
-                    "or take it apart at once with unnest",
-                )
+            if column.only:
+                self._refuse(node, column.only)
 
     def _check_alike(self, where: object, kind: Any, what: str) -> None:
         if not language.is_alike(kind):
-            self.query.refuse(
-                where,
-                "which of several values that are equal but not alike (0.0 and -0.0, 1 month and 30 days) "
-                f"{what} keeps depends on other units; cast to a decimal, a whole number or text",
-            )
+            self._refuse(where, "alike", name=what)
 
     def _check_fields(self, expression: Node) -> None:
         kind = expression["expression_class"]
@@ -854,7 +779,7 @@ class Check:
         beside = [key for key, value in expression.items() if value not in (None, [], {}) and key not in fields]
         if kind not in _EXPRESSIONS or beside:
             what = str(beside[0] if kind in _EXPRESSIONS else expression["type"]).replace("_", " ").lower()
-            self.query.refuse(expression, f"{what} is not in the language of docs/sql.md; write it in a plainer way")
+            self._refuse(expression, "unknown", what=what)
 
     def _check(self, columns: Sequence[Column] | None, expression: Node) -> None:
         """Refuse an expression that looks at more than its row; inside a lambda `columns` is None."""
@@ -866,12 +791,9 @@ class Check:
             return
         kind, name = str(expression["type"]), function_of(expression)
         if kind not in _ROW_OPERATORS:
-            self.query.refuse(expression, f"{kind.replace('_', ' ').lower()} looks at more than one row")
+            self._refuse(expression, "more rows", name=kind.replace("_", " ").lower())
         if not language.is_known(type_of(expression)):
-            self.query.refuse(
-                expression,
-                f"the type {language.name_of(type_of(expression)).lower()} is not in the language; cast to text",
-            )
+            self._refuse(expression, "type", name=language.name_of(type_of(expression)).lower())
         if expression["expression_class"] == "BOUND_FUNCTION":
             self._check_function(expression, name)
         if kind == "LAMBDA":
@@ -883,11 +805,9 @@ class Check:
         if name in ("list_aggr", "list_aggregate"):
             asked = expression["children"][1].get("value", {}).get("value")
             if str(asked).lower() not in language.LIST_AGGREGATES:
-                self.query.refuse(expression, f"{asked} of a list is not in the language; unnest it and aggregate")
+                self._refuse(expression, "list", name=asked)
         elif name not in language.SCALARS:
-            self.query.refuse(
-                expression, f"{name} is not in the language of a series' query; {language.instead_of(name)}"
-            )
+            self._refuse(expression, "function", name=name, instead=language.instead_of(name))
 
 
 def _placed(expression: Node) -> Node:

@@ -24,7 +24,7 @@ from sparsehist.errors import (
     StatementError,
     raise_alone,
 )
-from sparsehist.guarantee.check import TIED, check_plan
+from sparsehist.guarantee.check import check_plan
 from sparsehist.guarantee.extensions import draw_no_progress
 from sparsehist.guarantee.statement import Lookup, Rewritten, Source, break_ties, folded, quoted, rewrite
 from sparsehist.store.layout import spill_directory
@@ -121,7 +121,7 @@ def close(
         try:
             _check(connection, query, tuple(unit), tuple(key))
         except GuaranteeError as problem:
-            if problem.reason != TIED:
+            if not problem.tied:
                 raise
             query = break_ties(connection, query)
             try:
@@ -148,9 +148,9 @@ def _check(
     except duckdb.Error as problem:
         raise_alone(StatementError(f"DuckDB cannot plan the query: {_said(problem)}"))
     except ValueError:  # a value such as nan has no like in JSON
-        query.refuse(None, "it holds a value that cannot be written, such as nan")
+        query.refuse(None, "no value")
     if plan["error"] or len(plan["plans"]) != 1:
-        query.refuse(None, "DuckDB writes no plan of it; write it in a plainer way")
+        query.refuse(None, "no plan")
     check_plan(query, plan["plans"][0], columns, units, keys)
 
 

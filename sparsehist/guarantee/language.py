@@ -116,6 +116,53 @@ REFUSED = {
 }
 """Why a construct is refused, and how to write it."""
 
+REASONS = {
+    "unknown": "{what} is not in the language of docs/sql.md; write it in a plainer way",
+    "function": "{name} is not in the language of a series' query; {instead}",
+    "type": "the type {name} is not in the language; cast to text",
+    "list": "{name} of a list is not in the language; unnest it and aggregate",
+    "more rows": "{name} looks at more than one row",
+    "one column": "the result must have one column {name}; its columns are {columns}",
+    "all public": "no private table is read: name one that holds {unit}, or do not declare it public",
+    "no unit": "{name} must be the column {name} of a private table, unchanged or cast so that all values stay "
+    "apart: another function of it may merge or split units",
+    "units meet": "rows of different units meet in a join; join on the unit, {equal}, or declare one of the tables "
+    "public",
+    "partner": "whether a row has a partner here depends on rows of other units; compare the unit of both tables, "
+    "{equal}, or declare the second one public",
+    "condition": "whether this is false or null depends on the rows of all units; use it as a condition of its own "
+    "in WHERE, or write a SEMI JOIN or ANTI JOIN",
+    "group": "this gathers rows of several units; add {unit} to GROUP BY",
+    "window": "the window looks at rows of several units; write OVER (PARTITION BY {unit} …)",
+    "distinct": "DISTINCT merges rows of several units; select {unit} too",
+    "distinct on": "DISTINCT ON keeps whichever row comes first; write QUALIFY row_number() OVER (PARTITION BY "
+    "{unit}, … ORDER BY …) = 1",
+    "union": "{unit} must stand in one place in all parts of a union, in one type",
+    "union with public": "a union of rows of units with public rows, which belong to nobody",
+    "ties": "rows that tie in ORDER BY are taken in any order, which depends on other units; add columns to the "
+    "ORDER BY that tell the rows apart (floating-point numbers and intervals do not: cast them to a decimal), or "
+    "use rank()",
+    "two windows": "two windows in two orders may pair rows that tie in any way; use one order, or compute the "
+    "second window in a query around the first",
+    "no order": "{name} takes rows in the order they come, which depends on other units; order them, as in "
+    "{name}(x ORDER BY ts, x), or use min or max",
+    "unnest": "a list in the order its rows come depends on other units; order it, as in list(x ORDER BY x), or "
+    "take it apart at once with unnest",
+    "floats": "the last digits of a floating-point {name} depend on the order of all rows; cast what is added: "
+    "{name}(x::decimal(18, 3))",
+    "alike": "which of several values that are equal but not alike (0.0 and -0.0, 1 month and 30 days) {name} "
+    "keeps depends on other units; cast to a decimal, a whole number or text",
+    "correlated": "a query in parentheses may not look at the row outside, nor be asked for one of several rows; "
+    "write it as a join with a query that has the unit in its GROUP BY",
+    "no source": "{name}(…) is no source in a series' query",
+    "no column": "{name} has no such column",
+    "two units": "which column of {name} is {column} cannot be told; rename it there",
+    "two types": "{column} is {here} in {name} and {there} in another table; store it in one type",
+    "no value": "it holds a value that cannot be written, such as nan",
+    "no plan": "DuckDB writes no plan of it; write it in a plainer way",
+}
+"""Why the plan of a query is refused, and what to write."""
+
 INSTEAD = {
     "now": "write the time as a constant, or give it as a parameter",
     "random": "keep rows by a hash of the row: hash(query) % 10 = 0",

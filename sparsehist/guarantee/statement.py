@@ -98,9 +98,10 @@ class Rewritten:
     written: str = field(repr=False)
     tree: Node = field(repr=False)
 
-    def refuse(self, part: object, reason: str) -> NoReturn:
-        """Refuse the query because of a part of its plan or of its tree."""
-        raise_alone(refusal(self.written, reason, self._place(part)))
+    def refuse(self, part: object, reason: str, **words: object) -> NoReturn:
+        """Refuse the query because of a part of its plan; `reason` is one of the language's, `words` are put in."""
+        said = (language.REASONS | language.REFUSED)[reason].format(**words)
+        raise_alone(refusal(self.written, said, self._place(part), tied=reason == "ties"))
 
     def _place(self, part: object) -> tuple[int, int] | None:
         """Return the bytes of `written` that a part of the plan of `text` comes from."""
@@ -139,12 +140,13 @@ def line_and_column(text: str, at: int) -> tuple[int, int]:
     return text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
 
 
-def refusal(text: str, reason: str, span: tuple[int, int] | None = None) -> GuaranteeError:
+def refusal(text: str, reason: str, span: tuple[int, int] | None = None, *, tied: bool = False) -> GuaranteeError:
     """Return the error that says why a query is refused; `span` is in bytes, all of the text if None."""
     written = text.encode()
     start, end = (len(written[:at].decode(errors="ignore")) for at in span or (0, len(written)))
     line, column = line_and_column(text, start)
-    return GuaranteeError(f"line {line}, column {column}: {reason}", reason=reason, start=start, end=end)
+    message = f"line {line}, column {column}: {reason}"
+    return GuaranteeError(message, reason=reason, start=start, end=end, tied=tied)
 
 
 def folded(name: str) -> str:

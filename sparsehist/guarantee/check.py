@@ -1,9 +1,9 @@
 """Check the plan of a query: the rows of each unit must be a function of that unit's own rows and of public tables.
 
-The plan is the one DuckDB's binder makes, before it is optimized, over one view per source; names and types are
-those of the run. `Liveness` notes which columns are used above each operator, `Check` follows whose rows each one
-holds. Every private source has a unit in each row; a join makes the units of two sources one only where the columns
-that name them are equal. Only listed operators, fields and functions pass, so what a later DuckDB adds is refused.
+The plan is the one DuckDB's binder makes, before it is optimized, over one view per source. `Plan` notes which
+columns are used above each operator; `Check` follows which relations are private and which of their
+columns name the unit. A join of two private relations must compare their units. Only listed operators, fields and
+functions pass, so what a later DuckDB adds is refused.
 
 On trust are that private sources hold the unit in the column of that name, and that an engine's error (a failed
 cast) tells that some row caused it.
@@ -253,20 +253,8 @@ def whole_conditions(node: Node) -> list[Node]:
 # Whose rows
 
 
-class Slot:
-    """Whose rows a private source holds; `parts` columns name the unit."""
-
-    def __init__(self, parts: int) -> None:
-        self.parts = parts
-
-
-@dataclass(frozen=True)
-class Name:
-    """That a column is one part of the unit of a slot; `casts` tell how it is written."""
-
-    slot: Slot
-    part: int
-    casts: tuple[str, ...] = ()
+Name = tuple[int, tuple[str, ...]]
+"""Which part of the unit a column is, and the casts by which it is written."""
 
 
 @dataclass(frozen=True)
@@ -280,50 +268,13 @@ class Column:
 
 @dataclass(frozen=True)
 class Relation:
-    """Columns, and whose rows they are: a relation without slots is public, one with two is a join of two units.
+    """Columns; each row of a private relation belongs to one unit, rows of a public one to nobody.
 
-    Attributes:
-        columns: Its columns.
-        slots: Whose rows they are.
+    A column that has a name equals that part of the unit in every row.
     """
 
     columns: tuple[Column, ...]
-    slots: frozenset[Slot] = frozenset()
-
-    def is_named_by(self, places: Iterable[int | None]) -> bool:
-        """Return whether columns name the one unit of its rows in full."""
-        if len(self.slots) != 1:
-            return not self.slots
-        (slot,) = self.slots
-        held = [self.columns[at].name for at in places if at is not None]
-        return len({name.part for name in held if name is not None and name.slot is slot}) == slot.parts
-
-    def with_equal(self, pairs: Sequence[tuple[Column, Column]]) -> Relation:
-        """Return the same, with slots made one whose units are equal in every row."""
-        both = [*pairs, *((other, one) for one, other in pairs)]
-        for one in self.slots:
-            for other in self.slots - {one}:
-                if _are_equal(one, other, both):
-                    into = {other: one}
-                    return self.merged(into).with_equal([(_merged(a, into), _merged(b, into)) for a, b in pairs])
-        return self
-
-    def merged(self, into: dict[Slot, Slot]) -> Relation:
-        """Return the same, with slots replaced."""
-        columns = tuple(_merged(column, into) for column in self.columns)
-        return replace(self, columns=columns, slots=frozenset(into.get(slot, slot) for slot in self.slots))
-
-
-def _merged(column: Column, into: dict[Slot, Slot]) -> Column:
-    if column.name is None or column.name.slot not in into:
-        return column
-    return replace(column, name=replace(column.name, slot=into[column.name.slot]))
-
-
-def _are_equal(one: Slot, other: Slot, pairs: Sequence[tuple[Column, Column]]) -> bool:
-    names = [(a.name, b.name) for a, b in pairs if a.name is not None and b.name is not None]
-    same = {a.part for a, b in names if (a.slot, b.slot) == (one, other) and (a.part, a.casts) == (b.part, b.casts)}
-    return len(same) == one.parts
+    private: bool = False
 
 
 def check_plan(
@@ -353,13 +304,11 @@ class Check:
     def run(self) -> None:
         """Follow the plan, and look at what comes out."""
         result = self._relation(self._root)
-        if not result.slots:
+        if not result.private:
             self._refuse(None, "all public")
-        if len(result.slots) > 1:
-            self._refuse(None, "units meet")
         for part, (unit, at) in enumerate(zip(self._units, self._places, strict=True)):
             name = result.columns[at].name
-            if name is None or name.part != part or name.slot not in result.slots:
+            if name is None or name[0] != part:
                 self._refuse(None, "no unit", name=unit)
         self._check_usable(None, result.columns)
 
@@ -399,8 +348,29 @@ class Check:
         equal = " AND ".join(f"a.{name} = b.{name}" for name in self._units)
         self.query.refuse(part, reason, unit=self._unit, equal=equal, **words)
 
-    def _gathers(self, part: object, relation: Relation, reason: str) -> NoReturn:
-        self._refuse(part, "units meet" if len(relation.slots) > 1 else reason)
+    def _is_named_by(self, relation: Relation, places: Iterable[int | None]) -> bool:
+        """Return whether columns name the unit of each row in full, or rows belong to nobody."""
+        names = [relation.columns[at].name for at in places if at is not None]
+        return not relation.private or len({name[0] for name in names if name is not None}) == len(self._units)
+
+    def _are_together(
+        self, tables: Sequence[Relation], equal: Iterable[tuple[int, Name | None, int, Name | None]]
+    ) -> bool:
+        """Return whether the units of all private tables are equal in each row of their join.
+
+        `equal` has the columns that the join compares: number of the table and name, of either side.
+        """
+        parts: dict[frozenset[int], set[int]] = {}
+        for one, name, other, same in equal:
+            if name is not None and name == same and one != other:
+                parts.setdefault(frozenset((one, other)), set()).add(name[0])
+        private = {at for at, table in enumerate(tables) if table.private}
+        joined = {min(private)} if private else set()
+        for _ in private:
+            for pair, found in parts.items():
+                if len(found) == len(self._units) and pair & joined:
+                    joined |= pair
+        return private <= joined
 
     def _projection(self, node: Node) -> Relation:
         below, live = self._below(node), self._plan.live(node)
@@ -408,7 +378,7 @@ class Check:
             self._column(below, one) if at in live else Column(type_of(one), self._name(below, one))
             for at, one in enumerate(node["expressions"])
         ]
-        return Relation(tuple(columns), below.slots)
+        return Relation(tuple(columns), below.private)
 
     def _column(self, below: Relation, expression: Node) -> Column:
         at = place_of(expression)
@@ -430,7 +400,7 @@ class Check:
         name, cast = self._name(below, inside), language.injective_cast(type_of(inside), type_of(expression))
         if name is None or cast is None:
             return None
-        return replace(name, casts=(*name.casts, cast)) if cast else name
+        return (name[0], (*name[1], cast)) if cast else name
 
     def _get(self, node: Node) -> Relation:
         if function_of(node) in ("range", "generate_series") and not node.get("children"):
@@ -440,11 +410,11 @@ class Check:
         plain = function_of(node) == "seq_scan" and list(path[:2]) == ["memory", "main"] and not node.get("children")
         if source is None or not plain or node.get("source_ordinality") != "WITHOUT_ORDINALITY":
             self._refuse(node, "no source", name=function_of(node))
-        slot, names = Slot(len(self._units)), list(map(folded, node["names"]))
+        names = list(map(folded, node["names"]))
         units = (
             {}
             if source.public
-            else {self._unit_of(node, source.name, names, part): part for part in range(slot.parts)}
+            else {self._unit_of(node, source.name, names, part): part for part in range(len(self._units))}
         )
         columns = []
         for given in node["column_indexes"]:
@@ -453,8 +423,8 @@ class Check:
                 self._refuse(node, "no column", name=source.name)
             kind = node["returned_types"][at]
             named = at in units and self._is_unit(node, source.name, units[at], kind)
-            columns.append(Column(kind, Name(slot, units[at]) if named else None))
-        return Relation(tuple(columns), frozenset() if source.public else frozenset({slot}))
+            columns.append(Column(kind, (units[at], ()) if named else None))
+        return Relation(tuple(columns), not source.public)
 
     def _unit_of(self, node: Node, source: str, names: list[str], part: int) -> int | None:
         """Return which column of a source is a part of the unit: the one of its name, or the one that becomes it."""
@@ -483,26 +453,38 @@ class Check:
         for row in node["expressions"]:
             for one in row:
                 self._check(below.columns, one)
-        return Relation(tuple(map(Column, node["expr_types"])), below.slots)
+        return Relation(tuple(map(Column, node["expr_types"])), below.private)
 
     def _filter(self, node: Node) -> Relation:
-        below = self._below(node)
-        given = conjuncts(node["expressions"])
-        for one in given:
+        tables = self._crossed(node["children"][0])
+        homes = [number for number, table in enumerate(tables) for _ in table.columns]
+        below = Relation(tuple(one for table in tables for one in table.columns), any(one.private for one in tables))
+        equal = []
+        for one in conjuncts(node["expressions"]):
             at = place_of(one)
             if at is None or below.columns[at].only != "condition":
                 self._check(below.columns, one)
-        equal = [one["children"] for one in given if one["type"] in _EQUAL]
-        found = below.with_equal([(self._column(below, one), self._column(below, other)) for one, other in equal])
-        kept = node.get("projection_map") or range(len(found.columns))
-        return Relation(tuple(found.columns[at] for at in kept), found.slots)
+            sides = one["children"] if one["type"] in _EQUAL else []
+            if len(sides) == 2 and all(len(refs(side)) == 1 for side in sides):
+                left, right = ((homes[min(refs(side))], self._name(below, side)) for side in sides)
+                equal.append((*left, *right))
+        if not self._are_together(tables, equal):
+            self._refuse(node, "units meet")
+        kept = node.get("projection_map") or range(len(below.columns))
+        return Relation(tuple(below.columns[at] for at in kept), below.private)
+
+    def _crossed(self, node: Node) -> list[Relation]:
+        """Return the tables of `FROM a, b, c`, whose units WHERE compares; else the one relation."""
+        if kind_of(node) != "CROSS_PRODUCT":
+            return [self._relation(node)]
+        return [table for child in node["children"] for table in self._crossed(child)]
 
     def _order_by(self, node: Node) -> Relation:
         below = self._below(node)
         for order in node["orders"]:
             self._check(below.columns, order["expression"])
         kept = node.get("projection_map") or range(len(below.columns))
-        return Relation(tuple(below.columns[at] for at in kept), below.slots)
+        return Relation(tuple(below.columns[at] for at in kept), below.private)
 
     def _comparison_join(self, node: Node) -> Relation:
         how = str(node.get("join_type", "INNER"))
@@ -519,38 +501,26 @@ class Check:
             (self._column(left, one["left"]), self._column(right, one["right"]))
             for one in given if one.get("comparison") in _EQUAL
         ]  # fmt: skip
-        joined = Relation((*left.columns, *right.columns), left.slots | right.slots)
-        both = joined.with_equal(pairs)
-        if how != "INNER":
-            both = self._merge_right(left, right, pairs)
-            if not both.slots <= left.slots:
-                self._refuse([one["left"] for one in given], "partner")
-        if right.slots and how == "MARK":
-            mark = Column({"id": "BOOLEAN"}, only="condition")
-        else:
-            mark = Column({"id": "BOOLEAN"})
-        columns = []
-        for side, at in self._plan.outputs(node):
-            held = mark if side == 2 else both.columns[at + side * len(left.columns)]
-            columns.append(replace(held, name=None) if side == 1 and how == "LEFT" else held)
-        return Relation(tuple(columns), both.slots)
+        together = self._are_together((left, right), [(0, one.name, 1, other.name) for one, other in pairs])
+        if how == "INNER" and not together:
+            self._refuse([one["left"] for one in given] or node, "units meet")
+        if how != "INNER" and right.private and not (left.private and together):
+            self._refuse([one["left"] for one in given], "partner")
+        mark = Column({"id": "BOOLEAN"}, only="condition" if right.private else "")
+        held = [*left.columns, *(replace(one, name=None) if how == "LEFT" else one for one in right.columns), mark]
+        first = (0, len(left.columns), len(held) - 1)
+        columns = tuple(held[first[side] + at] for side, at in self._plan.outputs(node))
+        return Relation(columns, left.private or right.private)
 
     _any_join = _cross_product = _comparison_join
-
-    @staticmethod
-    def _merge_right(left: Relation, right: Relation, pairs: list[tuple[Column, Column]]) -> Relation:
-        """Return both sides with slots of the right made those of the left they equal: only partners are compared."""
-        same = {other: one for other in right.slots for one in left.slots if _are_equal(one, other, pairs)}
-        merged = right.merged(same)
-        return Relation((*left.columns, *merged.columns), left.slots | merged.slots)
 
     def _aggregate_and_group_by(self, node: Node) -> Relation:
         groups, computed, live = node.get("groups", []), node.get("expressions", []), self._plan.live(node)
         below = self._below(node)
         if len(node.get("grouping_sets", ())) > 1 or node.get("grouping_functions"):
             self._refuse(node, "GROUPING SETS, ROLLUP, CUBE")
-        if below.slots and not below.is_named_by(map(place_of, groups)):
-            self._gathers(computed or groups or node, below, "group")
+        if not self._is_named_by(below, map(place_of, groups)):
+            self._refuse(computed or groups or node, "group")
         grouped = [self._column(below, group) for group in groups]
         self._check_usable(node, grouped)
         for at, group in enumerate(groups):
@@ -563,7 +533,7 @@ class Check:
             self._aggregate(one, below, fixed) if at + len(groups) in live else Column(type_of(one))
             for at, one in enumerate(computed)
         ]
-        return Relation((*grouped, *made), below.slots)
+        return Relation((*grouped, *made), below.private)
 
     def _aggregate(  # noqa: C901, PLR0912  one rule for each kind of aggregate
         self, one: Node, below: Relation, fixed: set[int], *, window: bool = False
@@ -576,7 +546,7 @@ class Check:
         for part in parts(one):
             self._check(below.columns, part)
         arguments = [part for part in one.get("children", ()) if refs(part)]
-        if not below.slots and name in language.ORDERLESS | language.ADDING | language.ORDERED | {"count_star"}:
+        if not below.private and name in language.ORDERLESS | language.ADDING | language.ORDERED | {"count_star"}:
             return Column(kind)
         distinct = one.get("aggregate_type") == "DISTINCT" or bool(one.get("distinct"))
         if name in language.ORDERLESS or name in ("count_star", "sum_no_overflow"):
@@ -617,11 +587,11 @@ class Check:
                 self._aggregate(one, below, set(), window=True)
             elif one["type"] not in language.RANKS | language.PLACES or one.get("arg_orders"):
                 self._refuse(one, "unknown", what="this window function")
-            if below.slots and not below.is_named_by(map(place_of, one.get("partitions", ()))):
-                self._gathers(one, below, "window")
+            if not self._is_named_by(below, map(place_of, one.get("partitions", ()))):
+                self._refuse(one, "window")
         self._check_ties({at for at in live if at < first}, windows, below)
         made = [Column(type_of(one)) for one in node["expressions"]]
-        return Relation((*below.columns, *made), below.slots)
+        return Relation((*below.columns, *made), below.private)
 
     def _check_ties(self, used: set[int], windows: list[Node], below: Relation) -> None:
         """Refuse windows that pick rows by place, unless ties are alike in all that is used of them.
@@ -655,8 +625,8 @@ class Check:
     def _distinct(self, node: Node) -> Relation:
         below, live = self._below(node), self._plan.live(node)
         targets = list(map(place_of, node.get("distinct_targets", ())))
-        if below.slots and not below.is_named_by(targets):
-            self._gathers(node, below, "distinct")
+        if not self._is_named_by(below, targets):
+            self._refuse(node, "distinct")
         if node.get("distinct_type") != "DISTINCT" and not live <= set(targets):
             self._refuse(node.get("distinct_targets"), "distinct on")
         for at in live:
@@ -668,20 +638,15 @@ class Check:
         sides = [self._below(node, at) for at in range(len(node["children"]))]
         for side in sides:
             self._check_usable(node, side.columns)
-            if len(side.slots) > 1:
-                self._refuse(node, "units meet")
-        columns = [Column(column.kind) for column in sides[0].columns]
-        if not any(side.slots for side in sides):
-            return Relation(tuple(columns))
-        if not all(side.slots for side in sides):
+        private = any(side.private for side in sides)
+        if private and not all(side.private for side in sides):
             self._refuse(node, "union with public")
-        slot = Slot(len(self._units))
-        for at, column in enumerate(columns):
-            names = {None if (name := side.columns[at].name) is None else (name.part, name.casts) for side in sides}
-            if len(names) == 1 and (same := names.pop()) is not None:
-                columns[at] = replace(column, name=Name(slot, *same))
-        made = Relation(tuple(columns), frozenset({slot}))
-        if not made.is_named_by(range(len(columns))):
+        columns = []
+        for held in zip(*(side.columns for side in sides), strict=True):
+            names = {one.name for one in held}
+            columns.append(Column(held[0].kind, names.pop() if len(names) == 1 else None))
+        made = Relation(tuple(columns), private)
+        if not self._is_named_by(made, range(len(columns))):
             self._refuse(node, "union")
         if not node.get("setop_all"):
             for column in columns:
@@ -697,7 +662,7 @@ class Check:
             if at is None or several or below.columns[at].only != "unnest":
                 self._check(below.columns, inside)
         made = tuple(Column(type_of(one)) for one in node["expressions"])
-        return Relation((*below.columns, *made), below.slots)
+        return Relation((*below.columns, *made), below.private)
 
     def _materialized_cte(self, node: Node) -> Relation:
         if str(node.get("ctename", "")).startswith(_LATERAL):
@@ -708,8 +673,7 @@ class Check:
     def _cte_ref(self, node: Node) -> Relation:
         if int(node["cte_index"]) not in self._ctes or node.get("is_recurring"):
             self._refuse(node, "WITH RECURSIVE")
-        made = self._ctes[int(node["cte_index"])]
-        return made.merged({slot: Slot(slot.parts) for slot in made.slots})  # rows of two references are two units
+        return self._ctes[int(node["cte_index"])]
 
     def _lateral(self, node: Node) -> Relation:
         """Follow `FROM log, unnest(log.tags)`: the one part of FROM that may look at the row beside it.
@@ -759,7 +723,7 @@ class Check:
         ]
         for projection in (again, outer):
             made = [self._column(Relation(tuple(made)), one) for one in projection["expressions"]]
-        return Relation(tuple(made), rows.slots)
+        return Relation(tuple(made), rows.private)
 
     # Expressions
 

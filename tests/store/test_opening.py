@@ -277,6 +277,8 @@ def test_a_mark_that_a_power_cut_left_unfinished_is_written_anew(tmp_path):
         sizes.append(mark.stat().st_size)
         assert read_mark(path, store_id) == (generation, "1:2")
     assert max(sizes) < 5000 and sizes != sorted(sizes)
+    raise_mark(path, store_id, Mark(89, "3:4"))
+    assert read_mark(path, store_id) == (89, "1:2")
 
 
 def test_a_copy_is_refused_until_it_is_adopted(tmp_path):

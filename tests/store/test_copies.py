@@ -395,7 +395,7 @@ def can_mount(place: Path) -> bool:
 
 def tried(what: str, root: Path) -> tuple[str, World]:
     """Try a way to copy a store: whether two noises for one level came out."""
-    way, _, how = WAYS[what]
+    way, _, _ = WAYS[what]
     with pytest.MonkeyPatch.context() as patch:
         world = World(root, patch)
         with mounted("-t", "tmpfs", "tmpfs", world.root) if "container" in what else nullcontext():
@@ -412,7 +412,7 @@ def row(what: str) -> str:
 
 @pytest.mark.slow
 def test_no_way_to_copy_a_store_draws_two_noises_for_a_level(tmp_path):
-    """Forty ways and more: at most one noise, or the page names the way and what to do; its table lists all of them."""
+    """At most one noise, or the page names the way and what to do; its table lists all of them."""
     mounts = can_mount(tmp_path / "probe")
     page = " ".join(PAGE.read_text().split())
     wrong = {}

@@ -10,7 +10,7 @@ STAMP := $(VENV)/.set-up
 .DEFAULT_GOAL := help
 PYTHONS := 3.11 3.12 3.13 3.14
 .PHONY: help setup test-pythons demo docs browser test lint format test-slow spark test-spark warehouses test-warehouses \
-	test-faults test-mutations bench bench-logs bench-full clean
+	test-faults test-mutations bench bench-small bench-logs bench-full clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name what; \
@@ -101,10 +101,13 @@ test-faults: $(STAMP)  ## kill it at every write, fsync and rename, cut the powe
 
 # A script that answers a question calls options_of; the others there only make its input, or are run by one of these.
 # Peers need environments of their own and Java 17 for Spark, so they and Spark itself come with bench-full only.
-bench: $(STAMP)  ## every benchmark at a small size, in some minutes; results as JSON in .bench/
+bench: $(STAMP)  ## what counting costs on this machine, by type of column and kind of source, in five minutes
+	$(BIN)/python benchmarks/column_types.py --rows 2_000_000 --runs 1
+
+bench-small: $(STAMP)  ## every benchmark at a small size; results as JSON in .bench/
 	@mkdir -p .bench
 	@set -e; for script in $$(grep -l -e 'options_of(parser)' benchmarks/*.py | grep -v -e /peers.py -e /spark.py); do \
-		name=$$(basename "$$script" .py); case $$name in pipeline|counting|sql_front) size='--rows 1_000_000 --runs 3';; \
+		name=$$(basename "$$script" .py); case $$name in pipeline|counting|column_types|sql_front) size='--rows 1_000_000 --runs 3';; \
 			workload_speed) size='--cells 1_000_000';; workload_error) size='--exponents 7 9';; \
 			profiles) size='--rows 300_000 --runs 5';; \
 			domain_size|release) size='--runs 10';; before_after) size='--runs 3 --rows 10_000';; dense_sparse) size='--runs 1';; start) size='--runs 7';; \

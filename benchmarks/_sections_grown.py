@@ -139,6 +139,18 @@ def people(result: Result) -> str:
     )
 
 
+def column_types(result: Result) -> str:
+    """Each pair of types and kind of source, beside Polars' plain count."""
+    words = (
+        f"{result['rows']:,} rows, from log to published file in a process of its own, over Polars' plain count of "
+        "distinct units per key of the same columns. Added is CPU beyond that count, for 10^7 rows. Target: 1.2 "
+        "times what Int64 × text adds, 2 times for three key columns, 1.5 times the count for every source.\n\n"
+    )
+    measures = ("plain_cpu_s", "cpu_s", "wall_s", "peak_mb", "added_cpu_s")
+    rows = [[name, *(f"{found[what]['median']:.2f}" for what in measures)] for name, found in result["cases"].items()]
+    return words + table(["", "plain CPU s", "CPU", "clock", "peak", "added CPU s"], rows)
+
+
 def pipeline(result: Result) -> str:
     """From a log to a published file, beside the cheaper plain count."""
     target = result["target"]

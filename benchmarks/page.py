@@ -26,7 +26,7 @@ from _sections_compared import (
     peers,
     planned,
 )
-from _sections_grown import floor, noise, people, pipeline, profiles, running, scale
+from _sections_grown import column_types, floor, noise, people, pipeline, profiles, running, scale
 from _sections_workload import sensitivity, workload_error, workload_speed
 
 Result = Mapping[str, Any]
@@ -34,7 +34,7 @@ HERE = Path(__file__).resolve().parent
 
 INTRODUCTION = """# What it costs, measured
 
-Made by `python benchmarks/page.py` from `benchmarks/results/*.json`; `make bench` measures again, into `.bench/`.
+Made by `python benchmarks/page.py` from `benchmarks/results/*.json`; `make bench-small` measures again.
 Contenders take turns in one run, so that ratios stand where clocks do not. Figures are medians, in parentheses
 quartiles. CPU is user plus system time.
 """
@@ -250,6 +250,7 @@ def _times(found: Mapping[str, float]) -> str:
 
 
 SECTIONS: dict[str, tuple[str, Callable[[Result], str]]] = {
+    "column_types": ("Counting by type of column and kind of source", column_types),
     "pipeline": ("From a log to a published file", pipeline),
     "floor": ("How little counting could take", floor),
     "peers": ("The same release elsewhere", peers),

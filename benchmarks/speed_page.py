@@ -20,10 +20,8 @@ from typing import Any
 Result = Mapping[str, Any]
 HERE = Path(__file__).resolve().parent
 HEADING = "| question | measured |\n|---|---|\n"
-LOGS_HEADING = (
-    "| user ids | 10 million rows, σ 0.7 | 10 million, σ 1.5 | 50 million, σ 0.7 | 50 million, σ 1.5 |\n"
-    "|---|---|---|---|---|\n"
-)
+TYPES_HEADING = "| user id × key | CPU | time on the clock | memory |\n|---|---|---|---|\n"
+TYPICAL = "Int64 × text"
 RANDOM = "10,000,000 rows, random ids, activity 0.7"
 ACTIVITIES = (0.7, 1.5)
 IDS = {"small": "small whole numbers", "random": "random 64-bit numbers", "uuid": "UUIDs as text"}
@@ -47,22 +45,15 @@ def pipeline(rows: int, ids: str) -> Callable[[Result], str]:
     return measured
 
 
-def logs(results: Path) -> str:
-    """The rows of README's table: CPU, clock (where the machine was quiet) and memory; a dash for what is unknown."""
-    found = json.loads((results / "pipeline.json").read_text(encoding="utf-8"))
-
-    def cell(rows: int, ids: str, activity: float) -> str:
-        case = found["cases"].get(f"{rows:,} rows, {ids} ids, activity {activity}")
-        if case is None:
-            return "–"
-        ratios = case["ratios"]["first release"]
-        clock = "–" if found["busy"] else f"{ratios['wall_s']['median']:.2f}"
-        return f"{ratios['cpu_s']['median']:.2f} · {clock} · {ratios['peak_mb']['median']:.2f}"
-
-    return "".join(
-        f"| {' | '.join([kind, *(cell(rows, ids, activity) for rows in SIZES for activity in ACTIVITIES)])} |\n"
-        for ids, kind in IDS.items()
-    )
+def types(results: Path) -> str:
+    """The rows of README's table: the cheapest, the typical and the dearest types, by CPU."""
+    found = json.loads((results / "column_types.json").read_text(encoding="utf-8"))["cases"]
+    by_cpu = sorted((name for name in found if "×" in name), key=lambda name: found[name]["cpu_s"]["median"])
+    shown = dict.fromkeys([by_cpu[0], TYPICAL, by_cpu[-1]])
+    cells = {
+        name: [f"{found[name][what]['median']:.2f}" for what in ("cpu_s", "wall_s", "peak_mb")] for name in shown
+    }
+    return "".join(f"| {' | '.join([name, *own])} |\n" for name, own in cells.items())
 
 
 def downloads(found: Result) -> str:
@@ -252,7 +243,7 @@ def main() -> None:
     options = parser.parse_args()
     tables = {
         options.page: (HEADING, "".join(rows_of(options.results))),
-        options.readme: (LOGS_HEADING, logs(options.results)),
+        options.readme: (TYPES_HEADING, types(options.results)),
     }
     wrong = []
     for page, (heading, new) in tables.items():

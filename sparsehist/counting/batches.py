@@ -61,20 +61,38 @@ class Batch:
 
 
 @dataclass(frozen=True)
+class InFile:
+    """Some row groups of one Parquet file, next to each other."""
+
+    file: str
+    metadata: parquet.FileMetaData
+    numbers: range
+
+    @property
+    def dictionaries(self) -> set[str]:
+        """Columns that the file holds as dictionaries, or begins to."""
+        chunks = self.metadata.row_group(self.numbers[0])
+        found = (chunks.column(i) for i in range(chunks.num_columns))
+        return {chunk.path_in_schema for chunk in found if _DICTIONARIES.intersection(chunk.encodings)}
+
+    @property
+    def slice(self) -> tuple[int, int]:
+        """Number of the first row, and how many rows there are."""
+        sizes = [self.metadata.row_group(number).num_rows for number in range(self.numbers.stop)]
+        return sum(sizes[: self.numbers.start]), sum(sizes[self.numbers.start :])
+
+
+@dataclass(frozen=True)
 class RowGroups:
-    """Some row groups of a Parquet file.
+    """Row groups of one or several Parquet files that are read together.
 
     Attributes:
-        file: Its path.
-        metadata: Its footer.
-        numbers: Of the row groups.
+        parts: The row groups, file by file.
         rows: How many rows they have.
         before: Share of the pieces of the log that come before this one.
     """
 
-    file: str
-    metadata: parquet.FileMetaData
-    numbers: list[int]
+    parts: list[InFile]
     rows: int
     before: float
 
@@ -116,16 +134,27 @@ def restored(values: pl.Series, dtype: pl.DataType) -> pl.Series:
 
 def pieces(log: Log, columns: Sequence[str]) -> Iterator[Piece]:
     """Divide a log into pieces that `read` makes batches of."""
+    plainly = [plain(name, log.dtypes[name]) for name in columns]
     if log.kind == "stream":
-        for batch in log.batches(columns):
-            yield batch.select(plain(name, log.dtypes[name]) for name in columns)
+        yield from _joined(batch.select(plainly) for batch in log.batches(columns))
         return
     found = _row_groups(log, columns) if log.kind == "parquet" and log.as_it_is else None
     if found is None:
-        rows = log.lazy(columns).select(plain(name, log.dtypes[name]) for name in columns)
-        yield from rows.collect_batches(chunk_size=BATCH_ROWS, maintain_order=False)
+        yield from log.lazy(columns).select(plainly).collect_batches(chunk_size=BATCH_ROWS, maintain_order=False)
     else:
         yield from found
+
+
+def _joined(frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+    """Join frames that follow one another into ones of at least `BATCH_ROWS` rows."""
+    waiting: list[pl.DataFrame] = []
+    for frame in frames:
+        waiting.append(frame)
+        if sum(one.height for one in waiting) >= BATCH_ROWS:
+            yield pl.concat(waiting)
+            waiting = []
+    if waiting:
+        yield pl.concat(waiting)
 
 
 def release_unused() -> None:
@@ -164,56 +193,57 @@ def _row_groups(log: Log, columns: Sequence[str]) -> list[RowGroups] | None:
 
     if not all("." not in name and (is_whole(log.dtypes[name]) or log.dtypes[name] in TEXTS) for name in columns):
         return None
-    found = []
+    found: list[list[InFile]] = [[]]
+    sizes: list[int] = [0]
     for file in log.files:
         try:
             metadata = parquet.read_metadata(file)
         except (pa.ArrowException, OSError):  # Polars will say what is wrong
             return None
         names = [metadata.schema.column(i).path for i in range(metadata.num_columns)]
-        sizes = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
-        if any(names.count(name) != 1 for name in columns) or max(sizes, default=0) > LARGEST_ROW_GROUP:
+        rows = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
+        if any(names.count(name) != 1 for name in columns) or max(rows, default=0) > LARGEST_ROW_GROUP:
             return None
-        numbers: list[int] = []
-        rows = 0
-        for number, size in enumerate(sizes):
-            numbers, rows = [*numbers, number], rows + size
-            if rows >= BATCH_ROWS or number == len(sizes) - 1:
-                found.append((file, metadata, numbers, rows))
-                numbers, rows = [], 0
-    return [RowGroups(*piece, before=place / len(found)) for place, piece in enumerate(found)]
-
-
-def _dictionaries(piece: RowGroups) -> set[str]:
-    """Name the columns that the file holds as dictionaries, or begins to."""
-    chunks = piece.metadata.row_group(piece.numbers[0])
-    found = (chunks.column(i) for i in range(chunks.num_columns))
-    return {chunk.path_in_schema for chunk in found if _DICTIONARIES.intersection(chunk.encodings)}
+        first = 0
+        for number, size in enumerate(rows):
+            sizes[-1] += size
+            if sizes[-1] >= BATCH_ROWS or number == len(rows) - 1:
+                found[-1].append(InFile(file, metadata, range(first, number + 1)))
+                first = number + 1
+            if sizes[-1] >= BATCH_ROWS:
+                found.append([])
+                sizes.append(0)
+    whole = [piece for piece in zip(found, sizes, strict=True) if piece[0]]
+    return [RowGroups(*piece, before=place / len(whole)) for place, piece in enumerate(whole)]
 
 
 def _plain_texts(
     piece: RowGroups, columns: Sequence[str], dtypes: Mapping[str, pl.DataType]
 ) -> dict[str, tuple[Column, BoolArray | None]]:
     """Read text that is no dictionary with Polars, in half of Arrow's time."""
-    dictionaries = _dictionaries(piece)
+    dictionaries = set.union(*(part.dictionaries for part in piece.parts))
     names = [name for name in columns if dtypes[name] in TEXTS and name not in dictionaries]
     if not names:
         return {}
-    sizes = [piece.metadata.row_group(number).num_rows for number in range(piece.numbers[-1] + 1)]
-    first = sum(sizes[: piece.numbers[0]])
-    scan = pl.scan_parquet(piece.file, glob=False, hive_partitioning=False).slice(first, sum(sizes) - first)
-    frame = scan.select(plain(name, dtypes[name]) for name in names).collect()
+    scans = [
+        pl.scan_parquet(part.file, glob=False, hive_partitioning=False)
+        .slice(*part.slice)
+        .select(plain(name, dtypes[name]) for name in names)
+        for part in piece.parts
+    ]
+    frame = pl.concat(scans).collect()
     return {name: _of_series(frame[name].rechunk()) for name in names}
 
 
 def _chunks(piece: RowGroups, name: str) -> list[pa.Array]:
     from pyarrow import parquet
 
-    dictionaries = [name] if name in _dictionaries(piece) else None
-    with parquet.ParquetFile(
-        piece.file, metadata=piece.metadata, read_dictionary=dictionaries, pre_buffer=False, buffer_size=READ_AT_ONCE
-    ) as file:
-        tables = [file.read_row_group(number, columns=[name], use_threads=False) for number in piece.numbers]
+    tables = []
+    for part in piece.parts:
+        dictionaries = [name] if name in part.dictionaries else None
+        options = {"read_dictionary": dictionaries, "pre_buffer": False, "buffer_size": READ_AT_ONCE}
+        with parquet.ParquetFile(part.file, metadata=part.metadata, **options) as file:
+            tables += [file.read_row_group(number, columns=[name], use_threads=False) for number in part.numbers]
     return [chunk for table in tables for chunk in table[name].chunks]
 
 

@@ -204,26 +204,24 @@ class _NotedRelation:
     """A relation whose rows are noted as they are read."""
 
     def __init__(self, relation: Any, columns: Sequence[str], note: Callable[[pl.DataFrame], pl.DataFrame]) -> None:
-        # By place: on its way out of DuckDB, a name may have become another one.
-        self._relation, self._note = relation, note
-        self._places = [relation.columns.index(name) for name in columns]
+        self._relation, self._columns, self._note = relation, columns, note
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._relation, name)
 
     def pl(self) -> pl.DataFrame:
         frame: pl.DataFrame = self._relation.pl()
-        self._note(frame.select(pl.nth(place).alias(str(place)) for place in self._places))
+        self._note(frame.select(self._columns))
         return frame
 
     def to_arrow_reader(self) -> Any:
         import pyarrow as pa
 
-        reader = self._relation.to_arrow_reader()
+        reader = self._relation.to_arrow_reader(1 << 20)
 
         def batches() -> Iterator[pa.RecordBatch]:
             for batch in reader:
-                self._note(pl.DataFrame(pl.from_arrow(batch.select(self._places))))
+                self._note(pl.DataFrame(batch).select(self._columns))
                 yield batch
 
         return pa.RecordBatchReader.from_batches(reader.schema, batches())

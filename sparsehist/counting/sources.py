@@ -201,20 +201,15 @@ class Log:
             scans = [scan_parquet(file, self.storage).select(wanted) for file in self.files]
             return pl.concat(scans) if len(scans) > 1 else scans[0]
         if self.kind == "stream":
-            return self._by_place(self.content.pl(), columns).lazy()
+            return pl.DataFrame(self.content.pl()).lazy().select(columns)
         return self.content.lazy().select(columns)  # type: ignore[no-any-return]
 
     def batches(self, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
         """Read these columns of a stream, some rows at a time."""
         parts = self.parts_of(columns)
         for batch in self.content.to_arrow_reader():
-            frame = self._by_place(pl.DataFrame(batch), parts)
+            frame = pl.DataFrame(batch).select(parts)
             yield replace(self, kind="frame", content=frame).lazy(columns).collect()
-
-    def _by_place(self, frame: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
-        """Take columns of what a stream gave: on its way out of DuckDB, a name may have become another one."""
-        places = [self.content.columns.index(name) for name in columns]
-        return frame.select(pl.nth(place).alias(name) for place, name in zip(places, columns, strict=True))
 
 
 def open_log(source: object, columns: Sequence[str]) -> Log:
@@ -413,8 +408,11 @@ def _open_relation(relation: duckdb.DuckDBPyRelation, columns: Sequence[str], la
             raise DataError(
                 f"column {name!r} is TIME WITH TIME ZONE, which loses its zone when read: cast it to text"
             )
-    dtypes = relation.limit(0).pl().dtypes
-    return Log("stream", (), relation, dict(zip(relation.columns, dtypes, strict=True)), label)
+    dtypes = dict(zip(relation.columns, relation.limit(0).pl().dtypes, strict=True))
+    wanted = [name for name in dict.fromkeys(columns) if name in dtypes] or list(dtypes)
+    # By place: on its way out of DuckDB, a name may become another one. Columns that nobody wants are not read.
+    places = [f'#{relation.columns.index(name) + 1} as "{name.replace(chr(34), 2 * chr(34))}"' for name in wanted]
+    return Log("stream", (), relation.project(", ".join(places)), dtypes, label)
 
 
 def _open_files(files: Sequence[str], columns: Sequence[str], told: Files) -> Log:

@@ -46,13 +46,16 @@ def pipeline(rows: int, ids: str) -> Callable[[Result], str]:
 
 
 def types(results: Path) -> str:
-    """The rows of README's table: the cheapest, the typical and the dearest types, by CPU."""
-    found = json.loads((results / "column_types.json").read_text(encoding="utf-8"))["cases"]
+    """The rows of README's table: the cheapest, the typical and the dearest types, by CPU; the clock if quiet."""
+    result = json.loads((results / "column_types.json").read_text(encoding="utf-8"))
+    found = result["cases"]
     by_cpu = sorted((name for name in found if "×" in name), key=lambda name: found[name]["cpu_s"]["median"])
     shown = dict.fromkeys([by_cpu[0], TYPICAL, by_cpu[-1]])
     cells = {
         name: [f"{found[name][what]['median']:.2f}" for what in ("cpu_s", "wall_s", "peak_mb")] for name in shown
     }
+    if result["busy"]:
+        cells = {name: [cpu, "–", memory] for name, (cpu, _, memory) in cells.items()}
     return "".join(f"| {' | '.join([name, *own])} |\n" for name, own in cells.items())
 
 

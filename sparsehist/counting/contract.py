@@ -196,7 +196,6 @@ class CountRequest:
     temporary_directory: Path
     report: Callable[[str], None] = field(repr=False)
     key_types: Mapping[str, str]
-    watch: Callable[[Any], Any] = field(repr=False)
     portable: bool
     note: Callable[[Bounding], None] = field(repr=False)
 
@@ -235,7 +234,6 @@ def request(
     temporary_directory: Path,
     progress: Callable[[str], None] | None = None,
     key_types: Mapping[str, str] | None = None,
-    watch: Callable[[Any], Any] | None = None,
     weights: Sequence[tuple[int, int]] | None = None,
     portable: bool = False,
     note: Callable[[Bounding], None] | None = None,
@@ -258,7 +256,6 @@ def request(
         progress: Called with the name of each phase as it begins.
         key_types: What key columns are turned into before they are placed: "date" (of timestamps and text),
             "integer" or "text" (of whole numbers, booleans, decimals and text).
-        watch: Given the log as it was opened, gives what is read in its place: the same rows, noted on their way.
         weights: Where units with more than max_keys keys count towards all of them: what a unit adds to each of its
             keys, in parts of a count, falling from a whole one, with the most keys it may add it to. Counts come in
             these parts.
@@ -305,7 +302,6 @@ def request(
         Path(temporary_directory),
         progress or (lambda _: None),
         checked_key_types(key_types, names, domain),
-        watch or (lambda log: log),
         portable,
         note or (lambda _: None),
     )

@@ -102,7 +102,7 @@ def _opened(source: object, wanted: CountRequest) -> tuple[CountingEngine, Log]:
     if wanted.unit is None:
         raise DeclarationError("unit is needed unless the source is Counts")
     wanted.report("reading")
-    log = wanted.watch(open_log(source, wanted.read)).with_key_types(wanted.key_types)
+    log = open_log(source, wanted.read).with_key_types(wanted.key_types)
     check_unit_dtypes(log, wanted.unit_parts, portable=wanted.portable)
     check_key_dtypes(log, wanted.key, wanted.domain)
     chosen: CountingEngine = in_memory
@@ -122,7 +122,7 @@ def given_counts(source: Counts, wanted: CountRequest) -> pl.DataFrame:
         raise DeclarationError(f"Counts hold no units: leave out unit={wanted.unit!r}")
     if wanted.full != 1:
         raise DeclarationError("Counts were bounded elsewhere: shares need the log itself")
-    log = wanted.watch(open_log(source.frame, (*wanted.key, source.count))).with_key_types(wanted.key_types)
+    log = open_log(source.frame, (*wanted.key, source.count)).with_key_types(wanted.key_types)
     check_key_dtypes(log, wanted.key, wanted.domain)
     with engine_errors(log.label, log):
         read = log.lazy([*wanted.key, source.count]).collect(engine="streaming")

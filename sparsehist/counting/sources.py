@@ -364,7 +364,7 @@ def closed(
     from sparsehist.guarantee.statement import Source, folded
 
     given = {
-        folded(name): Source(name, public=public, opens=partial(_opened, name, table))
+        folded(name): Source(name, public=public, opens=partial(_opened, name, table), origin=table)
         for public, tables in ((False, query.tables), (True, query.public))
         for name, table in tables.items()
     }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import polars as pl
@@ -62,16 +61,6 @@ def listed(frame: Any, values: pl.Series) -> Any:
 def hidden(frame: Any, text: str) -> Any:
     """A column of one text that no plan shows: a literal stands in EXPLAIN, in the UI and in the log of events."""
     return listed(frame, pl.Series("hidden", [text])).scalar()
-
-
-def hashed_rows(frame: Any, columns: Sequence[str], seed: int) -> tuple[str, int, int]:
-    """The types of columns, the number of rows and the sum of their hashes, which is the same in any order."""
-    F = functions_for(frame)
-    rows = frame.select(*(column(F, name) for name in columns))
-    hashed = F.xxhash64(hidden(frame, f"{seed:x}"), *(F.col(f"c{i}") for i in range(len(columns))))
-    rows = rows.toDF(*(f"c{i}" for i in range(len(columns))))
-    found = rows.agg(F.count(F.lit(1)), F.sum(hashed.cast("decimal(38,0)"))).collect()[0]
-    return rows.schema.simpleString(), int(found[0]), int(found[1] or 0)
 
 
 def functions_for(frame: Any) -> Any:

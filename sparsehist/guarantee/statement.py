@@ -67,6 +67,7 @@ class Source:
         reader: The call of DuckDB that reads it, for files; else empty.
         files: The files it reads.
         opens: Gives the frame, Arrow table or relation that holds its rows; None for files.
+        origin: What was handed over as this table: a frame, or a path or `Files`; None for anything else.
         checked: Whether it was given as it is; False for tables and views that somebody made in a session.
     """
 
@@ -75,6 +76,7 @@ class Source:
     reader: str = field(default="", repr=False)
     files: tuple[str, ...] = field(default=(), repr=False)
     opens: Callable[[], Any] | None = field(default=None, repr=False)
+    origin: object = field(default=None, repr=False)
     checked: bool = True
 
 

@@ -6,7 +6,6 @@ import os
 import secrets
 import shutil
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,7 +16,7 @@ import polars as pl
 from sparsehist.counting import count_keys
 from sparsehist.counting.contract import ClosedQuery, Counts, Files, Query
 from sparsehist.counting.count import list_pairs
-from sparsehist.counting.fingerprint import Fingerprint, Trace
+from sparsehist.counting.fingerprint import Fingerprint
 from sparsehist.counting.lakes import is_table
 from sparsehist.counting.progress import Counting, reporting
 from sparsehist.counting.spark_sources import is_spark_frame
@@ -32,7 +31,7 @@ from sparsehist.store import NewSeries, RegisteredFile, SeriesRecord, State, ens
 from sparsehist.store.layout import spill_directory
 from sparsehist.store.support import BOUNDING, salt_for
 
-_DIFFERS = {"query": "the text of its query", "source": "the log it was made from"}
+_DIFFERS = {"query": "the text of its query", "source": "the log it was made from", "rows": "its rows"}
 
 
 def with_source(declaration: Declaration, source: object) -> Declaration:
@@ -75,6 +74,8 @@ class NewLog:
     """A log to be counted into a new series, or into one that exists and was made from the same.
 
     Attributes:
+        if_exists: "error"; "reuse"; or "resume", which takes rows that cannot be compared to be the same.
+        origin: Log that the source is a part of; the source itself if None.
         counted_here: Whether the source is `Counts` that were made here, of the units that are declared.
     """
 
@@ -82,17 +83,17 @@ class NewLog:
     declaration: Declaration
     if_exists: str = "error"
     counted_here: bool = False
+    origin: object = None
+
+    @property
+    def made_from(self) -> object:
+        """Return what a later log is compared with."""
+        return self.source if self.origin is None else self.origin
 
     @property
     def unit(self) -> str | tuple[str, ...] | None:
         """Columns of the source that name the unit."""
         return None if self.counted_here else self.declaration.unit
-
-    def trace(self, key: str | None = None) -> Trace:
-        """Begin the fingerprint of the source."""
-        unit = (self.unit,) if isinstance(self.unit, str) else self.unit or ()
-        counts = (self.source.count,) if isinstance(self.source, Counts) else ()
-        return Trace(self.source, tuple(dict.fromkeys((*unit, *self.declaration.key, *counts))), key)
 
 
 def counted_into(
@@ -188,14 +189,14 @@ def _counted(
     **how: Any,
 ) -> NewSeries:
     """Count a log, and write the files of its series into a directory."""
-    declaration, trace, rng = asked.declaration, asked.trace(), home.generator()
+    declaration, made_from, rng = asked.declaration, Fingerprint.of(asked.made_from), home.generator()
     salt = rng.bytes(16)
     bounding = salt_for(BOUNDING, salt)
     how |= {"domain": declaration.domain, "temporary_directory": written.parent, "progress": report}
     log: Any = asked.source
     told: dict[str, Any] = {
         "unit": asked.unit, "key": declaration.key, "on_null": declaration.on_null,
-        "on_outside": declaration.on_outside, "key_types": dict(declaration.key_types), "watch": trace.watch,
+        "on_outside": declaration.on_outside, "key_types": dict(declaration.key_types),
     }  # fmt: skip
     if bound is not None:
         log = bound.kept(list_pairs(log, salt=bounding, **told, **how).frame(), present(declaration.unit))
@@ -214,18 +215,19 @@ def _counted(
             "double; the count column is not a number of units, or has to be scaled"
         )
     report("writing")
-    with ThreadPoolExecutor(1) as beside:
-        fingerprint = beside.submit(trace.finish)
-        written.mkdir(mode=0o700)
-        files = write_series_files(written, frame, salt=salt, durable=durable, threads=how["threads"], rng=rng)
-        files += write_catalogues(written, declaration.domain, durable=durable)
-        files += write_bounding(written, counted.bounding, durable=durable)
-        if bound is not None:
-            files += bound.files(written, durable=durable)
-        made_from = fingerprint.result().as_text()
+    written.mkdir(mode=0o700)
+    files = write_series_files(written, frame, salt=salt, durable=durable, threads=how["threads"], rng=rng)
+    files += write_catalogues(written, declaration.domain, durable=durable)
+    files += write_bounding(written, counted.bounding, durable=durable)
+    if bound is not None:
+        files += bound.files(written, durable=durable)
+    if Fingerprint.of(asked.made_from, made_from.key) != made_from:
+        raise DataError("files of the log changed while it was counted: count it again once they are whole")
     stored = declaration.as_json() | {"engine": counted.engine}
     integer = declaration.family.integer
-    return NewSeries(secrets.token_hex(8), declaration.name, stored, salt, files, made_from, integer, home.who)
+    return NewSeries(
+        secrets.token_hex(8), declaration.name, stored, salt, files, made_from.as_text(), integer, home.who
+    )
 
 
 def _reused(home: Home, record: SeriesRecord, asked: NewLog) -> SeriesRecord:
@@ -236,9 +238,16 @@ def _reused(home: Home, record: SeriesRecord, asked: NewLog) -> SeriesRecord:
     check_alike(name, known, asked.declaration, asked.if_exists, remedy=alike)
     made_from = Fingerprint.from_text(record.made_from)
     try:
-        changed = asked.trace(made_from.key).changed(made_from)
+        changed = made_from.changed(asked.made_from)
     except (InputError, OSError):  # it is gone, or cannot be read as it was
         changed = ["source"]
+    if changed == ["rows"]:
+        if asked.if_exists == "resume":
+            return record
+        raise SeriesDiffersError(
+            f"{name}, and whether rows that a program hands over are the same cannot be told: open the series by its "
+            "name, store.series(…), or give the log as files"
+        )
     if changed:
         remedy = "use another name to count what is named now"
         if known.period is not None:

@@ -125,10 +125,11 @@ def append_period(
         if name not in known and len(known) >= rule.periods:
             raise DeclarationError(f"all {rule.periods} {rule.what}s of {periodic.name!r} have been appended")
     bound = None if rule.most_periods is None else FirstPeriods(periodic.name, rule.most_periods)
+    origin = source
     with reporting(counting.progress) as report:
         if time is not None:
             source = _rows_of(span, source, declaration, time, on_other_period, report)
-        asked = NewLog(source, declaration, "reuse")
+        asked = NewLog(source, declaration, "resume", origin=origin)
         return counted_into(home, asked, replace(counting, progress=report), bound=bound)
 
 

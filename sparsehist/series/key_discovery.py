@@ -131,7 +131,7 @@ def discover_keys(
     for each in planned:
         declared = with_source(each.declared, source)
         try:
-            made = counted_into(home, NewLog(source, declared, "reuse"), counting, bound=_WithoutFound(found))
+            made = counted_into(home, NewLog(source, declared, "resume"), counting, bound=_WithoutFound(found))
             release = any_kind.release(
                 home, declared, made.series_id, "keys", level=each.level, threshold=each.threshold
             )

@@ -167,7 +167,7 @@ def choose_max_keys(
         counting = replace(counting, progress=report)
         first = with_source(first, source)
         try:
-            made = counted_into(home, NewLog(source, first, "reuse"), counting).series_id
+            made = counted_into(home, NewLog(source, first, "resume"), counting).series_id
         except SeriesDiffersError:
             told = "was made from another log or otherwise declared: give this choice another name"
             raise NameTakenError(f"the choice {name!r} {told}") from None

@@ -273,7 +273,7 @@ class Session:
         name = ".".join(path)
         table, number = self._tables.get(name, (None, []))
         if table is not None and number == self._number_of(name):
-            return Source(name, public=name in public, opens=lambda: as_table(table))
+            return Source(name, public=name in public, opens=lambda: as_table(table), origin=table)
         if (release := self._release_named(path)) is not None:
             return Source(name, public=True, opens=lambda: release.frame)
         if reader_of(name):  # DuckDB would guess how to read it

@@ -200,12 +200,14 @@ def test_a_level_at_which_noise_speaks_alone_is_refused():
 def test_another_log_or_level_under_the_same_name_is_told_in_the_words_of_the_choice(tmp_path: Path):
     """Neither a series nor a parameter that the caller never named; what was chosen stays as it was."""
     asked = {"unit": "unit", "key": "key", "domain": DOMAIN}
-    made = sh.choose_max_keys(tmp_path / "s", heavy_log(4000), **asked, level="0.5")
+    log = tmp_path / "log.parquet"
+    heavy_log(4000).write_parquet(log)
+    made = sh.choose_max_keys(tmp_path / "s", log, **asked, level="0.5")
     with pytest.raises(NameTakenError, match=r"'choice' was made at level 0\.5"):
-        sh.choose_max_keys(tmp_path / "s", heavy_log(4000), **asked, level="0.6")
+        sh.choose_max_keys(tmp_path / "s", log, **asked, level="0.6")
     with pytest.raises(NameTakenError, match=r"'choice' was made from another log.*another name"):
         sh.choose_max_keys(tmp_path / "s", heavy_log(4000, seed=2), **asked, level="0.5")
-    assert sh.choose_max_keys(tmp_path / "s", heavy_log(4000), **asked, level="0.5").max_keys == made.max_keys
+    assert sh.choose_max_keys(tmp_path / "s", log, **asked, level="0.5").max_keys == made.max_keys
 
 
 def test_the_profile_rests_on_what_the_log_rests_on(tmp_path: Path):

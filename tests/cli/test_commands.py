@@ -303,7 +303,6 @@ def test_a_job_whose_log_or_query_changed_exits_with_5(sparsehist, declared, sto
     more.head(1).write_parquet("more.parquet")
     changed = sparsehist("run", "job.sql", "--store", store)
     assert changed.code == 5 and "the log it was made from differs" in changed.err
-    more.write_parquet("more.parquet")
     Path("job.sql").write_text(text.format("") + " where url <> '/a'", encoding="utf-8")
     changed = sparsehist("run", "job.sql", "--store", store, "--json")
     assert changed.code == 5 and "the text of its query" in changed.json["error"]["message"]

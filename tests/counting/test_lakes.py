@@ -21,7 +21,7 @@ import pytest
 import sparsehist as sh
 from sparsehist.cli.entry import run
 from sparsehist.counting import lakes
-from sparsehist.counting.fingerprint import Trace
+from sparsehist.counting.fingerprint import Fingerprint
 from sparsehist.counting.sources import open_log
 from sparsehist.errors import (
     DataError,
@@ -157,10 +157,10 @@ def test_objects_that_change_meanwhile_are_noticed(s3: dict[str, str]) -> None:
     """What was counted may be half of each."""
     put(s3, "moving/a.parquet", parquet(LOG))
     source = sh.Files("s3://lake/moving/*.parquet", storage_options=s3)
-    trace = Trace(source, ["user_id", "query"])
+    before = Fingerprint.of(source)
+    assert before.changed(source) == []
     put(s3, "moving/a.parquet", parquet(LOG[1:]))
-    with pytest.raises(DataError, match="changed while it was counted"):
-        trace.finish()
+    assert before.changed(source) == ["source"]
 
 
 class _Ranges(SimpleHTTPRequestHandler):
@@ -243,9 +243,8 @@ def test_certificates_are_those_the_environment_names(tmp_path: Path, monkeypatc
 def test_a_url_signed_anew_is_the_same_log(web: str, tmp_path: Path) -> None:
     """Its signature is no part of what is remembered of it."""
     LOG.write_parquet(tmp_path / "served" / "log.parquet")
-    known = Trace(f"http://{web}/log.parquet?sig={SECRETS[2]}", ["query"])
-    again = Trace(f"http://{web}/log.parquet?sig={SECRETS[2]}&until=tomorrow", ["query"], known._key)
-    assert again.changed(known.finish()) == []
+    known = Fingerprint.of(f"http://{web}/log.parquet?sig={SECRETS[2]}")
+    assert known.changed(f"http://{web}/log.parquet?sig={SECRETS[2]}&until=tomorrow") == []
 
 
 def planted(tmp_path: Path, *told: object) -> list[str]:
@@ -272,7 +271,7 @@ def test_credentials_are_kept_nowhere(
         release.write_parquet(tmp_path / f"{number}.parquet")
         columns = ["user_id", "query"]
         log = open_log(source, columns)
-        told += [release.metadata, repr(series), repr(log), Trace(source, columns).finish().as_text()]
+        told += [release.metadata, repr(series), repr(log), Fingerprint.of(source).as_text()]
         told += [repr(source) if isinstance(source, sh.Files) else "", repr(sh.Files("x", storage_options=s3))]
     with sh.open(tmp_path / "store") as store:
         told += [store.ledger().write_json(), repr(store)]
@@ -438,10 +437,6 @@ def test_a_series_knows_the_version_of_a_table(make: object, tmp_path: Path) -> 
     create(held)
     with pytest.raises(SeriesDiffersError, match="the log it was made from differs"):
         create(text)
-    trace = Trace(text, ["user_id", "query"])
-    more(text)
-    with pytest.raises(DataError, match="changed while it was counted"):
-        trace.finish()
 
 
 @pytest.mark.parametrize("make", [delta, iceberg])

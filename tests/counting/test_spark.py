@@ -7,7 +7,7 @@ import sparsehist as sh
 from sparsehist.counting import with_spark
 from sparsehist.counting.sources import Log
 from sparsehist.domain import Domain
-from sparsehist.errors import DataError, DeclarationError, SeriesDiffersError
+from sparsehist.errors import DataError, DeclarationError
 from tests.counting import spark
 from tests.counting.logs import SALT, a_log, count
 from tests.counting.one_histogram import CASES, counts_by_hand
@@ -76,18 +76,6 @@ def test_a_series_is_that_of_every_engine(kind):
     released = series.release("all", level=10**4, threshold=0.5)
     assert released.frame.equals(local.release("all", level=10**4, threshold=0.5).frame)
     assert series.declaration.portable and released.metadata["source"] == "unchecked source"
-
-
-@pytest.mark.slow
-def test_a_changed_frame_is_noticed(tmp_path):
-    """A series is given again for the same rows in any order, and refused for others."""
-    log = a_log()
-    made = sh.create(tmp_path / "store", spark.frame(log), **DECLARED)
-    again = sh.create(tmp_path / "store", spark.frame(log[::-1]), **DECLARED, if_exists="reuse")
-    assert again.name == made.name
-    for other in (log[1:], log.with_columns(user_id=pl.col("user_id") + 1)):
-        with pytest.raises(SeriesDiffersError, match="the log it was made from"):
-            sh.create(tmp_path / "store", spark.frame(other), **DECLARED, if_exists="reuse")
 
 
 def _kept(log):

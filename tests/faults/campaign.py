@@ -61,12 +61,14 @@ class Place:
     def __init__(self, root: Path) -> None:
         self.root, self.store, self.out = root, root / "store", root / "out"
         self.out.mkdir(parents=True, exist_ok=True)
-        self._seen = root / "seen.json"
+        self._seen, self.log = root / "seen.json", root.parent / "log.parquet"  # outside of what is put back
+        if not self.log.exists():
+            forked(lambda: log().write_parquet(self.log))  # Polars starts no thread in this process
 
     def create(self, name: str = "visits", **more: object) -> sh.Series:
         """Create a series, or go on where a killed run left off."""
         return sh.create(
-            sh.open(self.store, create=True, wait=20), log(), name=name, unit="user", key="key", max_keys=3,
+            sh.open(self.store, create=True, wait=20), self.log, name=name, unit="user", key="key", max_keys=3,
             domain="strings(max_bytes=8)", if_exists="reuse", **more,
         )  # fmt: skip
 
@@ -314,7 +316,7 @@ def script(place: Place) -> None:
     """Run a script that makes a series, releases and publishes."""
     n = place.number() if place.store.exists() else 0
     text = SCRIPT.format(name=f"s{n}", level=LEVELS[n % len(LEVELS)], file=place.out / f"s{n}.parquet")
-    sh.sql(text, store=place.store, tables={"log": log().to_arrow()})
+    sh.sql(text, store=place.store, tables={"log": place.log})
 
 
 def unscript(place: Place) -> None:

@@ -31,17 +31,20 @@ from tests.periods.logs import WEEKS, in_weeks, of_users, true_count, who_counts
 USERS = [f"u{i}" for i in range(40)]
 
 
-def test_periods_come_in_any_order_and_twice() -> None:
-    """The same log again gives the same series; another is refused; what was released stays."""
+def test_periods_come_in_any_order_and_twice(tmp_path: Path) -> None:
+    """The same file again gives the same series; another is refused; what was released stays."""
     log = in_weeks()
+    files = {n: tmp_path / f"{n}.parquet" for n in (10, 20, 30, 31)}
+    for n, file in files.items():
+        of_users(USERS[:n]).write_parquet(file)
     for week, n in ((WEEKS[2], 30), (WEEKS[0], 20), (WEEKS[1], 10)):
-        series = log.append(of_users(USERS[:n]), period=week)
+        series = log.append(files[n], period=week)
         assert series.name == f"log_{week.replace('-', '').lower()}" and true_count(log, week) == n
     made = log.series(WEEKS[2]).release("public", level=1)
-    again = log.append(of_users(USERS[:30]), period=date(2026, 3, 18))
+    again = log.append(files[30], period=date(2026, 3, 18))
     assert again.release("public", level=1).frame.equals(made.frame)
     with pytest.raises(SeriesDiffersError, match="the log it was made from"):
-        log.append(of_users(USERS[:31]), period=WEEKS[2])
+        log.append(files[31], period=WEEKS[2])
     assert log.appended() == [WEEKS[2], WEEKS[0], WEEKS[1]]
     with pytest.raises(NotFoundError):
         log.series(WEEKS[4])

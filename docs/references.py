@@ -13,11 +13,13 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
-from sparsehist.cli.app import app
+from cyclopts import App
+
+from sparsehist.cli.app import app, load
 from sparsehist.declaration import Declaration
 from sparsehist.declaration.parameters import parameters, sql_words
 from sparsehist.guarantee import language
-from sparsehist.release.creation import create
+from sparsehist.series.create import create
 from sparsehist.series.series import Series
 from sparsehist.sqlfront import heads
 from sparsehist.sqlfront.declaring import NEEDED, TAKEN_NAMES, options
@@ -29,18 +31,25 @@ _MADE = "Made from the code by `python docs/references.py`."
 
 def command_line() -> str:
     """Every command with its options, as `--help` has them."""
-    commands = [app[name] for name in app if not name.startswith("-")]
-    commands.sort(key=lambda command: command.name[0])
     about = f"{_MADE} The [command line](command_line.md) has examples that go together."
     parts = ["# Reference of the command line", about, _as_markdown(app.help_epilogue)]
-    for command in commands:
-        listed = [
-            _option(argument)
-            for argument in command.assemble_argument_collection(default_parameter=app.default_parameter)
-            if argument.show
-        ]
-        parts += [f"## {command.name[0]}", _as_markdown(command.help), "\n".join(listed)]
+    for name in sorted(name for name in app if not name.startswith("-")):
+        load(name)
+        parts += _of_command(name, app[name])
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _of_command(name: str, command: App) -> list[str]:
+    """A command, or those that it groups."""
+    if command.default_command is None:
+        grouped = [word for word in command if not word.startswith("-")]
+        return [part for word in grouped for part in _of_command(f"{name} {word}", command[word])]
+    listed = [
+        _option(argument)
+        for argument in command.assemble_argument_collection(default_parameter=app.default_parameter)
+        if argument.show
+    ]
+    return [f"## {name}", _as_markdown(command.help), "\n".join(listed)]
 
 
 def _option(argument: Any) -> str:

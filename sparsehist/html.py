@@ -1,19 +1,18 @@
-"""Tables as HTML, all text escaped: for the report and for notebooks."""
+"""Tables as HTML, from templates that escape all text: for the report and for notebooks."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from html import escape
+from functools import cache
 from math import isfinite
+from typing import TYPE_CHECKING
 
 from sparsehist.errors import SparsehistError, printable
 
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
 ABOUT = ("parameter", "value")
-
-
-def escaped(value: object) -> str:
-    """Text for HTML and its attributes; control and bidirectional characters are written out."""
-    return escape(printable(str(value)))
 
 
 def shown(value: object, digits: int = 4) -> str:
@@ -28,28 +27,24 @@ def shown(value: object, digits: int = 4) -> str:
     return f"{value:,.0f}" if size >= 1000 or value == int(value) else f"{value:.{digits}g}"
 
 
-def html_table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[object]], numbers: int = 0) -> str:
-    """A table whose rows begin with their heads; the last `numbers` columns stand to the right.
+@cache
+def templates() -> Environment:
+    """The templates of the package; control and bidirectional characters of every value are written out."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    Roles and labels of cells let a style sheet lay it out as cards on a small screen.
-    """
-    first = len(heads) - numbers
-    classes = [' class="n"' if i >= first else "" for i in range(len(heads))]
-    told = list(map(escaped, heads))
-    lines = [f'<table role="table">\n<caption>{escaped(caption)}</caption>', '<thead role="rowgroup"><tr role="row">']
-    lines += [
-        f'<th role="columnheader" scope="col"{one}>{head}</th>' for head, one in zip(told, classes, strict=True)
-    ]
-    lines.append('</tr></thead>\n<tbody role="rowgroup">')
-    for row in rows:  # a screenful, public
-        head, *cells = map(escaped, row)
-        lines.append(f'<tr role="row">\n<th role="rowheader" scope="row"><bdi>{head}</bdi></th>')
-        lines += [
-            f'<td role="cell" data-label="{label}"{one}><bdi>{cell}</bdi></td>'
-            for label, one, cell in zip(told[1:], classes[1:], cells, strict=True)
-        ]
-        lines.append("</tr>")
-    return "\n".join([*lines, "</tbody>\n</table>"])
+    environment = Environment(
+        loader=PackageLoader("sparsehist", "templates"), autoescape=True, undefined=StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True,
+        finalize=lambda value: printable(value) if type(value) is str else value,
+    )  # fmt: skip
+    environment.filters["shown"] = shown
+    return environment
+
+
+def html_table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[object]], numbers: int = 0) -> str:
+    """A table whose rows begin with their heads; the last `numbers` columns are aligned right."""
+    table = {"caption": caption, "heads": heads, "rows": rows, "first_number": len(heads) - numbers}
+    return templates().get_template("table.html.jinja").render(table)
 
 
 def table_of_dicts(caption: str, rows: Sequence[Mapping[str, object]]) -> str:
@@ -63,4 +58,4 @@ def in_notebook(value: object, tables: Callable[[], Iterable[str]]) -> str:
     try:
         return "\n".join(tables())
     except SparsehistError:
-        return f"<pre>{escaped(repr(value))}</pre>"
+        return templates().from_string("<pre>{{ value }}</pre>").render(value=repr(value))

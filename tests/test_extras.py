@@ -5,7 +5,6 @@ import sys
 import pytest
 
 import sparsehist as sh
-from sparsehist.cli.prompt import _prompt_session
 from sparsehist.counting.lakes import open_table
 from sparsehist.errors import NotFoundError
 from sparsehist.ledger.signatures import make_keys
@@ -16,8 +15,7 @@ from sparsehist.ledger.signatures import make_keys
     [
         ("cryptography.hazmat.primitives.asymmetric", "signatures", lambda at: make_keys(at / "key")),
         ("deltalake", "lakes", lambda at: open_table(f"delta:{at}/table", {})),
-        ("jinja2", "report", lambda at: sh.open(at / "s", create=True).report()),
-        ("prompt_toolkit", "sql", lambda _: _prompt_session(list)),
+        ("altair", "plots", lambda at: sh.open(at / "s", create=True).report()),
     ],
 )
 def test_what_an_extra_installs_is_named_where_it_is_missing(package, extra, use, tmp_path, monkeypatch):

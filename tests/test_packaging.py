@@ -23,7 +23,11 @@ SHIPPED = {
         str(path.relative_to(CHECKOUT)): path
         for path in [*(CHECKOUT / "sparsehist").rglob("*.py"), CHECKOUT / "sparsehist" / "py.typed"]
     },
-    **{f"sparsehist/report/{path.name}": path for path in (CHECKOUT / "sparsehist" / "report").glob("page.*")},
+    **{
+        f"sparsehist/templates/{path.name}": path
+        for path in (CHECKOUT / "sparsehist" / "templates").glob("*.*")
+        if path.suffix != ".py"
+    },
     **{f"sparsehist/sql/{path.name}": path for path in (CHECKOUT / "sql").glob("*.sql")},
     **{f"sparsehist/data/{path.name}": path for path in (CHECKOUT / "data").glob("*.*") if path.suffix != ".py"},
 }
@@ -34,7 +38,7 @@ import hashlib, json, site, sys
 site.addsitedir(sys.argv[1])
 from importlib.resources import files
 found = {}
-for package in ("sparsehist.sql", "sparsehist.data", "sparsehist.report"):
+for package in ("sparsehist.sql", "sparsehist.data", "sparsehist.templates"):
     for entry in files(package).iterdir():
         if entry.is_file() and not entry.name.endswith(".py"):
             name = package.replace(".", "/") + "/" + entry.name
@@ -72,7 +76,9 @@ def _assert_statements_and_data_are_readable(installed, home):
     wanted = {
         name: hashlib.sha256(path.read_bytes()).hexdigest()
         for name, path in SHIPPED.items()
-        if name.startswith(("sparsehist/sql/", "sparsehist/data/", "sparsehist/report/page."))
+        if name.startswith(
+            ("sparsehist/sql/", "sparsehist/data/", "sparsehist/templates/report.", "sparsehist/templates/table.")
+        )
     }
     assert answer["found"] == wanted
 

@@ -1,4 +1,4 @@
-"""The command line: parse, call, print. Nothing heavy is imported before a command runs."""
+"""The command line: parse, call, print."""
 
 import sys
 from collections.abc import Sequence
@@ -7,11 +7,11 @@ __all__ = ["main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a command and exit: 0 done or already done, 2 bad input, 3 refused, 4 store in use."""
+    """Run a command and exit with its code; `sparsehist --help` lists the codes."""
     try:
-        from sparsehist.cli.entry import exit_with
+        from sparsehist.cli.entry import run
 
-        exit_with(sys.argv[1:] if arguments is None else arguments)
-    except KeyboardInterrupt:  # while this was imported; later on it is an error like others
+        sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+    except KeyboardInterrupt:  # during the imports; while a command runs, `run` handles it
         sys.stderr.write("error: interrupted; nothing was done\n")
         sys.exit(130)

@@ -1,14 +1,16 @@
-"""What a command gives back: an object for machines, and what people look at."""
+"""What a command gives back, and how it is printed: an object for machines, or text and tables for people."""
 
 from __future__ import annotations
 
 import json
 import re
+import signal
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from sparsehist.errors import printable
@@ -16,35 +18,22 @@ from sparsehist.errors import printable
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-PIPED_WIDTH = 100
-CTRL_C = threading.Event()
-"""Set by Ctrl-C: an engine that it stops may report it as a failure of its own."""
-_WORDS = (
-    "about cap delta domain engine epsilon equal key level name noise period periods population protects reason "
-    "rho route step steps threads threshold time unit wait who what within"
-).split()
-_UNDERSCORED = (
-    "false_keys if_exists max_false_keys max_keys memory_limit most_keys most_periods on_null on_outside"
-).split()
-# A word is a parameter where it is given a value, a name with an underscore always.
-_PARAMETER = re.compile(
-    rf"(?<![-\w])(?<!--param )(?:({'|'.join([*_WORDS, *_UNDERSCORED])})=(?:[\"']([-\w.]+)[\"']|(?=([^ ,.:;)]))|)"
-    rf"|({'|'.join(_UNDERSCORED)})\b)"
-)
-_IN_OPEN_DOMAIN = re.compile(r"\bopen\([^()]*$")
-_STORE = re.compile(r"Store\('([^']*)'\)")
-_PHRASES = {
-    "on_other_period='drop'": "--drop-other-periods",
-}
-_UNLIMITED = 100_000
+_PIPED_WIDTH = 10_000
+"""Columns of a pipe: tables keep their natural width."""
+_PARAMETER = re.compile(r"""(?<![-\w(])([a-z]+(?:_[a-z]+)*)(?:=(?:(["'])([^"']+)\2|(?=([^ ,.:;)]))|)|(?!\w))""")
+_SPELLED = {"key_types": "--key-type", "on_other_period": "--drop-other-periods"}
+_interrupted = threading.Event()
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The result of a command: what --json prints, and what is shown otherwise (lines of rich markup, tables).
+    """The result of a command.
 
-    An exit code other than 0 says that the answer itself is a refusal; a complaint is told on stderr below what is
-    shown.
+    Attributes:
+        data: What --json prints.
+        shown: What is printed otherwise: lines of rich markup, and tables.
+        exit_code: Not 0 if the answer itself is a refusal.
+        complaint: Printed on stderr after `shown`.
     """
 
     data: Mapping[str, Any]
@@ -63,7 +52,7 @@ def print_answer(answer: Answer, *, as_json: bool) -> None:
     if sys.stdout.isatty():
         print_shown(Console(highlight=False, emoji=False), answer.shown)
         return
-    console = Console(width=PIPED_WIDTH, highlight=False, emoji=False)
+    console = Console(width=_PIPED_WIDTH, highlight=False, emoji=False)
     with console.capture() as captured:
         print_shown(console, answer.shown)
     for line in captured.get().splitlines():
@@ -71,27 +60,12 @@ def print_answer(answer: Answer, *, as_json: bool) -> None:
 
 
 def print_shown(console: Console, shown: Sequence[RenderableType]) -> None:
-    """Print each part; indented lines are commands to copy, and lines for a pipe hold paths: neither is broken.
-
-    A table that needs more room than there is goes on below itself on a terminal, and to the right elsewhere: no
-    column is left out.
-    """
-    from rich.measure import Measurement
-    from rich.table import Table
-
-    from sparsehist.cli.tables import blocks
-
+    """Print each part; indented lines are commands to copy and are not broken."""
     for part in shown:
         if isinstance(part, str):
-            console.print(printable(part, keep="\n"), soft_wrap=part.startswith("  ") or not console.is_terminal)
-            continue
-        unlimited = console.options.update(width=_UNLIMITED)
-        needed = Measurement.get(console, unlimited, part).minimum
-        if needed > console.width and console.is_terminal and isinstance(part, Table):
-            for block in blocks(part, console, console.width):
-                console.print(block)
+            console.print(printable(part, keep="\n"), soft_wrap=part.startswith("  "))
         else:
-            console.print(part, width=max(console.width, needed), crop=False)
+            console.print(part)
 
 
 def print_json(data: Mapping[str, Any]) -> None:
@@ -110,7 +84,7 @@ def _as_text(value: object) -> str:
 
 
 def print_error(message: str, kind: str, *, as_json: bool) -> None:
-    """Say what is wrong: on stderr for people, as JSON on stdout for machines."""
+    """Print what is wrong: on stderr for people, as JSON on stdout for machines."""
     if as_json:
         print_json({"error": {"type": kind, "message": message}})
         return
@@ -121,27 +95,41 @@ def print_error(message: str, kind: str, *, as_json: bool) -> None:
     console.print(Text.assemble(("error: ", "bold red"), printable(message, keep="\n\t")), soft_wrap=True)
 
 
-def in_words_of_the_command_line(message: str) -> str:
-    """Write parameters of the Python interface as options: wait=5 becomes --wait 5.
+def in_options(message: str, options: Collection[str]) -> str:
+    """A message with parameters of the Python interface written as options of the command.
+
+    A word is a parameter if it is given a value or holds an underscore.
 
     Example:
-        >>> in_words_of_the_command_line("if_exists='reuse' gives it back")
-        '--if-exists reuse gives it back'
+        >>> in_options("if_exists='reuse' gives it; level 3", {"--if-exists", "--level"})
+        '--if-exists reuse gives it; level 3'
     """
-    for phrase, told in _PHRASES.items():
-        message = message.replace(phrase, told)
 
     def option(found: re.Match[str]) -> str:
-        if _IN_OPEN_DOMAIN.search(found.string, 0, found.start()):
+        word, value = found[1], found[3]
+        if word in _SPELLED:
+            return _SPELLED[word]
+        name = f"--{word.replace('_', '-')}"
+        if name not in options or ("=" not in found[0] and "_" not in word):
             return found[0]
-        name = f"--{(found[1] or found[4]).replace('_', '-')}"
-        return f"{name} {found[2]}" if found[2] else f"{name} " if found[3] else name
+        return f"{name} {value}" if value else f"{name} " if found[4] else name
 
-    return _PARAMETER.sub(option, _STORE.sub(r"the store \1", message))
+    return _PARAMETER.sub(option, message)
 
 
-def was_interrupted() -> bool:
+def note_interrupts() -> None:
+    """Remember Ctrl-C: an engine that it stops may report it as a failure of its own."""
+
+    def note(number: int, frame: FrameType | None) -> None:
+        _interrupted.set()
+        signal.default_int_handler(number, frame)
+
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, note)
+
+
+def interrupted() -> bool:
     """Whether Ctrl-C came since this was last asked."""
-    came = CTRL_C.is_set()
-    CTRL_C.clear()
+    came = _interrupted.is_set()
+    _interrupted.clear()
     return came

@@ -13,11 +13,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
-from mpmath.ctx_iv import MPIntervalContext
 
 from sparsehist.errors import LevelError
 from sparsehist.typing import BoolArray, Generator, IndexArray, IntArray, secret
@@ -30,8 +29,6 @@ MOST = 2**62
 
 # Draws made at once, so that what they need stays in the processor's cache.
 _CHUNK = 1 << 14
-# A context of our own: its precision is changed here only. Bounds hold at any precision.
-_INTERVALS = MPIntervalContext()
 _MOST_BITS = 1 << 14
 # From this word on, the unknown bits change ln U by less than 2**-45.
 _FEWEST = np.uint64(1 << 45)
@@ -41,15 +38,23 @@ _ROOM = 2.0**-43
 _SLOWEST = 1e-290
 
 
+@cache
+def _intervals() -> Any:
+    """A context of our own: its precision is changed here only. Bounds hold at any precision."""
+    from mpmath.ctx_iv import MPIntervalContext  # slow to import, and hardly ever needed
+
+    return MPIntervalContext()
+
+
 def enclose(weight: Callable[[], Interval], bits: int) -> Interval:
     """Bound a number by its formula, at a working precision of `bits`."""
-    _INTERVALS.prec = bits
+    _intervals().prec = bits
     return weight()
 
 
 def decay(exponent: Fraction) -> Interval:
     """Bound e**-exponent at the working precision."""
-    return _INTERVALS.exp(-_INTERVALS.mpf(exponent.numerator) / exponent.denominator)
+    return _intervals().exp(-_intervals().mpf(exponent.numerator) / exponent.denominator)
 
 
 @dataclass(frozen=True)
@@ -73,7 +78,7 @@ class Tail:
         while bits <= _MOST_BITS:
             weight = enclose(self.weight, bits)
             if weight.a > 0:
-                logarithm = _INTERVALS.log(weight)
+                logarithm = _intervals().log(weight)
                 if logarithm.delta.b <= max(abs(float(logarithm.mid)) * 2.0**-60, 2.0**-70):
                     return float(logarithm.mid)
             bits *= 2
@@ -141,8 +146,8 @@ class Uniforms:
             word = (1 << bits) - 1 - word if flip else word
             weight = enclose(tail.weight, bits + 128)
             if word and weight.a > 0:
-                uniform = _INTERVALS.mpf([word, word + 1]) / (1 << bits)
-                exponent = _INTERVALS.log(weight) - _INTERVALS.log(uniform) - _exact(tail.shrink) * power
+                uniform = _intervals().mpf([word, word + 1]) / (1 << bits)
+                exponent = _intervals().log(weight) - _intervals().log(uniform) - _exact(tail.shrink) * power
                 rate = _exact(tail.rate)
                 while count < most and (exponent - rate * count).a > 0:
                     count += 1
@@ -166,7 +171,7 @@ class Uniforms:
 
 
 def _exact(number: Fraction) -> Interval:
-    return _INTERVALS.mpf(number.numerator) / number.denominator
+    return _intervals().mpf(number.numerator) / number.denominator
 
 
 def draw(tail: Tail, size: int, *, rng: Generator) -> IntArray:

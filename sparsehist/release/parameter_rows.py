@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sparsehist.declaration.parameters import rows
+from sparsehist.privacy import as_level, level_text
+from sparsehist.privacy.guarantees import EpsilonDelta
 from sparsehist.release.metadata import CellMetadata, Metadata, RunningMetadata, WorkloadMetadata
 
 if TYPE_CHECKING:
@@ -20,12 +22,21 @@ def declaration_rows(declared: Declaration) -> list[tuple[str, str]]:
     ]
 
 
+def asked_text(about: Metadata) -> str:
+    """The level as it was asked for: epsilon and delta, if given, and the level that keeps to them."""
+    if about.epsilon_delta is None:
+        return about.level
+    goal = EpsilonDelta.parse(about.epsilon_delta)
+    asked = f"epsilon {level_text(goal.epsilon)} at delta {float(goal.delta):g}"
+    return f"{asked} (level {float(as_level(about.level)):.4g})"
+
+
 def release_rows(about: Metadata) -> list[tuple[str, str]]:
     """The parameters one reads a count or an answer by."""
     guarantee = about.guarantee.replace("numerical_slack", f"a numerical slack of {about.numerical_slack:.1g}")
     promised, _, rests_on = guarantee.partition("; ")
     told = "; ".join(filter(None, (f"{promised}, for {about.neighbours}", rests_on)))
-    level = [("level", about.level), ("guarantee", told)]
+    level = [("level", asked_text(about)), ("guarantee", told)]
     if isinstance(about, WorkloadMetadata):
         std = f"standard deviation of an answer {about.std:.4g} units (root mean square)"
         return [

@@ -141,7 +141,7 @@ def plan_period(
     counts: Sequence[int],
 ) -> Plan:
     """Plan one more period, and what all of them would cost so; see `PeriodicSeries.plan`."""
-    declaration = replace(periodic, name=_PLANNED)
+    declaration = replace(periodic, name=_PLANNED, every=None)
     with home.hold() as state:
         ledger = Ledger.of(state)
     ledger = ledger.with_series(cells_of(_PLANNED, declaration))

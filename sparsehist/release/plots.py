@@ -1,8 +1,8 @@
-"""Plots of releases and plans; needs the extra `plots` (altair and vl-convert)."""
+"""Plots of releases and plans by Altair; needs the extra `plots` (altair and vl-convert)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,52 +14,64 @@ COLOURS = ("#b2182b", "#ef8a62", "#2166ac", "#1a9850", "#762a83", "#404040")
 
 
 def require_plots() -> Any:
-    """Import altair, and check that vl-convert, which writes its pictures, is there."""
+    """Import altair, and check that vl-convert, which draws its pictures, is there."""
     with needing("a plot", "'sparsehist[plots]'"):
         import altair as alt
-        import vl_convert  # noqa: F401 - altair needs it to write pictures
+        import vl_convert  # noqa: F401 - altair needs it to draw pictures
     return alt
 
 
 def plot_plan(counts: pl.DataFrame, levels: Sequence[str]) -> Any:
     """Draw the probability of publication and the relative error at the true counts of a plan; see `Plan.plot`.
 
-    Counts are few and far apart, so that a line between them would say what is not true.
+    Counts are few and far apart: points, as a line between them would be wrong.
     """
     alt = require_plots()
-    rows = counts.filter(pl.col("count") > 0)
-    data = alt.InlineData(values=rows.to_dicts())
+    data = alt.InlineData(values=counts.filter(pl.col("count") > 0).to_dicts())
     count = alt.X("count:Q", title="true count (units)", scale=alt.Scale(type="log", nice=False))
     colour = alt.Color("level:N", title="level", sort=list(levels))
     base = alt.Chart(data).mark_point(filled=True, size=45).properties(width=360, height=260)
-    published = base.encode(
-        x=count,
-        y=alt.Y("probability:Q", title="probability of being published", scale=alt.Scale(domain=[0, 1])),
-        color=colour,
-    ).properties(title="Is a key of this count published?")
-    error = base.encode(
-        x=count,
-        y=alt.Y("relative_error:Q", title="mean error / count", scale=alt.Scale(type="log", nice=False)),
-        color=colour,
-    ).properties(title="How far off is it, if it is published?")
+    probability = alt.Y("probability:Q", title="probability of being published", scale=alt.Scale(domain=[0, 1]))
+    relative = alt.Y("relative_error:Q", title="mean error / count", scale=alt.Scale(type="log", nice=False))
+    published = base.encode(x=count, y=probability, color=colour).properties(
+        title="Is a key of this count published?"
+    )
+    error = base.encode(x=count, y=relative, color=colour).properties(title="How far off is it, if it is published?")
     return (published | error).properties(background="#ffffff")
 
 
 def plot_largest(rows: pl.DataFrame, about: str, title: str) -> Any:
     """Draw rows of keys, low, value and high, one below the other; `about` says what the numbers are."""
-    alt = require_plots()
+    limits = rows.select("low", "value", "high").to_dicts()
     keys = rows.drop("low", "value", "high").iter_rows()  # a screenful, published
-    labels = [f"{place}. {_label(key)}" for place, key in enumerate(keys, start=1)]
-    drawn = rows.select("low", "value", "high").with_columns(key=pl.Series(labels, dtype=pl.String))
+    named = [
+        {"key": f"{i}. {key_label(key)}", **row} for i, (key, row) in enumerate(zip(keys, limits, strict=True), 1)
+    ]
+    return largest_rows(named, about).properties(background="#ffffff", title=title)
+
+
+def largest_rows(rows: Sequence[Mapping[str, Any]], about: str, releases: Sequence[str] = ()) -> Any:
+    """Draw key, low, value and high of each row; with `releases`, a colour for each, one below the other."""
+    alt = require_plots()
     key = alt.Y("key:N", title=None, sort=None, axis=alt.Axis(labelLimit=260))
-    base = alt.Chart(alt.InlineData(values=drawn.to_dicts())).properties(width=460, height=18 * max(len(labels), 1))
-    spans = base.mark_rule(strokeWidth=2, color=COLOURS[2]).encode(y=key, x=alt.X("low:Q", title=about), x2="high:Q")
-    dots = base.mark_point(filled=True, size=45, color=COLOURS[2], opacity=1).encode(y=key, x="value:Q")
-    return (spans + dots).properties(background="#ffffff", title=title)
+    colour = {
+        "color": alt.Color("release:N", sort=list(releases), scale=alt.Scale(range=list(COLOURS))),
+        "yOffset": alt.YOffset("release:N", sort=list(releases)),
+    }
+    step = 10 + 8 * max(len(releases), 1)
+    base = alt.Chart(alt.InlineData(values=list(rows))).properties(
+        width=460, height=alt.Step(step, **{"for": "position"})
+    )
+    if releases:
+        base = base.encode(**colour)
+    plain = {} if releases else {"color": COLOURS[2]}
+    spans = base.mark_rule(strokeWidth=2, **plain).encode(y=key, x=alt.X("low:Q", title=about), x2="high:Q")
+    dots = base.mark_point(filled=True, size=45, opacity=1, **plain).encode(y=key, x="value:Q")
+    return spans + dots
 
 
-def _label(key: Sequence[Any]) -> str:
-    """A key for a chart. Altair writes data into a script as it is, so that no text may end that."""
+def key_label(key: Sequence[Any]) -> str:
+    """A key for a chart. Altair may write data into a script as it is, so no text may end that."""
     text = printable(" · ".join("all" if part is None else str(part) for part in key))
     return text.replace("<", "\N{FULLWIDTH LESS-THAN SIGN}")
 

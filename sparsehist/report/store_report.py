@@ -1,12 +1,9 @@
-"""The report of a store: what was promised, to whom, and what was released, as one page that asks nothing of anybody.
+"""The report of a store: what was promised, to whom, and what was released, as one self-contained HTML page.
 
-Everything on it is a public parameter or was published: declarations, the ledger, events, metadata and rows of
-releases. Its outline follows the questions of NIST SP 800-226 (Guidelines for Evaluating Differential Privacy
-Guarantees, 2025): how strong the guarantee is and of whom, what was released and how good it is, by which mechanism,
-who is trusted, and what was exposed besides. The curator's page adds what only the curator may see, and says so.
-
-The page is self-contained: no script, no request; its policy allows the one style sheet by hash and nothing else. All
-text that comes from a store is escaped by the template, control and bidirectional characters before that.
+Everything on it is a public parameter or was published. Its outline follows the questions of NIST SP 800-226
+(Guidelines for Evaluating Differential Privacy Guarantees, 2025). The curator's page adds exact numbers that only the
+curator may see. The page has no script and makes no request; its policy allows one style sheet, by hash. The
+templates escape all text that comes from a store.
 """
 
 from __future__ import annotations
@@ -14,212 +11,425 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from markupsafe import Markup
+
 from sparsehist import __version__
 from sparsehist.declaration import Declaration
-from sparsehist.errors import SparsehistError, needing, printable
+from sparsehist.declaration.declaration import CHECKED_QUERY, UNCHECKED_SOURCE
+from sparsehist.errors import SparsehistError
 from sparsehist.histogram.publication import mean_error, publication_probability
-from sparsehist.html import html_table, shown
+from sparsehist.html import html_table, shown, templates
 from sparsehist.ledger.ledger import Ledger
 from sparsehist.ledger.table import DEFAULT_DELTA, Row, ledger_rows
 from sparsehist.privacy import as_level
 from sparsehist.release import any_kind
-from sparsehist.release.metadata import CellMetadata, Metadata
+from sparsehist.release.metadata import CellMetadata, Metadata, RunningMetadata
+from sparsehist.release.parameter_rows import asked_text
 from sparsehist.release.pipeline import published_metadata
-from sparsehist.release.releases import of_cells
+from sparsehist.release.plots import key_label, require_plots
+from sparsehist.release.releases import Release, of_cells
 from sparsehist.release.stored_declaration import declaration_of, read_bounding
-from sparsehist.report.charts_as_svg import MOST_LINES, Chart, bar_chart, interval_chart, line_chart
+from sparsehist.report import charts
+from sparsehist.report.charts import MOST_LINES, Picture
 from sparsehist.report.side_by_side import side_by_side
 
 if TYPE_CHECKING:
     from sparsehist.release.home import Home
-    from sparsehist.release.releases import Release
     from sparsehist.store import SeriesRecord, State
 
 COUNTS = (3, 10, 30, 100, 300, 1000, 3000, 10_000)
 CONFIDENCE = 0.95
-_SMOOTH = tuple(sorted({round(3 * 10 ** (step / 8)) for step in range(30)}))
+_CURVE = tuple(sorted({round(3 * 10 ** (step / 8)) for step in range(30)}))
 _LARGEST = 15
+_MOST_ROWS = 60
+"""Of a table of releases or periods; the exported ledger lists all."""
 _LIMITS = {
     "set budget": "budget set",
     "raise cap": "cap raised",
     "declare disjoint": "populations declared disjoint",
-    "declare periods": "log cut into periods",
+    "declare periods": "periodic series declared",
 }
 _OTHER = {"drop series": "series erased", "adopt store": "copy adopted", "refuse": "request refused"}
+_SOURCES = {UNCHECKED_SOURCE: "nobody: a trusted source", CHECKED_QUERY: "a query, checked", "": "files as they are"}
+_HANDLED = {"drop": "left out", "error": "refused"}
 
 
 @dataclass(frozen=True)
-class SeriesPart:
-    """What the page says of one series: `secret` stands on the curator's page alone.
+class Section:
+    """One series, or all periods of a periodic one: tables as HTML, pictures, and remarks."""
 
-    `errors` has, for each release of cells and each of `COUNTS`, the probability of being published and mean error;
-    `keys` the largest keys, with (low, noisy count, high) or None for each of the releases `names`, coarsest first.
-    """
+    title: str
+    tables: list[Markup] = field(default_factory=list)
+    pictures: list[Picture] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class OneSeries:
+    """What the report reads of a series."""
 
     declaration: Declaration
+    series_id: str
     releases: list[Metadata]
-    errors: list[tuple[str, list[tuple[float, float]]]]
-    keys: list[tuple[str, list[tuple[float, float, float] | None]]]
-    names: list[str]
-    charts: list[Chart]
     secret: list[tuple[str, str]]
 
+    @property
+    def cells(self) -> list[CellMetadata]:
+        """Its releases of cells, the most private first."""
+        found = [about for about in self.releases if isinstance(about, CellMetadata)]
+        return sorted(found, key=lambda about: as_level(about.level))
 
-def store_report(store: Home, *, delta: float = DEFAULT_DELTA, curator: bool = False) -> str:
+
+def store_report(home: Home, *, delta: float = DEFAULT_DELTA, curator: bool = False) -> str:
     """The report of a store as HTML; see `Store.report`."""
-    template = _template()
-    with store.hold() as state:
+    require_plots()
+    with home.hold() as state:
         ledger = Ledger.of(state)
         rows = ledger_rows(ledger, delta)
-        events = [_told(event) for event in state.events()]
-        records = state.all_series()
-        made = {record.name: published_metadata(state, record) for record in records}
-        secrets = {record.name: _secrets(state, record) if curator else [] for record in records}
+        events = [_in_words(event) for event in state.events()]
+        found = [
+            OneSeries(
+                declaration_of(record), record.series_id, published_metadata(state, record),
+                _secrets(state, record) if curator else [],
+            )
+            for record in state.all_series()
+        ]  # fmt: skip
         store_id, generation = state.store_id, state.generation
-    parts = [
-        _part(store, declaration_of(record), record.series_id, made[record.name], secrets[record.name])
-        for record in records
-    ]
-    style = files("sparsehist.report").joinpath("page.css").read_text(encoding="utf-8")
-    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    page: str = template.render(
-        curator=curator,
-        version=__version__,
-        store_id=store_id,
-        generation=generation,
-        made_at=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        delta=delta,
-        style=style,
-        digest=digest,
-        populations=[row for row in rows if row["scope"] == "population"],
+    periodic = dict.fromkeys(each.declaration.population for each in found if each.declaration.period is not None)
+    single = [each for each in found if each.declaration.period is None]
+    of_periods = {name: [each for each in found if each.declaration.population == name] for name in periodic}
+    style = files("sparsehist.templates").joinpath("report.css").read_text(encoding="utf-8")
+    return templates().get_template("report.html.jinja").render(
+        curator=curator, version=__version__, store=home.path.name, store_id=store_id, generation=generation,
+        made_at=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"), delta=delta, style=Markup(style),  # noqa: S704 - ours
+        digest=base64.b64encode(hashlib.sha256(style.encode()).digest()).decode(),
         everybody=next((row for row in rows if row["scope"] == "everybody"), None),
-        spent_by_series=[row for row in rows if row["scope"] == "series"],
-        paths=[row for row in rows if row["scope"] == "path" and row["releases"]],
+        spent=list(_spent(rows, delta, periodic)), spending=_spending(rows, delta),
+        periods=[row for row in rows if row["scope"] == "population" and row.get("periods")],
         warnings=[row["warning"] for row in rows if row["warning"] and row["scope"] != "path"],
-        spending=_spending_chart(rows, delta),
-        limits=[event for event in events if event["what"] in _LIMITS.values()],
-        others=[event for event in events if event["what"] in _OTHER.values()],
-        disjoint=ledger.limits.disjoint,
-        parts=parts,
-        counts=COUNTS,
-        handled={"drop": "left out", "error": "refused"},
-        confidence=CONFIDENCE,
-    )
-    return page
-
-
-def _template() -> Any:
-    """The template, with everything it is given escaped."""
-    with needing("a report", "'sparsehist[report]'"):
-        import jinja2
-    environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True,
-        finalize=lambda value: printable(value) if type(value) is str else value,
+        declared=list(_declared([*single, *(each[-1] for each in of_periods.values())])),
+        disjoint=[" and ".join(sorted(names)) for names in ledger.limits.disjoint],
+        sections=[
+            *(_of_series(home, each) for each in single), *(_of_periods(home, *each) for each in of_periods.items())
+        ],
+        limits=_events("Limits and declarations, in order", _LIMITS, events),
+        others=_events("Refusals, erasures and adoptions", _OTHER, events),
     )  # fmt: skip
-    environment.filters |= {"shown": shown, "style_sheet": _markup}
-    environment.globals["table"] = lambda *parts: _markup(html_table(*parts))
-    return environment.from_string(files("sparsehist.report").joinpath("page.html.jinja").read_text(encoding="utf-8"))
 
 
-def _markup(text: str) -> Any:
-    """What is not escaped again: the package's own style sheet, and tables."""
-    import markupsafe
-
-    return markupsafe.Markup(text)  # noqa: S704 - a file of this package, or escaped cell by cell
+def _table(caption: str, heads: Sequence[str], rows: Sequence[Sequence[object]], numbers: int = 0) -> Markup:
+    return Markup(html_table(caption, heads, rows, numbers))  # noqa: S704 - escaped cell by cell
 
 
-def _part(
-    store: Home, declaration: Declaration, series_id: str, made: list[Metadata], secret: list[tuple[str, str]]
-) -> SeriesPart:
-    cells = sorted(
-        (about for about in made if isinstance(about, CellMetadata)), key=lambda about: as_level(about.level)
-    )
-    errors = [(about.name, found) for about in cells if (found := _errors(about, COUNTS))]
-    finest = cells[-MOST_LINES:]
-    curves = [(about.name, list(zip(_SMOOTH, _errors(about, _SMOOTH), strict=False))) for about in finest]
-    released = [of_cells(any_kind.release(store, declaration, series_id, about.name)) for about in finest]
-    keys = _largest_keys(released, list(declaration.key))
-    names = [release.name for release in released]
-    name = declaration.name
-    about = "One line for each release, over the true number of units with the key; the table below has the numbers."
-    of_keys = (
-        f"A row for each key, with noisy count and {CONFIDENCE:.0%} interval of each release; the table below has "
-        "the numbers."
-    )
-    shown = [
-        (f"Probability that a key of {name} is published", "probability"),
-        (f"Mean error of a published count of {name}", "mean error (units)"),
+def _cost(row: Row) -> str:
+    if not row["releases"]:
+        return "nothing"
+    if row["level"] and row["currency"] != "none":
+        return f"{row['currency']} {row['level']}"
+    return "see epsilon" if row["cost"] is None else f"rho ≈ {shown(row['cost'])}"
+
+
+def _limit(row: Row, now: str | None) -> str:
+    first = row["limit_at_first_release"]
+    return (now or "none") + (f" ({first} at the first release)" if first and first != now else "")
+
+
+def _spent(rows: Sequence[Row], delta: float, periodic: Mapping[str, object]) -> Iterator[Markup]:
+    """Costs by population, by series and by path; of a periodic series all periods are its population's row."""
+    epsilon = f"ε at δ = {shown(delta)}"
+    total = [
+        [
+            "everybody" if row["scope"] == "everybody" else f"population {row['population']}", row["releases"],
+            shown(row["epsilon"]), _cost(row), _limit(row, row.get("budget")), row.get("remaining") or "—",
+            row.get("standing") or "—",
+        ]
+        for row in rows
+        if row["scope"] in ("population", "everybody")
+    ]  # fmt: skip
+    heads = ["who", "releases", epsilon, "spent", "budget", "remaining", "standing"]
+    yield _table("Populations: costs of all series of the same people add up", heads, total)
+    single = [row for row in rows if row["population"] not in periodic]
+    series = [
+        [
+            row["series"] + (" (erased)" if row["dropped"] else ""), row["population"], row["releases"],
+            shown(row["epsilon"]), _cost(row), _limit(row, row["cap"]), row["remaining"] or "—",
+            row["standing"] or "—",
+        ]
+        for row in single
+        if row["scope"] == "series"
+    ]  # fmt: skip
+    if series:
+        heads = ["series", "population", "releases", epsilon, "spent", "cap", "remaining", "standing"]
+        yield _table("Series: costs of the noise paths of one histogram add up", heads, series)
+    paths = [
+        [
+            f"{row['series']}: {row['path']}", row["noise"], row["releases"], shown(row["epsilon"]), _cost(row),
+            shown(row["delta_infinity"]), shown(row["numerical_slack"]),
+        ]
+        for row in single
+        if row["scope"] == "path" and row["releases"]
+    ]  # fmt: skip
+    if paths:
+        heads = ["path", "noise", "releases", epsilon, "finest level", "δ of open domains", "numerical slack"]
+        yield _table("Noise paths: each costs its finest release, however many there are", heads, paths)
+
+
+def _spending(rows: Sequence[Row], delta: float) -> Picture | None:
+    """Epsilon of each series, and of each population of periods."""
+    bars = [
+        {"series": row["series"] or f"{row['population']} (all periods)", "epsilon": row["epsilon"]}
+        for row in rows
+        if row["epsilon"] and (row["scope"] == "series" or (row["scope"] == "population" and row.get("periods")))
     ]
-    charts = [
-        line_chart(
-            title,
-            about,
-            "true count (units, logarithmic)",
-            y_title,
-            [(release, [(count, each[which]) for count, each in curve]) for release, curve in curves],
-            log_y=which == 1,
+    of_periods = {row["population"] for row in rows if row.get("periods")}
+    names = {row["series"] for row in rows if row["scope"] == "series" and row["population"] in of_periods}
+    bars = [bar for bar in bars if bar["series"] not in names]
+    return charts.spending(bars[:_MOST_ROWS], delta) if bars else None
+
+
+def _declared(series: Sequence[OneSeries]) -> Iterator[Markup]:
+    if not series:
+        return
+    declared = [
+        [
+            _name(told), told.unit_text or "bounded elsewhere", told.max_keys, told.population, ", ".join(told.key),
+            told.domain.describe(), _SOURCES.get(told.source, told.source),
+        ]
+        for told in (each.declaration for each in series)
+    ]  # fmt: skip
+    heads = ["series", "unit", "max_keys", "population", "key", "domain", "who checked the source"]
+    yield _table("Declarations", heads, declared)
+    counted = [
+        [_name(told), _counted(told), _HANDLED[told.on_null], _HANDLED[told.on_outside]]
+        for told in (each.declaration for each in series)
+    ]
+    yield _table("What counts", ["series", "units", "rows without unit or key", "keys outside the domain"], counted)
+
+
+def _name(declaration: Declaration) -> str:
+    return declaration.name if declaration.period is None else f"{declaration.population} (each period)"
+
+
+def _counted(declaration: Declaration) -> str:
+    if declaration.shares is not None:
+        return declaration.shares.describe()
+    over = f" over all {declaration.n_steps} steps" if declaration.steps is not None else ""
+    most = declaration.max_keys
+    return f"a unit with more than {most} keys counts towards {most} of them{over}"
+
+
+def _of_series(home: Home, series: OneSeries) -> Section:
+    """One series: its releases, their errors, the largest keys; of a running series its counts over time."""
+    name = series.declaration.name
+    section = Section(f"Series {name}")
+    if not series.releases:
+        section.remarks.append("Nothing was released from it.")
+    else:
+        section.tables.extend(_releases(name, series.releases, section.remarks))
+    finest = series.cells[-MOST_LINES:]
+    if finest:
+        released = [_read(home, series, about.name) for about in finest]
+        section.tables.extend(_errors(name, finest))
+        section.tables.append(_largest_keys(name, released))
+        section.pictures.extend(_pictures(name, finest, released))
+        section.remarks.append(
+            f"An interval holds the bounded count of a published key with a probability of {CONFIDENCE:.0%} over the "
+            "noise. Releases of one key share noise: the finest says all that the coarser ones do."
         )
-        for which, (title, y_title) in enumerate(shown)
+    steps = [about for about in series.cells if isinstance(about, RunningMetadata)]
+    if len({about.step for about in steps}) > 1:
+        finest_of_step = {about.step: about for about in steps}
+        shown_steps = [finest_of_step[step] for step in sorted(finest_of_step)][-_MOST_ROWS:]
+        over = [(about.step, _read(home, series, about.name)) for about in shown_steps]
+        section.pictures.append(_over_time(name, "step", over))
+    if series.secret:
+        section.tables.append(_table(f"SECRET: exact numbers of {name}", ["what", "value"], series.secret, 1))
+    return section
+
+
+def _of_periods(home: Home, name: str, periods: Sequence[OneSeries]) -> Section:
+    """All periods of a periodic series: one table, and the largest keys over time."""
+    section = Section(f"Periodic series {name}")
+    rows: list[list[object]] = []
+    over = []
+    for each in periods[-_MOST_ROWS:]:
+        period = str(each.declaration.period)
+        row: list[object] = [period, len(each.releases), *["—"] * 4]
+        if each.cells:
+            finest = each.cells[-1]
+            released = _read(home, each, finest.name)
+            over.append((period, released))
+            row[2:] = [asked_text(finest), shown(finest.std), shown(finest.threshold), len(released)]
+        rows.append(row)
+    heads = ["period", "releases", "finest level", "std (units)", "threshold (units)", "keys published"]
+    section.tables.append(_table(f"Periods of {name}, and the finest release of each", heads, rows, 3))
+    section.remarks.extend(_left_out(len(periods), "periods"))
+    if len(over) > 1:
+        section.pictures.append(_over_time(name, "period", over))
+    promised = [about for each in periods for about in each.releases]
+    section.tables.extend(_promises(name, promised))
+    secret = [(str(each.declaration.period), value) for each in periods for what, value in each.secret[:1]]
+    if secret:
+        section.tables.append(
+            _table(f"SECRET: keys with a count in each period of {name}", ["period", "keys"], secret, 1)
+        )
+    return section
+
+
+def _read(home: Home, series: OneSeries, name: str) -> Release:
+    return of_cells(any_kind.release(home, series.declaration, series.series_id, name))
+
+
+def _left_out(number: int, what: str) -> list[str]:
+    return [f"The last {_MOST_ROWS} of {number} {what} are shown."] if number > _MOST_ROWS else []
+
+
+def _releases(name: str, made: Sequence[Metadata], remarks: list[str]) -> Iterator[Markup]:
+    rows = [
+        [
+            about.name, about.kind, asked_text(about), about.noise, shown(about.std), shown(about.threshold),
+            shown(getattr(about, "expected_false_keys", None)), getattr(about, "counts", None) or "units",
+            (about.released_at or "—")[:16].replace("T", " "),
+        ]
+        for about in made[-_MOST_ROWS:]
+    ]  # fmt: skip
+    remarks.extend(_left_out(len(made), "releases"))
+    heads = [
+        "release",
+        "of",
+        "level",
+        "noise",
+        "std (units)",
+        "threshold (units)",
+        "false keys expected",
+        "it counts",
     ]
-    charts.append(interval_chart(f"The largest keys of {name}", of_keys, "units", names, keys))
-    drawn = [chart for chart in charts if chart is not None]
-    return SeriesPart(declaration, made, errors, keys, names, drawn, secret)
+    yield _table(f"Releases of {name}", [*heads, "when (UTC)"], rows)
+    yield from _promises(name, made[-_MOST_ROWS:])
 
 
-def _errors(about: CellMetadata, counts: Sequence[int]) -> list[tuple[float, float]]:
-    """Probability of being published and mean error; nothing for a family that this process does not know."""
-    try:
-        family = about.family
-    except SparsehistError:
-        return []
+def _promises(name: str, made: Sequence[Metadata]) -> Iterator[Markup]:
+    """What each release promises alone; releases that promise the same share a row."""
+    alike: dict[str, list[str]] = {}
+    for about in made:
+        slack = f"a numerical slack of {about.numerical_slack:.0e}"
+        alike.setdefault(about.guarantee.replace("numerical_slack", slack), []).append(about.name)
+    rows = [
+        [", ".join(dict.fromkeys(names)) if len(set(names)) <= MOST_LINES else f"{len(names)} releases", promised]
+        for promised, names in alike.items()
+    ]
+    if rows:
+        yield _table(f"What each release of {name} promises alone", ["release", "guarantee"], rows)
+
+
+def _errors(name: str, finest: Sequence[CellMetadata]) -> Iterator[Markup]:
+    """Probability of publication and mean error by true count, a column for each release."""
+    known = {about.name: errors for about in finest if (errors := _error(about, COUNTS))}
+    rows = [
+        [f"{count:,}", *(_error_text(*errors[i], count) for errors in known.values())]
+        for i, count in enumerate(COUNTS)
+    ]
+    if known:
+        caption = f"Error by true count, {name}: probability of being published, mean error if so (units)"
+        yield _table(caption, ["true count (units)", *known], rows, len(known))
+
+
+def _error_text(probability: float, error: float, count: int) -> str:
+    told = "below 0.000001" if probability < 0.000001 else shown(probability)
+    return f"{told}, ± {shown(error)} ({error / count:.2g})"
+
+
+def _error(about: CellMetadata, counts: Sequence[int]) -> list[tuple[float, float]]:
+    """Probability of publication and mean error at each count."""
     level, threshold = as_level(about.level), about.effective_threshold
-    probabilities = publication_probability(family, level, threshold, counts).tolist()
+    probabilities = publication_probability(about.family, level, threshold, counts).tolist()
     return [
-        (probability, mean_error(family, level, threshold, count))
+        (probability, mean_error(about.family, level, threshold, count))
         for probability, count in zip(probabilities, counts, strict=True)
     ]
 
 
-def _largest_keys(
-    released: list[Release], columns: list[str]
-) -> list[tuple[str, list[tuple[float, float, float] | None]]]:
-    if not released:
-        return []
+def _keys_of(release: Release) -> list[str]:
+    return [column for column in release.frame.columns if column != "noisy_count"]
+
+
+def _intervals(release: Release) -> Any:
+    try:
+        return release.intervals(CONFIDENCE)
+    except SparsehistError:  # of noise that has none
+        return release.frame.with_columns(low="noisy_count", high="noisy_count")
+
+
+def _largest_keys(name: str, released: Sequence[Release]) -> Markup:
+    columns = _keys_of(released[0])
     largest = side_by_side(released).head(_LARGEST).select(columns)
-    found: list[list[tuple[float, float, float] | None]] = [[] for _ in range(largest.height)]
+    cells: list[list[str]] = [[" · ".join(map(str, key))] for key in largest.iter_rows()]
     for release in released:
-        try:
-            known = release.intervals(CONFIDENCE)
-        except SparsehistError:
-            known = release.frame.with_columns(low="noisy_count", high="noisy_count")
-        joined = largest.join(known, on=columns, how="left", maintain_order="left")
-        limits = joined.select("low", "noisy_count", "high").iter_rows()  # a handful, published
-        for row, (low, value, high) in zip(found, limits, strict=True):
-            row.append(None if value is None else (low, value, high))
-    labels = [" · ".join(map(str, key)) for key in largest.iter_rows()]
-    return list(zip(labels, found, strict=True))
+        joined = largest.join(_intervals(release), on=columns, how="left", maintain_order="left")
+        for row, (low, value, high) in zip(
+            cells, joined.select("low", "noisy_count", "high").iter_rows(), strict=True
+        ):
+            row.append(
+                "not published" if value is None else f"{shown(value, 6)} ({shown(low, 6)} to {shown(high, 6)})"
+            )
+    caption = (
+        f"The largest keys of {name}: noisy counts (units) with {CONFIDENCE:.0%} intervals for the bounded count"
+    )
+    return _table(caption, ["key", *(release.name for release in released)], cells, len(released))
 
 
-def _spending_chart(rows: Sequence[Row], delta: float) -> Chart | None:
-    bars = [
-        (f"{row['series']}: {row['path'] or ''}", row["epsilon"])
-        for row in rows
-        if row["scope"] == "path" and row["epsilon"]
+def _pictures(name: str, finest: Sequence[CellMetadata], released: Sequence[Release]) -> Iterator[Picture]:
+    curves = [
+        {"release": about.name, "count": count, "probability": probability, "error": error}
+        for about in finest
+        for count, (probability, error) in zip(_CURVE, _error(about, _CURVE), strict=True)
     ]
-    about = "A bar for each noise path on its own; together they cost less than the sum. The table has the numbers."
-    return bar_chart("Epsilon of each noise path", about, f"epsilon at delta {delta:g}", bars)
+    names = [about.name for about in finest]
+    yield charts.by_count(name, curves, names)
+    columns = _keys_of(released[0])
+    ranks = {key: i for i, key in enumerate(side_by_side(released).head(_LARGEST).select(columns).iter_rows(), 1)}
+    spans = [
+        {"key": f"{ranks[key]}. {key_label(key)}", "release": release.name, "low": low, "value": value, "high": high}
+        for release in released
+        for *parts, value, low, high in _intervals(release).select(*columns, "noisy_count", "low", "high").iter_rows()
+        if (key := tuple(parts)) in ranks
+    ]
+    if spans:
+        spans.sort(key=lambda span: int(str(span["key"]).partition(".")[0]))
+        yield charts.largest_keys(name, spans, names)
 
 
-def _told(event: dict[str, Any]) -> dict[str, str]:
+def _over_time(name: str, what: str, released: Sequence[tuple[int | str, Release]]) -> Picture:
+    """The keys that are largest in the last release, over steps or periods."""
+    columns = _keys_of(released[-1][1])
+    largest = list(released[-1][1].frame.head(MOST_LINES).select(columns).iter_rows())
+    rows = [
+        {"when": str(when), "key": f"{largest.index(key) + 1}. {key_label(key)}", "noisy_count": value}
+        for when, release in released
+        for *parts, value in release.frame.select(*columns, "noisy_count").iter_rows()
+        if (key := tuple(parts)) in largest
+    ]
+    about = f"Of each {what} the finest release; keys are those that are largest in the last one."
+    return charts.over_time(
+        f"Noisy counts of {name} by {what}", about, what, rows, [str(when) for when, _ in released]
+    )
+
+
+def _events(caption: str, wanted: Mapping[str, str], events: Sequence[dict[str, str]]) -> Markup | None:
+    rows = [list(event.values()) for event in events if event["what"] in wanted.values()]
+    heads = ["when (UTC)", "what", "of", "to", "who", "why"]
+    return _table(caption, heads, rows) if rows else None
+
+
+def _in_words(event: dict[str, Any]) -> dict[str, str]:
     """An event in words."""
     details = json.loads(event["details"]) if event["details"] else {}
-    happened: datetime = event["happened"]
     about = event["series"] or event["population"] or ", ".join(details.get("populations", ())) or ""
     budget = details.get("route") and " ".join(
         f"{name} {details[name]}" for name in ("rho", "epsilon", "delta") if details.get(name) not in (None, "0")
@@ -228,25 +438,13 @@ def _told(event: dict[str, Any]) -> dict[str, str]:
         details.get("protects") and f"{details['periods']} of {details['period']}, protects {details['protects']}"
     )
     return {
-        "when": happened.strftime("%Y-%m-%d %H:%M"),
-        "who": event["who"],
+        "when": event["happened"].strftime("%Y-%m-%d %H:%M"),
         "what": (_LIMITS | _OTHER).get(event["what"], event["what"]),
         "about": about + (f", {event['release']}" if event["release"] else ""),
-        "to": event["level"] or budget or periods or "",
-        "why": event["reason"] or details.get("because", ""),
+        "to": event["level"] or budget or periods or "—",
+        "who": event["who"],
+        "why": event["reason"] or details.get("because") or "—",
     }
-
-
-def _bias(met: dict[str, int], bounded: float) -> list[tuple[str, str]]:
-    """By how much bounding moved the counts together; a line that says so where nobody noted it."""
-    if not met:
-        return [("bias of bounding", "not known: bounded elsewhere, or by an engine that does not tell")]
-    pairs = met["pairs"]
-    return [
-        ("sum of all counts without a bound", f"{pairs:,}"),
-        ("bias of bounding: of that sum, lost", f"{pairs - bounded:,.0f} ({(pairs - bounded) / max(pairs, 1):.3%})"),
-        ("units above max_keys", f"{met['units_above']:,}"),
-    ]
 
 
 def _secrets(state: State, record: SeriesRecord) -> list[tuple[str, str]]:
@@ -256,10 +454,13 @@ def _secrets(state: State, record: SeriesRecord) -> list[tuple[str, str]]:
         return [("bias of bounding", "not known: what did not count in a step is not kept")]
     count, _, cells = state.series_files(record).groups
     bounded = int((count * cells).sum()) / declaration.unit_of_counts
-    return [
+    rows = [
         ("keys with a count", f"{int(cells.sum()):,}"),
         ("sum of all bounded counts", f"{bounded:,.0f}"),
-        *_bias(read_bounding(record), bounded),
-        ("groups of equal count", f"{len(count):,}"),
         ("cells whose noise was drawn", f"{len(state.tracked(record.path_id).position):,}"),
     ]
+    if met := read_bounding(record):
+        lost = met["pairs"] - bounded
+        rows.append(("bias of bounding: of all pairs, lost", f"{lost:,.0f} ({lost / max(met['pairs'], 1):.3%})"))
+        rows.append(("units above max_keys", f"{met['units_above']:,}"))
+    return rows

@@ -10,9 +10,7 @@ import polars as pl
 import pytest
 
 import sparsehist as sh
-from sparsehist.cli import commands
-from sparsehist.domain.unread import UnreadDomain
-from sparsehist.ledger.signatures import make_keys
+from sparsehist.cli import releasing
 from sparsehist.store.private_files import disk_errors
 
 RELEASE = ("--series", "visits", "--name", "public", "--level", "0.1")
@@ -63,11 +61,11 @@ def test_create_again_is_an_error_unless_reuse_is_asked_for(sparsehist, declared
     assert (reused.code, reused.json["status"]) == (0, "reused")
     assert "Nothing is published yet" in sparsehist("create", store, *declared, "--if-exists", "reuse").out
     sparsehist("release", store, *RELEASE)
-    assert "released before, 1 time:" in sparsehist("create", store, *declared, "--if-exists", "reuse").out
+    assert "It has 1 releases" in sparsehist("create", store, *declared, "--if-exists", "reuse").out
     declared[declared.index("--max-keys") + 1] = 3
     assert sparsehist("create", store, *declared, "--if-exists", "reuse").code == 5
     other = sparsehist("create", store, *declared)
-    assert "--max-keys 2" in other.err.replace("=", " ") and "reuse" not in other.err  # it would not give it back
+    assert "--max-keys 2" in other.err and "reuse" not in other.err  # it would not give it back
 
 
 def test_several_keys_make_a_product(sparsehist, here):
@@ -94,26 +92,6 @@ def test_the_same_release_again_gives_the_same_file(sparsehist, store):
     assert sh.read("public.parquet").frame["url"].to_list()[0] == "/home"
     assert again.json["metadata"]["level"] == "0.1"
     assert again.json["rows"] == len(sh.read("again.parquet"))
-
-
-def test_what_may_not_stand_in_a_chain_is_refused_before_it_is_drawn(sparsehist, store, here):
-    """Signed releases beside unsigned ones of the store, or the other way round; elsewhere the same name is free."""
-    pytest.importorskip("cryptography")
-    make_keys("key")
-    for place in ("plain", "signed", "empty"):
-        (here / place).mkdir()
-    first = ["release", store, "--series", "visits", "--name", "first", "--level", "0.2"]
-    other = ["release", store, "--series", "visits", "--name", "other", "--level", "0.1"]
-    for place, words, refused in (("plain", [], ["--sign", "key"]), ("signed", ["--sign", "key"], [])):
-        assert sparsehist(*first, "--out", f"{place}/first.parquet", *words).code == 0
-        turned_away = sparsehist(*other, "--out", f"{place}/other.parquet", *refused)
-        assert turned_away.code == 2 and "signed" in turned_away.err and "committed" not in turned_away.err
-        by = " SIGNED BY 'key'" if refused else ""
-        (here / "one.sql").write_text(f"RELEASE other FROM visits AT LEVEL 0.1 TO '{place}/other.parquet'{by}")
-        ran = sparsehist("run", "one.sql", "--store", store)
-        assert ran.code == 2 and "signed" in ran.err and "committed" not in ran.err
-    assert [row["name"] for row in sh.open(store).series("visits").releases().to_dicts()] == ["first"]
-    assert sparsehist(*other, "--out", "empty/other.parquet", "--sign", "key").code == 0
 
 
 def test_a_file_that_is_not_this_release_is_never_replaced(sparsehist, store):
@@ -256,7 +234,7 @@ def test_a_table_of_keys_can_be_copied_and_ends(sparsehist, here, monkeypatch):
     """Whole-number keys have no separators, a long table says where the rest is, no rows are explained."""
     pl.DataFrame({"u": range(4500), "n": [1234567, 7654321, 1111111] * 1500}).write_parquet("n.parquet")
     sh.create("t", "n.parquet", name="visits", unit="u", key="n", max_keys=1, domain="integers(9999999)")
-    monkeypatch.setattr(commands, "MOST_ROWS", 2)
+    monkeypatch.setattr(releasing, "MOST_ROWS", 2)
     out = sparsehist("release", "t", *RELEASE, "--head", 3).out
     assert re.search(r"\b1,[45]\d\d\b", out) and "a table ends after 2 rows" in out
     assert sum(key in out for key in ("1234567", "7654321", "1111111")) == 2
@@ -277,16 +255,8 @@ def test_a_backup_serves_once_it_is_adopted(sparsehist, here, store):
     assert sh.read("first.parquet").frame.equals(sh.read("second.parquet").frame)
 
 
-@pytest.mark.parametrize(
-    ("size", "text"), [(12, "12"), (999_999_999, "999,999,999"), (10**18, "1.00e+18"), (117 * 10**398, "1.17e+400")]
-)
-def test_sizes_are_written_so_that_they_can_be_read(size, text):
-    """Domains beyond the range of floats have a size too."""
-    assert UnreadDomain("cells", size=size).describe_size() == f"{text} keys"
-
-
 def test_a_job_whose_log_or_query_changed_exits_with_5(sparsehist, declared, store, here):
-    """The next day's file, a WHERE that was added: named by create and run; another log can be accepted."""
+    """The next day's file, a WHERE that was added: named by create and run."""
     reuse = ("create", store, *declared, "--if-exists", "reuse")
     first = sparsehist("release", store, *RELEASE, "--json").json
     assert (first["status"], sparsehist("release", store, *RELEASE, "--json").json["status"]) == (
@@ -308,7 +278,7 @@ def test_a_job_whose_log_or_query_changed_exits_with_5(sparsehist, declared, sto
     assert changed.code == 5 and "the text of its query" in changed.json["error"]["message"]
     pl.concat([pl.read_parquet(file) for file in Path("log").glob("*")]).write_parquet("log/c.parquet")
     changed = sparsehist(*reuse)
-    assert changed.code == 5 and "use another name" in changed.err
+    assert changed.code == 5 and "the log it was made from differs" in changed.err
     assert sparsehist("release", store, *RELEASE, "--json").json["metadata"] == first["metadata"]
     checked = sparsehist("check", "--store", store)
     assert checked.code == 0 and "is whole" in checked.out
@@ -328,13 +298,13 @@ def test_a_bound_is_chosen_and_stands_in_the_ledger(sparsehist, log):
         "--level",
         "0.4",
     )
-    first = sparsehist("choose-max-keys", "s", *asked, "--json").json
+    first = sparsehist("choose", "max-keys", "s", *asked, "--json").json
     assert first["bounding"] in ("keep", "share")
-    assert first == sparsehist("choose-max-keys", "s", *asked, "--json").json
-    assert f"--max-keys {first['max_keys']}" in sparsehist("choose-max-keys", "s", *asked).out
+    assert first == sparsehist("choose", "max-keys", "s", *asked, "--json").json
+    assert f"--max-keys {first['max_keys']}" in sparsehist("choose", "max-keys", "s", *asked).out
     assert sh.open("s").ledger().filter(scope="population")["level"].to_list() == ["0.4"]
-    sparsehist("budget", "s", "--population", "default", "--rho", "0.5")
-    refused = sparsehist("choose-max-keys", "s", *asked, "--name", "other", "--release-level", "0.1")
+    sparsehist("limit", "s", "--rho", "0.5")
+    refused = sparsehist("choose", "max-keys", "s", *asked, "--name", "other", "--release-level", "0.1")
     assert refused.code == 3
     assert sh.open("s").series_names() == ["choice_keys", "choice_profile"]
 

@@ -9,7 +9,7 @@ from sparsehist.ledger.export import COLUMNS, EVENT_COLUMNS
 
 def test_a_budget_refuses_with_3_and_the_ledger_says_so(sparsehist, store):
     """Beyond the budget nothing is released, the difference is told, and the event has who, what and why."""
-    assert sparsehist("budget", store, "--rho", "0.5", "--who", "dpo").code == 0
+    assert sparsehist("limit", store, "--rho", "0.5", "--who", "dpo").code == 0
     release = ("release", store, "--series", "visits", "--name")
     assert sparsehist(*release, "a", "--level", "0.25", "--who", "ann").code == 0
     refused = sparsehist(*release, "b", "--level", "0.75", "--who", "bob")
@@ -18,7 +18,7 @@ def test_a_budget_refuses_with_3_and_the_ledger_says_so(sparsehist, store):
         "requested level 0.75" in refused.err
         and "remaining rho 0.25; the largest level that would fit is 0.5" in refused.err
     )
-    wrong = sparsehist("budget", store, "--rho", "0")
+    wrong = sparsehist("limit", store, "--rho", "0")
     assert wrong.code == 2 and "rho must be a positive" in wrong.err
     shown = sparsehist("ledger", store, "--events")
     assert "null" not in shown.out and "{" not in shown.out
@@ -26,9 +26,9 @@ def test_a_budget_refuses_with_3_and_the_ledger_says_so(sparsehist, store):
         assert told in " ".join(shown.out.split()), shown.out
     data = sparsehist("ledger", store, "--events", "--json").json
     assert [row["who"] for row in data["events"]][-3:] == ["dpo", "ann", "bob"]
-    raised = sparsehist("budget", store, "--rho", "2")
+    raised = sparsehist("limit", store, "--rho", "2")
     assert raised.code == 2 and "give --reason" in raised.err
-    assert sparsehist("budget", store, "--rho", "2", "--reason", "second study").code == 0
+    assert sparsehist("limit", store, "--rho", "2", "--reason", "second study").code == 0
     assert "rho 2; second study" in " ".join(sparsehist("ledger", store, "--events").out.split())
     assert sparsehist(*release, "b", "--level", "0.75").code == 0
     assert "was rho 0.5 when its first release was made" in sparsehist("ledger", store).out
@@ -39,7 +39,7 @@ def test_a_cap_is_raised_for_a_reason(sparsehist, store):
     release = ("release", store, "--series", "visits", "--name")
     assert sparsehist(*release, "a", "--level", "1").code == 0
     assert sparsehist(*release, "b", "--level", "1.5").code == 3
-    up = ("raise-cap", store, "--series", "visits", "--level")
+    up = ("limit", store, "--series", "visits", "--cap")
     assert sparsehist(*up, "0.5", "--reason", "x").code == 2
     assert sparsehist(*up, "2", "--reason", "more", "--json").json["status"] == "raised"
     assert sparsehist(*release, "b", "--level", "1.5").code == 0
@@ -58,8 +58,8 @@ def test_disjoint_populations_do_not_add_up(sparsehist, store, declared):
         return sparsehist("ledger", store, "--json").json["ledger"][-1]
 
     assert (everybody()["scope"], everybody()["level"]) == ("everybody", "0.75")
-    apart = ("--population", "default", "--population", "south", "--reason", "by country")
-    assert sparsehist("disjoint", store, *apart).code == 0
+    apart = ("--disjoint", "default", "--disjoint", "south", "--reason", "by country")
+    assert sparsehist("limit", store, *apart).code == 0
     assert everybody()["level"] == "0.5"
 
 
@@ -67,11 +67,11 @@ def test_populations_without_a_series_are_pointed_out(sparsehist, store):
     """A limit or declaration may come first; that nothing is in its population yet shows a slip of the pen."""
     assert (
         "No series is in defalt yet; series are in default"
-        in sparsehist("budget", store, "--population", "defalt", "--rho", "1").out
+        in sparsehist("limit", store, "--population", "defalt", "--rho", "1").out
     )
-    assert "No series is in" not in sparsehist("budget", store, "--rho", "1").out
-    apart = ("--population", "default", "--population", "sout", "--reason", "by country")
-    assert "No series is in sout yet" in sparsehist("disjoint", store, *apart).out
+    assert "No series is in" not in sparsehist("limit", store, "--rho", "1").out
+    apart = ("--disjoint", "default", "--disjoint", "sout", "--reason", "by country")
+    assert "No series is in sout yet" in sparsehist("limit", store, *apart).out
 
 
 def test_the_ledger_is_exported(sparsehist, store, here):
@@ -98,7 +98,7 @@ def test_units_that_differ_are_warned_about(sparsehist, store, declared, here):
 
 def test_a_budget_says_its_route_and_split_and_a_level_may_be_an_epsilon_and_delta(sparsehist, store, declared):
     """A fresh (1, 1e-6) serves the level that stands for it; what cannot be charged is refused at create with 3."""
-    told = sparsehist("budget", store, "--epsilon", "1", "--delta", "1e-6").out
+    told = sparsehist("limit", store, "--epsilon", "1", "--delta", "1e-6").out
     assert "route gaussian" in told and "1e-06 for noise" in told
     release = ("release", store, "--series", "visits", "--name")
     made = sparsehist(*release, "a", "--level", "epsilon_delta(1, 1e-6)", "--json")
@@ -116,12 +116,3 @@ def test_a_budget_says_its_route_and_split_and_a_level_may_be_an_epsilon_and_del
     assert sparsehist("ledger", store, "--since", "soon").code == 2
     of_series = sparsehist("ledger", store, "--series", "visits", "--json").json["ledger"]
     assert (of_series[0]["scope"], of_series[0]["remaining"]) == ("path", level)
-
-
-def test_a_missing_cap_is_explained_where_a_budget_charges_one(sparsehist, store, declared):
-    """At create, for noise that is charged as a whole."""
-    asked = ("--epsilon", "3", "--delta", "1e-6", "--route", "renyi", "--population", "south")
-    assert sparsehist("budget", store, *asked).code == 0
-    uncapped = [word for i, word in enumerate(declared) if "--cap" not in (word, declared[max(i - 1, 0)])]
-    made = sparsehist("create", store, *uncapped[:-1], "other", "--noise", "laplace", "--population", "south")
-    assert made.code == 0 and "level of the first release will be its cap" in " ".join(made.out.split())

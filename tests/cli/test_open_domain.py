@@ -11,7 +11,7 @@ def test_an_open_domain_is_declared_released_and_refused_beyond_its_delta(sparse
     first = sparsehist("release", "store", "--series", "visits", "--name", "first", "--level", "0.1", "--json").json
     assert 3e-7 < first["metadata"]["delta_infinity"] <= 5e-7
     words = ("release", "store", "--series", "visits", "--level", "0.2")
-    second = sparsehist(*words, "--name", "second", "--delta", "1e-7")
+    second = sparsehist(*words, "--name", "second", "--open-delta", "1e-7")
     assert second.code == 0
     assert "delta of the series" in second.out
     low = sparsehist(*words, "--name", "low", "--threshold", "5")

@@ -1,4 +1,4 @@
-"""create-running, append, release --step and finish: a log that goes on, from the command line."""
+"""create --steps, append, release --step and finish: a log that goes on, from the command line."""
 
 import polars as pl
 import pytest
@@ -25,10 +25,10 @@ def daily(sparsehist, here):
     for day in (1, 2):
         log = pl.DataFrame({"user": [f"u{i}" for i in range(900 * day)], "url": ["/home"] * 900 * day})
         log.write_parquet(here / f"day_{day}.parquet")
-    assert sparsehist("create-running", "s", *DECLARED, "--steps", "7", "--cap", "1").code == 0
+    assert sparsehist("create", "s", *DECLARED, "--steps", "7", "--cap", "1").code == 0
     for day in (1, 2):
         made = sparsehist("append", "s", "--series", "daily", "--step", day, "--input", f"day_{day}.parquet")
-        assert made.code == 0 and f"appended step {day} of 7" in made.out
+        assert made.code == 0 and f"appended step {day} to daily" in made.out
     return "s"
 
 
@@ -44,7 +44,7 @@ def test_running_counts_are_released_at_any_step(sparsehist, daily):
     shown = sparsehist("show", daily).out
     assert "daily" in shown and "steps" in shown
     assert sparsehist("release", daily, "--series", "daily", "--name", "first", "--json").json["status"] == "repeated"
-    assert sparsehist("raise-cap", daily, "--series", "daily", "--level", "2", "--reason", "a test").code == 0
+    assert sparsehist("limit", daily, "--series", "daily", "--cap", "2", "--reason", "a test").code == 0
 
 
 def test_steps_are_refused_or_repeated_in_words(sparsehist, daily):
@@ -57,7 +57,7 @@ def test_steps_are_refused_or_repeated_in_words(sparsehist, daily):
     words = ("release", daily, "--series", "daily", "--name", "x", "--level", "0.5")
     assert "not appended yet" in sparsehist(*words, "--step", 3).err
     assert "give --step and --level" in sparsehist(*words[:-2]).err
-    declare = ("create-running", daily, *DECLARED, "--steps", "7", "--cap", "1")
+    declare = ("create", daily, *DECLARED, "--steps", "7", "--cap", "1")
     assert "--if-exists reuse gives it back" in sparsehist(*declare).err
     assert sparsehist(*declare, "--if-exists", "reuse", "--json").json["status"] == "reused"
     differs = sparsehist(*declare[:-4], "--steps", "8", "--if-exists", "reuse")

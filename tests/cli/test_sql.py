@@ -2,22 +2,12 @@
 
 import io
 import json
-import stat
-import subprocess
 import sys
 
-import polars as pl
 import pytest
-from rich.cells import cell_len
-from rich.console import Console
 
 import sparsehist as sh
-from sparsehist.cli.answer import print_shown
-from sparsehist.cli.prompt import completer, converse, history_file, is_complete, of_session, tables_of
-from sparsehist.cli.tables import rows_table
-from sparsehist.release.home import Home
-from sparsehist.sqlfront.running import run_script
-from sparsehist.sqlfront.session import Session
+from sparsehist.cli.scripts import is_complete
 
 CREATE = """\
 create series visits
@@ -166,23 +156,10 @@ def test_readers_query_published_files_without_the_store(sparsehist, store, here
     assert "--time-limit is for published files" in sparsehist("sql", store, "--time-limit", 1).err
 
 
-def test_without_prompt_toolkit_the_prompt_says_how_to_get_it(here, store):
-    """The error names the extra; scripts still run."""
-    program = """
-import sys
-sys.modules["prompt_toolkit"] = None
-from sparsehist.cli.entry import run
-sys.stdin.isatty = lambda: True
-sys.exit(run(["sql", "s"]))
-"""
-    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert ran.returncode == 2 and "sparsehist[sql]" in ran.stderr
-
-
 @pytest.mark.parametrize(
     ("typed", "complete"),
     [
-        ("", True), (".help", True), ("quit", True), ("select 1;", True), ("select 1; -- done", True),
+        ("select 1;", True), ("select 1; -- done", True),
         ("select 1", False), ("select ';'", False), ("select 'a;", False), ("select 1; select 2", False),
         ("select $$ ; ", False), ("/* ; ", False),
     ],
@@ -192,104 +169,13 @@ def test_a_statement_ends_with_its_semicolon(typed, complete):
     assert is_complete(typed) is complete
 
 
-def test_the_prompt_runs_draws_and_leaves(here, store, monkeypatch, capsys):
-    """Several lines make one statement, Ctrl-C cancels, errors leave it standing, Ctrl-D ends it."""
-    from prompt_toolkit.application import create_app_session
-    from prompt_toolkit.input import create_pipe_input
-    from prompt_toolkit.output import DummyOutput
-
-    from sparsehist.cli.sql_work import described
-
-    monkeypatch.setenv("XDG_STATE_HOME", str(here / "state"))
-    with (
-        create_pipe_input() as keys,
-        create_app_session(input=keys, output=DummyOutput()),
-        Session(Home("s"), rows=5) as session,
-    ):
-        keys.send_text("select 40 +\r2 as\ranswer;\r")
-        keys.send_text("nonsense;\r")
-        keys.send_text("create secret s (type s3, secret 'planted');\r")
-        keys.send_text("half a line\x03")
-        keys.send_text(".help\r.nothing\r\\d\r")
-        keys.send_text("release first from visits at level 1;\r")
-        keys.send_text("\x04")
-        converse(
-            lambda text: described(run_script(session, text)),
-            of_session(session),
-            title="s",
-            tables=lambda: tables_of(session),
-        )
-    shown = capsys.readouterr()
-    assert (
-        "answer" in shown.out and "42" in shown.out and "Ctrl-D" in shown.out and "there is no .nothing" in shown.out
-    )
-    assert "release first of visits" in shown.out and "series" in shown.out.split("there is no .nothing")[1]
-    assert "syntax error" in shown.err and "half a line" not in shown.out + shown.err
-    history = (here / "state" / "sparsehist" / "history").read_text()
-    assert "+answer;" in history
-    assert "planted" not in history
-
-
-def test_the_history_is_nobody_elses(here, monkeypatch):
-    """It may name keys: mode 0600, in a directory of mode 0700."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(here / "state"))
-    file = history_file()
-    assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
-
-
-def test_completion_knows_series_releases_and_columns(here, store):
-    """And keywords, options and tables; whatever the case."""
-    from prompt_toolkit.document import Document
-
-    with Session(Home("s"), tables={"people": pl.DataFrame({"height_cm": [1]})}) as session:
-        assert session.check("release a from visits at level 1")[1] == []
-        sh.Store("s").series("visits").release("weekly", level=1)
-        words = completer(of_session(session))
-        for typed, expected in [
-            ("sel", "SELECT"), ("visits.", "visits.weekly"), ("VIS", "visits"), ("hei", "height_cm"),
-            ("peo", "people"), ("ur", "url"), ("max_k", "max_keys"), ("expe", "EXPECTING"), ("show l", "LEDGER"),
-        ]:  # fmt: skip
-            found = [one.text for one in words.get_completions(Document(typed), None)]
-            assert any(expected in one for one in found), (typed, found)
-
-
 def test_the_ledger_is_narrow_enough_for_a_terminal(sparsehist, store, here):
     """SHOW LEDGER prints what was spent in words, and the epsilon it is at a delta."""
     (here / "ledger.sql").write_text("release a from visits at level 0.1; show ledger delta 1e-5;")
     told = sparsehist("run", "ledger.sql", "--store", store)
     assert "rho 0.1" in told.out and "epsilon" in told.out and "at delta 1e-05" in told.out
-    assert f"{sh.Store('s').ledger(delta=1e-5)['epsilon'].item(-1):.1f}" in told.out.split()
+    assert f"{sh.open('s').ledger(delta=1e-5)['epsilon'].item(-1):.1f}" in told.out.split()
     assert max(map(len, told.out.splitlines())) <= 100
-
-
-def test_what_a_statement_may_name_is_listed(here, store):
-    """Series, their releases of either kind, and what the session made or was handed; a release only once."""
-    sh.Store("s").series("visits").release("weekly", level="0.5")
-    with Session(Home("s"), tables={"people": pl.DataFrame({"height_cm": [1]})}) as session:
-        run_script(session, "create schema x; create table x.t as from visits.weekly; create view v as select 1 as n")
-        listed = tables_of(session)
-    assert dict(listed.rows()) == {
-        "visits": "series", "visits.weekly": "release of cells at level 0.5", "people": "view", "v": "view",
-        "x.t": "table",
-    }  # fmt: skip
-    with Session(None) as session:
-        assert tables_of(session).is_empty()
-    with Session(Home("nowhere")) as session:
-        assert tables_of(session).is_empty()
-
-
-@pytest.mark.parametrize("width", [20, 40, 80, 200])
-def test_a_wide_table_goes_on_below_itself(width):
-    """On a terminal no line is longer than it, and every value is drawn."""
-    frame = pl.DataFrame({f"column_{i}": [f"value_{i}", "日本" * i] for i in range(12)} | {"long": ["x" * 90, None]})
-    drawn = io.StringIO()
-    print_shown(Console(file=drawn, width=width, force_terminal=True, color_system=None), [rows_table(frame)])
-    lines = drawn.getvalue().splitlines()
-    assert max(map(cell_len, lines)) <= width
-    words = drawn.getvalue().split()
-    assert {f"value_{i}" for i in range(12)} <= set(words) and drawn.getvalue().count("x") == 90
-    assert words.count("column_3") == 1
 
 
 def test_errors_of_a_script_are_json_too(sparsehist, here):
@@ -297,20 +183,3 @@ def test_errors_of_a_script_are_json_too(sparsehist, here):
     (here / "wrong.sql").write_text("select 'open")
     wrong = sparsehist("run", "wrong.sql", "--json")
     assert wrong.code == 2 and json.loads(wrong.out)["error"]["message"].startswith("line 1, column 8: unterminated")
-
-
-def test_commands_with_a_dot_come_from_a_pipe_too(sparsehist, script, monkeypatch):
-    """`.help` and `.tables` do what they do at the prompt; others are named, and SQL beside them stays SQL."""
-    sparsehist("run", script(), "--store", "s", "--param", "level=0.5")
-
-    def piped(text, *words):
-        monkeypatch.setattr("sys.stdin", io.StringIO(text))
-        return sparsehist("sql", *words)
-
-    for words, aid in ((("s",), "RELEASE name FROM series"), (("--analyst", "."), "for reading only")):
-        helped = piped(".help\n.tables;\n.quit\n.nosuch\n", *words)
-        assert (helped.code, helped.err) == (0, "")
-        assert aid in helped.out and "visits.public" in helped.out
-        assert "there is no .nosuch" in piped(".nosuch", *words).err
-        assert piped("select 1;\n.help", *words).code == 2
-    assert "visits.public" in piped("show tables;", "--analyst", ".").out

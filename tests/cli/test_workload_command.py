@@ -1,4 +1,4 @@
-"""release-workload: released, written, listed, planned and refused from the command line."""
+"""release --workload: released, written, listed, planned and refused from the command line."""
 
 import polars as pl
 import pytest
@@ -18,7 +18,7 @@ def areas(sparsehist, declared):
 
 def test_a_workload_is_released_written_and_listed(sparsehist, areas):
     """The file answers ranges by itself; `show` lists the release, and the ledger tells its path from the cells."""
-    words = ("release-workload", areas, "--series", "visits", "--name", "sums", "--workload", "ranges()")
+    words = ("release", areas, "--series", "visits", "--name", "sums", "--workload", "ranges()")
     made = sparsehist(*words, "--level", "0.5", "--out", "sums.parquet", "--head", "2")
     assert made.code == 0 and "written to sums.parquet" in made.out
     answer, std = sh.read("sums.parquet").answer("/home", "/about")
@@ -32,7 +32,7 @@ def test_a_workload_is_released_written_and_listed(sparsehist, areas):
 def test_a_plan_spends_nothing_and_shows_every_column(sparsehist, areas):
     """The strategies are compared, down to the last column however narrow the table; no release is made."""
     words = (
-        "release-workload",
+        "release",
         areas,
         "--series",
         "visits",
@@ -43,10 +43,11 @@ def test_a_plan_spends_nothing_and_shows_every_column(sparsehist, areas):
         "--level",
         "0.5",
     )
-    planned = sparsehist(*words, "--plan")
+    words = ("plan", areas, "--series", "visits", "--workload", "prefix()", "--level", "0.5")
+    planned = sparsehist(*words)
     assert planned.code == 0 and "chosen" in planned.out and "identity" in planned.out
     assert "no releases yet" in sparsehist("show", areas).out
-    assert pl.DataFrame(sparsehist(*words, "--plan", "--json").json["plan"])["chosen"].sum() == 1
+    assert pl.DataFrame(sparsehist(*words, "--json").json["plan"])["chosen"].sum() == 1
 
 
 @pytest.mark.parametrize(
@@ -59,7 +60,7 @@ def test_a_plan_spends_nothing_and_shows_every_column(sparsehist, areas):
 )
 def test_a_workload_that_does_not_fit_is_refused(sparsehist, areas, workload, code, told):
     """With the reason, before anything is drawn."""
-    words = ("release-workload", areas, "--series", "visits", "--name", "x", "--level", "0.5", "--workload")
+    words = ("release", areas, "--series", "visits", "--name", "x", "--level", "0.5", "--workload")
     refused = sparsehist(*words, workload)
     assert refused.code == code and told in refused.err
     assert sparsehist(*words, "prefix()", "--post-processing", "tidy").code == 2
@@ -69,7 +70,7 @@ def test_a_workload_beyond_the_cap_is_refused_with_3(sparsehist, areas):
     """Paths of cells and of workloads add up under the cap of 1."""
     assert sparsehist("release", areas, "--series", "visits", "--name", "a", "--level", "0.75").code == 0
     words = (
-        "release-workload",
+        "release",
         areas,
         "--series",
         "visits",

@@ -10,7 +10,6 @@ import pytest
 
 import sparsehist as sh
 from sparsehist.html import html_table, shown
-from sparsehist.ledger.ledger import Ledger
 
 from .test_store_report import PLANTED, TAGS, Page
 
@@ -37,8 +36,6 @@ def store(tmp_path_factory):
 
 def _shown(store):
     visits, hours = store.series("visits"), store.series("hours")
-    with store.home.hold() as state:
-        ledger = Ledger.of(state)
     workloads = [hours.release(name) for name in ("prefixes", "ranges")]
     running = store.series("daily")
     weekly = sh.create(
@@ -51,7 +48,7 @@ def _shown(store):
         every="week",
     )
     weekly.append(pl.DataFrame({"user": range(500), "url": ["/home"] * 500}), period="2026-W01")
-    return [store, visits, running, weekly, visits.release("public"), *workloads, visits.plan(["0.1"]), ledger]
+    return [store, visits, running, weekly, visits.release("public"), *workloads, visits.plan(["0.1"])]
 
 
 def test_what_notebooks_show_is_escaped_and_public(store):
@@ -89,10 +86,7 @@ def test_answers_of_a_session_are_not_counted_as_releases():
 def test_a_store_in_use_is_shown_by_its_repr(store):
     """A cell that shows a value never fails; without metadata there are no tables either."""
     with store.home.hold():
-        assert (
-            store._repr_html_()
-            == f"<pre>Store(&#x27;{str(store.path).replace('<', '&lt;').replace('>', '&gt;')}&#x27;)</pre>"
-        )
+        assert "/s&lt;i&gt;&#39;)</pre>" in store._repr_html_()
     bare = sh.Release(pl.DataFrame({"url": ["<b>"], "noisy_count": [1.0]}), {"name": "x"})
     assert bare._repr_html_().startswith("<pre>Release(")
 
@@ -101,7 +95,7 @@ def test_a_table_escapes_every_part():
     """Caption, heads, first cells and others; numbers are rounded for people."""
     planted = "\"'><script>\u202e"
     html = html_table(planted, [planted, planted], [[planted, planted]], 1)
-    assert html.count("&quot;&#x27;&gt;&lt;script&gt;\\u202e") == 6
+    assert html.count("&#34;&#39;&gt;&lt;script&gt;\\u202e") == 6
     assert "<script" not in html
     cases = (None, True, 0.1234567, 12345.6, 1e-9, float("inf"), float("nan"), "x")
     assert list(map(shown, cases)) == ["—", "True", "0.1235", "12,346", "1e-09", "inf", "nan", "x"]
@@ -146,39 +140,3 @@ def test_workloads_are_drawn_with_standard_deviations(store):
             else (release.answer(*2 * [release.frame.sort("noisy_count")["hour"][-1]])[1])
         )
         assert (value - low, high - value) == pytest.approx((std, std))
-
-
-def test_progress_is_one_output_of_a_cell():
-    """In a real kernel: every phase by its name alone, nothing on stderr, no warning; False is silent."""
-    notebooks = pytest.importorskip("nbclient", reason="notebooks run with nbclient and ipykernel")
-    pytest.importorskip("ipykernel", reason="notebooks run with nbclient and ipykernel")
-    formats = pytest.importorskip("nbformat")
-    create = (
-        "import polars as pl, sparsehist as sh\n"
-        "log = pl.DataFrame({'user': range(500), 'url': ['/home'] * 500})\n"
-        "series = sh.create(':memory:', log, name='visits', unit='user', key='url', max_keys=1,"
-        " domain=sh.Strings(max_bytes=8)%s)\n"
-    )
-    cells = [
-        create % "",
-        create % ", progress=True",
-        create % ", progress=False",
-        "series.release('public', level=1)",
-    ]
-    notebook = formats.v4.new_notebook(cells=[formats.v4.new_code_cell(cell) for cell in cells])
-    notebooks.NotebookClient(notebook, timeout=60).execute()
-    for cell in notebook.cells[:2]:
-        (output,) = cell.outputs
-        assert output.output_type == "display_data"
-        lines = output.data["text/plain"].splitlines()
-        assert [line.split()[1] for line in lines] == [
-            "reading",
-            "placing",
-            "bounding",
-            "counting",
-            "writing",
-        ]
-        assert all(re.fullmatch(r"✓ [a-z ]+", line) for line in lines)
-    assert notebook.cells[2].outputs == []
-    (shown_release,) = notebook.cells[3].outputs
-    assert shown_release.data["text/html"].startswith('<table role="table">')

@@ -3,12 +3,11 @@
 import io
 
 import polars as pl
-import pytest
 
-from sparsehist.cli.tables import cell_text, printable, rows_table
+from sparsehist.cli.tables import rows_table
+from sparsehist.counting.progress import reporting
 from sparsehist.release.releases import Release
 from sparsehist.report.side_by_side import coarse_to_fine, newly_published, side_by_side
-from sparsehist.series.store import reporting
 
 
 def _release(name, level, counts):
@@ -51,28 +50,6 @@ def test_a_key_of_several_columns_is_joined_by_all_of_them():
     two = pl.DataFrame({"a": ["x"], "b": [2], "noisy_count": [4.5]})
     joined = side_by_side([Release(one, {"name": "p", "level": "1"}), Release(two, {"name": "q", "level": "2"})])
     assert joined.rows() == [("x", 1, 5.0, None), ("x", 2, 4.0, 4.5)]
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (None, "—"),
-        (1234.56, "1,234.6"),
-        (0.98765, "0.988"),
-        (1234, "1,234"),
-        (True, "True"),
-        ("a\x1b[2J", "a\\x1b[2J"),
-    ],
-)
-def test_values_are_shown_so_that_a_terminal_takes_no_orders(value, text):
-    """Numbers are grouped, and a published key cannot move the cursor."""
-    assert cell_text(value) == text
-
-
-def test_printable_text_is_left_alone():
-    """Only what cannot be seen is escaped."""
-    assert printable("/übersicht ") == "/übersicht "
-    assert printable("\u202e") == "\\u202e"
 
 
 def test_a_key_that_looks_like_markup_is_shown_as_it_is():

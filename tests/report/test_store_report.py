@@ -16,11 +16,11 @@ import pytest
 
 import sparsehist as sh
 from sparsehist.html import shown
-from sparsehist.report.charts_as_svg import bar_chart, interval_chart, line_chart
+from sparsehist.release.plots import plot_largest
 from sparsehist.report.store_report import COUNTS
 from tests.browser import SCHEMES, WIDTHS, visit
 
-pytest.importorskip("jinja2", reason="reports need the extra `report`")
+pytest.importorskip("vl_convert", reason="reports need the extra `plots`")
 
 PLANTED = (
     "<script>alert(1)</script>",
@@ -34,8 +34,8 @@ PLANTED = (
 BOUNDED = 5728
 REASON = "<b>for</b> </style><script>alert(3)</script> the study"
 TAGS = set(
-    "a bdi body caption circle desc em figcaption figure h1 h2 h3 head header html li line link main meta nav ol p "
-    "path section span strong style svg table tbody td text th thead title tr ul".split()
+    "a bdi body caption em figcaption figure h1 h2 h3 head header html img li link main meta nav ol p section span "
+    "strong style table tbody td th thead title tr ul".split()
 )
 
 
@@ -88,7 +88,7 @@ def store(tmp_path_factory):
     daily.append(pl.DataFrame({"user": range(500), "url": ["/home"] * 500}), step=1)
     daily.release("day_one", step=1, level="0.5")
     daily.release("fresh", step=1, what="new", level="0.3")
-    opened = sh.open(path)
+    opened = sh.open(path, who="<i>office</i>")
     opened.set_budget(epsilon=8, delta="1e-6", open_share="0.2", reason="set in advance", population="office")
     declared = {"unit": "user", "key": "url", "max_keys": 1, "population": "office"}
     weighted = sh.create(
@@ -150,21 +150,24 @@ def test_every_clause_of_a_declaration_is_on_it(store, page):
     budget = "epsilon 8 at delta 0.000001, route gaussian"
     new = ledger["path", "daily", "cells new independent"]
     for wanted in (
-        f"population office | 3 | rho {office['level']} | {shown(office['epsilon'])} | {budget} | gaussian ",
-        "visits | default | 3 | rho 1 | ",
+        f"population office | 3 | {shown(office['epsilon'])} | rho {office['level']} | {budget} | gaussian ",
+        f"visits | default | 3 | {shown(ledger['series', 'visits', None]['epsilon'])} | rho 1 | ",
         "| 3 (2 at the first release) | ",  # the cap that was raised
-        "gone (erased) | office | 1 | rho 0.1 | ",
-        f"daily: cells new independent | gaussian | 1 | rho 0.3 | {shown(new['epsilon'])} | ",
-        "found: cells | gaussian | 1 | rho 0.1 | ",
+        f"gone (erased) | office | 1 | {shown(ledger['series', 'gone', None]['epsilon'])} | rho 0.1 | ",
+        f"daily: cells new independent | gaussian | 1 | {shown(new['epsilon'])} | rho 0.3 | ",
+        f"found: cells | gaussian | 1 | {shown(ledger['path', 'found', 'cells']['epsilon'])} | rho 0.1 | ",
         "weighted | user | 1 | office | url | strings(max_bytes=20) | nobody: a trusted source",
         "weighted | a unit with more than 1 keys counts at each of its keys (at most 64) with the weight sqrt",
         "| refused | left out",  # rows without unit or key; keys outside
         "daily | a unit with more than 2 keys counts towards 2 of them over all 7 steps | refused | refused",
         "ranges | workload | 0.2 | gaussian | ",
         "fresh | running | 0.3 | gaussian | ",
-        "budget set | office | epsilon 8 delta 0.000001 | officer | set in advance",
+        "budget set | office | epsilon 8 delta 0.000001 | <i>office</i> | set in advance",
         "series erased | gone | ",
-        "log cut into periods | weeks | 52 of week, protects user-week | ",
+        "periodic series declared | weeks | 52 of week, protects user-week | ",
+        "weeks (each period) | user | 1 | weeks | url | ",
+        "2026-W01 | 1 | 0.02 | ",
+        "shares | cells | epsilon 1 at delta 1e-06 (level 0.0",
     ):
         assert any(wanted in row for row in rows), wanted
     assert any("| ex ante" in row and row.startswith("population office") for row in rows)
@@ -191,8 +194,12 @@ def test_nothing_on_it_runs_or_asks(page):
         attribute for attribute in read.attributes if attribute[1].startswith("on") or attribute[1] == "style"
     ]
     links = [value for _, name, value in read.attributes if name in ("href", "src", "xlink:href", "action")]
-    assert all(link == "data:," or link.startswith("#") for link in links)
+    pictures = [link for link in links if link.startswith("data:image/svg+xml;base64,")]
+    assert all(link in ("data:,", *pictures) or link.startswith("#") for link in links)
     assert not re.search(r"url\(|@import|https?:", page)
+    for link in pictures:
+        drawn = base64.b64decode(link.partition(",")[2]).decode()
+        assert not re.search(r"<script|<image|href=|@import", drawn)
     (policy,) = [value for _, name, value in read.attributes if name == "content" and "src" in value]
     style = page.split("<style>")[1].split("</style>")[0]
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
@@ -213,7 +220,7 @@ def test_secrets_are_on_the_curators_page_only(store, page):
         assert "only-one-has-this" not in text
         assert "77777001" not in text
     assert "SECRET" not in page
-    assert "<title>SECRET: curator's privacy report" in secret
+    assert "<title>SECRET. Curator&#39;s privacy report of s</title>" in secret
     assert "Do not publish it" in secret
     assert f"<bdi>{BOUNDED:,}</bdi>" in secret
     assert f"{BOUNDED:,}" not in page
@@ -226,22 +233,31 @@ def test_an_empty_store_has_a_report(tmp_path):
     assert "The store holds no series" in page
 
 
-def test_charts_draw_what_there_is():
-    """Places follow the values; nothing to draw is no chart; labels are shortened."""
-    assert line_chart("t", "a", "x", "y", [], log_y=True) is None
-    assert bar_chart("t", "a", "x", [("p", 0.0)]) is None
-    assert interval_chart("t", "a", "x", ["r"], [("k", [None])]) is None
-    lines = line_chart("t", "a", "x", "y", [("one", [(1, 1), (10, 10), (100, 100)])], log_y=True)
-    (x1, y1), (x2, y2), (x3, y3) = lines.lines[0].points
-    assert x2 - x1 == pytest.approx(x3 - x2)
-    assert y1 - y2 == pytest.approx(y2 - y3)
-    assert y1 == pytest.approx(lines.bottom)
-    assert lines.lines[0].path.startswith("M46.0 180.0 L")
-    spans = interval_chart("t", "a", "x", ["r"], [("k" * 50, [(0.0, 5.0, 10.0)])])
-    (row,) = spans.rows
-    assert row.label == "k" * 16 + "…"
-    assert row.spans[0].at == pytest.approx((row.spans[0].low + row.spans[0].high) / 2)
-    assert [tick.text for tick in spans.x_ticks] == ["0", "5", "10"]
+def test_a_periodic_series_is_one_section(page):
+    """Whatever the number of periods: one heading, one row for each, and one chart over time."""
+    assert page.count("Periodic series weeks") == 1
+    assert "weeks_2026w01" not in page
+    assert page.count("Noisy counts of weeks by period.</strong>") == 1
+
+
+def test_keys_that_begin_alike_have_labels_of_their_own():
+    """A chart cuts long labels, so each begins with its rank."""
+    rows = [{"low": 1.0, "value": 2.0, "high": 3.0, "key": "k" * 200 + end} for end in "abc"]
+    chart = plot_largest(pl.DataFrame(rows).select("key", "low", "value", "high"), "units", "t").to_dict()
+    labels = [row["key"] for (rows,) in [chart["datasets"].values()] for row in rows]
+    assert [label[:4] for label in labels] == ["1. k", "2. k", "3. k"]
+
+
+def test_no_epsilon_at_this_delta_is_a_sentence_of_its_own(tmp_path):
+    """Where open domains have spent more than the delta asked for."""
+    log = pl.DataFrame({"user": range(500), "url": ["/home"] * 500})
+    made = sh.create(
+        tmp_path / "s", log, name="found", unit="user", key="url", max_keys=1, domain=sh.Open(delta="1e-4")
+    )
+    made.release("keys", level="0.6")
+    told = " ".join("".join(Page(made.store.report()).told).split())
+    assert "the noise of all releases is 0.6-zCDP, and open domains add" in told
+    assert "no ε holds at this δ" in told
 
 
 def test_the_command_writes_it(store, tmp_path):
@@ -271,7 +287,7 @@ def test_a_browser_shows_it_whole(browser, store, tmp_path, secret):
             assert seen.show(width=width, scheme=scheme) == []
             if width != 768:
                 assert seen.accessibility_faults(contrast=width == 1280) == []
-        charts = seen.tab.locator("figure svg[role=img]")
+        charts = seen.tab.locator("figure img")
         assert charts.count() >= 4
         assert all(charts.nth(i).bounding_box()["height"] > 60 for i in range(charts.count()))
         assert seen.tab.locator("script").count() == 0

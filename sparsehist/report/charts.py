@@ -1,0 +1,92 @@
+"""Charts of the report, drawn by Altair and embedded as pictures: nothing on the page runs or is fetched."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from io import StringIO
+from typing import Any
+
+from sparsehist.release.plots import COLOURS, largest_rows, require_plots
+
+MOST_LINES = len(COLOURS)
+"""Of a chart: more cannot be told apart by colour."""
+_WIDTH = 420
+Rows = Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A chart as an image: its title, what it shows in words, and a data URI."""
+
+    title: str
+    about: str
+    address: str
+
+
+def _picture(title: str, about: str, chart: Any) -> Picture:
+    """Draw a chart as SVG."""
+    drawn = StringIO()
+    chart.properties(background="#ffffff", padding={"left": 5, "top": 5, "right": 30, "bottom": 5}).save(
+        drawn, format="svg"
+    )
+    address = base64.b64encode(drawn.getvalue().encode()).decode()
+    return Picture(title, about, f"data:image/svg+xml;base64,{address}")
+
+
+def by_count(series: str, rows: Rows, releases: Sequence[str]) -> Picture:
+    """Probability of publication and mean error over the true count, a line for each release."""
+    alt = require_plots()
+    x = alt.X("count:Q", title="true count (units)", scale=alt.Scale(type="log", nice=False))
+    lines = {
+        "color": alt.Color("release:N", sort=list(releases), scale=alt.Scale(range=list(COLOURS))),
+        "strokeDash": alt.StrokeDash("release:N", sort=list(releases), legend=None),
+    }
+    base = alt.Chart(alt.InlineData(values=list(rows))).mark_line().properties(width=_WIDTH // 2, height=180)
+    published = base.encode(x=x, y=alt.Y("probability:Q", title="probability of publication"), **lines)
+    scale = alt.Scale(type="log", nice=False)
+    error = base.encode(x=x, y=alt.Y("error:Q", title="mean error (units)", scale=scale), **lines)
+    about = "By true count of a key: the probability that it is published, and its mean error if it is."
+    return _picture(f"Quality of the releases of {series}", about, published | error)
+
+
+def largest_keys(series: str, rows: Rows, releases: Sequence[str]) -> Picture:
+    """Noisy counts of the largest keys with their intervals, a colour for each release."""
+    about = "Noisy count and interval of each release, by key, in the order of the finest release."
+    return _picture(f"The largest keys of {series}", about, largest_rows(rows, "units", releases))
+
+
+def over_time(title: str, about: str, what: str, rows: Rows, order: Sequence[str]) -> Picture:
+    """Noisy counts over steps or periods, a line for each key; no point where a key was not published."""
+    alt = require_plots()
+    names = sorted({row["key"] for row in rows})
+    colour = alt.Color("key:N", sort=names, scale=alt.Scale(range=list(COLOURS)), legend=alt.Legend(labelLimit=220))
+    axis = alt.Axis(labelOverlap=True)
+    chart = (
+        alt.Chart(alt.InlineData(values=list(rows)))
+        .mark_line(point=True)
+        .encode(
+            x=alt.X("when:O", title=what, sort=list(order), axis=axis, scale=alt.Scale(domain=list(order))),
+            y=alt.Y("noisy_count:Q", title="noisy count (units)"),
+            color=colour,
+        )
+        .properties(width=_WIDTH, height=220)
+    )
+    return _picture(title, about, chart)
+
+
+def spending(rows: Rows, delta: float) -> Picture:
+    """A bar for each series: epsilon of its releases together."""
+    alt = require_plots()
+    chart = (
+        alt.Chart(alt.InlineData(values=list(rows)))
+        .mark_bar(color=COLOURS[2])
+        .encode(
+            x=alt.X("epsilon:Q", title=f"epsilon at delta {delta:g}"),
+            y=alt.Y("series:N", sort=None, title=None, axis=alt.Axis(labelLimit=260)),
+        )
+        .properties(width=_WIDTH)
+    )
+    about = "Series together cost less than the sum; the table has the numbers."
+    return _picture("Epsilon of each series", about, chart)

@@ -1,0 +1,1 @@
+"""Templates of HTML, as data of the package."""

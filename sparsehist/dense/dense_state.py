@@ -90,10 +90,7 @@ def seal(state: DenseState, cap: Fraction, *, rng: Generator) -> None:
         raise LevelOrderError(f"a level finer than {level_text(cap)} was released: seal at the finest one")
     family = state.family
     if not family.integer and any(family.std(level) > _WIDEST * family.std(cap) for level in state.offsets):
-        raise LevelOrderError(
-            f"a level was released whose noise is more than 2**20 times that of {level_text(cap)}: "
-            "a state of doubles cannot be sealed over such a range"
-        )
+        raise LevelOrderError(f"a level was released whose noise is more than 2**20 times that of {level_text(cap)}")
     if cap not in state.offsets:
         state.offsets[cap] = draw_level(state, cap, rng=rng)
     try:

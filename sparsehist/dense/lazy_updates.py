@@ -13,7 +13,7 @@ import numpy as np
 
 from sparsehist.dense.dense_release import DenseRelease
 from sparsehist.errors import InputError, LevelOrderError
-from sparsehist.noise.family import DenseFamily, NoiseArray
+from sparsehist.noise.family import NoiseArray
 from sparsehist.privacy.levels import as_level
 from sparsehist.typing import IntArray
 
@@ -60,8 +60,19 @@ def changed(earlier: DenseRelease, later: DenseRelease) -> DenseUpdate:
         >>> update.indices.size < 500, apply_update(first, update).values.tolist() == second.values.tolist()
         (True, True)
     """
-    _require_lazy(later.family)
-    _require_same_vector(earlier, later)
+    noise = type(later.family).__name__
+    if noise not in _LAZY:
+        raise InputError(
+            f"under {noise} noise every entry changes between any two levels: publish the release itself"
+        )
+    for what in ("size", "noise", "sensitivity", "truth_step", "post_processing"):
+        one, other = earlier.metadata[what], later.metadata[what]
+        if one != other:
+            raise InputError(f"these are not releases of one vector: {what} is {one} and {other}")
+    if earlier.metadata["grid"] != later.metadata["grid"]:
+        raise InputError(
+            "the releases lie on different grids, so every value differs: MultipleRelease(..., step=...)"
+        )
     indices = np.flatnonzero(earlier.values != later.values)
     metadata = {**later.metadata, "since": earlier.metadata["level"]}
     return DenseUpdate(indices, later.values[indices], metadata)
@@ -77,32 +88,9 @@ def apply_update(earlier: DenseRelease, update: DenseUpdate) -> DenseRelease:
     metadata = dict(update.metadata)
     since = metadata.pop("since")
     if earlier.metadata["level"] != since:
-        raise LevelOrderError(
-            f"the update is one since level {since}, but this release is at level {earlier.metadata['level']}"
-        )
+        raise LevelOrderError(f"the update is one since level {since}, not since {earlier.metadata['level']}")
     if earlier.values.size != metadata["size"]:
         raise InputError(f"the update is for {metadata['size']} entries, the release has {earlier.values.size}")
     values = earlier.values.copy()
     values[update.indices] = update.values
     return DenseRelease(values, earlier.family, as_level(metadata["level"]), metadata)
-
-
-def _require_lazy(family: DenseFamily) -> None:
-    name = type(family).__name__
-    if name not in _LAZY:
-        raise InputError(
-            f"under {name} noise every entry changes between any two levels; publish the release itself "
-            "(updates save something under Laplace and discrete Laplace noise)"
-        )
-
-
-def _require_same_vector(earlier: DenseRelease, later: DenseRelease) -> None:
-    for what in ("size", "noise", "sensitivity", "truth_step", "post_processing"):
-        one, other = earlier.metadata[what], later.metadata[what]
-        if one != other:
-            raise InputError(f"these are not releases of one vector: {what} is {one} and {other}")
-    if earlier.metadata["grid"] != later.metadata["grid"]:
-        raise InputError(
-            f"the releases lie on grids of {earlier.metadata['grid']:g} and {later.metadata['grid']:g}, so every "
-            "value differs; make the vector with one step for all levels: MultipleRelease(..., step=...)"
-        )

@@ -32,6 +32,7 @@ from sparsehist.errors import (
     LevelOrderError,
     StoreDamagedError,
     StoreError,
+    shown,
 )
 from sparsehist.noise.family import DenseFamily
 from sparsehist.privacy.levels import Level, as_level, level_text
@@ -65,8 +66,7 @@ class VectorRelease(DenseRelease):
         """
         if not as_level(level) < self.level:
             raise LevelOrderError(
-                f"a release at level {level_text(self.level)} can only be resold at a coarser (smaller) level, "
-                f"got {level!r}"
+                f"a release at level {level_text(self.level)} is resold at a coarser (smaller) level"
             )
         return MultipleRelease.from_release(self).release(level)
 
@@ -125,19 +125,16 @@ class MultipleRelease:
         truth_step: float | None = None,
         step: float | None = None,
     ) -> None:
-        """Check the declared parameters and read the truth."""
         if isinstance(family, type) or not isinstance(family, DenseFamily):
-            raise DeclarationError(
-                f"family must be noise with its sensitivity, such as noise.Gaussian(sensitivity=1.0), got "
-                f"{family.__name__ if isinstance(family, type) else type(family).__name__}"
-            )
+            kind = family.__name__ if isinstance(family, type) else type(family).__name__
+            raise DeclarationError(f"family is noise with its sensitivity, such as noise.Gaussian(1.0), got {kind}")
         finest = None if cap is None else as_level(cap, "cap")
         chosen = None if step is None else as_power_of_two(step, "step")
         if chosen is not None and family.integer:
             raise DeclarationError("step is for real noise; integer families publish whole numbers")
         vector = read_truth(truth, family, truth_step)
         if chosen is not None and chosen > vector.step:
-            raise DeclarationError(f"step must divide the grid of the truth, {vector.step:g}, got {step!r}")
+            raise DeclarationError(f"step must divide the grid of the truth, {vector.step:g}, got {shown(step)}")
         self._begin(DenseState(vector.family, vector.values, vector.step), finest, chosen, vector.charge)
 
     @classmethod
@@ -164,19 +161,11 @@ class MultipleRelease:
     def from_bytes(cls, content: bytes) -> MultipleRelease:
         """Go on from what `to_bytes` wrote; the object that wrote it must not draw any more.
 
-        Raises:
-            InputError: If the bytes were not written by `to_bytes`.
-            StoreDamagedError: If they were truncated or altered.
+        InputError for other bytes, StoreDamagedError if they were truncated or altered.
         """
         about, (anchor, *offsets) = unpack(_KIND, content)
-        levels = (Fraction(text) for text in about["levels"])
-        state = DenseState(
-            _family(about["family"]),
-            anchor,
-            about["truth_step"],
-            dict(zip(levels, offsets, strict=True)),
-            about["sealed"],
-        )
+        by_level = dict(zip(map(Fraction, about["levels"]), offsets, strict=True))
+        state = DenseState(_family(about["family"]), anchor, about["truth_step"], by_level, about["sealed"])
         cap = None if about["cap"] is None else Fraction(about["cap"])
         ancestors = tuple((path, level) for path, level in about["ancestors"])
         made = cls.__new__(cls)
@@ -320,8 +309,7 @@ class MultipleRelease:
     def _require_own_process(self) -> None:
         if os.getpid() != self._process:
             raise StoreError(
-                "this process was forked from the one that holds the vector, and both would draw different noise "
-                "for a new level; draw all levels in one process"
+                "this process was forked from the one that holds the vector: draw all levels in one process"
             )
 
 

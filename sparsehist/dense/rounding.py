@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from sparsehist.errors import DeclarationError
+from sparsehist.errors import DeclarationError, shown
 from sparsehist.histogram.grid import grid_step
 from sparsehist.typing import FloatArray
 
@@ -32,9 +32,9 @@ def chunks(size: int) -> list[slice]:
 
 def as_power_of_two(step: float, what: str) -> float:
     """Read a step: a positive, finite power of two."""
-    value = float(step)
+    value = float(step) if isinstance(step, int | float) else math.nan
     if not (math.isfinite(value) and value > 0 and math.frexp(value)[0] == 0.5):
-        raise DeclarationError(f"{what} must be a power of two, such as 1, 0.5 or 2**-10, got {step!r}")
+        raise DeclarationError(f"{what} must be a power of two, such as 1, 0.5 or 2**-10, got {shown(step)}")
     return value
 
 
@@ -51,8 +51,7 @@ def publication_step(std: float, truth_step: float, step: float | None) -> float
     chosen = truth_step * grid_step(std / truth_step) if step is None else step
     if chosen < std * _FINEST_STEP:
         raise DeclarationError(
-            f"noise of standard deviation {std:g} cannot be published on a grid of {chosen:g} in doubles; declare a "
-            "coarser step, or a coarser truth_step of which the values are multiples"
+            f"doubles cannot hold noise of deviation {std:g} on a grid of {chosen:g}: declare a coarser step"
         )
     return chosen
 

@@ -84,8 +84,7 @@ def tighten(
     have, want = as_level(level_have), as_level(level_want)
     if not want < have:
         raise LevelOrderError(
-            f"a release at level {level_text(have)} can only be tightened to a coarser (smaller) level, "
-            f"got {level_text(want)}"
+            f"a release at level {level_text(have)} is tightened to a coarser (smaller) level, got {level_text(want)}"
         )
     state = bought_state(values, family, have, truth_step=truth_step)
     state.offsets[want] = draw_level(state, want, rng=rng)

@@ -51,15 +51,13 @@ def read_truth(truth: ArrayLike, family: DenseFamily, truth_step: float | None) 
     if truth_step is not None or given.dtype.kind != "f":
         step = 1.0 if truth_step is None else as_power_of_two(truth_step, "truth_step")
         values = _floats(given, step)
-        if any(bool((values[part] / step != np.rint(values[part] / step)).any()) for part in chunks(values.size)):
+        if any(bool(np.remainder(values[part], step).any()) for part in chunks(values.size)):
             raise DataError(f"the truth holds values that are not multiples of the declared truth_step {step:g}")
         return Truth(values, step, family, 0.0)
     step, charge = _rounding(family, given.size)
     values = _floats(given, step)
     for part in chunks(values.size):
-        values[part] /= step
-        np.rint(values[part], out=values[part])
-        values[part] *= step
+        values[part] = np.rint(values[part] / step) * step
     return Truth(values, step, replace(family, sensitivity=family.sensitivity + charge), charge)  # type: ignore[attr-defined, type-var]
 
 
@@ -94,9 +92,7 @@ def _largest(values: AnyArray) -> float:
 def _whole(given: AnyArray) -> NoiseArray:
     if _largest(given) >= _LARGEST_INTEGER:
         raise DataError("the truth holds values of 2**62 or more, beyond exact 64-bit integers; divide them first")
-    if given.dtype.kind == "f" and any(
-        bool((given[part] != np.rint(given[part])).any()) for part in chunks(given.size)
-    ):
+    if given.dtype.kind == "f" and any((given[part] != np.rint(given[part])).any() for part in chunks(given.size)):
         raise DataError("the truth holds values that are not whole, but the noise is integer; round them first")
     return given.astype(np.int64)
 
@@ -104,8 +100,7 @@ def _whole(given: AnyArray) -> NoiseArray:
 def _floats(given: AnyArray, step: float) -> NoiseArray:
     if _largest(given) > _LARGEST_IN_STEPS * step:
         raise DataError(
-            f"the truth holds values above 2**52 times its grid of {step:g}, beyond exact arithmetic; declare a "
-            "coarser grid with truth_step (a power of two the values are multiples of), or divide them first"
+            f"the truth holds values above 2**52 times its grid of {step:g}: declare a coarser grid with truth_step"
         )
     return given.astype(np.float64)
 

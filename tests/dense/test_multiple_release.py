@@ -215,7 +215,7 @@ def test_declarations_that_do_not_fit_are_refused():
             MultipleRelease(Gaussian(), TRUTH).release(level)
         with pytest.raises(LevelError):
             MultipleRelease(Gaussian(), TRUTH, cap=level)
-    for step, message in ((0.3, "power of two"), (2, "divide"), (2.0**-60, "in doubles")):
+    for step, message in ((0.3, "power of two"), (2, "divide"), (2.0**-60, "doubles cannot hold")):
         with pytest.raises(DeclarationError, match=message):
             MultipleRelease(Gaussian(), TRUTH, step=step).release(1)
     with pytest.raises(DeclarationError, match="real noise"):

@@ -155,17 +155,13 @@ def check_possible(declaration: Declaration) -> None:
     if not 2 <= domain.size <= MOST_CELLS:
         raise DeclarationError(
             f"interactive queries weigh every cell of a domain, from 2 to {MOST_CELLS:,} of them; "
-            f"{domain.describe()} has {domain.size if domain.size < 10**30 else 'far more'}"
+            f"{domain.describe()} has {domain.describe_size()}"
         )
     if declaration.shares is not None:
-        raise DeclarationError(
-            f"the series {declaration.name!r} shares the weight of units with many keys (bounding='share'): sessions "
-            "of interactive queries are for series with bounding='keep'"
-        )
+        raise DeclarationError("sessions of interactive queries are for series with bounding='keep'")
     if currency_of(declaration.noise) not in (PURE, ZCDP):
         raise DeclarationError(
-            f"levels of {declaration.noise} noise have no sum with those of interactive queries: create the series "
-            "with noise='gaussian', 'laplace' or 'discrete_laplace'"
+            f"{declaration.noise} noise has no interactive queries: take 'gaussian', 'laplace' or 'discrete_laplace'"
         )
 
 
@@ -198,9 +194,7 @@ def start_counts(declaration: Declaration, start: Release | pl.DataFrame) -> Flo
     frame = start.frame if isinstance(start, Release) else start
     domain, columns = declaration.domain, list(declaration.key)
     if not isinstance(frame, pl.DataFrame) or not {*columns, "noisy_count"} <= set(frame.columns):
-        raise DeclarationError(
-            f"start must be a release with the columns {', '.join(columns)} and noisy_count, as `release` makes it"
-        )
+        raise DeclarationError(f"start must be a release with the columns {', '.join(columns)} and noisy_count")
     keys = frame.select(pl.col(name).alias(f"key_{i}") for i, name in enumerate(columns))
     if tuple(keys.dtypes) != tuple(domain.dtypes) or not domain.contains(keys).all():
         raise DeclarationError(f"start must be a release of keys of {domain.describe()}")

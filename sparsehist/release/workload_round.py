@@ -173,10 +173,8 @@ class WorkloadPath:
 
     def statement(self, request: WorkloadRequest, metadata: WorkloadMetadata) -> str:
         level, keys = present(request.level), metadata.max_keys
-        of_units = (
-            f"sums are over at most {keys} keys of each unit" if keys > 1 else "sums count one key of each unit"
-        )
-        return f"{self._family.statement(level)}; {LAZILY}; {of_units}"
+        counted = f"sums are over at most {keys} keys of each unit" if keys > 1 else "sums count one key of each unit"
+        return f"{self._family.statement(level)}; {LAZILY}; {counted}: pairs beyond that were cut and are missing"
 
     def draw(self, request: WorkloadRequest, metadata: WorkloadMetadata, *, rng: np.random.Generator) -> NewRound:
         """Draw the noise of the level and make the rows, which are stored with the round."""

@@ -63,7 +63,8 @@ class Cells:
         """Sum of the counts over all other columns, exactly; one axis per column, ascending. Secret."""
         number = np.zeros(len(self.counts), np.int64)
         for column in columns:
-            number = number * self.shape[column] + self.coordinates[column]
+            number *= self.shape[column]
+            number += self.coordinates[column]
         table = np.zeros([self.shape[column] for column in columns], np.int64)
         np.add.at(table.reshape(-1), number, self.counts)
         return table

@@ -1,12 +1,9 @@
 """What a cell that was never drawn has behind it: at every past level its noise stayed at or below a bound.
 
-The bound at a release of threshold t is t - c for a cell of count c. Noise at a coarser level is noise at a finer one
-plus an independent bridge, so the noises of a cell all rise with the same independent variables: they are
-associated, and the probability of a history is at least the product of those of its parts. `rarity` turns that into a
-number that depends on counts, levels and thresholds alone, never on noise: where it passes `RAREST` the cells of a
-group are drawn explicitly (`sparsehist.histogram.round`), so that no group drawn lazily ever has a rare history.
+`rarity` bounds how rare that is, from counts, levels and thresholds alone. Where it passes `RAREST` the cells of a group
+are drawn explicitly, so that no group drawn lazily ever has a rare history.
 
-Source: our own derivation; association is Harris's inequality.
+Source: our own derivation (docs/mathematics.md, histories that would become rare); association is Harris's inequality.
 """
 
 from __future__ import annotations
@@ -77,11 +74,8 @@ def history_of(releases: Sequence[tuple[Level, float]]) -> History:
 def rarity(family: Family, history: History, counts: FloatArray) -> FloatArray:
     """Bound -ln P[a cell of this count never exceeded] from above; shape of `counts`, infinite where that cannot be.
 
-    Levels within 1 % of one another are bounded jointly where that is better: noise at the coarsest of them ends a
-    walk from the finest whose steps go up at least as often as down (bridges of all families here are symmetric or
-    never negative), so by Lévy's inequality it exceeds the lowest threshold at least half as often as any of them
-    does. For a family of your own whose bridges tend downwards that is a rule like another: it decides when cells are
-    drawn, never with which law.
+    Levels within 1 % of one another are bounded jointly where that is better: as bridges are symmetric or never
+    negative, noise at the coarsest of them exceeds the lowest threshold at least half as often as any does (Lévy).
     """
     if not history.levels:
         return np.zeros(counts.size)

@@ -1,21 +1,10 @@
 """What noisy counts that were published because they are above a threshold say of the true counts.
 
-A count c is published as Y = c + noise (rounded) given Y > threshold: a truncated law, of which T = P[Y > threshold]
-is what was left. For every c a set of values holds all but alpha of that law, and the limits of y are the counts
-whose set holds y: so their coverage is 1 - alpha for every true count, given that it was published. With
+A count c is published as Y = c + noise, given Y > threshold. For every c a set of values holds all but alpha of that
+truncated law; the limits of y are the counts whose set holds y. The estimate of y is the mean of all counts, weighted
+by how likely each is to be published as y, given that it is published.
 
-    u(c) = min(alpha T, (1 - (1 - alpha) T) / 2)
-
-the set leaves out the values that noise reaches with probability u or less from above and, where u is more than the
-1 - T that the threshold has taken away already, those that it reaches with probability u or less from below: all of
-alpha above for counts well below the threshold, half on either side for counts well above it. Both limits rise with
-y, and no y is left without counts. For noise that is symmetric and unimodal the sets are the smallest there are.
-
-The estimate of y is the mean of the counts, each weighted by how likely it is to be published as y where it is
-published at all: the conditional likelihood. Its maximum would be no estimate: it is the least count for many values
-just above the threshold, and for Laplace noise the value itself.
-
-Source: our own derivation (inversion of tests; log-concave noise makes the limits monotone).
+Source: our own derivation, by inversion of tests (docs/mathematics.md, intervals).
 """
 
 from __future__ import annotations

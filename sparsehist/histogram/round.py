@@ -1,25 +1,13 @@
 """One round: which untracked cells become tracked, and with which noise; exact, by groups of equal count.
 
-A cell that was never drawn has only a history A: its noise stayed at or below every past threshold. Untracked cells
-of the same count are therefore identically distributed and are drawn by the group, in one of two ways.
+Untracked cells of one count share a history A: their noise stayed at or below every past threshold. Lazily: each of a
+binomial number of candidates races two coupled paths, one from the plain law and one from the law above the
+threshold; the upper one inside A accepts, else the lower one inside A rejects, else the race is run again.
+Explicitly: where the history would become rare (`sparsehist.histogram.history`), all cells of the group are drawn,
+whether they exceed or not. No race and no path takes more than 20 tries on average.
 
-Lazily: each of a binomial number of candidates takes part in a race of two coupled paths, X from the plain marginal
-at the new level and Y from the marginal above the threshold, made from one uniform so that Y >= X, and carried to
-every past level with shared randomness by monotone steps. Y inside A accepts, else X inside A rejects, else the race
-is run again. Y in A implies X in A, so the acceptance probability is P(A | exceed) / P(A) exactly, and an accepted
-path has the law given both: no integral is computed, and any order of levels will do. Drawing each step from its own
-truncated law instead ([ARNP Alg. 6] as printed) has another joint law and is not private at the
-stated level.
-
-Explicitly: where the history would become rare with the new threshold (`sparsehist.histogram.history`), all untracked
-cells of the group are drawn now, whether they exceed or not. Their paths come from the plain law, again until they
-lie in A, and the new level from its law given the path. As this is decided by counts, levels and thresholds alone,
-the law is that of the dense mechanism all the same. Of m past points some is exceeded with a probability of at least
-1 - e**(-3/m), so explicit cells are at most m/3 + 1 times those expected to be published; the empty cells of a domain
-get there only where about as many as there are were let through by thresholds. A history is never less likely than
-e**-3, so that no race and no path takes more than 20 tries on average.
-
-Papers: [ARNP Lemma 5.5, Lemma 5.6, Lemma 5.7, Alg. 6].
+Source: our own derivation (docs/mathematics.md, sparse histograms). Papers: [ARNP Lemma 5.5, Lemma 5.6, Lemma 5.7,
+Alg. 6].
 """
 
 from __future__ import annotations

@@ -1,25 +1,11 @@
 """One round of running counts: which cells become tracked at a release point, and with which noise; exact.
 
-Beside `sparsehist.histogram.round`, of which it keeps the race and the rule for drawing explicitly. Over steps and
-levels the noise of a cell is no Markov chain, and need not be: with covariances that are not negative,
+The race and the rule for drawing explicitly are those of `sparsehist.histogram.round`. Noise at past points is the
+value at the new point times Cov/Var, plus an independent residual, which both racers share. Keys that are nonempty at
+some step have a history each; only the keys that are empty at all steps are exchangeable. A key that is empty at the
+step of a point may be drawn there although it has units later: otherwise a false key would show that it stays empty.
 
-    noise at past points = value at the new point · Cov/Var + a residual independent of it
-
-rises with the value, so that two racers that share the residual keep their order at all past points at once. The
-residual is that of a plain draw of all points: past - Cov/Var · its own value at the new point. No conditional
-covariance is factored.
-
-Two things differ from cells whose count is one number. The count of a key changes between steps, so that keys of
-equal count now have different histories: each nonempty key stands for itself, with bounds from its counts of the past
-points' steps; only the keys that are empty at all steps are exchangeable. And a candidate that loses stays untracked
-among others that had no chance yet, so that candidates are chosen afresh in every round, each key by a number of its
-own. A key that is empty at the step of a point can be drawn there although it has units later: were it left out, a
-false key at an early step would tell that it stays empty.
-
-Gaussian noises with covariances that are not negative are associated (Pitt 1982), so that the rarity of a history is
-bounded by the sum over its points, as before.
-
-Source: our own derivation (docs/mathematics.md, running counts).
+Source: our own derivation (docs/mathematics.md, running counts); association is Pitt 1982.
 """
 
 from __future__ import annotations

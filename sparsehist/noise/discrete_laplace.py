@@ -34,14 +34,9 @@ _SLOWEST = Fraction(1, 2**40)
 class DiscreteLaplace(Family):
     """Discrete Laplace noise: a release at level epsilon is epsilon-DP for integer counts of that L1 sensitivity.
 
-    Exact: `sample`, `coarsen`, `refine`, `between` and `sample_tail` read random words, compare them with
-    integers, and have exactly the law written here for every rational level, tails included; no float decides an
-    outcome. (64-bit integers hold all noise but a share of e^-4,000,000.) What they return is all that is
-    published, so nothing hides in low-order bits: the noise of counts c and c + 1 has the same support.
-
-    Not exact: `tail`, `log_tail`, `log_cdf`, `inverse_log_tail` and `carry` use doubles, with relative errors of a
-    few 2**-52 in logarithms. Cells drawn lazily rest on them: epsilon-DP up to the numerical slack of a
-    release (`sparsehist.histogram.numerical_slack`).
+    `sample`, `coarsen`, `refine`, `between`, `carry` and `sample_tail` have exactly this law for every rational level,
+    tails included. (64-bit integers hold all noise but a share of e^-4,000,000.) Tails and their inverse use doubles;
+    cells drawn lazily rest on them, up to the numerical slack of a release (`sparsehist.histogram.numerical_slack`).
 
     Args:
         sensitivity: L1 sensitivity of the vector of counts: max_keys for a histogram to which a unit adds at most 1

@@ -29,9 +29,8 @@ _FAR = 0.7  # standard deviations: here half of the draws are accepted either wa
 class Gaussian(Family):
     """Gaussian noise: a release at level rho is rho-zCDP for a vector of that L2 sensitivity.
 
-    Draws are the double nearest to numpy's ziggurat normal times its scale: the slack against the real law is
-    that of 53-bit arithmetic. What is published is rounded to a grid that does not depend on the data
-    (`sparsehist.histogram.grid`), so low-order bits carry nothing.
+    Draws are doubles: numpy's ziggurat normals times a scale. What is published is rounded to a grid that does not
+    depend on the data (`sparsehist.histogram.grid`), so low-order bits carry nothing.
 
     Args:
         sensitivity: L2 sensitivity of the vector of counts, in counts: sqrt(max_keys) for a histogram to

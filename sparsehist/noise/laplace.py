@@ -29,12 +29,9 @@ _LN2 = math.log(2.0)
 class Laplace(Family):
     """Laplace noise: a release at level epsilon is epsilon-DP for a vector of that L1 sensitivity.
 
-    What is exact: the laws, in real arithmetic; equal values at two levels (the bridge's atom at 0) are equal
-    to the last bit, and later steps rely on it. What is not: magnitudes are 53-bit doubles (numpy's ziggurat
-    exponential times a scale, never the logarithm of a 53-bit uniform, so no tail is cut off). Pure epsilon-DP
-    is a property of the law before that rounding. What is published is rounded to a grid that does not depend
-    on the data, which leaves each probability within a relative 2**-40 or so of the true one rather than
-    support that gives a count away; where that is too much, take the discrete Laplace family.
+    Noise that is equal at two levels (the bridge's atom at 0) is equal to the last bit, and later steps rely on it.
+    Magnitudes are doubles: pure epsilon-DP is a property of the law before rounding. What is published is rounded to
+    a grid that does not depend on the data; where that is not enough, take the discrete Laplace family.
 
     Args:
         sensitivity: L1 sensitivity of the vector of counts, in counts: max_keys for a histogram to which a

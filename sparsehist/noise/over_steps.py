@@ -1,18 +1,11 @@
 """Gaussian noise over steps and levels: the law of one cell of a series of running counts.
 
-A release point is (t, ρ): the running count of step t at level ρ. The noise of a cell there has the covariance
+A release point is (t, ρ): the running count of step t at level ρ. With C the covariance over steps, at level 1/2,
 
-    Cov[N(t, ρ), N(t', ρ')] = C[t, t'] / (2 max(ρ, ρ'))
+    Cov[N(t, ρ), N(t', ρ')] = C[t, t'] / (2 max(ρ, ρ')),
 
-with C the covariance over steps of a factorization of the prefix sums, times the squared sensitivity: over levels
-S(ρ) = ρ·N(·, ρ) is a Brownian motion with values over the steps and covariance C/2 per unit of ρ. So one path serves
-all steps and levels in any order, and costs its finest level.
-
-The covariance of the points is never factored itself: of levels a relative 1e-9 apart its rows agree to nine digits.
-Points are taken by ascending level instead. Between two levels S grows by an independent vector of covariance
-(ρ' - ρ)/2·C, from the exact difference, and each point takes one number of S away: what is left unknown of S is a
-covariance over steps whose rows are exactly zero where the step was just seen. That gives the triangular factor of
-the points, with entries that are right to many digits relative to the part that a point adds.
+so ρ·N(·, ρ) is a Brownian motion over levels with values over the steps. One path serves all steps and levels in any
+order, and costs its finest level.
 
 Source: our own derivation (docs/mathematics.md, running counts).
 """

@@ -1,9 +1,9 @@
-"""What a cell that was never drawn has behind it: at every past level its noise stayed at or below a bound.
+"""The history of a cell that was never drawn: at every past level its noise stayed at or below a bound.
 
-`rarity` bounds how rare that is, from counts, levels and thresholds alone. Where it passes `RAREST` the cells of a group
-are drawn explicitly, so that no group drawn lazily ever has a rare history.
+`rarity` bounds how rare that is, from counts, levels and thresholds alone. Where it passes `RAREST` the cells of a
+group are drawn explicitly, so that no group drawn lazily ever has a rare history.
 
-Source: our own derivation (docs/mathematics.md, histories that would become rare); association is Harris's inequality.
+Source: our own derivation (docs/mathematics.md, rare histories); association is Harris's inequality.
 """
 
 from __future__ import annotations

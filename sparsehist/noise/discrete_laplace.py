@@ -34,9 +34,9 @@ _SLOWEST = Fraction(1, 2**40)
 class DiscreteLaplace(Family):
     """Discrete Laplace noise: a release at level epsilon is epsilon-DP for integer counts of that L1 sensitivity.
 
-    `sample`, `coarsen`, `refine`, `between`, `carry` and `sample_tail` have exactly this law for every rational level,
-    tails included. (64-bit integers hold all noise but a share of e^-4,000,000.) Tails and their inverse use doubles;
-    cells drawn lazily rest on them, up to the numerical slack of a release (`sparsehist.histogram.numerical_slack`).
+    `sample`, `coarsen`, `refine`, `between`, `carry` and `sample_tail` have exactly this law for every rational
+    level, tails included. (64-bit integers hold all noise but a share of e^-4,000,000.) Tails and their inverse use
+    doubles; cells drawn lazily rest on them, up to the numerical slack of a release.
 
     Args:
         sensitivity: L1 sensitivity of the vector of counts: max_keys for a histogram to which a unit adds at most 1

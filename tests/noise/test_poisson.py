@@ -15,7 +15,7 @@ from sparsehist.errors import DeclarationError, LevelError
 from sparsehist.noise.family import Family
 from sparsehist.noise.poisson import Poisson
 from tests.noise.orders import in_order, joint_p_value
-from tests.stats import assert_consistent, assert_detected, g_test, two_sample_outcomes
+from tests.stats import assert_consistent, assert_detected, g_test
 
 FAMILY = Poisson()
 TIMES = (6.0, 3.5, 2.0)
@@ -97,18 +97,6 @@ def test_inverse_log_tail_is_the_integer_quantile(level: str) -> None:
         assert (FAMILY.log_tail(x, level) <= log_v + slack).all()
         assert (FAMILY.log_tail(x - 1, level) >= log_v - slack).all()
     assert (np.diff(FAMILY.inverse_log_tail(np.sort(many)[::-1], level)) >= 0).all()
-
-
-def test_draws_by_inversion_have_the_law_of_fresh_noise() -> None:
-    """Exponentials through inverse_log_tail follow the pmf; sample_tail follows it above a threshold."""
-    rng = entropy.seeded(209)
-    law = stats.poisson.pmf(np.arange(60), 4.0)
-    drawn = FAMILY.inverse_log_tail(-rng.standard_exponential(DRAWS), "1/4")
-    assert_consistent(g_test(np.bincount(drawn, minlength=60), law / law.sum()))
-    above = FAMILY.sample_tail(DRAWS, 9.0, "1/4", rng=rng)
-    law[:10] = 0.0
-    assert_consistent(g_test(np.bincount(above, minlength=60)[10:], law[10:] / law[10:].sum()))
-    assert_consistent(two_sample_outcomes(drawn, FAMILY.sample(DRAWS, "1/4", rng=rng)))
 
 
 def test_what_cannot_be_is_refused() -> None:

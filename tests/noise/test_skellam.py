@@ -15,7 +15,7 @@ from sparsehist.errors import DeclarationError
 from sparsehist.noise.family import Family
 from sparsehist.noise.skellam import Skellam
 from tests.noise.orders import in_order, joint_p_value
-from tests.stats import assert_consistent, assert_detected, g_test, two_sample_vectors
+from tests.stats import assert_consistent, assert_detected, two_sample_vectors
 
 FAMILY = Skellam()
 TIMES = (3.0, 1.5, 0.75)
@@ -98,17 +98,6 @@ def test_inverse_log_tail_is_the_integer_quantile(level: str) -> None:
         slack = 1e-12 * (1 + np.abs(log_v))
         assert (FAMILY.log_tail(x, level) <= log_v + slack).all()
         assert (FAMILY.log_tail(x - 1, level) >= log_v - slack).all()
-
-
-def test_draws_by_inversion_have_the_law_of_fresh_noise() -> None:
-    """Exponentials through inverse_log_tail follow the pmf; sample_tail follows it above a threshold."""
-    rng, span = entropy.seeded(311), np.arange(-60, 61)
-    law = pmf(span, 4.0)
-    drawn = FAMILY.inverse_log_tail(-rng.standard_exponential(DRAWS), "1/4")
-    assert_consistent(g_test(np.bincount(drawn + 60, minlength=121), law))
-    above = FAMILY.sample_tail(DRAWS, 5.0, "1/4", rng=rng)
-    law[span <= 5] = 0.0
-    assert_consistent(g_test(np.bincount(above + 60, minlength=121)[66:], law[66:] / law[66:].sum()))
 
 
 def test_what_cannot_be_is_refused() -> None:

@@ -11,10 +11,11 @@ route or split changed: only then did it bound what could happen before anything
 
 from __future__ import annotations
 
+import copy
 import json
 import operator
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -50,6 +51,7 @@ class Split:
 
     noise: Fraction
     open: Fraction
+    declared: bool = False  # by open_share=
 
 
 @dataclass(frozen=True)
@@ -101,12 +103,21 @@ class Budget:
             "limit": self.noise.limit,
             "delta_noise": self.split.noise,
             "delta_open": self.split.open,
+            "open_share_declared": Fraction(self.split.declared),
             "poisson_epsilon": None if apart is None else apart.limit,
             "poisson_delta": None if apart is None else apart.delta,
         }
         texts = {name: None if value is None else level_text(value) for name, value in values.items()}
         order = None if self.noise.order is None else str(self.noise.order)
         return {**texts, "route": self.noise.route, "order": order}
+
+    def reserving(self) -> Budget | None:
+        """The same budget with half of delta for open domains; None if it is in rho, pure, or split by hand."""
+        if self.epsilon is None or self.split.declared or self.split.open or not self.split.noise:
+            return None
+        split = _split(self.split.noise, self.noise.route, None, opens=True)
+        ours = self.epsilon - (self.poisson.limit if self.poisson else 0)
+        return replace(self, noise=filter_on(self.noise.route, ours, split.noise, self.noise.order), split=split)
 
     def is_within(self, other: Budget) -> bool:
         """Whether whatever this one allows, the other allows too, and by the same route."""
@@ -223,7 +234,7 @@ def _split(delta: Fraction, route: str, open_share: Level | None, *, opens: bool
         return Split(_NOTHING, delta)
     by_default = OPEN_SHARE if opens else _NOTHING
     share = by_default if open_share is None else _probability("open_share", open_share)
-    return Split(delta * (1 - share), delta * share)
+    return Split(delta * (1 - share), delta * share, declared=open_share is not None)
 
 
 def _probability(name: str, value: Level) -> Fraction:
@@ -241,7 +252,7 @@ class Limits:
     ) -> None:
         """Read events as `State.events` gives them; no limits without, but for budgets given by population."""
         self._caps: dict[str, list[tuple[int, Fraction]]] = {}
-        self._budgets = {population: [(0, known)] for population, known in (budgets or {}).items()}
+        self.budgets = {population: [(0, known)] for population, known in (budgets or {}).items()}
         self.disjoint: list[frozenset[str]] = []
         self.periods: dict[str, Periods] = {}
         self.finished: set[str] = set()
@@ -250,13 +261,19 @@ class Limits:
             if event["what"] == "raise cap":
                 self._caps.setdefault(event["series_id"], []).append((generation, as_level(event["level"])))
             elif event["what"] == "set budget":
-                self._budgets.setdefault(event["population"], []).append((generation, budget_from(said)))
+                self.budgets.setdefault(event["population"], []).append((generation, budget_from(said)))
             elif event["what"] == "declare disjoint":
                 self.disjoint.append(frozenset(said["populations"]))
             elif event["what"] == "declare periods":
                 self.periods[event["population"]] = Periods(**said)
             elif event["what"] == "finish periods":
                 self.finished.add(event["population"])
+
+    def with_budget(self, population: str, budget: Budget) -> Limits:
+        """The same limits but for the budget of a population."""
+        changed = copy.copy(self)
+        changed.budgets = {**self.budgets, population: [*self.budgets[population][:-1], (0, budget)]}
+        return changed
 
     def cap(self, series_id: str, declared: Fraction | None, first_release: int | None = None) -> Limit:
         """The cap of a series, declared with it and raised since."""
@@ -265,7 +282,7 @@ class Limits:
 
     def budget(self, population: str, first_release: int | None = None) -> Limit:
         """The budget of a population, given the generation of its first release."""
-        return _limit(self._budgets.get(population, []), first_release, Budget.is_within)
+        return _limit(self.budgets.get(population, []), first_release, Budget.is_within)
 
 
 def _limit(history: Sequence[tuple[int, Any]], first_release: int | None, is_within: Any) -> Limit:
@@ -295,7 +312,7 @@ def budget_from(said: Mapping[str, str | None]) -> Budget:
     apart = None
     if exact["poisson_epsilon"] is not None:
         apart = Filter(POISSON_ROUTE, exact["poisson_epsilon"], delta=exact["poisson_delta"] or _NOTHING)
-    split = Split(delta_noise, exact["delta_open"] or _NOTHING)
+    split = Split(delta_noise, exact["delta_open"] or _NOTHING, declared=bool(exact["open_share_declared"]))
     return Budget(exact["rho"], exact["epsilon"], exact["delta"] or _NOTHING, noise, split, apart)
 
 

@@ -234,12 +234,28 @@ class Ledger:
         law = law_of(family)
         if budget.filter_for(law) is None:
             raise BudgetExceededError(f"{_beginning(population, budget)}, which cannot charge {_ways(family, law)}")
-        if is_open and not budget.split.open:
+        if is_open and not budget.split.open and self.reserving(population) is None:
             raise BudgetExceededError(
                 f"{_beginning(population, budget)}, which reserves no delta for open domains: set the budget again "
                 f"with {'delta=' if budget.delta == 0 or budget.epsilon is None else 'open_share=0.5'}, or declare "
                 "the domain"
             )
+
+    def reserving(self, population: str) -> Budget | None:
+        """The budget that the first open series of a population sets; None where the one that stands is kept.
+
+        Before anything was released under it, a budget gives half of its delta to open domains, as it does where it
+        is set after the series; unless `open_share` was given.
+        """
+        budget = self.budget_of(population)
+        if budget is None or any(path.releases for path in self.of_population(population)):
+            return None
+        return budget.reserving()
+
+    def with_open_series(self, population: str) -> Ledger:
+        """The ledger once an open series is declared: its population's budget reserves delta."""
+        reserved = self.reserving(population)
+        return self if reserved is None else replace(self, limits=self.limits.with_budget(population, reserved))
 
     def check_budget(self, population: str, budget: Budget) -> None:
         """Refuse a budget that cannot charge what its population holds."""
@@ -275,7 +291,7 @@ class Ledger:
         if not rooms:
             return None
         room = min(rooms)
-        if known.law in (POISSON, SKELLAM) and room < LEAST_OF_MEANS:
+        if room < _least_level(known):
             room = _NOTHING
         return max(room, known.finest or _NOTHING, _NOTHING)
 
@@ -586,6 +602,13 @@ def _spent(row: dict[str, Any]) -> Spent:
 
 def _name(path: Spent) -> tuple[Any, ...]:
     return (path.series_id, path.path)
+
+
+def _least_level(path: Spent) -> Fraction:
+    """A level, below what anybody asks for, from which on the noise of a path can always be drawn and published."""
+    if path.law in (POISSON, SKELLAM):
+        return LEAST_OF_MEANS
+    return Fraction(path.max_keys, 2**48 if path.law in (GAUSSIAN, ZCDP) else 2**24)
 
 
 def _first(paths: Sequence[Spent], choose: Callable[[list[int]], int] = min) -> int | None:

@@ -114,7 +114,7 @@ def counted_into(
             with home.hold() as state:
                 record = state.series(declaration.name)
                 if record is None:
-                    check_new(state, declaration)
+                    check_new(state, declaration, home.who)
                     if bound is not None:
                         bound.begin(state)
                     spill = spills.enter_context(spill_directory(state.spill))
@@ -127,7 +127,7 @@ def counted_into(
             with home.hold(at_least=PATIENCE) as state:
                 record = state.series(declaration.name)
                 if record is None:
-                    check_new(state, declaration)
+                    check_new(state, declaration, home.who)
                     if bound is not None:
                         bound.check(state)
                     state.take_series_directory(written, new.series_id)
@@ -149,7 +149,7 @@ def declared_into(home: Home, declaration: Declaration, if_exists: str) -> Serie
             what = f"{home!r} has a series {declaration.name!r} already"
             check_alike(what, declaration_of(record), declaration, if_exists)
             return record
-        check_new(state, declaration)
+        check_new(state, declaration, home.who)
         salt, series_id = home.generator().bytes(16), secrets.token_hex(8)
         with spill_directory(state.spill) as spill:
             written = spill / "series"
@@ -160,12 +160,19 @@ def declared_into(home: Home, declaration: Declaration, if_exists: str) -> Serie
         return present(state.series(declaration.name))
 
 
-def check_new(state: State, declared: Declaration) -> None:
-    """Refuse a series that the ledger has no room for."""
-    Ledger.of(state).check_series(
+def check_new(state: State, declared: Declaration, who: str | None) -> None:
+    """Refuse a series that the ledger has no room for; for the first open one its budget reserves delta."""
+    ledger = Ledger.of(state)
+    ledger.check_series(
         declared.name, declared.population, declared.noise, is_open=declared.domain.is_open,
         of_period=declared.period is not None,
     )  # fmt: skip
+    reserved = ledger.reserving(declared.population) if declared.domain.is_open else None
+    if reserved is not None:
+        state.declare(
+            "set budget", who=who, population=declared.population, reason="the first open domain reserves delta",
+            details=reserved.as_json(),
+        )  # fmt: skip
 
 
 def checked_source(source: object, declaration: Declaration) -> object:

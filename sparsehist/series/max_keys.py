@@ -241,6 +241,8 @@ def check_room(home: Home, planned: Sequence[tuple[Declaration, str, float | Non
             ledger.check_series(
                 declaration.name, declaration.population, declaration.noise, is_open=declaration.domain.is_open
             )
+            if declaration.domain.is_open:
+                ledger = ledger.with_open_series(declaration.population)
             ledger = ledger.with_series(cells_of(declaration.name, declaration))
             asked = requested("planned", level=level, threshold=threshold)
             _, release = cell_release(ledger, declaration.name, declaration, asked, ())

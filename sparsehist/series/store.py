@@ -226,7 +226,7 @@ class Store:
                 Laplace), "renyi" (everything but Poisson, at one order), "poisson" (Poisson only).
             order: Of the Rényi route; by default the one that leaves most room for Gaussian noise.
             open_share: Share of delta for open domains, below 1; by default half where the population has one, else
-                nothing. Give it where the first open series comes after the budget.
+                nothing until the first is declared, which takes half if nothing was released before.
             poisson: An (epsilon, delta) apart for Poisson noise, taken off both.
             population: Whose; its series may come later.
             reason: Kept in the ledger.

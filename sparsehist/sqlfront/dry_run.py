@@ -98,6 +98,8 @@ class DryRun:
         self._ledger.check_series(
             head.name, declaration.population, declaration.noise, is_open=declaration.domain.is_open
         )  # fmt: skip
+        if declaration.domain.is_open:
+            self._ledger = self._ledger.with_open_series(declaration.population)
         series_id = f"new {len(self._series)} {head.name} {len(self._ledger.paths)}"
         self._series[head.name] = _Series(series_id, declaration)
         self._ledger = self._ledger.with_series(cells_of(series_id, declaration))

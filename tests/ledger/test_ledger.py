@@ -176,7 +176,7 @@ def test_a_level_is_computed_after_the_split_of_delta(store):
 
 def test_an_open_series_under_a_budget_that_reserved_nothing_is_refused_with_what_helps(store):
     """The refusal names open_share=, a budget with it takes the series, and noise gets the rest of delta."""
-    store.set_budget(epsilon=1, delta=1e-6)
+    store.set_budget(epsilon=1, delta=1e-6, open_share="0")
     with pytest.raises(BudgetExceededError, match=r"open_share=0\.5"):
         a_series(store, domain=sh.Open(delta="1e-6"))
     said = store.set_budget(epsilon=1, delta=1e-6, open_share="0.5", reason="open keys")

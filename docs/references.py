@@ -16,6 +16,7 @@ from typing import Any, Literal, get_args, get_origin
 from cyclopts import App
 
 from sparsehist.cli.app import app, load
+from sparsehist.counting import Counting
 from sparsehist.declaration import Declaration
 from sparsehist.declaration.parameters import parameters, sql_words
 from sparsehist.guarantee import language
@@ -171,7 +172,8 @@ def _belongs(clause: Any) -> str:
 def _options_help() -> dict[str, str]:
     """What each option of CREATE SERIES is for: fields of the declaration, then what counting takes."""
     about = parameters(Declaration)
-    return _arguments(create) | {word: about[name].help for word, name in sql_words(Declaration).items()}
+    counting = _arguments(Counting, "Attributes")
+    return counting | _arguments(create) | {word: about[name].help for word, name in sql_words(Declaration).items()}
 
 
 def _default(name: str) -> str:
@@ -182,9 +184,9 @@ def _default(name: str) -> str:
     return "" if default is None else f"`{str(default).lower()}`"
 
 
-def _arguments(function: Any) -> dict[str, str]:
+def _arguments(function: Any, heading: str = "Args") -> dict[str, str]:
     """What a docstring says of each argument, as one paragraph."""
-    section = re.search(r"^Args:\n((?: .*\n|\n)+)", inspect.getdoc(function) + "\n", flags=re.MULTILINE)
+    section = re.search(rf"^{heading}:\n((?: .*\n|\n)+)", inspect.getdoc(function) + "\n", flags=re.MULTILINE)
     items = re.findall(r"^    (\w+): (.*(?:\n {5,}.*)*)", section[1], flags=re.MULTILINE)
     return {name: " ".join(text.split()) for name, text in items}
 

@@ -66,7 +66,8 @@ def serve() -> None:
             counts = sh.Counts(
                 pl.DataFrame({"key": [f"how to fix page {i}" for i in range(len(told["counts"]))]}).with_columns(
                     count=pl.Series(told["counts"])
-                )
+                ),
+                largest=1,
             )
             sh.create(
                 place / "store", counts, name="visits", key="key", max_keys=1, domain=sh.Strings(max_bytes=32),

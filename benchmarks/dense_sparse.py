@@ -88,7 +88,7 @@ def sparse(domain: str, m: int, nonzero: int, published: int) -> Row:
     shown = 0
     with tempfile.TemporaryDirectory() as directory:
         store = sh.open(Path(directory) / "store", create=True)
-        counts = sh.Counts(frame, count="users")
+        counts = sh.Counts(frame, count="users", largest=1)
         sh.create(
             store,
             counts,

@@ -100,7 +100,7 @@ def end_to_end(case: Case) -> list[dict[str, object]]:
         for way in WAYS:
             for number, (audience, given) in enumerate(zip(levels, budgets(levels, way), strict=True)):
                 if way != "lossless":  # noise of its own: a series of its own on the same bounded counts
-                    counts = sh.Counts(truth, count="count")
+                    counts = sh.Counts(truth, count="count", largest=1)
                     bounded = {name: declared[name] for name in ("key", "max_keys", "domain")}
                     series = sh.create(store, counts, name=f"{way}_{number}", **bounded)
                 released = series.release(f"audience_{number}", level=given, false_keys=1)

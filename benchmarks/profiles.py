@@ -98,7 +98,7 @@ def all_pairs(directory: Path, sizes: Sizes) -> Iterator[Work]:
     frame = pl.DataFrame(cells).group_by(pl.all()).len("users")
     domain = sh.Product(**dict.fromkeys(cells, sh.Integers(5)))
     for run in count():
-        source = sh.Counts(frame, count="users")
+        source = sh.Counts(frame, count="users", largest=1)
         store = directory / f"store_{run}"
         series = sh.create(
             store,
@@ -161,7 +161,7 @@ def _series(store: Path, log: str) -> sh.Series:
 
 def _hours(store: Path, cells: int) -> sh.Series:
     frame = pl.DataFrame({"hour": np.arange(cells), "users": np.arange(cells) % 50 + 1})
-    source = sh.Counts(frame, count="users")
+    source = sh.Counts(frame, count="users", largest=1)
     return sh.create(
         store,
         source,

@@ -61,7 +61,7 @@ class Published:
         counts = np.where(cell < rows, 5_000 + cell % 1_000, 1 + cell % 3)
         frame = pl.select(query=pl.format("how to fix page {}", pl.Series(cell)), users=pl.Series(counts))
         domain = sh.Strings(max_bytes=32)
-        source = sh.Counts(frame, count="users")
+        source = sh.Counts(frame, count="users", largest=1)
         sh.create(
             self.store,
             source,

@@ -129,7 +129,7 @@ def beside_fresh(logs: Sequence[Callable[[], pl.DataFrame]], unit: str, key: str
         truth = counts_of(running, step, key)
         fresh = sh.create(
             sh.open(":memory:", seed=step),
-            sh.Counts(truth),
+            sh.Counts(truth, largest=1),
             name="log",
             key=key,
             max_keys=MAX_KEYS,

@@ -42,7 +42,7 @@ def made(directory: str, high: int, low: int) -> sh.Series:
     """A series with `high` cells far above every threshold and `low` far below."""
     users = np.concatenate([np.arange(high) % 1000 + 5_000, np.arange(low) % 2 + 1])
     frame = pl.DataFrame({"cell": np.arange(high + low), "users": users})
-    counts = sh.Counts(frame, count="users")
+    counts = sh.Counts(frame, count="users", largest=1)
     store = str(Path(directory) / "store")
     return sh.create(
         store,

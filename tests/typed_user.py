@@ -55,7 +55,7 @@ def declares() -> None:
         sh.Catalogue(["a", "b"]),
         sh.Product(day=sh.Integers(7)),
     ]
-    sources: list[object] = [sh.Query("select 1"), sh.Files("log/*.csv"), sh.Counts(pl.DataFrame())]
+    sources: list[object] = [sh.Query("select 1"), sh.Files("log/*.csv"), sh.Counts(pl.DataFrame(), largest=1)]
     running = sh.create(
         ":memory:",
         name="daily",

@@ -271,7 +271,7 @@ def interactive_error(alt: Any, data: Data, seed: int) -> Figure:
     exact = queries @ counts
     series = sh.create(
         sh.open(":memory:", seed=seed),
-        Counts(pl.DataFrame({"url": list(known), "count": list(known.values())})), name="pages",
+        Counts(pl.DataFrame({"url": list(known), "count": list(known.values())}), largest=1), name="pages",
         key="url", max_keys=1, domain=Catalogue(pages), noise="laplace",
     )  # fmt: skip
     released = counts + Laplace().sample(counts.size, 1, rng=rng)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import polars as pl
 
 from sparsehist.domain.base import Domain
-from sparsehist.errors import DeclarationError, without_credentials
+from sparsehist.errors import DeclarationError, shown, without_credentials
 from sparsehist.typing import IndexArray, NDArray
 
 if TYPE_CHECKING:
@@ -103,15 +103,30 @@ class Counts:
         frame: Key columns and a count column; anything tabular.
         count: Name of the count column: whole numbers, none negative; rows that count 0 are left out.
         counted_by: The `CountingSql` that made them, whose `counts` says so; `create` refuses another key or bound.
+        largest: What one unit adds to the count of a key at most. Only 1 is served, and it has to be written out:
+            sums of amounts need measures.
+
+    Raises:
+        DeclarationError: If `largest` is not 1.
 
     Example:
-        >>> Counts(pl.DataFrame({"query": ["a"], "units": [3]}), count="units").count
+        >>> Counts(pl.DataFrame({"query": ["a"], "units": [3]}), count="units", largest=1).count
         'units'
     """
 
     frame: Any = field(repr=False)
     count: str = "count"
     counted_by: Any = field(default=None, repr=False)
+    largest: int | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if isinstance(self.largest, bool) or self.largest != 1:
+            told = "is not given" if self.largest is None else f"is {shown(self.largest)}"
+            raise DeclarationError(
+                f"what one unit adds to a count at most {told}: write largest=1 if each unit adds one to each of its "
+                "keys. Sums of amounts, such as revenue, are measures, not counts",
+                parameter="largest",
+            )
 
 
 @dataclass(frozen=True, repr=False)
@@ -198,6 +213,7 @@ class CountRequest:
     key_types: Mapping[str, str]
     portable: bool
     note: Callable[[Bounding], None] = field(repr=False)
+    without_key: bool
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -237,6 +253,7 @@ def request(
     weights: Sequence[tuple[int, int]] | None = None,
     portable: bool = False,
     note: Callable[[Bounding], None] | None = None,
+    without_key: bool = False,
 ) -> CountRequest:
     """Check the declared parameters of a count.
 
@@ -262,6 +279,7 @@ def request(
         portable: Keep keys in the order that every engine knows (`counting/tuples.py`), so that the counts are the
             same on each for one salt.
         note: Told what bounding met.
+        without_key: Whether the log has no key column: each unit then has the one key of a domain of one cell.
 
     Raises:
         DeclarationError: If one is wrong; the message carries its value.
@@ -304,6 +322,7 @@ def request(
         checked_key_types(key_types, names, domain),
         portable,
         note or (lambda _: None),
+        without_key,
     )
 
 

@@ -102,7 +102,10 @@ def _opened(source: object, wanted: CountRequest) -> tuple[CountingEngine, Log]:
     if wanted.unit is None:
         raise DeclarationError("unit is needed unless the source is Counts")
     wanted.report("reading")
-    log = open_log(source, wanted.read).with_key_types(wanted.key_types)
+    columns = wanted.unit_parts if wanted.without_key else wanted.read
+    log = open_log(source, columns).with_key_types(wanted.key_types)
+    if wanted.without_key:
+        log = log.with_key(wanted.key[0], next(iter(wanted.domain.keys([0]).row(0))), wanted.unit_parts)
     check_unit_dtypes(log, wanted.unit_parts, portable=wanted.portable)
     check_key_dtypes(log, wanted.key, wanted.domain)
     chosen: CountingEngine = in_memory

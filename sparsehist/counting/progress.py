@@ -9,14 +9,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from sparsehist.errors import DeclarationError, shown
+
+ENGINES = ("auto", "memory", "spark")
 Progress = bool | Callable[[str], None] | None
 
 
 @dataclass(frozen=True)
 class Counting:
-    """Resources of counting a log; no result depends on them.
+    """How a log is counted.
 
     Attributes:
+        engine: "auto": Spark counts its own frames, and this process counts all else; "memory" and "spark" insist.
         memory_limit: Bytes, or text such as "4GB". Rows take half of it and wait on disk beyond that.
         threads: At most this many; the number of cores by default.
         progress: None shows phases on a terminal, True always, False never; a function is called with each phase.
@@ -26,9 +30,14 @@ class Counting:
         True
     """
 
+    engine: str = "auto"
     memory_limit: str | int | None = None
     threads: int | None = None
     progress: Progress = None
+
+    def __post_init__(self) -> None:
+        if self.engine not in ENGINES:
+            raise DeclarationError(f"engine must be one of {', '.join(ENGINES)}, got {shown(self.engine)}")
 
     def resources(self) -> dict[str, Any]:
         """Memory and threads, as `count_keys` takes them."""

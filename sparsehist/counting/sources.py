@@ -152,6 +152,16 @@ class Log:
         content = self.lazy(columns).filter(inside)
         return replace(self, kind="lazy", files=(), hive=(), content=content, casts=casts)
 
+    def with_key(self, name: str, value: str, columns: Sequence[str]) -> Log:
+        """The same log with some of its columns and one more that holds a text in every row."""
+        if self.kind == "spark":
+            raise DeclarationError("a Spark frame needs a key: add a column that holds one text")
+        columns = [*columns, name]
+        made = replace(self, dtypes={**self.dtypes, name: pl.String()})
+        content = self.lazy(columns[:-1]).with_columns(pl.lit(value).alias(name))
+        texts = {each: (pl.col(each), self.dtypes[each]) for each in columns[:-1] if self.kind in _TEXT}
+        return replace(made, kind="lazy", files=(), hive=(), content=content, casts=texts)
+
     def parts_of(self, columns: Sequence[str]) -> list[str]:
         """The columns that are read for columns."""
         return list(dict.fromkeys(part for name in columns for part in self.tuples.get(name, (name,))))

@@ -234,7 +234,7 @@ class CountingSql:
             rows = log.lazy(columns).with_columns(
                 pl.col(name).cast(to) for name, to in exact.items() if _is_whole_decimal(log.dtypes[name])
             )
-        return Counts(rows, self.count, counted_by=self)
+        return Counts(rows, self.count, counted_by=self, largest=1)
 
 
 def _is_whole_decimal(dtype: pl.DataType) -> bool:

@@ -15,7 +15,7 @@ from sparsehist.declaration.checks import checked_name
 from sparsehist.declaration.noise import checked_noise
 from sparsehist.declaration.parameters import check_fields, parameter, parameters, written
 from sparsehist.declaration.recurring import Every, Steps, every_of, steps_of, without_budget
-from sparsehist.domain import Domain, Product
+from sparsehist.domain import Domain, Product, one_cell
 from sparsehist.domain.unread import UnreadDomain
 from sparsehist.errors import DeclarationError, DomainError, present, shown
 from sparsehist.noise import Family, family_named
@@ -29,6 +29,8 @@ _RESTS_ON = {
     UNCHECKED_SOURCE: "rests on an unchecked source: that each unit's rows depend on that unit alone is on trust",
 }
 _OTHER_PERIODS = "that the log of a period holds no rows of another is on trust"
+WITHOUT_KEY = "all units"
+"""The key column of a series that counts all units in one cell; logs have no such column, releases do."""
 KEY_TYPES = ("date", "integer", "text")
 _HANDLING = ("error", "drop")
 _HandlingOption = Literal["error", "drop"]
@@ -48,7 +50,7 @@ def _columns(what: str, given: object) -> tuple[str, ...]:
 
 
 def _key(given: object) -> tuple[str, ...]:
-    columns = _columns("key", given)
+    columns = (WITHOUT_KEY,) if given is None else _columns("key", given)
     if "noisy_count" in columns:
         raise DeclarationError("a key column cannot be called noisy_count: releases use that name", parameter="key")
     return columns
@@ -60,6 +62,8 @@ def _unit(given: object) -> str | tuple[str, ...]:
 
 
 def _domain(given: object) -> Domain:
+    if given is None:
+        return one_cell()
     parsed = Domain.parse(given) if isinstance(given, str) else given
     if not isinstance(parsed, Domain):
         raise DomainError(
@@ -202,6 +206,12 @@ class Declaration:
 
     def __post_init__(self) -> None:
         """Check every parameter, then those that depend on each other."""
+        if (self.key is None) != (self.domain is None):
+            raise DomainError(
+                "a key needs a domain: all keys that could occur, such as sh.Strings(max_bytes=32); key=None counts "
+                "all units in one cell, and has no domain",
+                parameter="domain",
+            )
         check_fields(self)
         self._fix("noise", checked_noise(self.noise, self.max_keys))
         if isinstance(self.unit, str) and self.unit in self.key:
@@ -278,6 +288,11 @@ class Declaration:
                     f"domain of {kind}s, or leave the type out",
                     parameter="key_types",
                 )
+
+    @property
+    def key_columns(self) -> tuple[str, ...]:
+        """Key columns of the log; none if all units are counted in one cell."""
+        return () if self.key == (WITHOUT_KEY,) else self.key
 
     @property
     def cap_text(self) -> str | None:

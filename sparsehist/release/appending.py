@@ -37,7 +37,8 @@ def append_step(
         # The store is not held meanwhile: others may release.
         pairs = list_pairs(
             source, unit=present(declaration.unit), key=declaration.key, domain=declaration.domain,
-            salt=record.salt, on_null=declaration.on_null, on_outside=declaration.on_outside,
+            without_key=not declaration.key_columns, salt=record.salt,
+            on_null=declaration.on_null, on_outside=declaration.on_outside,
             key_types=dict(declared.key_types), temporary_directory=spill, progress=report, **counting.resources(),
         )  # fmt: skip
         report("appending")

@@ -22,7 +22,7 @@ from sparsehist.counting.progress import Counting, reporting
 from sparsehist.counting.spark_sources import is_spark_frame
 from sparsehist.declaration import Declaration
 from sparsehist.declaration.declaration import CHECKED_QUERY, UNCHECKED_SOURCE
-from sparsehist.errors import DataError, InputError, SeriesDiffersError, StoreError, present
+from sparsehist.errors import DataError, DeclarationError, InputError, SeriesDiffersError, StoreError, present
 from sparsehist.ledger.ledger import Ledger
 from sparsehist.release.cell_parameters import LARGEST_COUNT
 from sparsehist.release.home import PATIENCE, Home
@@ -108,6 +108,8 @@ def counted_into(
         bound: Leaves units out; None if all of them count.
     """
     declaration, counting = asked.declaration, counting or Counting()
+    if counting.engine == ("memory" if is_spark_frame(asked.source) else "spark"):
+        raise DeclarationError(f"engine={counting.engine!r} does not count this log", parameter="counting")
     made = ensure_store(home.path)
     try:
         with ExitStack() as spills, reporting(counting.progress) as report:
@@ -182,7 +184,7 @@ def checked_source(source: object, declaration: Declaration) -> object:
     from sparsehist.counting.queries import checked  # and with it DuckDB, which a file does not need
 
     query = replace(source, unverified=source.unverified or declaration.unverified)
-    return checked(query, declaration.unit or (), declaration.key)
+    return checked(query, declaration.unit or (), declaration.key_columns)
 
 
 def _counted(
@@ -202,8 +204,9 @@ def _counted(
     how |= {"domain": declaration.domain, "temporary_directory": written.parent, "progress": report}
     log: Any = asked.source
     told: dict[str, Any] = {
-        "unit": asked.unit, "key": declaration.key, "on_null": declaration.on_null,
-        "on_outside": declaration.on_outside, "key_types": dict(declaration.key_types),
+        "unit": asked.unit, "key": declaration.key, "without_key": not declaration.key_columns,
+        "on_null": declaration.on_null, "on_outside": declaration.on_outside,
+        "key_types": dict(declaration.key_types),
     }  # fmt: skip
     if bound is not None:
         log = bound.kept(list_pairs(log, salt=bounding, **told, **how).frame(), present(declaration.unit))

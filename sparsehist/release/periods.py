@@ -188,7 +188,7 @@ def _rows_of(
         raise DeclarationError("time= is a column of the log; counts that were made elsewhere have none")
     source = checked_source(source, declaration)
     unit = declaration.unit or ()
-    columns = dict.fromkeys((*((unit,) if isinstance(unit, str) else unit), *declaration.key, time))
+    columns = dict.fromkeys((*((unit,) if isinstance(unit, str) else unit), *declaration.key_columns, time))
     log = open_log(source, [*columns])
     if log.kind == "spark":
         raise DeclarationError("time= is for logs that are read here: filter a Spark frame by its days instead")

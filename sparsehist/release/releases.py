@@ -357,7 +357,7 @@ class Release(AnyRelease):
 
         Example:
             >>> import sparsehist as sh
-            >>> counts = sh.Counts(pl.DataFrame({"url": ["/a"], "count": [900]}))
+            >>> counts = sh.Counts(pl.DataFrame({"url": ["/a"], "count": [900]}), largest=1)
             >>> series = sh.create(":memory:", counts, name="visits", key="url", max_keys=1,
             ...                    domain=sh.Strings(max_bytes=8), seed=1)
             >>> release = series.release("public", level=0.5, threshold=100)

@@ -291,7 +291,8 @@ def _table(units: pl.DataFrame) -> Counts:
     )
     counted = units.group_by("keys", "largest").agg(count=pl.len().cast(pl.Int64))
     return Counts(
-        classes.join(counted, on=["keys", "largest"], how="left").with_columns(pl.col("count").fill_null(0))
+        classes.join(counted, on=["keys", "largest"], how="left").with_columns(pl.col("count").fill_null(0)),
+        largest=1,
     )
 
 

@@ -258,7 +258,7 @@ class Series(CountedSeries):
         Example:
             >>> import polars as pl
             >>> import sparsehist as sh
-            >>> counts = sh.Counts(pl.DataFrame({"hour": range(24), "count": [90_000] * 6 + [1_000] * 18}))
+            >>> counts = sh.Counts(pl.DataFrame({"hour": range(24), "count": [90_000] * 6 + [1_000] * 18}), largest=1)
             >>> visits = sh.create(":memory:", counts, name="visits", key="hour", max_keys=1, domain=sh.Integers(24))
             >>> session = visits.interactive("at_night", level=1, accuracy=0.2)
             >>> answer = session.ask(pl.col("hour") < 6)
@@ -305,7 +305,7 @@ class Series(CountedSeries):
         Example:
             >>> import polars as pl
             >>> import sparsehist as sh
-            >>> counts = sh.Counts(pl.DataFrame({"hour": [3], "count": [9]}))
+            >>> counts = sh.Counts(pl.DataFrame({"hour": [3], "count": [9]}), largest=1)
             >>> visits = sh.create(":memory:", counts, name="visits", key="hour", max_keys=1, domain=sh.Integers(24))
             >>> visits.plan_interactive(1, 0.2, mass=10**6).select("updates", "error").row(0)
             (158, 200000.0)

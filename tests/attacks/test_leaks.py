@@ -233,7 +233,13 @@ REQUESTS = [
 def public_side(counts: pl.DataFrame) -> list[object]:
     """Everything public about a series of requests but the rows: metadata, refusals, the ledger."""
     series = sh.create(
-        ":memory:", sh.Counts(counts), name="cells", key="cell", max_keys=3, domain=sh.Integers(1000), cap=20
+        ":memory:",
+        sh.Counts(counts, largest=1),
+        name="cells",
+        key="cell",
+        max_keys=3,
+        domain=sh.Integers(1000),
+        cap=20,
     )
     shown: list[object] = []
     for i, request in enumerate(REQUESTS):
@@ -266,7 +272,9 @@ def test_a_refusal_for_too_many_rows_does_not_depend_on_the_log(
     refusals = []
     for cells in (1, 300, 900):
         counted = pl.DataFrame({"cell": range(cells), "count": [1] * cells})
-        series = sh.create(":memory:", sh.Counts(counted), name="c", key="cell", max_keys=1, domain=sh.Integers(2000))
+        series = sh.create(
+            ":memory:", sh.Counts(counted, largest=1), name="c", key="cell", max_keys=1, domain=sh.Integers(2000)
+        )
         try:
             series.release("first", level=1, threshold=threshold, max_false_keys=450)
             refusals.append(None)
@@ -280,7 +288,12 @@ def test_a_refusal_for_too_many_rows_does_not_depend_on_the_log(
 def test_a_limit_that_is_no_number_is_refused(limit: object) -> None:
     """max_false_keys is checked like every declared number; NaN would switch the limit off."""
     series = sh.create(
-        ":memory:", sh.Counts(LOGS["many keys"]), name="c", key="cell", max_keys=1, domain=sh.Integers(1000)
+        ":memory:",
+        sh.Counts(LOGS["many keys"], largest=1),
+        name="c",
+        key="cell",
+        max_keys=1,
+        domain=sh.Integers(1000),
     )
     with pytest.raises(SparsehistError):
         series.release("first", level=1, threshold=-50, max_false_keys=limit)
@@ -316,7 +329,9 @@ def _expands(text: str) -> bool:
 def test_the_order_of_rows_is_that_of_the_published_values() -> None:
     """Ties included: by noisy count, then by key, whatever the order of the counts file."""
     counted = pl.DataFrame({"cell": range(500), "count": [1000] * 500})
-    series = sh.create(":memory:", sh.Counts(counted), name="c", key="cell", max_keys=1, domain=sh.Integers(500))
+    series = sh.create(
+        ":memory:", sh.Counts(counted, largest=1), name="c", key="cell", max_keys=1, domain=sh.Integers(500)
+    )
     frame = series.release("first", level=1000, threshold=5).frame
     assert frame.equals(frame.sort(["noisy_count", "cell"], descending=[True, False]))
     assert np.unique(frame["noisy_count"]).size < 500 or frame.height == 500

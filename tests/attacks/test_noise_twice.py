@@ -25,7 +25,9 @@ COUNTS = pl.DataFrame({"word": [f"key{i}" for i in range(50)], "count": range(1,
 
 def a_series(path: Path, name: str = "words") -> sh.Series:
     """Make a series of fifty words."""
-    return sh.create(path, sh.Counts(COUNTS), name=name, key="word", max_keys=2, domain=sh.Strings(max_bytes=6))
+    return sh.create(
+        path, sh.Counts(COUNTS, largest=1), name=name, key="word", max_keys=2, domain=sh.Strings(max_bytes=6)
+    )
 
 
 def published(directory: Path) -> set[str]:
@@ -168,7 +170,7 @@ def test_a_series_made_again_under_a_dropped_name_is_another_one(tmp_path: Path)
     old = a_series(tmp_path / "store")
     old.release("first", level=1)
     sh.open(tmp_path / "store").drop("words")
-    new = sh.create(tmp_path / "store", sh.Counts(COUNTS), name="words", key="word", max_keys=2,
+    new = sh.create(tmp_path / "store", sh.Counts(COUNTS, largest=1), name="words", key="word", max_keys=2,
                     domain=sh.Strings(max_bytes=6), if_exists="reuse")  # fmt: skip
     new.release("first", level="1/2")
     with pytest.raises(SparsehistError):

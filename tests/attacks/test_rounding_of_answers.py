@@ -16,7 +16,7 @@ from sparsehist.workload import Cells, Matrix, strategy_named
 
 
 def _of_two_cells(count: int, other: int) -> sh.Series:
-    counts = sh.Counts(pl.DataFrame({"key": [0, 1], "count": [count, other]}))
+    counts = sh.Counts(pl.DataFrame({"key": [0, 1], "count": [count, other]}), largest=1)
     return sh.create(
         sh.open(":memory:", seed=5),
         counts,
@@ -99,7 +99,7 @@ def test_an_answer_of_huge_weights_is_that_of_noisy_cells_too() -> None:
 
 def test_answers_that_share_no_grid_are_refused() -> None:
     """Where answers get noise of their own, the noise of the largest has to reach the grid of the smallest."""
-    counts = sh.Counts(pl.DataFrame({"a": [0], "b": [1], "count": [7]}))
+    counts = sh.Counts(pl.DataFrame({"a": [0], "b": [1], "count": [7]}), largest=1)
     domain = sh.Product(a=sh.Integers(2), b=sh.Integers(3))
     series = sh.create(sh.open(":memory:", seed=1), counts, name="s", key=["a", "b"], max_keys=1, domain=domain)
     wide = sh.workload.Kronecker(Matrix(np.diag([1e20, 1.5])), sh.workload.Total())

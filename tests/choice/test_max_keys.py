@@ -125,7 +125,7 @@ def test_what_is_refused():
     """Counts, a level at which nothing shows, numbers that are none; classes are exact at powers of two."""
     log = heavy_log(50)
     with pytest.raises(DeclarationError):
-        sh.choose_max_keys(":memory:", sh.Counts(log), unit="unit", key="key", domain=DOMAIN)
+        sh.choose_max_keys(":memory:", sh.Counts(log, largest=1), unit="unit", key="key", domain=DOMAIN)
     with pytest.raises(DeclarationError):
         sh.choose_max_keys(":memory:", log, unit="unit", key="key", domain=DOMAIN, largest_keys=0)
     with pytest.raises(NotFoundError):

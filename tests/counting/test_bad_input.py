@@ -233,17 +233,17 @@ def test_queries_and_frames_that_fail_are_refused_without_the_engines_words():
 )
 def test_counts_that_are_none_are_refused(counts, pattern):
     """A count is a whole number of units."""
-    refused(DataError, pattern, Counts(pl.DataFrame({"query": [SECRET, "b"], "count": counts})), unit=None)
+    refused(DataError, pattern, Counts(pl.DataFrame({"query": [SECRET, "b"], "count": counts}), largest=1), unit=None)
 
 
 def test_counts_in_csv_are_whole_numbers_written_out(tmp_path):
     """CSV is read as text: digits are a count, anything else is refused."""
     declared = {"unit": None}
     (tmp_path / "good.csv").write_text("query,count\na,3\nb,0\n")
-    assert as_dict(count(Counts(tmp_path / "good.csv"), **declared)) == {"a": 3}
+    assert as_dict(count(Counts(tmp_path / "good.csv", largest=1), **declared)) == {"a": 3}
     for wrong in ("-3", "2.5", "many", ""):
         (tmp_path / "bad.csv").write_text(f"query,count\n{SECRET},3\nb,{wrong}\n")
-        refused(DataError, "whole numbers", Counts(tmp_path / "bad.csv"), **declared)
+        refused(DataError, "whole numbers", Counts(tmp_path / "bad.csv", largest=1), **declared)
 
 
 def test_dates_may_be_iso_text_in_any_log():
@@ -258,16 +258,18 @@ def test_dates_may_be_iso_text_in_any_log():
 def test_counts_with_other_faults_are_refused():
     """Keys once, columns there, no unit."""
     twice = pl.DataFrame({"query": [SECRET, SECRET], "count": [1, 2]})
-    refused(DataError, "occurs twice", Counts(twice), unit=None)
-    refused(DeclarationError, "'n'.*query", Counts(twice, count="n"), unit=None)
-    refused(DeclarationError, "no units", Counts(twice))
-    refused(DataError, "null", Counts(twice.with_columns(query=pl.lit(None, dtype=pl.String))[:1]), unit=None)
+    refused(DataError, "occurs twice", Counts(twice, largest=1), unit=None)
+    refused(DeclarationError, "'n'.*query", Counts(twice, count="n", largest=1), unit=None)
+    refused(DeclarationError, "no units", Counts(twice, largest=1))
+    refused(
+        DataError, "null", Counts(twice.with_columns(query=pl.lit(None, dtype=pl.String))[:1], largest=1), unit=None
+    )
 
 
 def test_counts_in_one_cell_of_the_domain_are_refused(tmp_path):
     """1 and 01 of a CSV file are one cell: were both taken, key 1 would be published twice."""
     (tmp_path / "counts.csv").write_text("query,count\n1,5\n01,7\n2,1\n")
-    of_file = Counts(tmp_path / "counts.csv")
+    of_file = Counts(tmp_path / "counts.csv", largest=1)
     refused(DataError, "one cell", of_file, unit=None, domain=Domain.parse("integers(9)"))
 
 

@@ -30,7 +30,7 @@ def test_pairs_and_units_above_the_bound(outside, weights):
 def test_the_store_keeps_it_for_the_curator(tmp_path):
     """In a private file that the state vouches for; nothing of counts that were bounded elsewhere."""
     series = sh.create(tmp_path / "s", a_log(), name="a", unit="user_id", key="query", max_keys=2, domain=TEXTS)
-    counts = sh.Counts(pl.DataFrame({"query": ["a"], "count": [3]}))
+    counts = sh.Counts(pl.DataFrame({"query": ["a"], "count": [3]}), largest=1)
     sh.create(tmp_path / "s", counts, name="b", key="query", max_keys=2, domain=TEXTS)
     with series.store.home.hold() as state:
         state.verify()

@@ -242,7 +242,7 @@ def test_lots_do_not_depend_on_the_noise() -> None:
 
     Were lots those of the state, levels 1e-33 apart would agree where noise is large, and differ where it is small.
     """
-    counts = sh.Counts(pl.DataFrame({"day": list(range(1000)), "count": [5] * 1000}))
+    counts = sh.Counts(pl.DataFrame({"day": list(range(1000)), "count": [5] * 1000}), largest=1)
     series = sh.create(
         sh.open(":memory:", seed=1),
         counts,

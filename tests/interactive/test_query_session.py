@@ -39,7 +39,7 @@ ASKED = {"level": 20, "accuracy": "0.2"}
 
 def visits(store, *, noise="discrete_laplace", per_page=12_500, **more):
     """So many people in each of the first eight of 64 pages; 100,000 in all."""
-    counts = sh.Counts(pl.DataFrame({"page": range(8), "count": [per_page] * 8}))
+    counts = sh.Counts(pl.DataFrame({"page": range(8), "count": [per_page] * 8}), largest=1)
     declared = {"name": "visits", "key": "page", "max_keys": 1, "domain": sh.Integers(KEYS)} | more
     return sh.create(store, counts, noise=noise, **declared)
 
@@ -302,7 +302,7 @@ def test_series_without_sessions_say_why(more, match):
     """Before anything is spent."""
     store = sh.open(":memory:")
     text = "Open" in type(more.get("domain")).__name__ or "Strings" in type(more.get("domain")).__name__
-    counts = sh.Counts(pl.DataFrame({"page": ["3"] if text else [3], "count": [9]}))
+    counts = sh.Counts(pl.DataFrame({"page": ["3"] if text else [3], "count": [9]}), largest=1)
     declared = {"name": "visits", "key": "page", "max_keys": 1, "domain": sh.Integers(KEYS)} | more
     with pytest.raises(DeclarationError, match=match):
         sh.create(store, counts, **declared).interactive("ad_hoc", **ASKED)
@@ -339,7 +339,7 @@ def test_what_is_no_predicate_is_refused(series):
 def test_predicates_ask_about_all_key_columns():
     """A product of a catalogue and numbers, in the order of its cells."""
     counts = sh.Counts(
-        pl.DataFrame({"browser": ["a", "b", "b"], "day": [0, 1, 6], "count": [70_000, 20_000, 10_000]})
+        pl.DataFrame({"browser": ["a", "b", "b"], "day": [0, 1, 6], "count": [70_000, 20_000, 10_000]}), largest=1
     )
     domain = sh.Product(browser=sh.Catalogue(["a", "b", "c"]), day=sh.Integers(7))
     series = sh.create(

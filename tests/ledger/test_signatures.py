@@ -47,7 +47,7 @@ def signed(tmp_path_factory, keys):
     """A directory with three signed releases of a series, a workload among them."""
     place = tmp_path_factory.mktemp("signed")
     store = tmp_path_factory.mktemp("curator") / "store"
-    series = sh.create(store, sh.Counts(COUNTS), name="words", key="word", max_keys=2,
+    series = sh.create(store, sh.Counts(COUNTS, largest=1), name="words", key="word", max_keys=2,
                        domain=sh.Catalogue(COUNTS["word"].to_list()))  # fmt: skip
     for level in (1, 3):
         series.release(f"at_{level}", level=level).write_parquet(place / f"{level}.parquet", sign=keys[0][0])
@@ -225,7 +225,7 @@ def test_a_chain_that_was_touched_is_refused(signed, keys, tmp_path):
 
 def test_a_chain_is_signed_as_a_whole_or_not_at_all(signed, keys, tmp_path):
     """Signed and unsigned releases of one store do not mix in a directory; one written again keeps its place."""
-    series = sh.create(tmp_path / "store", sh.Counts(COUNTS), name="words", key="word", max_keys=2,
+    series = sh.create(tmp_path / "store", sh.Counts(COUNTS, largest=1), name="words", key="word", max_keys=2,
                        domain=sh.Strings(max_bytes=12))  # fmt: skip
     for place in ("unsigned", "signed"):
         (tmp_path / place).mkdir()
@@ -286,7 +286,7 @@ def test_keys_are_kept_apart_from_stores_and_others(keys, tmp_path):
 
 def test_no_secret_stands_in_what_is_signed_nor_the_key_in_the_store(keys, signed, tmp_path):
     """The private key, in PEM or raw, is in no file of the store and in none that was published."""
-    series = sh.create(tmp_path / "store", sh.Counts(COUNTS), name="words", key="word", max_keys=2,
+    series = sh.create(tmp_path / "store", sh.Counts(COUNTS, largest=1), name="words", key="word", max_keys=2,
                        domain=sh.Strings(max_bytes=12))  # fmt: skip
     series.release("first", level=1).write_parquet(tmp_path / "1.parquet", sign=keys[0][0])
     raw = private_key(keys[0][0]).private_bytes_raw()
@@ -375,7 +375,9 @@ def test_sql_signs_what_it_writes(keys, tmp_path, monkeypatch):
     """SIGNED BY stands with TO; the key is looked at before anything is drawn."""
     monkeypatch.chdir(tmp_path)
     Path("out").mkdir()
-    sh.create("store", sh.Counts(COUNTS), name="words", key="word", max_keys=2, domain="strings(max_bytes=9)")
+    sh.create(
+        "store", sh.Counts(COUNTS, largest=1), name="words", key="word", max_keys=2, domain="strings(max_bytes=9)"
+    )
     begin = "release public from words at level 1 expecting 1 false keys"
     for wrong, said in (("signed by $key", "TO names"), ("to 'out/a.parquet' signed by 'none.pem'", "no key")):
         with pytest.raises(StatementError, match=said):

@@ -149,9 +149,11 @@ def test_what_cannot_be_declared_is_refused() -> None:
         with pytest.raises(DeclarationError):
             in_weeks(**wrong)
     with pytest.raises(DeclarationError, match="append the log"):
-        in_weeks(most_periods=2).append(sh.Counts(pl.DataFrame({"key": [1], "count": [3]})), period=WEEKS[0])
+        in_weeks(most_periods=2).append(
+            sh.Counts(pl.DataFrame({"key": [1], "count": [3]}), largest=1), period=WEEKS[0]
+        )
     with pytest.raises(DeclarationError, match="time="):
-        in_weeks().append(sh.Counts(pl.DataFrame({"key": [1], "count": [3]})), period=WEEKS[0], time="at")
+        in_weeks().append(sh.Counts(pl.DataFrame({"key": [1], "count": [3]}), largest=1), period=WEEKS[0], time="at")
 
 
 def test_a_name_stands_for_one_declaration(tmp_path: Path) -> None:

@@ -132,7 +132,7 @@ def test_a_step_that_breaks_a_rule_leaves_nothing() -> None:
     wrong = [
         (pl.DataFrame({"user": [None, "ann"], "key": [1, 1]}), DataError),
         (frame([("ann", 70)]), DataError),
-        (sh.Counts(pl.DataFrame({"key": [1], "count": [2]})), DeclarationError),
+        (sh.Counts(pl.DataFrame({"key": [1], "count": [2]}), largest=1), DeclarationError),
         (pl.DataFrame({"user": [1], "key": [1]}), DataError),
     ]
     for source, error in wrong:

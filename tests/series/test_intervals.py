@@ -146,7 +146,7 @@ def a_release(noise: str = "gaussian", counts: Any = None, **request: Any) -> sh
     frame = pl.DataFrame({"key": np.arange(values.size), "count": values})
     keys = 1 if noise == "poisson" else MAX_KEYS
     series = sh.create(
-        sh.open(":memory:", seed=91), sh.Counts(frame), name="v", key="key", max_keys=keys,
+        sh.open(":memory:", seed=91), sh.Counts(frame, largest=1), name="v", key="key", max_keys=keys,
         domain=sh.Integers(values.size), noise=noise,
     )  # fmt: skip
     return series.release("r", **({"level": LEVELS[noise], "threshold": 60} | request))
@@ -210,7 +210,7 @@ def test_what_cannot_be_said_is_refused() -> None:
     for confidence in (0, 1, 1.5, -0.1, math.nan, True, "0.9"):
         with pytest.raises(DeclarationError, match="confidence"):
             release.intervals(confidence)
-    counts = sh.Counts(pl.DataFrame({"low": [1], "count": [500]}))
+    counts = sh.Counts(pl.DataFrame({"low": [1], "count": [500]}), largest=1)
     named = sh.create(":memory:", counts, name="v", key="low", max_keys=1, domain=sh.Integers(5))
     with pytest.raises(InputError, match="'low'"):
         named.release("r", level=1).intervals()
@@ -264,7 +264,7 @@ def test_a_release_has_estimates():
     rows = pl.DataFrame({"key": ["a", "b", "c"], "count": [900, 60, 0]})
     series = sh.create(
         sh.open(":memory:", seed=1),
-        sh.Counts(rows),
+        sh.Counts(rows, largest=1),
         name="s",
         key="key",
         max_keys=1,

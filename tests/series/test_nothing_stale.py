@@ -103,7 +103,7 @@ def _as(kind: str, frame: pl.DataFrame) -> object:
         query = "select user, key from log"
         return connection.sql(query) if kind == "relation" else sh.Query(query, tables={"log": frame})
     if kind == "counts":
-        return sh.Counts(frame.group_by("key").len("count"))
+        return sh.Counts(frame.group_by("key").len("count"), largest=1)
     return frame
 
 

@@ -17,7 +17,7 @@ def test_counts_bounded_elsewhere_can_be_released() -> None:
     """sh.Counts takes (key, count) as they are."""
     counts = pl.DataFrame({"key": ["a", "b", "c"], "n": [5, 1000, 70]})
     series = sh.create(
-        sh.open(":memory:", seed=1), sh.Counts(counts, count="n"), name="given", key="key", max_keys=3,
+        sh.open(":memory:", seed=1), sh.Counts(counts, count="n", largest=1), name="given", key="key", max_keys=3,
         domain=sh.Catalogue(["a", "b", "c", "d"]),
     )  # fmt: skip
     assert series.release("one", level=1, threshold=200).frame["key"].to_list() == ["b"]
@@ -44,7 +44,12 @@ def test_counts_that_do_not_fit_beside_their_noise_are_refused(tmp_path: Path) -
     counts = pl.DataFrame({"key": ["a"], "count": [2**53 + 1]})
     with pytest.raises(DataError, match="17179869184"):
         sh.create(
-            tmp_path / "store", sh.Counts(counts), name="v", key="key", max_keys=1, domain=sh.Strings(max_bytes=4)
+            tmp_path / "store",
+            sh.Counts(counts, largest=1),
+            name="v",
+            key="key",
+            max_keys=1,
+            domain=sh.Strings(max_bytes=4),
         )
     assert list(tmp_path.iterdir()) == []
 

@@ -32,7 +32,7 @@ def through_the_store(noise: str, path: Path | str, seed: int | None) -> Release
     """Noisy counts by (release, cell), NaN where unpublished, and what is published; every release reopens."""
     counted = pl.DataFrame({"cell": np.arange(COUNTS.size), "count": COUNTS}).filter(pl.col("count") > 0)
     series = sh.create(
-        sh.open(path, create=True, seed=seed), sh.Counts(counted), name="cells", key="cell", max_keys=2,
+        sh.open(path, create=True, seed=seed), sh.Counts(counted, largest=1), name="cells", key="cell", max_keys=2,
         domain=sh.Integers(COUNTS.size), noise=noise,
     )  # fmt: skip
     levels, thresholds = SCENES[noise]
@@ -88,6 +88,12 @@ def test_integer_families_publish_integers() -> None:
     counted = pl.DataFrame({"cell": [1, 2], "count": [900, 5]})
     for noise, level in (("discrete_laplace", 1), ("poisson", "0.1"), ("skellam", "0.1")):
         series = sh.create(
-            ":memory:", sh.Counts(counted), name="v", key="cell", max_keys=2, domain="integers(9)", noise=noise
+            ":memory:",
+            sh.Counts(counted, largest=1),
+            name="v",
+            key="cell",
+            max_keys=2,
+            domain="integers(9)",
+            noise=noise,
         )
         assert series.release("one", level=level, threshold=100.5).frame["noisy_count"].dtype == pl.Int64

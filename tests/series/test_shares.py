@@ -243,7 +243,8 @@ def test_what_is_refused():
             series_of(log, **wrong)
     with pytest.raises(DeclarationError):
         sh.create(
-            ":memory:", sh.Counts(pl.DataFrame({"key": [1], "count": [9]})), name="s", key="key", max_keys=4,
+            ":memory:", sh.Counts(pl.DataFrame({"key": [1], "count": [9]}), largest=1), name="s", key="key",
+            max_keys=4,
             domain=sh.Integers(9), bounding="share",
         )  # fmt: skip
     with pytest.raises(DeclarationError, match="share"):

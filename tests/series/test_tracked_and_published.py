@@ -50,7 +50,13 @@ def test_public_views_count_what_is_published(tmp_path: Path) -> None:
     counts = pl.DataFrame({"cell": range(cells), "count": [COUNT] * cells})
     domain = sh.Integers(10**6)
     series = sh.create(
-        tmp_path / "store", sh.Counts(counts), name="cells", key="cell", max_keys=1, domain=domain, noise="gaussian"
+        tmp_path / "store",
+        sh.Counts(counts, largest=1),
+        name="cells",
+        key="cell",
+        max_keys=1,
+        domain=domain,
+        noise="gaussian",
     )
     release = series.release("first", level="1/2", threshold=THRESHOLD)
     rows = len(release)
@@ -71,7 +77,7 @@ def test_a_domain_too_large_to_be_drawn_as_a_whole_is_refused_by_public_numbers(
     for count in (0, 50):
         counts = pl.DataFrame({"cell": [3], "count": [count + 1]})
         series = sh.create(
-            sh.open(":memory:", seed=8), sh.Counts(counts), name="cells", key="cell", max_keys=1,
+            sh.open(":memory:", seed=8), sh.Counts(counts, largest=1), name="cells", key="cell", max_keys=1,
             domain=sh.Integers(1000), noise="gaussian",
         )  # fmt: skip
         for i, level in enumerate(("1/2", "1/4", "1", "1/8")):

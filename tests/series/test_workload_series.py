@@ -27,7 +27,8 @@ def _hours(store=":memory:", n=24, *, noise="gaussian", max_keys=1, seed=1, **de
     counts = (np.arange(n) * 7) % 50 + 1
     frame = pl.DataFrame({"hour": np.arange(n), "users": counts}).sample(fraction=1.0, shuffle=True, seed=3)
     series = sh.create(
-        sh.open(store, seed=seed) if store == ":memory:" else store, sh.Counts(frame, count="users"), name="visits",
+        sh.open(store, seed=seed) if store == ":memory:" else store,
+        sh.Counts(frame, count="users", largest=1), name="visits",
         key="hour", max_keys=max_keys, noise=noise, domain=sh.Integers(n), **declared,
     )  # fmt: skip
     return series, counts
@@ -49,7 +50,8 @@ def _places(**declared):
         country=sh.Catalogue(["DE", "US", "FR"]), day=sh.Dates("2024-05-01", "2024-05-03"), page=sh.Integers(5)
     )
     return sh.create(
-        sh.open(":memory:", seed=1), sh.Counts(frame, count="users"), name="visits",
+        sh.open(":memory:", seed=1), sh.Counts(frame, count="users", largest=1),
+        name="visits",
         key=["country", "day", "page"], max_keys=2, domain=domain, **declared,
     ), frame  # fmt: skip
 
@@ -140,7 +142,8 @@ def test_a_column_of_text_is_summed_over():
     """A column too large to be numbered has marginals of the other columns, and none of its own."""
     frame = pl.DataFrame({"country": ["DE", "DE", "US"], "query": ["a", "b", "a"], "users": [3, 4, 5]})
     series = sh.create(
-        sh.open(":memory:", seed=1), sh.Counts(frame, count="users"), name="asked", key=["country", "query"],
+        sh.open(":memory:", seed=1), sh.Counts(frame, count="users", largest=1),
+        name="asked", key=["country", "query"],
         max_keys=2, domain=sh.Product(country=sh.Catalogue(["DE", "US"]), query=sh.Strings(max_bytes=32)),
     )  # fmt: skip
     released = series.release("by_country", workload=sh.workload.Marginals([["country"], []]), level=FINE).frame
@@ -150,7 +153,8 @@ def test_a_column_of_text_is_summed_over():
     with pytest.raises(DeclarationError, match="too many"):
         series.release("by_query", workload=sh.workload.Marginals([["query"]]), level=FINE)
     pure = sh.create(
-        sh.open(":memory:", seed=1), sh.Counts(frame, count="users"), name="pure", key=["country", "query"],
+        sh.open(":memory:", seed=1), sh.Counts(frame, count="users", largest=1),
+        name="pure", key=["country", "query"],
         max_keys=2, domain=sh.Product(country=sh.Catalogue(["DE", "US"]), query=sh.Strings(max_bytes=32)),
         noise="laplace",
     ).release(

@@ -19,7 +19,7 @@ def published(tmp_path_factory):
     """A directory with two releases of one series and one of another; the store is gone."""
     directory = tmp_path_factory.mktemp("published")
     store = tmp_path_factory.mktemp("curator") / "logs.sparsehist"
-    counts = sh.Counts(pl.DataFrame({"query": ["weather", "trains"], "n": [9000, 4000]}), count="n")
+    counts = sh.Counts(pl.DataFrame({"query": ["weather", "trains"], "n": [9000, 4000]}), count="n", largest=1)
     for name in ("queries", "select"):
         series = sh.create(
             store, counts, name=name, key="query", max_keys=4, domain=sh.Strings(max_bytes=16), if_exists="reuse"
@@ -172,7 +172,7 @@ def test_the_store_is_not_opened(published, tmp_path):
     place = tmp_path / "published"
     shutil.copytree(published, place)
     store = place / "logs.sparsehist"
-    counts = sh.Counts(pl.DataFrame({"query": ["weather"], "n": [9000]}), count="n")
+    counts = sh.Counts(pl.DataFrame({"query": ["weather"], "n": [9000]}), count="n", largest=1)
     sh.create(store, counts, name="other", key="query", max_keys=4, domain=sh.Strings(max_bytes=16))
     opened = []
     active = [True]

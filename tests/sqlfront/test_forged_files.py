@@ -18,7 +18,7 @@ def metadata(tmp_path_factory):
     """The metadata of a release that was written, as its file has them."""
     place = tmp_path_factory.mktemp("release") / "good.parquet"
     with sh.open(":memory:", seed=3) as store:
-        counts = sh.Counts(pl.DataFrame({"query": ["weather"], "n": [9000]}), count="n")
+        counts = sh.Counts(pl.DataFrame({"query": ["weather"], "n": [9000]}), count="n", largest=1)
         series = sh.create(store, counts, name="s", key="query", max_keys=1, domain=sh.Strings(max_bytes=8))
         series.release("r", level=1, threshold=100).write_parquet(place)
     return json.loads(pl.read_parquet_metadata(place)["sparsehist"])

@@ -270,7 +270,7 @@ def prepare_start(path: Path) -> None:
 
 def prepare_visits(path: Path) -> sh.Series:
     """A store with a series of 64 pages, of which eight hold all visits."""
-    counts = sh.Counts(pl.DataFrame({"page": range(8), "count": [12_500] * 8}))
+    counts = sh.Counts(pl.DataFrame({"page": range(8), "count": [12_500] * 8}), largest=1)
     return sh.create(
         path, counts, name="visits", key="page", max_keys=1, domain=sh.Integers(64), noise="discrete_laplace"
     )

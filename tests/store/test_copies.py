@@ -47,7 +47,7 @@ class World:
     def make(self, store: Path | None = None) -> Path:
         """Make the store, with a series and two releases."""
         series = sh.create(
-            store or self.store, sh.Counts(COUNTS), name="words", key="word", max_keys=2,
+            store or self.store, sh.Counts(COUNTS, largest=1), name="words", key="word", max_keys=2,
             domain=sh.Strings(max_bytes=6),
         )  # fmt: skip
         for name in ("before", "also_before"):
@@ -565,7 +565,9 @@ def after_a_refusal_and_a_publication(world: World) -> None:
 
 def after_a_drop(world: World) -> None:
     """After a drop."""
-    sh.create(world.store, sh.Counts(COUNTS), name="more", key="word", max_keys=2, domain="strings(max_bytes=6)")
+    sh.create(
+        world.store, sh.Counts(COUNTS, largest=1), name="more", key="word", max_keys=2, domain="strings(max_bytes=6)"
+    )
     sh.open(world.store).drop("more")
     world.again()
 

@@ -25,11 +25,11 @@ DOMAIN = sh.Catalogue(pl.Series([*KEYS, *(f"absent {i}" for i in range(2000))]))
 def make(path: Path) -> None:
     """A store with a long series, releases of its cells and of a workload."""
     counted = pl.DataFrame({"key": KEYS, "count": 1 + seeded(3).geometric(0.3, len(KEYS))})
-    series = sh.create(path, sh.Counts(counted), name="long", key="key", max_keys=2, domain=DOMAIN)
+    series = sh.create(path, sh.Counts(counted, largest=1), name="long", key="key", max_keys=2, domain=DOMAIN)
     for name, level, threshold in (("coarse", "0.1", 20.0), ("fine", "0.5", 9.0), ("again", "0.3", 11.5)):
         series.release(name, level=level, threshold=threshold)
     totals = pl.DataFrame({"day": range(30), "count": range(100, 130)})
-    daily = sh.create(path, sh.Counts(totals), name="daily", key="day", max_keys=2, domain="integers(30)")
+    daily = sh.create(path, sh.Counts(totals, largest=1), name="daily", key="day", max_keys=2, domain="integers(30)")
     daily.release("sums", workload="marginals([[]])", level="0.2")
 
 

@@ -1,0 +1,190 @@
+"""The public contract, as examples and users rely on it: names, parameters, and the examples themselves."""
+
+import inspect
+from datetime import date
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import sparsehist as sh
+from sparsehist.errors import DeclarationError, LevelError, NameTakenError, SeriesDiffersError
+from sparsehist.series.periodic_series import PeriodicSeries
+from sparsehist.series.running_series import RunningSeries
+from sparsehist.series.series import Series
+
+MODULES = "audiences dense errors histogram interactive local noise privacy workload".split()
+NAMES = (
+    "AnalystSession Catalogue Counting Counts Dates Domain EpsilonDelta Every Files Hash64 Integers Keep "
+    "MultipleRelease Open Plan Product Query Release Share Steps Store Strings WorkloadRelease adopt check_log "
+    "check_query choose_max_keys counting_sql create discover_keys open open_analyst plan read sql"
+).split()
+CREATE = (
+    "store log name unit key max_keys domain bounding noise cap population steps every on_null on_outside if_exists "
+    "counting"
+).split()
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A log of queries in two Parquet files, in the working directory."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "log").mkdir()
+    for part in range(2):
+        users = [f"u{user}" for user in range(400 * part, 400 * part + 400) for _ in range(2)]
+        queries = [query for _ in range(400) for query in ("weather", f"own query {part}")]
+        pl.DataFrame({"user_id": users, "query": queries}).write_parquet(f"log/{part}.parquet")
+    return tmp_path
+
+
+def test_the_first_level_has_these_names_and_no_others() -> None:
+    """At most 36 names and 10 modules; each is there."""
+    assert sorted(sh.__all__) == sorted([*MODULES, *NAMES]) == dir(sh)
+    assert len(NAMES) <= 36 and len(MODULES) <= 10
+    assert all(getattr(sh, name) is not None for name in sh.__all__)
+    assert len(Path(sh.__file__).read_text().splitlines()) <= 60
+
+
+def test_create_and_its_companions_take_these_parameters() -> None:
+    """Parameters by name, in order; `create` has at most 18."""
+    assert list(inspect.signature(sh.create).parameters) == CREATE and len(CREATE) <= 18
+    assert list(inspect.signature(sh.open).parameters) == ["path", "create", "wait", "seed", "who"]
+    assert list(inspect.signature(sh.Counting).parameters) == ["engine", "memory_limit", "threads", "progress"]
+    asked = ["self", "name", "level", "epsilon", "delta", "threshold", "false_keys"]
+    assert list(inspect.signature(Series.release).parameters)[:7] == asked
+    budget = inspect.signature(sh.Store.set_budget).parameters
+    assert {"epsilon", "delta", "rho", "route", "open_share", "population"} <= set(budget)
+    assert all(one.kind is inspect.Parameter.KEYWORD_ONLY for name, one in budget.items() if name != "self")
+
+
+def test_the_examples_of_the_contract_run(files: Path) -> None:
+    """A series from files, releases in any order and by every kind of level, files that are read back."""
+    store = sh.open("logs.sparsehist", create=True)
+    declared = {
+        "name": "queries", "unit": "user_id", "key": "query", "domain": sh.Strings(max_bytes=32), "max_keys": 20,
+        "bounding": "keep", "noise": "gaussian", "cap": 2.0, "population": "default", "steps": None, "every": None,
+        "on_null": "error", "on_outside": "error",
+        "counting": sh.Counting(engine="auto", memory_limit=None, threads=None, progress=None),
+    }  # fmt: skip
+    series = sh.create(store, "log/*.parquet", **declared, if_exists="error")
+    public = series.release("public", level=0.01)
+    yearly = series.release("yearly", epsilon=1, delta=1e-6)
+    partner = series.release("partner", level=0.5, threshold=80.0)
+    internal = series.release("internal", level=0.1, false_keys=1)
+    assert public.metadata["false_keys"] == 0.01 and partner.threshold == 80 and internal.metadata["false_keys"] == 1
+    assert yearly.metadata["epsilon_delta"] == "epsilon_delta(1, 0.000001)"
+    assert series.plan(epsilon=1, delta=1e-6).levels["level"].to_list() == [yearly.metadata["level"]]
+    assert partner.frame.columns == ["query", "noisy_count"] and partner.frame.height == 3
+    assert partner.frame["noisy_count"].is_sorted(descending=True)
+    public.write_parquet("public.parquet")
+    partner.write("partner.csv")
+    assert sh.read("public.parquet").frame.equals(public.frame)
+    assert sh.read("public.parquet").metadata == public.metadata
+    again = store.series("queries").release("public")
+    assert again.repeated and again.frame.equals(public.frame)
+    reused = sh.create(store, "log/*.parquet", **declared, if_exists="reuse")
+    assert reused.release("public").frame.equals(public.frame)
+    with pytest.raises(NameTakenError):
+        sh.create(store, "log/*.parquet", **declared)
+    with pytest.raises(SeriesDiffersError, match="the log it was made from"):
+        sh.create(store, "log/0.parquet", **declared, if_exists="reuse")
+    assert store.ledger().filter(pl.col("scope") == "everybody")["level"].item() == "0.5"
+    with sh.open_analyst(".") as session:
+        assert session.sql("select count(*) as n from queries.public")["n"].item() == len(public)
+
+
+def test_budgets_and_levels_in_the_words_most_people_use(files: Path) -> None:
+    """epsilon= and delta= wherever a level is taken; a fresh budget of the same numbers serves them."""
+    store = sh.open(":memory:", seed=1)
+    store.set_budget(epsilon=8, delta=1e-6)
+    days = sh.create(
+        store, sh.Files("log/*.parquet"), name="days", unit="user_id", key="query", max_keys=2,
+        domain=sh.Strings(max_bytes=16),
+    )  # fmt: skip
+    assert days.plan(epsilon=8, delta=1e-6).levels["refused"].item() is None
+    assert days.release("all_of_it", epsilon=8, delta=1e-6).metadata["epsilon_delta"]
+    assert sh.plan(d=10**9, max_keys=2, epsilon=1, delta=1e-6).levels.height == 1
+    for wrong in ({"level": 1, "epsilon": 1}, {"delta": 1e-6}, {"epsilon": -1, "delta": 1e-6}):
+        with pytest.raises((DeclarationError, LevelError)):
+            days.release("wrong", **wrong)
+
+
+def test_workloads_are_releases(files: Path) -> None:
+    """`release(workload=)` gives a `WorkloadRelease`; its name gives it again without the workload."""
+    hours = pl.DataFrame({"user": range(500), "hour": [i % 24 for i in range(500)]})
+    series = sh.create(":memory:", hours, name="visits", unit="user", key="hour", max_keys=1, domain=sh.Integers(24))
+    ranges = series.release("ranges", workload=sh.workload.Ranges(), level=0.1)
+    assert isinstance(ranges, sh.WorkloadRelease) and ranges.answer(9, 17)[1] > 0
+    assert series.release("ranges").frame.equals(ranges.frame)
+
+
+def test_one_cell_counts_units(files: Path) -> None:
+    """key=None counts the units of the log."""
+    series = sh.create(
+        sh.open(":memory:", seed=1), "log/*.parquet", name="users", unit="user_id", key=None, max_keys=1
+    )  # fmt: skip
+    assert 780 < series.release("users", level=1).frame["noisy_count"].item() < 820
+    with pytest.raises(DeclarationError, match="a key needs a domain"):
+        sh.create(":memory:", "log/*.parquet", name="users", unit="user_id", key="query", max_keys=1, domain=None)
+
+
+def test_steps_by_number_or_by_date(files: Path) -> None:
+    """A running series takes steps in both ways, and `store.series` gives it by its name."""
+    store = sh.open(":memory:", seed=1)
+    told = {"unit": "user", "key": "url", "max_keys": 2, "domain": sh.Integers(9)}
+    series = sh.create(store, name="daily", steps=sh.Steps(30, start="2026-01-01", every="day"), **told)
+    assert isinstance(series, RunningSeries)
+    first = pl.DataFrame({"user": range(500), "url": [1] * 500})
+    assert series.append(first, step="2026-01-01") and series.append(first.clear(), step=2)
+    by_day = series.release("first", step=date(2026, 1, 1), level="0.5")
+    assert by_day.metadata["step"] == 1 and 450 < by_day.frame["noisy_count"].item() < 550
+    assert store.series("daily").release("first").frame.equals(by_day.frame)
+    assert series.release("by_goal", step=1, epsilon=1, delta=1e-6).metadata["step"] == 1
+    with pytest.raises(DeclarationError, match="does not lie from 2026-01-01 to 2026-01-30"):
+        series.append(first, step="2026-02-01")
+    by_number = sh.create(store, name="numbered", steps=7, **told)
+    with pytest.raises(DeclarationError, match="start="):
+        by_number.append(first, step="2026-01-01")
+
+
+def test_a_series_per_period(files: Path) -> None:
+    """every= as text or as a record; what is appended is a series."""
+    store = sh.open(":memory:", seed=1)
+    told = {"unit": "user", "key": "url", "max_keys": 1, "domain": sh.Integers(9)}
+    weekly = sh.create(
+        store, name="weekly", every=sh.Every("week", periods=52, protects="user", most_periods=None, budget=1), **told
+    )
+    assert isinstance(weekly, PeriodicSeries) and isinstance(store.series("weekly"), PeriodicSeries)
+    week = weekly.append(pl.DataFrame({"user": range(500), "url": [1] * 500}), period="2026-W12")
+    assert week.name == "weekly_2026w12" and week.release("public", level="0.01").level
+    assert store.series("weekly").appended() == ["2026-W12"]
+    assert sh.create(store, name="monthly", every="month", **told).rule.what == "month"
+    with pytest.raises(DeclarationError, match="leave the log out"):
+        sh.create(store, pl.DataFrame(), name="wrong", every="week", **told)
+
+
+def test_sources_and_bounds_in_their_records(files: Path) -> None:
+    """Files with types, a query that nobody checks, counts of units, shares and portable order."""
+    store = sh.open(":memory:", seed=1)
+    told = {"unit": "user_id", "key": "query", "max_keys": 2, "domain": sh.Strings(max_bytes=16)}
+    text = "select user_id, query from read_parquet('log/*.parquet') limit 900"
+    unchecked = sh.create(store, sh.Query(text, unverified=True), name="unchecked", **told)
+    assert unchecked.release("r", level=1).metadata["verified"] is False
+    with pytest.raises(sh.errors.GuaranteeError):
+        sh.create(store, sh.Query(text), name="checked", **told)
+    shared = sh.create(store, "log/*.parquet", name="shared", **told, bounding=sh.Share(most_keys=100))
+    portable = sh.create(store, "log/*.parquet", name="portable", **told, bounding=sh.Keep(portable=True))
+    assert shared.release("r", level=1).metadata["most_keys"] == 100
+    assert portable.release("r", level=1).metadata["portable"] is True
+    dated = pl.DataFrame({"user_id": range(9), "at": ["2026-01-01T10:00:00"] * 9})
+    dated.write_csv("dated.csv")
+    days = sh.create(
+        store, sh.Files("dated.csv", types={"at": "date"}), name="days", unit="user_id", key="at", max_keys=1,
+        domain="dates('2026-01-01', '2026-01-09')",
+    )  # fmt: skip
+    assert days.release("r", level=1000).frame["at"].to_list() == [date(2026, 1, 1)]
+    for largest in (None, 2, 1.5, True):
+        with pytest.raises(DeclarationError, match="measures"):
+            sh.Counts(pl.DataFrame({"query": ["a"], "count": [900]}), largest=largest)
+    with pytest.raises(DeclarationError, match="engine"):
+        sh.create(store, "log/*.parquet", name="x", **told, counting=sh.Counting(engine="spark"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any, Protocol
 
+import numpy as np
 import polars as pl
 
 from sparsehist.counting import in_memory, with_spark
@@ -105,7 +106,9 @@ def _opened(source: object, wanted: CountRequest) -> tuple[CountingEngine, Log]:
     columns = wanted.unit_parts if wanted.without_key else wanted.read
     log = open_log(source, columns).with_key_types(wanted.key_types)
     if wanted.without_key:
-        log = log.with_key(wanted.key[0], next(iter(wanted.domain.keys([0]).row(0))), wanted.unit_parts)
+        log = log.with_key(
+            wanted.key[0], next(iter(wanted.domain.keys(np.zeros(1, np.int64)).row(0))), wanted.unit_parts
+        )
     check_unit_dtypes(log, wanted.unit_parts, portable=wanted.portable)
     check_key_dtypes(log, wanted.key, wanted.domain)
     chosen: CountingEngine = in_memory

@@ -139,3 +139,14 @@ def test_an_error_of_sqlite_that_is_no_text_is_ours(tmp_path):
         (path / "state.sqlite").write_bytes(whole[:at] + bytes([whole[at] ^ 128]) + whole[at + 1 :])
         with pytest.raises(StoreDamagedError), open_state(path):
             pass
+
+
+@pytest.mark.parametrize("value", [b"create store", b"gaussian", b"default"])
+def test_a_flipped_value_of_the_state_is_noticed_by_its_digest(tmp_path, value):
+    """SQLite itself takes such a value for what was written."""
+    path = make_store(tmp_path / "s")
+    whole = (path / "state.sqlite").read_bytes()
+    at = whole.index(value)
+    (path / "state.sqlite").write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+    with pytest.raises(StoreDamagedError, match="altered"), open_state(path):
+        pass

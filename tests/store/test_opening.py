@@ -242,7 +242,7 @@ def test_a_mark_that_a_dead_run_did_not_raise_is_raised_by_the_next(tmp_path, mo
     with open_state(path):
         pass
     put_back(path, tmp_path / "older")
-    with pytest.raises(StoreRolledBackError), open_state(path):
+    with pytest.raises(StoreRolledBackError, match="shows that"), open_state(path):
         pass
 
 
@@ -329,6 +329,25 @@ def test_an_adoption_that_died_is_finished_by_the_next(tmp_path, monkeypatch, di
     with pytest.raises(StoreRolledBackError, match="shows that"):
         adopt(other, home_is_gone=True)
     assert release(copy) >= 3
+
+
+def test_of_two_copies_adopted_at_one_generation_one_goes_on(tmp_path, monkeypatch):
+    """An adoption that died before its mark is overtaken by another one, whose mark has the same generation."""
+    path, copy, other = make_store(tmp_path / "s"), tmp_path / "copy", tmp_path / "other"
+    for place in (copy, other):
+        shutil.copytree(path, place)
+    shutil.rmtree(path)
+
+    def dies(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):  # noqa: PT012
+        patch.setattr(lifecycle, "raise_mark", dies)
+        adopt(copy, home_is_gone=True)
+    adopt(other, home_is_gone=True)
+    with pytest.raises(StoreRolledBackError, match="shows that"), open_state(copy):
+        pass
+    assert release(other) == 3
 
 
 def test_adopting_needs_an_explicit_word(tmp_path):

@@ -81,6 +81,8 @@ def test_every_name_is_on_the_disk_before_anything_relies_on_it(tmp_path, calls)
     calls.clear()
     counts = sh.Counts(pl.DataFrame({"k": ["a"], "count": [900]}), largest=1)
     series = sh.create(tmp_path / "t", counts, name="t", key="k", max_keys=1, domain=sh.Strings(max_bytes=4))
+    with open_state(tmp_path / "t") as opened:
+        check_order(calls, opened.series("t").directory)
     calls.clear()
     series.release("r", level=1).write_parquet(out / "r.parquet")
     names = [place.name for call, place in calls if call == "name" and place.name != "state.digest"]

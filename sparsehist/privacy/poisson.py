@@ -1,9 +1,9 @@
 """The exact (epsilon, delta) of Poisson noise on one count that changes by 1.
 
-With mean 1/level, F the distribution function and F_ = 1 - F, delta is the larger of
+With mean 1/level, F the distribution function and T = 1 - F, delta is the larger of
 
     F(k) - e**epsilon F(k - 1),  k = floor(mean e**-epsilon)       where the count falls,
-    F_(k - 1) - e**epsilon F_(k),  k = floor(mean e**epsilon)      where it rises.
+    T(k - 1) - e**epsilon T(k),  k = floor(mean e**epsilon)      where it rises.
 
 An output of 0 is impossible in one of the worlds: no Rényi divergence is finite, and no rho is given. A unit with
 several keys has no such formula, so series with max_keys above 1 refuse Poisson noise.

@@ -76,10 +76,8 @@ def squared_l2_of_gram(gram: FloatArray, keys: int) -> float:
     """
     rows = largest(np.maximum(gram, 0.0), keys).sum(axis=1)
     norms = largest(np.sqrt(np.maximum(np.diag(gram), 0.0)), keys)
-    bounds = [largest(rows, keys).sum(), norms.sum() ** 2]
-    if keys > 1:
-        bounds += [keys * np.linalg.eigvalsh(gram)[-1], _by_rank_of_gram(gram, keys)]
-    return float(min(bounds)) * ROUND_UP
+    eigenvalue = np.linalg.eigvalsh(gram)[-1] if keys > 1 else np.inf
+    return float(min(largest(rows, keys).sum(), norms.sum() ** 2, keys * eigenvalue)) * ROUND_UP
 
 
 def squared_l2_by_rank(rows: Callable[[int, int], FloatArray], cells: int, keys: int) -> float:
@@ -100,22 +98,6 @@ def squared_l2_by_rank(rows: Callable[[int, int], FloatArray], cells: int, keys:
         here = rows(end - 1, keys - 1 - first)[first : cells - keys + end]
         total += (end - first) * float(here.max())
     return total * ROUND_UP
-
-
-def _by_rank_of_gram(gram: FloatArray, keys: int) -> float:
-    """The same for any G, from the least matrix above it whose rows fall away from the diagonal."""
-    cells = len(gram)
-    beside = np.maximum(gram, 0.0)
-    left = np.tril(np.maximum.accumulate(np.tril(beside, -1), axis=1), -1)
-    right = np.triu(np.maximum.accumulate(np.triu(beside, 1)[:, ::-1], axis=1)[:, ::-1], 1)
-    sums = np.zeros((cells, cells + 1))
-    np.cumsum(left + right + np.diag(np.diag(gram)), axis=1, out=sums[:, 1:])
-    i = np.arange(cells)
-    return squared_l2_by_rank(
-        lambda before, behind: sums[i, np.minimum(i + behind + 1, cells)] - sums[i, np.maximum(i - before, 0)],
-        cells,
-        keys,
-    )
 
 
 class TableGram(NamedTuple):

@@ -67,7 +67,7 @@ def demo(
         f"Unit: a visitor. Key: an area. Domain: {_DOMAIN}, {series.declaration.domain.describe_size()}.",
         counts_table(released, rows),
         f"{MISSING} is not published: the noisy count is at or below that release's threshold.",
-        "Each threshold lets one empty key of the domain through on average; the default is .01.",
+        "Each threshold lets one empty key of the domain through on average; the default is 0.01.",
         f"\n[bold]Together they cost ρ = {cost}[/], as the finest alone; independent noise would cost {independent}.",
         "Ask for a name again and the same numbers come back, at no cost.\n",
         f"Store (secret):      {escape(str(directory / _STORE))}",

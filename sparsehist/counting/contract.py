@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 Choice = Literal["error", "drop"]
 SALT_BYTES = 16
 KEY_TYPES = ("date", "integer", "text")
+SUMS = "sums of amounts, such as revenue, are measures of the log itself"
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import polars as pl
 
 from sparsehist.counting import in_memory, with_spark
 from sparsehist.counting.contract import (
+    SUMS,
     Bounding,
     CountedKeys,
     CountRequest,
@@ -158,5 +159,5 @@ def _whole_counts(counts: pl.Series) -> pl.Series:
     whole = counts.cast(pl.Int64, strict=False)
     exact = counts.dtype.is_integer() or (whole.cast(pl.Float64) == counts.cast(pl.Float64)).all()
     if whole.has_nulls() or not exact or (whole < 0).any():
-        raise DataError(f"count column {counts.name!r}: counts must be whole numbers, none null or negative")
+        raise DataError(f"count column {counts.name!r}: counts must be whole numbers, none null or negative: {SUMS}")
     return whole

@@ -150,7 +150,8 @@ def read_log(log: Log, wanted: CountRequest, directory: Path) -> Reading:
         units.place(wanted.salt)
         keys.place(wanted.salt)
     if keys.outside and wanted.on_outside == "error":
-        raise outside_error([wanted.key[at] for at in keys.outside], wanted.domain)
+        text = [dtypes[name] == pl.String and name not in wanted.key_types for name in wanted.key]
+        raise outside_error(keys.outside, wanted.key, wanted.domain, text)
     return Reading(units, keys, rows, multiplier)
 
 

@@ -15,6 +15,11 @@ from sparsehist.errors import DataError
 from sparsehist.typing import BoolArray
 
 NULL_REMEDY = 'clean the log, or declare on_null="drop" to leave such rows out'
+_READ_AS: dict[pl.DataType, str] = {
+    pl.Date(): "time stamps become dates with sh.Files(…, types={{{0!r}: 'date'}}), --key-type {0}=date",
+    pl.Int64(): "numbers such as 2.0 are read with sh.Files(…, types={{{0!r}: 'integer'}}), --key-type {0}=integer; "
+    "those with a fraction, such as prices, have to be scaled to whole numbers first",
+}
 OUTSIDE_REMEDY = 'widen the domain, or declare on_outside="drop" to leave such rows out before bounding'
 
 
@@ -52,10 +57,19 @@ def missing_error(column: str, role: str) -> DataError:
     return DataError(f"{role} column {column!r} holds null, NaN or empty values: {NULL_REMEDY}")
 
 
-def outside_error(columns: Sequence[str], domain: Domain) -> DataError:
-    """Refuse keys outside the domain."""
-    listed = ", ".join(map(repr, columns))
-    return DataError(f"key column(s) {listed}: there are keys outside {domain.describe()}: {OUTSIDE_REMEDY}")
+def outside_error(outside: Sequence[int], names: Sequence[str], domain: Domain, text: Sequence[bool]) -> DataError:
+    """Refuse keys outside the domain.
+
+    Args:
+        outside: Positions of the key columns that hold such keys.
+        names: All key columns.
+        domain: Where the keys belong.
+        text: Which key columns are text that nobody declared to be anything else.
+    """
+    listed = ", ".join(repr(names[at]) for at in outside)
+    readable = [at for at in outside if text[at] and domain.dtypes[at] in _READ_AS]
+    hint = "".join(f"; {_READ_AS[domain.dtypes[at]].format(names[at])}" for at in readable[:1])
+    return DataError(f"key column(s) {listed}: there are keys outside {domain.describe()}: {OUTSIDE_REMEDY}{hint}")
 
 
 def place(
@@ -70,7 +84,8 @@ def place(
     usable = ~missing.select(pl.any_horizontal(pl.all())).to_series().to_numpy()
     cells, inside = find_cells(keys if usable.all() else keys.filter(pl.Series(usable)), domain)
     if on_outside == "error" and not inside.all():
-        raise outside_error(outside_columns(keys.filter(pl.Series(usable)), names, domain), domain)
+        outside = [list(names).index(one) for one in outside_columns(keys.filter(pl.Series(usable)), names, domain)]
+        raise outside_error(outside, names, domain, [dtype == pl.String for dtype in keys.dtypes])
     if not inside.all():
         usable[usable] = inside
         cells = cells.filter(pl.Series(inside))

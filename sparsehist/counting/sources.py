@@ -10,6 +10,7 @@ readers cannot tell the two apart. A log that writes missing values otherwise is
 from __future__ import annotations
 
 import codecs
+import difflib
 import glob
 import gzip
 import logging
@@ -229,7 +230,9 @@ def open_log(source: object, columns: Sequence[str]) -> Log:
     if missing:
         in_folders = any(f"{missing[0]}=" in part for file in log.files for part in Path(file).parts[:-1])
         hint = f"; a folder's name has it: {_HIVE_HINT}" if in_folders else ""
-        raise DeclarationError(f"{log.label} has no column {missing[0]!r}; {_columns_of(log, columns)}{hint}")
+        raise DeclarationError(
+            f"{log.label} has no column {missing[0]!r}; {_columns_of(log, columns, missing[0])}{hint}"
+        )
     return log
 
 
@@ -244,12 +247,14 @@ def as_table(source: object) -> object:
     return source.collect() if isinstance(source, pl.LazyFrame) else source
 
 
-def _columns_of(log: Log, columns: Sequence[str]) -> str:
-    """Name the columns, unless the first line of a CSV file may be a row of the log."""
+def _columns_of(log: Log, columns: Sequence[str], missing: str) -> str:
+    """Name the column that may be meant, or all, unless the first line of a CSV file may be a row of the log."""
     if log.kind == "csv" and not any(name in log.dtypes for name in columns):
         n = len(log.dtypes)
         return f"its first line has {n} field(s) and must be a header: check that it is one, and the delimiter"
-    return f"its columns are {list(log.dtypes)}"
+    folded = {name.casefold(): name for name in log.dtypes}
+    near = difflib.get_close_matches(missing.casefold(), folded, n=1)
+    return f"did you mean {folded[near[0]]!r}?" if near else f"its columns are {list(log.dtypes)}"
 
 
 def _open(source: object, columns: Sequence[str]) -> Log:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import traceback
 
 import duckdb
@@ -9,6 +10,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+import sparsehist as sh
 from sparsehist.counting import Counts, Files, Query
 from sparsehist.domain.base import Domain
 from sparsehist.errors import DataError, DeclarationError, GuaranteeError, InputError, NotFoundError
@@ -277,3 +279,26 @@ def test_too_little_memory_is_a_declaration_not_a_crash():
     """A limit that the distinct texts do not keep is refused as what it is."""
     log = pl.select(user_id=pl.int_range(400_000), query=pl.int_range(400_000).cast(pl.String))
     refused(DeclarationError, "memory_limit", log, memory_limit="2MB", threads=1)
+
+
+@pytest.mark.parametrize(
+    ("unit", "key", "domain", "said"),
+    [
+        ("userid", "Price", sh.Integers(10), "did you mean 'UserID'"),
+        ("UserID", "Price", sh.Integers(10), "types={'Price': 'integer'}"),
+        ("UserID", "InvoiceDate", sh.Dates("2024-01-01", "2024-12-31"), "types={'InvoiceDate': 'date'}"),
+    ],
+)
+def test_an_error_names_the_option_that_helps(tmp_path, unit, key, domain, said):
+    """Time stamps and decimals of a CSV file are read with a type; a column of nearly that name is proposed."""
+    path = tmp_path / "log.csv"
+    path.write_text("UserID,InvoiceDate,Price\n1,2024-01-02 10:00,2.55\n2,2024-01-03 11:00,1.0\n")
+    with pytest.raises(InputError, match=re.escape(said)) as refused:
+        count(path, unit=unit, key=[key], domain=domain)
+    assert "2.55" not in str(refused.value) and "10:00" not in str(refused.value)
+
+
+def test_sums_are_no_counts():
+    """The error names what sums are called here."""
+    with pytest.raises(DataError, match="measures"):
+        count(sh.Counts(pl.DataFrame({"query": ["a"], "count": [2.5]}), largest=1), unit=None)

@@ -266,6 +266,8 @@ def _open(source: object, columns: Sequence[str]) -> Log:
         opened = open_table(table, source.storage_options if isinstance(source, Files) else {})
         with engine_errors(opened.label):
             return Log("lazy", (), opened.rows, dict(opened.rows.collect_schema()), opened.label)
+    if isinstance(source, Files):  # rows, with the types that their columns become
+        return _open(source.paths, columns)
     if isinstance(source, pl.DataFrame):
         return Log("frame", (), source, dict(source.schema), "the frame")
     if isinstance(source, pl.LazyFrame):

@@ -266,8 +266,7 @@ def _open(source: object, columns: Sequence[str]) -> Log:
         opened = open_table(table, source.storage_options if isinstance(source, Files) else {})
         with engine_errors(opened.label):
             return Log("lazy", (), opened.rows, dict(opened.rows.collect_schema()), opened.label)
-    if isinstance(source, Files):  # rows, with the types that their columns become
-        return _open(source.paths, columns)
+    source = source.paths if isinstance(source, Files) else source  # rows, with the types that columns become
     if isinstance(source, pl.DataFrame):
         return Log("frame", (), source, dict(source.schema), "the frame")
     if isinstance(source, pl.LazyFrame):

@@ -30,36 +30,6 @@ where table_catalog = 'memory' and table_schema = $schema and table_name = $name
 limit 1;
 
 
--- name: session_keywords
--- DuckDB's keywords.
--- out: keyword_name
-select keyword_name
-from duckdb_keywords()
-where keyword_category <> 'unreserved'
-order by keyword_name;
-
-
--- name: session_names
--- Names a session knows: its tables, views and their columns.
--- out: name
-select table_name as name
-from information_schema.tables
-union
-select column_name as name
-from information_schema.columns
-order by name;
-
-
--- name: session_tables
--- Tables and views a session made or was handed, releases among them.
--- out: name, with the schema where it is another one than main; kind
-select
-    case when table_schema = 'main' then table_name else table_schema || '.' || table_name end as name,
-    case when table_type = 'VIEW' then 'view' else 'table' end as kind
-from information_schema.tables
-order by name;
-
-
 -- name: session_view
 -- The number of a frame that was handed over, which another view of its name does not have.
 -- in:  $name, in lower case

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import polars as pl
@@ -105,19 +105,19 @@ class SeriesRecord:
         return f"SeriesRecord(name={self.name!r}, series_id={self.series_id!r})"
 
 
-class ReleaseRecord(NamedTuple):
-    """A committed release; all but `request` is public.
+@dataclass(frozen=True)
+class ReleaseRecord:
+    """A committed release; all but the request is public. The generation is that of the store with it.
 
-    The threshold is the effective one, minus infinity for a workload; the generation is that of the store with this
-    release in it.
+    The threshold is the effective one, minus infinity for a workload.
     """
 
     path_id: int
     name: str
     level: Fraction
     threshold: float
-    request_text: str
-    metadata_text: str
+    request_text: str = field(repr=False)
+    metadata_text: str = field(repr=False)
     generation: int
 
     @property
@@ -129,9 +129,6 @@ class ReleaseRecord(NamedTuple):
     def metadata(self) -> dict[str, Any]:
         """Published beside the rows."""
         return dict(json.loads(self.metadata_text))
-
-    def __repr__(self) -> str:
-        return f"ReleaseRecord(name={self.name!r}, level={self.level}, generation={self.generation})"
 
 
 @dataclass(frozen=True, repr=False)
@@ -201,13 +198,11 @@ class NewStep:
     replaced: Sequence[str] = ()
 
 
-class StepRecord(NamedTuple):
+@dataclass(frozen=True)
+class StepRecord:
     """An appended step of a running series; the digest is None once the pairs are erased. Secret."""
 
     step: int
-    digest: bytes | None
-    unit_kind: str
-    source: str
-
-    def __repr__(self) -> str:
-        return f"StepRecord(step={self.step})"
+    digest: bytes | None = field(repr=False)
+    unit_kind: str = field(repr=False)
+    source: str = field(repr=False)

@@ -14,22 +14,12 @@ _NAME = "-- name: "
 
 
 def statement(name: str) -> str:
-    """Return one statement.
-
-    Example:
-        >>> "order by place" in statement("count_first")
-        True
-    """
+    """Return one statement."""
     return _statements()[name]
 
 
 def named_statements(text: str) -> dict[str, str]:
-    r"""The statements of one file by name; none if it names none.
-
-    Example:
-        >>> named_statements("-- of a store\n-- name: one\nselect 1;\n-- name: two\nselect 2;")
-        {'one': 'select 1;', 'two': 'select 2;'}
-    """
+    """The statements of one file by name; none if it names none."""
     _, *parts = ("\n" + text).split("\n" + _NAME)
     named = (part.partition("\n") for part in parts)
     return {name.strip(): body.strip() for name, _, body in named}

@@ -106,9 +106,13 @@ def sql() -> str:
     syntax = [_code(inspect.getdoc(head).partition("\n")[0].rstrip(".")) for head in forms]
     said = _OF_STEPS | _arguments(Series.release)
     said |= {"levels": said["level"], "target": "The file to write: .parquet with metadata, or .csv."}
-    said |= {"sign": "The private key to sign that file with."}
+    said |= {"sign": "The private key to sign that file with.", "delta": said["open_delta"]}
     clauses = [(f"`{clause.shown}`", _belongs(clause), said[clause.field]) for clause in CLAUSES]
-    said = _options_help() | {"public_tables": "Tables that hold nothing of any unit; a query may join them."}
+    said = _options_help() | {
+        "public_tables": "Tables that hold nothing of any unit; a query may join them.",
+        "memory_limit": "Memory that counting may take, such as 4GB.",
+        "threads": "Threads that count.",
+    }
     values = "a number, text in quotes, a name, `true` or `false`, or several names in parentheses"
     listed = ", ".join(f"`{name}`" for name in options(running=True))
     taken = ", ".join(f"`{word}`" for word in sorted(TAKEN_NAMES))

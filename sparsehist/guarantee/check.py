@@ -270,11 +270,21 @@ class Column:
 class Relation:
     """Columns; each row of a private relation belongs to one unit, rows of a public one to nobody.
 
-    A column that has a name equals that part of the unit in every row.
+    A column that has a name equals that part of the unit in every row. `unique` columns tell all rows apart, if some
+    are known to.
     """
 
     columns: tuple[Column, ...]
     private: bool = False
+    unique: frozenset[int] | None = None
+
+    def taking(self, places: Sequence[int | None], columns: Iterable[Column]) -> Relation:
+        """Return a relation of other columns with the same rows; `places` says which of these columns they are."""
+        new = {old: at for at, old in enumerate(places) if old is not None}
+        kept = self.unique is not None and self.unique <= new.keys()
+        return Relation(
+            tuple(columns), self.private, frozenset(new[old] for old in self.unique or ()) if kept else None
+        )
 
 
 def check_plan(
@@ -378,7 +388,7 @@ class Check:
             self._column(below, one) if at in live else Column(type_of(one), self._name(below, one))
             for at, one in enumerate(node["expressions"])
         ]
-        return Relation(tuple(columns), below.private)
+        return below.taking(list(map(place_of, node["expressions"])), columns)
 
     def _column(self, below: Relation, expression: Node) -> Column:
         at = place_of(expression)
@@ -458,7 +468,10 @@ class Check:
     def _filter(self, node: Node) -> Relation:
         tables = self._crossed(node["children"][0])
         homes = [number for number, table in enumerate(tables) for _ in table.columns]
-        below = Relation(tuple(one for table in tables for one in table.columns), any(one.private for one in tables))
+        below = tables[0]
+        if len(tables) > 1:
+            columns = tuple(one for table in tables for one in table.columns)
+            below = Relation(columns, any(one.private for one in tables))
         equal = []
         for one in conjuncts(node["expressions"]):
             at = place_of(one)
@@ -471,7 +484,7 @@ class Check:
         if not self._are_together(tables, equal):
             self._refuse(node, "units meet")
         kept = node.get("projection_map") or range(len(below.columns))
-        return Relation(tuple(below.columns[at] for at in kept), below.private)
+        return below.taking(kept, (below.columns[at] for at in kept))
 
     def _crossed(self, node: Node) -> list[Relation]:
         """Return the tables of `FROM a, b, c`, whose units WHERE compares; else the one relation."""
@@ -533,7 +546,8 @@ class Check:
             self._aggregate(one, below, fixed) if at + len(groups) in live else Column(type_of(one))
             for at, one in enumerate(computed)
         ]
-        return Relation((*grouped, *made), below.private)
+        alike = all(language.is_alike(type_of(group)) for group in groups)
+        return Relation((*grouped, *made), below.private, frozenset(range(len(groups))) if alike else None)
 
     def _aggregate(  # noqa: C901, PLR0912  one rule for each kind of aggregate
         self, one: Node, below: Relation, fixed: set[int], *, window: bool = False
@@ -591,7 +605,7 @@ class Check:
                 self._refuse(one, "window")
         self._check_ties({at for at in live if at < first}, windows, below)
         made = [Column(type_of(one)) for one in node["expressions"]]
-        return Relation((*below.columns, *made), below.private)
+        return Relation((*below.columns, *made), below.private, below.unique)
 
     def _check_ties(self, used: set[int], windows: list[Node], below: Relation) -> None:
         """Refuse windows that pick rows by place, unless ties are alike in all that is used of them.
@@ -613,7 +627,7 @@ class Check:
             )
         told = [*placing[0].get("partitions", ()), *orders_of(placing[0])]
         ordered = self._ordered(told, below)
-        if not used <= ordered:
+        if not used <= ordered and not (below.unique is not None and below.unique <= ordered):
             self._refuse(placing[0], "ties")
 
     @staticmethod

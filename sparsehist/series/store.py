@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any, Self
 import polars as pl
 
 from sparsehist.declaration.checks import checked_name, checked_text
-from sparsehist.errors import DeclarationError, shown
 from sparsehist.html import html_table, in_notebook, table_of_dicts
-from sparsehist.ledger.budgets import budget
 from sparsehist.ledger.ledger import Ledger
 from sparsehist.ledger.table import DEFAULT_DELTA, EVENTS, SCHEMA, for_people, ledger_rows
 from sparsehist.privacy import Level
 from sparsehist.privacy.guarantees import EpsilonDelta
 from sparsehist.release.home import Home
+from sparsehist.release.limits import declare_disjoint, set_budget
 from sparsehist.release.pipeline import published
 from sparsehist.release.stored_declaration import declaration_of
 from sparsehist.series.series import Series
@@ -246,26 +245,10 @@ class Store:
             >>> store.events()["what"].to_list()
             ['create store', 'set budget']
         """
-        checked_name("population", population)
-        checked_text("reason", reason)
-        with self.home.hold() as state:
-            domains = (declaration_of(known).domain for known in state.all_series() if known.population == population)
-            asked = budget(
-                rho=rho, epsilon=epsilon, delta=delta, route=route, order=order, open_share=open_share,
-                poisson=poisson, opens=any(domain.is_open for domain in domains),
-            )  # fmt: skip
-            ledger = Ledger.of(state)
-            before = ledger.budget(population).now
-            if before is not None and not asked.is_within(before) and reason is None:
-                raise DeclarationError(
-                    f"the budget of population {population!r} is {before.describe()}: to raise or change it to "
-                    f"{asked.describe()}, give reason="
-                )
-            ledger.check_budget(population, asked)
-            state.declare(
-                "set budget", who=self.home.who, population=population, reason=reason, details=asked.as_json()
-            )
-        return asked.describe()
+        return set_budget(
+            self.home, rho=rho, epsilon=epsilon, delta=delta, route=route, order=order, open_share=open_share,
+            poisson=poisson, population=population, reason=reason,
+        )  # fmt: skip
 
     def declare_disjoint(self, populations: Sequence[str], *, reason: str) -> None:
         """Declare that nobody is in two of these populations: their costs no longer add up for anybody.
@@ -284,14 +267,7 @@ class Store:
             >>> store = sh.open(":memory:")
             >>> store.declare_disjoint(["north", "south"], reason="by country of residence")
         """
-        named = [] if isinstance(populations, str) else [checked_name("population", name) for name in populations]
-        if len(named) < 2 or len(set(named)) < len(named):
-            raise DeclarationError(f"give two or more populations, each named once; got {shown(populations)}")
-        checked_text("reason", reason, needed=True)
-        with self.home.hold() as state:
-            state.declare(
-                "declare disjoint", who=self.home.who, reason=reason, details={"populations": sorted(named)}
-            )
+        declare_disjoint(self.home, populations, reason=reason)
 
     def report(self, *, delta: float = DEFAULT_DELTA, curator: bool = False) -> str:
         """Write the report for whoever answers for what was released: one self-contained HTML page.

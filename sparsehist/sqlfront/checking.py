@@ -16,14 +16,32 @@ import duckdb
 from sqlglot import TokenType
 
 from sparsehist.declaration import Declaration
-from sparsehist.errors import DeclarationError, NameTakenError, NotFoundError, SparsehistError, StatementError
+from sparsehist.errors import (
+    DeclarationError,
+    NameTakenError,
+    NotFoundError,
+    SparsehistError,
+    StatementError,
+    of_kind,
+)
 from sparsehist.ledger.signatures import private_key
 from sparsehist.privacy.guarantees import level_or_goal
+from sparsehist.release.calendar import span_of
 from sparsehist.release.cell_parameters import requested
+from sparsehist.release.periods import rule_of
 from sparsehist.release.releases import check_target
 from sparsehist.sqlfront.declaring import Declared, declared, declared_for_step
 from sparsehist.sqlfront.engine_words import parser_failure
-from sparsehist.sqlfront.heads import Counted, CreateSeries, DropSeries, Head, MakeRelease, Show, Statement
+from sparsehist.sqlfront.heads import (
+    AppendStep,
+    Counted,
+    CreateSeries,
+    DropSeries,
+    Head,
+    MakeRelease,
+    Show,
+    Statement,
+)
 from sparsehist.sqlfront.reading import NO_VALUE, meant, read_head
 from sparsehist.sqlfront.script import Piece, Place, pieces, pointed
 
@@ -151,7 +169,7 @@ def _check_head(piece: Piece, head: Head, known: Known, connection: duckdb.DuckD
         known.made = {made: release for made, release in known.made.items() if made[0] != head.name}
     elif isinstance(head, Show):
         _check_show(piece, head, known)
-    else:
+    elif isinstance(head, MakeRelease):
         _check_known(piece, head.series, head.places["series"], known)
         _check_release(piece, head, known)
         known.settled &= head.only_plan
@@ -169,6 +187,11 @@ def _check_counted(piece: Piece, head: Counted, known: Known, connection: duckdb
         known.declared[head.name] = wanted.declaration
         if known.series is not None:
             known.series.add(head.name)
+    if isinstance(head, AppendStep) and head.period is not None and wanted is not None and known.series is not None:
+        try:
+            known.series.add(f"{head.name}_{span_of(rule_of(wanted.declaration).period, head.period).name}")
+        except DeclarationError as problem:
+            raise piece.error(str(problem)) from None
     if head.query and wanted is not None:
         known.check_query(piece, head, wanted, known.settled and not kept)
 
@@ -257,4 +280,8 @@ def check_counted(
         (statement,) = parsed(piece, head.query_place, connection)
         if statement.type != duckdb.StatementType.SELECT:
             raise piece.error("expected one query after AS", head.query_place)
-    return declared(piece, head) if isinstance(head, CreateSeries) else declared_for_step(piece, head, known)
+    return (
+        declared(piece, head)
+        if isinstance(head, CreateSeries)
+        else declared_for_step(piece, of_kind(head, AppendStep), known)
+    )

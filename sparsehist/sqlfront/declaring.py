@@ -14,13 +14,13 @@ from sparsehist.declaration import Declaration
 from sparsehist.declaration.parameters import needed, parameters, sql_words
 from sparsehist.errors import DeclarationError, GuaranteeError, SparsehistError, raise_alone
 from sparsehist.guarantee.statement import Lookup, check_words
-from sparsehist.sqlfront.heads import Counted, CreateSeries
+from sparsehist.sqlfront.heads import AppendStep, Counted, CreateSeries
 from sparsehist.sqlfront.script import Piece, Place, pointed
 
 # What CREATE SERIES takes besides the parameters of the declaration.
 _OWN_OPTIONS = {"public_tables"}
 _HOW_TO_COUNT = {"memory_limit", "threads"}
-_OF_THE_STATEMENT = {"steps", "every"}
+_OF_THE_STATEMENT = {"steps"}
 _NOT_FOR_STEPS = {"bounding", "noise"}
 _WORDS = sql_words(Declaration)
 NEEDED = ("unit", *(word for word, name in _WORDS.items() if name in needed(Declaration)))
@@ -49,15 +49,16 @@ def declared(piece: Piece, head: CreateSeries) -> Declared:
     return Declared(declaration, frozenset(_listed(public)), counting)
 
 
-def declared_for_step(piece: Piece, head: Counted, declaration: Declaration | None) -> Declared | None:
+def declared_for_step(piece: Piece, head: AppendStep, declaration: Declaration | None) -> Declared | None:
     """What an appended query is checked by; None where its series is not known yet. Errors show the place."""
     for name, option in head.options.items():
         if name not in _OWN_OPTIONS:
             raise piece.error(f"there is no option {name}; the one option is public_tables", option.place)
     if declaration is None:
         return None
-    if declaration.steps is None:
-        raise piece.error(f"{head.name} is not a running series", head.name_place)
+    if (declaration.steps if head.period is None else declaration.every) is None:
+        kind = "running series, which has steps" if head.period is None else "series of periods"
+        raise piece.error(f"{head.name} is not a {kind}", head.name_place)
     tables = [option.value for option in head.options.values()]
     return Declared(declaration, frozenset(name for given in tables for name in _listed(given)))
 
@@ -65,7 +66,7 @@ def declared_for_step(piece: Piece, head: Counted, declaration: Declaration | No
 def options(*, running: bool = False) -> list[str]:
     """Names of all options, those that are needed first."""
     known = (_WORDS.keys() | _OWN_OPTIONS) - _OF_THE_STATEMENT
-    known = known - _NOT_FOR_STEPS if running else known | _HOW_TO_COUNT
+    known = known - _NOT_FOR_STEPS - {"every"} if running else known | _HOW_TO_COUNT
     return [*NEEDED, *sorted(known - set(NEEDED))]
 
 

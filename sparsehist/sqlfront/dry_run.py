@@ -20,7 +20,15 @@ from sparsehist.release.spending import cell_release, cells_of, settled, spendin
 from sparsehist.release.stored_declaration import declaration_of
 from sparsehist.release.workload_round import chosen_strategy
 from sparsehist.sqlfront.declaring import declared
-from sparsehist.sqlfront.heads import AppendStep, CreateSeries, DropSeries, MakeRelease, Statement
+from sparsehist.sqlfront.heads import (
+    AppendStep,
+    CreateSeries,
+    DeclareDisjoint,
+    DropSeries,
+    MakeRelease,
+    SetBudget,
+    Statement,
+)
 from sparsehist.sqlfront.release_tables import request_of
 from sparsehist.sqlfront.results import Outcome
 from sparsehist.sqlfront.script import Piece, pointed
@@ -84,6 +92,8 @@ class DryRun:
             elif isinstance(head, MakeRelease):
                 kind = "plan" if head.only_plan else "release"
                 said = "spends nothing" if head.only_plan else self._release(head)
+            elif isinstance(head, SetBudget | DeclareDisjoint):
+                kind, said = "limit", "not run; what follows is compared with the budgets as they are"
             elif head is not None:
                 kind = "show"
         except SparsehistError as problem:
@@ -98,6 +108,8 @@ class DryRun:
         self._ledger.check_series(
             head.name, declaration.population, declaration.noise, is_open=declaration.domain.is_open
         )  # fmt: skip
+        if declaration.every is not None:
+            return f"declares the series {head.name} of periods; spends nothing"
         if declaration.domain.is_open:
             self._ledger = self._ledger.with_open_series(declaration.population)
         series_id = f"new {len(self._series)} {head.name} {len(self._ledger.paths)}"
@@ -108,10 +120,12 @@ class DryRun:
         return f"counts the log into the series {head.name}; spends nothing"
 
     def _append(self, head: AppendStep) -> str:
+        if head.period is not None:
+            return f"appends the period {head.period} to the series {head.name}; spends nothing"
         series = self._series.get(head.name)
         if series is None or series.declaration.steps is None:
             raise NotFoundError(f"there is no running series {head.name}")
-        series.declaration.steps.step_of(head.step)
+        series.declaration.steps.step_of(present(head.step))
         return f"appends step {head.step} to the series {head.name}; spends nothing"
 
     def _release(self, head: MakeRelease) -> str:

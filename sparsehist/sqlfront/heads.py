@@ -32,7 +32,8 @@ class Counted:
 class CreateSeries(Counted):
     """CREATE [RUNNING] SERIES [IF NOT EXISTS] name WITH (option = value, …) [OVER n STEPS] [AS query].
 
-    A running series has steps, and its query, which may be left out, is the log of the first one; others need one.
+    A running series has steps, and its query, which may be left out, is the log of the first one. A series with the
+    option `every` has no query; others need one.
     `reuse` is IF NOT EXISTS: a series of this name is kept if declaration, query and log are the same.
     """
 
@@ -42,12 +43,13 @@ class CreateSeries(Counted):
 
 @dataclass(frozen=True)
 class AppendStep(Counted):
-    """APPEND TO name [WITH (public_tables = …)] STEP n AS query.
+    """APPEND TO name [WITH (public_tables = …)] STEP n | PERIOD '2026-W12' AS query.
 
-    Steps are numbered from 1.
+    Steps are numbered from 1; of a step and a period, one is None.
     """
 
-    step: int
+    step: int | None = None
+    period: str | None = None
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,25 @@ class DropSeries:
     place: Place | None = field(default=None, repr=False, compare=False)
 
 
-Head = CreateSeries | AppendStep | MakeRelease | Show | DropSeries
+@dataclass(frozen=True)
+class SetBudget:
+    """SET BUDGET [FOR population] EPSILON e DELTA d | RHO r [ROUTE 'name'] [OPEN SHARE s] [BECAUSE 'reason'].
+
+    `asked` has the parameters of `Store.set_budget`.
+    """
+
+    asked: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class DeclareDisjoint:
+    """DECLARE DISJOINT population, population, … BECAUSE 'reason'."""
+
+    populations: tuple[str, ...]
+    reason: str
+
+
+Head = CreateSeries | AppendStep | MakeRelease | Show | DropSeries | SetBudget | DeclareDisjoint
 
 
 @dataclass(frozen=True)

@@ -14,13 +14,24 @@ from datetime import datetime
 from decimal import Decimal
 from difflib import get_close_matches
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 from sqlglot import Token, TokenType
 
 from sparsehist.errors import DeclarationError, StatementError
 from sparsehist.privacy.guarantees import EpsilonDelta
-from sparsehist.sqlfront.heads import AppendStep, CreateSeries, DropSeries, Head, MakeRelease, Option, Show
+from sparsehist.sqlfront.heads import (
+    AppendStep,
+    CreateSeries,
+    DeclareDisjoint,
+    DropSeries,
+    Head,
+    MakeRelease,
+    Option,
+    SetBudget,
+    Show,
+)
 from sparsehist.sqlfront.script import Piece, Place, is_word, spelled
 
 NO_VALUE = "the parameter ${0} has no value: give it with --param {0}=… or parameters={{…}}"
@@ -347,68 +358,18 @@ def _objection(clause: Clause, asked: Collection[str], *, of: str, only_plan: bo
     return None
 
 
-_OWN = ("CREATE SERIES", "APPEND TO", "RELEASE", "PLAN", "SHOW SERIES", "SHOW RELEASES", "SHOW LEDGER", "DROP SERIES")
 _STARTS_QUERY = ("SELECT", "WITH", "FROM", "VALUES", "TABLE", "PIVOT", "UNPIVOT", "DESCRIBE", "SHOW", "SUMMARIZE")
 _END = "the end of the statement"
 
 
-def read_head(piece: Piece, parameters: Mapping[str, Any]) -> Head | None:
-    """Read a statement, if it is one of ours; None if it goes to DuckDB as it is. Errors show the place.
-
-    Example:
-        >>> from sparsehist.sqlfront.script import pieces
-        >>> read_head(pieces("show releases from queries")[0], {})
-        Show(what='releases', series='queries', delta=None, since=None, short=False)
-    """
-    words = Words(piece, parameters)
-    if words.accept("CREATE", "SERIES") or words.follow("CREATE", "RUNNING", "SERIES"):
-        return _create(words, piece)
-    if words.accept("APPEND", "TO"):
-        return _append(words, piece)
-    if words.follow("CREATE", "OR", "REPLACE", "SERIES"):
-        raise words.error("a series cannot be replaced: its noise is spent. DROP it, or use another name")
-    if words.accept("RELEASE"):
-        return _release(words, only_plan=False)
-    if words.accept("PLAN"):
-        if words.keyword() == "RELEASE" and words.keyword(1) != "FROM":
-            words.take()
-        return _release(words, only_plan=True)
-    if words.accept("DROP", "SERIES"):
-        if_exists = words.keyword() == "IF" and words.token(1) is not None
-        if if_exists:
-            words.expect("IF", "EXISTS")
-        place = words.place()
-        return _ended(words, DropSeries(words.name("series"), if_exists, place))
-    if words.keyword() == "SHOW" and words.keyword(1) in ("SERIES", "RELEASES", "LEDGER"):
-        return _show(words)
-    return None
-
-
-def meant(piece: Piece) -> str:
-    """Return a hint for a statement that DuckDB does not take and that looks like one of ours, misspelt.
-
-    Example:
-        >>> from sparsehist.sqlfront.script import pieces
-        >>> meant(pieces("relese a from b at level 1")[0]), meant(pieces("selct 1")[0])
-        ('; did you mean RELEASE?', '')
-    """
-    words = Words(piece, {})
-    for start in _OWN:
-        pairs = enumerate(start.split())
-        if all(get_close_matches(words.keyword(ahead), [word], 1, 0.75) for ahead, word in pairs):
-            return f"; did you mean {start}?"
-    return ""
-
-
-def _show(words: Words) -> Head:
-    words.take()
-    what = words.keyword().lower()
-    words.take()
+def _show(words: Words, _: Piece, what: str = "series") -> Head:
     if what == "releases" and words.accept("FROM"):
         place = words.place()
         return _ended(words, Show(what, words.name("series"), place=place))
-    if what != "ledger":
-        return _ended(words, Show(what), f"FROM series or {_END}" if what == "releases" else _END)
+    return _ended(words, Show(what), f"FROM series or {_END}" if what == "releases" else _END)
+
+
+def _show_ledger(words: Words, _: Piece) -> Head:
     asked: dict[str, Any] = {"short": words.accept("SHORT")}
     if words.accept("FROM"):
         asked |= {"place": words.place(), "series": words.name("series")}
@@ -427,8 +388,7 @@ def _show(words: Words) -> Head:
     return _ended(words, Show("ledger", **asked), further or _END)
 
 
-def _create(words: Words, piece: Piece) -> Head:
-    running = words.accept("CREATE", "RUNNING", "SERIES")
+def _create(words: Words, piece: Piece, *, running: bool = False) -> Head:
     reuse = words.keyword() == "IF" and words.keyword(1) not in ("", "WITH")
     if reuse:
         words.expect("IF", "NOT", "EXISTS")
@@ -440,17 +400,64 @@ def _create(words: Words, piece: Piece) -> Head:
         words.expect("OVER")
         steps = words.whole("a number of steps such as 365")
         words.expect("STEPS")
-        if words.at_end():
-            return CreateSeries(name, name_place, options, "", name_place, reuse, steps)
+    if "every" in options or (running and words.at_end()):
+        return _ended(words, CreateSeries(name, name_place, options, "", name_place, reuse, steps))
     return CreateSeries(name, name_place, options, *_query(words, piece), reuse, steps)
+
+
+def _replace(words: Words, piece: Piece) -> Head:
+    raise words.error("a series cannot be replaced: its noise is spent. DROP it, or use another name", piece.place)
 
 
 def _append(words: Words, piece: Piece) -> Head:
     name_place, name = words.place(), words.name("series")
     options = _options(words) if words.accept("WITH") else {}
-    words.expect("STEP")
+    if words.accept("PERIOD"):
+        period = words.text("a period such as '2026-W12'")
+        return AppendStep(name, name_place, options, *_query(words, piece), period=period)
+    if not words.accept("STEP"):
+        raise words.error("expected STEP or PERIOD")
     step = words.whole("a step such as 12")
-    return AppendStep(name, name_place, options, *_query(words, piece), step)
+    return AppendStep(name, name_place, options, *_query(words, piece), step=step)
+
+
+def _drop(words: Words, _: Piece) -> Head:
+    if_exists = words.keyword() == "IF" and words.token(1) is not None
+    if if_exists:
+        words.expect("IF", "EXISTS")
+    place = words.place()
+    return _ended(words, DropSeries(words.name("series"), if_exists, place))
+
+
+_BUDGET: dict[str, tuple[str, Callable[[Words], Any]]] = {
+    "FOR": ("population", lambda words: words.name("population")),
+    "EPSILON": ("epsilon", Words.level),
+    "DELTA": ("delta", Words.level),
+    "RHO": ("rho", Words.level),
+    "ROUTE": ("route", lambda words: words.text("a route such as 'gaussian'")),
+    "OPEN SHARE": ("open_share", Words.level),
+    "BECAUSE": ("reason", lambda words: words.text("a reason")),
+}
+
+
+def _budget(words: Words, _: Piece) -> Head:
+    asked: dict[str, Any] = {}
+    while not words.at_end():
+        left = [clause for clause, (field, _) in _BUDGET.items() if field not in asked]
+        clause = next((clause for clause in left if words.accept(*clause.split())), None)
+        if clause is None:
+            raise words.error(f"expected {', '.join(left)}, or {_END}")
+        field, read = _BUDGET[clause]
+        asked[field] = read(words)
+    return SetBudget(asked)
+
+
+def _disjoint(words: Words, _: Piece) -> Head:
+    populations = [words.name("population")]
+    while words.accept_symbol(TokenType.COMMA):
+        populations.append(words.name("population"))
+    words.expect("BECAUSE")
+    return _ended(words, DeclareDisjoint(tuple(populations), words.text("a reason")))
 
 
 def _options(words: Words) -> dict[str, Option]:
@@ -480,7 +487,13 @@ def _query(words: Words, piece: Piece) -> tuple[str, Place]:
     return piece.script[place.start : place.end], place
 
 
-def _release(words: Words, *, only_plan: bool) -> Head:
+def _plan(words: Words, piece: Piece) -> Head:
+    if words.keyword() == "RELEASE" and words.keyword(1) != "FROM":
+        words.take()
+    return _release(words, piece, only_plan=True)
+
+
+def _release(words: Words, _: Piece, *, only_plan: bool = False) -> Head:
     # WORKLOAD, and in a plan the name itself, may be left out: `release workload from …` is a release of that name.
     ahead = 0
     while only_plan and words.token(ahead) is not None and words.keyword(ahead) != "USING":
@@ -506,6 +519,54 @@ def _ended(words: Words, head: Head, expected: str = _END) -> Head:
     if not words.at_end():
         raise words.error(f"expected {expected}")
     return head
+
+
+_STATEMENTS: dict[str, Callable[[Words, Piece], Head]] = {
+    "CREATE SERIES": _create,
+    "CREATE RUNNING SERIES": partial(_create, running=True),
+    "CREATE OR REPLACE SERIES": _replace,
+    "APPEND TO": _append,
+    "RELEASE": _release,
+    "PLAN": _plan,
+    "SHOW SERIES": _show,
+    "SHOW RELEASES": partial(_show, what="releases"),
+    "SHOW LEDGER": _show_ledger,
+    "DROP SERIES": _drop,
+    "SET BUDGET": _budget,
+    "DECLARE DISJOINT": _disjoint,
+}
+"""How the statements of our own begin, and what reads the rest of each."""
+
+
+def read_head(piece: Piece, parameters: Mapping[str, Any]) -> Head | None:
+    """Read a statement, if it is one of ours; None if it goes to DuckDB as it is. Errors show the place.
+
+    Example:
+        >>> from sparsehist.sqlfront.script import pieces
+        >>> read_head(pieces("show releases from queries")[0], {})
+        Show(what='releases', series='queries', delta=None, since=None, short=False)
+    """
+    words = Words(piece, parameters)
+    for start, read in _STATEMENTS.items():
+        if words.accept(*start.split()):
+            return read(words, piece)
+    return None
+
+
+def meant(piece: Piece) -> str:
+    """Return a hint for a statement that DuckDB does not take and that looks like one of ours, misspelt.
+
+    Example:
+        >>> from sparsehist.sqlfront.script import pieces
+        >>> meant(pieces("relese a from b at level 1")[0]), meant(pieces("selct 1")[0])
+        ('; did you mean RELEASE?', '')
+    """
+    words = Words(piece, {})
+    for start in _STATEMENTS:
+        pairs = enumerate(start.split())
+        if all(get_close_matches(words.keyword(ahead), [word], 1, 0.75) for ahead, word in pairs):
+            return f"; did you mean {start}?"
+    return ""
 
 
 def parameters_from(words: Iterable[str]) -> dict[str, Any]:

@@ -31,6 +31,8 @@ from sparsehist.release import any_kind
 from sparsehist.release.appending import append_step
 from sparsehist.release.creation import NewLog, counted_into, declared_into, with_source
 from sparsehist.release.home import Home
+from sparsehist.release.limits import declare_disjoint, set_budget
+from sparsehist.release.periods import append_period, declare_periods, declared_periods
 from sparsehist.release.pipeline import find
 from sparsehist.release.releases import AnyRelease, check_file, check_target
 from sparsehist.release.stored_declaration import declaration_of
@@ -38,12 +40,22 @@ from sparsehist.sqlfront import release_tables
 from sparsehist.sqlfront.checking import Known, Problem, check_counted, check_plain, checked
 from sparsehist.sqlfront.declaring import Declared, checked_query
 from sparsehist.sqlfront.engine_words import told
-from sparsehist.sqlfront.heads import AppendStep, Counted, CreateSeries, DropSeries, MakeRelease, Show, Statement
+from sparsehist.sqlfront.heads import (
+    AppendStep,
+    Counted,
+    CreateSeries,
+    DeclareDisjoint,
+    DropSeries,
+    MakeRelease,
+    SetBudget,
+    Show,
+    Statement,
+)
 from sparsehist.sqlfront.reading import bindable, meant
 from sparsehist.sqlfront.release_tables import asked_of, explained, made_before, shown
 from sparsehist.sqlfront.results import Outcome, rows_of
 from sparsehist.sqlfront.script import Piece, Place, asked_for, plain, pointed
-from sparsehist.store import is_store
+from sparsehist.store import ensure_store, is_store
 from sparsehist.store.layout import spill_directory
 from sparsehist.store.statements import statement as statement_named
 
@@ -123,6 +135,8 @@ class Session:
             MakeRelease: self._release,
             DropSeries: self._drop,
             Show: self._show,
+            SetBudget: self._set_budget,
+            DeclareDisjoint: self._declare_disjoint,
         }
         run = runs.get(type(statement.head), self._plain)
         try:
@@ -156,7 +170,7 @@ class Session:
                 declared = {
                     record.name: declaration_of(record) if record.declaration.get("steps") else None
                     for record in state.all_series()
-                }
+                } | {name: declared_periods(self.store, state, name) for name in Ledger.of(state).limits.periods}
         return Known(
             set(declared), self._check_query, self.store.path, check_name=self._check_name, declared=declared
         )
@@ -201,6 +215,10 @@ class Session:
         kept = existed and head.reuse
         wanted = present(check_counted(piece, head, None, self.connection))
         if_exists = "reuse" if head.reuse else "error"
+        if wanted.declaration.every is not None:
+            declare_periods(store, wanted.declaration, if_exists)
+            what = f"declared the series {head.name}, whose periods are appended"
+            return Outcome(piece.number, piece.line, "create series", said=what)
         if head.steps is None:
             query = self._source(statement, head, wanted, runs=not kept)
             asked = NewLog(query, with_source(wanted.declaration, query), if_exists)
@@ -223,10 +241,22 @@ class Session:
     def _append(self, statement: Statement) -> Outcome:
         head, piece, store = of_kind(statement.head, AppendStep), statement.piece, self._existing()
         self._bring_releases(statement)
+        if head.period is not None:
+            with store.hold() as state:
+                if head.name not in Ledger.of(state).limits.periods:
+                    raise NotFoundError(f"there is no series {head.name} of periods")
+                periodic = declared_periods(store, state, head.name)
+            wanted = present(check_counted(piece, head, periodic, self.connection))
+            query = self._source(statement, head, wanted, runs=True)
+            made = append_period(store, periodic, query, head.period)
+            said = f"appended the period {head.period} of {head.name}: its series is {made.name}"
+            return Outcome(piece.number, piece.line, "append", said=said)
         declaration, series_id = release_tables.declared(store, head.name)
         wanted = present(check_counted(piece, head, declaration, self.connection))
         query = self._source(statement, head, wanted, runs=True)
-        appended = append_step(store, declaration, series_id, query, present(declaration.steps).step_of(head.step))
+        appended = append_step(
+            store, declaration, series_id, query, present(declaration.steps).step_of(present(head.step))
+        )
         said = f"appended step {head.step} of {declaration.n_steps} to the series {head.name}"
         if not appended:
             said = f"step {head.step} of the series {head.name} was appended with this log before; nothing changed"
@@ -348,6 +378,21 @@ class Session:
         release_tables.remove(self.connection, head.name)
         said = f"{ended}erased the series {head.name}; what it has cost stays in the ledger"
         return Outcome(piece.number, piece.line, "drop series", said=said)
+
+    def _set_budget(self, statement: Statement) -> Outcome:
+        head, piece, store = of_kind(statement.head, SetBudget), statement.piece, self._existing()
+        ensure_store(store.path)
+        said = (
+            f"the budget of population {head.asked.get('population', 'default')} is {set_budget(store, **head.asked)}"
+        )
+        return Outcome(piece.number, piece.line, "set budget", said=said)
+
+    def _declare_disjoint(self, statement: Statement) -> Outcome:
+        head, piece, store = of_kind(statement.head, DeclareDisjoint), statement.piece, self._existing()
+        ensure_store(store.path)
+        declare_disjoint(store, head.populations, reason=head.reason)
+        said = f"declared that nobody is in two of {', '.join(head.populations)}"
+        return Outcome(piece.number, piece.line, "declare disjoint", said=said)
 
     def _show(self, statement: Statement) -> Outcome:
         head, piece = of_kind(statement.head, Show), statement.piece

@@ -7,7 +7,7 @@ import pytest
 import sparsehist as sh
 from sparsehist.counting.contract import Query
 from sparsehist.counting.queries import checked
-from sparsehist.errors import GuaranteeError, StatementError
+from sparsehist.errors import GuaranteeError, SparsehistError, StatementError
 from sparsehist.sqlfront.running import run_script
 from sparsehist.sqlfront.session import Session
 from tests.guarantee.oracle import AREAS
@@ -210,3 +210,16 @@ def test_a_relation_that_is_named_twice_is_read_twice():
     assert len(rows("select user_id, query from log", {"log": connection.sql("from t")})) == 5000
     both = {"log": connection.sql("from t"), "b": connection.sql("from t")}
     assert len(rows("select log.user_id, b.query from log join b using (user_id) group by all", both)) == 5000
+
+
+def test_credentials_stand_in_no_error_and_not_in_the_connection():
+    """What gives access to a bucket comes with the source, and nothing of it is shown or kept."""
+    secret = "secretplum"
+    log = sh.Files("s3://bucket/log.parquet", storage_options={"aws_secret_access_key": secret, "aws_region": "x-1"})
+    query = Query("select user_id, query from log", {"log": log})
+    with pytest.raises(SparsehistError) as refused:
+        checked(query, "user_id")
+    assert secret not in f"{refused.value!r}{refused.value}{query!r}{log!r}"
+    assert refused.value.__cause__ is None
+    with pytest.raises(GuaranteeError, match="duckdb_secrets"):
+        rows("select l.user_id, s.name as query from log l, duckdb_secrets() s")

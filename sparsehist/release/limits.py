@@ -1,0 +1,42 @@
+"""Limits on what a population may be charged: its budget, and populations that nobody shares."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sparsehist.declaration.checks import checked_name, checked_text
+from sparsehist.errors import DeclarationError, shown
+from sparsehist.ledger.budgets import budget
+from sparsehist.ledger.ledger import Ledger
+from sparsehist.release.home import Home
+from sparsehist.release.stored_declaration import declaration_of
+
+
+def set_budget(home: Home, *, population: str = "default", reason: str | None = None, **asked: Any) -> str:
+    """Set the budget of a population and return it in words; see `Store.set_budget`."""
+    checked_name("population", population)
+    checked_text("reason", reason)
+    with home.hold() as state:
+        domains = (declaration_of(known).domain for known in state.all_series() if known.population == population)
+        limits = budget(**asked, opens=any(domain.is_open for domain in domains))
+        ledger = Ledger.of(state)
+        before = ledger.budget(population).now
+        if before is not None and not limits.is_within(before) and reason is None:
+            raise DeclarationError(
+                f"the budget of population {population!r} is {before.describe()}: to raise or change it to "
+                f"{limits.describe()}, give reason="
+            )
+        ledger.check_budget(population, limits)
+        state.declare("set budget", who=home.who, population=population, reason=reason, details=limits.as_json())
+    return limits.describe()
+
+
+def declare_disjoint(home: Home, populations: Sequence[str], *, reason: str) -> None:
+    """Declare that nobody is in two of these populations; see `Store.declare_disjoint`."""
+    named = [] if isinstance(populations, str) else [checked_name("population", name) for name in populations]
+    if len(named) < 2 or len(set(named)) < len(named):
+        raise DeclarationError(f"give two or more populations, each named once; got {shown(populations)}")
+    checked_text("reason", reason, needed=True)
+    with home.hold() as state:
+        state.declare("declare disjoint", who=home.who, reason=reason, details={"populations": sorted(named)})

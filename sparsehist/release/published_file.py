@@ -13,7 +13,7 @@ from sparsehist.errors import InputError
 
 MOST_ROWS = 20_000_000
 """Rows that are read: a file of one megabyte may claim 10⁸ rows, which take gigabytes of memory."""
-_NUMBERS = ("noisy_count", "noisy_answer", "std", "low", "high")
+_NUMBERS = ("noisy_count", "noisy_answer", "std")
 _KEYS = (pl.String, pl.Binary, pl.Date, pl.Datetime, pl.Boolean, pl.Categorical, pl.Enum)
 _KEYED_KINDS = ("cells", "running")
 

@@ -610,6 +610,7 @@ def read(path: str | os.PathLike[str], *, verify: PublicKeys | None = None) -> R
     release, signed = read_signed(Path(path))
     if trusted is not None:
         check_signature(Path(path), release, signed, trusted)
+    check_content(Path(path), release.frame, release.metadata)
     return release
 
 
@@ -632,7 +633,6 @@ def read_signed(source: Path) -> tuple[Release | WorkloadRelease, object]:
         raise_alone(InputError(f"{source} is not a release{told}"))
     if written_as != _FORMAT:
         raise InputError(f"{source} was written by another version of sparsehist; upgrade to read it")
-    check_content(source, frame, metadata)
     return (WorkloadRelease if metadata.get("kind") == WorkloadMetadata.kind else Release)(frame, metadata), signed
 
 

@@ -69,3 +69,9 @@ def test_an_unnamed_release_names_its_file(tmp_path, metadata):
     """In a directory of many files, the error says which one it is."""
     with pytest.raises(InputError, match=r"forged\.parquet"):
         open_analyst(written(tmp_path, GOOD, metadata, name=None))
+
+
+def test_ends_of_ranges_may_be_texts(tmp_path, metadata):
+    """In a release of a workload, low and high are keys."""
+    rows = {"low": ["a"], "high": ["b"], "noisy_answer": [3.0], "std": [1.0]}
+    assert sh.read(written(tmp_path, rows, metadata, kind="workload")).frame.height == 1

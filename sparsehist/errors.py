@@ -15,7 +15,6 @@ Each is one of those above it in the tree::
     │   ├── DataError                  the log; the message names column, rule and remedy, never a value
     │   ├── NameTakenError             a series or release of that name stands for something else
     │   │   └── SeriesDiffersError     asked for again, with another declaration, query or log (exit code 5)
-    │   ├── SignatureError             a release, ledger or key that is not signed as is asked for
     │   └── NotFoundError              no store, series, release or file of that name; an extra is missing
     ├── RefusedError                   a privacy limit; nothing was spent             (exit code 3)
     │   ├── CapExceededError
@@ -192,10 +191,6 @@ class SeriesDiffersError(NameTakenError):
     """A series that was asked for again has another declaration, query or log than is named now."""
 
     exit_code = 5
-
-
-class SignatureError(InputError):
-    """A release or public ledger that no trusted key signed, or was changed after; or a file that holds no key."""
 
 
 class NotFoundError(InputError):

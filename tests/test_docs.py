@@ -60,8 +60,6 @@ def test_the_quick_start_runs(quick_start, capsys):
 @pytest.mark.parametrize("page", [page for page in PAGES if _blocks(page, "python") or _commands(page)], ids=str)
 def test_the_examples_of_a_page_run(page, quick_start, capsys):
     """A page's SQL script, Python and commands run after the quick start, assertions and all."""
-    if page.name == "signatures.md":
-        pytest.importorskip("cryptography")  # an extra
     for script in _blocks(page, "sql")[:1]:
         Path("queries.sql").write_text(script, encoding="utf-8")
     _run_python(page, quick_start)

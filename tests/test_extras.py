@@ -7,13 +7,11 @@ import pytest
 import sparsehist as sh
 from sparsehist.counting.lakes import open_table
 from sparsehist.errors import NotFoundError
-from sparsehist.ledger.signatures import make_keys
 
 
 @pytest.mark.parametrize(
     ("package", "extra", "use"),
     [
-        ("cryptography.hazmat.primitives.asymmetric", "signatures", lambda at: make_keys(at / "key")),
         ("deltalake", "lakes", lambda at: open_table(f"delta:{at}/table", {})),
         ("altair", "plots", lambda at: sh.open(at / "s", create=True).report()),
     ],

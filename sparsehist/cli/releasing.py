@@ -125,7 +125,7 @@ def release(
     }  # fmt: skip
     with using.open(store) as opened:
         if out is not None:
-            check_file(opened.home, out, series, name, signed=False)
+            check_file(opened.home, out, series, name)
         made = one_series(opened, series)
         released = any_kind.release(
             opened.home, made.declaration, made.series_id, name, **_given(asked, at), max_false_keys=max_false_keys

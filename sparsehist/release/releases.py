@@ -22,7 +22,6 @@ from sparsehist.errors import (
     DeclarationError,
     InputError,
     NotFoundError,
-    SignatureError,
     needing,
     of_kind,
     printable,
@@ -30,8 +29,8 @@ from sparsehist.errors import (
 )
 from sparsehist.errors import shown as shown_in_error
 from sparsehist.html import ABOUT, html_table, in_notebook, shown
-from sparsehist.ledger.public_ledger import check_signing, publish
-from sparsehist.ledger.signatures import FIRST, content_digest, private_key, public_keys, sign_entry, verify_entry
+from sparsehist.ledger.content_digest import content_digest
+from sparsehist.ledger.public_ledger import publish
 from sparsehist.privacy import as_level
 from sparsehist.release.home import Home
 from sparsehist.release.metadata import CellMetadata, WorkloadMetadata, read_metadata
@@ -43,13 +42,10 @@ from sparsehist.store.witnesses import LEDGER_NAME
 from sparsehist.typing import FloatArray, IntArray
 
 if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-
     from sparsehist.domain import Domain
-    from sparsehist.ledger.signatures import PrivateKey, PublicKeys
     from sparsehist.workload import Strategy
 
-_METADATA_KEY, _SIGNATURE = "sparsehist", "signature"
+_METADATA_KEY = "sparsehist"
 _FORMAT = 1
 _IDENTITY = ("store", "series", "name", "generation")
 _PARQUET, _CSV, _JSON, _ARROW = (".parquet", ".pq"), (".csv",), (".json",), (".arrow",)
@@ -67,8 +63,8 @@ class StoreOnDisk:
     home: Home
     publications: frozenset[Path]
 
-    def announce(self, target: Path, entry: dict[str, Any], key: Ed25519PrivateKey | None) -> dict[str, str] | None:
-        """Note in the public ledger beside `target` what is about to be written there; its signature, if it has one.
+    def announce(self, target: Path, entry: dict[str, Any]) -> None:
+        """Note in the public ledger beside `target` what is about to be written there.
 
         The store remembers the directory first: from then on the ledger there guards against an old copy.
         """
@@ -79,7 +75,7 @@ class StoreOnDisk:
             with self.home.hold() as state:
                 if directory not in state.publications:
                     state.record_publication(directory)
-        return publish(directory, entry, key)
+        publish(directory, entry)
 
 
 def released(home: Home, made: Published) -> Release | WorkloadRelease:
@@ -199,7 +195,7 @@ class AnyRelease:
             import pandas  # noqa: F401, ICN001 - Polars imports it, with an error of its own
         return self._frame.to_pandas()
 
-    def write_parquet(self, path: str | os.PathLike[str], *, sign: PrivateKey | None = None) -> None:
+    def write_parquet(self, path: str | os.PathLike[str]) -> None:
         """Write rows and metadata as one Parquet file, whole or not at all, and note it in the public ledger.
 
         The ledger is the file sparsehist-ledger.json in the same directory; it lists what was published
@@ -207,19 +203,15 @@ class AnyRelease:
 
         Args:
             path: The file, which ends in .parquet or .pq; replaced only where it holds this same release.
-            sign: A private key as `sparsehist.make_keys` makes it: its file, or an Ed25519 key of `cryptography`.
-                What a store publishes in a directory is signed as a whole or not at all.
 
         Raises:
             InputError: If something else stands there, or its name ends otherwise.
-            SignatureError: If the key cannot be used, or what this store published there before is not signed, or is
-                and no key is given.
             StoreError: If it cannot be written; whatever stood there before is left.
         """
         target = _ending(path, _PARQUET)
         refuse_to_replace(target, self._metadata)
-        signed = self._announced(target, sign)
-        stored = {"format": _FORMAT, **self._metadata, **({} if signed is None else {_SIGNATURE: signed})}
+        self._announce(target)
+        stored = {"format": _FORMAT, **self._metadata}
         content = io.BytesIO()
         self._frame.write_parquet(content, metadata={_METADATA_KEY: json.dumps(stored, ensure_ascii=False)})
         write_published(target, content.getbuffer())
@@ -228,7 +220,6 @@ class AnyRelease:
         self,
         path: str | os.PathLike[str],
         *,
-        sign: PrivateKey | None = None,
         spreadsheet_safe: bool = True,
         estimates: bool = False,
     ) -> None:
@@ -240,7 +231,6 @@ class AnyRelease:
 
         Args:
             path: The file, which ends in .csv; replaced only where it holds the same bytes.
-            sign: As for `write_parquet`; only the public ledger is signed.
             spreadsheet_safe: False writes every text as it is, for programs.
             estimates: Whether to write the columns of `estimates` too; of a workload there are none.
 
@@ -253,25 +243,24 @@ class AnyRelease:
         if spreadsheet_safe:
             frame = frame.rename(lambda name: "'" + name if re.match(_FORMULA, name) else name)
             frame = frame.with_columns(pl.col(pl.String).str.replace(f"({_FORMULA})", "'$1"))
-        self._write_bytes(target, frame.write_csv(quote_style="non_numeric").encode(), sign)
+        self._write_bytes(target, frame.write_csv(quote_style="non_numeric").encode())
 
-    def write(self, path: str | os.PathLike[str], *, sign: PrivateKey | None = None, estimates: bool = False) -> None:
+    def write(self, path: str | os.PathLike[str], *, estimates: bool = False) -> None:
         """Write the release in the format that the file's name says, whole or not at all.
 
         Args:
             path: Ends in .parquet or .pq (`write_parquet`), .csv (`write_csv`), .json (an object with the fields
                 "metadata" and "rows", a list of one object a row) or .arrow (Arrow IPC, metadata in its schema).
-            sign: As for `write_parquet`.
             estimates: For .csv only: whether to write the columns of `estimates` too.
         """
         check_estimates(path, estimates=estimates)
         target = _ending(path, _FILES)
         if target.suffix in _PARQUET:
-            self.write_parquet(target, sign=sign)
+            self.write_parquet(target)
         elif target.suffix in _CSV:
-            self.write_csv(target, sign=sign, estimates=estimates)
+            self.write_csv(target, estimates=estimates)
         else:
-            self._write_bytes(target, self._as_json() if target.suffix in _JSON else self._as_arrow(), sign)
+            self._write_bytes(target, self._as_json() if target.suffix in _JSON else self._as_arrow())
 
     def _as_json(self) -> bytes:
         """Characters that do not print stay as they are in text, escaped as JSON has them."""
@@ -288,25 +277,20 @@ class AnyRelease:
             file.write_table(rows)
         return content.getvalue()
 
-    def _write_bytes(self, target: Path, content: bytes, sign: PrivateKey | None) -> None:
+    def _write_bytes(self, target: Path, content: bytes) -> None:
         """Write a file that says nothing of itself that could be compared but its bytes."""
         refuse_to_replace(target, self._metadata, content)
-        self._announced(target, sign)
+        self._announce(target)
         write_published(target, content)
 
     def _with_limits(self, most: int, confidence: float) -> tuple[pl.DataFrame, str]:
         """The largest rows as low, value, high beside their keys, and what these numbers are."""
         raise NotImplementedError
 
-    def _announced(self, target: Path, sign: PrivateKey | None) -> Mapping[str, str] | None:
-        """Note in the public ledger what is about to be written; returns its signature, if there is a key."""
-        key = None if sign is None else private_key(sign)
-        if self._origin is None and key is None:
-            return None
-        entry = _as_entry(self._metadata, content_digest(self._frame, self._metadata))
+    def _announce(self, target: Path) -> None:
+        """Note in the public ledger what is about to be written."""
         if self._origin is not None:
-            return self._origin.announce(target, entry, key)
-        return None if key is None else sign_entry(entry, FIRST, key)
+            self._origin.announce(target, _as_entry(self._metadata, content_digest(self._frame, self._metadata)))
 
 
 class Release(AnyRelease):
@@ -529,14 +513,13 @@ def of_cells(release: object) -> Release:
     return release
 
 
-def check_file(home: Home, target: Path, series: str, name: str, *, signed: bool) -> None:
-    """Refuse to write a release where something else stands, or unlike others beside it, before it is drawn."""
+def check_file(home: Home, target: Path, series: str, name: str) -> None:
+    """Refuse to write a release where something else stands, before it is drawn."""
     with home.hold() as state:
         record = state.series(series)
         made = None if record is None else state.release_named(record, name)
         wanted = {"store": state.store_id, "series": series, "name": name, "generation": made and made.generation}
     refuse_to_replace(target, wanted)
-    check_signing(target, wanted, signed=signed)
 
 
 def check_target(what: str, target: Path, store: Path | None) -> None:
@@ -590,13 +573,11 @@ def _ending(path: str | os.PathLike[str], endings: tuple[str, ...]) -> Path:
     return target
 
 
-def read(path: str | os.PathLike[str], *, verify: PublicKeys | None = None) -> Release | WorkloadRelease:
+def read(path: str | os.PathLike[str]) -> Release | WorkloadRelease:
     """Read a release that was written as Parquet; needs no store, and imports nothing that the file names.
 
     Args:
         path: The file.
-        verify: Public keys you trust, as files or as Ed25519 keys of `cryptography`: one of them must have signed
-            names, types, rows and metadata as they are.
 
     Returns:
         The release: the same rows and metadata.
@@ -604,18 +585,8 @@ def read(path: str | os.PathLike[str], *, verify: PublicKeys | None = None) -> R
     Raises:
         NotFoundError: If there is no such file.
         InputError: If it is a directory or not a release.
-        SignatureError: If it is not signed by one of these keys, or was changed after.
     """
-    trusted = None if verify is None else public_keys(verify)
-    release, signed = read_signed(Path(path))
-    if trusted is not None:
-        check_signature(Path(path), release, signed, trusted)
-    check_content(Path(path), release.frame, release.metadata)
-    return release
-
-
-def read_signed(source: Path) -> tuple[Release | WorkloadRelease, object]:
-    """Read a release, and what stands there as its signature; whether it is one was not looked at."""
+    source = Path(path)
     if source.is_dir():
         raise InputError(f"{source} is a directory: name a file in it")
     if not source.is_file():
@@ -625,7 +596,7 @@ def read_signed(source: Path) -> tuple[Release | WorkloadRelease, object]:
         stored = pl.read_parquet_metadata(source)
         frame = pl.read_parquet(source, glob=False, hive_partitioning=False)
         metadata = json.loads(stored[_METADATA_KEY])
-        written_as, signed = metadata.pop("format", None), metadata.pop(_SIGNATURE, None)
+        written_as = metadata.pop("format", None)
     except (pl.exceptions.PolarsError, OSError, KeyError, ValueError, TypeError, AttributeError, RecursionError):
         ending = source.suffix.lower()
         other = f": of what write() makes, {' and '.join(_PARQUET)} are read, {ending} is for other programs"
@@ -633,17 +604,8 @@ def read_signed(source: Path) -> tuple[Release | WorkloadRelease, object]:
         raise_alone(InputError(f"{source} is not a release{told}"))
     if written_as != _FORMAT:
         raise InputError(f"{source} was written by another version of sparsehist; upgrade to read it")
-    return (WorkloadRelease if metadata.get("kind") == WorkloadMetadata.kind else Release)(frame, metadata), signed
-
-
-def check_signature(source: Path, release: AnyRelease, signed: object, keys: Sequence[Ed25519PublicKey]) -> str:
-    """Check the signature of a file; the digest of its content."""
-    try:
-        digest = content_digest(release.frame, release.metadata)
-        verify_entry(_as_entry(release.metadata, digest), signed, keys)
-    except InputError as problem:
-        raise_alone(SignatureError(f"{source} does not verify: {problem}"))
-    return digest
+    check_content(source, frame, metadata)
+    return (WorkloadRelease if metadata.get("kind") == WorkloadMetadata.kind else Release)(frame, metadata)
 
 
 def _as_entry(metadata: Mapping[str, Any], digest: str) -> dict[str, Any]:

@@ -10,10 +10,10 @@ import math
 import os
 import re
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, Self
+from typing import NoReturn, Self
 
 import duckdb
 import polars as pl
@@ -23,24 +23,18 @@ from sparsehist.errors import (
     InputError,
     NotAllowedError,
     NotFoundError,
-    SignatureError,
     StatementError,
     StoreError,
     printable,
     raise_alone,
 )
-from sparsehist.ledger.signatures import content_digest, public_keys, verify_chain
+from sparsehist.ledger.content_digest import content_digest
 from sparsehist.release.releases import AnyRelease, read
 from sparsehist.sqlfront import release_tables
 from sparsehist.sqlfront.analyst_rules import allowed, first_line
 from sparsehist.sqlfront.declaring import TAKEN_NAMES
 from sparsehist.store import LEDGER_NAME, is_store, read_json
 from sparsehist.store.statements import statement
-
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-
-    from sparsehist.ledger.signatures import PublicKeys
 
 _SHOW = re.compile(r"\s*show\s+(tables|ledger)\s*;?\s*", re.IGNORECASE)
 _LEDGER: dict[str, pl.DataType | type[pl.DataType]] = {
@@ -233,7 +227,6 @@ class AnalystSession:
 def open_analyst(
     releases: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
     *,
-    verify: PublicKeys | None = None,
     memory_limit: str | None = None,
     threads: int | None = None,
     time_limit: float | None = None,
@@ -243,8 +236,6 @@ def open_analyst(
     Args:
         releases: The directory they were written to, or their files. Each is compared with the public ledger beside
             it, if that lists it.
-        verify: Public keys you trust, as files or as Ed25519 keys of `cryptography`: they must have signed every
-            release, and the public ledger beside it must list it and be signed as a whole.
         memory_limit: Of DuckDB, such as "2GB"; four fifths of the machine by default. The rows of a result may take
             the limit once more. One huge value may exceed it; nothing is written to disk.
         threads: How many to use.
@@ -256,21 +247,19 @@ def open_analyst(
     Raises:
         NotFoundError: If nothing is there.
         InputError: If a file is not a release, is not what the ledger says, or the directory is a store.
-        SignatureError: If something is not signed by one of these keys, or was changed, cut or reordered after.
     """
-    trusted = None if verify is None else public_keys(verify)
     files = _files(releases)
-    ledgers = {file.parent: _ledger(file.parent, trusted) for file in files}
+    ledgers = {file.parent: _ledger(file.parent) for file in files}
     if isinstance(releases, (str, os.PathLike)) and Path(releases).is_dir():
-        ledgers[Path(releases)] = _ledger(Path(releases), trusted)
+        ledgers[Path(releases)] = _ledger(Path(releases))
     entries = pl.concat([pl.DataFrame(schema=_LEDGER), *ledgers.values()]).unique(maintain_order=True)
     found: dict[str, AnyRelease] = {}
     for file in files:
-        release = read(file, verify=verify)
+        release = read(file)
         if not (release.metadata.get("series") and release.metadata.get("name")):
             raise InputError(f"{file} does not name its series and release: open the others without it")
         digest = content_digest(release.frame, release.metadata)
-        _check_listed(file, release, digest, ledgers[file.parent], must=trusted is not None)
+        _check_listed(file, release, digest, ledgers[file.parent])
         found.setdefault(digest, release)
     return AnalystSession(found.values(), entries, memory_limit=memory_limit, threads=threads, time_limit=time_limit)
 
@@ -301,7 +290,7 @@ def _is_release(file: Path) -> bool:
         return False
 
 
-def _ledger(directory: Path, trusted: Sequence[Ed25519PublicKey] | None) -> pl.DataFrame:
+def _ledger(directory: Path) -> pl.DataFrame:
     path = directory / LEDGER_NAME
     if not path.exists():
         return pl.DataFrame(schema=_LEDGER)
@@ -309,18 +298,13 @@ def _ledger(directory: Path, trusted: Sequence[Ed25519PublicKey] | None) -> pl.D
         stores = read_json(path)["stores"]
         rows = [{**entry, "store": store} for store, held in stores.items() for entry in held["releases"]]
         frame = pl.DataFrame([{column: row.get(column) for column in _LEDGER} for row in rows], schema=_LEDGER)
-        if trusted is not None:
-            for store, held in stores.items():
-                verify_chain(store, held, trusted)
-    except SignatureError as problem:
-        raise SignatureError(f"{path} does not verify: {problem}") from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, pl.exceptions.PolarsError):
         raise_alone(StoreError(f"{path} is no public ledger of this version"))
     return frame
 
 
-def _check_listed(file: Path, release: AnyRelease, digest: str, ledger: pl.DataFrame, *, must: bool) -> None:
-    """Refuse a release that the ledger beside it lists with other content, or does not list although it must."""
+def _check_listed(file: Path, release: AnyRelease, digest: str, ledger: pl.DataFrame) -> None:
+    """Refuse a release that the ledger beside it lists with other content."""
     entries = ledger.filter(
         pl.col("store") == str(release.metadata.get("store")),
         pl.col("series") == str(release.metadata.get("series")),
@@ -328,5 +312,3 @@ def _check_listed(file: Path, release: AnyRelease, digest: str, ledger: pl.DataF
     )
     if entries.height and digest not in entries["digest"].to_list():
         raise InputError(f"{file} is not the release the ledger beside it lists: it was changed after it was written")
-    if must and not entries.height:
-        raise SignatureError(f"{file} does not verify: the public ledger beside it does not list it")

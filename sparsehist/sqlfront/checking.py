@@ -24,7 +24,6 @@ from sparsehist.errors import (
     StatementError,
     of_kind,
 )
-from sparsehist.ledger.signatures import private_key
 from sparsehist.privacy.guarantees import level_or_goal
 from sparsehist.release.calendar import span_of
 from sparsehist.release.cell_parameters import requested
@@ -229,7 +228,6 @@ def _check_release(piece: Piece, head: MakeRelease, known: Known) -> None:
         "workload": lambda: _check_workload(str(head.workload)),
         "strategy": lambda: _check_strategy(str(head.strategy)),
         "target": lambda: check_target("TO", Path(str(head.target)), known.store),
-        "sign": lambda: _check_key(head),
     }
     for asked, check in checks.items():
         if getattr(head, asked) is not None:
@@ -252,12 +250,6 @@ def _check_name(head: MakeRelease, known: Known) -> None:
     if differing:
         told = " and ".join(differing)
         raise NameTakenError(f"{head.name} stands above in this script with another {told}: use another name")
-
-
-def _check_key(head: MakeRelease) -> None:
-    if head.target is None:
-        raise DeclarationError("SIGNED BY signs the file that TO names")
-    private_key(str(head.sign))
 
 
 def _check_workload(text: str) -> None:

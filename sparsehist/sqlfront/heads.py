@@ -61,7 +61,6 @@ class MakeRelease:
         levels: Exact, or an (epsilon, delta) that stands for one; one for a release, none for a release that was
             made before, any number for a plan.
         target: TO 'file.parquet'.
-        sign: SIGNED BY 'key.pem', the private key of what TO names.
         step, what: AT STEP n, COUNTING 'new', of a running series.
         only_plan: PLAN: nothing is drawn and nothing is spent.
         places: Where the values of these stand.
@@ -74,7 +73,6 @@ class MakeRelease:
     false_keys: float | None = None
     delta: float | None = None
     target: str | None = None
-    sign: str | None = None
     workload: str | None = None
     strategy: str | None = None
     step: int | None = None

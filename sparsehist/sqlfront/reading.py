@@ -319,8 +319,6 @@ CLAUSES = (
            of="cells"),
     Clause("TO", "TO 'file.parquet'", "target", lambda words: words.text("a file such as 'public.parquet'"),
            plans=False),
-    Clause("SIGNED BY", "SIGNED BY 'key.pem'", "sign",
-           lambda words: words.text("a private key such as 'curator.pem'"), plans=False),
 )  # fmt: skip
 
 

@@ -352,7 +352,7 @@ class Session:
         written = ""
         if head.target is not None:
             try:
-                release.write(head.target, sign=head.sign)
+                release.write(head.target)
             except SparsehistError as problem:
                 problem.args = (
                     f"{problem}. The release is committed to the store: repeat the statement to write it",
@@ -402,7 +402,7 @@ class Session:
         store = self._existing()
         target = Path(str(head.target))
         check_target("TO", target, store.path)
-        check_file(store, target, head.series, str(head.name), signed=head.sign is not None)
+        check_file(store, target, head.series, str(head.name))
 
     def _has_series(self, name: str) -> bool:
         store = self._existing()

@@ -21,7 +21,6 @@ import pytest
 import sparsehist as sh
 from sparsehist.errors import DataError, SparsehistError, ThresholdError
 from sparsehist.histogram import binomial
-from sparsehist.ledger.signatures import make_keys
 from sparsehist.release import cell_parameters as cell_request
 from tests.counting.logs import count
 
@@ -99,7 +98,6 @@ def test_later_features_hold_no_secret_either(tmp_path: Path, caplog: pytest.Log
     caplog.set_level(logging.DEBUG)
     store, out = tmp_path / "store", tmp_path / "public"
     out.mkdir()
-    make_keys(tmp_path / "key.pem")
     logs = tmp_path / "SECRETfolder"
     logs.mkdir()
     planted_log().write_parquet(logs / "SECRETlog.parquet")
@@ -109,7 +107,7 @@ def test_later_features_hold_no_secret_either(tmp_path: Path, caplog: pytest.Log
     for step in (1, 2):
         running.append(planted_log(), step=step)
         said += [running, running.release(f"day_{step}", step=step, level=1)]
-        said[-1].write_parquet(out / f"day_{step}.parquet", sign=tmp_path / "key.pem")
+        said[-1].write_parquet(out / f"day_{step}.parquet")
     with pytest.raises(SparsehistError) as refused:
         running.append(planted_log().with_columns(user_id=None), step=3)
     said.append(refused.value)
@@ -118,21 +116,21 @@ def test_later_features_hold_no_secret_either(tmp_path: Path, caplog: pytest.Log
         domain=domain, bounding=sh.Share(most_keys=8),
     )  # fmt: skip
     said += [shared, shared.release("first", level=1)]
-    said[-1].write_parquet(out / "first.parquet", sign=tmp_path / "key.pem")
+    said[-1].write_parquet(out / "first.parquet")
     small = sh.Catalogue([f"loud-key-of-some-length-{i}" for i in range(3)])
     asked = sh.create(store, planted_log(), name="asked", unit="user_id", key="query", max_keys=1, domain=small,
                       on_outside="drop")  # fmt: skip
     session = asked.interactive("session", level="0.5", accuracy="0.2")
     said += [session, session.ask(pl.col("query").str.ends_with("1"))]
-    text = "release again from shared at level 1/2 expecting 1 false keys to $file signed by $key; show ledger"
-    parameters = {"file": str(out / "again.parquet"), "key": str(tmp_path / "key.pem")}
+    text = "release again from shared at level 1/2 expecting 1 false keys to $file; show ledger"
+    parameters = {"file": str(out / "again.parquet")}
     said.append(sh.sql(text, store=store, parameters=parameters))
     (logs / "SECRETlog.parquet").write_bytes(b"SECRET")
     with pytest.raises(SparsehistError) as refused:
         sh.create(store, logs / "SECRETlog.parquet", name="broken", unit="user_id", key="query", max_keys=1,
                   domain=domain)  # fmt: skip
     said.append(str(refused.value).replace(str(logs / "SECRETlog.parquet"), ""))  # whoever reads it named that file
-    with sh.open_analyst(out, verify=tmp_path / "key.pem.pub") as reader:
+    with sh.open_analyst(out) as reader:
         said += [reader, reader.sql("from ledger"), reader.sql("from shared.first"), reader._settings()]
         for query in ("select error('no') from shared.first", "select query::int from shared.first"):
             with pytest.raises(SparsehistError) as refused:

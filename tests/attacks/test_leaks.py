@@ -131,7 +131,7 @@ def test_later_features_hold_no_secret_either(tmp_path: Path, caplog: pytest.Log
                   domain=domain)  # fmt: skip
     said.append(str(refused.value).replace(str(logs / "SECRETlog.parquet"), ""))  # whoever reads it named that file
     with sh.open_analyst(out) as reader:
-        said += [reader, reader.sql("from ledger"), reader.sql("from shared.first"), reader._settings()]
+        said += [reader, reader.sql("from ledger"), reader.sql("from shared.first")]
         for query in ("select error('no') from shared.first", "select query::int from shared.first"):
             with pytest.raises(SparsehistError) as refused:
                 reader.sql(query)

@@ -111,7 +111,7 @@ def year(days: int, keys: int, units: int, rows: int, level: str) -> dict[str, A
             release = timed(lambda step=step: series.release(f"day_{step}", step=step, level=level))
             spans.append({"step": step, "append": append._asdict(), "release": release._asdict()})
         published = len(series.release(f"day_{days}"))
-        with series._hold(None) as (state, record):
+        with series._hold() as (state, record):
             tracked = state.tracked(record.path_id).position.size
         stored = sum(file.stat().st_size for file in (directory / "store").rglob("*") if file.is_file())
     return {"spans": spans, "published": published, "tracked": tracked, "stored_mb": stored / 1e6}
@@ -147,7 +147,7 @@ def beside_fresh(logs: Sequence[Callable[[], pl.DataFrame]], unit: str, key: str
 
 def counts_of(series: sh.RunningSeries, step: int, key: str) -> pl.DataFrame:
     """The running counts that noise was added to: columns of the key and count."""
-    with series._hold(None) as (state, record):
+    with series._hold() as (state, record):
         files = StepFiles(state, record, series.declaration.domain.dtypes)
         keys = files.all_keys
         counts = files.counts_at([step - 1], keys.height)[0]

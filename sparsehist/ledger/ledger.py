@@ -14,7 +14,6 @@ from datetime import datetime
 from fractions import Fraction
 from typing import Any
 
-from sparsehist import ledger
 from sparsehist.errors import (
     BudgetExceededError,
     CapExceededError,
@@ -133,10 +132,6 @@ class Ledger:
 
     paths: tuple[Spent, ...] = ()
     limits: Limits = field(default_factory=Limits, compare=False, repr=False)
-
-    def _repr_html_(self) -> str:
-        """What a notebook shows: its table."""
-        return ledger.in_notebook(self)
 
     @classmethod
     def of(cls, state: State) -> Ledger:

@@ -591,6 +591,12 @@ def read(path: str | os.PathLike[str]) -> Release | WorkloadRelease:
         raise InputError(f"{source} is a directory: name a file in it")
     if not source.is_file():
         raise NotFoundError(f"there is no file {source}")
+    ending = source.suffix.lower()
+    if ending in _FILES and ending not in _PARQUET:
+        raise InputError(
+            f"{source} is not a release: of what write() makes, {' and '.join(_PARQUET)} are read, {ending} is for "
+            "other programs"
+        )
     check_footer(source)
     try:
         stored = pl.read_parquet_metadata(source)
@@ -598,10 +604,7 @@ def read(path: str | os.PathLike[str]) -> Release | WorkloadRelease:
         metadata = json.loads(stored[_METADATA_KEY])
         written_as = metadata.pop("format", None)
     except (pl.exceptions.PolarsError, OSError, KeyError, ValueError, TypeError, AttributeError, RecursionError):
-        ending = source.suffix.lower()
-        other = f": of what write() makes, {' and '.join(_PARQUET)} are read, {ending} is for other programs"
-        told = other if ending in _FILES and ending not in _PARQUET else " written by sparsehist, or it is damaged"
-        raise_alone(InputError(f"{source} is not a release{told}"))
+        raise_alone(InputError(f"{source} is not a release written by sparsehist, or it is damaged"))
     if written_as != _FORMAT:
         raise InputError(f"{source} was written by another version of sparsehist; upgrade to read it")
     check_content(source, frame, metadata)

@@ -236,7 +236,7 @@ def test_what_dies_before_the_commit_leaves_no_trace(tmp_path: Path, monkeypatch
 
 def test_two_that_add_at_once_count_nobody_twice(tmp_path: Path) -> None:
     """One of them begins again: units of both would have counted in more periods than they may."""
-    log = in_weeks(store=tmp_path / "s", most_periods=1)
+    log = in_weeks(store=sh.open(tmp_path / "s", create=True, wait=60), most_periods=1)
     barrier = threading.Barrier(2, timeout=60)
     ended: list[str] = []
 

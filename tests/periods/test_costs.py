@@ -156,7 +156,7 @@ def test_no_order_of_levels_gets_beyond_the_budget(protects: str, most: int | No
 def test_delta_of_open_domains_is_borne_like_levels(protects: str) -> None:
     """By one unit in one period the largest, by one unit the sum; each is refused beyond its share."""
     log = in_weeks(
-        domain=sh.Open(delta="1e-5"), key_types={"key": "text"}, protects=protects, periods=10,
+        domain=sh.Open("integer", delta="1e-5"), protects=protects, periods=10,
         budget=sh.EpsilonDelta(4, 1e-6),
     )  # fmt: skip
     shares = []

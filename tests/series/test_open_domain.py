@@ -117,7 +117,7 @@ def test_delta_can_be_shared_out_by_the_caller() -> None:
     some = series.release("some", level="0.1", open_delta=1e-7)
     assert some.metadata["delta_infinity"] <= 1e-7
     assert series.release("some", level="0.1", open_delta=1e-7).metadata == some.metadata
-    with pytest.raises(NameTakenError, match="made with delta=1e-07;"):
+    with pytest.raises(NameTakenError, match="made with open_delta=1e-07;"):
         series.release("some", open_delta=2e-7)
     rest = series.release("rest", level="0.2", open_delta=some.metadata["delta_remaining"])
     assert rest.metadata["delta_remaining"] < 1e-7
@@ -153,7 +153,7 @@ def test_refusals_and_thresholds_are_the_same_for_every_log() -> None:
         ":memory:", log, name="queries", unit="unit", key="query", max_keys=20, domain=sh.Open(delta="1e-6")
     )
     fates = ("store", "round", "released_at")
-    for name, asked in {"a": {}, "b": {"threshold": 1}, "c": {"delta": 1e-7}, "d": {"threshold": 90}}.items():
+    for name, asked in {"a": {}, "b": {"threshold": 1}, "c": {"open_delta": 1e-7}, "d": {"threshold": 90}}.items():
         told = []
         for series in (one, other):
             try:
@@ -169,7 +169,12 @@ def test_what_has_no_meaning_is_refused() -> None:
     series = popular()
     with pytest.raises(DeclarationError, match="no false keys"):
         series.release("one", level="0.1", false_keys=1)
-    for wrong in ({"delta": 1e-7, "threshold": 90}, {"delta": 1e-7, "false_keys": 1}, {"delta": 0}, {"delta": 1.5}):
+    for wrong in (
+        {"open_delta": 1e-7, "threshold": 90},
+        {"open_delta": 1e-7, "false_keys": 1},
+        {"open_delta": 0},
+        {"open_delta": 1.5},
+    ):
         with pytest.raises(DeclarationError):
             series.release("one", level="0.1", **wrong)
     closed = popular(domain=sh.Strings(max_bytes=32))

@@ -30,15 +30,17 @@ LEVEL, DELTA, MOST_KEYS, TARGET = "0.1", "1e-6", 200, 1640
 def by_counts(pairs: pl.DataFrame, max_keys: int, seed: int) -> int:
     """Keys that a series over an open domain shows in one release, half of its delta being for a later one."""
     domain = sh.Open(delta=2 * float(DELTA))
-    series = sh.create(sh.open(":memory:", seed=seed), pairs, name="log", unit="unit", key="key", max_keys=max_keys, domain=domain,
+    series = sh.create(
+        sh.open(":memory:", seed=seed), pairs, name="log", unit="unit", key="key", max_keys=max_keys, domain=domain,
     )  # fmt: skip
     return len(series.release("r", level=LEVEL))
 
 
 def by_rounds(pairs: pl.DataFrame, rounds: int, seed: int) -> int:
     """Keys that are discovered."""
-    return sh.discover_keys(sh.open(":memory:", seed=seed), pairs, unit="unit", key="key", most_keys=MOST_KEYS, rounds=rounds, level=LEVEL, delta=DELTA,
-        seed=seed,
+    return sh.discover_keys(
+        sh.open(":memory:", seed=seed), pairs, unit="unit", key="key", most_keys=MOST_KEYS, rounds=rounds,
+        level=LEVEL, delta=DELTA,
     ).size  # fmt: skip
 
 
@@ -85,7 +87,7 @@ def main() -> None:
         for way, work in WAYS.items():
             found: list[int] = []
             for seed in range(options.runs):
-                run = partial(work, pairs)
+                run = partial(work, pairs, seed=seed)
                 timings.setdefault(f"{name}, {way}", []).append(timed(lambda held=found, run=run: held.append(run())))
             spread = {"median": statistics.median(found), "least": min(found), "most": max(found)}
             rows.append({"log": name, "way": way, "keys": pairs["key"].n_unique(), **spread})

@@ -102,7 +102,7 @@ test-faults: $(STAMP)  ## kill it at every write, fsync and rename, cut the powe
 # A script that answers a question calls options_of; the others there only make its input, or are run by one of these.
 # Peers need environments of their own and Java 17 for Spark, so they and Spark itself come with bench-full only.
 bench: $(STAMP)  ## what counting costs on this machine, by type of column and kind of source, in five minutes
-	$(BIN)/python benchmarks/column_types.py --rows 2_000_000 --runs 1
+	$(BIN)/python benchmarks/column_types.py --rows 5_000_000 --runs 1
 
 bench-small: $(STAMP)  ## every benchmark at a small size; results as JSON in .bench/
 	@mkdir -p .bench

@@ -1,14 +1,14 @@
 """What does counting cost by the type of the unit, the type of the key and the kind of source?
 
     python benchmarks/column_types.py --out types.json            (10^7 rows; half an hour)
-    python benchmarks/column_types.py --rows 2_000_000 --runs 1   (`make bench`: under five minutes)
+    python benchmarks/column_types.py --rows 5_000_000 --runs 1   (`make bench`: under five minutes)
     python benchmarks/column_types.py --only 'UInt64 × text' --runs 5
 
 Each case is a release from log to published Parquet file and, beside it, Polars' plain count of the same columns:
 distinct units per key, without bounding and privacy. Both run in processes of their own, in turns; CPU, wall clock
 and peak of the resident set are of the whole process, imports included. `added` is our CPU minus that of the plain
 count in the same turn, for 10^7 rows. Fields of CSV files are text for both. Units have log-normal activity of sigma
-1.5; there are half as many queries as rows, of two or three words.
+1.5; there are half as many queries as rows, of two or three words. Imports take half a second: short logs show it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """The public contract, as examples and users rely on it: names, parameters, and the examples themselves."""
 
 import inspect
+import os
+import traceback
 from datetime import date
 from pathlib import Path
 
@@ -9,6 +11,7 @@ import pytest
 
 import sparsehist as sh
 from sparsehist.errors import DeclarationError, LevelError, NameTakenError, SeriesDiffersError
+from sparsehist.release import home
 from sparsehist.series.periodic_series import PeriodicSeries
 from sparsehist.series.running_series import RunningSeries
 from sparsehist.series.series import Series
@@ -188,3 +191,26 @@ def test_sources_and_bounds_in_their_records(files: Path) -> None:
             sh.Counts(pl.DataFrame({"query": ["a"], "count": [900]}), largest=largest)
     with pytest.raises(DeclarationError, match="engine"):
         sh.create(store, "log/*.parquet", name="x", **told, counting=sh.Counting(engine="spark"))
+
+
+def test_a_release_locks_twice_and_synchronises_eight_times(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From `Series.release` to bytes on disk are at most 8 frames of the package; writing the file locks the store once more."""
+    told = {"name": "queries", "unit": "user_id", "key": "query", "max_keys": 2, "domain": sh.Strings(max_bytes=16)}
+    series = sh.create("store", "log/*.parquet", **told)
+    locks, depths, open_state, fsync = [], [], home.open_state, os.fsync
+
+    def locked(*asked: object, **how: object) -> object:
+        locks.append(asked)
+        return open_state(*asked, **how)
+
+    def synchronised(file: int) -> None:
+        own = [frame.name for frame in traceback.extract_stack() if str(Path(sh.__file__).parent) in frame.filename]
+        depths.append(len(own))
+        fsync(file)
+
+    monkeypatch.setattr(home, "open_state", locked)
+    monkeypatch.setattr(os, "fsync", synchronised)
+    made = series.release("public", level=1)
+    assert len(locks) == 1 and 0 < len(depths) <= 8 and max(depths) <= 8
+    made.write_parquet("public.parquet")
+    assert len(locks) == 2

@@ -194,7 +194,7 @@ def test_sources_and_bounds_in_their_records(files: Path) -> None:
 
 
 def test_a_release_locks_twice_and_synchronises_eight_times(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From `Series.release` to bytes on disk are at most 8 frames of the package; writing the file locks the store once more."""
+    """At most 8 frames of the package lie between `Series.release` and the disk; writing a file locks once more."""
     told = {"name": "queries", "unit": "user_id", "key": "query", "max_keys": 2, "domain": sh.Strings(max_bytes=16)}
     series = sh.create("store", "log/*.parquet", **told)
     locks, depths, open_state, fsync = [], [], home.open_state, os.fsync

@@ -45,7 +45,7 @@ watch = Sampler()
 begin = time.process_time(), time.perf_counter()
 with watch.sampling():
     import sparsehist as sh
-    sh.open(sys.argv[1]).ledger()
+    sh.open(sys.argv[1]).ledger(full=True)
 took = time.process_time() - begin[0], time.perf_counter() - begin[1]
 print(json.dumps({"took": took, "seconds": watch.seconds, "rings": watch.rings}))
 """

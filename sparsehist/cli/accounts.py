@@ -99,7 +99,7 @@ def ledger(
     """
     _check_outside(store, out)
     with using.open(store) as opened:
-        rows = opened.ledger(delta=delta, series=series, since=since, short=short).to_dicts()
+        rows = opened.ledger(delta=delta, series=series, since=since, short=short, full=True).to_dicts()
         happened = opened.events() if events else None
         if out is not None:
             opened.export_ledger(out, delta=delta)

@@ -69,7 +69,7 @@ def create(
     if if_exists == "reuse" and store.exists():
         existed = name in (*opened.series_names(), *options.periodic_names(opened))
     series: Any = sh.create(opened, log, **asked, if_exists=if_exists, counting=reading.counting())
-    warning = opened.ledger(series=name)["warning"].drop_nulls()
+    warning = opened.ledger(series=name, full=True)["warning"].drop_nulls()
     released = 0 if appended else series.releases().height
     status = "reused" if existed else "created"
     data = {"store": str(store), "series": name, "status": status, "declaration": series.declaration.as_json()}

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from sparsehist.series.running_series import RunningSeries
     from sparsehist.sqlfront.results import SqlResult
 
+_OF_LEDGER = ("scope", "population", "series", "path", "level", "epsilon")
+"""Columns of the ledger that fit a screen; limit and remaining come after them."""
+
 
 class Store:
     """A directory that holds series: their counts, what was released from them, and at what cost.
@@ -153,6 +156,7 @@ class Store:
         series: str | None = None,
         since: str | date | None = None,
         short: bool = False,
+        full: bool = False,
     ) -> pl.DataFrame:
         """What has been spent, by path, by series, by population, and at most by anybody, and what remains.
 
@@ -161,12 +165,14 @@ class Store:
             series: Only rows of that series and of its population; of a log in periods, all of them.
             since: Only what was released since that time (UTC), such as "2026-01-31", and its populations.
             short: Populations and everybody only.
+            full: All columns, among them noise, cost, delta_infinity, numerical_slack, times and source;
+                `sparsehist.ledger.export.COLUMNS` says what each means.
 
         Returns:
             One row per noise path (its finest level), per series (the sum over its paths), per population (the sum
             over its series; one row for all periods of a log) and for everybody (the sum over populations, of
-            disjoint ones the largest). Dropped series stay. `sparsehist.ledger.export.COLUMNS` says what each column
-            means.
+            disjoint ones the largest). Dropped series stay. Columns scope, population, series, path, level, epsilon
+            (at delta), limit and remaining.
 
         Raises:
             DeclarationError: If delta is not from 0 up to 1, or since is no time.
@@ -185,7 +191,10 @@ class Store:
         """
         with self.home.hold() as state:
             rows = ledger_rows(Ledger.of(state), delta, series=series, since=since, short=short)
-        return pl.DataFrame(rows, schema=SCHEMA)
+        table = pl.DataFrame(rows, schema=SCHEMA)
+        if full:
+            return table
+        return table.select(*_OF_LEDGER, limit=pl.coalesce("budget", "cap"), remaining="remaining")
 
     def events(self) -> pl.DataFrame:
         """Who did or asked for what, when, and why; only ever appended to.

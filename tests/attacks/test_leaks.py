@@ -81,7 +81,7 @@ def test_no_output_holds_a_secret(tmp_path: Path, caplog: pytest.LogCaptureFixtu
     for what, content in every_output(release, tmp_path / "public").items():
         assert not holds_secret(content), what
     with sh.open(tmp_path / "store") as store:
-        for shown in (store, series, store.ledger(), series.releases(), series.declaration):
+        for shown in (store, series, store.ledger(full=True), series.releases(), series.declaration):
             assert not holds_secret(repr(shown))
         for told in (store._repr_html_(), series._repr_html_(), store.report()):
             assert not holds_secret(told)
@@ -137,7 +137,7 @@ def test_later_features_hold_no_secret_either(tmp_path: Path, caplog: pytest.Log
                 reader.sql(query)
             said.append(refused.value)
     with sh.open(store) as opened:
-        said += [opened.report(), opened.ledger(), opened.events(), opened.series("shared").releases()]
+        said += [opened.report(), opened.ledger(full=True), opened.events(), opened.series("shared").releases()]
     for shown in said:
         assert not holds_secret(str(shown) + repr(shown)), type(shown)
     for path in out.iterdir():
@@ -246,7 +246,7 @@ def public_side(counts: pl.DataFrame) -> list[object]:
             shown.append({key: metadata[key] for key in metadata if key not in ("store", "round", "released_at")})
         except SparsehistError as refusal:
             shown.append((type(refusal).__name__, str(refusal)))
-    ledger = series.store.ledger().drop("first_release", "last_release")
+    ledger = series.store.ledger(full=True).drop("first_release", "last_release")
     return [*shown, ledger.rows(), series.releases().drop("released_at").rows()]
 
 

@@ -176,7 +176,7 @@ def test_a_series_made_again_under_a_dropped_name_is_another_one(tmp_path: Path)
     with pytest.raises(SparsehistError):
         old.release("first")
     with sh.open(tmp_path / "store") as store:
-        population = store.ledger().filter(scope="population")
+        population = store.ledger(full=True).filter(scope="population")
     assert population["cost"].to_list() == [1.5]
 
 

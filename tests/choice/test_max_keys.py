@@ -42,7 +42,7 @@ def error_in_hindsight(log: pl.DataFrame, max_keys: int, bounding: str, level: f
 
 def spent(store: sh.Store) -> list[str]:
     """Levels of the series of a store."""
-    return sorted(store.ledger().filter(scope="series")["level"].to_list())
+    return sorted(store.ledger(full=True).filter(scope="series")["level"].to_list())
 
 
 def page_visits() -> pl.DataFrame:
@@ -105,7 +105,7 @@ def test_it_is_paid_once_and_later_releases_add_to_it(tmp_path: Path):
     )  # fmt: skip
     series.release("r", level="0.1")
     assert spent(store) == ["0.1", "0.125", "0.375"]
-    assert store.ledger().filter(scope="population")["level"].to_list() == ["0.6"]
+    assert store.ledger(full=True).filter(scope="population")["level"].to_list() == ["0.6"]
 
 
 def test_a_budget_without_room_is_refused_before_anything_is_drawn(tmp_path: Path):
@@ -118,7 +118,7 @@ def test_a_budget_without_room_is_refused_before_anything_is_drawn(tmp_path: Pat
         sh.choose_max_keys(store, log, **asked, level="0.2")
     with pytest.raises(BudgetExceededError):
         sh.choose_max_keys(store, log, **asked, level="0.05", release_level="0.06")
-    assert list(store.series_names()) == [] and store.ledger().height == 0
+    assert list(store.series_names()) == [] and store.ledger(full=True).height == 0
 
 
 def test_what_is_refused():
@@ -182,7 +182,7 @@ def test_the_ledger_has_what_the_worst_unit_loses(tmp_path, bounding):
         last = min(keys, 30) if bounding == "keep" else min(keys, 1920) * shares[1] ** 2
         return (first + 1 / table.metadata["std"] ** 2 + last / later.metadata["std"] ** 2) / 2
 
-    told = float(store.ledger().filter(scope="population")["level"].item())
+    told = float(store.ledger(full=True).filter(scope="population")["level"].item())
     assert max(map(rho, range(1, 1001))) == pytest.approx(told, rel=1e-9)
 
 

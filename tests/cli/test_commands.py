@@ -302,7 +302,7 @@ def test_a_bound_is_chosen_and_stands_in_the_ledger(sparsehist, log):
     assert first["bounding"] in ("keep", "share")
     assert first == sparsehist("choose", "max-keys", "s", *asked, "--json").json
     assert f"--max-keys {first['max_keys']}" in sparsehist("choose", "max-keys", "s", *asked).out
-    assert sh.open("s").ledger().filter(scope="population")["level"].to_list() == ["0.4"]
+    assert sh.open("s").ledger(full=True).filter(scope="population")["level"].to_list() == ["0.4"]
     sparsehist("limit", "s", "--rho", "0.5")
     refused = sparsehist("choose", "max-keys", "s", *asked, "--name", "other", "--release-level", "0.1")
     assert refused.code == 3

@@ -33,7 +33,7 @@ def test_the_ledger_of_its_store_shows_the_finest_level_alone(demo):
     """0.01, 0.5 and 0.1 cost 0.5 together."""
     home, printed = demo
     with sh.open(home / ".demo" / "store") as store:
-        assert set(store.ledger()["level"]) == {"0.5"}
+        assert set(store.ledger(full=True)["level"]) == {"0.5"}
         known = store.series("visits").release("public")
     assert known.frame.equals(sh.read(home / ".demo" / "public.parquet").frame)
     assert "Together they cost ρ = 0.5" in printed

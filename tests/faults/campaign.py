@@ -123,7 +123,7 @@ def inspect(place: Place) -> None:
     assert {entry["round"] for entry in entries if entry["series"] in opened.series_names()} <= set(by_round)
     spent = {
         row["series"]: row["level"]
-        for row in _rows(opened.ledger())
+        for row in _rows(opened.ledger(full=True))
         if row["scope"] == "path" and row["path"] == "cells"
     }
     for release in by_round.values():
@@ -189,7 +189,9 @@ def undrop(place: Place) -> None:
     """What was spent stays in the ledger; give the next attempt a series to drop."""
     inspect(place)
     opened = sh.open(place.store)
-    levels = [row["level"] for row in _rows(opened.ledger()) if row["scope"] == "path" and row["series"] == "more"]
+    levels = [
+        row["level"] for row in _rows(opened.ledger(full=True)) if row["scope"] == "path" and row["series"] == "more"
+    ]
     if "more" in opened.series_names():
         opened.drop("more")
         inspect(place)

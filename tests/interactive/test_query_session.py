@@ -93,12 +93,12 @@ def test_it_is_charged_whole_before_anything_is_asked(series):
     """One line of the ledger, which no question changes; its epsilon adds to that of the cells."""
     series.release("public", level="0.5")
     session = series.interactive("ad_hoc", level="1.5", accuracy="0.3")
-    before = series.store.ledger().drop("releases", "last_release")
+    before = series.store.ledger(full=True).drop("releases", "last_release")
     row = before.row(by_predicate=pl.col("path").str.starts_with("interactive ad_hoc"), named=True)
     assert (row["level"], row["currency"], row["noise"]) == ("1.5", "epsilon", "discrete_laplace")
     for predicate in (EARLY, EVEN, LATE):
         session.ask(predicate)
-    assert series.store.ledger().drop("releases", "last_release").equals(before)
+    assert series.store.ledger(full=True).drop("releases", "last_release").equals(before)
     assert before.row(by_predicate=pl.col("scope") == "everybody", named=True)["level"] == "2"
 
 
@@ -111,7 +111,7 @@ def test_levels_beside_gaussian_noise_are_rho():
     k = session.parameters.updates
     parts = [k * watch * math.tanh(watch / 2), k * answer * math.tanh(answer / 2), watch * math.tanh(watch / 2)]
     assert 0.1 * (1 - 1e-11) <= math.fsum(parts) <= 0.1
-    row = series.store.ledger().row(by_predicate=pl.col("path").str.starts_with("interactive"), named=True)
+    row = series.store.ledger(full=True).row(by_predicate=pl.col("path").str.starts_with("interactive"), named=True)
     assert (row["level"], row["cost"], row["currency"]) == ("0.1", 0.1, "rho")
     # Of Gaussian noise at this rho epsilon would be smaller: the conversion is that of zCDP.
     assert row["epsilon"] > sh.privacy.Rho("0.1").epsilon("1e-6") * (1 - 1e-9)
@@ -131,12 +131,12 @@ def test_caps_and_budgets_refuse_it_before_anything_is_drawn():
     store.set_budget(rho=5, reason="sessions")
     with pytest.raises(CapExceededError, match="largest level that would fit is 1;"):
         series.interactive("ad_hoc", level="1.5", accuracy="0.2")
-    assert store.ledger().height == 4
+    assert store.ledger(full=True).height == 4
     series.release("public", level="0.4")
     series.interactive("ad_hoc", level="0.6", accuracy="0.2")
     with pytest.raises(CapExceededError, match=r"remaining 0\.4"):
         series.release("finer", level="0.41")
-    remaining = store.ledger().row(by_predicate=pl.col("scope") == "population", named=True)["remaining"]
+    remaining = store.ledger(full=True).row(by_predicate=pl.col("scope") == "population", named=True)["remaining"]
     assert remaining == "rho 4"
 
 
@@ -148,7 +148,9 @@ def test_a_budget_of_another_route_is_refused_while_a_session_is_there():
     with pytest.raises(DeclarationError, match="discrete_laplace noise"):
         store.set_budget(epsilon=1, delta="1e-6")
     store.set_budget(epsilon=1, delta="1e-6", route="renyi", order=20)
-    route, left = store.ledger().row(by_predicate=pl.col("scope") == "population", named=True)["remaining"].split()
+    route, left = (
+        store.ledger(full=True).row(by_predicate=pl.col("scope") == "population", named=True)["remaining"].split()
+    )
     limit = 1 + (math.log(1e-6) + math.log(20)) / 19 - math.log(1 - 1 / 20)
     assert route == "renyi"
     assert float(left) == pytest.approx(limit - 20 * 0.01, rel=1e-9)
@@ -383,7 +385,7 @@ def test_nothing_secret_is_shown_copied_or_left(tmp_path):
 def test_plans_are_what_sessions_do(series):
     """Updates, error and noise of a session that is opened then; nothing is spent."""
     planned = series.plan_interactive(["1", 20], ["0.2"], mass=100_000, queries=10).row(1, named=True)
-    assert series.store.ledger()["level"].null_count() == 4
+    assert series.store.ledger(full=True)["level"].null_count() == 4
     session = series.interactive("ad_hoc", **ASKED, mass=100_000)
     assert planned["updates"] == session.updates_left
     assert planned["error"] == session.parameters.error

@@ -192,5 +192,5 @@ def test_what_remains_is_served_and_a_thousandth_more_is_not(budget, noise):
 
 def remaining(store, series: str) -> Fraction:
     """What the ledger says may still be released of its cells."""
-    rows = store.ledger(series=series).filter(scope="path")
+    rows = store.ledger(series=series, full=True).filter(scope="path")
     return Fraction(rows["remaining"].item())

@@ -47,7 +47,7 @@ def store():
 
 def spent(store, scope, **only):
     """One row of the ledger."""
-    return store.ledger().filter(scope=scope, **only).row(0, named=True)
+    return store.ledger(full=True).filter(scope=scope, **only).row(0, named=True)
 
 
 def test_a_cap_bounds_the_sum_over_cells_and_workloads(store):
@@ -75,7 +75,7 @@ def test_a_budget_in_rho_is_shared_by_the_series_of_a_population(store):
     with pytest.raises(BudgetExceededError, match=r"level 0\.4, .*remaining rho 0\.377540668\d+; the largest"):
         a_series(store, "third").release("a", level="0.4", threshold=60)
     second.release("b", level="0.5", threshold=250)
-    assert store.ledger().filter(scope="population")["remaining"].item().startswith("rho 0.37754066")
+    assert store.ledger(full=True).filter(scope="population")["remaining"].item().startswith("rho 0.37754066")
     assert spent(store, "population")["cost"] == pytest.approx(0.5 + 0.5 * np.tanh(0.25))
     a_series(store, "fourth", population="others").release("a", level=2, threshold=50)
 
@@ -316,7 +316,7 @@ def test_limits_are_refused_where_they_make_no_sense(store):
         (lambda: store.declare_disjoint(["a"], reason="x"), "two or more populations"),
         (lambda: store.declare_disjoint("ab", reason="x"), "two or more populations"),
         (lambda: store.declare_disjoint(["a", "a"], reason="x"), "two or more populations"),
-        (lambda: store.ledger(delta=1), "delta"),
+        (lambda: store.ledger(delta=1, full=True), "delta"),
     ]
     for call, told in wrong:
         with pytest.raises(DeclarationError, match=told):
@@ -367,7 +367,7 @@ def test_an_export_holds_the_ledger_and_the_events(store, tmp_path):
     store.export_ledger(tmp_path / "l.json", delta=1e-5)
     store.export_ledger(tmp_path / "l.parquet", delta=1e-5)
     written = json.loads((tmp_path / "l.json").read_text())
-    ledger, events = store.ledger(delta=1e-5), store.events()
+    ledger, events = store.ledger(delta=1e-5, full=True), store.events()
     assert set(COLUMNS) == set(SCHEMA) == set(ledger.columns) and set(EVENT_COLUMNS) == set(events.columns)
     assert (written["schema_version"], written["delta"], written["generation"]) == (1, 1e-5, 4)
     assert [row["level"] for row in written["spent"]] == ["1/3"] * 4

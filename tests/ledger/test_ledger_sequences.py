@@ -258,7 +258,7 @@ class Beside:
     # What has to be in the ledger.
 
     def check(self) -> None:
-        ledger = self.store.ledger(delta=DELTA)
+        ledger = self.store.ledger(delta=DELTA, full=True)
         assert Counter(self.store.events()["what"].to_list()) == self.events
         series = {row["series"]: row for row in ledger.filter(scope="series").to_dicts()}
         assert set(series) == {known.name for known in self.series}

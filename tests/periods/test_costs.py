@@ -190,10 +190,10 @@ def test_a_year_of_weeks_costs_what_is_said() -> None:
     assert told["per_period_epsilon"] == pytest.approx(guarantee(alone, 1e-6), rel=1e-9)
     assert told["epsilon"] == pytest.approx(guarantee(total_cost([alone] * 52), 1e-6), rel=1e-9)
     assert "0.02-zCDP per user-week, 1.04-zCDP per user" in made.metadata["guarantee"]
-    ledger = log.store.ledger()
+    ledger = log.store.ledger(full=True)
     assert ledger["scope"].to_list() == ["population", "everybody"]
     assert ledger["level"].to_list() == ["1.04", "1.04"]
-    assert log.store.ledger(series="log_2026w07")["scope"].to_list() == ["path", "series", "population"]
+    assert log.store.ledger(series="log_2026w07", full=True)["scope"].to_list() == ["path", "series", "population"]
     with pytest.raises(BudgetExceededError, match=r"largest level that would fit is 0\.02;"):
         log.series("2026-W07").release("finer", level="0.021")
 
@@ -234,7 +234,7 @@ def test_another_log_of_the_same_people_adds_to_the_sum() -> None:
         log.store, of_users("ab"), name="other", unit="user", key="key", max_keys=1, domain=sh.Integers(50)
     )
     other.release("r", level="1")
-    rows = log.store.ledger().rows_by_key("scope", named=True)
+    rows = log.store.ledger(full=True).rows_by_key("scope", named=True)
     assert rows["everybody"][0]["level"] == "1.55"
     assert {row["population"]: row["level"] for row in rows["population"]} == {"log": "0.55", "default": "1"}
 

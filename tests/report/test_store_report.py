@@ -125,7 +125,7 @@ def page(store):
 def test_it_says_what_was_promised_and_released(store, page):
     """Costs as the ledger has them, every release with its error, limits with who and why, refusals."""
     told = " ".join("".join(Page(page).told).split())
-    everybody = store.ledger().filter(scope="everybody").row(0, named=True)
+    everybody = store.ledger(full=True).filter(scope="everybody").row(0, named=True)
     assert f"({everybody['epsilon']:.4g}, 1e-06)-differentially private" in told
     for name in ("public", "partner", "internal", "ranges", "ad_hoc", "daily", "day_one", "/home"):
         assert name in told
@@ -144,7 +144,8 @@ def test_every_clause_of_a_declaration_is_on_it(store, page):
     """Kinds of series, bounding, dropped rows, sources, limits in advance and after, erasures, choices by looking."""
     rows = [" | ".join(cells) for cells in _rows(page)]
     ledger = {
-        (row["scope"], row["series"] or row["population"], row["path"]): row for row in store.ledger().to_dicts()
+        (row["scope"], row["series"] or row["population"], row["path"]): row
+        for row in store.ledger(full=True).to_dicts()
     }
     office = ledger["population", "office", None]
     budget = "epsilon 8 at delta 0.000001, route gaussian"

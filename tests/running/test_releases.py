@@ -168,7 +168,7 @@ def test_a_thousand_release_points_have_the_joint_law_of_their_noise() -> None:
     squares = float((normals**2).sum())
     assert_consistent(2 * min(chi2.cdf(squares, 12_000), chi2.sf(squares, 12_000)), "their size")
     assert_detected(chi2.sf(1.1**2 * squares, 12_000), "a scale 10 % off")
-    assert series.store.ledger().filter(pl.col("scope") == "path")["level"].item() == level_text(max(levels))
+    assert series.store.ledger(full=True).filter(pl.col("scope") == "path")["level"].item() == level_text(max(levels))
 
 
 DAYS = [
@@ -203,7 +203,7 @@ def test_all_steps_together_cost_the_finest_level_once() -> None:
     for step in (3, 1, 2):
         for level in ("0.1", "0.4"):
             series.release(f"r{step}_{level[2:]}", step=step, level=level)
-    ledger = series.store.ledger()
+    ledger = series.store.ledger(full=True)
     assert ledger.filter(pl.col("scope") == "everybody")["level"].item() == "0.4"
     with pytest.raises(CapExceededError):
         series.release("finer", step=1, level="0.6")
@@ -245,7 +245,7 @@ def test_new_units_and_blocks_cost_beside_running_counts() -> None:
     series.release("coarser", step=1, what="new", level="0.1")
     series.release("block", step=2, what="blocks(2)", level="0.25")
     series.release("last_block", step=3, what="blocks(2)", level="0.25")
-    ledger = series.store.ledger()
+    ledger = series.store.ledger(full=True)
     assert sorted(ledger.filter(pl.col("scope") == "path")["level"]) == ["0.2", "0.25", "0.3"]
     assert ledger.filter(pl.col("scope") == "series")["level"].item() == "0.75"
     assert series.release("new").frame.equals(new.frame)
@@ -280,7 +280,7 @@ def test_levels_that_are_nearly_equal_are_refused_before_anything_is_drawn() -> 
     with pytest.raises(LevelError, match="1e-6"):
         series.release("second", step=2, level="0.10000001")
     series.release("third", step=2, level="0.1000001")
-    assert series.store.ledger().filter(pl.col("scope") == "path")["level"].item() == "0.1000001"
+    assert series.store.ledger(full=True).filter(pl.col("scope") == "path")["level"].item() == "0.1000001"
 
 
 def test_thresholds_that_would_publish_too_much_are_refused() -> None:

@@ -41,7 +41,7 @@ def test_a_plan_and_a_dry_run_know_steps() -> None:
     with Session(store.home) as session:
         said = [outcome.said for outcome in run_script(session, script, dry_run=True)]
     assert "rho 0.3 after" in said[0] and "rho 0.3 before, rho 0.3 after" in said[1]
-    assert store.ledger()["level"].null_count() == store.ledger().height
+    assert store.ledger(full=True)["level"].null_count() == store.ledger(full=True).height
 
 
 @pytest.mark.parametrize(
@@ -98,12 +98,12 @@ def test_a_release_rests_on_a_checked_query_only_if_all_steps_do() -> None:
         first = series.release("first", step=1, level="0.1")
         assert first.metadata["source"] == "checked query"
         assert "rests on a checked query" in first.metadata["guarantee"]
-        assert set(store.ledger()["source"].drop_nulls()) == {"checked query"}
+        assert set(store.ledger(full=True)["source"].drop_nulls()) == {"checked query"}
         series.append(TABLES["day_2"], step=2)
         second = series.release("second", step=2, level="0.1")
         assert second.metadata["source"] == "unchecked source" and "on trust" in second.metadata["guarantee"]
         assert series.release("again", step=1, level="0.1").metadata["source"] == "checked query"
-        assert set(store.ledger()["source"].drop_nulls()) == {"unchecked source"}
+        assert set(store.ledger(full=True)["source"].drop_nulls()) == {"unchecked source"}
         assert sh.sql("show series", store=store).frame["source"].to_list() == ["unchecked source"]
 
 

@@ -107,7 +107,7 @@ def test_a_release_says_what_was_spent_and_what_is_left() -> None:
     assert second["delta_infinity"] > first["delta_infinity"]
     assert "-approximate 0.5-zCDP" in second["guarantee"]
     assert series.release("first").frame["query"].to_list() == ["weather"]
-    ledger = series.store.ledger()
+    ledger = series.store.ledger(full=True)
     assert ledger.filter(pl.col("scope") == "series")["delta_infinity"].to_list() == [second["delta_infinity"]]
 
 

@@ -83,7 +83,7 @@ def test_a_plan_spends_nothing_and_does_not_know_the_counts():
     assert one.plan().levels.equals(other.plan().levels)
     assert one.plan().counts.equals(other.plan().counts)
     assert one.releases().height == 0 and one.store.events().equals(before)
-    assert one.store.ledger()["cost"].to_list() == [0.0] * one.store.ledger().height
+    assert one.store.ledger(full=True)["cost"].to_list() == [0.0] * one.store.ledger(full=True).height
 
 
 def test_a_plan_without_a_series_is_that_of_a_series():
@@ -102,7 +102,7 @@ def test_what_is_added_is_what_the_ledger_then_shows():
     assert planned["adds"].to_list() == ["0", "0", "0.1", "0.2"]
     assert planned["refused"].is_null().to_list() == [True, True, True, False]
     series.release("second", level="0.6")
-    ledger = series.store.ledger()
+    ledger = series.store.ledger(full=True)
     population = ledger.filter(pl.col("scope") == "population").row(0, named=True)
     assert population["level"] == "0.6"
     # The second release adds its own numerical slack to delta, too little to see.

@@ -51,7 +51,7 @@ def test_three_releases_out_of_order_cost_what_the_finest_costs(tmp_path: Path) 
         release = series.release(name, level=level, false_keys=0.5)
         assert release.metadata["expected_false_keys"] <= 0.5
         assert release.frame.columns == ["key", "noisy_count"]
-    ledger = sh.open(tmp_path / "store").ledger()
+    ledger = sh.open(tmp_path / "store").ledger(full=True)
     assert ledger["scope"].to_list() == ["path", "series", "population", "everybody"]
     assert ledger["level"].to_list() == ["0.5"] * 4
     assert ledger["releases"].to_list() == [3] * 4
@@ -155,7 +155,7 @@ def test_levels_beyond_the_cap_are_refused_and_cost_nothing(tmp_path: Path) -> N
         CapExceededError, match=r"level 0\.6, cap of the series 0\.5, remaining 0\.5, difference 0\.1"
     ):
         series.release("finer", level="0.6")
-    assert series.store.ledger()["releases"].to_list() == [1] * 4
+    assert series.store.ledger(full=True)["releases"].to_list() == [1] * 4
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_a_bad_request_is_refused_before_anything_is_drawn(request_: dict, error
     series = a_series()
     with pytest.raises(error):
         series.release("one", **request_)
-    assert series.store.ledger()["releases"].to_list() == [0] * 4
+    assert series.store.ledger(full=True)["releases"].to_list() == [0] * 4
     assert series.release("one", level=1).name == "one"
 
 
@@ -284,7 +284,7 @@ def test_series_of_one_population_add_up_and_dropped_ones_stay_in_the_ledger(tmp
     assert opened.series_names() == ["other", "third"]
     with pytest.raises(NotFoundError):
         opened.series("visits")
-    totals = opened.ledger().filter(pl.col("scope") == "population")
+    totals = opened.ledger(full=True).filter(pl.col("scope") == "population")
     assert dict(zip(totals["population"], totals["level"], strict=True)) == {"default": "0.3", "animals": "1/3"}
     assert Fraction(totals["level"][0]) in {Fraction(3, 10), Fraction(1, 3)}
 

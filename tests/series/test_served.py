@@ -112,7 +112,7 @@ def test_all_weeks_that_a_plan_names_are_served(promise: tuple[Any, str], max_ke
     for week in range(1, 53):
         series = weeks.append(log, period=f"2026-W{week:02}")
         series.release("all", level=level)
-    row = store.ledger().filter(pl.col("scope") == "population").row(0, named=True)
+    row = store.ledger(full=True).filter(pl.col("scope") == "population").row(0, named=True)
     assert "52 released" in row["periods"]
 
 
@@ -156,7 +156,7 @@ def test_a_budget_serves_an_open_series_that_is_declared_after_it(route: str) ->
     made = [store.series("opened").release("all", epsilon=4, delta="1e-6").metadata for store in stores]
     # On the Rényi route the order was chosen for all of delta, and stays.
     assert float(made[0]["level"]) == pytest.approx(float(made[1]["level"]), rel=0.0 if route == "gaussian" else 0.01)
-    rows = [store.ledger().filter(pl.col("scope") == "population").row(0, named=True) for store in stores]
+    rows = [store.ledger(full=True).filter(pl.col("scope") == "population").row(0, named=True) for store in stores]
     assert [row["standing"] for row in rows] == ["ex ante"] * 2
 
     for first in ({"open_share": 0}, {}):

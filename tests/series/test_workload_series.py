@@ -182,7 +182,7 @@ def test_a_path_costs_its_finest_level_and_paths_add_up(strategy):
         series.release(name, workload=sh.workload.Prefix(), level=level, strategy=strategy)
     series.release("cells", level="0.25")
     series.release("d", workload=sh.workload.Ranges(), level="0.125", strategy="spectral")
-    ledger = series.store.ledger()
+    ledger = series.store.ledger(full=True)
     assert ledger.filter(pl.col("scope") == "path")["level"].to_list() == ["0.25", "0.5", "0.125"]
     assert ledger.filter(pl.col("scope") == "population")["level"].item() == "0.875"
 
@@ -200,7 +200,7 @@ def test_cap_and_budget_bound_the_sum_over_paths():
     other.store.set_budget(rho="0.5")
     with pytest.raises(BudgetExceededError):
         other.release("sums", workload=sh.workload.Prefix(), level="0.6")
-    assert other.store.ledger().filter(pl.col("scope") == "path").height == 1
+    assert other.store.ledger(full=True).filter(pl.col("scope") == "path").height == 1
 
 
 def test_a_name_stands_for_the_same_numbers():
@@ -238,7 +238,7 @@ def test_auto_keeps_to_its_strategy():
     first = series.release("first", workload=sh.workload.Prefix(), level="0.1")
     second = series.release("second", workload=sh.workload.Prefix(), level="0.2")
     assert first.metadata["strategy"] == second.metadata["strategy"]
-    assert series.store.ledger().filter(pl.col("scope") == "path").height == 2
+    assert series.store.ledger(full=True).filter(pl.col("scope") == "path").height == 2
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
@@ -321,7 +321,7 @@ def test_bad_input_is_refused_before_anything_is_spent(wrong, error):
     with pytest.raises(error):
         series.release(asked.pop("name"), workload=asked.pop("workload"), **asked)
     assert series.store.events().equals(before)
-    assert series.store.ledger().filter(pl.col("scope") == "path").height == 1
+    assert series.store.ledger(full=True).filter(pl.col("scope") == "path").height == 1
 
 
 @pytest.mark.parametrize("name", ["std", "noisy_answer"])
@@ -384,7 +384,7 @@ def test_a_plan_of_a_workload_names_what_auto_takes():
     """Strategies are compared before anything is spent, and the one `auto` then takes is marked."""
     series, _ = _hours(n=256)
     planned = series.plan_workload(sh.workload.Prefix(), ["0.1", "0.5"])
-    assert series.store.ledger()["releases"].sum() == 0
+    assert series.store.ledger(full=True)["releases"].sum() == 0
     chosen = planned.filter(pl.col("chosen"))["strategy"].unique().to_list()
     released = series.release("sums", workload=sh.workload.Prefix(), level="0.1")
     assert chosen == [released.metadata["strategy"]]
@@ -401,7 +401,7 @@ def test_a_dropped_series_takes_its_workloads_along(tmp_path):
     store.drop("visits")
     with pytest.raises(NotFoundError):
         series.release("sums")
-    assert store.ledger().filter(pl.col("scope") == "population")["level"].item() == "0.5"
+    assert store.ledger(full=True).filter(pl.col("scope") == "population")["level"].item() == "0.5"
 
 
 def test_sums_over_cells_warn_that_they_count_a_unit_more_than_once():

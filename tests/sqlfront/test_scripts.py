@@ -57,7 +57,7 @@ def test_fifty_statements_run_in_order(begun):
     assert [outcome.number for outcome in outcomes] == list(range(1, 51))
     assert [outcome.line for outcome in outcomes] == list(range(1, 51))
     assert not any(outcome.error for outcome in outcomes)
-    assert store.ledger().filter(scope="population")["level"].to_list() == ["1.5"]
+    assert store.ledger(full=True).filter(scope="population")["level"].to_list() == ["1.5"]
     assert outcomes[-1].frame["n"].to_list() == [4]
 
 
@@ -124,7 +124,7 @@ def test_keeping_on_runs_all_that_can_run(begun):
     for place, (_, said) in planted.items():
         assert said in str(outcomes[place].error), place
     assert store.series_names() == ["s0", "s3", "s4"]
-    assert store.ledger().filter(scope="population")["level"].to_list() == ["0.9"]
+    assert store.ledger(full=True).filter(scope="population")["level"].to_list() == ["0.9"]
 
 
 def test_a_dry_run_spends_nothing_and_says_what_would_be_spent(begun):
@@ -133,7 +133,7 @@ def test_a_dry_run_spends_nothing_and_says_what_would_be_spent(begun):
     outcomes = run_script(session, _script(), dry_run=True)
     assert "nothing before, rho 0.1 after" in outcomes[25].said
     assert "rho 1.4 before, rho 1.5 after" in outcomes[39].said
-    assert store.ledger().is_empty() and session.connection.sql("show tables").fetchall() == [("log",)]
+    assert store.ledger(full=True).is_empty() and session.connection.sql("show tables").fetchall() == [("log",)]
     run_script(session, _script())
     foreseen = run_script(session, "release r1 from s0 at level 0.2; release x from s0 at level 0.7", dry_run=True)
     assert [outcome.said for outcome in foreseen] == [
@@ -142,7 +142,7 @@ def test_a_dry_run_spends_nothing_and_says_what_would_be_spent(begun):
     ]
     over = run_script(session, "release x from s0 at level 2; select 1", dry_run=True)
     assert len(over) == 1 and over[0].error.exit_code == 3
-    assert store.ledger().filter(scope="population")["level"].to_list() == ["1.5"]
+    assert store.ledger(full=True).filter(scope="population")["level"].to_list() == ["1.5"]
 
 
 def test_a_dry_run_knows_the_budget_of_a_population(begun):
@@ -219,7 +219,7 @@ def test_a_dry_run_foresees_workloads_and_open_domains():
     with sh.open(":memory:", seed=3) as store, Session(store.home, tables={"log": log}) as session:
         foreseen = run_script(session, EVERY_KIND, dry_run=True, keep_going=True)
         ran = run_script(session, EVERY_KIND, keep_going=True)
-        ledger = store.ledger()
+        ledger = store.ledger(full=True)
     refused = [outcome.number for outcome in foreseen if outcome.error is not None]
     assert refused == [outcome.number for outcome in ran if outcome.error is not None] == [7, 8, 12, 13]
     kinds = [type(outcome.error) for outcome in foreseen if outcome.error is not None]

@@ -24,7 +24,7 @@ def test_a_series_made_by_sql_is_the_one_made_by_python(log):
         store.sql("release a from queries at level 0.1 expecting 1 false keys; release b from queries at level 1/3")
         frames.append([store.series("queries").release(name).frame for name in "ab"])
         by_sql = store.series("queries").declaration
-        spent = store.ledger()["level"].to_list()
+        spent = store.ledger(full=True)["level"].to_list()
     with sh.open(":memory:", seed=11) as store:
         series = sh.create(
             store,
@@ -32,7 +32,7 @@ def test_a_series_made_by_sql_is_the_one_made_by_python(log):
             name="queries", unit="user_id", key="query", max_keys=3, domain=sh.Strings(max_bytes=16), cap=2,
         )  # fmt: skip
         frames.append([series.release("a", level="0.1", false_keys=1).frame, series.release("b", level="1/3").frame])
-        assert (series.declaration, store.ledger()["level"].to_list()) == (by_sql, spent)
+        assert (series.declaration, store.ledger(full=True)["level"].to_list()) == (by_sql, spent)
     assert all(one.equals(other) for one, other in zip(*frames, strict=True))
     assert frames[0][0].height > 0
 
@@ -58,10 +58,10 @@ def test_both_fronts_keep_one_ledger(store, ran):
     assert problems == []
     assert outcomes[0].frame.equals(same)
     assert outcomes[2].frame["name"].to_list() == ["one", "two"]
-    assert outcomes[3].frame.equals(store.ledger())
+    assert outcomes[3].frame.equals(store.ledger(full=True))
     outcomes, _ = ran("show ledger delta 0.001")
-    assert outcomes[0].frame.equals(store.ledger(delta=1e-3)) and "at delta 0.001" in outcomes[0].said
-    assert outcomes[0].frame["epsilon"].item(-1) < store.ledger()["epsilon"].item(-1)
+    assert outcomes[0].frame.equals(store.ledger(delta=1e-3, full=True)) and "at delta 0.001" in outcomes[0].said
+    assert outcomes[0].frame["epsilon"].item(-1) < store.ledger(full=True)["epsilon"].item(-1)
     assert "line 1, column 19: delta must be" in ran("show ledger delta 1")[1][0]
 
 
@@ -161,7 +161,7 @@ def test_an_unverified_query_is_run_and_remembered(store, ran):
     metadata = series.release("a").metadata
     assert (metadata["verified"], metadata["source"]) == (False, "unchecked source")
     store.drop("queries")
-    spent = store.ledger().filter(scope="series")
+    spent = store.ledger(full=True).filter(scope="series")
     assert (spent["unverified"].to_list(), spent["source"].to_list()) == ([True], ["unchecked source"])
 
 
@@ -170,7 +170,7 @@ def test_a_verified_series_says_nothing_of_it(store, ran):
     ran(CREATE + "release a from queries at level 1;")
     assert "verified" not in store.series("queries").release("a").metadata
     assert "rests on a checked query" in store.series("queries").release("a").metadata["guarantee"]
-    spent = store.ledger().filter(scope="series")
+    spent = store.ledger(full=True).filter(scope="series")
     assert (spent["unverified"].to_list(), spent["source"].to_list()) == ([False], ["checked query"])
 
 
@@ -314,7 +314,7 @@ def test_every_place_of_our_statements_takes_a_parameter(store, log, here):
         with sh.open(":memory:", seed=5) as again:
             with pytest.raises(errors.SparsehistError, match=r"line \d"):
                 again.sql(script, parameters={**values, name: wrong})
-            assert not is_store(again.path) or not again.ledger()["releases"].sum()
+            assert not is_store(again.path) or not again.ledger(full=True)["releases"].sum()
 
 
 @pytest.mark.parametrize("name", ["name", "unit", "key", "domain", "release", "level", "target", "file", "text"])
@@ -332,7 +332,7 @@ def test_every_place_of_our_statements_takes_a_parameter(store, log, here):
 def test_a_value_is_never_read_as_sql(store, ran, session, here, name, value):
     """Whatever a parameter holds, it is a value: refused where it names nothing, and nothing else happens."""
     ran(CREATE)
-    before = store.ledger()
+    before = store.ledger(full=True)
     session.parameters |= {
         "name": "other", "unit": "user_id", "key": "query", "domain": "strings(max_bytes=16)", "release": "a",
         "level": "1", "target": "a.parquet", "text": "x", "file": "log.parquet", name: value,
@@ -347,7 +347,7 @@ def test_a_value_is_never_read_as_sql(store, ran, session, here, name, value):
         assert problems == [] and outcomes[-1].frame["said"].to_list() == [value]
     elif name != "file":
         assert problems
-        assert store.ledger().filter(pl.col("level").is_not_null()).equals(before.filter(pl.lit(False)))
+        assert store.ledger(full=True).filter(pl.col("level").is_not_null()).equals(before.filter(pl.lit(False)))
     assert "queries" in store.series_names()
     assert outcomes[-1].frame["n"].to_list() == [1801]
     with pytest.raises(errors.SparsehistError):
@@ -376,7 +376,7 @@ def test_units_may_be_tuples_and_renamed_in_both_fronts(store, ran, session, her
     )  # fmt: skip
     assert other.release("one", level=10000, threshold=1).frame["url"].to_list() == ["/a", "/b"]
     assert store.series("b").declaration.unit == ("d", "ip_id")  # read back from the store
-    assert "units are" not in str(store.ledger()["warning"].to_list())
+    assert "units are" not in str(store.ledger(full=True)["warning"].to_list())
     for broken, said in [
         ("day % 2 as d, ip as ip_id", "d must be the column d"),
         ("day as d, ip / 2 as ip_id", "ip_id must be the column ip_id"),
@@ -518,7 +518,7 @@ def test_every_source_says_what_was_checked(log, here):
             metadata = sh.create(store, source, name=name, **declared).release("one", level=1).metadata
             assert metadata.get("source") == said
             assert ("is on trust" in metadata["guarantee"]) == (said == "unchecked source")
-            assert store.ledger(series=name).filter(scope="series")["source"].to_list() == [said]
+            assert store.ledger(series=name, full=True).filter(scope="series")["source"].to_list() == [said]
         assert store.sql("show series").frame["source"].to_list() == [said for _, said in sources.values()]
         store.export_ledger("ledger.parquet")
         exported = pl.read_parquet("ledger.parquet").filter(entry="spent", scope="series")

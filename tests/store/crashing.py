@@ -159,7 +159,7 @@ def check_open_session(path: Path) -> None:
     series = sh.open(path).series("visits")
     names = [name for name in series.releases()["name"] if name != "public"]
     assert names in ([], ["ad_hoc"])
-    assert series.store.ledger().filter(scope="path")["path"].to_list()[1:] == [
+    assert series.store.ledger(full=True).filter(scope="path")["path"].to_list()[1:] == [
         f"interactive {name} multiplicative_weights" for name in names
     ]
     for name in names:

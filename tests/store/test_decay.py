@@ -36,7 +36,7 @@ def make(path: Path) -> None:
 def seen(path: Path) -> list[object]:
     """All that a store says: rows and metadata of all releases, the ledger, and whether keys have counts."""
     store = sh.open(path)
-    found: list[object] = [store.ledger().rows(), store.events().rows()]
+    found: list[object] = [store.ledger(full=True).rows(), store.events().rows()]
     long, daily = store.series("long"), store.series("daily")
     for release in (*map(long.release, ("coarse", "fine", "again")), daily.release("sums")):
         found += [release.frame.rows(), release.metadata]

@@ -45,12 +45,7 @@ def open_state(path: Path, *, wait: float = 0.0, durable: bool = True) -> Iterat
         identity = read_identity(database, path)
         if durable:
             check_is_newest(path, identity)
-        if identity_of(path) != identity.identity:  # two copies side by side would draw two noises for one level
-            raise StoreRolledBackError(
-                f"store {path} is a copy of the one at {identity.home}, or it was put back from one, or the owner, "
-                "mode or links of its files were changed. If it is the newest copy and no other one will be used, "
-                f"take it with `sparsehist adopt {path} --home-is-gone`"
-            )
+        check_is_original(path, identity)
         _finish_erasing(path, database)
         state = State(path, database, identity, durable=durable)
         # A process that died after its commit may not have raised the mark; its round may be published from now on.
@@ -103,6 +98,16 @@ def check_is_newest(path: Path, identity: StoreIdentity) -> None:
             f"store {path} is at generation {identity.generation}, but {witness} shows that it had reached "
             f"{newest}: it was put back from an older copy and would draw other noise for levels that are out. "
             "Restore the newest copy; if there is none, make a new store under a new budget"
+        )
+
+
+def check_is_original(path: Path, identity: StoreIdentity) -> None:
+    """Refuse a copy: two of them, used side by side, would draw two noises for one level."""
+    if identity_of(path) != identity.identity:
+        raise StoreRolledBackError(
+            f"store {path} is a copy of the one at {identity.home}, or it was put back from one, or the owner, mode "
+            "or links of its files were changed. If it is the newest copy and no other one will be used, take it "
+            f"with `sparsehist adopt {path} --home-is-gone`"
         )
 
 

@@ -137,6 +137,9 @@ class Disk:
         found = self._find(*where)
         if found is None:
             return False
+        if "O_TMPFILE" in flags:  # without a name: gone after a cut
+            self._open[call.result] = File(), 0
+            return False
         directory, name = found
         node = directory.entries().get(name) if name else directory
         new = node is None

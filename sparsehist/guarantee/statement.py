@@ -243,6 +243,8 @@ class _Rewriting:
                 return self._file(part, self._walk(part["function"], ctes))
         if part.get("type") == "BASE_TABLE":
             return self._table(part, ctes)
+        if part.get("type") == "RECURSIVE_CTE_NODE":  # of a query that nobody checks
+            ctes |= {folded(part["cte_name"])}
         walked = {}
         for entry in (part.get("cte_map") or {}).get("map", []):
             if entry["key"].lower().startswith("__duckdb"):

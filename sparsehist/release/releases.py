@@ -52,6 +52,9 @@ _PARQUET, _CSV, _JSON, _ARROW = (".parquet", ".pq"), (".csv",), (".json",), (".a
 _FILES = _PARQUET + _CSV + _JSON + _ARROW
 _FORMULA = "^[=+\\-@\t\r\n'\uff1d\uff0b\uff0d\uff20]"
 """How a text begins that a spreadsheet takes for a formula, or that was written to be none; in full width too."""
+_ESCAPED = {chr(code): f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\t\n"}
+_ESCAPED["\\"] = "\\\\"
+"""How control characters, which a terminal would obey, are written; a backslash is doubled, so no two texts meet."""
 _ROWS_SHOWN, _MOST_DRAWN = 10, 10_000
 _LIMITS = _ENDS = ("low", "high")
 
@@ -223,11 +226,13 @@ class AnyRelease:
         spreadsheet_safe: bool = True,
         estimates: bool = False,
     ) -> None:
-        """Write the rows as CSV, without metadata, whole or not at all, and note it in the public ledger.
+        r"""Write the rows as CSV, without metadata, whole or not at all, and note it in the public ledger.
 
         Keys are chosen by strangers, and a spreadsheet runs a text such as `=cmd` as a formula. Unless it is told not
         to, this writes an apostrophe before every text that begins with one of = + - @, a tab, a line break or an
-        apostrophe: whoever takes off one apostrophe where there is one has the key. Numbers are written as they are.
+        apostrophe. Control characters other than tabs and line feeds, which a terminal would obey, become `\x1b` and
+        the like, and a backslash becomes two. Whoever takes off one apostrophe where there is one and undoes these
+        has the key. Numbers are written as they are.
 
         Args:
             path: The file, which ends in .csv; replaced only where it holds the same bytes.
@@ -241,8 +246,10 @@ class AnyRelease:
         if estimates:
             frame = of_cells(self).estimates()
         if spreadsheet_safe:
-            frame = frame.rename(lambda name: "'" + name if re.match(_FORMULA, name) else name)
-            frame = frame.with_columns(pl.col(pl.String).str.replace(f"({_FORMULA})", "'$1"))
+            letters = str.maketrans(_ESCAPED)
+            frame = frame.rename(lambda name: re.sub(f"({_FORMULA})", r"'\1", name.translate(letters)))
+            texts = pl.col(pl.String).str.replace_many(_ESCAPED)
+            frame = frame.with_columns(texts.str.replace(f"({_FORMULA})", "'$1"))
         self._write_bytes(target, frame.write_csv(quote_style="non_numeric").encode())
 
     def write(self, path: str | os.PathLike[str], *, estimates: bool = False) -> None:

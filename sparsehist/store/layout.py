@@ -10,6 +10,7 @@ import shutil
 import stat
 import tempfile
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -55,7 +56,10 @@ def is_store(store: Path) -> bool:
 
 
 def check_format(store: Path) -> None:
-    """Refuse a store of another format version, one without its state, and one that others can write to."""
+    """Refuse a store of another format version, one without its state, and one that others can write to.
+
+    Warns of a directory around it in which any user can move the store away and put another in its place.
+    """
     try:
         version = read_json(store / _FORMAT)["sparsehist store"]
     except (OSError, ValueError, KeyError, TypeError):
@@ -70,6 +74,11 @@ def check_format(store: Path) -> None:
     if store.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise StoreError(
             f"other users can write to the store {store}: make sure that nobody did, then `chmod 700 {store}`"
+        )
+    if store.parent.stat().st_mode & (stat.S_IWOTH | stat.S_ISVTX) == stat.S_IWOTH:
+        warnings.warn(
+            f"any user can put another store in the place of {store}: `chmod o-w {store.parent}`, or move the store",
+            stacklevel=2,
         )
 
 

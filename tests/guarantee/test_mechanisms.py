@@ -1,5 +1,7 @@
 """Ways in which a name, a type or a macro once meant one thing to the check and another to the run."""
 
+import logging
+
 import duckdb
 import polars as pl
 import pytest
@@ -51,18 +53,31 @@ def test_recursion_which_ends_with_the_rows_of_all_units_is_refused(query):
 
 
 def test_what_recursion_would_publish():
-    """One unit's row keeps the recursion going, and each of 1,999 others gets a key that it has not without it."""
-    query = """with recursive r as (select user_id, ts as query from log union all select l.user_id, m.k - 10
-       from log l, (select max(query) as k from r) m where m.k > 0) select user_id, query from r"""
-    assert refused(query, "recursion")
-    log = pl.DataFrame({"user_id": [*range(2000), 9], "ts": [0] * 2000 + [1]})
+    """Unchecked, one unit's row gives 1,999 others a key that they have not without it; checked, it is refused."""
+    query = """with recursive r as (select user_id, n as k from log union select l.user_id, coalesce(r.k - 1, -1)
+       from log l left join r on r.user_id = l.user_id where r.k is null or r.k > 0)
+       select user_id, k::varchar as query from r"""
+    log = pl.DataFrame({"user_id": range(2000)}).with_columns(n=(pl.col("user_id") == 9).cast(pl.Int64))
     published = []
-    with duckdb.connect() as connection:
-        for held in (log, log.filter(pl.col("user_id") != 9)):
-            connection.register("log", held)
-            counted = f"select query, count(distinct user_id) from ({query}) group by query order by query"
-            published.append(connection.execute(counted).fetchall())
-    assert published == [[(-9, 2000), (0, 2000), (1, 1)], [(0, 1999)]]
+    for held in (log, log.filter(pl.col("user_id") != 9)):
+        assert refused(query, "recursion", {"log": held})
+        series = sh.create(
+            sh.open(":memory:", seed=1), sh.Query(query, {"log": held}, unverified=True),
+            name="s", unit="user_id", key="query", max_keys=3, domain=sh.Strings(max_bytes=9),
+        )  # fmt: skip
+        frame = series.release("r", level=1000, threshold=99).frame
+        published.append(dict(zip(frame["query"], frame["noisy_count"].round(), strict=True)))
+    assert published == [{"-1": 2000, "0": 2000}, {"0": 1999}]
+
+
+def test_a_frame_of_pandas_is_a_source():
+    """With its categories as text and any index."""
+    pandas = pytest.importorskip("pandas")
+    frame = LOG.to_pandas().set_index(pandas.Index([7, 7, 3, 1]))
+    frame["kind"] = pandas.Categorical(["y", "x", "y", "x"])
+    found = rows("select user_id, query || kind as query from log", {"log": frame})
+    assert found == [(1, "ax"), (1, "by"), (2, "cy"), (9, "dx")]
+    assert refused("select user_id, query from log limit 2", "LIMIT", {"log": frame})
 
 
 def test_columns_that_a_reader_adds_are_not_there(tmp_path):
@@ -212,14 +227,70 @@ def test_a_relation_that_is_named_twice_is_read_twice():
     assert len(rows("select log.user_id, b.query from log join b using (user_id) group by all", both)) == 5000
 
 
-def test_credentials_stand_in_no_error_and_not_in_the_connection():
+SECRET = "secretplum"
+
+
+def test_credentials_stand_in_no_error_and_not_in_the_connection(caplog, capfd):
     """What gives access to a bucket comes with the source, and nothing of it is shown or kept."""
-    secret = "secretplum"
-    log = sh.Files("s3://bucket/log.parquet", storage_options={"aws_secret_access_key": secret, "aws_region": "x-1"})
+    caplog.set_level(logging.DEBUG)
+    options = {
+        "aws_secret_access_key": SECRET, "aws_access_key_id": SECRET, "aws_region": "x-1",
+        "aws_endpoint_url": "http://127.0.0.1:9", "aws_allow_http": "true", "max_retries": "0",
+    }  # fmt: skip
+    log = sh.Files("s3://bucket/log.parquet", storage_options=options)
     query = Query("select user_id, query from log", {"log": log})
     with pytest.raises(SparsehistError) as refused:
         checked(query, "user_id")
-    assert secret not in f"{refused.value!r}{refused.value}{query!r}{log!r}"
+    assert SECRET not in f"{refused.value!r}{refused.value}{query!r}{log!r}{caplog.text}{capfd.readouterr()}"
     assert refused.value.__cause__ is None
     with pytest.raises(GuaranteeError, match="duckdb_secrets"):
         rows("select l.user_id, s.name as query from log l, duckdb_secrets() s")
+
+
+def encrypted(path, key):
+    """Make an encrypted database with a log of 60 people; returns what attaches it."""
+    attach = f"attach '{path}' as d (encryption_key '{key}', read_only)"
+    with duckdb.connect() as connection:
+        connection.execute(f"set force_mbedtls_unsafe = true; {attach.replace(', read_only', '')}")
+        connection.execute("create table d.log as select i as user_id, 'a' as query from range(60) r(i)")
+    return attach
+
+
+def test_the_key_of_an_encrypted_database_is_kept_nowhere(tmp_path, caplog, capfd):
+    """Not in the store, a release, its metadata, the ledger or the log, though the database is read."""
+    caplog.set_level(logging.DEBUG)
+    attach = encrypted(tmp_path / "log.db", SECRET)
+    written = tmp_path / "public.parquet"
+    script = f"{CREATE} select user_id, query from d.log; release a from s at level 1000 threshold 30 to '{written}'"
+    outcomes = sh.sql(f"{attach}; {script}; show ledger", store=tmp_path / "store")
+    with sh.open(tmp_path / "store") as store:
+        told = [outcomes, store.ledger().write_json(), repr(store), sh.read(written).metadata]
+    assert sh.read(written).frame["noisy_count"].round().to_list() == [60]
+    files = [file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()]
+    assert any(b"unchecked source" in file for file in files)
+    assert not any(SECRET.encode() in file for file in files)
+    assert SECRET not in f"{told}{caplog.text}{capfd.readouterr()}"
+
+
+@pytest.mark.parametrize(
+    "attach",
+    [
+        "attach '{here}/log.db' as d (encryption_key '{secret}', read_only)",
+        "attach 'postgres://me:{secret}@127.0.0.1:9/d' as d (type postgres)",
+        "attach 'host=127.0.0.1 password={secret}' as d (type mysql)",
+        "attach '{here}/none.sqlite?password={secret}' as d (type sqlite, read_only)",
+        "attach '{here}/none.db?password={secret}' as d (read_only)",
+    ],
+)
+def test_the_password_of_a_database_stands_in_no_error(tmp_path, attach, caplog, capfd):
+    """Where it is wrong, nothing is there, or the extension is not."""
+    caplog.set_level(logging.DEBUG)
+    encrypted(tmp_path / "log.db", "another")
+    script = f"{attach.format(here=tmp_path, secret=SECRET)}; {CREATE} select user_id, query from d.log"
+    with pytest.raises(SparsehistError) as refused:
+        sh.sql(script, store=tmp_path / "store")
+    failure = refused.value
+    while failure is not None:
+        assert SECRET not in f"{failure}{failure!r}"
+        failure = failure.__cause__ or failure.__context__
+    assert SECRET not in f"{caplog.text}{capfd.readouterr()}"

@@ -126,6 +126,7 @@ create table event (                   -- appended, never changed; limits are re
     who        text    not null,
     what       text    not null,       -- 'create store', 'create series', 'release', 'drop series', 'adopt store',
                                        -- 'set budget', 'raise cap', 'declare disjoint', 'declare periods',
+                                       -- 'drop periods',
                                        -- 'accept changed source', 'append', 'finish series', 'finish periods', 'refuse'
     series_id  text,
     path_id    integer,
@@ -441,5 +442,6 @@ from event
 left join series on event.series_id = series.series_id
 where
     not $limits
-    or event.what in ('raise cap', 'set budget', 'declare disjoint', 'declare periods', 'finish periods')
+    or event.what in ('raise cap', 'set budget', 'declare disjoint', 'declare periods', 'drop periods',
+        'finish periods')
 order by event.number;

@@ -18,7 +18,9 @@ from sparsehist.declaration.declaration import UNCHECKED_SOURCE
 from sparsehist.errors import DeclarationError, InputError
 from sparsehist.ledger.budgets import budget_from
 from sparsehist.ledger.table import for_people
+from sparsehist.privacy import as_level, level_text
 from sparsehist.privacy.guarantees import EpsilonDelta
+from sparsehist.privacy.levels import in_prose
 from sparsehist.release.parameter_rows import declaration_rows
 from sparsehist.store.private_files import PRIVATE, PUBLIC, write_file
 
@@ -56,6 +58,7 @@ def show(store: StorePath, /, *, using: Using = DEFAULT) -> Answer:
             shown += [f"[bold]{name}[/]", parameters_table(declaration_rows(declared))]
             unused = {column for column in ("workload", "threshold") if all(row[column] is None for row in releases)}
             used = [{column: value for column, value in row.items() if column not in unused} for row in releases]
+            used = [row | {"level": level_text(in_prose(as_level(row["level"])))} for row in used]
             shown.append(rows_table(used) if used else "  no releases yet")
         for name in options.periodic_names(opened):
             made: Any = opened.series(name)
@@ -88,11 +91,11 @@ def ledger(
     One row per noise path (its finest level), per series (the sum over its
     paths), per population (the sum over its series), and one for everybody: the
     most that one person may bear, the sum over populations except those declared
-    disjoint. `spent` is exact, in rho of zCDP or epsilon of pure DP; `epsilon`
-    holds at --delta for what did happen. `remaining` is what the limits leave: of
-    a path, the largest level it may be released at. `ex ante` means that a limit
-    stood before the first release and was never raised or changed. Dropped series
-    stay.
+    disjoint. `spent` is in rho of zCDP or epsilon of pure DP, rounded up to four
+    digits (`level` in --json is exact); `epsilon` holds at --delta for what did
+    happen. `remaining` is what the limits leave: of a path, the largest level it
+    may be released at. `ex ante` means that a limit stood before the first
+    release and was never raised or changed. Dropped series stay.
 
     For example:
       sparsehist ledger logs.sparsehist --out ledger.json

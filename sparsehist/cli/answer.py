@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _PIPED_WIDTH = 10_000
 """Columns of a pipe: tables keep their natural width."""
+_AFTER_OPTION = re.compile(r"--[a-z-]+ $")
 _PARAMETER = re.compile(r"""(?<![-\w(])([a-z]+(?:_[a-z]+)*)(?:=(?:(["'])([^"']+)\2|(?=([^ ,.:;)]))|)|(?!\w))""")
 _SPELLED = {"key_types": "--key-type", "on_other_period": "--drop-other-periods"}
 _interrupted = threading.Event()
@@ -103,10 +104,14 @@ def in_options(message: str, options: Collection[str]) -> str:
     Example:
         >>> in_options("if_exists='reuse' gives it; level 3", {"--if-exists", "--level"})
         '--if-exists reuse gives it; level 3'
+        >>> in_options("a column called key: --key-type key=date", {"--key"})
+        'a column called key: --key-type key=date'
     """
 
     def option(found: re.Match[str]) -> str:
         word, value = found[1], found[3]
+        if _AFTER_OPTION.search(message[: found.start()]):
+            return found[0]
         if word in _SPELLED:
             return _SPELLED[word]
         name = f"--{word.replace('_', '-')}"

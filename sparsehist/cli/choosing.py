@@ -50,7 +50,9 @@ def max_keys(
 
     Two small releases, which stand in the ledger and which later releases add
     to, show the largest keys and how many keys units have: enough to weigh what
-    each bound would cut against its noise. Asked again, it costs nothing.
+    each bound would cut against its noise. Asked again, it costs nothing. What
+    plan --max-keys 5 --shows 1000 names for the domain is a quarter of the
+    level at which a key of 1,000 units is seen.
 
     For example:
       sparsehist choose max-keys logs.sparsehist --input 'log/*.parquet' \

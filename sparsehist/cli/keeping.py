@@ -82,8 +82,9 @@ def drop(
 ) -> Answer:
     """Erase a series: its keys, counts and noise.
 
-    This cannot be undone. What the series has cost stays in the ledger, and what
-    was published stays published.
+    This cannot be undone. A periodic series itself can be dropped while it holds
+    no period and none was released. What the series has cost stays in the
+    ledger, and what was published stays published.
 
     For example:
       sparsehist drop logs.sparsehist --series queries --yes

@@ -14,7 +14,7 @@ from sparsehist.domain.base import Domain, key_names
 from sparsehist.errors import DataError
 from sparsehist.typing import BoolArray
 
-NULL_REMEDY = 'clean the log, or declare on_null="drop" to leave such rows out'
+NULL_REMEDY = 'clean the log, or create the series with on_null="drop", which leaves such rows out'
 _READ_AS: dict[pl.DataType, str] = {
     pl.Date(): "time stamps become dates with sh.Files(…, types={{{0!r}: 'date'}}), --key-type {0}=date",
     pl.Int64(): "numbers such as 2.0 are read with sh.Files(…, types={{{0!r}: 'integer'}}), --key-type {0}=integer; "

@@ -266,6 +266,10 @@ class Limits:
                 self.disjoint.append(frozenset(said["populations"]))
             elif event["what"] == "declare periods":
                 self.periods[event["population"]] = Periods(**said)
+            elif event["what"] == "drop periods":  # nothing was released from it: its budget goes with it
+                self.periods.pop(event["population"], None)
+                self.budgets.pop(event["population"], None)
+                self.finished.discard(event["population"])
             elif event["what"] == "finish periods":
                 self.finished.add(event["population"])
 

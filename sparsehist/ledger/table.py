@@ -15,6 +15,7 @@ from sparsehist.ledger.periods import Periods
 from sparsehist.privacy import Cost, as_level, level_text
 from sparsehist.privacy.composition import ZCDP, shared_by_one_person
 from sparsehist.privacy.epsilon_delta import guarantee
+from sparsehist.privacy.levels import in_prose
 
 DEFAULT_DELTA = 1e-6
 SCHEMA: dict[str, type] = {
@@ -97,11 +98,11 @@ def _cost_in_words(row: Row) -> str:
     if row["currency"] == "none":
         return row["level"] or "see epsilon"
     if row["level"] is not None:
-        return f"{row['currency']} {row['level']}"
+        return f"{row['currency']} {level_text(in_prose(as_level(row['level'])))}"
     return "see epsilon" if row["cost"] is None else f"rho ≈ {round(row['cost'], 6)}"
 
 
-FOR_PEOPLE = "scope population series releases spent epsilon limit remaining standing".split()
+FOR_PEOPLE = "scope population series releases epsilon spent limit remaining standing".split()
 
 
 def for_people(rows: Sequence[Row]) -> list[Row]:

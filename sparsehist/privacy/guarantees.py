@@ -164,6 +164,11 @@ class EpsilonDelta:
         epsilon, delta = (level_text(value) if value else "0" for value in (self.epsilon, self.delta))
         return f"epsilon_delta({epsilon}, {delta})"
 
+    @property
+    def in_words(self) -> str:
+        """As it is told to people: "epsilon 1 at delta 1e-06"."""
+        return f"epsilon {level_text(self.epsilon)} at delta {float(self.delta):g}"
+
     @classmethod
     def parse(cls, text: str) -> EpsilonDelta:
         """Read "epsilon_delta(1, 1e-6)".

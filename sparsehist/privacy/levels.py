@@ -90,7 +90,13 @@ def _exact(value: Level) -> Fraction:
 
 
 def _message(value: object, name: str) -> str:
-    if hasattr(value, "largest_rho"):  # an EpsilonDelta, which stands above this module
+    is_text = isinstance(value, str) and value.strip().lower().startswith("epsilon_delta")
+    if is_text or hasattr(value, "largest_rho"):  # an EpsilonDelta, which stands above this module
+        if name == "cap":
+            return (
+                f"a cap is a level, one number, got {value}: give a rho (with Laplace noise an epsilon), or limit "
+                "all that its population loses to the pair by set_budget(epsilon=…, delta=…)"
+            )
         return (
             f"a level is one number here, got {value}; with Gaussian noise the finest level that keeps to it is "
             "its largest_mu() ** 2 / 2. Series, unlike vectors, take the pair itself"
@@ -126,6 +132,17 @@ def level_or_zero(value: Level, name: str = "level") -> Fraction:
     except (ArithmeticError, ValueError):  # a fraction, or no number
         is_zero = False
     return Fraction(0) if is_zero else as_level(value, name)
+
+
+def in_prose(level: Fraction) -> Fraction:
+    """A level as prose names it: rounded up to four significant digits, so that what it promises still holds.
+
+    Example:
+        >>> level_text(in_prose(Fraction("0.0280144819126"))), level_text(in_prose(Fraction(2)))
+        ('0.02802', '2')
+    """
+    unit = Fraction(10) ** (Decimal(f"{float(level):.12e}").adjusted() - 3)
+    return -(-level // unit) * unit
 
 
 def level_text(level: Fraction) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from sparsehist.declaration.parameters import rows
 from sparsehist.privacy import as_level, level_text
 from sparsehist.privacy.guarantees import EpsilonDelta
+from sparsehist.privacy.levels import in_prose
 from sparsehist.release.metadata import CellMetadata, Metadata, RunningMetadata, WorkloadMetadata
 
 if TYPE_CHECKING:
@@ -26,9 +27,8 @@ def asked_text(about: Metadata) -> str:
     """The level as it was asked for: epsilon and delta, if given, and the level that keeps to them."""
     if about.epsilon_delta is None:
         return about.level
-    goal = EpsilonDelta.parse(about.epsilon_delta)
-    asked = f"epsilon {level_text(goal.epsilon)} at delta {float(goal.delta):g}"
-    return f"{asked} (level {float(as_level(about.level)):.4g})"
+    asked = EpsilonDelta.parse(about.epsilon_delta).in_words
+    return f"{asked} (level {level_text(in_prose(as_level(about.level)))})"
 
 
 def release_rows(about: Metadata) -> list[tuple[str, str]]:

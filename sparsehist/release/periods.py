@@ -13,7 +13,7 @@ from sparsehist.counting.sources import Log, engine_errors, open_log
 from sparsehist.declaration import Declaration
 from sparsehist.declaration.checks import checked_choice, checked_name
 from sparsehist.declaration.recurring import without_budget
-from sparsehist.errors import DataError, DeclarationError, NameTakenError, NotFoundError, present
+from sparsehist.errors import DataError, DeclarationError, NameTakenError, NotFoundError, RefusedError, present
 from sparsehist.ledger.budgets import budget_within
 from sparsehist.ledger.ledger import Ledger
 from sparsehist.ledger.periods import Periods
@@ -69,7 +69,7 @@ def declare_periods(home: Home, declaration: Declaration, if_exists: str) -> Dec
             check_alike(f"{home!r} has a periodic series {name!r} already", made, declaration, if_exists)
             return replace(declaration, every=without_budget(every))
         ledger.check_name(name)
-        if ledger.of_population(name) or state.series(name) is not None:
+        if _in_use(ledger, name) or state.series(name) is not None:
             raise NameTakenError(f"{home!r} has a series or a population {name!r} already: take another name")
         taken = (*ledger.limits.periods, *(record.name for record in state.all_series()))
         if in_the_way := [known for known in taken if rule.names(name, known)]:
@@ -80,6 +80,31 @@ def declare_periods(home: Home, declaration: Declaration, if_exists: str) -> Dec
             state.declare("set budget", who=home.who, population=name, details=limit.as_json())
         state.declare("declare periods", who=home.who, population=name, details=rule.as_json())
     return replace(declaration, every=without_budget(every))
+
+
+def drop(home: Home, state: State, name: str, *, reason: str | None = None) -> None:
+    """Erase a series, or a periodic one without periods: its declaration and its budget.
+
+    Raises:
+        NotFoundError: If there is no such series.
+        RefusedError: If a periodic series holds periods, or some were released.
+    """
+    ledger = Ledger.of(state)
+    if name not in ledger.limits.periods:
+        home.find(state, name)
+        state.drop_series(name, who=home.who, reason=reason)
+    elif _in_use(ledger, name):
+        raise RefusedError(
+            f"{name!r} is a periodic series, which can be dropped while it holds no period and none was released: "
+            "drop its periods, each a series"
+        )
+    else:
+        state.declare("drop periods", who=home.who, population=name, reason=reason)
+
+
+def _in_use(ledger: Ledger, population: str) -> bool:
+    """Whether a population has a series, or had one that was released."""
+    return any(path.releases or path.dropped is None for path in ledger.of_population(population))
 
 
 def declared_periods(home: Home, state: State, name: str) -> Declaration:

@@ -22,6 +22,7 @@ import polars as pl
 from sparsehist.declaration import Declaration
 from sparsehist.errors import NameTakenError, NotFoundError, StoreError, present
 from sparsehist.ledger.ledger import PathName, check_release
+from sparsehist.privacy.levels import in_prose
 from sparsehist.release.home import Home
 from sparsehist.release.metadata import Metadata, Request, read_metadata
 from sparsehist.release.spending import ledger_for, of_all_periods, settled, spending
@@ -142,7 +143,12 @@ def release(held: Held, request: Request, open_path: Opener) -> Published:
     spends = spending(ledger, record.series_id, declaration, path.name, request, metadata)
     check_release(state, ledger, spends, path_id=path.path_id, name=request.name, who=held.home.who)
     # Once nothing can refuse, as it may take longer than the checks.
-    guarantee = path.statement(request, metadata)
+    if request.goal is None:
+        guarantee = path.statement(request, metadata)
+    else:  # a finer level states less, and so still holds; laws without a currency name their parameters
+        rounded = in_prose(spends.level) if declaration.family.currency != "none" else spends.level
+        stated = path.statement(replace(request, level=rounded), metadata)
+        guarantee = f"{request.goal.in_words} was asked for: {stated}"
     # The source is that of the steps released, where there are some.
     on_trust = replace(declaration, source=metadata.source or "").rests_on
     periods, of_periods = of_all_periods(ledger, declaration, spends)

@@ -34,7 +34,7 @@ from sparsehist.ledger.public_ledger import publish
 from sparsehist.privacy import as_level
 from sparsehist.release.home import Home
 from sparsehist.release.metadata import CellMetadata, WorkloadMetadata, read_metadata
-from sparsehist.release.parameter_rows import release_rows
+from sparsehist.release.parameter_rows import asked_text, release_rows
 from sparsehist.release.pipeline import Published
 from sparsehist.release.published_file import check_content, check_footer
 from sparsehist.store import write_published
@@ -140,6 +140,8 @@ class AnyRelease:
         """Name, rows and the parameters one reads a count by."""
         telling = ("workload", "level", "std", "threshold", "expected_false_keys")
         shown = {key: self._metadata[key] for key in telling if self._metadata.get(key) is not None}
+        if self._metadata.get("epsilon_delta") is not None:
+            shown["level"] = asked_text(read_metadata(self._metadata))
         name = printable(f"{self._metadata.get('series')}.{self._metadata.get('name')}")
         return f"{type(self).__name__}({name}, rows={len(self)}, {shown})"
 

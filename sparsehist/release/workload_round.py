@@ -20,12 +20,14 @@ from sparsehist.errors import CountsWarning, DeclarationError, LevelError, of_ki
 from sparsehist.histogram import grid_step
 from sparsehist.ledger.ledger import PathName
 from sparsehist.noise.family import Family, NoiseArray
-from sparsehist.privacy import Level, as_level, level_text
+from sparsehist.privacy import Level, level_text
 from sparsehist.privacy.guarantees import EpsilonDelta
 from sparsehist.release.cell_parameters import LAZILY
+from sparsehist.release.home import Home
 from sparsehist.release.metadata import Request, WorkloadMetadata, level_asked, read_metadata, shared
 from sparsehist.release.pipeline import AUTO, Held, adjacent
-from sparsehist.release.planning import LEVELS
+from sparsehist.release.planning import LEVELS, checked_levels
+from sparsehist.release.spending import ledger_for, level_for
 from sparsehist.release.workload_answers import (
     cell_grid,
     cells_of,
@@ -358,13 +360,18 @@ def _kind_of_noise(declaration: Declaration) -> dict[str, bool]:
 
 
 def planned_strategies(
-    declaration: Declaration, workload: Workload, levels: Level | Iterable[Level] | None
+    home: Home,
+    declaration: Declaration,
+    series_id: str,
+    workload: Workload,
+    levels: Level | EpsilonDelta | Iterable[Level | EpsilonDelta] | None,
 ) -> pl.DataFrame:
     """The table of `Series.plan_workload`."""
     chosen = chosen_strategy(declaration, workload)
-    given = LEVELS if levels is None else levels
-    listed = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else [given]
-    exact = [as_level(level) for level in listed]
+    with home.hold() as state:
+        ledger = ledger_for(state, home.find(state, declaration.name, series_id), declaration, whole=True)
+    asked = checked_levels(LEVELS if levels is None else levels)
+    exact = [level_for(one, ledger, declaration) if isinstance(one, EpsilonDelta) else one for one in asked]
     rows: list[dict[str, object]] = []
     for candidate in compare(workload, declaration.max_keys, **_kind_of_noise(declaration)):
         strategy = strategy_named(candidate.strategy, workload)

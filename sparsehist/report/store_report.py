@@ -54,6 +54,7 @@ _LIMITS = {
     "raise cap": "cap raised",
     "declare disjoint": "populations declared disjoint",
     "declare periods": "periodic series declared",
+    "drop periods": "empty periodic series erased, with its budget",
 }
 _OTHER = {"drop series": "series erased", "adopt store": "copy adopted", "refuse": "request refused"}
 _SOURCES = {UNCHECKED_SOURCE: "nobody: a trusted source", CHECKED_QUERY: "a query, checked", "": "files as they are"}

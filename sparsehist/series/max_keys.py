@@ -118,7 +118,8 @@ def choose_max_keys(
     series, `{name}_keys` and `{name}_profile`. `noise` is the family of the later series, and `release_level` the
     level of the later release, which decides how much noise a bound costs; 0.1 if it is not known. The error is made
     small for the `largest_keys` largest keys, a public number of at least 1. `level` is what the choice may cost; a
-    quarter of it goes into the release of keys.
+    quarter of it goes into the release of keys: `plan(domain=…, max_keys=5, shows=1000)` names the quarter that shows
+    a key of 1,000 units.
 
     Returns:
         The choice, with the estimates it rests on.
@@ -213,15 +214,27 @@ def _check_level(home: Home, declared: Declaration, name: str, level: Fraction) 
 
 def _check_stands_out(shown: Release, declared: Declaration, level: str, whole: Fraction) -> None:
     """Refuse to choose by noise alone: decided by what is published, so that it tells nothing else."""
-    least = 0.0
+    least = 0.0 if declared.domain.is_open else _stands_out(declared, as_level(level))
+    if (shown.frame["noisy_count"] > least).any():
+        return
+    # Ten times less noise: rho grows with its square.
+    factor = 100 if declared.family.currency == "rho" else 10
+    larger = f"level {level_text(factor * whole)}, with a tenth of the noise"
     if not declared.domain.is_open:
-        size = declared.domain.size
-        least = threshold_for_false_keys(declared.family_in_units, level, size, _BY_CHANCE) / declared.unit_of_counts
-    if not (shown.frame["noisy_count"] > least).any():
-        raise NotFoundError(
-            f"at level {level_text(whole)} what the choice published may be noise alone, and it stays spent: choose "
-            "again under another name at a larger level, or take a bound you know"
-        )
+        finer = _stands_out(declared, factor * as_level(level))
+        larger += f", where one of more than {finer:,.0f} does; here it takes {least:,.0f}"
+    raise NotFoundError(
+        f"at level {level_text(whole)} what the choice published may be noise alone, and it stays spent: no count "
+        f"stands out. Choose again under another name at {larger}; or take a bound you know. "
+        f"Beforehand, plan(domain=…, max_keys={_FIRST_BOUND}, shows=…) names the level for keys of so many units, a "
+        "quarter of the price"
+    )
+
+
+def _stands_out(declared: Declaration, level: Fraction) -> float:
+    """The noisy count that noise alone seldom reaches anywhere in a domain that is no open one."""
+    family, size = declared.family_in_units, declared.domain.size
+    return threshold_for_false_keys(family, level_text(level), size, _BY_CHANCE) / declared.unit_of_counts
 
 
 def check_room(home: Home, planned: Sequence[tuple[Declaration, str, float | None]]) -> None:

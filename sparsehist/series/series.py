@@ -198,13 +198,13 @@ class Series(CountedSeries):
     def plan_workload(
         self,
         workload: Workload | str,
-        levels: Level | Iterable[Level] | None = None,
+        levels: Level | EpsilonDelta | Iterable[Level | EpsilonDelta] | None = None,
     ) -> pl.DataFrame:
         """Say how well each strategy would answer a workload; spends nothing and draws nothing.
 
         Args:
             workload: What would be asked, or its text.
-            levels: Candidate levels; 0.001, 0.01, 0.1 and 1 by default.
+            levels: Candidate levels, or an (epsilon, delta) in place of one; 0.001, 0.01, 0.1 and 1 by default.
 
         Returns:
             One row per strategy and level, best first: strategy, level, std (root of the mean variance of a query, in
@@ -218,7 +218,9 @@ class Series(CountedSeries):
         from sparsehist.release import workload_round
 
         request = workload_round.requested(self.declaration, "plan", workload)
-        return workload_round.planned_strategies(self.declaration, present(request.workload), levels)
+        return workload_round.planned_strategies(
+            self.store.home, self.declaration, self.series_id, present(request.workload), levels
+        )
 
     def interactive(
         self,

@@ -16,6 +16,7 @@ from sparsehist.ledger.ledger import Ledger
 from sparsehist.ledger.table import DEFAULT_DELTA, EVENTS, SCHEMA, for_people, ledger_rows
 from sparsehist.privacy import Level
 from sparsehist.privacy.guarantees import EpsilonDelta
+from sparsehist.release import periods
 from sparsehist.release.home import Home
 from sparsehist.release.limits import declare_disjoint, set_budget
 from sparsehist.release.pipeline import published
@@ -131,7 +132,8 @@ class Store:
         """Erase a series: its counts, keys and noise. What it has cost stays in the ledger.
 
         Once a released period of a periodic series with `most_periods` is dropped, nothing more can be appended to
-        it: who counted in that period is no longer known.
+        it: who counted in that period is no longer known. A periodic series itself can be dropped, with its budget,
+        while it holds no period and none was released; it can then be created anew, declared otherwise.
 
         Args:
             name: Of the series.
@@ -139,11 +141,11 @@ class Store:
 
         Raises:
             NotFoundError: If there is no such series.
+            RefusedError: If it is a periodic series that holds periods, or some were released.
         """
         checked_text("reason", reason)
         with self.home.hold() as state:
-            self.home.find(state, checked_name("series", name))
-            state.drop_series(name, who=self.home.who, reason=reason)
+            periods.drop(self.home, state, checked_name("series", name), reason=reason)
 
     def backup(self, destination: str | os.PathLike[str]) -> None:
         """Copy the store, consistently. A copy must be adopted before use, and must not run beside this one."""

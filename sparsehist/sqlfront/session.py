@@ -32,7 +32,7 @@ from sparsehist.release.appending import append_step
 from sparsehist.release.creation import NewLog, counted_into, declared_into, with_source
 from sparsehist.release.home import Home
 from sparsehist.release.limits import declare_disjoint, set_budget
-from sparsehist.release.periods import append_period, declare_periods, declared_periods
+from sparsehist.release.periods import append_period, declare_periods, declared_periods, drop
 from sparsehist.release.pipeline import find
 from sparsehist.release.releases import AnyRelease, check_file, check_target
 from sparsehist.release.stored_declaration import declaration_of
@@ -372,9 +372,8 @@ class Session:
             return Outcome(piece.number, piece.line, "drop series", said=f"there was no series {head.name}")
         store = self._existing()
         with store.hold() as state:
-            store.find(state, head.name)
             ended = Ledger.of(state).ended_by_dropping(head.name)
-            state.drop_series(head.name, who=store.who)
+            drop(store, state, head.name)
         release_tables.remove(self.connection, head.name)
         said = f"{ended}erased the series {head.name}; what it has cost stays in the ledger"
         return Outcome(piece.number, piece.line, "drop series", said=said)
@@ -406,7 +405,10 @@ class Session:
 
     def _has_series(self, name: str) -> bool:
         store = self._existing()
-        return is_store(store.path) and name in store.series_names()
+        if not is_store(store.path):
+            return False
+        with store.hold() as state:
+            return state.series(name) is not None or name in Ledger.of(state).limits.periods
 
     def _bring_releases(self, statement: Statement) -> None:
         """Make tables of the releases a statement names and the session does not have yet."""
@@ -455,7 +457,11 @@ class Session:
 
         request, _ = any_kind.request_of(declaration, "plan", **asked)
         planned = planned_strategies(
-            declaration, present(of_kind(request, WorkloadRequest).workload), list(head.levels)
+            self._existing(),
+            declaration,
+            series_id,
+            present(of_kind(request, WorkloadRequest).workload),
+            list(head.levels),
         )
         return planned if head.strategy is None else planned.filter(strategy=head.strategy)
 

@@ -115,7 +115,7 @@ def test_what_a_log_may_lack_is_declared_from_a_shell(sparsehist, here):
     append = ("append", "s", "--series", "weekly", "--period", "2026-W11", *read)
     assert sparsehist("create", "s", *declared, *WEEKS).code == 0
     refused = sparsehist(*append)
-    assert refused.code == 2 and "declare --on-null drop" in refused.err
+    assert refused.code == 2 and "create the series with --on-null drop" in refused.err
     drops, kind = ("--on-null", "drop", "--on-outside", "drop"), ("--key-type", "url=integer")
     assert sparsehist("create", "t", *declared, *drops, *kind, *WEEKS).code == 2
     for store, goes_on, step in (("t", WEEKS, ()), ("u", ("--steps", "9"), ("--step", "1"))):

@@ -405,10 +405,7 @@ class Session:
 
     def _has_series(self, name: str) -> bool:
         store = self._existing()
-        if not is_store(store.path):
-            return False
-        with store.hold() as state:
-            return state.series(name) is not None or name in Ledger.of(state).limits.periods
+        return is_store(store.path) and name in store.series_names()
 
     def _bring_releases(self, statement: Statement) -> None:
         """Make tables of the releases a statement names and the session does not have yet."""

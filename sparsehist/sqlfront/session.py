@@ -368,11 +368,14 @@ class Session:
 
     def _drop(self, statement: Statement) -> Outcome:
         head, piece = of_kind(statement.head, DropSeries), statement.piece
-        if head.if_exists and not self._has_series(head.name):
-            return Outcome(piece.number, piece.line, "drop series", said=f"there was no series {head.name}")
         store = self._existing()
+        if head.if_exists and not is_store(store.path):
+            return Outcome(piece.number, piece.line, "drop series", said=f"there was no series {head.name}")
         with store.hold() as state:
-            ended = Ledger.of(state).ended_by_dropping(head.name)
+            ledger = Ledger.of(state)
+            if head.if_exists and state.series(head.name) is None and head.name not in ledger.limits.periods:
+                return Outcome(piece.number, piece.line, "drop series", said=f"there was no series {head.name}")
+            ended = ledger.ended_by_dropping(head.name)
             drop(store, state, head.name)
         release_tables.remove(self.connection, head.name)
         said = f"{ended}erased the series {head.name}; what it has cost stays in the ledger"

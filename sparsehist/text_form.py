@@ -19,7 +19,7 @@ from datetime import date
 from itertools import pairwise
 from typing import Any, NoReturn, TypeVar
 
-from sparsehist.errors import DeclarationError
+from sparsehist.errors import DeclarationError, shown
 
 _SHOWN_DIGITS = 60
 _SHOWN_LETTERS = 80
@@ -86,7 +86,7 @@ class Notation:
     def read(self, text: str) -> Form:
         """Read a form, or raise `error`."""
         if not isinstance(text, str):
-            raise self.error(f"a {self.what} is written as text, got {show(text)}; {self.advice()}")
+            raise self.error(f"a {self.what} is written as text, got {shown(text)}; {self.advice()}")
         try:
             tree = ast.parse(text.strip(), mode="eval")
             self._refuse_joined_text(text.strip())

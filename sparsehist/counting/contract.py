@@ -91,9 +91,9 @@ class Files:
 
     def __post_init__(self) -> None:
         if self.delimiter is not None and (not isinstance(self.delimiter, str) or len(self.delimiter.encode()) != 1):
-            raise DeclarationError(f"delimiter must be one ASCII character, not {self.delimiter!r}")
+            raise DeclarationError(f"delimiter must be one ASCII character, not {shown(self.delimiter)}")
         if isinstance(self.hive, str) or not all(isinstance(name, str) and name for name in self.hive):
-            raise DeclarationError(f"hive must be a list of columns, not {self.hive!r}")
+            raise DeclarationError(f"hive must be a list of columns, not {shown(self.hive)}")
 
 
 @dataclass(frozen=True)
@@ -287,10 +287,12 @@ def request(
     """
     names = (key,) if isinstance(key, str) else tuple(key)
     if isinstance(max_keys, bool) or not isinstance(max_keys, int) or max_keys < 1:
-        raise DeclarationError(f"max_keys must be a whole number of at least 1, not {max_keys!r}")
+        raise DeclarationError(f"max_keys must be a whole number of at least 1, not {shown(max_keys)}")
+    if not isinstance(domain, Domain):
+        raise DeclarationError(f"domain must be a domain or its text, got {shown(domain)}")
     if len(names) != domain.columns:
         raise DeclarationError(
-            f"{domain.describe()} has {domain.columns} key column(s), but key names {len(names)}: {list(names)}"
+            f"{domain.describe()} has {domain.columns} key column(s), and key names another number of them"
         )
     parts = (unit,) if isinstance(unit, str) else tuple(unit or ())
     if len(set(parts)) != len(parts):
@@ -301,9 +303,9 @@ def request(
         raise DeclarationError(f"unit and key must name different columns, not {columns}")
     for name, value in (("on_null", on_null), ("on_outside", on_outside)):
         if value not in ("error", "drop"):
-            raise DeclarationError(f'{name} must be "error" or "drop", not {value!r}')
+            raise DeclarationError(f'{name} must be "error" or "drop", not {shown(value)}')
     if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 1):
-        raise DeclarationError(f"threads must be a whole number of at least 1, not {threads!r}")
+        raise DeclarationError(f"threads must be a whole number of at least 1, not {shown(threads)}")
     if len(salt) != SALT_BYTES:
         raise DeclarationError(f"the salt must have {SALT_BYTES} bytes")
     return CountRequest(
@@ -335,7 +337,7 @@ def checked_key_types(key_types: Mapping[str, str] | None, key: Sequence[str], d
             raise DeclarationError(f"key_types names {column!r}, which is no key column")
         if kind not in KEY_TYPES:
             raise DeclarationError(
-                f"key_types makes of {column!r} one of {', '.join(map(repr, KEY_TYPES))}, not {kind!r}"
+                f"key_types makes of {shown(column)} one of {', '.join(map(repr, KEY_TYPES))}, not {shown(kind)}"
             )
         if kind != "text" and domain.accepts(key.index(column), pl.String()):
             raise DeclarationError(
@@ -353,4 +355,4 @@ def _memory_text(limit: str | int | None) -> str | None:
         return f"{limit}B"
     if isinstance(limit, str) and re.fullmatch(r"\s*\d+(\.\d+)?\s*([KMGT]i?)?B\s*", limit, re.IGNORECASE):
         return limit.strip()
-    raise DeclarationError(f'memory_limit must be bytes or a text such as "4GB", not {limit!r}')
+    raise DeclarationError(f'memory_limit must be bytes or a text such as "4GB", not {shown(limit)}')

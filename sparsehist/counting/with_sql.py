@@ -28,7 +28,7 @@ from sparsehist.domain.hash64 import Hash64
 from sparsehist.domain.open import Open
 from sparsehist.domain.ranges import Dates, Integers
 from sparsehist.domain.strings import Strings
-from sparsehist.errors import DeclarationError
+from sparsehist.errors import DeclarationError, shown
 
 Made = exp.Expr
 MOST_VALUES = 10_000
@@ -284,7 +284,7 @@ def counting_sql(
         WITH source AS (SELECT log."user_id" AS u_0, log."day" AS k_0 FROM "web
     """
     if dialect not in DIALECTS:
-        raise DeclarationError(f"dialect must be one of {', '.join(map(repr, DIALECTS))}, not {dialect!r}")
+        raise DeclarationError(f"dialect must be one of {', '.join(map(repr, DIALECTS))}, not {shown(dialect)}")
     domain = Domain.parse(domain) if isinstance(domain, str) else domain
     parts = (unit,) if isinstance(unit, str) else tuple(unit)
     keys = (key,) if isinstance(key, str) else tuple(key)
@@ -295,11 +295,11 @@ def counting_sql(
     told = dict(unit_types or {})
     if not parts or not set(told) <= set(parts) or not set(told.values()) <= set(UNIT_TYPES):
         raise DeclarationError(
-            f"unit_types gives unit columns one of {', '.join(map(repr, UNIT_TYPES))}, not {told!r}"
+            f"unit_types gives unit columns one of {', '.join(map(repr, UNIT_TYPES))}, not {shown(told)}"
         )
     names = tuple(table.split(".")) if isinstance(table, str) else tuple(table)
     if len(names) > 3:
-        raise DeclarationError(f"the name of a table has three parts at most, not {list(names)}")
+        raise DeclarationError("the name of a table has three parts at most")
     for name in (*names, *parts, *keys, count):
         _check_name(name)
     if count in keys:
@@ -315,8 +315,8 @@ def _check_name(name: object) -> None:
     # These are read in several ways, or, as Spark does with ${…}, replaced before anything is read.
     if not isinstance(name, str) or not name or not name.isprintable() or re.search(r"[\\`]|\$\{", name):
         raise DeclarationError(
-            f"names are text without control characters, backslashes, backticks and ${{, not {name!r}: rename it "
-            "in a view"
+            f"names are text without control characters, backslashes, backticks and ${{, not {shown(name)}: rename "
+            "it in a view"
         )
 
 

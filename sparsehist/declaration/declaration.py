@@ -234,7 +234,7 @@ class Declaration:
         if self.steps is not None and self.every is not None:
             raise DeclarationError("give steps= or every=, not both", parameter="every")
         if self.noise != "gaussian":
-            raise DeclarationError(f"{what} has Gaussian noise, got {self.noise!r}", parameter="noise")
+            raise DeclarationError(f"{what} has Gaussian noise, got {shown(self.noise)}", parameter="noise")
         if self.steps is not None and self.unit is None:
             raise DeclarationError(
                 f"{what} needs the column of its unit: it has to know who counted before", parameter="unit"

@@ -19,7 +19,7 @@ import numpy as np
 
 from sparsehist.dense.laplace_jumps import Jumps, jumps_to_coarser, jumps_to_finer, laplace_draws
 from sparsehist.dense.state_bytes import pack, unpack
-from sparsehist.errors import DeclarationError, LevelOrderError
+from sparsehist.errors import DeclarationError, LevelOrderError, shown
 from sparsehist.privacy.levels import Level, as_level, level_float, level_text
 from sparsehist.typing import FloatArray, Generator, IntArray
 
@@ -144,9 +144,9 @@ def sample_laplace_path(
         (3,)
     """
     if size < 1:
-        raise DeclarationError(f"size must be at least 1, got {size!r}")
+        raise DeclarationError(f"size must be at least 1, got {shown(size)}")
     if not (math.isfinite(sensitivity) and sensitivity > 0):
-        raise DeclarationError(f"sensitivity must be positive and finite, got {sensitivity!r}")
+        raise DeclarationError(f"sensitivity must be positive and finite, got {shown(sensitivity)}")
     low, high = _interval(coarsest, finest)
     start = laplace_draws(size, rng=rng) * (sensitivity / level_float(high))
     jumps = jumps_to_coarser(start, sensitivity, low, high, rng=rng)
@@ -156,5 +156,5 @@ def sample_laplace_path(
 def _interval(coarsest: Level, finest: Level) -> tuple[Fraction, Fraction]:
     low, high = as_level(coarsest), as_level(finest)
     if not low < high:
-        raise LevelOrderError(f"coarsest must be below finest, got {coarsest!r} and {finest!r}")
+        raise LevelOrderError(f"coarsest must be below finest, got {shown(coarsest)} and {shown(finest)}")
     return low, high

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sparsehist.dense.rounding import as_power_of_two, round_into
-from sparsehist.errors import DeclarationError
+from sparsehist.errors import DeclarationError, shown
 from sparsehist.noise.family import NoiseArray
 
 
@@ -46,7 +46,7 @@ def threshold(at: float) -> PostProcessing:
         [0, 3]
     """
     if not math.isfinite(at):
-        raise DeclarationError(f"the threshold must be finite, got {at!r}")
+        raise DeclarationError(f"the threshold must be finite, got {shown(at)}")
     return PostProcessing(
         f"threshold({at:g})",
         lossless=False,
@@ -83,5 +83,5 @@ def scale(factor: float) -> PostProcessing:
         DeclarationError: If the factor is 0 or not finite.
     """
     if not (math.isfinite(factor) and factor != 0):
-        raise DeclarationError(f"the factor must be finite and not 0, got {factor!r}")
+        raise DeclarationError(f"the factor must be finite and not 0, got {shown(factor)}")
     return PostProcessing(f"scale({factor:g})", lossless=True, apply=lambda values: factor * values)

@@ -65,6 +65,8 @@ class Catalogue(Domain, example="catalogue('DE', 'US') or catalogue(file='areas.
     ) -> None:
         if (values is None) == (file is None):
             raise DomainError("catalogue() needs either values or file=…; for example catalogue('DE', 'US')")
+        if not isinstance(file, str | Path | None):
+            raise DomainError(f"catalogue() takes the path of a file, got {shown(file)}")
         if file is None and column is not None:
             raise DomainError(f"catalogue() got column={column!r} without file=…")
         checked = read_values(values, kind) if values is not None else read_file(Path(str(file)), column, kind)

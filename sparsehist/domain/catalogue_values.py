@@ -25,6 +25,8 @@ def read_values(values: Iterable[Any] | pl.Series, kind: str | None) -> pl.Serie
         return check_series(values, kind)
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
         raise DomainError(f"catalogue() needs a list of values, got {shown(values)}")
+    if isinstance(values, pl.DataFrame | pl.LazyFrame):
+        raise DomainError(f"catalogue() needs a list of values or one column, got {shown(values)}")
     listed = values.tolist() if isinstance(values, np.ndarray) else list(values)
     kinds = {type(value).__name__ for value in listed if value is not None}
     mixed = DomainError(f"{_ONE_TYPE} and within 64 bits; got values of type {', '.join(sorted(kinds))}")

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sparsehist.errors import DeclarationError
+from sparsehist.errors import DeclarationError, shown
 from sparsehist.noise.family import Family, NoiseArray
 from sparsehist.privacy.levels import Level, as_level
 from sparsehist.typing import FloatArray, IndexArray
@@ -86,7 +86,7 @@ def count_limits(
         ([0.0, 18.04], [7.85, 21.96])
     """
     if not 0 < alpha < 1:
-        raise DeclarationError(f"alpha must lie strictly between 0 and 1, got {alpha!r}")
+        raise DeclarationError(f"alpha must lie strictly between 0 and 1, got {shown(alpha)}")
     law = _Law(family, as_level(level), effective_threshold, step, alpha)
     # Released rows lie on a grid: each value is solved for once.
     values, place = np.unique(np.asarray(noisy_counts, np.float64), return_inverse=True)

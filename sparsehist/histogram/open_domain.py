@@ -17,7 +17,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from sparsehist.errors import DeclarationError
+from sparsehist.errors import DeclarationError, shown
 from sparsehist.histogram.grid import effective_threshold, published_step
 from sparsehist.noise.family import Family
 
@@ -96,7 +96,7 @@ class OpenBudget:
             6.0
         """
         if not 0 < Fraction(delta) <= self.delta - self.delta_infinity:
-            raise DeclarationError(f"delta must be above 0 and at most {self.remaining!r}, got {delta!r}")
+            raise DeclarationError(f"delta must be above 0 and at most {shown(self.remaining)}, got {shown(delta)}")
         limit, level = self.delta_infinity + Fraction(delta), point[1]
         here = self.spent.get(point, [Fraction(0)] * len(self.touched))
         step = published_step(family, level)

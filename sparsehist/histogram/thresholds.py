@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from decimal import Decimal
 
-from sparsehist.errors import ThresholdError
+from sparsehist.errors import ThresholdError, shown
 from sparsehist.histogram.grid import effective_threshold, published_step
 from sparsehist.noise.family import Family
 from sparsehist.privacy.levels import Level
@@ -32,10 +32,10 @@ def threshold_for_false_keys(family: Family, level: Level, domain_size: int, fal
         6.0
     """
     if not (math.isfinite(false_keys) and false_keys > 0):
-        raise ThresholdError(f"false_keys must be positive and finite, got {false_keys!r}")
+        raise ThresholdError(f"false_keys must be positive and finite, got {shown(false_keys)}")
     if false_keys >= domain_size:
         raise ThresholdError(
-            f"false_keys must be below the domain's size {Decimal(domain_size):.3g}, got {false_keys!r}; "
+            f"false_keys must be below the domain's size {Decimal(domain_size):.3g}, got {shown(false_keys)}; "
             "to publish every cell give threshold= instead"
         )
     log_share = math.log(false_keys) - math.log(domain_size)

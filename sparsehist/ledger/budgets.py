@@ -20,7 +20,7 @@ from fractions import Fraction
 from typing import Any
 
 from sparsehist.declaration.checks import checked_choice
-from sparsehist.errors import DeclarationError
+from sparsehist.errors import DeclarationError, shown
 from sparsehist.ledger.periods import Periods
 from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.privacy.composition import POISSON
@@ -203,7 +203,7 @@ def _without_share(
             "poisson= sets a share aside beside another route; route='poisson' takes all of the budget"
         )
     if not isinstance(poisson, EpsilonDelta):
-        raise DeclarationError(f"poisson= must be an EpsilonDelta, got {poisson!r}")
+        raise DeclarationError(f"poisson= must be an EpsilonDelta, got {shown(poisson)}")
     ours, left = epsilon - poisson.epsilon, delta - poisson.delta
     if ours <= 0 or left < 0 or (left == 0 and route != PURE_ROUTE):
         raise DeclarationError(f"poisson={poisson} leaves nothing of the budget for other noise")
@@ -240,7 +240,7 @@ def _split(delta: Fraction, route: str, open_share: Level | None, *, opens: bool
 def _probability(name: str, value: Level) -> Fraction:
     exact = level_or_zero(value, name)
     if exact >= 1:
-        raise DeclarationError(f"{name} must be below 1, got {value!r}")
+        raise DeclarationError(f"{name} must be below 1, got {shown(value)}")
     return exact
 
 

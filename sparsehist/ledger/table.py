@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from typing import Any
 
-from sparsehist.errors import DeclarationError
+from sparsehist.errors import DeclarationError, shown
 from sparsehist.ledger.budgets import Limit
 from sparsehist.ledger.ledger import Ledger, Spent, amount_text
 from sparsehist.ledger.periods import Periods
@@ -260,8 +260,8 @@ def _time(since: str | date | datetime) -> datetime:
     try:
         read = datetime.fromisoformat(since) if isinstance(since, str) else since
     except ValueError:
-        raise DeclarationError(f"since must be a time such as '2026-01-31', got {since!r}") from None
+        raise DeclarationError(f"since must be a time such as '2026-01-31', got {shown(since)}") from None
     if not isinstance(read, date):
-        raise DeclarationError(f"since must be a time such as '2026-01-31', got {since!r}")
+        raise DeclarationError(f"since must be a time such as '2026-01-31', got {shown(since)}")
     moment = read if isinstance(read, datetime) else datetime(read.year, read.month, read.day)  # noqa: DTZ001
     return moment if moment.tzinfo is None else moment.astimezone(UTC).replace(tzinfo=None)

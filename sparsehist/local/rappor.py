@@ -114,6 +114,8 @@ class Rappor:
 
         Hash function i is SHA-256 of i and the value, the same for all clients and decoders.
         """
+        if not isinstance(value, str | bytes):
+            raise DeclarationError(f"a value is text or bytes, got {shown(value)}")
         data = value.encode() if isinstance(value, str) else bytes(value)
         filled = np.zeros(self.bits, np.bool_)
         for number in range(self.hashes):

@@ -1,6 +1,6 @@
 """Families of noise, one per file, and what they share."""
 
-from sparsehist.errors import DeclarationError
+from sparsehist.errors import DeclarationError, shown
 from sparsehist.noise.discrete_laplace import DiscreteLaplace
 from sparsehist.noise.exponential import Exponential
 from sparsehist.noise.family import DenseFamily, Family
@@ -51,7 +51,7 @@ def family_named(name: str, max_keys: int) -> Family:
         raise DeclarationError(message)
     if name not in _NAMED:
         known = ", ".join(map(repr, _NAMED))
-        message = f"noise must be one of {known}, or an instance of one of these families, got {name!r}"
+        message = f"noise must be one of {known}, or an instance of one of these families, got {shown(name)}"
         raise DeclarationError(message)
     return _NAMED[name].for_histogram(max_keys)
 

@@ -20,7 +20,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from sparsehist.errors import LevelError
+from sparsehist.errors import LevelError, shown
 from sparsehist.noise.exact_draws import Interval, Tail, Uniforms, coins, decay, draw, fair_coins
 from sparsehist.noise.family import Family, Norm, Three, checked_sensitivity
 from sparsehist.privacy.levels import Level, as_level, level_text
@@ -76,7 +76,7 @@ class DiscreteLaplace(Family):
         rate = as_level(level) / as_level(self.sensitivity)
         if rate < _SLOWEST:
             least = float(_SLOWEST * as_level(self.sensitivity))
-            raise LevelError(f"discrete Laplace noise needs a level of at least {least:.1e} here, got {level!r}")
+            raise LevelError(f"discrete Laplace noise needs a level of at least {least:.1e} here, got {shown(level)}")
         return rate
 
     def std(self, level: Level) -> float:

@@ -13,7 +13,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from sparsehist.errors import DeclarationError
+from sparsehist.errors import DeclarationError, shown
 from sparsehist.noise.family import Family, Three
 from sparsehist.privacy.levels import Level, as_level, level_float
 from sparsehist.typing import ArrayLike, FloatArray, Generator
@@ -52,7 +52,7 @@ class Exponential(Family):
             DeclarationError: Always, with the reason.
         """
         raise DeclarationError(
-            f"exponential noise has no privacy guarantee at any level (asked for level {level}): it is never "
+            f"exponential noise has no privacy guarantee at any level (asked for level {shown(level)}): it is never "
             "negative, so an output below a count rules that count out; use Laplace, discrete Laplace or Gaussian"
         )
 

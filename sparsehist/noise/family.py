@@ -15,7 +15,7 @@ from typing import ClassVar, Literal, TypeAlias
 
 import numpy as np
 
-from sparsehist.errors import DeclarationError, LevelError, LevelOrderError
+from sparsehist.errors import DeclarationError, LevelError, LevelOrderError, shown
 from sparsehist.privacy.levels import Level, as_level, compared
 from sparsehist.typing import AnyArray, ArrayLike, FloatArray, Generator
 
@@ -84,7 +84,7 @@ class DenseFamily(ABC):
         """
         target, known = as_level(level), as_level(fine_level)
         if not compared(target, known) < 0:
-            raise LevelOrderError(f"coarsen needs level < fine_level, got {level!r} and {fine_level!r}")
+            raise LevelOrderError(f"coarsen needs level < fine_level, got {shown(level)} and {shown(fine_level)}")
         return self._coarsened(fine, known, target, rng=rng)
 
     def refine(self, coarse: NoiseArray, coarse_level: Level, level: Level, *, rng: Generator) -> NoiseArray:
@@ -104,7 +104,7 @@ class DenseFamily(ABC):
         """
         target, known = as_level(level), as_level(coarse_level)
         if not compared(target, known) > 0:
-            raise LevelOrderError(f"refine needs level > coarse_level, got {level!r} and {coarse_level!r}")
+            raise LevelOrderError(f"refine needs level > coarse_level, got {shown(level)} and {shown(coarse_level)}")
         return self._refined(coarse, known, target, rng=rng)
 
     def between(
@@ -136,7 +136,8 @@ class DenseFamily(ABC):
         left, target, right = as_level(coarse_level), as_level(level), as_level(fine_level)
         if not compared(left, target) < 0 < compared(right, target):
             raise LevelOrderError(
-                f"between needs coarse_level < level < fine_level, got {coarse_level!r}, {level!r} and {fine_level!r}"
+                f"between needs coarse_level < level < fine_level, got {shown(coarse_level)}, {shown(level)} and "
+                f"{shown(fine_level)}"
             )
         return self._inserted(coarse, fine, (left, target, right), rng=rng)
 
@@ -237,4 +238,4 @@ def checked_sensitivity(value: Level) -> None:
     try:
         as_level(value)
     except LevelError:
-        raise DeclarationError(f"sensitivity must be positive and finite, got {value!r}") from None
+        raise DeclarationError(f"sensitivity must be positive and finite, got {shown(value)}") from None

@@ -17,7 +17,7 @@ from typing import ClassVar, Self
 import numpy as np
 from scipy.special import log_ndtr, ndtr, ndtri_exp
 
-from sparsehist.errors import DeclarationError
+from sparsehist.errors import DeclarationError, shown
 from sparsehist.noise.family import Family, Norm, Three
 from sparsehist.privacy.levels import Level, as_level, compared, level_float, level_text, quotient
 from sparsehist.typing import ArrayLike, FloatArray, Generator
@@ -60,7 +60,7 @@ class Gaussian(Family):
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.sensitivity) and self.sensitivity > 0):
-            raise DeclarationError(f"sensitivity must be positive and finite, got {self.sensitivity!r}")
+            raise DeclarationError(f"sensitivity must be positive and finite, got {shown(self.sensitivity)}")
 
     def std(self, level: Level) -> float:
         """Standard deviation of the noise, in counts: sensitivity / sqrt(2 level)."""

@@ -17,7 +17,7 @@ from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from sparsehist.errors import DeclarationError
+from sparsehist.errors import DeclarationError, shown
 from sparsehist.noise.family import Family, Norm, Three
 from sparsehist.privacy.levels import Level, as_level, level_float, level_text, quotient
 from sparsehist.typing import ArrayLike, BoolArray, FloatArray, Generator
@@ -60,7 +60,7 @@ class Laplace(Family):
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.sensitivity) and self.sensitivity > 0):
-            raise DeclarationError(f"sensitivity must be positive and finite, got {self.sensitivity!r}")
+            raise DeclarationError(f"sensitivity must be positive and finite, got {shown(self.sensitivity)}")
 
     def rate(self, level: Level) -> float:
         """The decay b of the density `e**(-b |x|)`, per count: level / sensitivity."""

@@ -15,7 +15,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from sparsehist.errors import DeclarationError, LevelError
+from sparsehist.errors import DeclarationError, LevelError, shown
 from sparsehist.noise.family import Family, Three
 from sparsehist.noise.integer_laws import (
     LARGEST_MEAN,
@@ -48,7 +48,7 @@ class ProcessNoise(Family):
 
     def __post_init__(self) -> None:
         if isinstance(self.sensitivity, bool) or self.sensitivity != int(self.sensitivity) or self.sensitivity < 1:
-            raise DeclarationError(f"sensitivity must be a number of keys, at least 1, got {self.sensitivity!r}")
+            raise DeclarationError(f"sensitivity must be a number of keys, at least 1, got {shown(self.sensitivity)}")
 
     def _law(self, mean: float) -> IntegerLaw:
         """The law of the noise, or of an increment, from the mean of the processes."""
@@ -93,7 +93,7 @@ def poisson_mean(level: Level) -> Fraction:
     """
     mean = 1 / as_level(level)
     if mean > LARGEST_MEAN:
-        raise LevelError(f"Poisson and Skellam noise need a level of at least 2**-24, got {level!r}")
+        raise LevelError(f"Poisson and Skellam noise need a level of at least 2**-24, got {shown(level)}")
     return mean
 
 

@@ -19,7 +19,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from sparsehist.errors import DataError, DeclarationError, LevelError
+from sparsehist.errors import DataError, DeclarationError, LevelError, shown
 from sparsehist.noise.exact_draws import Interval, Tail, coins, decay
 from sparsehist.noise.family import DenseFamily, Three, checked_sensitivity
 from sparsehist.privacy.levels import Level, as_level, level_text
@@ -62,7 +62,7 @@ class RandomisedResponse(DenseFamily):
     def __post_init__(self) -> None:
         k = self.categories
         if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 2 <= k <= _MOST_CATEGORIES:
-            raise DeclarationError(f"categories must be a whole number from 2 to 2**31, got {k!r}")
+            raise DeclarationError(f"categories must be a whole number from 2 to 2**31, got {shown(k)}")
         checked_sensitivity(self.sensitivity)
 
     @property
@@ -79,7 +79,7 @@ class RandomisedResponse(DenseFamily):
         rate = as_level(level) / as_level(self.sensitivity)
         if rate > _FASTEST:
             most = float(_FASTEST * as_level(self.sensitivity))
-            raise LevelError(f"randomised response needs a level of at most {most:g} here, got {level!r}")
+            raise LevelError(f"randomised response needs a level of at most {most:g} here, got {shown(level)}")
         return rate
 
     def kept(self, level: Level) -> float:

@@ -24,7 +24,7 @@ from functools import lru_cache
 import numpy as np
 from scipy.special import log_ndtr
 
-from sparsehist.errors import DeclarationError
+from sparsehist.errors import DeclarationError, shown
 from sparsehist.privacy import gaussian, poisson, pure, skellam, zcdp
 from sparsehist.privacy.composition import GAUSSIAN, POISSON, PURE, SKELLAM, ZCDP, Cost, Part, as_rho
 from sparsehist.privacy.exact_numbers import root
@@ -47,7 +47,7 @@ def guarantee(cost: Cost, delta: float) -> float:
         True
     """
     if isinstance(delta, bool) or not isinstance(delta, int | float) or not 0 <= delta < 1:
-        raise DeclarationError(f"delta must be at least 0 and below 1, got {delta!r}")
+        raise DeclarationError(f"delta must be at least 0 and below 1, got {shown(delta)}")
     parts = tuple(sorted(cost.parts))
     left = delta - cost.delta_infinity
     if not parts:

@@ -10,7 +10,7 @@ from numbers import Integral
 
 import numpy as np
 
-from sparsehist.errors import DeclarationError
+from sparsehist.errors import DeclarationError, shown
 
 Number = int | float | str | Fraction | Decimal
 """Type of the parameters of conversions; a float is read as its shortest decimal: 0.05 is 1/20."""
@@ -40,7 +40,7 @@ def at_least_zero(value: Number, name: str) -> Fraction:
     """Read a parameter that may be 0, or refuse it by name and value."""
     exact = _read(value)
     if exact is None or exact < 0:
-        raise DeclarationError(f"{name} must be at least 0 and finite, got {value!r}")
+        raise DeclarationError(f"{name} must be at least 0 and finite, got {shown(value)}")
     return exact
 
 
@@ -48,7 +48,7 @@ def probability(delta: Number) -> float:
     """Read a delta from 1e-300 to below 1, or refuse it by value."""
     exact = _read(delta)
     if exact is None or not _SMALLEST_DELTA <= exact < 1:
-        raise DeclarationError(f"delta must lie strictly between 0 and 1, and be at least 1e-300, got {delta!r}")
+        raise DeclarationError(f"delta must lie strictly between 0 and 1, and be at least 1e-300, got {shown(delta)}")
     return float(exact)
 
 

@@ -29,7 +29,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
-from sparsehist.errors import DeclarationError, present
+from sparsehist.errors import DeclarationError, present, shown
 from sparsehist.privacy import gaussian, poisson, skellam, zcdp
 from sparsehist.privacy.composition import GAUSSIAN, POISSON, PURE, SKELLAM, ZCDP, as_rho
 from sparsehist.privacy.exact_numbers import rounded_down
@@ -165,7 +165,7 @@ def renyi_filter(epsilon: Fraction, delta: Fraction, order: int | None = None) -
     if order is None:
         order = _best_order(epsilon, delta)
     if isinstance(order, bool) or not isinstance(order, int) or not 2 <= order <= MOST_ORDER:
-        raise DeclarationError(f"order must be a whole number from 2 to {MOST_ORDER}, got {order!r}")
+        raise DeclarationError(f"order must be a whole number from 2 to {MOST_ORDER}, got {shown(order)}")
     limit = _renyi_limit(epsilon, delta, order)
     exact = rounded_down(Fraction(limit)) if limit > 0 else _NOTHING
     return Filter(RENYI_ROUTE, _checked(exact, f"renyi at order {order}"), order)

@@ -26,7 +26,7 @@ from fractions import Fraction
 import numpy as np
 from scipy.special import gammaln
 
-from sparsehist.errors import DeclarationError
+from sparsehist.errors import DeclarationError, shown
 from sparsehist.privacy.exact_numbers import Number, at_least_zero, probability
 from sparsehist.typing import FloatArray
 
@@ -83,7 +83,7 @@ def epsilon_of(delta: Number, each: Iterable[tuple[Number, Number]]) -> float:
     """
     target = float(at_least_zero(delta, "delta"))
     if target >= 1:
-        raise DeclarationError(f"delta must be below 1, got {delta!r}")
+        raise DeclarationError(f"delta must be below 1, got {shown(delta)}")
     coins, log_kept = _read(each)
     left = -math.expm1(math.log1p(-target) - log_kept) if math.isfinite(log_kept) else -1.0
     return math.inf if left < -1e-15 * target else _epsilon(max(left, 0.0), losses(coins))
@@ -155,12 +155,12 @@ def _read(each: Iterable[tuple[Number, Number]]) -> tuple[Counter[Fraction], flo
         coins[at_least_zero(rate, "epsilon_i")] += 1
         chance = at_least_zero(apart, "delta_i")
         if chance > 1:
-            raise DeclarationError(f"delta_i must be a probability, got {apart!r}")
+            raise DeclarationError(f"delta_i must be a probability, got {shown(apart)}")
         log_kept += math.log1p(-float(chance)) if chance < 1 else -math.inf
     return coins, log_kept
 
 
 def _times(times: int) -> int:
     if isinstance(times, bool) or times != int(times) or not 1 <= times <= MOST_RELEASES:
-        raise DeclarationError(f"times must be a whole number from 1 to {MOST_RELEASES}, got {times!r}")
+        raise DeclarationError(f"times must be a whole number from 1 to {MOST_RELEASES}, got {shown(times)}")
     return int(times)

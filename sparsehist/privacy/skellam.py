@@ -20,7 +20,7 @@ from functools import lru_cache
 import numpy as np
 from scipy.special import i0e, i1e
 
-from sparsehist.errors import DeclarationError
+from sparsehist.errors import DeclarationError, shown
 from sparsehist.privacy import zcdp as concentrated
 from sparsehist.privacy.exact_numbers import Number, at_least_zero, probability
 from sparsehist.privacy.levels import Level, as_level
@@ -38,7 +38,7 @@ def renyi(alpha: int, level: Level, keys: int = 1) -> float:
     """
     if isinstance(alpha, bool) or alpha != int(alpha) or alpha < 2:
         raise DeclarationError(
-            f"the Rényi bound of Skellam noise is proved for integer orders from 2 on, got {alpha!r}"
+            f"the Rényi bound of Skellam noise is proved for integer orders from 2 on, got {shown(alpha)}"
         )
     return float(renyi_curve(np.array([float(alpha)]), level, keys)[0])
 
@@ -96,7 +96,7 @@ def zcdp(level: Level, keys: int = 1) -> float:
 def _lines(level: Level, keys: int) -> list[tuple[float, float]]:
     """Slope and offset of the lines in the order."""
     if keys < 1:
-        raise DeclarationError(f"keys must be at least 1, got {keys!r}")
+        raise DeclarationError(f"keys must be at least 1, got {shown(keys)}")
     variance = float(2 / as_level(level))
     return [
         (keys * _log_bessel_ratio(variance), 0.0),

@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from sparsehist.errors import DeclarationError
+from sparsehist.errors import DeclarationError, shown
 from sparsehist.privacy.exact_numbers import Number, at_least_zero, probability, root
 
 _FARTHEST = 700.0  # ln t is sought from -700 to 700, as far as doubles reach
@@ -111,7 +111,7 @@ def _log_inverse(t: float) -> float:
 def _apart(delta_infinity: Number) -> float:
     apart = at_least_zero(delta_infinity, "delta_infinity")
     if apart >= 1:
-        raise DeclarationError(f"delta_infinity must be below 1, got {delta_infinity!r}")
+        raise DeclarationError(f"delta_infinity must be below 1, got {shown(delta_infinity)}")
     return float(apart)
 
 
@@ -119,5 +119,7 @@ def _beyond(delta: Number, delta_infinity: Number) -> float:
     """What is left of delta for the releases that are zCDP."""
     target, apart = probability(delta), _apart(delta_infinity)
     if target <= apart:
-        raise DeclarationError(f"delta must be above the delta_infinity already spent, {apart!r}, got {target!r}")
+        raise DeclarationError(
+            f"delta must be above the delta_infinity already spent, {shown(apart)}, got {shown(target)}"
+        )
     return (target - apart) / (1.0 - apart)

@@ -9,7 +9,7 @@ from datetime import date, datetime, timedelta
 
 import polars as pl
 
-from sparsehist.errors import DataError, DeclarationError
+from sparsehist.errors import DataError, DeclarationError, shown
 
 _WEEK = re.compile(r"(\d{4})-?[Ww](\d{2})")
 _MONTH = re.compile(r"(\d{4})-(\d{2})")
@@ -77,7 +77,7 @@ def span_of(period: str, named: str | date | int) -> Period:
     except ValueError:
         found = None
     if found is None:
-        raise DeclarationError(f"period must name one, such as {EXAMPLES.get(period, '1')}; got {named!r}")
+        raise DeclarationError(f"period must name one, such as {EXAMPLES.get(period, '1')}; got {shown(named)}")
     return found
 
 

@@ -172,6 +172,8 @@ def plan(
         '0.00675007016184'
     """
     if isinstance(domain, list | tuple):
+        if not all(isinstance(one, Domain | str) for one in domain):
+            raise DeclarationError("domain: each of several must be a domain or its text", parameter="domain")
         alone = partial(
             plan, levels, d=d, max_keys=max_keys, noise=noise, bounding=bounding, epsilon=epsilon, delta=delta,
             false_keys=false_keys, threshold=threshold, open_delta=open_delta, counts=counts, shows=shows,

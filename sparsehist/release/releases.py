@@ -633,7 +633,7 @@ def _with_intervals(
     """Add the columns low and high to the rows of a release; see `Release.intervals`."""
     number = isinstance(confidence, int | float) and not isinstance(confidence, bool)
     if not (number and 0 < confidence < 1):
-        raise DeclarationError(f"confidence must lie strictly between 0 and 1, got {confidence!r}")
+        raise DeclarationError(f"confidence must lie strictly between 0 and 1, got {shown_in_error(confidence)}")
     alpha = 1 - confidence
     if simultaneous and not frame.is_empty():  # Šidák: given which cells were published, their noises are independent
         alpha = -math.expm1(math.log(confidence) / frame.height)

@@ -17,7 +17,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from sparsehist.errors import DeclarationError
+from sparsehist.errors import DeclarationError, shown
 from sparsehist.ledger.ledger import CELLS, PathName
 from sparsehist.noise.over_steps import StepNoise
 from sparsehist.typing import IntArray
@@ -39,7 +39,7 @@ class Totals:
         if not isinstance(self.text, str) or not _TEXT.fullmatch(self.text):
             raise DeclarationError(
                 "what must be 'running', 'new' (units of one step) or 'blocks(7)' (of blocks of so many steps), "
-                f"got {self.text!r}"
+                f"got {shown(self.text)}"
             )
 
     @property

@@ -23,6 +23,7 @@ from sparsehist.counting import Counting
 from sparsehist.counting.contract import Choice, Counts
 from sparsehist.declaration import Declaration
 from sparsehist.declaration.bounding import Share
+from sparsehist.declaration.checks import checked_name
 from sparsehist.domain import Catalogue, Open
 from sparsehist.domain.base import key_names
 from sparsehist.errors import DeclarationError, NameTakenError, NotFoundError, SeriesDiffersError, shown
@@ -119,6 +120,7 @@ def discover_keys(
         raise DeclarationError(f"rounds must be a whole number from 1 to {_MOST_ROUNDS}, got {shown(rounds)}")
     if not isinstance(key, str):
         raise DeclarationError(f"key must name one column, got {shown(key)}")
+    checked_name("discovery", name)
     whole = Open(kind, delta=delta)
     planned = [
         _Round.planned(name, number, share, as_level(level), whole, unit=unit, key=key, most_keys=most_keys,

@@ -28,6 +28,7 @@ from sparsehist.counting.contract import SALT_BYTES, Choice, Counts
 from sparsehist.counting.count import list_pairs
 from sparsehist.counting.progress import reporting
 from sparsehist.declaration import Declaration
+from sparsehist.declaration.checks import checked_name
 from sparsehist.declaration.noise import NoiseChoice
 from sparsehist.domain import Domain, Integers, Product
 from sparsehist.domain.base import key_names
@@ -148,6 +149,7 @@ def choose_max_keys(
     whole = as_level(level)
     few, most = (level_text(whole * share) for share in (_FIRST_SHARE, 1 - _FIRST_SHARE))
     later = _USUAL_LEVEL if release_level is None else as_level(release_level)
+    checked_name("choice", name)
     declared: dict[str, Any] = {"population": population, "on_null": on_null, "on_outside": on_outside}
     shared = not family_named(noise if isinstance(noise, str) else "gaussian", 1).integer
     bounding = "share" if shared else "keep"

@@ -19,7 +19,7 @@ from typing import Any
 
 from sqlglot import Token, TokenType
 
-from sparsehist.errors import DeclarationError, StatementError
+from sparsehist.errors import DeclarationError, StatementError, shown
 from sparsehist.privacy.guarantees import EpsilonDelta
 from sparsehist.sqlfront.heads import (
     AppendStep,
@@ -581,7 +581,7 @@ def parameters_from(words: Iterable[str]) -> dict[str, Any]:
     for word in words:
         name, equals, value = word.partition("=")
         if not equals or not re.fullmatch(r"[A-Za-z_]\w*", name):
-            raise DeclarationError(f"a parameter is a name, = and its value, as in --param n=20; got {word!r}")
+            raise DeclarationError(f"a parameter is a name, = and its value, as in --param n=20; got {shown(word)}")
         if name.lower() in found:
             raise DeclarationError(f"the parameter {name} is given twice")
         found[name.lower()] = _value(value)

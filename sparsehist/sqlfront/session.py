@@ -108,7 +108,7 @@ class Session:
                 raise
             except duckdb.Error:
                 self.close()
-                raise_alone(InputError(f"tables={{{name!r}: …}} takes frames and Arrow tables, got {type(table)}"))
+                raise_alone(InputError(f"tables= takes frames and Arrow tables, got {type(table).__name__}"))
 
     def __enter__(self) -> Self:
         """Return the session."""

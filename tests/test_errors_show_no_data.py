@@ -249,8 +249,9 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Call], di
     return list(_calls(receivers)), receivers, plausible(directory, receivers)
 
 
-# The values of a catalogue are public. The rest is still to be mended; only ever shorter. The facade quotes an element where it takes several names, files or levels;
-# functions of arrays let numpy and Python say shapes and texts that are no numbers.
+# The values of a catalogue are public. The rest is still to be mended, and the list only gets shorter. The facade
+# quotes an element where it takes several names, files or levels; functions of arrays let numpy and Python say shapes
+# and texts that are no numbers.
 STILL_SHOWN = set(
     """
     Catalogue(values)

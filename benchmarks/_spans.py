@@ -16,6 +16,7 @@ import polars as pl
 from sparsehist.release import cell_round, releases
 from sparsehist.store import opening, state
 from sparsehist.store.database import Database
+from sparsehist.store.rounds import PathHistory
 from sparsehist.store.series_files import SeriesFiles
 
 REST = "everything else"
@@ -34,7 +35,7 @@ _SEAMS: tuple[tuple[Any, str, str], ...] = (
     (cell_round, "draw_round", "draw"),
     (cell_round, "_draw_empty_keys", "keys of empty cells: draw"),
     (cell_round, "published_frame", "frame"),
-    (state, "write_round", "round file: write"),
+    (PathHistory, "write_round", "round file: write"),
     (opening, "check_is_newest", "marks: read"),
     (state, "raise_mark", "marks: write"),
     (releases, "publish", "public ledger"),

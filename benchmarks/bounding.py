@@ -40,9 +40,9 @@ def measured(case: Case, pairs: pl.DataFrame, max_keys: int, bounding: str, seed
     The error is that of noisy counts above a threshold or not, so it does not depend on the domain: that of a release
     of all keys of the log.
     """
-    declared = {"name": "log", "unit": case.unit, "max_keys": max_keys, "bounding": bounding, "seed": seed}
+    declared = {"name": "log", "unit": case.unit, "max_keys": max_keys, "bounding": bounding}
     series = sh.create(
-        ":memory:",
+        sh.open(":memory:", seed=seed),
         pairs,
         key=case.key,
         domain=case.domain,
@@ -54,7 +54,7 @@ def measured(case: Case, pairs: pl.DataFrame, max_keys: int, bounding: str, seed
     joined = pairs.select(case.unit, key=pl.concat_str(*map(pl.col, case.key), separator="|"))
     counted = joined.group_by("key").len("units").sort("units", "key", descending=True)
     every = sh.create(
-        ":memory:",
+        sh.open(":memory:", seed=seed),
         joined,
         key="key",
         domain=sh.Catalogue(counted["key"].to_list()),

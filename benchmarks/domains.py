@@ -30,7 +30,7 @@ def domains(names: list[str]) -> dict[str, tuple[sh.Domain, dict[str, Any]]]:
     return {
         f"a public list of {len(names):,} names, one false key expected": (sh.Catalogue(names), {"false_keys": 1}),
         "the same, a hundredth of a false key": (sh.Catalogue(names), rarely),
-        "an open domain, δ = 5·10⁻⁷ of 10⁻⁶": (sh.Open(delta="1e-6"), {"delta": 5e-7}),
+        "an open domain, δ = 5·10⁻⁷ of 10⁻⁶": (sh.Open(delta="1e-6"), {"open_delta": 5e-7}),
         "printable ASCII of 32 bytes, a hundredth of a false key": (
             sh.Strings(max_bytes=32, alphabet="printable_ascii"),
             rarely,

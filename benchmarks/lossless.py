@@ -93,7 +93,7 @@ def end_to_end(case: Case) -> list[dict[str, object]]:
         store = sh.open(Path(directory) / "store", create=True)
         declared: dict[str, Any] = {
             "unit": case.unit, "key": case.key, "max_keys": case.max_keys, "domain": case.domain,
-            "on_null": "drop", "on_outside": "drop", "progress": False,
+            "on_null": "drop", "on_outside": "drop", "counting": sh.Counting(progress=False),
         }  # fmt: skip
         series = sh.create(store, log, name="lossless", **declared)
         truth = bounded_counts(store, series.name, case.key)

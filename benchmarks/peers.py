@@ -43,7 +43,7 @@ import sys
 import sparsehist as sh
 log, out, max_keys, store = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
 series = sh.create(store, log, name="queries", unit="user_id", key="query", max_keys=max_keys,
-                   domain="strings(max_bytes=32)", progress=False)
+                   domain="strings(max_bytes=32)", counting=sh.Counting(progress=False))
 released = series.release("public", level="0.1", false_keys=1)
 released.write_parquet(out)
 print(len(released))

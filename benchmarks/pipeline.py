@@ -71,7 +71,7 @@ def phase(name):
     if name == "writing":
         done("counting")
 series = sh.create(directory + "/store", log, name="queries", unit="user_id", key="query", max_keys=max_keys,
-                   domain=sh.Strings(max_bytes=32), progress=phase)
+                   domain=sh.Strings(max_bytes=32), counting=sh.Counting(progress=phase))
 done("create")
 series.release("release_1", level="0.1", false_keys=1).write_parquet(directory + "/released.parquet")
 done("first release")

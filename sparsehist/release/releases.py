@@ -351,8 +351,8 @@ class Release(AnyRelease):
         Example:
             >>> import sparsehist as sh
             >>> counts = sh.Counts(pl.DataFrame({"url": ["/a"], "count": [900]}), largest=1)
-            >>> series = sh.create(":memory:", counts, name="visits", key="url", max_keys=1,
-            ...                    domain=sh.Strings(max_bytes=8), seed=1)
+            >>> series = sh.create(sh.open(":memory:", seed=1), counts, name="visits", key="url", max_keys=1,
+            ...                    domain=sh.Strings(max_bytes=8))
             >>> release = series.release("public", level=0.5, threshold=100)
             >>> [round(limit, 1) for limit in release.intervals().select("low", "high").row(0)]
             [897.3, 901.2]

@@ -460,7 +460,10 @@ def _secrets(state: State, record: SeriesRecord) -> list[tuple[str, str]]:
         ("sum of all bounded counts", f"{bounded:,.0f}"),
         ("cells whose noise was drawn", f"{len(state.tracked(record.path_id).position):,}"),
     ]
-    if met := read_bounding(record):
+    met = read_bounding(record)
+    if not met:
+        rows.append(("bias of bounding", "not known: bounded elsewhere"))
+    else:
         lost = met["pairs"] - bounded
         rows.append(("bias of bounding: of all pairs, lost", f"{lost:,.0f} ({lost / max(met['pairs'], 1):.3%})"))
         rows.append(("units above max_keys", f"{met['units_above']:,}"))

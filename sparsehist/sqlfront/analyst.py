@@ -54,8 +54,9 @@ class AnalystSession:
     """Queries over published releases: tables `series.release` and the table `ledger`. A context manager.
 
     Example:
+        >>> import sparsehist as sh
         >>> rows = pl.DataFrame({"url": ["/a"], "noisy_count": [12.5]})
-        >>> release = Release(rows, {"series": "visits", "name": "public"})
+        >>> release = sh.Release(rows, {"series": "visits", "name": "public"})
         >>> with AnalystSession([release], pl.DataFrame(schema=_LEDGER)) as session:
         ...     session.sql("select url from visits.public").to_series().to_list()
         ['/a']

@@ -45,6 +45,7 @@ def test_no_class_prints_arrays_unless_they_are_public() -> None:
     public = {
         "audiences.graph.Graph",
         "series.max_keys.MaxKeysChoice",
+        "release.pipeline.Published",
         "local.decoding.Decoded",
         "local.frequencies.Frequencies",
         "histogram.history.History",

@@ -7,7 +7,6 @@ import polars as pl
 import pytest
 
 import sparsehist as sh
-from sparsehist.errors import DeclarationError
 from sparsehist.workload import Matrix, choose, strategy_named
 
 UNEVEN = {
@@ -73,19 +72,3 @@ def test_no_release_fails_for_what_the_counts_are(users: int) -> None:
     released = series.release("w", workload=sh.workload.Kronecker(heavy, heavy), level="0.6")
     noisy, std = released.frame.row(0)[-2:]
     assert abs(noisy / 2**40 - users) < 10 * std / 2**40
-
-
-def test_intervals_of_a_workload_are_refused_in_words() -> None:
-    """A release of a workload has no threshold, and says so."""
-    series = sh.create(
-        ":memory:",
-        pl.DataFrame({"user": [1], "key": [0]}),
-        name="s",
-        unit="user",
-        key="key",
-        max_keys=1,
-        domain=sh.Integers(4),
-    )
-    for number, workload in enumerate([sh.workload.Ranges(), sh.workload.Prefix()]):
-        with pytest.raises(DeclarationError, match="without a threshold"):
-            series.release(f"w{number}", workload=workload, level="0.6").intervals()

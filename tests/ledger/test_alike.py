@@ -83,7 +83,7 @@ def steps_of(seed: int) -> tuple[dict | None, list[Step]]:
             asked = {"level": value}
             more = ""
             if domain.startswith("open") and some((0, 1)):
-                asked["delta"], more = 1e-8, " open delta 1e-8"
+                asked["open_delta"], more = 1e-8, " open delta 1e-8"
             elif not domain.startswith("open"):
                 asked["threshold"], more = 400.0, " threshold 400"
             sql = f"release {release} from {name} {at}{more}"

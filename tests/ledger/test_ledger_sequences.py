@@ -100,7 +100,7 @@ class Beside:
                 )  # fmt: skip
             return
         sh.create(
-            sh.open(self.store, create=True, who="creator"), LOG, name=name, unit="user", key="key",
+            self.store, LOG, name=name, unit="user", key="key",
             max_keys=1, domain=DOMAIN, noise=family, cap=cap, population=population,
         )  # fmt: skip
         self.series.append(Series(name, population, family, cap, [Path(family)]))

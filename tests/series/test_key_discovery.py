@@ -20,7 +20,7 @@ from tests.stats import assert_consistent, assert_detected
 MOST, LEVEL, DELTA, PARTS = 64, 0.1, 1e-3, 256
 
 
-def discovered(store: sh.Store, log: pl.DataFrame, **asked: object) -> sh.Catalogue:
+def discovered(store: sh.Store, log: pl.DataFrame | Path, **asked: object) -> sh.Catalogue:
     """With the parameters of this page, unless told otherwise."""
     known = {"unit": "unit", "key": "key", "most_keys": MOST, "level": LEVEL, "delta": DELTA}
     return sh.discover_keys(store, log, **{**known, **asked})  # type: ignore[arg-type]
@@ -104,15 +104,20 @@ def test_rounds_weigh_what_was_not_found_yet():
     assert set(catalogue.values) == gone
 
 
-def test_asked_again_it_costs_nothing_and_another_level_is_refused():
-    """The same name gives the same keys, and the ledger stays as it was; rows handed over are not compared."""
+def test_asked_again_it_costs_nothing_and_another_log_is_refused(tmp_path: Path) -> None:
+    """The same name gives the same keys; the ledger stays as it was. Files are compared, rows in hand are not."""
     store = sh.open(":memory:", seed=4)
-    first = discovered(store, log_of(COMMON))
+    log, other = tmp_path / "log.parquet", tmp_path / "other.parquet"
+    log_of(COMMON).write_parquet(log)
+    log_of(COMMON[1:]).write_parquet(other)
+    first = discovered(store, log)
     before = store.ledger(full=True)
-    assert discovered(store, log_of(COMMON)) == first
+    assert discovered(store, log) == first
     assert store.ledger(full=True).equals(before)
     with pytest.raises(NameTakenError, match="another name"):
-        discovered(store, log_of(COMMON), level=0.2)
+        discovered(store, other)
+    with pytest.raises(NameTakenError, match="another name"):
+        discovered(store, log, level=0.2)
     assert store.ledger(full=True).equals(before)
 
 
@@ -131,10 +136,10 @@ def test_an_interrupted_discovery_goes_on_where_it_was(tmp_path: Path, monkeypat
 
     monkeypatch.setattr(key_discovery, "counted_into", failing)
     with pytest.raises(KeyboardInterrupt):
-        discovered(store, log)  # type: ignore[arg-type]
+        discovered(store, log)
     kept = store.series("discovery_1").release("keys").frame
     assert store.series_names() == ["discovery_1"]
-    catalogue = discovered(store, log)  # type: ignore[arg-type]
+    catalogue = discovered(store, log)
     assert store.series("discovery_1").release("keys").frame.equals(kept)
     assert set(kept["key"]) <= set(catalogue.values)
 

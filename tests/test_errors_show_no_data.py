@@ -300,6 +300,7 @@ STILL_SHOWN = set(
 )
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # the alarm may ring in a finalizer
 def test_no_public_call_shows_data_that_it_is_given(everything, monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
     """All pairs of a function and a parameter, with all kinds of data; a new one is covered by itself."""
     calls, receivers, values = everything

@@ -126,8 +126,8 @@ def locked_directory(directory: Path) -> Iterator[None]:
     """Make a private directory with a lock: its process is alive. It is removed at the end, unless it was moved."""
     descriptor = None
     while descriptor is None:
-        with disk_errors(directory.parent):
-            directory.mkdir(mode=0o700, exist_ok=True)
+        with disk_errors(directory.parent), suppress(FileExistsError):
+            directory.mkdir(mode=0o700)
         with suppress(NotFoundError):  # another process took it for one that is left over
             descriptor = _locked(directory / LOCK)
     try:

@@ -130,7 +130,7 @@ def by_postgres(log: pl.DataFrame, made: sh.CountingSql, table: str = "log") -> 
 def _clickhouse() -> object:
     session = pytest.importorskip("chdb.session", reason="chdb is not installed: make test-warehouses installs it")
     home = tempfile.mkdtemp(prefix="clickhouse-")
-    here = session.Session(home.home)
+    here = session.Session(home)
     atexit.register(lambda: (here.close(), shutil.rmtree(home, ignore_errors=True)))
     here.query("create database tests engine = Atomic")  # what its own one does not know it takes for a file
     return here

@@ -46,7 +46,7 @@ def test_what_spark_cannot_count_is_refused():
     with pytest.raises(DataError, match=r"'query'.*cast it in the Spark frame"):
         count(log, unit="id", domain=Domain.parse("integers(9)"), portable=True)
     with pytest.raises(DeclarationError, match="counted by Spark alone"):
-        count(log, unit="id", portable=True)
+        count(log, unit="id")
     with pytest.raises(DeclarationError, match="no column 'nobody'"):
         count(log, unit="nobody", portable=True)
     days = Domain.parse("dates('2026-01-01', '2026-12-31')")

@@ -119,7 +119,7 @@ def _failed(problem: Exception, words: list[str], *, as_json: bool) -> int:
         message = in_options(str(problem), _options(words))
         return _refused(message, type(problem).__name__, problem.exit_code, as_json=as_json)
     if isinstance(problem, PermissionError):
-        from sparsehist.counting.sources import shown  # a folder of a log may be named after a unit
+        from sparsehist.counting.log import shown  # a folder of a log may be named after a unit
 
         name = shown(str(problem.filename or "a file"))
         return _refused(f"{name}: permission is denied", "InputError", as_json=as_json)

@@ -7,7 +7,7 @@ and checked to be UTF-8 later, once per distinct value.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 
 from sparsehist.counting.codes import taken
-from sparsehist.counting.sources import Log
+from sparsehist.counting.log import Log
 from sparsehist.typing import BoolArray, NDArray
 
 if TYPE_CHECKING:
@@ -135,17 +135,14 @@ def restored(values: pl.Series, dtype: pl.DataType) -> pl.Series:
 def pieces(log: Log, columns: Sequence[str]) -> Iterator[Piece]:
     """Divide a log into pieces that `read` makes batches of."""
     plainly = [plain(name, log.dtypes[name]) for name in columns]
-    if log.kind == "stream":
-        yield from _joined(batch.select(plainly) for batch in log.batches(columns))
-        return
-    found = _row_groups(log, columns) if log.kind == "parquet" and log.as_it_is else None
+    found = _row_groups(log, columns) if log.in_row_groups else None
     if found is None:
-        yield from log.lazy(columns).select(plainly).collect_batches(chunk_size=BATCH_ROWS, maintain_order=False)
+        yield from _joined(log.rows.select(plainly).collect_batches(chunk_size=BATCH_ROWS, maintain_order=False))
     else:
         yield from found
 
 
-def _joined(frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+def _joined(frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
     """Join frames that follow one another into ones of at least `BATCH_ROWS` rows."""
     waiting: list[pl.DataFrame] = []
     for frame in frames:

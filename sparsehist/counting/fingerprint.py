@@ -12,11 +12,11 @@ import json
 import re
 import secrets
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
-from sparsehist.counting.contract import ClosedQuery, Counts, Files, Query
-from sparsehist.counting.lakes import bare, is_remote, open_table, seen
-from sparsehist.counting.sources import as_closed, source_files, source_table
+from sparsehist.counting.contract import ClosedQuery, Counts, Query
+from sparsehist.counting.files import as_files, found_files, table_of
+from sparsehist.counting.lakes import open_table
+from sparsehist.counting.queries import checked
 
 # A text in quotes is compared as it stands; comments, the width of blanks and the case of words do not matter.
 _SQL = re.compile(
@@ -46,7 +46,7 @@ class Fingerprint:
         key = key or secrets.token_hex(16)
         source = source.frame if isinstance(source, Counts) else source
         if isinstance(source, Query) and not isinstance(source, ClosedQuery):
-            source = as_closed(source)
+            source = checked(source, ())
         state = _state(source)
         return cls(key, _digest(key, _words(source)), "" if state is None else _digest(key, state))
 
@@ -79,19 +79,12 @@ def _state(source: object) -> str | None:
         read = [] if source.world is None or source.unverified else list(source.world.sources.values())
         states = [_state(list(one.files) if one.files else one.origin) for one in read]
         return json.dumps(states) if states and all(states) else None
-    how = source if isinstance(source, Files) else Files("")
-    table = source_table(source)
+    told, table = as_files(source), table_of(source)
     if table is not None:
-        return json.dumps(open_table(table, how.storage_options).state)
-    files = source_files(source)
-    if files is None:
+        return json.dumps(open_table(table, told.storage_options if told else {}).state)
+    if told is None:
         return None
-    elsewhere = seen([file for file in files if is_remote(file)], how.storage_options)
-    found: list[list[object]] = [[bare(one.url), one.size, one.version] for one in elsewhere]
-    for file in (file for file in files if not is_remote(file)):
-        about = Path(file).stat()
-        found.append([str(Path(file).absolute()), about.st_size, about.st_mtime_ns, about.st_ctime_ns])
-    return json.dumps([how.delimiter, list(how.hive), sorted(found, key=str)])
+    return json.dumps([told.delimiter, list(told.hive), sorted(seen.state for seen in found_files(told))])
 
 
 def _words(source: object) -> str:

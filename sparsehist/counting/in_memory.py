@@ -22,9 +22,9 @@ from sparsehist.counting.batches import Piece, pieces, read, release_unused
 from sparsehist.counting.codes import first_of_runs, sorted_words
 from sparsehist.counting.contract import Bounding, CountRequest, UnitPairs
 from sparsehist.counting.keys import missing_error, outside_error, packed
+from sparsehist.counting.log import Log, engine_errors
 from sparsehist.counting.memory import allowed_memory
 from sparsehist.counting.rows import GROUP_BITS, Rows
-from sparsehist.counting.sources import Log, engine_errors
 from sparsehist.counting.tuples import order_sql, tuple_text
 from sparsehist.counting.words import Numbers32or64, Words
 from sparsehist.errors import DeclarationError

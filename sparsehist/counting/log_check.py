@@ -15,8 +15,9 @@ from sparsehist.counting.batches import plain, plain_dtype
 from sparsehist.counting.contract import SALT_BYTES, Choice, CountRequest, Counts, request
 from sparsehist.counting.count import given_counts
 from sparsehist.counting.keys import find_cells, missing_by_column, outside_columns, unpacked
+from sparsehist.counting.log import Log, check_key_dtypes, check_unit_dtypes, engine_errors
 from sparsehist.counting.memory import available_memory
-from sparsehist.counting.sources import Log, check_key_dtypes, check_unit_dtypes, engine_errors, open_log
+from sparsehist.counting.sources import open_log
 from sparsehist.domain.base import Domain
 from sparsehist.domain.product import Product
 from sparsehist.errors import DataError, DeclarationError
@@ -118,7 +119,7 @@ def checked(
         raise DeclarationError("unit is needed unless the source is Counts")
     wanted.report("reading")
     log = open_log(source, wanted.read).with_key_types(wanted.key_types)
-    if log.kind == "spark":
+    if log.of_spark:
         raise DeclarationError("a Spark frame is not checked here: write it as Parquet, and check its files")
     refusals = _dtype_refusals(log, wanted)
     if refusals:
@@ -166,11 +167,7 @@ def _loaded(log: Log, wanted: CountRequest) -> Iterator[duckdb.DuckDBPyConnectio
         of_unit = pl.when(of_unit.bin.size() > 0).then(of_unit)
     selected = [of_unit.alias("unit"), (pl.struct(columns) if len(key) > 1 else columns[0]).alias("key")]
     empty = pl.DataFrame(schema={name: log.dtypes[name] for name in wanted.columns}).select(selected).to_arrow()
-    frames: Iterator[pl.DataFrame]
-    if log.kind == "stream":
-        frames = (batch.select(selected) for batch in log.batches(wanted.columns))
-    else:
-        frames = log.lazy(wanted.columns).select(selected).collect_batches(maintain_order=False)
+    frames = log.rows.select(selected).collect_batches(maintain_order=False)
     batches = (batch for frame in frames for batch in frame.to_arrow().to_batches())
     with spill_directory(wanted.temporary_directory) as directory, duckdb.connect(":memory:") as connection:
         settings = {

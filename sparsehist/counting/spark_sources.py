@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import polars as pl
 
 from sparsehist.errors import DataError
 
+SPARK_LABEL = "the Spark frame"
 # What a value of each of Spark's types is; an unsigned number of 64 bits is read as a decimal of 20 digits.
 _TYPES: dict[str, pl.DataType] = {
     "BooleanType": pl.Boolean(),
@@ -85,12 +90,21 @@ def window_for(frame: Any) -> Any:
     return Window
 
 
-def observation_for(frame: Any) -> Any:
-    """What notes figures of a frame while it is written."""
-    if ".connect." in type(frame).__module__:
-        from pyspark.sql.connect.observation import Observation as ConnectObservation
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Silence PySpark in this thread: it logs what its errors say, values of the log included."""
+    from pyspark.logger import PySparkLogger
 
-        return ConnectObservation()
-    from pyspark.sql import Observation
+    thread = threading.get_ident()
 
-    return Observation()
+    def is_of_others(record: logging.LogRecord) -> bool:
+        return record.thread != thread
+
+    loggers = [PySparkLogger.getLogger(f"{kind}QueryContextLogger") for kind in ("DataFrame", "SQL")]
+    for logger in loggers:
+        logger.addFilter(is_of_others)
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.removeFilter(is_of_others)

@@ -17,8 +17,8 @@ import polars as pl
 
 from sparsehist.counting.contract import CountRequest, UnitPairs
 from sparsehist.counting.keys import OUTSIDE_REMEDY, missing_error
-from sparsehist.counting.sources import Log, engine_errors
-from sparsehist.counting.spark_sources import column, functions_for, hidden, listed, window_for
+from sparsehist.counting.log import Log, engine_errors
+from sparsehist.counting.spark_sources import column, functions_for, hidden, listed, quiet, window_for
 from sparsehist.counting.tuples import part_of_tuple
 from sparsehist.domain import Catalogue, Dates, Domain, Hash64, Integers, Strings
 from sparsehist.domain.alphabet import only_of
@@ -48,7 +48,7 @@ def count(log: Log, wanted: CountRequest) -> pl.DataFrame:
 
 def kept_pairs(log: Log, wanted: CountRequest) -> UnitPairs:
     """List the pairs that count."""
-    F = functions_for(log.content)
+    F = functions_for(log.rows)
     units = [F.col(f"unit_{i}") for i in range(len(wanted.unit_parts))]
     unit = _encoded(F, units, log, wanted) if len(units) > 1 else units[0]
     with _refusals(log, wanted):
@@ -58,7 +58,7 @@ def kept_pairs(log: Log, wanted: CountRequest) -> UnitPairs:
 
 def counted(log: Log, wanted: CountRequest) -> Frame:
     """Count units by key: columns key_0, … and count, a frame that nothing has run yet."""
-    F = functions_for(log.content)
+    F = functions_for(log.rows)
     # The last weight is that of every unit with more keys.
     weight = F.lit(wanted.weights[-1][0])
     for part, most in reversed(wanted.weights[:-1]):
@@ -83,7 +83,7 @@ def _refusals(log: Log, wanted: CountRequest) -> Iterator[None]:
         name = wanted.columns[0] if of_unit else wanted.key[at - len(wanted.unit_parts)]
         return missing_error(name, "unit" if of_unit else "key")
 
-    with engine_errors(log.label, log, told_apart):
+    with quiet(), engine_errors(log.label, log, told_apart):
         yield
 
 
@@ -95,7 +95,7 @@ def _collected(frame: Frame, domain: Domain) -> pl.DataFrame:
 
 def _kept(log: Log, wanted: CountRequest) -> Frame:
     """The pairs that count: columns unit_0, …, key_0, … and keys, how many the unit has."""
-    F, window = functions_for(log.content), window_for(log.content)
+    F, window = functions_for(log.rows), window_for(log.rows)
     units = [f"unit_{i}" for i in range(len(wanted.unit_parts))]
     keys = key_names(wanted.domain.columns)
     wanted.report("counting")
@@ -104,7 +104,7 @@ def _kept(log: Log, wanted: CountRequest) -> Frame:
     of_unit = window.partitionBy(*units)
     sized = pairs.withColumn("keys", F.count(F.lit(1)).over(of_unit))
     message = F.concat(
-        hidden(log.content, wanted.salt.hex()),
+        hidden(log.rows, wanted.salt.hex()),
         _encoded(F, [F.col(unit) for unit in units], log, wanted),
         *(
             part
@@ -141,8 +141,8 @@ def _part(F: Any, value: Column, dtype: pl.DataType) -> list[Column]:
 
 def _placed(log: Log, wanted: CountRequest) -> Frame:
     """Bring units and keys to columns unit_0, …, key_0, …: rows that are dropped are gone, others are refused."""
-    F = functions_for(log.content)
-    frame = log.content.select(
+    F = functions_for(log.rows)
+    frame = log.rows.select(
         *(_present(F, log, name).alias(f"unit_{i}") for i, name in enumerate(wanted.unit_parts)),
         *(_present(F, log, name).alias(f"raw_{i}") for i, name in enumerate(wanted.key)),
     )

@@ -20,7 +20,8 @@ import polars as pl
 from sqlglot import exp
 
 from sparsehist.counting.contract import SALT_BYTES, Counts, request
-from sparsehist.counting.sources import engine_errors, open_log
+from sparsehist.counting.log import engine_errors
+from sparsehist.counting.sources import open_log
 from sparsehist.counting.tuples import part_of_tuple
 from sparsehist.domain.base import Domain, key_names
 from sparsehist.domain.catalogue import Catalogue
@@ -231,7 +232,7 @@ class CountingSql:
         log = open_log(result, columns)
         exact = dict(zip(self.key, self.domain.dtypes, strict=True))
         with engine_errors(log.label, log):
-            rows = log.lazy(columns).with_columns(
+            rows = log.rows.select(columns).with_columns(
                 pl.col(name).cast(to) for name, to in exact.items() if _is_whole_decimal(log.dtypes[name])
             )
         return Counts(rows, self.count, counted_by=self, largest=1)

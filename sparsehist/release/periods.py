@@ -8,8 +8,9 @@ from datetime import date
 from typing import Any
 
 from sparsehist.counting.contract import Choice, Counts
+from sparsehist.counting.log import Log, engine_errors
 from sparsehist.counting.progress import Counting, reporting
-from sparsehist.counting.sources import Log, engine_errors, open_log
+from sparsehist.counting.sources import open_log
 from sparsehist.declaration import Declaration
 from sparsehist.declaration.checks import checked_choice, checked_name
 from sparsehist.declaration.recurring import without_budget
@@ -215,12 +216,12 @@ def _rows_of(
     unit = declaration.unit or ()
     columns = dict.fromkeys((*((unit,) if isinstance(unit, str) else unit), *declaration.key_columns, time))
     log = open_log(source, [*columns])
-    if log.kind == "spark":
+    if log.of_spark:
         raise DeclarationError("time= is for logs that are read here: filter a Spark frame by its days instead")
     inside = span.holds(time, log.dtypes[time])
     no_date = is_no_date(time, log.dtypes[time])
     with engine_errors(log.label, log):
-        found = log.lazy([time]).select(unread=no_date.any(), alone=inside.all(), some=inside.any())
+        found = log.rows.select(unread=no_date.any(), alone=inside.all(), some=inside.any())
         unread, alone, some = found.collect(engine="streaming").row(0)
     if unread:
         raise DataError(f"the column {time!r} holds text that is no date: it has to begin with one like 2026-03-17")
@@ -231,4 +232,4 @@ def _rows_of(
         )
     if not alone:  # how many is a secret; that there are some is what the error would have said
         report(f"{LEAVING_OUT} {'rows that are' if some else 'every row, as it is'} not of {span.label}")
-    return log.only(inside, [*columns])
+    return log.only(inside)

@@ -12,7 +12,7 @@ import duckdb
 
 from sparsehist.counting.contract import Query
 from sparsehist.counting.progress import Counting
-from sparsehist.counting.sources import as_table
+from sparsehist.counting.queries import as_table
 from sparsehist.declaration import Declaration
 from sparsehist.errors import (
     InputError,

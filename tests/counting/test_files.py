@@ -135,7 +135,7 @@ def test_keys_become_what_they_are_declared_to_be(tmp_path: Path, form: str) -> 
 
 
 def test_key_types_are_part_of_the_declaration(tmp_path: Path) -> None:
-    """They are stored, compared and kept by a store that is opened again; a query casts by itself."""
+    """They are stored, compared and kept by a store that is opened again."""
     frame = pl.DataFrame(
         {"user": [1, 2], "key": pl.datetime_range(pl.datetime(2024, 1, 2), pl.datetime(2024, 1, 3), "1d", eager=True)}
     )
@@ -146,12 +146,6 @@ def test_key_types_are_part_of_the_declaration(tmp_path: Path) -> None:
     assert made.declaration.key_types == (("key", "date"),)
     with pytest.raises(sh.errors.SeriesDiffersError, match="key_types"):
         sh.create(tmp_path / "s", frame.cast({"key": pl.Date}), domain=days, **declared)
-    with pytest.raises(DeclarationError, match="in its SELECT"):
-        sh.create(
-            tmp_path / "s",
-            sh.Files(sh.Query("select 1 as user, now() as key", unverified=True), types={"key": "date"}),
-            domain=days, **declared | {"name": "t"},
-        )  # fmt: skip
 
 
 def test_no_error_shows_what_names_of_folders_hold(tmp_path: Path) -> None:

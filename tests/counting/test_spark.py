@@ -5,7 +5,7 @@ import pytest
 
 import sparsehist as sh
 from sparsehist.counting import with_spark
-from sparsehist.counting.sources import Log
+from sparsehist.counting.log import Log
 from sparsehist.domain import Domain
 from sparsehist.errors import DataError, DeclarationError
 from tests.counting import spark
@@ -85,7 +85,7 @@ def _kept(log):
         unit="u", key=("k",), max_keys=3, domain=Domain.parse("strings(max_bytes=8)"), salt=SALT, on_null="drop",
         on_outside="drop", memory_limit=None, threads=None, temporary_directory=".", progress=None, portable=True,
     )  # fmt: skip
-    opened = Log("spark", (), spark.frame(log), dict(log.schema), "the frame")
+    opened = Log(spark.frame(log), dict(log.schema), "the frame")
     return set(with_spark.kept_pairs(opened, wanted).frame().rows())
 
 
@@ -107,7 +107,7 @@ def test_no_python_runs_where_the_log_is():
         unit="u", key=("k",), max_keys=3, domain=Domain.parse("strings(max_bytes=8)"), salt=SALT, on_null="drop",
         on_outside="drop", memory_limit=None, threads=None, temporary_directory=".", progress=None, portable=True,
     )  # fmt: skip
-    opened = Log("spark", (), log, dict(CASES["text by integers"].log.schema), "the frame")
+    opened = Log(log, dict(CASES["text by integers"].log.schema), "the frame")
     plan = with_spark.counted(opened, wanted)._jdf.queryExecution().executedPlan().toString()
     assert "Python" not in plan and "Pandas" not in plan
     assert plan.count("Exchange hashpartitioning(unit_0") == 1 and plan.count("Exchange") == 2

@@ -1,0 +1,231 @@
+"""Logs in files: paths, patterns and URLs of Parquet, CSV or JSON lines, or one table of Delta or Iceberg.
+
+CSV files and JSON lines are read as text throughout, units too, so that an id is read alike in every file; so are
+columns in the names of folders. Only an empty field of a CSV file is null: `NA` is text. A log that writes missing
+values otherwise is given as `pl.scan_csv(…, null_values=…)` or as a `Query`.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Iterator, Sequence
+from functools import reduce
+from pathlib import Path
+from urllib.parse import unquote
+
+import polars as pl
+
+from sparsehist.counting.contract import Files
+from sparsehist.counting.lakes import Seen, bare, is_remote, is_table, open_table, remote_files
+from sparsehist.counting.log import Log, engine_errors, shown
+from sparsehist.errors import DataError, DeclarationError, NotFoundError
+
+_KINDS = {
+    ".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".csv.gz": "csv", ".tsv": "csv", ".tsv.gz": "csv",
+    ".jsonl": "json", ".jsonl.gz": "json", ".ndjson": "json", ".ndjson.gz": "json",
+}  # fmt: skip
+_HIVE_HINT = "sh.Files(…, hive=['column']), or --hive column, reads it from there"
+_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+
+
+def open_files(source: object, columns: Sequence[str] = ()) -> Log | None:
+    """Open the files or the table that a source names; None if it names none.
+
+    Args:
+        source: As for `create`.
+        columns: The columns that will be read; all if empty.
+    """
+    told = as_files(source)
+    table = table_of(source)
+    if table is not None:
+        opened = open_table(table, told.storage_options if told else {})
+        with engine_errors(opened.label):
+            return Log(opened.rows, dict(opened.rows.collect_schema()), opened.label)
+    if told is None:
+        return None
+    files = [seen.path for seen in found_files(told)]
+    kinds = {_kind(file) for file in files}
+    if len(kinds) > 1:
+        raise DeclarationError("the files of a log must all be Parquet, all be CSV or all be JSON lines")
+    if told.delimiter is not None and kinds != {"csv"}:
+        raise DeclarationError("delimiter= is for CSV files")
+    inside = [name for name in columns if name not in told.hive]
+    (kind,), scans, schemas = kinds, {}, {}
+    for file in files:
+        scans[file], schemas[file] = _scanned(file, kind, told, inside)
+    dtypes = reduce(lambda known, file: _common(known, schemas[file], inside, file), files[1:], schemas[files[0]])
+    wanted = [name for name in inside or dtypes if name in dtypes]
+    rows = pl.concat(
+        scans[file]
+        .select(pl.col(name).cast(dtypes[name]) if kind == "parquet" else name for name in wanted)
+        .with_columns(pl.lit(value, dtype=pl.String).alias(name) for name, value in _folders(file, told.hive))
+        for file in files
+    )
+    label = f"file {shown(files[0])!r}" if len(files) == 1 else "the files"
+    as_is = kind == "parquet" and not told.hive and not any(map(is_remote, files))
+    texts = frozenset(told.hive if kind == "parquet" else (*dtypes, *told.hive))
+    return Log(rows, {**dtypes, **dict.fromkeys(told.hive, pl.String())}, label, scans, as_is, texts)
+
+
+def as_files(source: object) -> Files | None:
+    """The files that a source names, and how they are read; None if it names none."""
+    told = source if isinstance(source, Files) else Files(source)  # type: ignore[arg-type]
+    paths = told.paths if isinstance(told.paths, (list, tuple)) else [told.paths]
+    names_files = table_of(source) is None and all(isinstance(path, (str, Path)) for path in paths)
+    return told if names_files or (isinstance(source, Files) and table_of(source) is not None) else None
+
+
+def table_of(source: object) -> object | None:
+    """The table of Delta or Iceberg that a source is, as an object or a text; None for any other."""
+    told = source.paths if isinstance(source, Files) else source
+    one = told[0] if isinstance(told, (list, tuple)) and len(told) == 1 else told
+    return one if is_table(one) else None
+
+
+def found_files(told: Files) -> list[Seen]:
+    """Every file that is named or matches, with what tells its states apart."""
+    paths = told.paths if isinstance(told.paths, (list, tuple)) else [told.paths]
+    return [seen for path in paths for seen in _found(str(path), told)]
+
+
+def _found(path: str, told: Files) -> Iterator[Seen]:
+    if is_remote(path):
+        yield from remote_files(path, told.storage_options, in_folders=bool(told.hive))
+        return
+    for file in _matches(path, told):
+        about = Path(file).stat()
+        yield Seen(file, f"{Path(file).absolute()} {about.st_size} {about.st_mtime_ns} {about.st_ctime_ns}")
+
+
+def _matches(path: str, told: Files) -> list[str]:
+    pattern = glob.has_magic(path)
+    searched = map(Path, glob.glob(str(Path(path).parent), recursive=True))
+    _refuse_unreadable(searched, os.R_OK | os.X_OK if pattern else os.X_OK)
+    place = Path(path)
+    if place.is_file():
+        return [path]
+    if "://" in path:
+        raise DeclarationError(
+            f"{bare(path)!r} is no URL that can be read; s3://, gs://, az:// and https:// can: copy the files here"
+        )
+    if place.is_dir() and told.hive:
+        return _within(place)
+    if place.is_dir():
+        hint = (
+            ""
+            if not any("=" in one.name for one in place.iterdir())
+            else f"; its folders hold a column: {_HIVE_HINT}"
+        )
+        raise NotFoundError(f"{path!r} is a directory: name its files, such as {str(place / '*.parquet')!r}{hint}")
+    if re.match(r"\s*(select|with|from)\s", path, re.IGNORECASE):
+        raise DeclarationError("SQL is no path: in Python, give it as sparsehist.Query('select …')")
+    if place.exists():
+        raise DataError(f"{path!r} is no regular file, and a log is read more than once: write it to a file")
+    found = sorted(glob.glob(path, recursive=True)) if pattern else []
+    if not found:
+        raise NotFoundError(f"there is no file {path!r}")
+    return found
+
+
+def _within(directory: Path) -> list[str]:
+    """Every file of a log in a directory; names that begin with a dot or an underscore are not of the log."""
+    places = list(directory.rglob("*"))
+    _refuse_unreadable([directory, *places], os.R_OK | os.X_OK)
+    hidden = [any(part[0] in "._" for part in place.relative_to(directory).parts) for place in places]
+    files = sorted(str(place) for place, out in zip(places, hidden, strict=True) if place.is_file() and not out)
+    if not files:
+        raise NotFoundError(f"there is no file in {str(directory)!r}")
+    return files
+
+
+def _refuse_unreadable(directories: Iterator[Path] | list[Path], how: int) -> None:
+    """A search leaves out what it may not look into, without a word."""
+    for place in directories:
+        if os.path.isdir(place) and not os.access(place, how):  # noqa: PTH112  Path's own fails in such a directory
+            raise DataError(f"directory {shown(f'{place}/')!r} cannot be read: permission is denied")
+
+
+def _kind(file: str) -> str:
+    for suffix, kind in _KINDS.items():
+        if bare(file).lower().endswith(suffix):
+            return kind
+    raise DeclarationError(f"file {shown(file)!r} must end in one of {', '.join(_KINDS)}")
+
+
+def _scanned(
+    file: str, kind: str, told: Files, columns: Sequence[str]
+) -> tuple[pl.LazyFrame, dict[str, pl.DataType]]:
+    """Scan a file; a file of JSON lines has the columns that are asked for."""
+    storage = dict(told.storage_options) if is_remote(file) else None
+    label = f"file {shown(file)!r}"
+    if kind == "json":
+        if not columns:
+            raise DeclarationError("JSON lines have no columns of their own: give a frame as the table")
+        schema: dict[str, pl.DataType] = dict.fromkeys(columns, pl.String())
+        return pl.scan_ndjson(file, schema=schema, storage_options=storage), schema
+    with engine_errors(label):
+        if kind == "parquet":  # the path is taken literally, and the columns are those in the file
+            scan = pl.scan_parquet(file, glob=False, hive_partitioning=False, storage_options=storage)
+            return scan, dict(scan.collect_schema())
+        tabs = bare(file).lower().removesuffix(".gz").endswith(".tsv")
+        scan = pl.scan_csv(
+            file, infer_schema=False, separator=told.delimiter or ("\t" if tabs else ","), glob=False,
+            storage_options=storage,
+        )  # fmt: skip
+        schema = {**scan.collect_schema()}
+    if any("\r" in name for name in schema):  # the rows would be shown as names of columns
+        raise DataError(f"{label} ends its lines with carriage returns alone: write it with line feeds")
+    for name in columns:
+        if name in schema and f"{name}_duplicated_0" in schema:
+            raise DeclarationError(f"{label} has more than one column {name!r}: rename them apart")
+    # All fields are looked at, wanted or not: with some only, rows that a stray quote swallows go unseen.
+    kept = {name: schema[name] for name in columns or schema if name in schema}
+    whole = scan.map_batches(
+        lambda batch: batch.select(list(kept)), projection_pushdown=False, streamable=True, schema=pl.Schema(kept)
+    )
+    return whole, schema
+
+
+def _common(
+    known: dict[str, pl.DataType], other: dict[str, pl.DataType], columns: Sequence[str], file: str
+) -> dict[str, pl.DataType]:
+    """Find the dtypes in which files agree: whole numbers of any width, text of any kind."""
+    found = dict(known)
+    for name in columns or known:
+        if name not in known:
+            continue
+        if name not in other:
+            raise DataError(f"file {shown(file)!r} has no column {name!r}, which the files before it have")
+        dtypes = (known[name], other[name])
+        if dtypes[0] == dtypes[1]:
+            continue
+        if all(dtype.is_integer() for dtype in dtypes):
+            found[name] = pl.Int64() if all(dtype.is_signed_integer() for dtype in dtypes) else pl.Int128()
+        elif all(dtype in (pl.String, pl.Categorical, pl.Enum) for dtype in dtypes):
+            found[name] = pl.String()
+        else:
+            raise DataError(
+                f"column {name!r} is {dtypes[0]} in one file and {dtypes[1]} in {shown(file)!r}: one id must not be "
+                "two; write the column alike in all files"
+            )
+    return found
+
+
+def _folders(file: str, names: Sequence[str]) -> list[tuple[str, str | None]]:
+    """The values of columns that stand in the names of the folders of a file."""
+    pairs = [part.partition("=") for part in Path(file).parts[:-1]]
+    found = {name: None if value == _NO_VALUE else unquote(value) for name, equal, value in pairs if equal}
+    for name in names:
+        if name not in found:
+            raise DataError(
+                f"file {shown(file)!r} stands in no folder {name}=…, which was declared to hold that column"
+            )
+    return [(name, found[name]) for name in names]
+
+
+def hive_hint(log: Log, column: str) -> str:
+    """What to do about a missing column that the names of folders hold."""
+    in_folders = any(f"{column}=" in part for file in log.files for part in Path(file).parts[:-1])
+    return f"; a folder's name has it: {_HIVE_HINT}" if in_folders else ""

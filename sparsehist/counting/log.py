@@ -1,0 +1,216 @@
+"""A log as a lazy frame or a Spark frame with known columns, and the errors of whatever reads it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from types import TracebackType
+from typing import Any
+
+import polars as pl
+
+from sparsehist.counting.lakes import CREDENTIALS, bare
+from sparsehist.counting.tuples import check_portable, part_of_tuple, tuple_text
+from sparsehist.domain.base import Domain
+from sparsehist.errors import DataError, DeclarationError, SparsehistError, raise_alone
+from sparsehist.guarantee.extensions import LACKING, lacks_extension, unseen
+
+ENGINE_FAILURES = (
+    pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError, TypeError, RuntimeError,
+)  # fmt: skip
+"""What Polars, Spark or an Arrow stream may raise; Polars' panics are no Exception."""
+_ENGINES = ("pyspark.", "py4j.", "grpc.", "duckdb", "_duckdb")
+QUERY_LABEL = "the query"
+_DAY = r"^(\d{4}-\d{2}-\d{2})[ T]\d{2}:\d{2}.*$"
+_TEXTS = (pl.String, pl.Categorical, pl.Enum)
+_REASONS = {
+    "empty CSV|PermissionError: .*empty": "it is empty",
+    "must end with PAR1|must contain a header": "it is no whole Parquet file",
+    "more fields": "its rows are of different length",
+    "could not parse": "a quoted field does not end where it should",
+    "CSV malformed": "a quote stands inside a field without quotes, or is never closed",
+    "(?i)utf-?8": "it is not UTF-8 text",
+    "unexpected end of file": "it is cut off",
+    "error parsing line|expected to contain JSON": "a line of it is no JSON object, or a column holds several kinds",
+    "^FileNotFoundError": "it is not there",
+    "^PermissionError": f"access is refused; {CREDENTIALS}",
+}
+"""Words of engines, which may quote the log, and what they mean."""
+
+
+@dataclass(frozen=True)
+class Log:
+    """A log that can be read more than once.
+
+    Attributes:
+        rows: A Polars LazyFrame, or a frame of Spark.
+        dtypes: Dtype of every column.
+        label: How errors call it.
+        files: Its files, each with a scan of it.
+        in_row_groups: Whether every column may be read from Parquet files on this machine as they hold it.
+        texts: Columns of text in which whole numbers and dates may be written.
+    """
+
+    rows: Any = field(repr=False)
+    dtypes: Mapping[str, pl.DataType]
+    label: str
+    files: Mapping[str, pl.LazyFrame] = field(default_factory=dict, repr=False)
+    in_row_groups: bool = False
+    texts: frozenset[str] = frozenset()
+
+    @property
+    def of_spark(self) -> bool:
+        """Whether Spark holds it."""
+        return not isinstance(self.rows, pl.LazyFrame)
+
+    def with_key_types(self, key_types: Mapping[str, str]) -> Log:
+        """Turn some columns into what they are declared to be."""
+        if not key_types:
+            return self
+        if self.of_spark:
+            raise DeclarationError("key_types are not for Spark: cast the column in the Spark frame")
+        casts = {name: _cast(name, self.dtypes[name], to) for name, to in key_types.items()}
+        dtypes = {**self.dtypes, **{name: dtype for name, (_, dtype) in casts.items()}}
+        return self._derived(self.rows.with_columns(cast for cast, _ in casts.values()), dtypes, key_types)
+
+    def with_unit(self, name: str, parts: Sequence[str]) -> Log:
+        """Add a column for a unit that several columns name."""
+        if len(parts) == 1:
+            return self
+        rows = self.rows.with_columns(tuple_text(parts, self.dtypes).alias(name))
+        return self._derived(rows, {**self.dtypes, name: pl.String()})
+
+    def with_key(self, name: str, value: str) -> Log:
+        """Add a column that holds one text."""
+        if self.of_spark:
+            raise DeclarationError("a Spark frame needs a key: add a column that holds one text")
+        return self._derived(self.rows.with_columns(pl.lit(value).alias(name)), {**self.dtypes, name: pl.String()})
+
+    def only(self, inside: pl.Expr) -> Log:
+        """Leave rows out."""
+        return self._derived(self.rows.filter(inside), self.dtypes)
+
+    def _derived(self, rows: pl.LazyFrame, dtypes: Mapping[str, pl.DataType], texts: Iterable[str] = ()) -> Log:
+        return replace(self, rows=rows, dtypes=dtypes, texts=self.texts.union(texts), in_row_groups=False)
+
+
+def _cast(name: str, dtype: pl.DataType, to: str) -> tuple[pl.Expr, pl.DataType]:
+    """Turn a column into dates or text, which is parsed where the domain wants whole numbers or dates."""
+    column = pl.col(name)
+    written = dtype in _TEXTS or dtype.is_integer() or dtype == pl.Boolean or dtype.is_decimal()
+    if to == "date" and dtype in _TEXTS:
+        return column.cast(pl.String).str.replace(_DAY, "$1"), pl.String()
+    if to == "date" and (dtype == pl.Date or isinstance(dtype, pl.Datetime)):
+        return column.dt.date(), pl.Date()
+    if to == "integer" and written:
+        number = column.cast(pl.Int8) if dtype == pl.Boolean else column
+        return number.cast(pl.String).str.replace(r"^([+-]?\d+)\.0*$", "$1"), pl.String()
+    if to == "text" and (written or dtype == pl.Date):
+        return column.cast(pl.String), pl.String()
+    raise DeclarationError(
+        f"key_types: column {name!r} is {dtype}, which does not become {to!r}; text, timestamps and dates become "
+        "'date', and text, whole numbers, booleans and decimals 'integer' or 'text'"
+    )
+
+
+def shown(file: str) -> str:
+    """A path as errors show it: the name of a folder such as user=alice may hold a unit or a key.
+
+    Example:
+        >>> shown("log/user=alice/part.csv")
+        'log/user=…/part.csv'
+    """
+    return re.sub(r"=[^/]+(?=/)", "=…", bare(file))
+
+
+class engine_errors(AbstractContextManager[None]):  # noqa: N801  used as a statement, like contextlib.suppress
+    """Replace what an engine raises by an error of ours, as the words of engines may quote the log.
+
+    Args:
+        label: What is read.
+        log: Its files are tried one by one for the one that fails.
+        known: Gives the error for failures that it knows by their words.
+    """
+
+    def __init__(
+        self,
+        label: str,
+        log: Log | None = None,
+        known: Callable[[BaseException], SparsehistError | None] | None = None,
+    ) -> None:
+        self._label, self._log, self._known = label, log, known
+
+    def __exit__(
+        self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        of_engine = isinstance(failure, ENGINE_FAILURES) or type(failure).__module__.startswith(_ENGINES)
+        if failure is None or not of_engine or isinstance(failure, (SparsehistError, MemoryError)):
+            return
+        error = self._known(failure) or _explained(failure, self._label, self._log)
+        del failure, trace  # a debugger finds the locals of frames: these held the words of the engine
+        raise_alone(error)
+
+
+def _explained(failure: BaseException, label: str, log: Log | None) -> SparsehistError:
+    kind = type(failure).__name__
+    if kind == "OutOfMemoryException":
+        return DeclarationError(
+            "memory_limit is too small for this log even with spilling: allow more memory or fewer threads"
+        )
+    if lacks_extension(failure):
+        return DataError(LACKING)
+    if label == QUERY_LABEL:
+        return DataError(f"{label} cannot be run ({kind}): try it in DuckDB on its own{unseen(failure)}")
+    for file, scan in ({} if log is None else log.files).items():
+        try:
+            scan.select(pl.all().null_count()).collect(engine="streaming")
+        except ENGINE_FAILURES as seen:
+            label, failure = f"file {shown(file)!r}", seen
+            break
+    words = f"{type(failure).__name__}: {failure}"
+    found = next((reason for said, reason in _REASONS.items() if re.search(said, words)), None)
+    of_file = label.startswith("file ") and found is not None
+    reason = f": {found}" if of_file else f" ({kind}): check that it is whole and that its columns can be read"
+    return DataError(f"{label} cannot be read{reason}")
+
+
+def check_unit_dtypes(log: Log, units: Sequence[str], *, portable: bool = False) -> None:
+    """Refuse columns of the unit whose values cannot be compared exactly, or have no text form that is needed."""
+    for unit in units:
+        dtype = log.dtypes[unit]
+        if dtype.is_float() or dtype.is_decimal():
+            raise _fractions(
+                f"unit column {unit!r}", dtype, "cast it to whole numbers of at most 64 bits or text first"
+            )
+        if dtype.is_nested() or dtype in (pl.Null, pl.Object):
+            raise DataError(
+                f"unit column {unit!r} has dtype {dtype}: a unit must be text, a whole number, a date or the like"
+            )
+        if portable:
+            check_portable(unit, dtype)
+        elif len(units) > 1:
+            part_of_tuple(unit, dtype)
+
+
+def check_key_dtypes(log: Log, key: Sequence[str], domain: Domain) -> None:
+    """Refuse key columns that the domain does not take; dates may be ISO text, whole numbers only in CSV files."""
+    for column, name in enumerate(key):
+        wanted, dtype = domain.dtypes[column], log.dtypes[name]
+        parsed = dtype == pl.String and (wanted == pl.Date or (name in log.texts and wanted.is_integer()))
+        if parsed or domain.accepts(column, dtype):
+            continue
+        castable = dtype.is_integer() or dtype.is_decimal() or dtype in (*_TEXTS, pl.Boolean, pl.Date, pl.Datetime)
+        remedy = "say what it becomes (key_types, on the command line --key-type)" if castable else "cast it before"
+        remedy = "cast it in the Spark frame" if log.of_spark else remedy
+        if dtype.is_float() or dtype.is_decimal():
+            raise _fractions(f"key column {name!r}", dtype, f"{remedy} as whole numbers or text")
+        raise DataError(
+            f"key column {name!r} has dtype {dtype}, and {domain.describe()} wants {wanted} there: {remedy}, or "
+            "declare another domain"
+        )
+
+
+def _fractions(column: str, dtype: pl.DataType, remedy: str) -> DataError:
+    return DataError(f"{column} has dtype {dtype}, in which one number may be written in several ways: {remedy}")

@@ -148,7 +148,8 @@ class engine_errors(AbstractContextManager[None]):  # noqa: N801  used as a stat
         of_engine = isinstance(failure, ENGINE_FAILURES) or type(failure).__module__.startswith(_ENGINES)
         if failure is None or not of_engine or isinstance(failure, (SparsehistError, MemoryError)):
             return
-        error = self._known(failure) or _explained(failure, self._label, self._log)
+        found = self._known(failure) if self._known is not None else None
+        error = found or _explained(failure, self._label, self._log)
         del failure, trace  # a debugger finds the locals of frames: these held the words of the engine
         raise_alone(error)
 

@@ -1,9 +1,8 @@
 """Check the plan of a query: the rows of each unit must be a function of that unit's own rows and of public tables.
 
-The plan is the one DuckDB's binder makes, before it is optimized, over one view per source. `Plan` notes which
-columns are used above each operator; `Check` follows which relations are private and which of their
-columns name the unit. A join of two private relations must compare their units. Only listed operators, fields and
-functions pass, so what a later DuckDB adds is refused.
+The plan is the one DuckDB's binder makes, before it is optimized, over one view per source. `Check` computes which
+relations are private, which of their columns name the unit, and which columns depend on more than the unit's rows:
+those are refused where they are used. Only listed operators, fields and functions pass.
 
 On trust are that private sources hold the unit in the column of that name, and that an engine's error (a failed
 cast) tells that some row caused it.
@@ -16,6 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
+from sparsehist.errors import GuaranteeError, present, raise_alone
 from sparsehist.guarantee import language
 from sparsehist.guarantee.statement import Node, Rewritten, folded
 
@@ -70,9 +70,6 @@ _EQUAL = ("COMPARE_EQUAL", "COMPARE_NOT_DISTINCT_FROM")
 _LATERAL = "__duckdb_delim_"
 
 
-# Reading a plan
-
-
 def kind_of(node: Node) -> str:
     """Return the kind of an operator."""
     return str(node.get("type", "")).removeprefix("LOGICAL_")
@@ -80,11 +77,10 @@ def kind_of(node: Node) -> str:
 
 def type_of(expression: Node) -> Any:
     """Return the type of an expression."""
-    if expression["expression_class"] == "BOUND_CONSTANT":
-        return expression.get("value", {}).get("type")
-    return (
-        {"id": "BOOLEAN"} if expression["expression_class"] == "BOUND_CONJUNCTION" else expression.get("return_type")
-    )
+    if expression["expression_class"] == "BOUND_CONJUNCTION":
+        return {"id": "BOOLEAN"}
+    constant = expression["expression_class"] == "BOUND_CONSTANT"
+    return expression.get("value", {}).get("type") if constant else expression.get("return_type")
 
 
 def function_of(node: Node) -> str:
@@ -119,9 +115,7 @@ def refs(*expressions: Node) -> set[int]:
 def orders_of(expression: Node) -> list[Node]:
     """Return what an aggregate or window orders by."""
     given = (expression.get("order_bys") or {}).get("orders", ())
-    return [
-        order["expression"] for order in (*expression.get("orders", ()), *given, *expression.get("arg_orders", ()))
-    ]
+    return [order["expression"] for order in (*expression.get("orders", ()), *given)]
 
 
 def conjuncts(expressions: Iterable[Node]) -> list[Node]:
@@ -144,113 +138,23 @@ def _shape(part: object) -> str:
     return json.dumps(bare(part), sort_keys=True)
 
 
-class Plan:
-    """A plan of known operators, and which of its columns are used above each."""
-
-    def __init__(self, query: Rewritten, root: Node) -> None:
-        self.query = query
-        self._live: dict[int, set[int]] = {}
-        self.ctes: dict[int, Node] = {}
-        self._known(root)
-        self._mark(root, set(range(self.width(root))))
-
-    def live(self, node: Node) -> set[int]:
-        """Return the columns of an operator that are used above it."""
-        return self._live.get(id(node), set())
-
-    def _known(self, node: Node) -> None:
-        kind = kind_of(node)
-        fields = frozenset(f"type children {_OPERATORS.get(kind, '')}".split())
-        beside = [key for key, value in node.items() if value not in (None, [], {}) and key not in fields]
-        if kind not in _OPERATORS or beside:
-            what = (beside[0] if kind in _OPERATORS else kind).replace("_", " ").lower()
-            correlated = kind in ("EMPTY_RESULT", "LIMIT", "DELIM_GET", "CHUNK_GET")
-            self.query.refuse(None if correlated else node, "correlated" if correlated else "unknown", what=what)
-        if kind == "MATERIALIZED_CTE":
-            self.ctes[int(node["table_index"])] = node["children"][0]
-        for child in node.get("children", ()):
-            self._known(child)
-
-    def width(self, node: Node) -> int:
-        """Return how many columns an operator gives."""
-        kind, children = kind_of(node), node.get("children", ())
-        own = {"PROJECTION": "expressions", "EXPRESSION_GET": "expr_types", "CTE_REF": "chunk_types"}
-        if kind in own:
-            return len(node.get(own[kind], ()))
-        if kind == "GET":
-            return len(node.get("column_indexes", ())) + len(node.get("projected_input", ()))
-        if kind == "AGGREGATE_AND_GROUP_BY":
-            return len(node.get("groups", ())) + len(node.get("expressions", ()))
-        if kind in ("WINDOW", "UNNEST"):
-            return self.width(children[0]) + len(node.get("expressions", ()))
-        if kind in ("FILTER", "ORDER_BY"):
-            return len(node.get("projection_map", ())) or self.width(children[0])
-        if kind in ("COMPARISON_JOIN", "ANY_JOIN", "CROSS_PRODUCT"):
-            return len(self.outputs(node))
-        return self.width(children[1 if kind == "MATERIALIZED_CTE" else 0]) if children else 1
-
-    def outputs(self, node: Node) -> list[tuple[int, int]]:
-        """Return the columns of a join: of which side, and which; the mark of IN is of side 2."""
-        left, right = (self.width(child) for child in node["children"])
-        kept = [(0, at) for at in node.get("left_projection_map") or range(left)]
-        if (how := node.get("join_type", "INNER")) in ("SEMI", "ANTI", "MARK"):
-            return [*kept, (2, 0)] if how == "MARK" else kept
-        return [*kept, *((1, at) for at in node.get("right_projection_map") or range(right))]
-
-    def _mark(self, node: Node, live: set[int]) -> None:  # noqa: C901  one rule for each operator
-        """Note the columns of an operator that are used above, and go on below."""
-        known = self._live.setdefault(id(node), set())
-        known |= live
-        kind, children = kind_of(node), node.get("children", ())
-        given = node.get("expressions", [])
-        below = [set(live) for _ in children]
-        if kind == "PROJECTION":
-            below = [refs(*(given[at] for at in live))]
-        elif kind == "FILTER":
-            kept = node.get("projection_map") or range(self.width(children[0]))
-            below = [{kept[at] for at in live} | refs(*given)]
-        elif kind == "ORDER_BY":  # without LIMIT, the order of rows says nothing
-            kept = node.get("projection_map") or range(self.width(children[0]))
-            below = [{kept[at] for at in live}]
-        elif kind in ("COMPARISON_JOIN", "ANY_JOIN", "CROSS_PRODUCT"):
-            first, outputs = self.width(children[0]), self.outputs(node)
-            both = refs(*whole_conditions(node))
-            below = [{at for side, at in (outputs[place] for place in live) if side == number} for number in (0, 1)]
-            below[0] |= refs(*(one["left"] for one in paired_conditions(node))) | {at for at in both if at < first}
-            below[1] |= refs(*(one["right"] for one in paired_conditions(node)))
-            below[1] |= {at - first for at in both if at >= first}
-        elif kind == "AGGREGATE_AND_GROUP_BY":
-            groups = node.get("groups", [])
-            below = [refs(*groups, *(one for at, one in enumerate(given) if at + len(groups) in live))]
-        elif kind in ("WINDOW", "UNNEST"):
-            first = self.width(children[0])
-            used = [one for at, one in enumerate(given) if at + first in live or kind == "UNNEST"]
-            below = [{at for at in live if at < first} | refs(*used)]
-        elif kind == "DISTINCT":
-            below = [live | refs(*node.get("distinct_targets", ()))]
-        elif kind == "UNION" and not node.get("setop_all"):
-            below = [set(range(self.width(node))) for _ in children]
-        elif kind == "CTE_REF" and int(node["cte_index"]) in self.ctes:
-            self._mark(self.ctes[int(node["cte_index"])], live)
-        elif kind == "MATERIALIZED_CTE":
-            lateral = str(node.get("ctename", "")).startswith(_LATERAL)
-            below = [set(range(self.width(children[0])))] if lateral else [set(), live]
-        for child, used_there in zip(children, below, strict=False):
-            self._mark(child, used_there)
+def _outputs(node: Node, widths: tuple[int, int]) -> list[tuple[int, int]]:
+    """Return the columns of a join as (side, place); the mark of IN is of side 2."""
+    kept = [(0, at) for at in node.get("left_projection_map") or range(widths[0])]
+    if (how := node.get("join_type", "INNER")) in ("SEMI", "ANTI", "MARK"):
+        return [*kept, (2, 0)] if how == "MARK" else kept
+    return [*kept, *((1, at) for at in node.get("right_projection_map") or range(widths[1]))]
 
 
-def paired_conditions(node: Node) -> list[Node]:
+def _paired(node: Node) -> list[Node]:
     """Return the conditions of a join that compare its two sides."""
     return [one for one in node.get("conditions", ()) if "right" in one]
 
 
-def whole_conditions(node: Node) -> list[Node]:
+def _whole(node: Node) -> list[Node]:
     """Return the conditions of a join on the columns of both sides."""
     single = [one["left"] for one in node.get("conditions", ()) if "right" not in one]
     return [*single, *(node[name] for name in ("condition", "predicate") if node.get(name))]
-
-
-# Whose rows
 
 
 Name = tuple[int, tuple[str, ...]]
@@ -259,19 +163,26 @@ Name = tuple[int, tuple[str, ...]]
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a relation; `only` is why it may not be used but as a condition of WHERE, or in unnest."""
+    """A column of a relation.
+
+    Attributes:
+        kind: Its type.
+        name: The part of the unit that it equals in every row, if any.
+        refusal: Why it may not be used; without it, the values are a function of the unit's rows.
+        only_in: The one use that it may have all the same: "condition", a conjunct of WHERE, or "unnest".
+    """
 
     kind: Any = None
     name: Name | None = None
-    only: str = ""
+    refusal: GuaranteeError | None = None
+    only_in: str = ""
 
 
 @dataclass(frozen=True)
 class Relation:
     """Columns; each row of a private relation belongs to one unit, rows of a public one to nobody.
 
-    A column that has a name equals that part of the unit in every row. `unique` columns tell all rows apart, if some
-    are known to.
+    `unique` columns tell all rows apart, if some are known to.
     """
 
     columns: tuple[Column, ...]
@@ -287,65 +198,49 @@ class Relation:
         )
 
 
-def check_plan(
-    query: Rewritten, root: Node, columns: Sequence[str], units: tuple[str, ...], keys: tuple[str, ...]
-) -> None:
-    """Refuse a plan unless each unit's rows depend on that unit's own rows and on public tables alone."""
-    for name in (*units, *keys):
-        if sum(folded(column) == folded(name) for column in columns) != 1 or name not in columns:
-            query.refuse(None, "one column", name=name, columns=", ".join(columns))
-    Check(query, root, columns, units).run()
-
-
 class Check:
-    """One plan that is checked for units of these names."""
+    """The check of one query for units of these names."""
 
-    def __init__(self, query: Rewritten, root: Node, columns: Sequence[str], units: tuple[str, ...]) -> None:
-        self.query, self._root, self._units = query, root, units
-        self._places = [list(columns).index(name) for name in units]
-        self._plan = Plan(query, root)
-        self._names = [
-            {folded(unit)} | self._names_below(root, at) for unit, at in zip(units, self._places, strict=True)
-        ]
+    def __init__(self, query: Rewritten, units: tuple[str, ...]) -> None:
+        self._query, self._units = query, units
+        self._renamed = [query.renamed(unit) for unit in units]
         self._kinds: dict[int, str] = {}
         self._ctes: dict[int, Relation] = {}
-        self._unit = ", ".join(units)
 
-    def run(self) -> None:
-        """Follow the plan, and look at what comes out."""
-        result = self._relation(self._root)
+    def run(self, root: Node, columns: Sequence[str], keys: tuple[str, ...]) -> None:
+        """Refuse a plan unless each unit's rows depend on that unit's own rows and on public tables alone."""
+        for name in (*self._units, *keys):
+            if sum(folded(column) == folded(name) for column in columns) != 1 or name not in columns:
+                self._refuse(None, "one column", name=name, columns=", ".join(columns))
+        self._check_fields_of_operators(root)
+        result = self._relation(root)
         if not result.private:
             self._refuse(None, "all public")
-        for part, (unit, at) in enumerate(zip(self._units, self._places, strict=True)):
-            name = result.columns[at].name
-            if name is None or name[0] != part:
+        self._check_usable(result.columns)
+        for part, unit in enumerate(self._units):
+            found = result.columns[columns.index(unit)].name
+            if found is None or found[0] != part:
                 self._refuse(None, "no unit", name=unit)
-        self._check_usable(None, result.columns)
 
-    def _names_below(self, node: Node, at: int) -> set[str]:
-        """Return the names that a column of the result has in the sources it is taken from."""
-        kind, children = kind_of(node), node.get("children", ())
-        if kind == "GET" and at < len(node.get("column_indexes", ())):
-            return {folded(node["names"][int(node["column_indexes"][at].get("index", 0))])}
-        if kind in ("PROJECTION", "AGGREGATE_AND_GROUP_BY"):
-            given = node.get("expressions" if kind == "PROJECTION" else "groups", [])
-            copied = (
-                refs(given[at]) if at < len(given) and given[at]["type"] in ("BOUND_REF", "OPERATOR_CAST") else ()
-            )
-            return {name for place in copied for name in self._names_below(children[0], place)}
-        if kind in ("COMPARISON_JOIN", "ANY_JOIN", "CROSS_PRODUCT"):
-            side, place = self._plan.outputs(node)[at]
-            return self._names_below(children[side], place) if side < 2 else set()
-        if kind in ("FILTER", "ORDER_BY"):
-            return self._names_below(children[0], list(node.get("projection_map") or range(at + 1))[at])
-        if kind == "CTE_REF" and int(node["cte_index"]) in self._plan.ctes:
-            return self._names_below(self._plan.ctes[int(node["cte_index"])], at)
-        if kind == "UNION":
-            return {name for child in children for name in self._names_below(child, at)}
-        below = children[1 if kind == "MATERIALIZED_CTE" else 0] if children else None
-        return self._names_below(below, at) if below is not None and at < self._plan.width(below) else set()
+    def _refusal(self, part: object, reason: str, **words: object) -> GuaranteeError:
+        equal = " AND ".join(f"a.{name} = b.{name}" for name in self._units)
+        return self._query.refusal(part, reason, unit=", ".join(self._units), equal=equal, **words)
+
+    def _refuse(self, part: object, reason: str, **words: object) -> NoReturn:
+        raise_alone(self._refusal(part, reason, **words))
 
     # Operators
+
+    def _check_fields_of_operators(self, node: Node) -> None:
+        kind = kind_of(node)
+        fields = frozenset(f"type children {_OPERATORS.get(kind, '')}".split())
+        beside = [key for key, value in node.items() if value not in (None, [], {}) and key not in fields]
+        if kind in ("EMPTY_RESULT", "LIMIT", "DELIM_GET", "CHUNK_GET"):
+            self._refuse(None, "correlated")
+        if kind not in _OPERATORS or beside:
+            self._refuse(node, "unknown", what=(beside or [kind])[0].replace("_", " ").lower())
+        for child in node.get("children", ()):
+            self._check_fields_of_operators(child)
 
     def _relation(self, node: Node) -> Relation:
         made: Relation = getattr(self, f"_{kind_of(node).lower()}")(node)
@@ -353,10 +248,6 @@ class Check:
 
     def _below(self, node: Node, at: int = 0) -> Relation:
         return self._relation(node["children"][at])
-
-    def _refuse(self, part: object, reason: str, **words: object) -> NoReturn:
-        equal = " AND ".join(f"a.{name} = b.{name}" for name in self._units)
-        self.query.refuse(part, reason, unit=self._unit, equal=equal, **words)
 
     def _is_named_by(self, relation: Relation, places: Iterable[int | None]) -> bool:
         """Return whether columns name the unit of each row in full, or rows belong to nobody."""
@@ -370,31 +261,31 @@ class Check:
 
         `equal` has the columns that the join compares: number of the table and name, of either side.
         """
-        parts: dict[frozenset[int], set[int]] = {}
+        found: dict[frozenset[int], set[int]] = {}
         for one, name, other, same in equal:
             if name is not None and name == same and one != other:
-                parts.setdefault(frozenset((one, other)), set()).add(name[0])
+                found.setdefault(frozenset((one, other)), set()).add(name[0])
         private = {at for at, table in enumerate(tables) if table.private}
         joined = {min(private)} if private else set()
         for _ in private:
-            for pair, found in parts.items():
-                if len(found) == len(self._units) and pair & joined:
+            for pair, compared in found.items():
+                if len(compared) == len(self._units) and pair & joined:
                     joined |= pair
         return private <= joined
 
     def _projection(self, node: Node) -> Relation:
-        below, live = self._below(node), self._plan.live(node)
-        columns = [
-            self._column(below, one) if at in live else Column(type_of(one), self._name(below, one))
-            for at, one in enumerate(node["expressions"])
-        ]
+        below = self._below(node)
+        columns = [self._column(below, one) for one in node["expressions"]]
         return below.taking(list(map(place_of, node["expressions"])), columns)
 
     def _column(self, below: Relation, expression: Node) -> Column:
         at = place_of(expression)
         if at is not None:
             return below.columns[at]
-        self._check(below.columns, expression)
+        try:
+            self._check(below.columns, expression)
+        except GuaranteeError as problem:
+            return Column(type_of(expression), refusal=problem)
         return Column(type_of(expression), self._name(below, expression))
 
     def _name(self, below: Relation, expression: Node) -> Name | None:
@@ -402,9 +293,8 @@ class Check:
         at = place_of(expression)
         if at is not None:
             return below.columns[at].name
-        if expression["type"] != "OPERATOR_CAST" or (expression.get("function_data") or {}).get("try_cast"):
-            return None
-        if function_of(expression) != "__cast":
+        tries = (expression.get("function_data") or {}).get("try_cast")
+        if expression["type"] != "OPERATOR_CAST" or tries or function_of(expression) != "__cast":
             return None
         (inside,) = expression["children"]
         name, cast = self._name(below, inside), language.injective_cast(type_of(inside), type_of(expression))
@@ -414,49 +304,45 @@ class Check:
 
     def _get(self, node: Node) -> Relation:
         if function_of(node) in ("range", "generate_series") and not node.get("children"):
-            return Relation(tuple(Column({"id": "BIGINT"}) for _ in range(self._plan.width(node))))
+            return Relation((Column({"id": "BIGINT"}),) * len(node.get("column_indexes", ())))
         path = (node.get("function_data") or {}).get("qualified_name", {}).get("path", ())
-        source = self.query.sources.get(str(path[-1]).removeprefix("hidden_")) if path else None
+        source = self._query.sources.get(str(path[-1]).removeprefix("hidden_")) if path else None
         plain = function_of(node) == "seq_scan" and list(path[:2]) == ["memory", "main"] and not node.get("children")
         if source is None or not plain or node.get("source_ordinality") != "WITHOUT_ORDINALITY":
             self._refuse(node, "no source", name=function_of(node))
         names = list(map(folded, node["names"]))
-        units = (
-            {}
-            if source.public
-            else {self._unit_of(node, source.name, names, part): part for part in range(len(self._units))}
-        )
+        units = {} if source.public else {
+            self._unit_of(source.name, names, part): part for part in range(len(self._units))
+        }  # fmt: skip
         columns = []
         for given in node["column_indexes"]:
             at = int(given.get("index", len(names)))
             if at >= len(names):
                 self._refuse(node, "no column", name=source.name)
             kind = node["returned_types"][at]
-            named = at in units and self._is_unit(node, source.name, units[at], kind)
+            named = at in units and self._is_unit(source.name, units[at], kind)
             columns.append(Column(kind, (units[at], ()) if named else None))
         return Relation(tuple(columns), not source.public)
 
-    def _unit_of(self, node: Node, source: str, names: list[str], part: int) -> int | None:
-        """Return which column of a source is a part of the unit: the one of its name, or the one that becomes it."""
+    def _unit_of(self, source: str, names: list[str], part: int) -> int | None:
+        """Return which column of a source is a part of the unit: the one of its name, or the one that is renamed."""
         if folded(self._units[part]) in names:
             return names.index(folded(self._units[part]))
-        found = [at for at, name in enumerate(names) if name in self._names[part]]
+        found = [at for at, name in enumerate(names) if name in self._renamed[part]]
         if len(found) > 1:
-            self._refuse(node, "two units", name=source, column=self._units[part])
+            self._refuse(None, "two units", name=source, column=self._units[part])
         return found[0] if found else None
 
-    def _is_unit(self, node: Node, source: str, part: int, kind: Any) -> bool:
+    def _is_unit(self, source: str, part: int, kind: Any) -> bool:
         """Refuse units of several types: two of one type may equal one of the other. False for no type of a unit."""
         found = language.unit_kind(kind)
-        if not found:
-            return False
-        if self._kinds.setdefault(part, found) != found:
+        if found and self._kinds.setdefault(part, found) != found:
             here, there = found.lower(), self._kinds[part].lower()
-            self._refuse(node, "two types", name=source, column=self._units[part], here=here, there=there)
-        return True
+            self._refuse(None, "two types", name=source, column=self._units[part], here=here, there=there)
+        return bool(found)
 
-    def _dummy_scan(self, node: Node) -> Relation:
-        return Relation(tuple(Column() for _ in range(self._plan.width(node))))
+    def _dummy_scan(self, _: Node) -> Relation:
+        return Relation((Column(),))
 
     def _expression_get(self, node: Node) -> Relation:
         below = self._below(node)
@@ -475,14 +361,14 @@ class Check:
         equal = []
         for one in conjuncts(node["expressions"]):
             at = place_of(one)
-            if at is None or below.columns[at].only != "condition":
+            if at is None or below.columns[at].only_in != "condition":
                 self._check(below.columns, one)
             sides = one["children"] if one["type"] in _EQUAL else []
             if len(sides) == 2 and all(len(refs(side)) == 1 for side in sides):
                 left, right = ((homes[min(refs(side))], self._name(below, side)) for side in sides)
                 equal.append((*left, *right))
         if not self._are_together(tables, equal):
-            self._refuse(node, "units meet")
+            self._refuse(node["expressions"], "units meet")
         kept = node.get("projection_map") or range(len(below.columns))
         return below.taking(kept, (below.columns[at] for at in kept))
 
@@ -504,131 +390,138 @@ class Check:
         if how not in ("INNER", "LEFT", "SEMI", "ANTI", "MARK"):
             self._refuse(None, "correlated")
         left, right = self._below(node), self._below(node, 1)
-        given = paired_conditions(node)
+        given = _paired(node)
         for one in given:
             self._check(left.columns, one["left"])
             self._check(right.columns, one["right"])
-        for one in whole_conditions(node):
+        for one in _whole(node):
             self._check((*left.columns, *right.columns), one)
-        pairs = [
-            (self._column(left, one["left"]), self._column(right, one["right"]))
+        together = self._are_together((left, right), [
+            (0, self._name(left, one["left"]), 1, self._name(right, one["right"]))
             for one in given if one.get("comparison") in _EQUAL
-        ]  # fmt: skip
-        together = self._are_together((left, right), [(0, one.name, 1, other.name) for one, other in pairs])
+        ])  # fmt: skip
         if how == "INNER" and not together:
-            self._refuse([one["left"] for one in given] or node, "units meet")
+            self._refuse(given, "units meet")
         if how != "INNER" and right.private and not (left.private and together):
-            self._refuse([one["left"] for one in given], "partner")
-        mark = Column({"id": "BOOLEAN"}, only="condition" if right.private else "")
+            self._refuse(given, "partner")
+        mark = Column({"id": "BOOLEAN"})
+        if right.private:
+            mark = replace(mark, refusal=self._refusal(None, "condition"), only_in="condition")
         held = [*left.columns, *(replace(one, name=None) if how == "LEFT" else one for one in right.columns), mark]
         first = (0, len(left.columns), len(held) - 1)
-        columns = tuple(held[first[side] + at] for side, at in self._plan.outputs(node))
-        return Relation(columns, left.private or right.private)
+        outputs = _outputs(node, (len(left.columns), len(right.columns)))
+        return Relation(tuple(held[first[side] + at] for side, at in outputs), left.private or right.private)
 
     _any_join = _cross_product = _comparison_join
 
     def _aggregate_and_group_by(self, node: Node) -> Relation:
-        groups, computed, live = node.get("groups", []), node.get("expressions", []), self._plan.live(node)
-        below = self._below(node)
+        groups, below = node.get("groups", []), self._below(node)
+        computed = node.get("expressions", [])
         if len(node.get("grouping_sets", ())) > 1 or node.get("grouping_functions"):
             self._refuse(node, "GROUPING SETS, ROLLUP, CUBE")
         if not self._is_named_by(below, map(place_of, groups)):
-            self._refuse(computed or groups or node, "group")
-        grouped = [self._column(below, group) for group in groups]
-        self._check_usable(node, grouped)
-        for at, group in enumerate(groups):
-            if at in live:
-                self._check_alike(group, type_of(group), "GROUP BY")
-        fixed = {
-            place for group in groups if (place := place_of(group)) is not None and language.is_alike(type_of(group))
-        }
-        made = [
-            self._aggregate(one, below, fixed) if at + len(groups) in live else Column(type_of(one))
-            for at, one in enumerate(computed)
-        ]
-        alike = all(language.is_alike(type_of(group)) for group in groups)
+            self._refuse(computed or groups, "group")
+        grouped = [self._alike(self._column(below, group), "GROUP BY") for group in groups]
+        for group in groups:
+            self._check(below.columns, group)
+        fixed = {at for at, column in zip(map(place_of, groups), grouped, strict=True) if column.refusal is None}
+        made = [self._aggregate(one, below, fixed) for one in computed]
+        alike = all(column.refusal is None for column in grouped)
         return Relation((*grouped, *made), below.private, frozenset(range(len(groups))) if alike else None)
 
-    def _aggregate(  # noqa: C901, PLR0912  one rule for each kind of aggregate
-        self, one: Node, below: Relation, fixed: set[int], *, window: bool = False
-    ) -> Column:
-        """Check that an aggregate is the same in whatever order its rows come; `fixed` columns are equal in all."""
-        name, kind = function_of(one), type_of(one)
+    def _aggregate(self, one: Node, below: Relation, fixed: set[int | None], *, window: bool = False) -> Column:
+        """Return the column of an aggregate; `fixed` columns are equal in all rows that it gathers."""
+        try:
+            reason, words = self._order_matters(one, below, fixed, window=window)
+        except GuaranteeError as problem:
+            return Column(type_of(one), refusal=problem)
+        if not reason:
+            return Column(type_of(one))
+        refusal = self._refusal(one, reason, name=function_of(one), **words)
+        return Column(type_of(one), refusal=refusal, only_in="unnest" if reason == "unnest" else "")
+
+    def _order_matters(
+        self, one: Node, below: Relation, fixed: set[int | None], *, window: bool
+    ) -> tuple[str, dict[str, object]]:
+        """Return the reason why an aggregate depends on the order in which its rows come; empty if it does not."""
+        name = function_of(one)
         self._check_fields(one)
-        if one.get("state_export", "NONE") != "NONE" or not language.is_known(kind):
-            self._refuse(one, "unknown", what="the state of an aggregate")
+        if one.get("state_export", "NONE") != "NONE" or not language.is_known(type_of(one)):
+            return "unknown", {"what": "the state of an aggregate"}
         for part in parts(one):
             self._check(below.columns, part)
         arguments = [part for part in one.get("children", ()) if refs(part)]
+        alike = all(language.is_alike(type_of(part)) for part in arguments)
         if not below.private and name in language.ORDERLESS | language.ADDING | language.ORDERED | {"count_star"}:
-            return Column(kind)
-        distinct = one.get("aggregate_type") == "DISTINCT" or bool(one.get("distinct"))
+            return "", {}
         if name in language.ORDERLESS or name in ("count_star", "sum_no_overflow"):
-            if not name.startswith(("count", "bool_", "bit_")):
-                for part in arguments:
-                    self._check_alike(one, type_of(part), name)
-        elif name in language.ADDING:
-            if not all(language.adds_exactly(type_of(part)) for part in arguments):
-                self._refuse(one, "floats", name=name)
-        elif name in language.ORDERED and not window:
-            orders = orders_of(one)
-            if refs(*arguments) <= fixed:
-                return Column(kind)
-            if not orders and name in ("list", "array_agg"):
-                if distinct:
-                    self._check_alike(one, type_of(arguments[0]), name)
-                return Column(kind, only="unnest")
-            told = {_shape(order) for order in orders}
-            ordered = self._ordered(orders, below) | fixed
-            if not orders:
-                self._refuse(one, "no order", name=name)
-            for part in arguments:
-                if not (refs(part) <= ordered or (_shape(part) in told and language.is_alike(type_of(part)))):
-                    self._refuse(one, "ties")
-        else:
-            self._refuse(one, "function", name=name, instead=language.instead_of(name))
-        return Column(kind)
+            counts = name.startswith(("count", "bool_", "bit_"))
+            return ("" if alike or counts else "alike"), {}
+        if name in language.ADDING:
+            exact = all(language.adds_exactly(type_of(part)) for part in arguments)
+            return ("" if exact else "floats"), {}
+        if name not in language.ORDERED or window:
+            return "function", {"instead": language.instead_of(name)}
+        if refs(*arguments) <= fixed:
+            return "", {}
+        orders = orders_of(one)
+        if not orders and name in ("list", "array_agg"):
+            distinct = one.get("aggregate_type") == "DISTINCT"
+            return ("alike" if distinct and not alike else "unnest"), {}
+        if not orders:
+            return "no order", {}
+        told, ordered = {_shape(order) for order in orders}, self._ordered(orders, below) | fixed
+        sure = (
+            refs(part) <= ordered or (_shape(part) in told and language.is_alike(type_of(part))) for part in arguments
+        )
+        return ("" if all(sure) else "ties"), {}
 
     def _window(self, node: Node) -> Relation:
-        below, first = self._below(node), self._plan.width(node["children"][0])
-        live = self._plan.live(node)
-        windows = [one for at, one in enumerate(node["expressions"]) if at + first in live]
+        """Windows that pick rows by place need an order.
+
+        Beside one whose order leaves ties, only what that order tells may be used: of rows that tie, any may have any
+        place. Two such windows in two orders are refused, as they may pair the places of equal rows in any way.
+        """
+        below = self._below(node)
+        windows = node["expressions"]
+        made = [self._one_window(one, below) for one in windows]
+        tied = [
+            one for one, column in zip(windows, made, strict=True)
+            if column.refusal is None and _places_rows(one)
+            and not (below.unique is not None and below.unique <= self._told(one, below))
+        ]  # fmt: skip
+        if not tied:
+            return Relation((*below.columns, *made), below.private, below.unique)
+        told, order = self._told(tied[0], below), _order_of(tied[0])
+        columns = [*below.columns, *made]
+        needed = [{at} for at in range(len(below.columns))]
         for one in windows:
+            rest = {key: value for key, value in one.items() if key not in ("partitions", "orders")}
+            needed.append(refs(*parts(rest if one in tied and _order_of(one) == order else one)))
+        for at, column in enumerate(columns):
+            one = windows[at - len(below.columns)] if at >= len(below.columns) else None
+            reason = "two windows" if one in tied and _order_of(present(one)) != order else "ties"
+            if column.refusal is None and (reason != "ties" or not needed[at] <= told):
+                columns[at] = replace(column, refusal=self._refusal(one or tied[0], reason))
+        return Relation(tuple(columns), below.private, below.unique)
+
+    def _one_window(self, one: Node, below: Relation) -> Column:
+        try:
             self._check_fields(one)
             for part in parts(one):
                 self._check(below.columns, part)
-            if one["type"] == "WINDOW_AGGREGATE":
-                self._aggregate(one, below, set(), window=True)
-            elif one["type"] not in language.RANKS | language.PLACES or one.get("arg_orders"):
+            if one["type"] not in language.RANKS | language.PLACES | {"WINDOW_AGGREGATE"} or one.get("arg_orders"):
                 self._refuse(one, "unknown", what="this window function")
             if not self._is_named_by(below, map(place_of, one.get("partitions", ()))):
                 self._refuse(one, "window")
-        self._check_ties({at for at in live if at < first}, windows, below)
-        made = [Column(type_of(one)) for one in node["expressions"]]
-        return Relation((*below.columns, *made), below.private, below.unique)
+        except GuaranteeError as problem:
+            return Column(type_of(one), refusal=problem)
+        if one["type"] == "WINDOW_AGGREGATE":
+            return self._aggregate(one, below, set(), window=True)
+        return Column(type_of(one))
 
-    def _check_ties(self, used: set[int], windows: list[Node], below: Relation) -> None:
-        """Refuse windows that pick rows by place, unless ties are alike in all that is used of them.
-
-        Two orders are refused: of rows that are alike in all, each may number them its own way.
-        """
-        placing = [one for one in windows if one["type"] in language.PLACES or (
-            one["type"] not in language.RANKS and (
-                "_ROWS" in f"{one.get('start')} {one.get('end')}"
-                or one.get("exclude_clause", "NO_OTHER") != "NO_OTHER"
-            ))]  # fmt: skip
-        if not placing:
-            return
-        if len({_shape([one.get("partitions"), one.get("orders")]) for one in placing}) > 1:
-            self._refuse(placing[-1], "two windows")
-        for one in windows:
-            used = used | refs(
-                *parts({key: value for key, value in one.items() if key not in ("partitions", "orders")})
-            )
-        told = [*placing[0].get("partitions", ()), *orders_of(placing[0])]
-        ordered = self._ordered(told, below)
-        if not used <= ordered and not (below.unique is not None and below.unique <= ordered):
-            self._refuse(placing[0], "ties")
+    def _told(self, window: Node, below: Relation) -> set[int]:
+        return self._ordered([*window.get("partitions", ()), *orders_of(window)], below)
 
     @staticmethod
     def _ordered(orders: list[Node], below: Relation) -> set[int]:
@@ -637,21 +530,23 @@ class Check:
         return {at for one in flat if (at := place_of(one)) is not None and language.is_alike(below.columns[at].kind)}
 
     def _distinct(self, node: Node) -> Relation:
-        below, live = self._below(node), self._plan.live(node)
+        below = self._below(node)
         targets = list(map(place_of, node.get("distinct_targets", ())))
         if not self._is_named_by(below, targets):
             self._refuse(node, "distinct")
-        if node.get("distinct_type") != "DISTINCT" and not live <= set(targets):
-            self._refuse(node.get("distinct_targets"), "distinct on")
-        for at in live:
-            self._check_alike(node, below.columns[at].kind, "DISTINCT")
-        self._check_usable(node, below.columns)
-        return below
+        self._check_usable(below.columns[at] for at in targets if at is not None)
+        columns = [
+            self._alike(one, "DISTINCT")
+            if at in targets
+            else replace(one, refusal=self._refusal(None, "distinct on"))
+            for at, one in enumerate(below.columns)
+        ]
+        return replace(below, columns=tuple(columns))
 
     def _union(self, node: Node) -> Relation:
         sides = [self._below(node, at) for at in range(len(node["children"]))]
         for side in sides:
-            self._check_usable(node, side.columns)
+            self._check_usable(side.columns)
         private = any(side.private for side in sides)
         if private and not all(side.private for side in sides):
             self._refuse(node, "union with public")
@@ -662,19 +557,16 @@ class Check:
         made = Relation(tuple(columns), private)
         if not self._is_named_by(made, range(len(columns))):
             self._refuse(node, "union")
-        if not node.get("setop_all"):
-            for column in columns:
-                self._check_alike(node, column.kind, "UNION")
-        return made
+        if node.get("setop_all"):
+            return made
+        return replace(made, columns=tuple(self._alike(column, "UNION") for column in columns))
 
     def _unnest(self, node: Node) -> Relation:
         below = self._below(node)
-        several = len(node["expressions"]) > 1
         for one in node["expressions"]:
-            inside = one["child"]
-            at = place_of(inside)
-            if at is None or several or below.columns[at].only != "unnest":
-                self._check(below.columns, inside)
+            at = place_of(one["child"])
+            if at is None or len(node["expressions"]) > 1 or below.columns[at].only_in != "unnest":
+                self._check(below.columns, one["child"])
         made = tuple(Column(type_of(one)) for one in node["expressions"])
         return Relation((*below.columns, *made), below.private)
 
@@ -686,7 +578,7 @@ class Check:
 
     def _cte_ref(self, node: Node) -> Relation:
         if int(node["cte_index"]) not in self._ctes or node.get("is_recurring"):
-            self._refuse(node, "WITH RECURSIVE")
+            self._refuse(None, "WITH RECURSIVE")
         return self._ctes[int(node["cte_index"])]
 
     def _lateral(self, node: Node) -> Relation:
@@ -705,35 +597,38 @@ class Check:
             (taken,) = given["children"]
         except (KeyError, ValueError):
             self._refuse(None, "correlated")
-        found = " ".join(map(kind_of, (kept, outer, inner, distinct, again, seen, join, left, call, given, taken)))
-        ctes = [int(one["cte_index"]) for one in (seen, left, taken) if "cte_index" in one]
+        found = (kept, outer, inner, distinct, again, seen, join, left, call, given, taken)
+        ctes = [int(one.get("cte_index", -1)) for one in (seen, left, taken)]
         plain = (
-            found == "PROJECTION PROJECTION MATERIALIZED_CTE AGGREGATE_AND_GROUP_BY PROJECTION CTE_REF "
+            " ".join(map(kind_of, found))
+            == "PROJECTION PROJECTION MATERIALIZED_CTE AGGREGATE_AND_GROUP_BY PROJECTION CTE_REF "
             "COMPARISON_JOIN CTE_REF GET PROJECTION CTE_REF"
             and ctes == [int(node["table_index"])] * 2 + [int(inner["table_index"])]
             and str(inner.get("ctename", "")).startswith(_LATERAL)
-            and function_of(call) == "unnest" and not distinct.get("expressions") and not whole_conditions(join)
+            and function_of(call) == "unnest" and not distinct.get("expressions") and not _whole(join)
             and str(join["join_type"]) in ("INNER", "LEFT")
-            and all(one.get("comparison") == "COMPARE_NOT_DISTINCT_FROM" for one in paired_conditions(join))
+            and all(one.get("comparison") == "COMPARE_NOT_DISTINCT_FROM" for one in _paired(join))
         )  # fmt: skip
         if not plain:
             self._refuse(None, "correlated")
         window = kept["children"][0]
         numbered = kind_of(window) == "WINDOW" and window["expressions"][0].get("alias") == "limit_rownum"
         rows = self._relation(window["children"][0] if numbered else window)
+        number = Column({"id": "BIGINT"}, refusal=self._refusal(None, "correlated"))
         if numbered:
-            rows = replace(rows, columns=(*rows.columns, Column({"id": "BIGINT"}, only="correlated")))
+            rows = replace(rows, columns=(*rows.columns, number))
         rows = replace(rows, columns=tuple(self._column(rows, one) for one in kept["expressions"]))
-        values = [rows.columns[at] if (at := place_of(one)) is not None else Column() for one in distinct["groups"]]
-        if not any(value.only == "correlated" for value in values):
-            for value in values:
-                self._check_alike(None, value.kind, "unnest")
+        values = [self._column(rows, one) for one in distinct["groups"]]
+        if number not in values:
+            self._check_usable(self._alike(value, "unnest") for value in values)
         for one in given["expressions"]:
-            self._check([replace(value, only="") for value in values], _placed(one))
+            self._check(
+                [replace(value, refusal=None) if value is number else value for value in values], _placed(one)
+            )
         types = call["returned_types"]
         made = [
-            rows.columns[at] if side == 0 else Column(types[at] if at < len(types) else None)
-            for side, at in self._plan.outputs(join)
+            rows.columns[place] if side == 0 else Column(types[place] if place < len(types) else None)
+            for side, place in _outputs(join, (len(rows.columns), len(types) + len(values)))
         ]
         for projection in (again, outer):
             made = [self._column(Relation(tuple(made)), one) for one in projection["expressions"]]
@@ -741,15 +636,17 @@ class Check:
 
     # Expressions
 
-    def _check_usable(self, node: object, columns: Iterable[Column]) -> None:
-        """Refuse columns that may only be a condition, or be taken apart by unnest."""
+    @staticmethod
+    def _check_usable(columns: Iterable[Column]) -> None:
         for column in columns:
-            if column.only:
-                self._refuse(node, column.only)
+            if column.refusal is not None:
+                raise_alone(column.refusal)
 
-    def _check_alike(self, where: object, kind: Any, what: str) -> None:
-        if not language.is_alike(kind):
-            self._refuse(where, "alike", name=what)
+    def _alike(self, column: Column, what: str) -> Column:
+        """Return a column of which equal values become one; it may not be used where they can be told apart."""
+        if column.refusal is not None or language.is_alike(column.kind):
+            return column
+        return replace(column, refusal=self._refusal(None, "alike", name=what))
 
     def _check_fields(self, expression: Node) -> None:
         kind = expression["expression_class"]
@@ -765,38 +662,45 @@ class Check:
         at = place_of(expression)
         if at is not None:
             if columns is not None:
-                self._check_usable(expression, [columns[at]])
+                self._check_usable([columns[at]])
             return
         kind, name = str(expression["type"]), function_of(expression)
         if kind not in _ROW_OPERATORS:
             self._refuse(expression, "more rows", name=kind.replace("_", " ").lower())
         if not language.is_known(type_of(expression)):
             self._refuse(expression, "type", name=language.name_of(type_of(expression)).lower())
-        if expression["expression_class"] == "BOUND_FUNCTION":
-            self._check_function(expression, name)
+        if name in ("list_aggr", "list_aggregate"):
+            asked = expression["children"][1].get("value", {}).get("value")
+            if str(asked).lower() not in language.LIST_AGGREGATES:
+                self._refuse(expression, "list", name=asked)
+        elif expression["expression_class"] == "BOUND_FUNCTION" and name not in language.SCALARS:
+            self._refuse(expression, "function", name=name, instead=language.instead_of(name))
         if kind == "LAMBDA":
             self._check(None, expression["lambda_expr"])
         for part in parts(expression):
             self._check(columns, part)
 
-    def _check_function(self, expression: Node, name: str) -> None:
-        if name in ("list_aggr", "list_aggregate"):
-            asked = expression["children"][1].get("value", {}).get("value")
-            if str(asked).lower() not in language.LIST_AGGREGATES:
-                self._refuse(expression, "list", name=asked)
-        elif name not in language.SCALARS:
-            self._refuse(expression, "function", name=name, instead=language.instead_of(name))
+
+def _places_rows(window: Node) -> bool:
+    """Return whether a window function tells apart rows that tie in its order."""
+    if window["type"] in language.RANKS:
+        return False
+    frame = f"{window.get('start')} {window.get('end')}"
+    other = window.get("exclude_clause", "NO_OTHER") != "NO_OTHER"
+    return window["type"] in language.PLACES or "_ROWS" in frame or other
+
+
+def _order_of(window: Node) -> str:
+    return _shape([window.get("partitions"), window.get("orders")])
 
 
 def _placed(expression: Node) -> Node:
     """Return an expression over the columns of its table, with their places in the place of their names."""
-    if expression["expression_class"] == "BOUND_COLUMN_REF":
-        kept = {key: value for key, value in expression.items() if key not in ("binding", "depth")}
+    if expression["expression_class"] != "BOUND_COLUMN_REF":
         return {
-            **kept,
-            "expression_class": "BOUND_REF",
-            "type": "BOUND_REF",
-            "index": expression["binding"]["column_index"],
+            **expression,
+            **({"children": list(map(_placed, given))} if (given := expression.get("children")) else {}),
         }
-    inside = [_placed(one) for one in expression.get("children", ())]
-    return {**expression, "children": inside} if inside else expression
+    kept = {key: value for key, value in expression.items() if key not in ("binding", "depth")}
+    place = {"expression_class": "BOUND_REF", "type": "BOUND_REF", "index": expression["binding"]["column_index"]}
+    return {**kept, **place}

@@ -24,7 +24,7 @@ from sparsehist.errors import (
     StatementError,
     raise_alone,
 )
-from sparsehist.guarantee.check import check_plan
+from sparsehist.guarantee.check import Check
 from sparsehist.guarantee.extensions import draw_no_progress
 from sparsehist.guarantee.statement import Lookup, Rewritten, Source, break_ties, folded, quoted, rewrite
 from sparsehist.store.layout import spill_directory
@@ -148,10 +148,10 @@ def _check(
     except duckdb.Error as problem:
         raise_alone(StatementError(f"DuckDB cannot plan the query: {_said(problem)}"))
     except ValueError:  # a value such as nan has no like in JSON
-        query.refuse(None, "no value")
+        raise_alone(query.refusal(None, "no value"))
     if plan["error"] or len(plan["plans"]) != 1:
-        query.refuse(None, "no plan")
-    check_plan(query, plan["plans"][0], columns, units, keys)
+        raise_alone(query.refusal(None, "no plan"))
+    Check(query, units).run(plan["plans"][0], columns, keys)
 
 
 def _said(problem: duckdb.Error) -> str:

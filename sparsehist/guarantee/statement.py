@@ -100,27 +100,33 @@ class Rewritten:
     written: str = field(repr=False)
     tree: Node = field(repr=False)
 
-    def refuse(self, part: object, reason: str, **words: object) -> NoReturn:
-        """Refuse the query because of a part of its plan; `reason` is one of the language's, `words` are put in."""
-        said = (language.REASONS | language.REFUSED)[reason].format(**words)
-        raise_alone(refusal(self.written, said, self._place(part), tied=reason == "ties"))
+    def refusal(self, part: object, reason: str, **words: object) -> GuaranteeError:
+        """Return the error that refuses the query for a reason of the language, because of a part of its plan."""
+        calls = self._calls(part)
+        texts = [self.written.encode()[slice(*span)].decode() for one in calls for span in _arguments(one)]
+        line = ", ".join(dict.fromkeys(f"{words.get('name')}({text}::decimal(18, 3))" for text in texts))
+        said = (language.REASONS | language.REFUSED)[reason].format(line=line, **words)
+        return refusal(
+            self.written, said, min(filter(None, map(span_of, calls)), default=None), tied=reason == "ties"
+        )
 
-    def _place(self, part: object) -> tuple[int, int] | None:
-        """Return the bytes of `written` that a part of the plan of `text` comes from."""
-        spans = {
-            node["planned_at"]: span for node in nodes(self.tree) if "planned_at" in node and (span := span_of(node))
-        }
+    def _calls(self, part: object) -> list[Node]:
+        """Return the calls, as written, of the functions that stand in a part of the plan."""
         own = [{key: value for key, value in node.items() if key != "children"} if "table_index" in node else node
                for node in (part if isinstance(part, list) else [part]) if isinstance(node, dict)]  # fmt: skip
-        found = [spans[node["query_location"]] for node in nodes(own) if node.get("query_location") in spans]
-        if not found:
-            names = {str((node.get("qname") or {}).get("path", ["?"])[-1]).lower() for node in nodes(own)}
-            kinds = {str(node.get("type")) for node in nodes(own) if str(node.get("type")).startswith("WINDOW_")}
-            found = [
-                span for node in nodes(self.tree)
-                if (node.get("function_name") in names or node.get("type") in kinds) and (span := span_of(node))
-            ]  # fmt: skip
-        return min(found, default=None)
+        names = {str((node.get("qname") or {}).get("path", [""])[-1]).lower() for node in nodes(own)}
+        names |= {str(node.get("type")).removeprefix("WINDOW_").lower() for node in nodes(own)}
+        return [node for node in nodes(self.tree) if str(node.get("function_name", "")).lower() in names]
+
+    def renamed(self, name: str) -> set[str]:
+        """Return the columns that the query renames or casts to this name, directly or in steps."""
+        found, known = {folded(name)}, 0
+        while known < len(found):
+            known = len(found)
+            for node in nodes(self.tree):
+                if folded(str(node.get("alias", ""))) in found:
+                    found |= {folded(copied) for copied in _uncast(node).get("column_names", ())[-1:]}
+        return found
 
 
 def nodes(part: object) -> Iterator[Node]:
@@ -135,6 +141,18 @@ def span_of(node: Node) -> tuple[int, int] | None:
     """Return the first byte of a node and the one after its last, if it has a place."""
     start = int(node.get("query_location", NOWHERE))
     return (start, start + max(1, int(node.get("query_location_length", 0)))) if start < NOWHERE else None
+
+
+def _uncast(node: Node) -> Node:
+    return _uncast(node["child"]) if node.get("class") == "CAST" else node
+
+
+def _arguments(call: Node) -> Iterator[tuple[int, int]]:
+    """Yield the place of each argument of a call that is more than a constant."""
+    for argument in call.get("arguments", ()):
+        spans = [span for node in nodes(argument) if (span := span_of(node))]
+        if spans and argument["expression"].get("class") != "CONSTANT":
+            yield min(spans)[0], max(end for _, end in spans)
 
 
 def line_and_column(text: str, at: int) -> tuple[int, int]:
@@ -210,9 +228,7 @@ class _Rewriting:
                 (at, at + 1) if at < NOWHERE else None,
             )
         tree["statements"][0]["node"] = self._walk(statements[0]["node"], frozenset())
-        text = self._text_of(tree)
-        _note_places(tree["statements"][0]["node"], self._parsed(text)["statements"][0]["node"])
-        return Rewritten(text, self._sources, self._text, tree)
+        return Rewritten(self._text_of(tree), self._sources, self._text, tree)
 
     def _parsed(self, text: str) -> Node:
         ((found,),) = self._parser.execute(statement("guarantee_tree"), {"query": text}).fetchall()
@@ -427,8 +443,6 @@ def break_ties(parser: duckdb.DuckDBPyConnection, rewritten: Rewritten) -> Rewri
     """Return the same query with ties broken; its text and the places of its parts are made anew."""
     tree = with_ties_broken(rewritten.tree)
     ((text,),) = parser.execute(statement("guarantee_text"), {"tree": json.dumps(tree)}).fetchall()
-    ((found,),) = parser.execute(statement("guarantee_tree"), {"query": text}).fetchall()
-    _note_places(tree["statements"][0]["node"], json.loads(found)["statements"][0]["node"])
     return replace(rewritten, text=str(text), tree=tree)
 
 
@@ -440,18 +454,6 @@ def quoted(name: str) -> str:
 def quoted_text(text: str) -> str:
     """Return a text as SQL writes it."""
     return "'" + str(text).replace("'", "''") + "'"
-
-
-def _note_places(tree: Any, planned: Any) -> None:
-    """Note in each node of a tree where the same node stands in the rewritten text."""
-    if isinstance(tree, dict) and isinstance(planned, dict):
-        if "query_location" in tree and "query_location" in planned:
-            tree["planned_at"] = planned["query_location"]
-        for key in tree.keys() & planned.keys():
-            _note_places(tree[key], planned[key])
-    elif isinstance(tree, list) and isinstance(planned, list):
-        for one, other in zip(tree, planned, strict=False):
-            _note_places(one, other)
 
 
 def _without_places(part: Any) -> Any:

@@ -153,7 +153,7 @@ def test_what_is_accepted_of_ten_thousand_queries_at_random_holds(small, seed):
 
 
 WEAKENED = {
-    "ties decide": lambda patch: patch.setattr(check.Check, "_check_ties", lambda *_: None),
+    "ties decide": lambda patch: patch.setattr(check, "_places_rows", lambda _: False),
     "floats are added": lambda patch: patch.setattr(language, "adds_exactly", lambda _: True),
     "groups of several units": lambda patch: patch.setattr(check.Check, "_is_named_by", lambda *_: True),
     "units meet in joins": lambda patch: patch.setattr(check.Check, "_are_together", lambda *_: True),

@@ -24,7 +24,7 @@ from real_logs import downloads
 
 import sparsehist as sh
 from sparsehist.counting.count import count_keys
-from sparsehist.release.step_files import StepFiles
+from sparsehist.release.steps import StepFiles
 
 QUESTION = "What does a log that goes on cost, day by day, and what does it publish beside fresh series?"
 TARGETS = {"append": 1.5, "last_release_s": 10, "last_release_mb": 4000, "first_release_s": 1}

@@ -12,8 +12,7 @@ from sparsehist.declaration import Declaration
 from sparsehist.errors import DeclarationError, NameTakenError, RefusedError, present
 from sparsehist.release.creation import checked_source, with_source
 from sparsehist.release.home import PATIENCE, Home
-from sparsehist.release.step_files import StepFiles
-from sparsehist.release.step_pairs import Day, added, kind_of_all
+from sparsehist.release.steps import Day, StepFiles, added, kind_of_all
 from sparsehist.store import NewStep, SeriesRecord, State, StepRecord
 from sparsehist.store.layout import spill_directory
 
@@ -43,21 +42,20 @@ def append_step(
         )  # fmt: skip
         report("appending")
         day = Day.of_pairs(pairs, present(declaration.unit), record.salt)
-        kind, digest = day.unit_kind, day.digest(record.salt)
         # A log that was counted is not thrown away because somebody releases at this moment.
         with home.hold(at_least=PATIENCE) as state:
             record = home.find(state, declaration.name, series_id)
             before = _appended_before(state, record, step)
             if step <= len(before):
-                if before[step - 1].digest != digest:
+                if before[step - 1].digest != day.digest:
                     raise NameTakenError(
                         f"step {step} of {declaration.name!r} was appended with other rows; its counts never change"
                     )
                 return False
-            kind = kind_of_all(before[-1].unit_kind if before else "", kind, "steps")
+            kind = kind_of_all(before[-1].unit_kind if before else "", day.unit_kind, "steps")
             files = StepFiles(state, record, declaration.domain.dtypes)
-            written, replaced = files.write(state, record, added(day, files, declaration.max_keys, record.salt))
-            made = NewStep(step - 1, digest, kind, declared.source, (), home.who)
+            written, replaced = files.write(state, record, added(day, files, declaration.max_keys))
+            made = NewStep(step - 1, day.digest, kind, declared.source, (), home.who)
             state.commit_step(record, replace(made, files=written, replaced=replaced))
     return True
 

@@ -15,7 +15,7 @@ import polars as pl
 
 from sparsehist.errors import RefusedError, StoreInUseError, raise_alone
 from sparsehist.ledger.ledger import Ledger
-from sparsehist.release.step_pairs import comparable_units, kind_of_all
+from sparsehist.release.steps import comparable_units, kind_of_all
 from sparsehist.store import RegisteredFile, SeriesRecord, State, write_file
 from sparsehist.store.private_files import altered, verify_file
 

@@ -33,10 +33,9 @@ from sparsehist.release.cell_parameters import (
 from sparsehist.release.cell_round import is_in, published_frame, shown_cells
 from sparsehist.release.metadata import RunningMetadata, shared
 from sparsehist.release.pipeline import Held
-from sparsehist.release.step_files import StepFiles
+from sparsehist.release.steps import StepFiles
 from sparsehist.release.totals import RUNNING, Totals
 from sparsehist.store import NewRound, PathRecord, SeriesRecord, State, Tracked
-from sparsehist.store.support import hash_keys
 from sparsehist.typing import IntArray
 
 
@@ -181,7 +180,7 @@ class RunningPath:
         if not (tracked.position < 0).any():
             return tracked.position, all_keys.clear()
         keys = self.held.state.empty_keys(present(self.path_id))
-        found = self.files.known_keys.find(keys, hash_keys(keys, self.held.record.salt))
+        found = self.files.numbers_of(keys).cast(pl.Int64).fill_null(-1).to_numpy()
         known = tracked.position.copy()
         known[known < 0] = found
         return known, keys.filter(pl.Series(found < 0))

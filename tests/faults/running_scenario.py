@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 import sparsehist as sh
-from sparsehist.release.step_files import StepFiles
+from sparsehist.release.steps import StepFiles
 from sparsehist.series import running_series  # noqa: F401 - read once, so that no fork of this process does it again
 from tests.store.crashing import in_child, kill_at
 

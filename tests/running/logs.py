@@ -9,8 +9,7 @@ import numpy as np
 import polars as pl
 
 import sparsehist as sh
-from sparsehist.release.step_files import StepFiles
-from sparsehist.release.step_pairs import spread
+from sparsehist.release.steps import StepFiles, unit_digests
 
 Rows = Sequence[tuple[object, object]]
 
@@ -39,21 +38,14 @@ def started(
     return series
 
 
-def pairs_of(series: sh.RunningSeries) -> set[tuple[str, int]]:
-    """The pairs that counted so far."""
+def pairs_of(series: sh.RunningSeries, days: Sequence[Rows]) -> set[tuple[str, int]]:
+    """The pairs that counted so far, of users who are in these days."""
+    users = pl.Series(sorted({str(user) for day in days for user, _ in day}), dtype=pl.String)
     with series._hold() as (state, record):
         files = StepFiles(state, record, series.declaration.domain.dtypes)
+        digests = unit_digests(users, record.salt)[0]
         keys = files.all_keys["key_0"]
-        users = [user for values in files.known_units.values() for user in values["unit"]]
-        unit_of = {
-            int(word): user for word, user in zip(spread(np.arange(len(users)), record.salt), users, strict=True)
-        }
-        return {
-            (unit_of[int(word)], keys[int(number)])
-            for run in files.pair_runs
-            for word, low, high in zip(run.units, run.starts[:-1], run.starts[1:], strict=True)
-            for number in run.keys[low:high]
-        }
+        return {(users[row], keys[number]) for row, number in files.pairs_of(digests).iter_rows()}
 
 
 def kept(days: Sequence[Rows], **declared: object) -> list[set[tuple[str, int]]]:
@@ -65,7 +57,7 @@ def kept(days: Sequence[Rows], **declared: object) -> list[set[tuple[str, int]]]
             frame(rows),
             step=step,
         )
-        found.append(pairs_of(series))
+        found.append(pairs_of(series, days))
     return [now - before for before, now in itertools.pairwise(found)]
 
 

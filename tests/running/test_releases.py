@@ -26,7 +26,7 @@ from sparsehist.errors import (
 from sparsehist.histogram import grid_step, round_to_grid
 from sparsehist.noise.over_steps import Point
 from sparsehist.privacy import level_text
-from sparsehist.release.step_files import StepFiles
+from sparsehist.release.steps import StepFiles
 from sparsehist.release.totals import Totals
 from tests.running.logs import frame, started
 from tests.stats import assert_consistent, assert_detected, ks_test, two_sample_outcomes, two_sample_vectors

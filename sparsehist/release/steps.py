@@ -1,0 +1,248 @@
+"""The steps of a running series: which pairs of a new step count, and the files of keys, counts and pairs.
+
+A pair of a unit and a key counts if it never did, and if fewer than `max_keys` keys of the unit did. Of more new keys
+than a unit has room for, the first ones in an order of the unit's own are kept: a keyed hash of unit and key, then
+the key. So what a unit adds is a function of the secret salt and of its own rows up to that step.
+
+Keys are numbered in the order in which they first counted. A step writes one file of new units by key number, and
+writes the keys and the pairs that counted anew. Pairs hold digests of units; they are erased by `finish`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import polars as pl
+
+from sparsehist.counting.contract import UnitPairs
+from sparsehist.counting.in_memory import mixed, multiplier_of
+from sparsehist.counting.tuples import types_of_tuple
+from sparsehist.domain.base import key_names
+from sparsehist.errors import DataError, StoreDamagedError, promise
+from sparsehist.store import RegisteredFile, SeriesRecord, State
+from sparsehist.store.private_files import verify_file
+from sparsehist.store.support import hash_keys
+from sparsehist.typing import IntArray, WordArray
+
+_TEXT = (pl.String, pl.Categorical, pl.Enum)
+_KEYS, _COUNTS, _PAIRS = "keys", "counts", "pairs"
+_MOST_KEYS = 2**32 - 1
+
+
+def comparable_units(units: pl.Series, columns: str | Sequence[str]) -> tuple[pl.Series, str]:
+    """Cast units to whole numbers or text, and name their kind: units of two kinds are never compared.
+
+    Tuples of several columns come as text. Without units the kind is empty.
+    """
+    compared, kind = _compared(units)
+    if units.len() and not isinstance(columns, str) and len(columns) > 1:
+        kind = types_of_tuple(units[0])
+    return compared, kind if units.len() else ""
+
+
+def _compared(units: pl.Series) -> tuple[pl.Series, str]:
+    dtype = units.dtype
+    if isinstance(dtype, _TEXT):
+        return units.cast(pl.String), "text"
+    if dtype in (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32):
+        return units.cast(pl.Int64), "whole numbers"
+    if dtype.is_temporal():
+        return units.to_physical().cast(pl.Int64), str(dtype)
+    return (units.bin.encode("hex") if dtype == pl.Binary else units.cast(pl.String)), str(dtype)
+
+
+def kind_of_all(known: str, kind: str, before: str) -> str:
+    """The kind of all units so far, empty as long as there are none; `before` says where the known ones were."""
+    if known and kind and kind != known:
+        raise DataError(
+            f"units were {known} in the {before} before and are {kind} now: nobody could tell which of them are the "
+            "same; cast the column"
+        )
+    return known or kind
+
+
+def unit_digests(units: pl.Series, salt: bytes) -> tuple[pl.Series, WordArray]:
+    """Digests of comparable units, which differ if the units do, and one word of each.
+
+    A whole number is multiplied by a secret odd number, which is a bijection; text has a keyed digest of 128 bits.
+    """
+    if units.dtype == pl.Int64:
+        words: WordArray = units.to_numpy().view(np.uint64) * np.uint64(multiplier_of(salt))
+        return pl.Series("unit", words), words
+    digests = [hashlib.blake2b(unit.encode(), key=salt, digest_size=16, person=b"unit").digest() for unit in units]
+    return pl.Series("unit", digests, dtype=pl.Binary), np.frombuffer(b"".join(digests), "<u8")[::2]
+
+
+@dataclass(frozen=True, repr=False)
+class Day:
+    """The distinct pairs of a step. Secret.
+
+    Attributes:
+        pairs: row (of the unit), code (row of the key) and order (in which keys of a unit are kept).
+        units: Digests of the units.
+        keys: The keys; columns key_0, …
+        unit_kind: As `comparable_units` names it.
+        digest: Of the pairs, keyed, whatever their order.
+    """
+
+    pairs: pl.DataFrame
+    units: pl.Series
+    keys: pl.DataFrame
+    unit_kind: str
+    digest: bytes
+
+    @classmethod
+    def of_pairs(cls, pairs: UnitPairs, columns: str | Sequence[str], salt: bytes) -> Day:
+        """Read the pairs of units that are named by these columns of the log."""
+        units, kind = comparable_units(pairs.units, columns)
+        digests, words = unit_digests(units, salt)
+        row = np.repeat(np.arange(units.len(), dtype=np.uint32), pairs.sizes)
+        order = mixed(words[row] + hash_keys(pairs.keys, salt)[pairs.codes])
+        sums = np.array([order.sum(), mixed(order ^ words[row]).sum(), order.size], np.uint64)
+        digest = hashlib.blake2b(sums.tobytes(), key=salt, digest_size=16, person=b"appended-pairs").digest()
+        frame = pl.DataFrame({"row": row, "code": pairs.codes, "order": order})
+        return cls(frame, digests, pairs.keys, kind, digest)
+
+
+@dataclass(frozen=True, repr=False)
+class Added:
+    """What a step adds: new keys in the order of their numbers, and the pairs (unit, key) that count. Secret."""
+
+    keys: pl.DataFrame
+    pairs: pl.DataFrame
+
+
+def added(day: Day, files: StepFiles, max_keys: int) -> Added:
+    """Choose the pairs of a step that count."""
+    known, n_units, names = files.all_keys.height, day.units.len(), day.keys.columns
+    codes = pl.int_range(known, known + day.keys.height, dtype=pl.UInt32, eager=True)
+    numbers = files.numbers_of(day.keys).fill_null(codes)  # a new key has a number of its own until it is chosen
+    before = files.pairs_of(day.units)
+    fresh = day.pairs.with_columns(key=numbers.gather(day.pairs["code"])).join(before, on=["row", "key"], how="anti")
+    room = max_keys - np.bincount(before["row"], minlength=n_units)
+    asked, row = np.bincount(fresh["row"], minlength=n_units), fresh["row"].to_numpy()
+    over = fresh.filter(pl.Series(((asked > room) & (room > 0))[row], dtype=pl.Boolean))
+    first = (
+        over.hstack(day.keys[over["code"]])
+        .with_columns(room=room[over["row"].to_numpy()])
+        .sort("row", "order", *names)
+        .filter(pl.int_range(pl.len()).over("row") < pl.col("room"))
+    )
+    fits = fresh.filter(pl.Series((asked <= room)[row], dtype=pl.Boolean))
+    kept = pl.concat([fits, first.select(fits.columns)])
+    is_new = np.bincount(kept.filter(pl.col("key") >= known)["code"], minlength=day.keys.height) > 0
+    new = day.keys.with_row_index("code").filter(pl.Series(is_new, dtype=pl.Boolean)).sort(names)
+    number_of = numbers.to_numpy(writable=True)
+    number_of[new["code"].to_numpy()] = known + np.arange(new.height)
+    pairs = {"unit": day.units.gather(kept["row"]), "key": number_of[kept["code"].to_numpy()]}
+    return Added(new.select(names), pl.DataFrame(pairs))
+
+
+class StepFiles:
+    """The files of a running series as far as it was appended; nothing is read until it is asked for. Secret."""
+
+    def __init__(self, state: State, record: SeriesRecord, dtypes: Sequence[pl.DataType]) -> None:
+        self._directory = record.directory
+        self._schema = dict(zip(key_names(len(dtypes)), dtypes, strict=True))
+        files = {_step_and_part(file): file for path in state.paths(record) for file in path.files}
+        self._counts = [file for (_, part), file in sorted(files.items()) if part == _COUNTS]
+        self._latest = {part: file for (_, part), file in sorted(files.items()) if part != _COUNTS}
+        self.n_steps = len(state.steps(record))
+        if len(self._counts) != self.n_steps:
+            raise StoreDamagedError(f"{self._directory} is not the directory of a whole series; restore a backup")
+
+    def __repr__(self) -> str:
+        return f"StepFiles(steps={self.n_steps})"
+
+    @property
+    def unit_files(self) -> list[str]:
+        """Names of the files that say who counted."""
+        return [file.name for part, file in self._latest.items() if part == _PAIRS]
+
+    @cached_property
+    def all_keys(self) -> pl.DataFrame:
+        """The keys by number."""
+        if _KEYS not in self._latest:
+            return pl.DataFrame(schema=self._schema)
+        return pl.read_ipc(io.BytesIO(self._content(self._latest[_KEYS]))).cast(pl.Schema(self._schema))
+
+    def keys(self, numbers: IntArray) -> pl.DataFrame:
+        """Keys by their numbers, in the order asked."""
+        return self.all_keys[numbers]
+
+    def numbers_of(self, keys: pl.DataFrame) -> pl.Series:
+        """The number of each key, null for those that have none."""
+        numbered = self.all_keys.with_row_index("number")
+        return keys.join(numbered, on=keys.columns, how="left", maintain_order="left")["number"]
+
+    @cached_property
+    def _pairs(self) -> pl.DataFrame | None:
+        if _PAIRS not in self._latest:
+            return None
+        return pl.read_ipc(io.BytesIO(self._content(self._latest[_PAIRS])))
+
+    def pairs_of(self, units: pl.Series) -> pl.DataFrame:
+        """The pairs of some units that counted: row of the unit, and key."""
+        if self._pairs is None or not units.len():  # no units are of no kind that could be compared
+            return pl.DataFrame(schema={"row": pl.UInt32, "key": pl.UInt32})
+        rows = units.alias("unit").to_frame().with_row_index("row")
+        return self._pairs.join(rows, on="unit").select("row", "key")
+
+    def counts_at(self, steps: Sequence[int], n_keys: int, some: IntArray | None = None) -> IntArray:
+        """Running counts of all keys, or of some that all differ, at some steps, ascending: shape (steps, keys)."""
+        place = np.full(0 if some is None else n_keys, -1, np.int64)
+        if some is not None:
+            place[some] = np.arange(some.size)
+        running = np.zeros(n_keys if some is None else some.size, np.int64)
+        counts = np.zeros((len(steps), running.size), np.int64)
+        row = {step: i for i, step in enumerate(steps)}
+        for step, (numbers, units) in enumerate(self._increments(max(steps, default=-1))):
+            if some is None:
+                running[numbers] += units
+            else:
+                at = place[numbers]
+                running[at[at >= 0]] += units[at >= 0]
+            if step in row:
+                counts[row[step]] = running
+        return counts
+
+    def _increments(self, last: int) -> Iterator[tuple[IntArray, IntArray]]:
+        for file in self._counts[: last + 1]:
+            numbers, units = np.frombuffer(self._content(file), "<i8").reshape(2, -1)
+            yield numbers, units
+
+    def _content(self, file: RegisteredFile) -> bytes:
+        verify_file(self._directory, file)
+        return (self._directory / file.name).read_bytes()
+
+    def write(self, state: State, record: SeriesRecord, new: Added) -> tuple[list[RegisteredFile], list[str]]:
+        """Write what the next step adds; returns the files, and the names of those that they take the place of."""
+        promise(self.all_keys.height + new.keys.height <= _MOST_KEYS, "more than 2**32 keys")
+        units = np.bincount(new.pairs["key"])
+        numbers = np.flatnonzero(units)
+        content: dict[str, bytes | memoryview] = {
+            _COUNTS: np.stack([numbers, units[numbers]]).astype("<i8").tobytes()
+        }
+        if new.keys.height:
+            content[_KEYS] = _as_ipc(self.all_keys, new.keys)
+        if new.pairs.height:
+            content[_PAIRS] = _as_ipc(*([] if self._pairs is None else [self._pairs]), new.pairs)
+        replaced = [file.name for part, file in self._latest.items() if part in content]
+        written = [state.write_attachment(record, f"-{self.n_steps}.{part}", what) for part, what in content.items()]
+        return written, replaced
+
+
+def _as_ipc(*frames: pl.DataFrame) -> memoryview:
+    sink = io.BytesIO()
+    pl.concat(frames).write_ipc(sink, compat_level=pl.CompatLevel.oldest())
+    return sink.getbuffer()
+
+
+def _step_and_part(file: RegisteredFile) -> tuple[int, str]:
+    step, _, part = file.name.rpartition("-")[2].partition(".")
+    return int(step), part

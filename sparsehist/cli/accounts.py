@@ -1,89 +1,98 @@
-"""Commands about what exists, what was spent and what may be: show, ledger, limit, report."""
+"""Commands on a whole store: show, ledger, limit, report, backup, adopt, drop."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from cyclopts import Parameter
+from rich.markup import escape
 
-from sparsehist.cli import options
-from sparsehist.cli.answer import Answer
-from sparsehist.cli.options import DEFAULT, StorePath, Using
-from sparsehist.cli.tables import escape, parameters_table, rows_table
+import sparsehist as sh
+from sparsehist.cli.answer import Answer, parameters_table, rows_table
+from sparsehist.cli.options import DEFAULT, Using, given
 from sparsehist.declaration.checks import checked_output
 from sparsehist.declaration.declaration import UNCHECKED_SOURCE
 from sparsehist.errors import DeclarationError, InputError
 from sparsehist.ledger.budgets import budget_from
-from sparsehist.ledger.table import for_people
-from sparsehist.privacy import as_level, level_text
+from sparsehist.ledger.ledger import Ledger
+from sparsehist.ledger.table import for_people, ledger_rows
 from sparsehist.privacy.guarantees import EpsilonDelta
-from sparsehist.privacy.levels import in_prose
+from sparsehist.release import periods, pipeline
+from sparsehist.release.limits import declare_disjoint, raise_cap, set_budget
+from sparsehist.release.most_periods import periods_of
 from sparsehist.release.parameter_rows import declaration_rows
+from sparsehist.release.stored_declaration import declaration_of
 from sparsehist.store.private_files import PRIVATE, PUBLIC, write_file
-
-if TYPE_CHECKING:
-    import polars as pl
-    from rich.console import RenderableType
-
-    from sparsehist.series.periodic_series import PeriodicSeries
-    from sparsehist.series.store import Store
-
 
 _ABOUT_LEDGER = """\
 A path costs its finest level; paths and series of a population add up, and populations too unless they
 are disjoint. epsilon holds at delta {delta:g} for what did happen; what holds in advance is the limit.
 remaining: of a path the largest level it may be released at, else what another path may take."""
+_VOUCHED = (
+    "Adopting is safe only if the store this was copied from is gone for good, no other copy of it is used, and "
+    "nothing was released after this copy was made."
+)
 
 
-def show(store: StorePath, /, *, using: Using = DEFAULT) -> Answer:
+def show(store: Path, /, *, using: Using = DEFAULT) -> Answer:
     """Show the series of a store and their releases, with their public parameters.
 
     For example:
       sparsehist show logs.sparsehist
+
+    Args:
+        store: Directory of the store.
     """
+    home = using.home(store)
     listed: list[dict[str, Any]] = []
     periodic: list[dict[str, Any]] = []
-    shown: list[RenderableType] = []
-    with using.open(store) as opened:
-        for name in opened.series_names():
-            series = options.one_series(opened, name)
-            declared = series.declaration
+    shown: list[Any] = []
+    with home.hold() as state:
+        ledger = Ledger.of(state)
+        for record in sorted(state.all_series(), key=lambda record: record.name):
+            declared = declaration_of(record)
             if declared.period is not None:
                 continue
-            releases = series.releases().to_dicts()
-            listed.append({"name": name, "declaration": declared.as_json(), "releases": releases})
-            shown += [f"[bold]{name}[/]", parameters_table(declaration_rows(declared))]
+            releases = pipeline.rows_of_releases(state, record)
+            listed.append({"name": record.name, "declaration": declared.as_json(), "releases": releases})
+            shown += [f"[bold]{record.name}[/]", parameters_table(declaration_rows(declared))]
             unused = {column for column in ("workload", "threshold") if all(row[column] is None for row in releases)}
-            used = [{column: value for column, value in row.items() if column not in unused} for row in releases]
-            used = [row | {"level": level_text(in_prose(as_level(row["level"])))} for row in used]
+            used = [{column: row[column] for column in row if column not in unused} for row in releases]
             shown.append(rows_table(used) if used else "  no releases yet")
-        for name in options.periodic_names(opened):
-            made: Any = opened.series(name)
-            row, rule = made.progress(), made.rule
-            periodic.append({"name": name, "declaration": rule.as_json(), "progress": row, "added": made.appended()})
-            shown += [f"[bold]{name}[/], one series per {rule.what}", parameters_table(periodic_rows(made, row))]
+        costs = {row["population"]: row for row in ledger_rows(ledger, short=True)}
+        for name, rule in ledger.limits.periods.items():
+            declared, row = periods.declared_periods(home, state, name), costs[name]
+            added = {record.name: str(declaration_of(record).period) for record in periods_of(state, name)}
+            periodic.append(
+                {"name": name, "declaration": rule.as_json(), "progress": row, "added": [*added.values()]}
+            )
+            made = {path.series for path in ledger.of_population(name) if path.releases}
+            rows = [*declaration_rows(declared), ("periods", row["periods"]), ("budget", row["budget"] or "none")]
+            if added:
+                told = (f"{period} (released)" if one in made else period for one, period in added.items())
+                rows.append(("appended", ", ".join(told)))
+            if row["releases"]:
+                rows.append((f"spent per {rule.unit_period}", f"{row['currency']} {row['per_period'].split()[0]}"))
+                rows.append(("spent per user", f"{row['currency']} {row['level']}"))
+            shown += [f"[bold]{name}[/], one series per {rule.what}", parameters_table(rows)]
     shown = shown or ["the store has no series"]
     return Answer({"store": str(store), "series": listed, "periodic": periodic}, shown)
 
 
 def ledger(
-    store: StorePath,
+    store: Path,
     /,
     *,
-    delta: options.ShownDelta = 1e-6,
-    series: Annotated[str | None, Parameter(help="Only this series and its population.")] = None,
-    since: Annotated[
-        str | None,
-        Parameter(help="Only what was released since then (UTC), such as 2026-01-31, and its populations."),
-    ] = None,
-    short: Annotated[bool, Parameter(help="One line per population, and everybody.")] = False,
-    events: Annotated[bool, Parameter(help="Also show who did or asked for what, when, refusals included.")] = False,
-    out: Annotated[
-        Path | None, Parameter(help="Also write it all, with the events, to a .json or .parquet file.")
-    ] = None,
+    delta: float = 1e-6,
+    series: str | None = None,
+    since: str | None = None,
+    short: bool = False,
+    events: bool = False,
+    out: Path | None = None,
     using: Using = DEFAULT,
 ) -> Answer:
     """Show what has been spent, under which limits, and what remains.
@@ -99,80 +108,69 @@ def ledger(
 
     For example:
       sparsehist ledger logs.sparsehist --out ledger.json
+
+    Args:
+        store: Directory of the store.
+        delta: At which epsilon is shown.
+        series: Only this series and its population.
+        since: Only what was released since then (UTC), such as 2026-01-31, and its populations.
+        short: One line per population, and everybody.
+        events: Also show who did or asked for what, when, refusals included.
+        out: Also write it all, with the events, to a .json or .parquet file.
     """
     _check_outside(store, out)
-    with using.open(store) as opened:
-        rows = opened.ledger(delta=delta, series=series, since=since, short=short, full=True).to_dicts()
-        happened = opened.events() if events else None
-        if out is not None:
-            opened.export_ledger(out, delta=delta)
-    shown: list[RenderableType] = ["nothing: the store has no series, or none of these"]
+    home = using.home(store)
+    with home.hold() as state:
+        rows = ledger_rows(Ledger.of(state), delta, series=series, since=since, short=short)
+        happened = state.events() if events else []
+    shown: list[Any] = ["nothing: the store has no series, or none of these"]
     if rows:
         shown = [rows_table(for_people(rows)), *_remarks(rows, delta)]
     data: dict[str, Any] = {"store": str(store), "delta": delta, "ledger": rows}
-    if happened is not None:
-        data["events"] = happened.to_dicts()
-        shown.append(rows_table(_events_for_people(happened)))
+    if events:
+        data["events"] = happened
+        shown.append(rows_table([_event_for_people(event) for event in happened]))
     if out is not None:
+        using.store(store).export_ledger(out, delta=delta)
         data["out"] = str(out)
         shown.append(f"written to {escape(str(out))}, with all events")
     return Answer(data, shown)
 
 
-def _remarks(rows: Sequence[dict[str, Any]], delta: float) -> list[str]:
+def _remarks(rows: Sequence[dict[str, Any]], delta: float) -> Iterator[str]:
     """How to read the table, and the warnings in it."""
-    said = [_ABOUT_LEDGER.format(delta=delta)]
+    yield _ABOUT_LEDGER.format(delta=delta)
     for row in (row for row in rows if row["scope"] != "path"):
         what = row["series"] or row["population"] or row["scope"]
         limit = row["limit_at_first_release"]
         if limit is not None and row["standing"] == "ex post":
-            said.append(f"The limit of {row['scope']} {what} was {limit} when its first release was made.")
+            yield f"The limit of {row['scope']} {what} was {limit} when its first release was made."
         if row["warning"] is not None:
-            said.append(f"[bold]warning[/], {what}: {escape(row['warning'])}")
-    unchecked = dict.fromkeys(row["series"] for row in rows if row["source"] == UNCHECKED_SOURCE)
-    return [*said, *(f"[bold]warning[/], series {name}: unchecked source; see sparsehist show" for name in unchecked)]
+            yield f"[bold]warning[/], {what}: {escape(row['warning'])}"
+    for name in dict.fromkeys(row["series"] for row in rows if row["source"] == UNCHECKED_SOURCE):
+        yield f"[bold]warning[/], series {name}: unchecked source; see sparsehist show"
 
 
-def _events_for_people(events: pl.DataFrame) -> list[dict[str, Any]]:
-    return [
-        {
-            "happened": f"{row['happened']:%Y-%m-%d %H:%M:%S}",
-            "who": row["who"],
-            "what": row["what"],
-            "of": row["series"] or row["population"],
-            "release": row["release"],
-            "level": row["level"],
-            "why": _why(json.loads(row["details"] or "{}"), row["reason"]),
-        }
-        for row in events.to_dicts()
-    ]
-
-
-def _why(details: dict[str, Any], reason: str | None) -> str | None:
-    """What an event declares, in words, and the reason that was given for it."""
-    if "because" in details:
-        words = details["because"]
-    elif "route" in details:
+def _event_for_people(event: dict[str, Any]) -> dict[str, Any]:
+    """An event with what it declares in words, and the reason that was given for it."""
+    details = json.loads(event["details"] or "{}")
+    if "route" in details:
         words = str(budget_from(details))
     else:  # a periodic series declares more, and `show` has that
         said = {name: value for name, value in details.items() if value and not isinstance(value, dict)}
-        words = ", ".join(
+        words = said.get("because") or ", ".join(
             f"{name.replace('_', ' ')} {', '.join(value) if isinstance(value, list) else value}"
             for name, value in said.items()
         )
-    return "; ".join(part for part in (words, reason) if part) or None
-
-
-def periodic_rows(made: PeriodicSeries, row: dict[str, Any]) -> list[tuple[str, str]]:
-    """The public parameters of a periodic series, and what it has cost."""
-    shown = [*declaration_rows(made.declaration), ("periods", row["periods"]), ("budget", row["budget"] or "none")]
-    released = set(made.released())
-    if appended := [f"{period} (released)" if period in released else period for period in made.appended()]:
-        shown.append(("appended", ", ".join(appended)))
-    if row["releases"]:
-        shown.append((f"spent per {made.rule.unit_period}", f"{row['currency']} {row['per_period'].split()[0]}"))
-        shown.append(("spent per user", f"{row['currency']} {row['level']}"))
-    return shown
+    return {
+        "happened": f"{event['happened']:%Y-%m-%d %H:%M:%S}",
+        "who": event["who"],
+        "what": event["what"],
+        "of": event["series"] or event["population"],
+        "release": event["release"],
+        "level": event["level"],
+        "why": "; ".join(part for part in (words, event["reason"]) if part) or None,
+    }
 
 
 def _check_outside(store: Path, out: Path | None) -> None:
@@ -181,17 +179,13 @@ def _check_outside(store: Path, out: Path | None) -> None:
 
 
 def limit(
-    store: StorePath,
+    store: Path,
     /,
     *,
-    population: Annotated[
-        str | None, Parameter(help="The people that a budget is for; 'default' if left out.")
-    ] = None,
-    rho: Annotated[str | None, Parameter(help="Budget: limit on the sum in zCDP, exact.")] = None,
-    epsilon: Annotated[str | None, Parameter(help="Budget, instead: limit on epsilon at --delta.")] = None,
-    delta: Annotated[
-        str | None, Parameter(help="Beside --epsilon, 0 for pure; beside --rho, what open domains may spend.")
-    ] = None,
+    population: str = "default",
+    rho: str | None = None,
+    epsilon: str | None = None,
+    delta: str | None = None,
     route: Annotated[
         str | None,
         Parameter(
@@ -199,25 +193,13 @@ def limit(
             "(Laplace and discrete Laplace), renyi (all but Poisson), poisson."
         ),
     ] = None,
-    order: Annotated[
-        int | None, Parameter(help="Of the Rényi divergence; chosen for Gaussian noise by default.")
-    ] = None,
-    open_share: Annotated[
-        str | None, Parameter(help="Share of --delta for open domains; half where there is one, else 0.")
-    ] = None,
-    poisson: Annotated[
-        str | None, Parameter(help="A separate limit for Poisson noise, such as 'epsilon_delta(1, 1e-6)'.")
-    ] = None,
-    series: Annotated[str | None, Parameter(help="Instead: raise the cap of this series, to --cap.")] = None,
-    cap: Annotated[str | None, Parameter(help="With --series: the new cap, exact; above the one in force.")] = None,
-    disjoint: Annotated[
-        list[str] | None,
-        Parameter(help="Instead: declare that nobody is in two of these populations; give it twice or more."),
-    ] = None,
-    reason: Annotated[
-        str | None,
-        Parameter(help="Why; one line, kept in the ledger for good. Needed for all but the first budget."),
-    ] = None,
+    order: int | None = None,
+    open_share: str | None = None,
+    poisson: str | None = None,
+    series: str | None = None,
+    cap: str | None = None,
+    disjoint: list[str] | None = None,
+    reason: str | None = None,
     using: Using = DEFAULT,
 ) -> Answer:
     r"""Set the budget of a population, raise a cap, or declare populations disjoint.
@@ -236,57 +218,52 @@ def limit(
           --reason 'the second study needs finer counts'
       sparsehist limit logs.sparsehist --disjoint north --disjoint south \
           --reason 'by country of residence'
+
+    Args:
+        store: Directory of the store.
+        population: The people that a budget is for.
+        rho: Budget: limit on the sum in zCDP, exact.
+        epsilon: Budget, instead: limit on epsilon at --delta.
+        delta: Beside --epsilon, 0 for pure; beside --rho, what open domains may spend.
+        order: Of the Rényi divergence; chosen for Gaussian noise by default.
+        open_share: Share of --delta for open domains; half where there is one, else 0.
+        poisson: A separate limit for Poisson noise, such as 'epsilon_delta(1, 1e-6)'.
+        series: Instead: raise the cap of this series, to --cap.
+        cap: With --series: the new cap, exact; above the one in force.
+        disjoint: Instead: declare that nobody is in two of these populations; give it twice or more.
+        reason: Why; one line, kept in the ledger for good. Needed for all but the first budget.
     """
-    asked: dict[str, Any] = {
-        "rho": rho, "epsilon": epsilon, "delta": delta, "route": route, "order": order, "open_share": open_share,
-    }  # fmt: skip
-    a_budget = any(value is not None for value in (*asked.values(), poisson))
-    if [a_budget, series is not None or cap is not None, disjoint is not None].count(True) != 1:
+    budget = given(rho=rho, epsilon=epsilon, delta=delta, route=route, order=order, open_share=open_share)
+    budget |= given(poisson=None if poisson is None else EpsilonDelta.parse(poisson))
+    if [bool(budget), series is not None, disjoint is not None].count(True) != 1 or (series is None) != (cap is None):
         raise DeclarationError(
             "give a budget (--rho, or --epsilon and --delta), or --series and --cap, or --disjoint twice or more"
         )
-    data: dict[str, Any] = {"store": str(store)}
-    with using.open(store) as opened:
-        if a_budget:
-            whose = population or "default"
-            apart = None if poisson is None else EpsilonDelta.parse(poisson)
-            said = opened.set_budget(population=whose, poisson=apart, reason=reason, **asked)
-            shown = [f"the budget of population {whose} is {escape(said)}", *_without_series(opened, [whose])]
-            data |= {"population": whose, "budget": asked | {"poisson": poisson}, "said": said, "status": "set"}
-        elif disjoint is not None:
-            opened.declare_disjoint(disjoint, reason=reason or "")
-            shown = [f"nobody is in two of {', '.join(disjoint)}: their costs do not add up for anybody"]
-            shown += _without_series(opened, disjoint)
-            data |= {"disjoint": disjoint, "status": "declared"}
-        elif series is None or cap is None:
-            raise DeclarationError("--series and --cap go together: the series, and its new cap")
-        else:
-            options.one_series(opened, series).raise_cap(cap, reason=reason or "")
-            shown = [f"the cap of the series {series} is {escape(cap)} from now on"]
-            data |= {"series": series, "cap": cap, "status": "raised"}
-    return Answer(data, shown)
-
-
-def _without_series(store: Store, populations: Sequence[str]) -> list[str]:
-    """Say which populations have no series so far: the name may be a slip."""
-    known = sorted({options.one_series(store, name).declaration.population for name in store.series_names()})
-    missing = [population for population in populations if population not in known]
-    there = f"series are in {', '.join(known)}" if known else "the store has no series"
-    return [f"No series is in {', '.join(missing)} yet; {there}"] if missing else []
+    home = using.home(store)
+    if series is not None:
+        raise_cap(home, series, cap or "", reason=reason or "")
+        shown = f"the cap of the series {series} is {escape(str(cap))} from now on"
+        return Answer({"store": str(store), "series": series, "cap": cap, "status": "raised"}, [shown])
+    if disjoint is not None:
+        declare_disjoint(home, disjoint, reason=reason or "")
+        shown = f"nobody is in two of {', '.join(disjoint)}: their costs do not add up for anybody"
+        data: dict[str, Any] = {"disjoint": disjoint, "status": "declared"}
+    else:
+        said = set_budget(home, population=population, reason=reason, **budget)
+        shown = f"the budget of population {population} is {escape(said)}"
+        data = {"population": population, "said": said, "status": "set"}
+    with home.hold() as state:  # a name without a series may be a slip
+        known = {record.population for record in state.all_series()}
+    missing = [name for name in disjoint or [population] if name not in known]
+    there = f"series are in {', '.join(sorted(known))}" if known else "the store has no series"
+    notes = [f"No series is in {', '.join(missing)} yet; {there}"] if missing else []
+    return Answer({"store": str(store)} | data, [shown, *notes])
 
 
 def report(
-    store: StorePath,
-    /,
-    *,
-    out: Annotated[Path, Parameter(help="The page, a .html file; outside the store.")],
-    delta: options.ShownDelta = 1e-6,
-    curator: Annotated[
-        bool, Parameter(help="Add exact numbers that only the curator may see; the page says that it is secret.")
-    ] = False,
-    using: Using = DEFAULT,
+    store: Path, /, *, out: Path, delta: float = 1e-6, curator: bool = False, using: Using = DEFAULT
 ) -> Answer:
-    r"""Write a report that a privacy officer can read and sign: one HTML page.
+    """Write a report that a privacy officer can read and sign: one HTML page.
 
     It says what was promised to whom, what remains, every release with its error,
     the largest keys, and what is not promised, from public parameters and published
@@ -294,11 +271,99 @@ def report(
 
     For example:
       sparsehist report logs.sparsehist --out report.html
+
+    Args:
+        store: Directory of the store.
+        out: The page, a .html file; outside the store.
+        delta: At which epsilon is shown.
+        curator: Add exact numbers that only the curator may see; the page says that it is secret.
     """
     checked_output("--out", out, (".html",))
     _check_outside(store, out)
-    with using.open(store) as opened:
-        page = opened.report(delta=delta, curator=curator)
+    page = using.store(store).report(delta=delta, curator=curator)
     write_file(out, page.encode(), durable=False, mode=PRIVATE if curator else PUBLIC)
     told = "for the curator only: it holds exact numbers" if curator else "public parameters and published rows only"
     return Answer({"store": str(store), "out": str(out), "curator": curator}, [f"{escape(str(out))}: {told}"])
+
+
+def backup(store: Path, destination: Annotated[Path, Parameter(name="DEST")], /, *, using: Using = DEFAULT) -> Answer:
+    """Copy a store, consistently and durably.
+
+    The copy is as secret as the store. It is refused until it is adopted in the
+    place of a lost store, and always once the store has released something
+    after it: two stores would draw two noises for one level.
+
+    For example:
+      sparsehist backup logs.sparsehist /backups/logs.sparsehist
+
+    Args:
+        store: Directory of the store.
+        destination: New directory for the copy.
+    """
+    using.store(store).backup(destination)
+    shown = [f"copied {escape(str(store))} to {escape(str(destination))}; it holds the same secrets"]
+    return Answer({"store": str(store), "backup": str(destination)}, shown)
+
+
+def adopt(store: Path, /, *, home_is_gone: bool = False, using: Using = DEFAULT) -> Answer:
+    """Accept a copied or restored store in place of one that is gone for good.
+
+    Refused while the original is still where it was, and if anything was released
+    from it since the copy was made, as far as that can be known. With
+    --home-is-gone you vouch that the store this was copied from is gone for good,
+    that no other copy of it is used, and that nothing was released after this copy
+    was made.
+
+    For example:
+      sparsehist adopt logs.sparsehist --home-is-gone
+
+    Args:
+        store: Directory of the store.
+        home_is_gone: You vouch for all of this; asked for on a terminal.
+    """
+    if not home_is_gone and sys.stdin.isatty():
+        home_is_gone = input(f"{_VOUCHED} Type 'home is gone' if so: ").strip().lower() == "home is gone"
+    sh.adopt(using.home(store).path, home_is_gone=home_is_gone, wait=using.wait)
+    return Answer({"store": str(store), "status": "adopted"}, [f"{escape(str(store))} is ready for use"])
+
+
+def drop(
+    store: Path, /, *, series: str, yes: bool = False, reason: str | None = None, using: Using = DEFAULT
+) -> Answer:
+    """Erase a series: its keys, counts and noise.
+
+    This cannot be undone. A periodic series itself can be dropped while it holds
+    no period and none was released. What the series has cost stays in the
+    ledger, and what was published stays published.
+
+    For example:
+      sparsehist drop logs.sparsehist --series queries --yes
+
+    Args:
+        store: Directory of the store.
+        series: Name of the series.
+        yes: Do not ask; needed where there is no terminal to ask on.
+        reason: Why; one line, kept in the ledger for good.
+    """
+    home = using.home(store)
+    with home.hold() as state:
+        ledger = Ledger.of(state)
+        if series not in ledger.limits.periods:
+            home.find(state, series)
+        warning = ledger.ended_by_dropping(series)
+    if not yes:
+        confirm(f"{warning}Erase the series {series} of {store} for ever? Type its name: ", series, warning)
+    using.store(store).drop(series, reason=reason)
+    data = {"store": str(store), "series": series, "status": "dropped"}
+    shown = [f"{warning}Erased the series {series}; what it has cost stays in the ledger"]
+    return Answer(data | ({"warning": warning.strip()} if warning else {}), shown)
+
+
+def confirm(question: str, answer: str, warning: str = "") -> None:
+    """Ask on the terminal."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise DeclarationError(f"{warning}This cannot be undone: give --yes to confirm")
+    sys.stderr.write(question)
+    sys.stderr.flush()
+    if sys.stdin.readline().strip() != answer:
+        raise DeclarationError("another name was typed: nothing was done")

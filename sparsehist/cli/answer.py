@@ -4,26 +4,28 @@ from __future__ import annotations
 
 import json
 import re
-import signal
 import sys
-import threading
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from types import FrameType
-from typing import TYPE_CHECKING, Any
+from decimal import Decimal
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
 
 from sparsehist.errors import printable
 
-if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
-
+MISSING = "—"
 _PIPED_WIDTH = 10_000
 """Columns of a pipe: tables keep their natural width."""
+_LONGEST_CELL = 400  # characters
 _AFTER_OPTION = re.compile(r"--[a-z-]+ $")
 _PARAMETER = re.compile(r"""(?<![-\w(])([a-z]+(?:_[a-z]+)*)(?:=(?:(["'])([^"']+)\2|(?=([^ ,.:;)]))|)|(?!\w))""")
 _SPELLED = {"key_types": "--key-type", "on_other_period": "--drop-other-periods"}
-_interrupted = threading.Event()
 
 
 @dataclass(frozen=True)
@@ -38,35 +40,27 @@ class Answer:
     """
 
     data: Mapping[str, Any]
-    shown: Sequence[RenderableType]
+    shown: Sequence[Any]
     exit_code: int = 0
     complaint: str = ""
 
 
 def print_answer(answer: Answer, *, as_json: bool) -> None:
-    """Print to stdout, as one JSON object or for people."""
+    """Print to stdout, as one JSON object or for people; indented lines are commands to copy and are not broken."""
     if as_json:
         print_json(answer.data)
         return
-    from rich.console import Console
-
-    if sys.stdout.isatty():
-        print_shown(Console(highlight=False, emoji=False), answer.shown)
-        return
-    console = Console(width=_PIPED_WIDTH, highlight=False, emoji=False)
+    on_terminal = sys.stdout.isatty()
+    console = Console(width=None if on_terminal else _PIPED_WIDTH, highlight=False, emoji=False)
     with console.capture() as captured:
-        print_shown(console, answer.shown)
-    for line in captured.get().splitlines():
-        sys.stdout.write(line.rstrip() + "\n")
-
-
-def print_shown(console: Console, shown: Sequence[RenderableType]) -> None:
-    """Print each part; indented lines are commands to copy and are not broken."""
-    for part in shown:
-        if isinstance(part, str):
-            console.print(printable(part, keep="\n"), soft_wrap=part.startswith("  "))
-        else:
-            console.print(part)
+        for part in answer.shown:
+            if isinstance(part, str):
+                console.print(printable(part, keep="\n"), soft_wrap=part.startswith("  "))
+            else:
+                console.print(part)
+    lines = captured.get().splitlines()
+    sys.stdout.write("".join((line if on_terminal else line.rstrip()) + "\n" for line in lines))
+    sys.stdout.flush()
 
 
 def print_json(data: Mapping[str, Any]) -> None:
@@ -89,52 +83,79 @@ def print_error(message: str, kind: str, *, as_json: bool) -> None:
     if as_json:
         print_json({"error": {"type": kind, "message": message}})
         return
-    from rich.console import Console
-    from rich.text import Text
-
     console = Console(stderr=True, highlight=False, emoji=False)
     console.print(Text.assemble(("error: ", "bold red"), printable(message, keep="\n\t")), soft_wrap=True)
 
 
 def in_options(message: str, options: Collection[str]) -> str:
-    """A message with parameters of the Python interface written as options of the command.
+    """Write the parameters of the Python interface in a message as options of the command.
 
     A word is a parameter if it is given a value or holds an underscore.
 
     Example:
         >>> in_options("if_exists='reuse' gives it; level 3", {"--if-exists", "--level"})
         '--if-exists reuse gives it; level 3'
-        >>> in_options("a column called key: --key-type key=date", {"--key"})
-        'a column called key: --key-type key=date'
     """
 
     def option(found: re.Match[str]) -> str:
         word, value = found[1], found[3]
         if _AFTER_OPTION.search(message[: found.start()]):
             return found[0]
-        if word in _SPELLED:
-            return _SPELLED[word]
         name = f"--{word.replace('_', '-')}"
-        if name not in options or ("=" not in found[0] and "_" not in word):
+        if word not in _SPELLED and (name not in options or ("=" not in found[0] and "_" not in word)):
             return found[0]
-        return f"{name} {value}" if value else f"{name} " if found[4] else name
+        return _SPELLED.get(word) or (f"{name} {value}" if value else f"{name} " if found[4] else name)
 
     return _PARAMETER.sub(option, message)
 
 
-def note_interrupts() -> None:
-    """Remember Ctrl-C: an engine that it stops may report it as a failure of its own."""
+def parameters_table(rows: Sequence[tuple[str, object]]) -> Table:
+    """Names and values, without a frame."""
+    table = Table(box=None, show_header=False, padding=(0, 2))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in rows:
+        table.add_row(name, escape(printable(str(value))))
+    return table
 
-    def note(number: int, frame: FrameType | None) -> None:
-        _interrupted.set()
-        signal.default_int_handler(number, frame)
 
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, note)
+def rows_table(rows: Sequence[Mapping[str, Any]], *, keys: Sequence[str] = (), exact: bool = False) -> Table:
+    """Rows that have the same columns as a table: numbers are aligned right and null is a dash.
+
+    Values of `keys`, and all if `exact`, are written as they are.
+    """
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
+    written = []
+    for name in rows[0] if rows else ():
+        values = [row[name] for row in rows]
+        kinds = {type(value) for value in values} - {type(None)}
+        plain = exact or (name in keys and kinds == {int})
+        numbers = kinds and kinds <= {int, float, Decimal}
+        table.add_column(escape(printable(name)), justify="right" if numbers else "left", overflow="fold")
+        written.append([escape(_cell_text(value, plain=plain)) for value in values])
+    for row in zip(*written, strict=True):
+        table.add_row(*row)
+    return table
 
 
-def interrupted() -> bool:
-    """Whether Ctrl-C came since this was last asked."""
-    came = _interrupted.is_set()
-    _interrupted.clear()
-    return came
+def _cell_text(value: Any, *, plain: bool) -> str:
+    if value is None:
+        return MISSING
+    if isinstance(value, float) and not plain:
+        return f"{value:,.1f}" if abs(value) >= 1 else f"{value:.3g}"
+    text = f"{value:,}" if type(value) is int and not plain else str(value)
+    cut = f"… ({len(text):,} characters)" if len(text) > _LONGEST_CELL else ""
+    return printable(text[:_LONGEST_CELL]) + cut
+
+
+def significant(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The rows with real numbers rounded to three digits."""
+    return [
+        {name: float(f"{value:.3g}") if isinstance(value, float) else value for name, value in row.items()}
+        for row in rows
+    ]
+
+
+def counted(n: int, what: str) -> str:
+    """A number of things: 1 row, 2 rows."""
+    return f"{n:,} {what}" if n == 1 else f"{n:,} {what}s"

@@ -1,42 +1,54 @@
-"""Commands that make series: create, append, finish, check."""
+"""Commands that make series: create, append, finish, check, and choose for their public parameters."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any, Literal
 
-import polars as pl
-from cyclopts import Parameter
+from cyclopts import App, Parameter
+from rich.markup import escape
 
 import sparsehist as sh
-from sparsehist.cli import options
-from sparsehist.cli.answer import Answer, in_options
-from sparsehist.cli.declared import given, option_names, options_of
-from sparsehist.cli.options import DEFAULT, READ, ReadingOptions, StorePath, Using
-from sparsehist.cli.tables import escape, parameters_table, rows_table, significant
+from sparsehist.cli.accounts import confirm
+from sparsehist.cli.answer import (
+    Answer,
+    counted,
+    in_options,
+    parameters_table,
+    rows_table,
+    significant,
+)
+from sparsehist.cli.options import DEFAULT, READ, Inputs, ReadingOptions, Using, given, options_of
 from sparsehist.counting.log_check import checked
 from sparsehist.counting.progress import reporting
+from sparsehist.declaration.checks import checked_output
 from sparsehist.errors import DeclarationError, InputError
+from sparsehist.ledger.ledger import Ledger
 from sparsehist.release.parameter_rows import declaration_rows
 from sparsehist.series.series import Series
 
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
+_ON_ROWS = ("on_null", "on_outside")
 _Declared = options_of("Declared")
+_Checked = options_of("Checked", ("unit", "key", "domain", "max_keys", *_ON_ROWS), optional=True)
+_Units = options_of("Units", ("unit", "population", "on_null"))
+_Asked = options_of("Asked", ("unit", "key", "domain", "noise", "population", *_ON_ROWS))
 _NEEDED = {"--input": "input", "--unit": "unit", "--key": "key", "--domain": "domain", "--max-keys": "max_keys"}
-_Checked = options_of("Checked", ("unit", "key", "domain", "max_keys", "on_null", "on_outside"), optional=True)
+choose = App(
+    name="choose",
+    help="Choose parameters of a series by small private releases, which stand in the ledger.",
+    help_format="plaintext",
+    default_parameter=Parameter(negative=()),
+)
 
 
 def create(
-    store: StorePath,
+    store: Path,
     /,
     *,
     declared: Annotated[_Declared, Parameter(name="*")],  # type: ignore[valid-type]
-    input: options.Inputs = None,  # noqa: A002
-    if_exists: options.IfExists = "error",
-    reading: Annotated[ReadingOptions, Parameter(name="*")] = READ,
+    input: Inputs = None,  # noqa: A002
+    if_exists: Literal["error", "reuse"] = "error",
+    reading: ReadingOptions = READ,
     using: Using = DEFAULT,
 ) -> Answer:
     r"""Count a log into a new series, or declare one whose logs are appended.
@@ -56,6 +68,10 @@ def create(
           --name queries
       sparsehist create logs.sparsehist --unit user_id --key query --max-keys 20 \
           --domain 'strings(max_bytes=32)' --steps 365 --name daily
+
+    Args:
+        store: Directory of the store.
+        if_exists: If the series exists: refuse, or keep it if declaration and log are the same; exits with 5 if not.
     """
     asked = given(declared)
     appended = "steps" in asked or "every" in asked
@@ -64,50 +80,44 @@ def create(
             "with --steps or --every, logs are appended: give --input and how to read it to append"
         )
     log = None if appended else reading.files(input)
-    name = asked["name"]
-    opened, existed = using.new(store), False
+    name, opened, existed = asked["name"], using.store(store, new=True), False
     if if_exists == "reuse" and store.exists():
-        existed = name in (*opened.series_names(), *options.periodic_names(opened))
+        with opened.home.hold() as state:
+            existed = state.series(name) is not None or name in Ledger.of(state).limits.periods
     series: Any = sh.create(opened, log, **asked, if_exists=if_exists, counting=reading.counting())
-    warning = opened.ledger(series=name, full=True)["warning"].drop_nulls()
-    released = 0 if appended else series.releases().height
+    declaration = series.declaration
     status = "reused" if existed else "created"
-    data = {"store": str(store), "series": name, "status": status, "declaration": series.declaration.as_json()}
-    shown: list[RenderableType] = [
+    data = {"store": str(store), "series": name, "status": status, "declaration": declaration.as_json()}
+    shown: list[Any] = [
         f"[bold]{status} the series {name}[/] in {escape(str(store))}",
-        parameters_table(declaration_rows(series.declaration)),
+        parameters_table(declaration_rows(declaration)),
     ]
     if appended:
         which = "--step 1" if "steps" in asked else "--period 2026-W01"
         shown += ["Logs are appended. For example:"]
         shown.append(f"  {escape(f'sparsehist append {store} --series {name} {which} --input log.parquet')}")
-    elif released:
+    elif released := series.releases().height:
         shown.append(f"It has {released} releases: see sparsehist show {escape(str(store))}")
     else:
         next_step = f"sparsehist release {store} --series {name} --name public --level 0.01 --out public.parquet"
         shown += ["Nothing is published yet. Next, for example:", f"  {escape(next_step)}"]
-    if len(warning):
+    if len(warning := opened.ledger(series=name, full=True)["warning"].drop_nulls()):
         data["warning"] = warning[0]
-        shown.append(f"[bold]warning[/], population {series.declaration.population}: {escape(warning[0])}")
+        shown.append(f"[bold]warning[/], population {declaration.population}: {escape(warning[0])}")
     return Answer(data, shown)
 
 
 def append(
-    store: StorePath,
+    store: Path,
     /,
     *,
-    series: options.SeriesName,
-    step: Annotated[str | None, Parameter(help="Of a running series: a number from 1, or a day in it.")] = None,
-    period: Annotated[
-        str | None,
-        Parameter(help="Of a periodic series: 2026-W12, 2026-03, any day in it (2026-03-17), or a number from 1."),
-    ] = None,
-    time: Annotated[
-        str | None, Parameter(help="With --period: column of the time of each row, to be checked.")
-    ] = None,
-    drop_other_periods: Annotated[bool, Parameter(help="With --time: leave rows of other periods out.")] = False,
-    input: options.Inputs = None,  # noqa: A002
-    reading: Annotated[ReadingOptions, Parameter(name="*")] = READ,
+    series: str,
+    step: str | None = None,
+    period: str | None = None,
+    time: str | None = None,
+    drop_other_periods: bool = False,
+    input: Inputs = None,  # noqa: A002
+    reading: ReadingOptions = READ,
     using: Using = DEFAULT,
 ) -> Answer:
     """Append the log of the next step to a running series, or that of a period, all or nothing.
@@ -119,46 +129,55 @@ def append(
 
     For example:
       sparsehist append logs.sparsehist --series daily --step 1 --input day_1.parquet
+
+    Args:
+        store: Directory of the store.
+        series: Name of the series.
+        step: Of a running series: a number from 1, or a day in it.
+        period: Of a periodic series: 2026-W12, 2026-03, any day in it (2026-03-17), or a number from 1.
+        time: With --period: column of the time of each row, to be checked.
+        drop_other_periods: With --time: leave rows of other periods out.
     """
     if (step is None) == (period is None):
         raise DeclarationError("append takes --step for a running series, or --period for a periodic series")
     if period is None and (time is not None or drop_other_periods):
         raise DeclarationError("--time and --drop-other-periods go with --period")
-    asked: dict[str, Any] = {"step": int(step) if step and step.isdecimal() else step}
-    if period is not None:
-        asked = {"period": period, "time": time, "on_other_period": "drop" if drop_other_periods else "error"}
-    with using.open(store) as opened:
-        goes_on: Any = _appended(opened, series)
-        before = goes_on.appended() if period is not None else []
-        made = goes_on.append(reading.files(input), counting=reading.counting(), **asked)
-        appended = made if period is None else made.declaration.period not in before
-    what = f"step {step}" if period is None else f"period {period}"
+    goes_on = _appended(using.store(store), series)
+    log, counting = reading.files(input), reading.counting()
+    if period is None:
+        appended, what = goes_on.append(log, **given(step=step), counting=counting), f"step {step}"
+    else:
+        before, what, other = goes_on.appended(), f"period {period}", "drop" if drop_other_periods else "error"
+        made = goes_on.append(log, period=period, time=time, on_other_period=other, counting=counting)
+        appended = made.declaration.period not in before
     data = {"store": str(store), "series": series, "status": "appended" if appended else "repeated"}
     done = f"appended {what} to {series}; nothing is published by that"
     again = f"{what} of {series} was appended with this log before; nothing changed"
-    return Answer(data | {"step" if period is None else "period": step or period}, [done if appended else again])
+    return Answer(data | given(step=step, period=period), [done if appended else again])
 
 
-def finish(
-    store: StorePath, /, *, series: options.SeriesName, yes: options.Yes = False, using: Using = DEFAULT
-) -> Answer:
+def finish(store: Path, /, *, series: str, yes: bool = False, using: Using = DEFAULT) -> Answer:
     """Let nothing more be appended to a running or periodic series, and erase who counted; releases go on.
 
     This cannot be undone.
 
     For example:
       sparsehist finish logs.sparsehist --series daily --yes
+
+    Args:
+        store: Directory of the store.
+        series: Name of the series.
+        yes: Do not ask; needed where there is no terminal to ask on.
     """
-    with using.open(store) as opened:
-        ending: Any = _appended(opened, series)
-        if not yes:
-            confirm(f"Let nothing more be appended to {series} of {store}? Type its name: ", series)
-        ending.finish()
+    ending = _appended(using.store(store), series)
+    if not yes:
+        confirm(f"Let nothing more be appended to {series} of {store}? Type its name: ", series)
+    ending.finish()
     shown = [f"finished {series}: nothing more can be appended, and nothing says who counted"]
     return Answer({"store": str(store), "series": series, "status": "finished"}, shown)
 
 
-def _appended(store: sh.Store, name: str) -> object:
+def _appended(store: sh.Store, name: str) -> Any:
     """A running or periodic series."""
     found = store.series(name)
     if isinstance(found, Series):
@@ -166,24 +185,14 @@ def _appended(store: sh.Store, name: str) -> object:
     return found
 
 
-def confirm(question: str, answer: str, warning: str = "") -> None:
-    """Ask on the terminal."""
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise DeclarationError(f"{warning}This cannot be undone: give --yes to confirm")
-    sys.stderr.write(question)
-    sys.stderr.flush()
-    if sys.stdin.readline().strip() != answer:
-        raise DeclarationError("another name was typed: nothing was done")
-
-
 def check(
-    log: Annotated[list[str] | None, Parameter(help="Files or quoted globs, as for --input.")] = None,
+    log: list[str] | None = None,
     /,
     *,
-    input: options.Inputs = None,  # noqa: A002
+    input: Inputs = None,  # noqa: A002
     declared: Annotated[_Checked | None, Parameter(name="*")] = None,  # type: ignore[valid-type]
-    reading: Annotated[ReadingOptions, Parameter(name="*")] = READ,
-    store: Annotated[Path | None, Parameter(help="Instead of a log: check every file of a store.")] = None,
+    reading: ReadingOptions = READ,
+    store: Path | None = None,
     using: Using = DEFAULT,
 ) -> Answer:
     r"""Show the owner of a log what `create` would refuse, leave out or cut.
@@ -199,38 +208,144 @@ def check(
       sparsehist check 'log/*.parquet' --unit user_id --key query \
           --max-keys 20 --domain 'strings(max_bytes=32)'
       sparsehist check --store logs.sparsehist
+
+    Args:
+        log: Files or quoted globs, as for --input.
+        store: Instead of a log: check every file of a store.
     """
     if store is not None:
-        with using.open(store) as opened, opened.home.hold() as state:
+        with using.home(store).hold() as state:
             state.verify()
         whole = f"{escape(str(store))} is whole: every file is as it was written"
         return Answer({"store": str(store), "status": "whole"}, [whole])
-    asked: dict[str, Any] = {} if declared is None else given(declared)
-    paths = [*(log or []), *(input or [])]
+    asked, paths = given(declared), [*(log or []), *(input or [])]
     missing = [option for option, name in _NEEDED.items() if name not in asked and not (name == "input" and paths)]
     if missing:
         raise DeclarationError(f"to check a log, give {', '.join(missing)}; to check a store, --store")
     around = [max(1, quarters * asked["max_keys"] // 4) for quarters in (1, 2, 4, 8, 16, 64)]
     with reporting(None) as progress:
         found, bias = checked(
-            reading.files(paths),
-            bounds=around,
-            progress=progress,
-            key_types=reading.types(),
-            **asked,
+            reading.files(paths), bounds=around, progress=progress, key_types=reading.types(), **asked,
             **reading.counting().resources(),
-        )
-    outcomes = [in_options(outcome, option_names()) for outcome in found["outcome"]]
-    found = found.with_columns(outcome=pl.Series(outcomes, dtype=pl.String))
-    refused = bool(found["outcome"].str.starts_with("refused").any())
-    shown: list[RenderableType] = [rows_table(found)]
-    if bias is not None and bias.height:
+        )  # fmt: skip
+    options = {f"--{name.replace('_', '-')}" for name in vars(_Checked(**asked))}
+    rules = [row | {"outcome": in_options(row["outcome"], options)} for row in found.to_dicts()]
+    refused = any(row["outcome"].startswith("refused") for row in rules)
+    biases = [] if bias is None else bias.to_dicts()
+    shown: list[Any] = [rows_table(rules)]
+    if biases:
         shown.append(
             "What bounding takes: pairs_cut is its share of all pairs of a unit and a key; keep_bias and share_bias\n"
             "are, in counts, the root mean square over the 500 largest keys."
         )
-        shown.append(rows_table(significant(bias.to_dicts())))
+        shown.append(rows_table(significant(biases)))
     verdict = "[bold red]`create` would refuse this log[/]" if refused else "`create` would take this log"
     shown.append(f"{verdict}. The numbers are secret: they are for the owner of the log.")
-    data = {"refused": refused, "rules": found.to_dicts(), "bias": [] if bias is None else bias.to_dicts()}
+    data = {"refused": refused, "rules": rules, "bias": biases}
     return Answer(data, shown, exit_code=InputError.exit_code if refused else 0)
+
+
+@choose.command
+def max_keys(
+    store: Path,
+    /,
+    *,
+    input: Inputs,  # noqa: A002
+    declared: Annotated[_Asked, Parameter(name="*")],  # type: ignore[valid-type]
+    name: str = "choice",
+    largest_keys: int = 500,
+    level: str = "0.005",
+    release_level: str | None = None,
+    reading: ReadingOptions = READ,
+    using: Using = DEFAULT,
+) -> Answer:
+    r"""Choose --max-keys and --bounding for a log, privately and at a small price.
+
+    Two small releases, which stand in the ledger and which later releases add
+    to, show the largest keys and how many keys units have: enough to weigh what
+    each bound would cut against its noise. Asked again, it costs nothing. What
+    plan --max-keys 5 --shows 1000 names for the domain is a quarter of the
+    level at which a key of 1,000 units is seen.
+
+    For example:
+      sparsehist choose max-keys logs.sparsehist --input 'log/*.parquet' \
+          --unit user_id --key query --domain 'strings(max_bytes=32)' \
+          --level 0.01 --release-level 0.1
+
+    Args:
+        store: Directory of the store.
+        name: Its series are called NAME_keys and NAME_profile.
+        largest_keys: Number of keys, the largest ones, to make the error small for.
+        level: The price, exact.
+        release_level: Level of the later release; refuse if the budget has no room for both.
+    """
+    choice = sh.choose_max_keys(
+        using.store(store, new=True), reading.files(input), name=name, largest_keys=largest_keys, level=level,
+        release_level=release_level, counting=reading.counting(), **given(declared),
+    )  # fmt: skip
+    best = choice.estimates.sort("error", "max_keys").head(5)
+    data = {
+        "max_keys": choice.max_keys, "bounding": choice.bounding, "level": choice.level,
+        "series": [choice.keys, choice.profile], "estimates": choice.estimates.to_dicts(),
+    }  # fmt: skip
+    shown: list[Any] = [
+        f"[bold]--max-keys {choice.max_keys} --bounding {choice.bounding}[/]",
+        "Estimated error of a key among the largest, in counts, at the best bounds:",
+        rows_table(significant(best.to_dicts())),
+        f"Level {choice.level} is spent, in the series {choice.keys} and {choice.profile}; later releases add to it.",
+    ]
+    return Answer(data, shown)
+
+
+@choose.command
+def keys(
+    store: Path,
+    /,
+    *,
+    input: Inputs,  # noqa: A002
+    declared: Annotated[_Units | None, Parameter(name="*")] = None,  # type: ignore[valid-type]
+    most_keys: int,
+    level: str,
+    delta: str,
+    key: str,
+    out: Path,
+    rounds: int = 3,
+    kind: Literal["string", "integer", "date"] = "string",
+    name: str = "discovery",
+    reading: ReadingOptions = READ,
+    using: Using = DEFAULT,
+) -> Answer:
+    r"""Find keys that nobody can list, privately, and write them as a catalogue.
+
+    Rounds of weighted counts over an open domain, which stand in the ledger. The
+    catalogue is public: declare it as the domain of a series. Asked again with
+    the same name, the store gives the same keys at no cost.
+
+    For example:
+      sparsehist choose keys logs.sparsehist --input 'log/*.parquet' \
+          --unit user_id --key query --most-keys 100 --level 0.1 --delta 1e-6 \
+          --out queries.parquet
+
+    Args:
+        store: Directory of the store.
+        most_keys: Keys of a unit that may count at all; a public number.
+        level: rho of zCDP, spent by all rounds together; exact.
+        delta: Probability that a key which one unit alone has is found.
+        key: Column of the key.
+        out: Catalogue to write: a .parquet file.
+        rounds: From 1 to 8; later rounds take most of level and delta.
+        kind: Type of the keys.
+        name: Its series are called NAME_1, NAME_2, …
+    """
+    checked_output("--out", out, (".parquet",))
+    found = sh.discover_keys(
+        using.store(store, new=True), reading.files(input), key=key, most_keys=most_keys, level=level, delta=delta,
+        rounds=rounds, kind=kind, name=name, counting=reading.counting(), **given(declared),
+    )  # fmt: skip
+    found.write_parquet(out)
+    data = {"keys": found.size, "out": str(out), "level": level, "delta": delta}
+    shown: list[Any] = [
+        f"{counted(found.size, 'key')} found and written to {escape(str(out))}; level {level} is spent.",
+        f"As a domain: {escape(f'catalogue(file={str(out)!r})')}",
+    ]
+    return Answer(data, shown)

@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import MISSING, dataclass, field, make_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
 import sparsehist as sh
+from sparsehist.declaration import Declaration
+from sparsehist.declaration.parameters import options, parameters
 from sparsehist.errors import DeclarationError
-from sparsehist.ledger.ledger import Ledger
-from sparsehist.series.series import CountedSeries
+from sparsehist.release.home import Home
 
-if TYPE_CHECKING:
-    from sparsehist.series.store import Store
-
-SeriesName = Annotated[str, Parameter(help="Name of the series.")]
 Inputs = Annotated[
     list[str] | None, Parameter(help="Parquet, CSV or JSON lines: file or quoted glob; may be repeated.")
 ]
-Out = Annotated[Path | None, Parameter(help="File to write: .parquet, .json or .arrow with metadata, or .csv.")]
-ShownDelta = Annotated[float, Parameter(help="At which epsilon is shown.")]
-Reason = Annotated[str | None, Parameter(help="Why; one line, kept in the ledger for good.")]
-Yes = Annotated[bool, Parameter(help="Do not ask; needed where there is no terminal to ask on.")]
 
 
 @Parameter(name="*")
@@ -38,27 +30,23 @@ class StoreOptions:
     ] = None
     wait: Annotated[float, Parameter(help="Seconds to wait for a store in use before giving up.")] = 0.0
 
-    @contextmanager
-    def open(self, path: Path) -> Iterator[Store]:
-        """Open a store on disk."""
-        with sh.open(on_disk(path), wait=self.wait, who=self.who) as store:
-            yield store
+    def home(self, path: Path) -> Home:
+        """Where the store stands; one in memory would be gone after the command."""
+        if str(path) == ":memory:":
+            raise DeclarationError("a store in memory ends with the command: name a directory")
+        return Home(path, wait=self.wait, who=self.who)
 
-    def new(self, path: Path) -> Store:
-        """A store on disk, which need not exist yet."""
-        return sh.Store(on_disk(path), wait=self.wait, who=self.who)
+    def store(self, path: Path, *, new: bool = False) -> sh.Store:
+        """A store on disk, which need not exist yet if it is new."""
+        store = sh.Store(self.home(path).path, wait=self.wait, who=self.who)
+        if not new:
+            with store.home.hold():
+                return store
+        return store
 
 
-StorePath = Annotated[Path, Parameter(help="Directory of the store.")]
 Using = Annotated[StoreOptions, Parameter(name="*")]
 DEFAULT = StoreOptions()
-
-
-def on_disk(path: Path) -> Path:
-    """Refuse a store in memory, which would be gone after the command."""
-    if str(path) == ":memory:":
-        raise DeclarationError("a store in memory ends with the command: name a directory")
-    return path
 
 
 @Parameter(name="*")
@@ -78,10 +66,6 @@ class LevelOptions:
     ] = None
     delta: Annotated[str | None, Parameter(help="Beside --epsilon; such as 1e-6.")] = None
 
-    def given(self) -> dict[str, Any]:
-        """What was given, by parameter of the Python interface."""
-        return {name: value for name, value in vars(self).items() if value is not None}
-
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
@@ -95,13 +79,7 @@ class ReadingOptions:
         list[str] | None,
         Parameter(help="Column that stands in names of folders, as in day=2024-01-31/a.parquet; may be repeated."),
     ] = None
-    key_type: Annotated[
-        list[str] | None,
-        Parameter(
-            help="column=date, column=integer or column=text: what a key column is turned into before it is counted "
-            "(timestamps into days, booleans and decimals into whole numbers or text); may be repeated."
-        ),
-    ] = None
+    key_type: Annotated[list[str] | None, Parameter(help=parameters(Declaration)["key_types"].help)] = None
     memory_limit: Annotated[str | None, Parameter(help="Such as 4GB; rows then go to disk.")] = None
     threads: Annotated[int | None, Parameter(help="At most this many; all cores by default.")] = None
 
@@ -114,9 +92,8 @@ class ReadingOptions:
     def types(self) -> dict[str, str]:
         """Read --key-type."""
         pairs = [text.rpartition("=") for text in self.key_type or ()]
-        for column, _, kind in pairs:
-            if not column:
-                raise DeclarationError(f"--key-type is column=date, column=integer or column=text, got {kind!r}")
+        if not all(column for column, _, _ in pairs):
+            raise DeclarationError("--key-type is column=date, column=integer or column=text")
         return {column: kind for column, _, kind in pairs}
 
     def counting(self) -> sh.Counting:
@@ -125,25 +102,36 @@ class ReadingOptions:
 
 
 READ = ReadingOptions()
-IfExists = Annotated[
-    Literal["error", "reuse"],
-    Parameter(
-        help="If the series exists: refuse, or keep it if declaration and log are the same; exits with 5 if not."
-    ),
-]
 
 
-def periodic_names(store: Store) -> list[str]:
-    """The names of the periodic series of a store."""
-    with store.home.hold() as state:
-        return [*Ledger.of(state).limits.periods]
+def options_of(name: str, only: Collection[str] = (), *, optional: bool = False, record: type = Declaration) -> type:
+    """Make a dataclass whose fields are options of a series; cyclopts flattens it into those of a command.
+
+    Args:
+        name: Of the dataclass.
+        only: The parameters to take; all but those of reading files by default.
+        optional: Whether even those without a default may be left out.
+        record: The declaration.
+    """
+    made: list[tuple[str, Any, Any]] = []
+    for word, (kind, each) in options(record).items():
+        if word in only if only else word != "key_types":
+            needed = each.default is MISSING and not optional
+            text = isinstance(each.default, str)
+            hint: Any = kind if needed or text else kind | None
+            about = Parameter(help=parameters(record)[word].help)
+            made.append(
+                (word, Annotated[hint, about], field() if needed else field(default=each.default if text else None))
+            )
+    return make_dataclass(name, made, frozen=True, kw_only=True, namespace={"__module__": __name__})
 
 
-def one_series(store: Store, name: str) -> CountedSeries:
-    """A series with releases of its own: any but a periodic one."""
-    found = store.series(name)
-    if not isinstance(found, CountedSeries):
-        raise DeclarationError(
-            f"{name} is a periodic series: name one of its periods, as `sparsehist show` lists them"
-        )
+def given(*records: Any, **asked: Any) -> dict[str, Any]:
+    """The options that were given, as functions of the Python interface take them."""
+    found = {name: value for record in records if record is not None for name, value in vars(record).items()}
+    found = {name: value for name, value in (found | asked).items() if value is not None}
+    if isinstance(found.get("unit"), list):  # several columns, given one by one or joined by commas
+        found["unit"] = tuple(name for word in found["unit"] for name in word.split(","))
+    if str(found.get("step", "")).isdecimal():
+        found["step"] = int(found["step"])
     return found

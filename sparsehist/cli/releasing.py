@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from cyclopts import Parameter
+from rich.markup import escape
 
 import sparsehist as sh
-from sparsehist.cli import options
-from sparsehist.cli.answer import Answer
-from sparsehist.cli.options import DEFAULT, LevelOptions, StorePath, Using, one_series
-from sparsehist.cli.tables import counted, escape, parameters_table, rows_table
+from sparsehist.cli.answer import Answer, counted, parameters_table, rows_table
+from sparsehist.cli.options import DEFAULT, LevelOptions, Using, given
 from sparsehist.errors import DeclarationError, InputError, StoreError
 from sparsehist.release import any_kind
 from sparsehist.release.metadata import read_metadata
 from sparsehist.release.parameter_rows import release_rows
-from sparsehist.release.releases import check_estimates, check_file, check_target, of_cells
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
+from sparsehist.release.releases import check_estimates, check_target, of_cells
 
 MOST_ROWS = 1000
 _SELDOM = 0.0005
@@ -37,7 +33,9 @@ _SHORT = {
 _ABOUT_LEVELS = """\
 [bold]By level[/], in units. 50, 95, 99 %: the true count from which a key is published with that probability.
 adds: to what the population has spent; epsilon: of all its releases then, at delta 1e-6 (— if that is too small)."""
-Threshold = Annotated[float | None, Parameter(help="Publish cells whose noisy count is above this many units.")]
+_ABOUT_STRATEGIES = """\
+Nothing was released. std: root of the mean variance of a query, in units.
+lower_bound: no factorization has less at one key per unit; ratio: of the variances."""
 FalseKeys = Annotated[
     float | None,
     Parameter(help="Instead of --threshold: empty keys to expect among the published; 0.01 when neither is given."),
@@ -48,11 +46,6 @@ OpenDelta = Annotated[
         help="In an open domain, instead of --threshold: what this release may add to the delta of the series; "
         "half of what remains when neither is given."
     ),
-]
-Step = Annotated[str | None, Parameter(help="Of a running series: up to which step units are counted.")]
-What = Annotated[
-    str | None,
-    Parameter(help="Of a running series, instead of running counts: 'new' units of the step, or of 'blocks(7)'."),
 ]
 Workload = Annotated[
     str | None,
@@ -65,37 +58,24 @@ Workload = Annotated[
 
 
 def release(
-    store: StorePath,
+    store: Path,
     /,
     *,
-    series: options.SeriesName,
-    name: Annotated[
-        str, Parameter(help="Name of the release: a-z, 0-9 and _. It stands for the same numbers for ever.")
-    ],
-    at: Annotated[LevelOptions | None, Parameter(name="*")] = None,
-    threshold: Threshold = None,
+    series: str,
+    name: str,
+    at: LevelOptions | None = None,
+    threshold: float | None = None,
     false_keys: FalseKeys = None,
     open_delta: OpenDelta = None,
-    max_false_keys: Annotated[float, Parameter(help="Refuse a threshold that lets more empty keys through.")] = 1e7,
-    step: Step = None,
-    what: What = None,
+    max_false_keys: float = 1e7,
+    step: str | None = None,
+    what: str | None = None,
     workload: Workload = None,
-    strategy: Annotated[
-        str | None, Parameter(help="With --workload: how it is answered; by default the one of least mean error.")
-    ] = None,
-    post_processing: Annotated[
-        list[str] | None,
-        Parameter(help="With --workload: consistent or non_negative; repeat it for both. Costs nothing."),
-    ] = None,
-    out: options.Out = None,
-    head: Annotated[int, Parameter(help="Also print this many of the largest rows.")] = 0,
-    estimates: Annotated[
-        bool,
-        Parameter(
-            help="Beside noisy counts, best estimates given that the key was published, and their errors: in .csv "
-            "and in what --head prints. They cost nothing."
-        ),
-    ] = False,
+    strategy: str | None = None,
+    post_processing: list[str] | None = None,
+    out: Path | None = None,
+    head: int = 0,
+    estimates: bool = False,
     using: Using = DEFAULT,
 ) -> Answer:
     r"""Release a series at a level, or write out again a release that was made.
@@ -113,23 +93,31 @@ def release(
           --epsilon 1 --delta 1e-6 --false-keys 1 --out year.parquet
       sparsehist release logs.sparsehist --series visits --name by_hour \
           --workload 'ranges()' --level 0.1 --out by_hour.parquet
+
+    Args:
+        store: Directory of the store.
+        series: Name of the series.
+        name: Name of the release: a-z, 0-9 and _. It stands for the same numbers for ever.
+        threshold: Publish cells whose noisy count is above this many units.
+        max_false_keys: Refuse a threshold that lets more empty keys through.
+        step: Of a running series: up to which step units are counted.
+        what: Of a running series, instead of running counts: 'new' units of the step, or of 'blocks(7)'.
+        strategy: With --workload: how it is answered; by default the one of least mean error.
+        post_processing: With --workload: consistent or non_negative; repeat it for both. Costs nothing.
+        out: File to write: .parquet, .json or .arrow with metadata, or .csv.
+        head: Also print this many of the largest rows.
+        estimates: Beside noisy counts, best estimates and their errors, in .csv and --head; they cost nothing.
     """
     if head < 0:
         raise DeclarationError(f"--head takes a number of rows from 0 up, got {head}")
     if out is not None:  # before anything is drawn
         check_target("--out", out, store)
         check_estimates(out, estimates=estimates)
-    asked = {
-        "threshold": threshold, "false_keys": false_keys, "open_delta": open_delta, "step": _step(step), "what": what,
-        "workload": workload, "strategy": strategy, "post_processing": post_processing,
-    }  # fmt: skip
-    with using.open(store) as opened:
-        if out is not None:
-            check_file(opened.home, out, series, name)
-        made = one_series(opened, series)
-        released = any_kind.release(
-            opened.home, made.declaration, made.series_id, name, **_given(asked, at), max_false_keys=max_false_keys
-        )
+    asked = given(
+        at, threshold=threshold, false_keys=false_keys, open_delta=open_delta, step=step, what=what,
+        workload=workload, strategy=strategy, post_processing=post_processing, max_false_keys=max_false_keys,
+    )  # fmt: skip
+    released = any_kind.release(using.home(store), series, None, name, target=out, **asked)
     if out is not None:
         try:
             released.write(out, estimates=estimates)
@@ -137,21 +125,21 @@ def release(
             raise type(problem)(
                 f"{problem}. The release {name!r} is committed to the store: repeat the command to write it"
             ) from None
-    rows = (of_cells(released).estimates() if estimates else released.frame).head(head) if head else None
     about = read_metadata(released.metadata)
     data: dict[str, Any] = {
         "release": name, "status": "repeated" if released.repeated else "released", "rows": len(released),
         "out": None if out is None else str(out), "metadata": released.metadata,
     }  # fmt: skip
     before = ", released before: nothing is spent" if released.repeated else ""
-    shown: list[RenderableType] = [
+    shown: list[Any] = [
         f"[bold]release {name}[/] of {series}: {counted(len(released), 'row')}{before}",
         parameters_table(release_rows(about)),
     ]
-    if rows is not None:
-        data["head"] = rows.to_dicts()
-        shown.append(rows_table(rows.head(MOST_ROWS), keys=about.key))
-        if rows.height > MOST_ROWS:
+    if head:
+        rows = (of_cells(released).estimates() if estimates else released.frame).head(head).to_dicts()
+        data["head"] = rows
+        shown.append(rows_table(rows[:MOST_ROWS], keys=about.key))
+        if len(rows) > MOST_ROWS:
             shown.append(f"… a table ends after {MOST_ROWS:,} rows; --json prints more, --out writes all")
     if not len(released):
         shown.append("No noisy count is above the threshold: a finer level, in another release, publishes more.")
@@ -160,56 +148,31 @@ def release(
     return Answer(data, shown)
 
 
-def _step(step: str | None) -> int | str | None:
-    return int(step) if step is not None and step.isdecimal() else step
-
-
-def _given(asked: Mapping[str, Any], at: LevelOptions | None = None) -> dict[str, Any]:
-    found = {name: value for name, value in asked.items() if value is not None}
-    return found | (at.given() if at is not None else {})
-
-
 def plan(
-    store: Annotated[Path | None, Parameter(help="Directory of the store; with --series.")] = None,
+    store: Path | None = None,
     /,
     *,
-    level: Annotated[
-        list[str] | None, Parameter(help="Candidate level, exact; repeat it. 0.001, 0.01, 0.1 and 1 by default.")
-    ] = None,
-    epsilon: Annotated[list[str] | None, Parameter(help="Instead: candidate epsilon at --delta; repeat it.")] = None,
-    delta: Annotated[str | None, Parameter(help="Beside --epsilon.")] = None,
-    series: Annotated[str | None, Parameter(help="Plan for a series, after what was released from it.")] = None,
-    cells: Annotated[
-        str | None, Parameter(name="--cells", help="Without a store: number of keys that could occur, such as 1e9.")
-    ] = None,
-    domain: Annotated[
-        list[str] | None,
-        Parameter(help="Instead: the domain, such as strings(max_bytes=32); repeat it to compare several."),
-    ] = None,
-    max_keys: Annotated[int | None, Parameter(help="Without a store: keys that one unit counts towards.")] = None,
-    noise: Annotated[str | None, Parameter(help="Without a store: family of noise; gaussian by default.")] = None,
-    bounding: Annotated[str | None, Parameter(help="Without a store: keep (the default) or share.")] = None,
-    threshold: Threshold = None,
+    level: list[str] | None = None,
+    epsilon: list[str] | None = None,
+    delta: str | None = None,
+    series: str | None = None,
+    cells: str | None = None,
+    domain: list[str] | None = None,
+    max_keys: int | None = None,
+    noise: str | None = None,
+    bounding: str | None = None,
+    threshold: float | None = None,
     false_keys: FalseKeys = None,
     open_delta: OpenDelta = None,
-    count: Annotated[
-        list[int] | None, Parameter(help="True count to show the error at; repeat it. 10 to 10000 by default.")
-    ] = None,
-    shows: Annotated[
-        int | None, Parameter(help="Instead of levels: the least one that shows a key of this many units.")
-    ] = None,
-    probability: Annotated[float | None, Parameter(help="With which --shows shows it; 0.95 by default.")] = None,
-    equal: Annotated[
-        int | None, Parameter(help="Instead of levels: the cap that leaves room for this many equal series.")
-    ] = None,
-    within: Annotated[
-        str | None,
-        Parameter(help="Without a store: what --equal divides, such as 'epsilon_delta(4, 1e-6)' or a rho."),
-    ] = None,
-    step: Step = None,
-    what: What = None,
+    count: list[int] | None = None,
+    shows: int | None = None,
+    probability: float | None = None,
+    equal: int | None = None,
+    within: str | None = None,
+    step: str | None = None,
+    what: str | None = None,
     workload: Workload = None,
-    plot: Annotated[Path | None, Parameter(help="Also draw it: .svg or .png; needs sparsehist[plots].")] = None,
+    plot: Path | None = None,
     using: Using = DEFAULT,
 ) -> Answer:
     r"""Show what releases would do, before any of them is made.
@@ -229,46 +192,63 @@ def plan(
       sparsehist plan --cells 1e9 --max-keys 20 --shows 50
       sparsehist plan --cells 1e9 --max-keys 20 --equal 52 \
           --within 'epsilon_delta(4, 1e-6)'
+
+    Args:
+        store: Directory of the store; with --series.
+        level: Candidate level, exact; repeat it. 0.001, 0.01, 0.1 and 1 by default.
+        epsilon: Instead: candidate epsilon at --delta; repeat it.
+        delta: Beside --epsilon.
+        series: Plan for a series, after what was released from it.
+        cells: Without a store: number of keys that could occur, such as 1e9.
+        domain: Instead: the domain, such as strings(max_bytes=32); repeat it to compare several.
+        max_keys: Without a store: keys that one unit counts towards.
+        noise: Without a store: family of noise; gaussian by default.
+        bounding: Without a store: keep (the default) or share.
+        threshold: Publish cells whose noisy count is above this many units.
+        count: True count to show the error at; repeat it. 10 to 10000 by default.
+        shows: Instead of levels: the least one that shows a key of this many units.
+        probability: With which --shows shows it; 0.95 by default.
+        equal: Instead of levels: the cap that leaves room for this many equal series.
+        within: Without a store: what --equal divides, such as 'epsilon_delta(4, 1e-6)' or a rho.
+        step: Of a running series: up to which step units are counted.
+        what: Of a running series, instead of running counts: 'new' units of the step, or of 'blocks(7)'.
+        plot: Also draw it: .svg or .png; needs sparsehist[plots].
     """
     if plot is not None and plot.suffix not in (".svg", ".png"):
         raise DeclarationError(f"--plot writes .svg or .png, got {str(plot)!r}")
-    if (store is None) != (series is None):
-        raise DeclarationError("give a store and --series, or neither and --cells or --domain with --max-keys")
     if epsilon and delta is None:
         raise DeclarationError("--epsilon needs --delta, such as 1e-6 (0 with Laplace noise)")
-    goals = [sh.EpsilonDelta(each, delta or 0) for each in epsilon or ()]
-    levels = [*(level or ()), *goals] or None
-    alone = {
-        "d": _whole(cells),
-        "domain": domain and (domain[0] if len(domain) == 1 else domain),
-        "max_keys": max_keys,
-    }
-    alone |= {"noise": noise, "bounding": bounding, "within": within}
-    asked = _given(
-        {
-            "threshold": threshold, "false_keys": false_keys, "open_delta": open_delta, "counts": count,
-            "shows": shows, "probability": probability, "equal": equal, "step": _step(step), "what": what,
-        }
+    levels = [*(level or ()), *(sh.EpsilonDelta(each, delta or 0) for each in epsilon or ())] or None
+    one_domain = domain[0] if domain and len(domain) == 1 else domain
+    alone = given(
+        cells=_whole(cells), domain=one_domain, max_keys=max_keys, noise=noise, bounding=bounding, within=within
+    )
+    asked = given(
+        threshold=threshold, false_keys=false_keys, open_delta=open_delta, counts=count, shows=shows,
+        probability=probability, equal=equal, step=step, what=what,
     )  # fmt: skip
-    if store is None or series is None:
+    if store is None and series is None:
         if max_keys is None:
             raise DeclarationError("without a store, plan needs --max-keys and either --cells or --domain")
-        made = sh.plan(levels, **_given(alone), **asked)
+        made = sh.plan(levels, d=alone.pop("cells", None), **alone, **asked)
+    elif store is None or series is None:
+        raise DeclarationError("give a store and --series, or neither and --cells or --domain with --max-keys")
+    elif alone:
+        words = (f"--{name.replace('_', '-')}" for name in alone)
+        raise DeclarationError(f"a series has its own parameters: leave out {', '.join(words)}")
     else:
-        if _given(alone):
-            raise DeclarationError(
-                f"a series has its own parameters: leave out {', '.join(map(_option, _given(alone)))}"
-            )
-        with using.open(store) as opened:
-            planned: Any = opened.series(series)
-            if workload is not None:
-                return _strategies(planned.plan_workload(workload, levels))
-            _check_questions(planned, asked)
-            made = planned.plan(**({} if levels is None else {"levels": levels}), **asked)
+        planned: Any = using.store(store).series(series)
+        if workload is not None:
+            rows = planned.plan_workload(workload, levels).to_dicts()
+            starred = [{**row, "chosen": "*" if row["chosen"] else ""} for row in rows]
+            return Answer({"plan": rows}, [_ABOUT_STRATEGIES, rows_table(starred)])
+        _check_questions(planned, asked)
+        made = planned.plan(**given(levels=levels), **asked)
     if plot is not None:
         made.save_plot(plot)
     data = {"noise": made.noise, "levels": list(made.by_level), "counts": list(made.by_count)}
-    return Answer(data | {"plot": None if plot is None else str(plot)}, _shown(made, plot))
+    drawn = [f"drawn in {escape(str(plot))}"] if plot is not None else []
+    return Answer(data | {"plot": None if plot is None else str(plot)}, [*_shown(made), *drawn])
 
 
 def _check_questions(series: Any, asked: Mapping[str, Any]) -> None:
@@ -280,64 +260,45 @@ def _check_questions(series: Any, asked: Mapping[str, Any]) -> None:
         raise DeclarationError(f"--{min(wrong)} has no meaning for {series.name}: leave it out, and give levels")
 
 
-def _option(parameter: str) -> str:
-    return "--cells" if parameter == "d" else f"--{parameter.replace('_', '-')}"
-
-
-def _strategies(compared: Any) -> Answer:
-    rows = compared.to_dicts()
-    shown = [{**row, "chosen": "*" if row["chosen"] else ""} for row in rows]
-    about = (
-        "Nothing was released. std: root of the mean variance of a query, in units.\n"
-        "lower_bound: no factorization has less at one key per unit; ratio: of the variances."
-    )
-    return Answer({"plan": rows}, [about, rows_table(shown)])
-
-
 def _whole(cells: str | None) -> int | None:
     """Read a number of cells exactly, however large: 1000000, 1e9, 10**69."""
     if cells is None:
         return None
     base, power, exponent = cells.replace("_", "").partition("**")
     try:
-        if power and 0 <= int(exponent) <= _MOST_DIGITS:  # Python writes no more digits into an error
-            whole: int = int(base) ** int(exponent)
-            return whole
-        number = Decimal(base if not power and len(cells) < 400 else 0)
+        number = Decimal(base)
         whole = int(number) if 0 <= number.adjusted() <= _MOST_DIGITS else 0
+        if power:
+            whole = whole ** int(exponent) if 0 <= int(exponent) <= _MOST_DIGITS and len(base) < 5 else 0
     except (ValueError, ArithmeticError):
         number, whole = Decimal(0), 0
-    if whole < 1 or whole != number:
+    if whole < 1 or number != int(number):
         raise DeclarationError(f"--cells takes a whole number such as 1000000, 1e9 or 10**69, got {cells!r}")
     return whole
 
 
-def _shown(made: sh.Plan, plot: Path | None) -> list[RenderableType]:
+def _shown(made: sh.Plan) -> Iterator[Any]:
     """A table by level, one of probabilities and errors by count, and what would be refused."""
-    by_count: dict[int, dict[str, Any]] = {}
-    for row in made.by_count:
-        error = float(f"{100 * row['relative_error']:.2g}")
-        cell = f"{round(100 * row['probability'], 1)} %, ± {error} %" if row["probability"] >= _SELDOM else "no"
-        by_count.setdefault(row["count"], {"count": row["count"]})[row["level"]] = cell
     levels = [{k: v for k, v in row.items() if not k.startswith("all_per_")} for row in made.by_level]
-    shown: list[RenderableType] = [
-        _ABOUT_LEVELS,
-        rows_table(levels_for_people(levels, without="refused")),
-    ]
-    shown += [
-        f"one release at level {row['level']} in every period: rho {row['all_per_period']} for one unit in one "
-        f"period, {row['all_per_user']} for one unit in all"
-        for row in made.by_level
-        if "all_per_user" in row
-    ]
+    yield _ABOUT_LEVELS
+    yield rows_table(levels_for_people(levels, without="refused"))
+    for row in made.by_level:
+        if "all_per_user" in row:
+            yield (
+                f"one release at level {row['level']} in every period: rho {row['all_per_period']} for one unit in "
+                f"one period, {row['all_per_user']} for one unit in all"
+            )
     if "domain" not in made.by_level[0]:
-        shown.append(
-            "[bold]By true count[/]: the probability of being published, and the mean relative error if it is."
-        )
-        shown.append(rows_table([*by_count.values()]))
-    refused = [row for row in made.by_level if row["refused"] is not None]
-    shown += [f"level {row['level']} would be refused: {escape(row['refused'])}" for row in refused]
-    return [*shown, *([f"drawn in {escape(str(plot))}"] if plot is not None else [])]
+        by_count: dict[int, dict[str, Any]] = {}
+        for row in made.by_count:
+            error = float(f"{100 * row['relative_error']:.2g}")
+            cell = f"{round(100 * row['probability'], 1)} %, ± {error} %" if row["probability"] >= _SELDOM else "no"
+            by_count.setdefault(row["count"], {"count": row["count"]})[row["level"]] = cell
+        yield "[bold]By true count[/]: the probability of being published, and the mean relative error if it is."
+        yield rows_table([*by_count.values()])
+    for row in made.by_level:
+        if row["refused"] is not None:
+            yield f"level {row['level']} would be refused: {escape(row['refused'])}"
 
 
 def levels_for_people(levels: Sequence[Mapping[str, Any]], without: str = "") -> list[dict[str, Any]]:

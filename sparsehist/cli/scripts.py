@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
+from rich.markup import escape
 
 import sparsehist as sh
-from sparsehist.cli.answer import Answer, interrupted, print_error, print_shown
-from sparsehist.cli.options import DEFAULT, Using, on_disk
+from sparsehist.cli.answer import Answer, print_answer, print_error, rows_table
+from sparsehist.cli.options import DEFAULT, Using, given
 from sparsehist.cli.releasing import MOST_ROWS, levels_for_people
-from sparsehist.cli.tables import escape, rows_table
 from sparsehist.errors import DeclarationError, InputError, NotFoundError, SparsehistError, StatementError
 from sparsehist.ledger.table import SCHEMA, for_people
 from sparsehist.release.home import Home
@@ -25,11 +25,8 @@ from sparsehist.sqlfront.session import Session
 
 if TYPE_CHECKING:
     import polars as pl
-    from rich.console import RenderableType
 
-_STDIN = "-"
 _SELDOM_USED = ("workload", "strategy", "refused")
-_INTERRUPTED = "interrupted; what was committed stays"
 _HELP = """\
 Statements end with a semicolon; they may take several lines.
   CREATE SERIES name WITH (unit = …, key = …, max_keys = …, domain = '…')
@@ -47,34 +44,19 @@ Queries end with a semicolon; they may take several lines.
   SELECT * FROM series.release LIMIT 20;      DuckDB's SQL, for reading only
 Ctrl-C cancels a line or a query, Ctrl-D or .quit leaves."""
 
-Rows = Annotated[int, Parameter(help="Print at most this many rows of a result.")]
-StorePath = Annotated[Path | None, Parameter(help="Directory of the store; CREATE SERIES makes it if there is none.")]
+Script = Annotated[Path, Parameter(allow_leading_hyphen=True)]
 
 
 def run(
-    script: Annotated[Path, Parameter(help="File of statements; - reads standard input.", allow_leading_hyphen=True)],
+    script: Script,
     /,
     *,
-    store: StorePath = None,
-    param: Annotated[
-        list[str] | None,
-        Parameter(
-            help="name=value for $name in the script; may be repeated. A number, true, false, null and 'text' are "
-            "read as in SQL; everything else is text.",
-        ),
-    ] = None,
-    table: Annotated[
-        list[str] | None,
-        Parameter(
-            help="name=source: a table of the script read from s3, gs, az or https, delta:path, iceberg:path or "
-            "files; may be repeated."
-        ),
-    ] = None,
-    keep_going: Annotated[
-        bool, Parameter(help="Leave out statements that are wrong or fail; run the others.")
-    ] = False,
-    dry_run: Annotated[bool, Parameter(help="Run nothing: show each statement and what it would spend.")] = False,
-    rows: Rows = 40,
+    store: Path | None = None,
+    param: list[str] | None = None,
+    table: list[str] | None = None,
+    keep_going: bool = False,
+    dry_run: bool = False,
+    rows: int = 40,
     using: Using = DEFAULT,
 ) -> Answer:
     """Run a script of SQL.
@@ -83,9 +65,20 @@ def run(
     work on the store, all else goes to DuckDB; a release is the table
     series.release. The whole script is checked first: if anything is wrong,
     nothing runs. It stops at the first error; what was committed before stays.
+    Values of --param are read as in SQL if they are numbers, true, false, null or
+    'text'; everything else is text.
 
     For example:
       sparsehist run script.sql --store logs.sparsehist --param level=0.01
+
+    Args:
+        script: File of statements; - reads standard input.
+        store: Directory of the store; CREATE SERIES makes it if there is none.
+        param: name=value for $name in the script; may be repeated.
+        table: name=source: a table read from s3, gs, az or https, delta:path, iceberg:path or files; may be repeated.
+        keep_going: Leave out statements that are wrong or fail; run the others.
+        dry_run: Run nothing: show each statement and what it would spend.
+        rows: Print at most this many rows of a result.
     """
     text, parameters = _read(script), parameters_from(param or ())
     for name in parameters.keys() - asked_for(text, parameters):
@@ -99,16 +92,13 @@ def run(
 
 
 def sql(
-    store: StorePath = None,
+    store: Path | None = None,
     /,
     *,
-    analyst: Annotated[
-        Path | None,
-        Parameter(help="Instead of a store: a directory of published Parquet files and their ledger, read-only."),
-    ] = None,
-    memory_limit: Annotated[str | None, Parameter(help="With --analyst: of the queries, such as 4GB.")] = None,
-    time_limit: Annotated[float | None, Parameter(help="With --analyst: seconds that a query may take.")] = None,
-    rows: Rows = 40,
+    analyst: Path | None = None,
+    memory_limit: str | None = None,
+    time_limit: float | None = None,
+    rows: int = 40,
     using: Using = DEFAULT,
 ) -> Answer:
     """Open a prompt for SQL on a store, or on published files.
@@ -118,24 +108,28 @@ def sql(
 
     For example:
       sparsehist sql logs.sparsehist
+
+    Args:
+        store: Directory of the store; CREATE SERIES makes it if there is none.
+        analyst: Instead of a store: a directory of published Parquet files and their ledger, read-only.
+        memory_limit: With --analyst: of the queries, such as 4GB.
+        time_limit: With --analyst: seconds that a query may take.
+        rows: Print at most this many rows of a result.
     """
-    limits = {"memory_limit": memory_limit, "time_limit": time_limit}
-    asked: dict[str, Any] = {name: value for name, value in limits.items() if value is not None}
+    limits, most = given(memory_limit=memory_limit, time_limit=time_limit), _checked(rows)
     if (store is None) == (analyst is None):
         raise DeclarationError("name a store, or a directory of published files with --analyst")
-    if store is not None and asked:
-        raise DeclarationError(f"--{next(iter(asked)).replace('_', '-')} is for published files, named by --analyst")
+    if store is not None and limits:
+        raise DeclarationError(f"--{min(limits).replace('_', '-')} is for published files, named by --analyst")
     if analyst is not None:
-        with sh.open_analyst(analyst, **asked) as reading:
-            return _converse(
-                lambda text: described(list(_read_only(reading, text, _checked(rows)))), _HELP_FOR_READERS
-            )
-    with Session(_home(store, using), rows=_checked(rows)) as session:
+        with sh.open_analyst(analyst, **limits) as reading:
+            return _converse(lambda text: described(list(_read_only(reading, text, most))), _HELP_FOR_READERS)
+    with Session(_home(store, using), rows=most) as session:
         return _converse(lambda text: described(run_script(session, text)), _HELP)
 
 
 def _home(store: Path | None, using: Using) -> Home | None:
-    return None if store is None else Home(on_disk(store), wait=using.wait, who=using.who)
+    return None if store is None else using.home(store)
 
 
 def _checked(rows: int) -> int:
@@ -145,28 +139,26 @@ def _checked(rows: int) -> int:
 
 
 def _read(script: Path) -> str:
-    if str(script) == _STDIN:
-        raw = getattr(sys.stdin, "buffer", None)  # bytes, as text is UTF-8 here whatever the locale
-        try:
-            return sys.stdin.read() if raw is None else str(raw.read(), "utf-8-sig")
-        except UnicodeDecodeError:
-            raise InputError("standard input is not UTF-8 text") from None
+    on_stdin = str(script) == "-"
     if script.is_dir():
         raise InputError(f"{script} is a directory: name a file of SQL in it")
-    if not script.is_file():
+    if not on_stdin and not script.is_file():
         raise NotFoundError(f"there is no file {script}")
     try:
+        raw = getattr(sys.stdin, "buffer", None)  # bytes, as text is UTF-8 here whatever the locale
+        if on_stdin:
+            return sys.stdin.read() if raw is None else str(raw.read(), "utf-8-sig")
         return script.read_text(encoding="utf-8-sig")
     except OSError as problem:
         raise InputError(f"{script} cannot be read: {problem.strerror}") from None
     except UnicodeDecodeError:
-        raise InputError(f"{script} is not UTF-8 text") from None
+        raise InputError(f"{'standard input' if on_stdin else script} is not UTF-8 text") from None
 
 
 def _converse(run_text: Callable[[str], Answer], about: str) -> Answer:
     """Run statements as they are typed, until the user leaves; or a script on standard input."""
     if not sys.stdin.isatty():
-        return run_text(_read(Path(_STDIN)))
+        return run_text(_read(Path("-")))
     import readline  # noqa: F401 - gives `input` line editing and recall
 
     sys.stdout.write("Statements end with a semicolon; .help explains, Ctrl-D leaves\n")
@@ -174,39 +166,28 @@ def _converse(run_text: Callable[[str], Answer], about: str) -> Answer:
     while True:
         try:
             typed += input("...> " if typed else "sql> ") + "\n"
+            command = typed.strip().rstrip(";").lower()
+            if command in (".quit", ".exit", "exit", "quit"):
+                return Answer({}, [])
+            if command in (".help", "help"):
+                sys.stdout.write(about + "\n")
+            elif command and not is_complete(typed):
+                continue
+            elif command:
+                _print(run_text(typed))
         except KeyboardInterrupt:
-            sys.stdout.write("\n")
-            typed = ""
-            continue
+            sys.stdout.write("\ninterrupted; what was committed stays\n")
         except EOFError:
             return Answer({}, [])
-        command = typed.strip().rstrip(";").lower()
-        if command in (".quit", ".exit", "exit", "quit"):
-            return Answer({}, [])
-        if command in (".help", "help"):
-            sys.stdout.write(about + "\n")
-        elif command and not is_complete(typed):
-            continue
-        elif command:
-            _print_result(run_text, typed)
+        except SparsehistError as problem:
+            print_error(str(problem), "", as_json=False)
         typed = ""
 
 
-def _print_result(run_text: Callable[[str], Answer], typed: str) -> None:
-    from rich.console import Console
-
-    answer = Answer({}, [])
-    try:
-        answer = run_text(typed)
-        complaint = answer.complaint
-    except KeyboardInterrupt:
-        complaint = _INTERRUPTED
-    except SparsehistError as problem:
-        complaint = str(problem)
-    print_shown(Console(highlight=False, emoji=False), answer.shown)
-    stopped = interrupted()  # an engine reports it in its own way
-    if complaint:
-        print_error(_INTERRUPTED if stopped else complaint, "", as_json=False)
+def _print(answer: Answer) -> None:
+    print_answer(answer, as_json=False)
+    if answer.complaint:
+        print_error(answer.complaint, "", as_json=False)
 
 
 def is_complete(typed: str) -> bool:
@@ -264,7 +245,7 @@ def _as_data(outcome: Outcome) -> dict[str, Any]:
     return said
 
 
-def _as_shown(outcome: Outcome) -> Iterator[RenderableType]:
+def _as_shown(outcome: Outcome) -> Iterator[Any]:
     if outcome.said:
         yield escape(f"line {outcome.line}: {outcome.said}")
     if outcome.frame is None or outcome.kind == "release":
@@ -272,7 +253,7 @@ def _as_shown(outcome: Outcome) -> Iterator[RenderableType]:
     if outcome.frame.width:
         of_user = outcome.kind == "duckdb"
         first = outcome.frame.head(MOST_ROWS)
-        yield rows_table(first if of_user else _for_people(first), exact=of_user)
+        yield rows_table(first.to_dicts() if of_user else _for_people(first), exact=of_user)
     if outcome.more:
         yield f"… the first {outcome.frame.height:,} rows; --rows prints more"
     elif not outcome.frame.height:

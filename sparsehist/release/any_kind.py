@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import date
+from pathlib import Path
 from typing import Any
 
 from sparsehist.declaration import Declaration
@@ -17,8 +18,9 @@ from sparsehist.release.cell_parameters import requested
 from sparsehist.release.home import Home
 from sparsehist.release.metadata import Request, level_asked
 from sparsehist.release.planning import COUNTS, LEVELS, Plan, Planner, checked_levels, levels_or_goal, plan_of
-from sparsehist.release.releases import Release, WorkloadRelease, released
+from sparsehist.release.releases import Release, WorkloadRelease, refuse_to_replace, released
 from sparsehist.release.spending import settled, spending
+from sparsehist.release.stored_declaration import declaration_of
 
 _OF_CELLS = ("threshold", "false_keys", "open_delta")
 _OF_WORKLOADS = ("workload", "strategy", "post_processing")
@@ -122,13 +124,36 @@ def plan(
 
 
 def release(
-    home: Home, declaration: Declaration, series_id: str, name: str, **asked: Any
+    home: Home,
+    series: Declaration | str,
+    series_id: str | None,
+    name: str,
+    *,
+    target: Path | None = None,
+    **asked: Any,
 ) -> Release | WorkloadRelease:
-    """Make a release of a series, or give the one of that name; see `Series.release`."""
-    with pipeline.holding(home, declaration, series_id) as held:
-        request, open_path = request_of(declaration, name, made_as=pipeline.kind_of(held, name), **asked)
+    """Make a release of a series, or give the one of that name; see `Series.release`.
+
+    Args:
+        home: Of the store, which is held once.
+        series: Declaration of the series, or its name.
+        series_id: Refuse another series of that name; None takes any.
+        name: Of the release.
+        target: File to write it to: refuse, before anything is drawn, a place where anything else stands.
+        asked: As for `request_of`.
+    """
+    with home.hold() as state:
+        known = None if isinstance(series, str) else series
+        record = home.find(state, known.name if known else str(series), series_id)
+        held = pipeline.Held(home, state, record, known or declaration_of(record))
+        if target is not None:
+            made = state.release_named(record, name)
+            generation = None if made is None else made.generation
+            wanted = {"store": state.store_id, "series": record.name, "name": name, "generation": generation}
+            refuse_to_replace(target, wanted)
+        request, open_path = request_of(held.declaration, name, made_as=pipeline.kind_of(held, name), **asked)
         if request.kind == "workload":
             from sparsehist.release import workload_round
 
-            workload_round.warn_of_counts(declaration, of_kind(request, workload_round.WorkloadRequest))
+            workload_round.warn_of_counts(held.declaration, of_kind(request, workload_round.WorkloadRequest))
         return released(home, pipeline.release(held, request, open_path))

@@ -9,6 +9,7 @@ from sparsehist.declaration.checks import checked_name, checked_text
 from sparsehist.errors import DeclarationError, shown
 from sparsehist.ledger.budgets import budget
 from sparsehist.ledger.ledger import Ledger
+from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.release.home import Home
 from sparsehist.release.stored_declaration import declaration_of
 
@@ -30,6 +31,22 @@ def set_budget(home: Home, *, population: str = "default", reason: str | None = 
         ledger.check_budget(population, limits)
         state.declare("set budget", who=home.who, population=population, reason=reason, details=limits.as_json())
     return limits.describe()
+
+
+def raise_cap(home: Home, series: str, level: Level, *, reason: str, series_id: str | None = None) -> None:
+    """Raise the cap of a series; see `Series.raise_cap`."""
+    wanted = as_level(level)
+    checked_text("reason", reason, needed=True)
+    with home.hold() as state:
+        record, ledger = home.find(state, series, series_id), Ledger.of(state)
+        cap = ledger.cap(record.series_id).now
+        if cap is None:
+            raise DeclarationError(f"the series {series!r} has no cap: there is nothing to raise")
+        if wanted <= cap:
+            raise DeclarationError(f"the cap is {level_text(cap)} and can only be raised, got {shown(level)}")
+        ledger.check_raised_cap(record.series_id)
+        text = level_text(wanted)
+        state.declare("raise cap", series_id=record.series_id, level=text, reason=reason, who=home.who)
 
 
 def declare_disjoint(home: Home, populations: Sequence[str], *, reason: str) -> None:

@@ -115,6 +115,20 @@ def published_metadata(state: State, record: SeriesRecord) -> list[Metadata]:
     return [read_metadata(release.metadata) for release in published(state, record)]
 
 
+RELEASES = {
+    **dict.fromkeys(("name", "workload", "level"), str),
+    **dict.fromkeys(("std", "threshold", "expected_false_keys"), float),
+    "released_at": str,
+}
+"""Columns of a table of releases."""
+
+
+def rows_of_releases(state: State, record: SeriesRecord) -> list[dict[str, Any]]:
+    """The releases of a series in order, as rows of `RELEASES`."""
+    made = [release.metadata for release in published(state, record)]
+    return [{name: about.get(name) for name in RELEASES} for about in made]
+
+
 Opener = Callable[[Held, Any, PathRecord | None], NoisePath]
 """Finds the path of the release that exists, or the one that a new release, of such a request, is drawn on."""
 

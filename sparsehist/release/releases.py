@@ -522,15 +522,6 @@ def of_cells(release: object) -> Release:
     return release
 
 
-def check_file(home: Home, target: Path, series: str, name: str) -> None:
-    """Refuse to write a release where something else stands, before it is drawn."""
-    with home.hold() as state:
-        record = state.series(series)
-        made = None if record is None else state.release_named(record, name)
-        wanted = {"store": state.store_id, "series": series, "name": name, "generation": made and made.generation}
-    refuse_to_replace(target, wanted)
-
-
 def check_target(what: str, target: Path, store: Path | None) -> None:
     """Refuse a file that cannot be written, before a release is made for it."""
     try:

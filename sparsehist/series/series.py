@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Any, overload
 import polars as pl
 
 from sparsehist.declaration import Declaration
-from sparsehist.declaration.checks import checked_text
-from sparsehist.errors import DeclarationError, present, shown
+from sparsehist.errors import present
 from sparsehist.html import ABOUT, html_table, in_notebook, table_of_dicts
-from sparsehist.ledger.ledger import Ledger
-from sparsehist.privacy import Level, as_level, level_text
+from sparsehist.privacy import Level
 from sparsehist.privacy.guarantees import EpsilonDelta
 from sparsehist.release import any_kind
+from sparsehist.release.limits import raise_cap
 from sparsehist.release.parameter_rows import declaration_rows
-from sparsehist.release.pipeline import published
+from sparsehist.release.pipeline import RELEASES, rows_of_releases
 from sparsehist.release.planning import COUNTS, Plan
 from sparsehist.release.releases import Release, WorkloadRelease
 from sparsehist.store import SeriesRecord, State
@@ -27,12 +26,6 @@ if TYPE_CHECKING:
     from sparsehist.release.query_session import QuerySession
     from sparsehist.series.store import Store
     from sparsehist.workload import Strategy, Workload
-
-_RELEASES = {
-    **dict.fromkeys(("name", "workload", "level"), str),
-    **dict.fromkeys(("std", "threshold", "expected_false_keys"), float),
-    "released_at": str,
-}
 
 
 class CountedSeries:
@@ -75,19 +68,7 @@ class CountedSeries:
             BudgetExceededError: If a budget charged the series its whole cap at its first release.
             NotFoundError: If the series was dropped.
         """
-        wanted, reason = as_level(level), str(checked_text("reason", reason, needed=True))
-        with self._hold() as (state, record):
-            ledger = Ledger.of(state)
-            cap = ledger.cap(record.series_id).now
-            if cap is None:
-                raise DeclarationError(f"the series {self.name!r} has no cap: there is nothing to raise")
-            if wanted <= cap:
-                raise DeclarationError(f"the cap is {level_text(cap)} and can only be raised, got {shown(level)}")
-            ledger.check_raised_cap(record.series_id)
-            state.declare(
-                "raise cap", series_id=record.series_id, level=level_text(wanted), reason=reason,
-                who=self.store.home.who,
-            )  # fmt: skip
+        raise_cap(self.store.home, self.name, level, reason=reason, series_id=self.series_id)
 
     def releases(self) -> pl.DataFrame:
         """Name, workload, level, threshold and time of each release, in the order they were made.
@@ -99,8 +80,8 @@ class CountedSeries:
         with self.store.home.hold() as state:
             record = state.series(self.name)
             of_this = record is not None and record.series_id == self.series_id
-            made = [release.metadata for release in published(state, present(record))] if of_this else []
-        return pl.DataFrame([{name: about.get(name) for name in _RELEASES} for about in made], schema=_RELEASES)
+            made = rows_of_releases(state, present(record)) if of_this else []
+        return pl.DataFrame(made, schema=RELEASES)
 
 
 class Series(CountedSeries):

@@ -34,7 +34,7 @@ from sparsehist.release.home import Home
 from sparsehist.release.limits import declare_disjoint, set_budget
 from sparsehist.release.periods import append_period, declare_periods, declared_periods, drop
 from sparsehist.release.pipeline import find
-from sparsehist.release.releases import AnyRelease, check_file, check_target
+from sparsehist.release.releases import AnyRelease, check_target
 from sparsehist.release.stored_declaration import declaration_of
 from sparsehist.sqlfront import release_tables
 from sparsehist.sqlfront.checking import Known, Problem, check_counted, check_plain, checked
@@ -346,9 +346,12 @@ class Session:
         if head.only_plan:
             planned = self._planned(declaration, series_id, head)
             return Outcome(piece.number, piece.line, "plan", planned, said="planned; nothing is spent")
-        if head.target is not None:
-            self._check_target(head)
-        release = any_kind.release(self._existing(), declaration, series_id, str(head.name), **asked_of(head))
+        target = None if head.target is None else Path(str(head.target))
+        if target is not None:
+            check_target("TO", target, self._existing().path)
+        release = any_kind.release(
+            self._existing(), declaration, series_id, str(head.name), target=target, **asked_of(head)
+        )
         written = ""
         if head.target is not None:
             try:
@@ -399,12 +402,6 @@ class Session:
     def _show(self, statement: Statement) -> Outcome:
         head, piece = of_kind(statement.head, Show), statement.piece
         return Outcome(piece.number, piece.line, "show", shown(self._existing(), head), said=explained(head))
-
-    def _check_target(self, head: MakeRelease) -> None:
-        store = self._existing()
-        target = Path(str(head.target))
-        check_target("TO", target, store.path)
-        check_file(store, target, head.series, str(head.name))
 
     def _has_series(self, name: str) -> bool:
         store = self._existing()

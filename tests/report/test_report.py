@@ -4,7 +4,7 @@ import io
 
 import polars as pl
 
-from sparsehist.cli.tables import rows_table
+from sparsehist.cli.answer import rows_table
 from sparsehist.counting.progress import reporting
 from sparsehist.release.releases import Release
 from sparsehist.report.side_by_side import coarse_to_fine, newly_published, side_by_side
@@ -57,7 +57,7 @@ def test_a_key_that_looks_like_markup_is_shown_as_it_is():
     from rich.console import Console
 
     console = Console(file=io.StringIO(), width=60)
-    console.print(rows_table(pl.DataFrame({"url": ["[red]/x[/red]"]})))
+    console.print(rows_table([{"url": "[red]/x[/red]"}]))
     assert "[red]/x[/red]" in console.file.getvalue()
 
 

@@ -185,6 +185,7 @@ def test_other_series_are_released_while_a_log_is_counted(
 _JOB = """
 import sys, polars as pl, sparsehist as sh
 store, source = sys.argv[1:]
+store = sh.open(store, create=True, wait=100)
 series = sh.create(store, source, name="visits", unit="user", key="key", max_keys=3, domain=sh.Integers(100),
                    if_exists="reuse", counting=sh.Counting(memory_limit="4MB"))
 print(series.release("one", level="0.5").frame.rows())

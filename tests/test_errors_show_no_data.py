@@ -24,7 +24,7 @@ import polars as pl
 import pytest
 
 import sparsehist as sh
-from sparsehist import audiences, dense, interactive, local, noise, privacy, workload
+from sparsehist import audiences, dense, interactive, local, noise, workload
 
 _ROWS = 719
 _NUMBER = 5183627
@@ -139,7 +139,7 @@ def make_receivers(directory: Path) -> dict[type, Any]:
         audiences.Audiences(vector, {"ann": "1/2"}), audiences.read_graph(_EDGES),
         audiences.Network([1, 2, 3, 4], _EDGES, noise.DiscreteLaplace(), levels={1: "1", 2: "1/2"}),
         audiences.Network([1, 2, 3, 4], _EDGES, noise.DiscreteLaplace(), levels={1: "1", 2: "1/2"}).view(0),
-        sh.EpsilonDelta(1, "1e-6"), privacy.Rho(1), privacy.Mu(1), privacy.Epsilon(1),
+        sh.EpsilonDelta(1, "1e-6"),
         sh.Counting(), sh.Steps(3), sh.Share(), sh.Integers(4), sh.Dates("2026-01-01", "2026-01-31"), sh.Hash64(),
         sh.Strings(max_bytes=4), sh.Open(delta="1e-6"), sh.Product(query=_DOMAIN), _DOMAIN,
         noise.DiscreteLaplace(), noise.Exponential(), noise.Gaussian(), noise.Laplace(), noise.Poisson(),

@@ -12,7 +12,7 @@ import polars as pl
 from sparsehist.domain.base import Domain, holds_text
 from sparsehist.domain.ranges import accepts_integers
 from sparsehist.errors import DomainError, shown
-from sparsehist.privacy.exact_numbers import exactly
+from sparsehist.privacy.levels import exactly
 from sparsehist.text_form import write_literal
 from sparsehist.typing import BoolArray
 
@@ -107,7 +107,7 @@ class Open(Domain, example="open(delta='1e-6')"):
 def _read_delta(given: str | float | Fraction | Decimal) -> Fraction:
     try:
         delta = exactly(given) if len(str(given)) <= _LONGEST_TEXT else Fraction(0)
-    except (ArithmeticError, ValueError):
+    except (ArithmeticError, TypeError, ValueError):
         delta = Fraction(0)
     if not _SMALLEST <= delta < 1:
         raise DomainError(f"open(): delta is a number from 1e-300 to below 1, got {shown(given)}; {_ADVICE}")

@@ -27,8 +27,7 @@ from sparsehist.dense.state_bytes import pack, unpack
 from sparsehist.errors import BudgetExceededError, DataError, DeclarationError, present, shown
 from sparsehist.noise.discrete_laplace import DiscreteLaplace
 from sparsehist.privacy.composition import PURE, ZCDP, as_rho
-from sparsehist.privacy.exact_numbers import Number, at_least_zero, root, rounded_down
-from sparsehist.privacy.levels import Level, as_level, level_text
+from sparsehist.privacy.levels import Level, as_level, at_least_zero, level_text, root, rounded_down
 from sparsehist.typing import ArrayLike, FloatArray, Generator
 
 Weights = ArrayLike
@@ -88,11 +87,11 @@ class Weighing:
     cells: int
     mass: int | None
     level: Level
-    accuracy: Number
+    accuracy: Level
     sensitivity: int = 1
     most_updates: int | None = None
     started: bool = False
-    weight_step: Number = 1
+    weight_step: Level = 1
     currency: str = PURE
     measured: bool = False
 

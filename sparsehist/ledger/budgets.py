@@ -33,8 +33,6 @@ from sparsehist.privacy.filters import (
     ROUTES,
     Filter,
     filter_on,
-    poisson_filter,
-    rho_filter,
 )
 from sparsehist.privacy.guarantees import EpsilonDelta, level_or_goal
 from sparsehist.privacy.levels import level_or_zero
@@ -180,7 +178,7 @@ def budget(
         raise DeclarationError("route='rho' is that of rho=; in epsilon and delta take 'gaussian' or 'renyi'")
     ours, left = _without_share(whole, total, route, poisson)
     split = _split(left, route, open_share, opens=opens)
-    apart = None if poisson is None else poisson_filter(poisson.epsilon, poisson.delta)
+    apart = None if poisson is None else filter_on(POISSON_ROUTE, poisson.epsilon, poisson.delta)
     return Budget(None, whole, total, filter_on(route, ours, split.noise, order), split, apart)
 
 
@@ -224,7 +222,7 @@ def _in_rho(
         )
     total = _probability("delta", delta or 0)
     exact = as_level(rho, "rho")
-    return Budget(exact, None, total, rho_filter(exact), Split(_NOTHING, total))
+    return Budget(exact, None, total, Filter(RHO_ROUTE, exact), Split(_NOTHING, total))
 
 
 def _split(delta: Fraction, route: str, open_share: Level | None, *, opens: bool) -> Split:

@@ -26,8 +26,8 @@ from sparsehist.ledger.periods import Periods
 from sparsehist.noise import currency_of
 from sparsehist.privacy import Cost, as_level, level_text, path_cost, total_cost
 from sparsehist.privacy.composition import GAUSSIAN, POISSON, SKELLAM, ZCDP
-from sparsehist.privacy.exact_numbers import rounded_down
 from sparsehist.privacy.filters import LEAST_OF_MEANS, Filter, routes_for
+from sparsehist.privacy.levels import rounded_down
 from sparsehist.store import State
 
 PathName = tuple[str, str | None, str | None]
@@ -304,7 +304,7 @@ class Ledger:
             return _NOTHING
         earlier = len(self._order_of_charge(charges, population))
         room = charges.limit - self.charged(charges, population)
-        return charges.largest_of_equal(room, law, times, max_keys, earlier=earlier)
+        return charges.largest(room, law, max_keys, earlier=earlier, times=times)
 
     def remaining(self, population: str) -> Fraction | None:
         """What is left of a budget on its route, Poisson noise's share apart; None where nothing limits."""

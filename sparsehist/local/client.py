@@ -11,7 +11,7 @@ from sparsehist.dense.state_bytes import pack, unpack
 from sparsehist.errors import CapExceededError, InputError
 from sparsehist.local.histories import Degradation, coarser_reports, draw_memo, draw_report, finer_history
 from sparsehist.local.rappor import Rappor
-from sparsehist.privacy.exact_numbers import Number, at_least_zero
+from sparsehist.privacy.levels import Level, at_least_zero
 from sparsehist.typing import BoolArray, Generator
 
 
@@ -56,7 +56,7 @@ class RapporClient:
     drawn: BoolArray
 
     @classmethod
-    def start(cls, setting: Rappor, value: str | bytes, cap: Number | None = None, *, rng: Generator) -> RapporClient:
+    def start(cls, setting: Rappor, value: str | bytes, cap: Level | None = None, *, rng: Generator) -> RapporClient:
         """Draw the memo of a value, at the first and most private setting.
 
         Raises:

@@ -22,7 +22,7 @@ import numpy as np
 
 from sparsehist.errors import DeclarationError, shown
 from sparsehist.local.coins import Coins
-from sparsehist.privacy.exact_numbers import Number, at_least_zero
+from sparsehist.privacy.levels import Level, at_least_zero
 from sparsehist.typing import BoolArray, FloatArray
 
 _MOST_BITS = 1 << 20
@@ -52,9 +52,9 @@ class Rappor:
 
     bits: int
     hashes: int
-    keep: Number
-    one_if_set: Number
-    one_if_not: Number
+    keep: Level
+    one_if_set: Level
+    one_if_not: Level
 
     def __post_init__(self) -> None:
         for name, most in (("bits", _MOST_BITS), ("hashes", self.bits)):

@@ -21,10 +21,10 @@ from typing import ClassVar, Self
 import numpy as np
 
 from sparsehist.errors import LevelError, shown
-from sparsehist.noise.exact_draws import Interval, Tail, Uniforms, coins, decay, draw, fair_coins
+from sparsehist.noise.exact_draws import Interval, Tail, Uniforms, chunks, decay, draw, fair_coins
 from sparsehist.noise.family import Family, Norm, Three, checked_sensitivity
 from sparsehist.privacy.levels import Level, as_level, level_text
-from sparsehist.typing import ArrayLike, FloatArray, Generator, IntArray, NDArray
+from sparsehist.typing import ArrayLike, FloatArray, Generator, IntArray
 
 # Slower laws could leave the 64-bit integers, with a probability of e^-4,000,000 or more.
 _SLOWEST = Fraction(1, 2**40)
@@ -90,32 +90,32 @@ class DiscreteLaplace(Family):
         return f"{level_text(epsilon)}-DP (pure differential privacy, exactly, on integers); implies {rho:.6g}-zCDP"
 
     def sample(self, size: int, level: Level, *, rng: Generator) -> IntArray:
-        return _with_signs(draw(_size(self.rate(level)), size, rng=rng), rng=rng)
+        return _signed(_size(self.rate(level)), size, rng=rng)
 
     def _bridge(self, size: int, fine: Fraction, coarse: Fraction, *, rng: Generator) -> IntArray:
         """0 with probability v_fine / v_coarse, else coarse noise; between near levels it is mostly 0."""
-        return _with_signs(draw(_bridge_size(self.rate(fine), self.rate(coarse)), size, rng=rng), rng=rng)
+        return _signed(_bridge_size(self.rate(fine), self.rate(coarse)), size, rng=rng)
 
     def _refined(self, coarse: IntArray, known: Fraction, target: Fraction, *, rng: Generator) -> IntArray:
         step = _refining(self.rate(known), self.rate(target))
-        return _refined(_integers(coarse), *step, Uniforms(len(coarse), rng=rng))
+        noise = np.array(coarse, np.int64)
+        for part in chunks(noise.shape[-1]):
+            uniforms = Uniforms(part.stop - part.start, rng=rng)
+            for row in np.atleast_2d(noise):
+                row[part] = _refined(row[part], *step, uniforms)
+        return noise
 
     def _inserted(self, coarse: IntArray, fine: IntArray, levels: Three, *, rng: Generator) -> IntArray:
         """The fine noise, or with some probability that and a draw of the lower step's noise given the distance."""
         left, middle, right = map(self.rate, levels)
+        chances, step = _moving(left, middle, right), _refining(left, middle)
         noise = np.array(fine, np.int64)
-        distance = _integers(coarse) - noise
-        if_apart, if_together = _moving(left, middle, right)
-        moved = coins(if_apart, distance.size, rng=rng)
-        together = np.flatnonzero(distance == 0)
-        moved[together] = coins(if_together, together.size, rng=rng)
-        where = np.flatnonzero(moved)
-        noise[where] += _refined(distance[where], *_refining(left, middle), Uniforms(where.size, rng=rng))
+        for part in chunks(noise.size):
+            distance = coarse[part].astype(np.int64) - noise[part]
+            if_apart, if_together = map(Uniforms(distance.size, rng=rng).coins, chances)
+            where = np.flatnonzero(np.where(distance == 0, if_together, if_apart))
+            noise[part][where] += _refined(distance[where], *step, Uniforms(where.size, rng=rng))
         return noise
-
-    def _refined_in_order(self, values: IntArray, known: Fraction, target: Fraction, *, rng: Generator) -> IntArray:
-        step, uniforms = _refining(self.rate(known), self.rate(target)), Uniforms(values.shape[-1], rng=rng)
-        return np.stack([_refined(_integers(row), *step, uniforms) for row in values])
 
     def log_tail(self, threshold: ArrayLike, level: Level) -> FloatArray:
         rate = float(self.rate(level))
@@ -216,14 +216,13 @@ def _moving(coarse: Fraction, middle: Fraction, fine: Fraction) -> tuple[Tail, T
     return Tail(if_apart), Tail(if_together)
 
 
-def _with_signs(sizes: IntArray, *, rng: Generator) -> IntArray:
-    np.negative(sizes, out=sizes, where=fair_coins(sizes.size, rng=rng))
-    return sizes
-
-
-def _integers(noise: NDArray[np.generic]) -> IntArray:
-    """Whole numbers as int64, whatever they come in."""
-    return np.asarray(noise).astype(np.int64, copy=False)
+def _signed(size_law: Tail, size: int, *, rng: Generator) -> IntArray:
+    """Draw sizes, each with a fair sign."""
+    noise = np.empty(size, np.int64)
+    for part in chunks(size):
+        sizes = draw(size_law, part.stop - part.start, rng=rng)
+        noise[part] = np.where(fair_coins(sizes.size, rng=rng), -sizes, sizes)
+    return noise
 
 
 def _clipped(whole: FloatArray) -> IntArray:

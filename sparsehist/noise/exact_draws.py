@@ -1,16 +1,15 @@
 """Exact draws of integers with geometric tails, and exact coins.
 
-One primitive serves all: of a uniform number U, the number N of all k >= 0 with U < weight * e**(-rate * k), so that
-P[N > k] = weight * e**(-rate * k). Doubles give N from 64 bits of U. Where their rounding, or the bits of U that are
-still unknown, could change N, interval arithmetic decides, with as many further random bits as that takes. So no
-probability is ever rounded.
+One primitive serves all: for a uniform number U, the number N of k >= 0 with U < weight * e**(-rate * k), so that
+P[N > k] = weight * e**(-rate * k). Doubles give N from 64 bits of U. Where rounding, or the unknown bits of U, could
+change N, interval arithmetic decides with as many further bits as that takes. So no probability is ever rounded.
 
 Source: our own derivation (docs/mathematics.md, exact draws).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, cached_property
@@ -27,15 +26,20 @@ Interval: TypeAlias = Any
 MOST = 2**62
 """Larger numbers are returned as this one."""
 
-# Draws made at once, so that what they need stays in the processor's cache.
+# Numbers drawn at once, so that temporary arrays stay in the processor's cache.
 _CHUNK = 1 << 14
 _MOST_BITS = 1 << 14
 # From this word on, the unknown bits change ln U by less than 2**-45.
 _FEWEST = np.uint64(1 << 45)
 # More than the error of the exponent below, in doubles: 2**-45 of U, and a few roundings of numbers below 14.
 _ROOM = 2.0**-43
-# Smaller rates are this one to a double. It serves comparisons with bounds only.
+# Smaller rates are read as this one in doubles, which only serve comparisons with bounds.
 _SLOWEST = 1e-290
+
+
+def chunks(size: int) -> Iterator[slice]:
+    """Divide positions 0 … size-1 into slices that are drawn one after the other."""
+    return (slice(begin, min(begin + _CHUNK, size)) for begin in range(0, size, _CHUNK))
 
 
 @cache
@@ -54,12 +58,16 @@ def enclose(weight: Callable[[], Interval], bits: int) -> Interval:
 
 def decay(exponent: Fraction) -> Interval:
     """Bound e**-exponent at the working precision."""
-    return _intervals().exp(-_intervals().mpf(exponent.numerator) / exponent.denominator)
+    return _intervals().exp(-_exact(exponent))
+
+
+def _exact(number: Fraction) -> Interval:
+    return _intervals().mpf(number.numerator) / number.denominator
 
 
 @dataclass(frozen=True)
 class Tail:
-    """The law P[N > k] = weight * e**(-shrink * power - rate * k), k = 0, 1, …; a power is given with each draw.
+    """The law P[N > k] = weight * e**(-shrink * power - rate * k), k = 0, 1, …; each draw has a power of its own.
 
     Attributes:
         weight: Bounds the weight, in (0, 1], at the working precision.
@@ -105,44 +113,38 @@ class Uniforms:
         power: IntArray | int = 0,
         most: IntArray | int = MOST,
     ) -> IntArray:
-        """Count, for some of the numbers U, the k >= 0 with U < weight * e**(-shrink * power - rate * k).
+        """Count the k >= 0 with U < weight * e**(-shrink * power - rate * k), for the numbers U at m positions.
 
-        Args:
-            tail: The law.
-            at: Which numbers; m of them.
-            flipped: Where to take 1 - U for U; shape (m,).
-            power: How often the weight is to shrink; shape (m,).
-            most: Larger results are cut to this; shape (m,).
-
-        Returns:
-            Shape (m,); draws of the law, cut at `most`. Results for one U are consistent with one another.
+        `flipped` takes 1 - U for U; results are cut at `most`; each argument is a scalar or has shape (m,). Results
+        for one U are consistent with one another.
         """
         words = self._words[at]
-        words = np.where(flipped, ~words, words)
+        words = np.where(flipped, ~words, words) if np.any(flipped) else words
         rate, shrunk = max(float(tail.rate), _SLOWEST), float(tail.shrink) * np.asarray(power, np.float64)
-        exponent = np.log((words + 0.5) * 2.0**-64)
-        np.subtract(tail.log_weight - shrunk, exponent, out=exponent)
+        exponent = (tail.log_weight - shrunk) - np.log((words + 0.5) * 2.0**-64)
         steps = exponent / rate
-        whole = np.floor(steps)
-        result: IntArray = np.clip(whole + 1.0, 0.0, most).astype(np.int64)
+        result: IntArray = np.minimum(np.maximum(np.floor(steps) + 1.0, 0.0), most).astype(np.int64)
         room = _ROOM * (1.0 + (abs(tail.log_weight) + float(np.max(shrunk, initial=0.0))) / 32.0)
-        steps -= whole
-        near = np.minimum(steps, 1.0 - steps) * rate <= room
-        near &= (exponent >= -room) & (exponent <= rate * np.asarray(most, np.float64) + room)
-        open_still = np.flatnonzero(near | (words < _FEWEST))
-        if open_still.size:
-            positions = np.arange(self._words.size)[at][open_still]
-            columns = (np.broadcast_to(each, words.shape)[open_still] for each in (flipped, power, most))
-            for i, position, flip, shrinks, bound in zip(open_still, positions, *columns, strict=True):
-                guess = int(result[i])
-                result[i] = self._settle(tail, guess, int(position), int(shrinks), int(bound), flip=bool(flip))
+        steps -= np.rint(steps)
+        unsure = np.flatnonzero((np.abs(steps) <= room / rate) | (words < _FEWEST))
+        if unsure.size:
+            flips, powers, limits = (np.broadcast_to(each, words.shape)[unsure] for each in (flipped, power, most))
+            near = (exponent[unsure] >= -room) & (exponent[unsure] <= rate * limits + room)
+            places = np.arange(self._words.size)[at][unsure]
+            for j in np.flatnonzero(near | (words[unsure] < _FEWEST)).tolist():
+                settling = (int(each[j]) for each in (result[unsure], places, powers, limits))
+                result[unsure[j]] = self._settle(tail, *settling, flip=bool(flips[j]))
         return result
 
-    def _settle(self, tail: Tail, guess: int, position: int, power: int, most: int, *, flip: bool) -> int:
+    def coins(self, chance: Tail) -> BoolArray:
+        """Whether each U is below the tail's weight; shape (size,)."""
+        return self.count(chance, most=1).astype(np.bool_)
+
+    def _settle(self, tail: Tail, guess: int, place: int, power: int, most: int, *, flip: bool) -> int:
         """Decide one count from bounds, beginning at a guess."""
         count, bits = guess, 64
         while True:
-            word = self._leading(position, bits)
+            word = self._leading(place, bits)
             word = (1 << bits) - 1 - word if flip else word
             weight = enclose(tail.weight, bits + 128)
             if word and weight.a > 0:
@@ -158,28 +160,21 @@ class Uniforms:
                     return count
             bits += 64
 
-    def _leading(self, position: int, bits: int) -> int:
+    def _leading(self, place: int, bits: int) -> int:
         """The first bits of one number, a multiple of 64 of them; drawn once."""
-        word, known = self._longer.get(position) or (int(self._words[position]), 64)
+        word, known = self._longer.get(place) or (int(self._words[place]), 64)
         while known < bits:
-            word, known = (
-                word << 64 | int(self._rng.integers(0, 2**64 - 1, dtype=np.uint64, endpoint=True)),
-                known + 64,
-            )
-        self._longer[position] = word, known
+            more = int(self._rng.integers(0, 2**64 - 1, dtype=np.uint64, endpoint=True))
+            word, known = word << 64 | more, known + 64
+        self._longer[place] = word, known
         return word >> (known - bits)
 
 
-def _exact(number: Fraction) -> Interval:
-    return _intervals().mpf(number.numerator) / number.denominator
-
-
-def draw(tail: Tail, size: int, *, rng: Generator) -> IntArray:
-    """Draw from the law, exactly; shape (size,)."""
+def draw(tail: Tail, size: int, *, most: int = MOST, rng: Generator) -> IntArray:
+    """Draw from the law, cut at `most`, exactly; shape (size,)."""
     result = np.empty(size, np.int64)
-    for begin in range(0, size, _CHUNK):
-        part = result[begin : begin + _CHUNK]
-        part[:] = Uniforms(part.size, rng=rng).count(tail)
+    for part in chunks(size):
+        result[part] = Uniforms(part.stop - part.start, rng=rng).count(tail, most=most)
     return result
 
 
@@ -191,7 +186,7 @@ def coins(chance: Tail, size: int, *, rng: Generator) -> BoolArray:
         >>> coins(Tail(lambda: decay(Fraction(9))), 4, rng=entropy.seeded(1)).tolist()
         [False, False, False, False]
     """
-    return Uniforms(size, rng=rng).count(chance, most=1).astype(np.bool_)
+    return draw(chance, size, most=1, rng=rng).astype(np.bool_)
 
 
 def fair_coins(size: int, *, rng: Generator) -> BoolArray:

@@ -176,7 +176,7 @@ class Family(DenseFamily):
             return values
         if order < 0:
             return values + self._bridge(values.shape[-1], known, target, rng=rng)
-        return self._refined_in_order(values, known, target, rng=rng)
+        return self._refined(values, known, target, rng=rng)
 
     def tail(self, threshold: ArrayLike, level: Level) -> FloatArray:
         """P[Z > threshold]; `threshold` in counts, any shape."""
@@ -220,12 +220,6 @@ class Family(DenseFamily):
     @abstractmethod
     def _bridge(self, size: int, fine: Fraction, coarse: Fraction, *, rng: Generator) -> NoiseArray:
         """What coarse noise has on top of fine noise; shape (size,)."""
-
-    def _refined_in_order(
-        self, values: NoiseArray, known: Fraction, target: Fraction, *, rng: Generator
-    ) -> NoiseArray:
-        """Noise at a finer level in several rows, shape (rows, n), with the same randomness in each column."""
-        return self._refined(values, known, target, rng=rng)
 
 
 def just_above(margins: FloatArray, *, integer: bool) -> FloatArray:

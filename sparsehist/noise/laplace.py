@@ -18,6 +18,7 @@ from typing import ClassVar, NamedTuple, Self
 import numpy as np
 
 from sparsehist.errors import DeclarationError, shown
+from sparsehist.noise.exact_draws import chunks, fair_coins
 from sparsehist.noise.family import Family, Norm, Three
 from sparsehist.privacy.levels import Level, as_level, level_float, level_text, quotient
 from sparsehist.typing import ArrayLike, BoolArray, FloatArray, Generator
@@ -87,6 +88,7 @@ class Laplace(Family):
         return bridge
 
     def _refined(self, coarse: FloatArray, known: Fraction, target: Fraction, *, rng: Generator) -> FloatArray:
+        """The same randomness in each column, if there are several rows."""
         return _refined(coarse, self._kernel(known, target), rng=rng)
 
     def _inserted(self, coarse: FloatArray, fine: FloatArray, levels: Three, *, rng: Generator) -> FloatArray:
@@ -104,14 +106,6 @@ class Laplace(Family):
         # The atom at the coarse noise has to be hit to the last bit, which fine + (coarse - fine) may not do.
         result[moving] = np.where(step == gap, coarse[moving], result[moving] + step)
         return result
-
-    def _refined_in_order(
-        self, values: FloatArray, known: Fraction, target: Fraction, *, rng: Generator
-    ) -> FloatArray:
-        """By the inverse of the kernel's cdf at one uniform per column."""
-        distances = np.asarray(rng.standard_exponential(values.shape[-1]))
-        upper = rng.random(distances.size) < 0.5
-        return _refine_quantile(values, self._kernel(known, target), distances, upper)
 
     def log_tail(self, threshold: ArrayLike, level: Level) -> FloatArray:
         scaled = self.rate(level) * np.asarray(threshold, np.float64)
@@ -134,11 +128,9 @@ class Laplace(Family):
         return _Kernel(
             total=(b + a) / unit / self.sensitivity,
             difference=(b - a) / unit / self.sensitivity,
-            behind=(b - a) / (2 * b),
             pull=2 * a / (b + a),
             near=math.log(2 * b / (b + a)),
             far=math.log(2 * b / (b - a)),
-            gap=math.log((b + a) / (b - a)),
         )
 
 
@@ -151,32 +143,22 @@ class _Kernel(NamedTuple):
 
     total: float  # a + b
     difference: float  # b - a
-    behind: float  # mass on the other side of 0: (b - a)/(2b)
     pull: float  # 2a/(a + b)
     near: float  # ln(2b/(a + b))
     far: float  # ln(2b/(b - a))
-    gap: float  # far - near
 
 
 def _refined(coarse: FloatArray, kernel: _Kernel, *, rng: Generator) -> FloatArray:
-    """Draw from the kernel.
-
-    The exponential past 0 is compared with three straight lines in x, of which the survival function is made;
-    a draw from the other side of 0 has no use for them. At x = 0 the law is symmetric, whatever the sign.
-    """
-    exponential = rng.standard_exponential(coarse.size)
-    size = np.abs(coarse)
-    beyond = (exponential - kernel.gap) / kernel.total
-    beyond += kernel.pull * size
-    np.maximum(beyond, size, out=beyond)
-    np.minimum(beyond, exponential / kernel.difference, out=beyond)
-    exponential /= -kernel.total
-    np.copyto(beyond, exponential, where=rng.random(coarse.size) < kernel.behind)
-    np.negative(beyond, out=beyond, where=np.signbit(coarse))
-    return beyond
+    """Draw from the kernel: its quantiles at one uniform number per column; shape (n,) or (rows, n)."""
+    noise = np.empty(coarse.shape)
+    for part in chunks(coarse.shape[-1]):
+        exponential = rng.standard_exponential(part.stop - part.start)
+        upper = fair_coins(exponential.size, rng=rng)
+        noise[..., part] = _quantile(coarse[..., part], kernel, exponential, upper)
+    return noise
 
 
-def _refine_quantile(values: FloatArray, kernel: _Kernel, exponential: FloatArray, upper: BoolArray) -> FloatArray:
+def _quantile(values: FloatArray, kernel: _Kernel, exponential: FloatArray, upper: BoolArray) -> FloatArray:
     """The kernel's quantile at the uniform whose smaller side is e**-exponential / 2; monotone to the last bit.
 
     The law at -x is that at x reflected, with the other side of the uniform. Every operation on the size of x is
@@ -197,10 +179,5 @@ def _refine_quantile(values: FloatArray, kernel: _Kernel, exponential: FloatArra
 def _signed_exponentials(size: int, scale: float, *, rng: Generator) -> FloatArray:
     draws = rng.standard_exponential(size)
     draws *= scale
-    np.negative(draws, out=draws, where=_coins(size, rng=rng))
+    np.negative(draws, out=draws, where=fair_coins(size, rng=rng))
     return draws
-
-
-def _coins(size: int, *, rng: Generator) -> BoolArray:
-    """Fair coins, one random bit each; shape (size,)."""
-    return np.unpackbits(np.frombuffer(rng.bytes((size + 7) // 8), np.uint8), count=size).view(np.bool_)

@@ -100,41 +100,64 @@ class RandomisedResponse(DenseFamily):
 
     def sample(self, size: int, level: Level, *, rng: Generator) -> IntArray:
         """Draw fresh noise, exactly. Numbers in 0 … k-1, to be added modulo k."""
-        return self._moved(np.zeros(size, np.int64), self._changed(self.rate(level)), rng=rng)
+        rate = self.rate(level)
+        return self._chosen(np.zeros(size, np.int64), lambda: (1 / self._total(rate),), rng=rng)
 
     def _coarsened(self, fine: IntArray, known: Fraction, target: Fraction, *, rng: Generator) -> IntArray:
-        noise, rates = self._read(fine).copy(), (self.rate(known), self.rate(target))
-        where = np.flatnonzero(coins(Tail(lambda: 1 - self._ratio(*rates)), noise.size, rng=rng))
-        noise[where] = rng.integers(0, self.categories, where.size)
-        return noise
+        rates = self.rate(known), self.rate(target)
+        return self._chosen(self._read(fine), lambda: self._step(*rates)[:1], rng=rng)
 
     def _refined(self, coarse: IntArray, known: Fraction, target: Fraction, *, rng: Generator) -> IntArray:
-        """P[fine = z | coarse = x] has three values only: for z = 0, for z = x, and for the others."""
-        given, rates = self._read(coarse), (self.rate(known), self.rate(target))
-        noise, away = np.zeros_like(given), np.flatnonzero(given)
-        here = np.flatnonzero(given == 0)
-        noise[here] = self._moved(noise[here], Tail(lambda: 1 - self._finer(*rates)[0]), rng=rng)
-        noise[away] = self._one_of(noise[away], given[away], lambda: self._finer(*rates)[1:], rng=rng)
-        return noise
+        rates, given = (self.rate(known), self.rate(target)), self._read(coarse)
+        return self._ends(np.zeros_like(given), given, lambda: self._finer(*rates), rng=rng)
 
     def _inserted(self, coarse: IntArray, fine: IntArray, levels: Three, *, rng: Generator) -> IntArray:
         left, middle, right = map(self.rate, levels)
-        noise, end = self._read(fine).copy(), self._read(coarse)
-        agree, apart = np.flatnonzero(noise == end), np.flatnonzero(noise != end)
-        stays = Tail(lambda: 1 - self._middle(left, middle, right)[0])
-        noise[agree] = self._moved(noise[agree], stays, rng=rng)
-        noise[apart] = self._one_of(noise[apart], end[apart], lambda: self._middle(left, middle, right)[1:], rng=rng)
+        return self._ends(self._read(fine), self._read(coarse), lambda: self._middle(left, middle, right), rng=rng)
+
+    def _ends(
+        self, first: IntArray, second: IntArray, chances: Callable[[], tuple[Interval, ...]], *, rng: Generator
+    ) -> IntArray:
+        """Choose where both values agree with the first chance, where they differ with the other two."""
+        noise, agree = first.copy(), first == second
+        noise[agree] = self._chosen(first[agree], lambda: chances()[:1], rng=rng)
+        noise[~agree] = self._chosen(first[~agree], lambda: chances()[1:], second[~agree], rng=rng)
         return noise
+
+    def _chosen(
+        self,
+        first: IntArray,
+        chances: Callable[[], tuple[Interval, ...]],
+        second: IntArray | None = None,
+        *,
+        rng: Generator,
+    ) -> IntArray:
+        """The first value, the second, each with its chance, else a uniform one of all other categories."""
+        chosen = first.copy()
+        left = np.flatnonzero(~coins(Tail(lambda: chances()[0]), first.size, rng=rng))
+        if second is None:
+            chosen[left] = (first[left] + rng.integers(1, self.categories, left.size)) % self.categories
+            return chosen
+        chosen[left] = second[left]
+        if self.categories == 2:
+            return chosen
+        left = left[~coins(Tail(lambda: chances()[1] / (1 - chances()[0])), left.size, rng=rng)]
+        # Counted from the first value, the rest are 1 … k-1 without the second's distance.
+        apart, steps = (second[left] - first[left]) % self.categories, rng.integers(1, self.categories - 1, left.size)
+        chosen[left] = (first[left] + steps + (steps >= apart)) % self.categories
+        return chosen
+
+    def _read(self, noise: NDArray[np.generic]) -> IntArray:
+        whole = np.asarray(noise).astype(np.int64, copy=False)
+        if whole.size and not 0 <= int(whole.min()) <= int(whole.max()) < self.categories:
+            raise DataError(f"noise of randomised response lies in 0 … {self.categories - 1}, and this does not")
+        return whole
 
     # Probabilities, enclosed at the working precision.
 
     def _total(self, rate: Fraction) -> Interval:
         """1 / P[Z = 0]."""
         return 1 + (self.categories - 1) * decay(rate)
-
-    def _changed(self, rate: Fraction) -> Tail:
-        """P[Z is not 0]."""
-        return Tail(lambda: (self.categories - 1) * decay(rate) / self._total(rate))
 
     def _ratio(self, fine: Fraction, coarse: Fraction) -> Interval:
         """kappa_coarse / kappa_fine."""
@@ -161,33 +184,3 @@ class RandomisedResponse(DenseFamily):
         at_fine, at_coarse = same_above * other_below, other_above * same_below
         total = at_fine + at_coarse + (self.categories - 2) * other_above * other_below
         return agree / agree_total, at_fine / total, at_coarse / total
-
-    def _moved(self, values: IntArray, chance: Tail, *, rng: Generator) -> IntArray:
-        """Replace values, with this probability, by a uniform one of the others."""
-        steps = np.zeros_like(values)
-        where = np.flatnonzero(coins(chance, values.size, rng=rng))
-        steps[where] = rng.integers(1, self.categories, where.size)
-        return (values + steps) % self.categories
-
-    def _one_of(
-        self, first: IntArray, second: IntArray, chances: Callable[[], tuple[Interval, Interval]], *, rng: Generator
-    ) -> IntArray:
-        """The first value, the second (another), or a uniform one of the rest."""
-        chosen = first.copy()
-        left = np.flatnonzero(~coins(Tail(lambda: chances()[0]), first.size, rng=rng))
-        chosen[left] = second[left]
-        if self.categories == 2:
-            return chosen
-        at_second = Tail(lambda: chances()[1] / (1 - chances()[0]))
-        left = left[~coins(at_second, left.size, rng=rng)]
-        # Counted from the first value, the rest are 1 … k-1 without the second's distance.
-        apart = (second[left] - first[left]) % self.categories
-        steps = rng.integers(1, self.categories - 1, left.size)
-        chosen[left] = (first[left] + steps + (steps >= apart)) % self.categories
-        return chosen
-
-    def _read(self, noise: NDArray[np.generic]) -> IntArray:
-        whole = np.asarray(noise).astype(np.int64, copy=False)
-        if whole.size and not 0 <= int(whole.min()) <= int(whole.max()) < self.categories:
-            raise DataError(f"noise of randomised response lies in 0 … {self.categories - 1}, and this does not")
-        return whole

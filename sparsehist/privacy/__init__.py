@@ -6,16 +6,13 @@ Core: numpy and scipy only, no I/O. The conversions of one kind of noise stand i
 
 from sparsehist.privacy import filters, gaussian, poisson, pure, skellam, zcdp
 from sparsehist.privacy.composition import Cost, path_cost, total_cost
-from sparsehist.privacy.guarantees import Epsilon, EpsilonDelta, Mu, Rho
+from sparsehist.privacy.guarantees import EpsilonDelta
 from sparsehist.privacy.levels import Level, as_level, level_text
 
 __all__ = [
     "Cost",
-    "Epsilon",
     "EpsilonDelta",
     "Level",
-    "Mu",
-    "Rho",
     "as_level",
     "filters",
     "gaussian",

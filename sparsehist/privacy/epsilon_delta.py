@@ -22,12 +22,11 @@ from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
-from scipy.special import log_ndtr
 
 from sparsehist.errors import DeclarationError, shown
 from sparsehist.privacy import gaussian, poisson, pure, skellam, zcdp
 from sparsehist.privacy.composition import GAUSSIAN, POISSON, PURE, SKELLAM, ZCDP, Cost, Part, as_rho
-from sparsehist.privacy.exact_numbers import root
+from sparsehist.privacy.levels import root
 from sparsehist.typing import FloatArray
 
 # The sum of pure levels is exact and holds at delta 0: another bound has to be below this share of it.
@@ -124,6 +123,8 @@ def _with_coins(coins: Counter[Fraction], rho: Fraction, delta: float, high: flo
 
 def _stick(epsilon: FloatArray, mu: float) -> FloatArray:
     """delta of Gaussian noise at any epsilon, negative ones included."""
+    from scipy.special import log_ndtr
+
     if mu == 0:
         return np.maximum(0.0, -np.expm1(np.minimum(epsilon, 0.0)))
     first, second = log_ndtr(mu / 2.0 - epsilon / mu), epsilon + log_ndtr(-mu / 2.0 - epsilon / mu)

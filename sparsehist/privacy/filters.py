@@ -1,30 +1,18 @@
 """Privacy filters: what may still be released when every level is chosen by looking at all earlier releases.
 
-A filter adds up charges and refuses what would pass its limit. Adding up exact trade-off curves, or taking the best
-of several bounds after the fact, is no valid filter (docs/mathematics.md, Accounting, has the counterexample), so
-the route is fixed before anything is charged:
+A filter adds up charges and refuses to pass its limit. Adding up exact trade-off curves, or taking the best of
+several bounds afterwards, is not a valid filter (docs/mathematics.md, Accounting, has the counterexample). So the
+route (`ROUTES`) is fixed before anything is charged.
 
-    route      charge of one                           limit                                           valid for
-    rho        Gaussian: rho; pure: that of a coin     rho                                             zCDP
-    gaussian   Gaussian: rho                           largest rho whose exact delta is allowed        Gaussian DP
-    pure       pure: epsilon                           epsilon                                         pure DP
-    renyi      divergence at one order a               epsilon + (ln d + ln a)/(a - 1) - ln(1 - 1/a)   Rényi DP
-    poisson    epsilon at a share of delta             epsilon                                         DP
-
-Gaussian noise, and pure noise on the pure route, is charged path by path at its finest level. Everything else is
-charged for a whole series, once, at its cap: its increments are no independent mechanisms, but the series is one
-interactive mechanism within its cap. The k-th Poisson series is charged its epsilon at delta / 2**k, so that
-something always remains for another. Limits and largest levels are rounded down to 12 digits.
-
-Source: Feldman and Zrnic 2021 (Rényi and zCDP filters); Smith and Thakurta 2022, Koskela, Tobaben and Honkela 2023
-(Gaussian filter); Rogers, Roth, Ullman and Vadhan 2016 (epsilons and deltas); Lyu 2022, Vadhan and Zhang 2023, Haney,
-Shoemate, Tian, Vadhan, Vyros, Xu and Zhang 2023 (interactive mechanisms, side by side); Canonne, Kamath and Steinke
-2020, Proposition 12 (order to delta).
+Source: Feldman and Zrnic 2021 (rho, renyi); Smith and Thakurta 2022, Koskela, Tobaben and Honkela 2023 (gaussian);
+Rogers, Roth, Ullman and Vadhan 2016 (pure, poisson); Lyu 2022, Vadhan and Zhang 2023, Haney et al. 2023 (interactive
+mechanisms side by side); Canonne, Kamath and Steinke 2020, Proposition 12 (order to delta).
 """
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -32,21 +20,23 @@ from fractions import Fraction
 from sparsehist.errors import DeclarationError, present, shown
 from sparsehist.privacy import gaussian, poisson, skellam, zcdp
 from sparsehist.privacy.composition import GAUSSIAN, POISSON, PURE, SKELLAM, ZCDP, as_rho
-from sparsehist.privacy.exact_numbers import rounded_down
 from sparsehist.privacy.guarantees import EpsilonDelta
+from sparsehist.privacy.levels import rounded_down
 
 RHO_ROUTE, GAUSSIAN_ROUTE, PURE_ROUTE, RENYI_ROUTE, POISSON_ROUTE = "rho", "gaussian", "pure", "renyi", "poisson"
 _CHARGES = {
-    RHO_ROUTE: (GAUSSIAN, ZCDP, PURE),
-    GAUSSIAN_ROUTE: (GAUSSIAN,),
-    PURE_ROUTE: (PURE,),
-    RENYI_ROUTE: (GAUSSIAN, ZCDP, PURE, SKELLAM),
-    POISSON_ROUTE: (POISSON,),
+    RHO_ROUTE: (GAUSSIAN, ZCDP, PURE),  # rho, for pure noise that of a coin; up to a rho
+    GAUSSIAN_ROUTE: (GAUSSIAN,),  # rho; up to the largest whose exact delta is allowed
+    PURE_ROUTE: (PURE,),  # epsilon
+    RENYI_ROUTE: (GAUSSIAN, ZCDP, PURE, SKELLAM),  # the divergence at one order
+    POISSON_ROUTE: (POISSON,),  # epsilon at a share of delta: half of what earlier series left
 }
 ROUTES = tuple(_CHARGES)
 MOST_ORDER = 1 << 20
 # Levels are sought between these. Poisson and Skellam noise is drawn up to a mean of 2**24 (`sparsehist.noise`).
 _LEAST, LEAST_OF_MEANS, _MOST = Fraction(1, 10**60), Fraction(1, 2**24), Fraction(10**59)
+# Largest levels are found to this share and then rounded down to 12 digits.
+_CLOSE = 1e-13
 _NOTHING = Fraction(0)
 _UP = Fraction(10**13 + 1, 10**13)  # the rounding of doubles
 
@@ -55,8 +45,12 @@ _UP = Fraction(10**13 + 1, 10**13)  # the rounding of doubles
 class Filter:
     """A limit on a sum of charges, fixed before anything is charged.
 
+    Gaussian noise, and pure noise on the pure route, is charged path by path at its finest level. Other noise is
+    charged once for a whole series, at its cap: its increments are not independent mechanisms, but the series is one
+    interactive mechanism within its cap.
+
     Attributes:
-        route: One of `ROUTES`: what is charged for what.
+        route: One of `ROUTES`: how noise is charged.
         limit: The largest sum; exact.
         order: Of the Rényi divergence; None on other routes.
         delta: Shared by Poisson series; 0 on other routes.
@@ -77,7 +71,7 @@ class Filter:
         return law in _CHARGES[self.route]
 
     def by_path(self, law: str) -> bool:
-        """Whether paths are charged at their finest level; else a series is charged its cap once, for all of them."""
+        """Whether each path is charged at its finest level; else a series is charged once, at its cap."""
         return law in (GAUSSIAN, ZCDP) or self.route == PURE_ROUTE
 
     def charge(self, law: str, level: Fraction, keys: int = 1, *, earlier: int = 0) -> Fraction:
@@ -94,99 +88,71 @@ class Filter:
             raise DeclarationError(f"the route {self.route} cannot charge {law} noise; {could} could")
         if law == POISSON:
             return Fraction(poisson.epsilon(self.delta / (2 << earlier), level))
-        if self.route in (GAUSSIAN_ROUTE, PURE_ROUTE):
-            return level
-        if self.route == RHO_ROUTE:
-            return as_rho(level) if law == PURE else level
-        order = present(self.order)
-        if law == PURE:
-            return coin_divergence(order, level)
-        return Fraction(skellam.renyi(order, level, keys)) if law == SKELLAM else order * level
+        if self.route == RENYI_ROUTE:
+            order = present(self.order)
+            if law == PURE:
+                return coin_divergence(order, level)
+            return Fraction(skellam.renyi(order, level, keys)) if law == SKELLAM else order * level
+        return as_rho(level) if law == PURE and self.route == RHO_ROUTE else level
 
-    def fits(self, room: Fraction, law: str, level: Fraction, keys: int = 1, *, earlier: int = 0) -> bool:
-        """Whether the charge of a level is at most `room`."""
-        return self._all_fit(room, law, level, keys, range(earlier, earlier + 1))
-
-    def largest(self, room: Fraction, law: str, keys: int = 1, *, earlier: int = 0) -> Fraction:
-        """The largest level whose charge is at most `room`; 0 if there is none."""
-        return self.largest_of_equal(room, law, 1, keys, earlier=earlier)
-
-    def largest_of_equal(self, room: Fraction, law: str, times: int, keys: int = 1, *, earlier: int = 0) -> Fraction:
-        """The largest level at which `times` paths or series may be charged alike; 0 if there is none."""
-        if room <= 0 or not self.takes(law):
-            return _NOTHING
-        if law in (GAUSSIAN, ZCDP) or self.route == PURE_ROUTE:
-            return rounded_down(room / times / (self.order or 1))
-        series = range(earlier, earlier + times)
-        return _largest(lambda level: self._all_fit(room, law, level, keys, series), law)
-
-    def _all_fit(self, room: Fraction, law: str, level: Fraction, keys: int, series: range) -> bool:
-        """Whether the charges of equal series fit together, given the number of Poisson series before each."""
+    def fits(
+        self, room: Fraction, law: str, level: Fraction, keys: int = 1, *, earlier: int = 0, times: int = 1
+    ) -> bool:
+        """Whether the charges of a level, of several equal paths or series, are together at most `room`."""
         if room <= 0 or not self.takes(law):
             return False
         if law != POISSON:
-            return self.charge(law, level, keys) * len(series) <= room
+            return times * self.charge(law, level, keys) <= room
         try:
-            # The last one has the smallest share of delta.
-            return sum((self.charge(law, level, earlier=known) for known in reversed(series)), _NOTHING) <= room
+            # The last series has the smallest share of delta.
+            series = reversed(range(earlier, earlier + times))
+            return sum((self.charge(law, level, earlier=before) for before in series), _NOTHING) <= room
         except DeclarationError:  # Poisson noise of a small mean has no epsilon at a small delta
             return False
 
+    def largest(self, room: Fraction, law: str, keys: int = 1, *, earlier: int = 0, times: int = 1) -> Fraction:
+        """The largest level, rounded down to 12 digits, that `fits`; 0 if there is none."""
+        if room <= 0 or not self.takes(law):
+            return _NOTHING
+        if self.by_path(law):
+            return rounded_down(room / times / (self.order or 1))
+        return _largest(lambda level: self.fits(room, law, level, keys, earlier=earlier, times=times), law)
 
-def rho_filter(rho: Fraction) -> Filter:
-    """Everything with a rho, up to a sum."""
-    return Filter(RHO_ROUTE, rho)
 
+def filter_on(route: str, epsilon: Fraction, delta: Fraction = _NOTHING, order: int | None = None) -> Filter:
+    """The filter of a route that promises (epsilon, delta); its limit is rounded down to 12 digits.
 
-def gaussian_filter(epsilon: Fraction, delta: Fraction) -> Filter:
-    """Gaussian noise only, up to the largest rho that is exactly (epsilon, delta)-DP.
+    Args:
+        route: One of `ROUTES` except "rho".
+        epsilon: Positive.
+        delta: All of it for the noise; not used on the pure route.
+        order: Of the Rényi divergence, from 2 on; by default the one that leaves most room for Gaussian noise.
+
+    Raises:
+        DeclarationError: If nothing could ever be charged.
 
     Example:
-        >>> float(gaussian_filter(Fraction(1), Fraction(1, 10**6)).limit)
+        >>> float(filter_on("gaussian", Fraction(1), Fraction(1, 10**6)).limit)
         0.02801448191...
     """
-    return Filter(GAUSSIAN_ROUTE, _checked(_largest_within(epsilon, delta, GAUSSIAN), GAUSSIAN_ROUTE))
-
-
-def pure_filter(epsilon: Fraction) -> Filter:
-    """Pure noise only, up to a sum."""
-    return Filter(PURE_ROUTE, epsilon)
-
-
-def renyi_filter(epsilon: Fraction, delta: Fraction, order: int | None = None) -> Filter:
-    """Everything with a Rényi divergence, at one whole order from 2 on.
-
-    By default it is the one that leaves most room for Gaussian noise; refused if nothing could ever be charged at it.
-
-    Example:
-        >>> renyi_filter(Fraction(1), Fraction(1, 10**6)).order
-        22
-    """
-    if order is None:
-        order = _best_order(epsilon, delta)
-    if isinstance(order, bool) or not isinstance(order, int) or not 2 <= order <= MOST_ORDER:
-        raise DeclarationError(f"order must be a whole number from 2 to {MOST_ORDER}, got {shown(order)}")
-    limit = _renyi_limit(epsilon, delta, order)
-    exact = rounded_down(Fraction(limit)) if limit > 0 else _NOTHING
-    return Filter(RENYI_ROUTE, _checked(exact, f"renyi at order {order}"), order)
-
-
-def poisson_filter(epsilon: Fraction, delta: Fraction) -> Filter:
-    """Poisson noise only: epsilons add up, and so do shares of delta."""
-    if delta <= 0:
-        raise DeclarationError("Poisson noise needs a delta above 0")
-    return Filter(POISSON_ROUTE, epsilon, delta=delta)
-
-
-def filter_on(route: str, epsilon: Fraction, delta: Fraction, order: int | None = None) -> Filter:
-    """The filter of a route for a promise in epsilon; on the Rényi route at an order."""
     if route == PURE_ROUTE:
-        return pure_filter(epsilon)
+        return Filter(route, epsilon)
     if delta <= 0:
         raise DeclarationError(f"the route {route} needs a delta above 0 for noise")
+    if route == POISSON_ROUTE:
+        return Filter(route, epsilon, delta=delta)
     if route == GAUSSIAN_ROUTE:
-        return gaussian_filter(epsilon, delta)
-    return renyi_filter(epsilon, delta, order) if route == RENYI_ROUTE else poisson_filter(epsilon, delta)
+        limit, order = _largest_within(epsilon, delta, GAUSSIAN), None
+    else:
+        order = _best_order(epsilon, delta) if order is None else order
+        if isinstance(order, bool) or not isinstance(order, int) or not 2 <= order <= MOST_ORDER:
+            raise DeclarationError(f"order must be a whole number from 2 to {MOST_ORDER}, got {shown(order)}")
+        limit = Fraction(_renyi_limit(epsilon, delta, order))
+    if limit <= 0:
+        at = f" at order {order}" if order else ""
+        message = f"on the route {route}{at} this budget leaves room for nothing: take a larger epsilon or delta"
+        raise DeclarationError(message)
+    return Filter(route, rounded_down(limit), order)
 
 
 def routes_for(law: str) -> list[str]:
@@ -228,15 +194,14 @@ def coin_divergence(order: int, epsilon: Fraction) -> Fraction:
 def _largest_within(epsilon: Fraction, delta: Fraction, law: str, keys: int = 1) -> Fraction:
     if law == PURE:
         return epsilon
-    if not 0 < delta < 1:
-        return _NOTHING
     delta_at: dict[str, Callable[[Fraction], float]] = {
         GAUSSIAN: lambda level: gaussian.delta(epsilon, level),
         ZCDP: lambda level: zcdp.delta(epsilon, level),
         SKELLAM: lambda level: skellam.delta(epsilon, level, keys),
         POISSON: lambda level: poisson.delta(epsilon, level),
     }
-    return _largest(lambda level: delta_at[law](level) <= delta, law) if law in delta_at else _NOTHING
+    known = law in delta_at and 0 < delta < 1
+    return _largest(lambda level: delta_at[law](level) <= delta, law) if known else _NOTHING
 
 
 def _largest(fits: Callable[[Fraction], bool], law: str) -> Fraction:
@@ -244,15 +209,12 @@ def _largest(fits: Callable[[Fraction], bool], law: str) -> Fraction:
     least = LEAST_OF_MEANS if law in (POISSON, SKELLAM) else _LEAST
     if not fits(least):
         return _NOTHING
-    low, high = math.log(least), math.log(_MOST)
-    while high - low > 1e-13:
-        middle = (low + high) / 2.0
-        low, high = (middle, high) if fits(Fraction(math.exp(middle))) else (low, middle)
-        if not low < (low + high) / 2.0 < high:
-            break
-    found, step = rounded_down(Fraction(math.exp(low))), Fraction(1, 10**12)
+    low = math.log(least)
+    steps = range(1, int((math.log(_MOST) - low) / _CLOSE))
+    fitting = bisect_left(steps, 1, key=lambda step: not fits(Fraction(math.exp(low + step * _CLOSE))))
+    found, share = rounded_down(Fraction(math.exp(low + fitting * _CLOSE))), Fraction(1, 10**12)
     while found > least and not fits(found):
-        found, step = rounded_down(found * (1 - step)), step * 2
+        found, share = rounded_down(found * (1 - share)), share * 2
     return max(found, least)
 
 
@@ -261,18 +223,9 @@ def _renyi_limit(epsilon: Fraction, delta: Fraction, order: int) -> float:
 
 
 def _best_order(epsilon: Fraction, delta: Fraction) -> int:
-    """The order that allows the largest rho: it rises, then falls."""
-    low, high = 2, MOST_ORDER
-    while low < high:
-        middle = (low + high) // 2
-        here, after = (_renyi_limit(epsilon, delta, order) / order for order in (middle, middle + 1))
-        low, high = (middle + 1, high) if after > here else (low, middle)
-    return low
+    """The order that allows the largest rho, which rises with the order and then falls."""
 
+    def largest_rho(order: int) -> float:
+        return _renyi_limit(epsilon, delta, order) / order
 
-def _checked(limit: Fraction, route: str) -> Fraction:
-    if limit <= 0:
-        raise DeclarationError(
-            f"on the route {route} this budget leaves room for nothing: take a larger epsilon or delta"
-        )
-    return limit
+    return 2 + bisect_left(range(2, MOST_ORDER), 1, key=lambda order: largest_rho(order + 1) <= largest_rho(order))

@@ -15,15 +15,13 @@ from __future__ import annotations
 
 import math
 
-from scipy.special import erfcx, ndtr
-
 from sparsehist.privacy import zcdp
-from sparsehist.privacy.exact_numbers import Number, at_least_zero, probability, root
+from sparsehist.privacy.levels import Level, at_least_zero, probability, root
 
 _LEAST = 1e-300  # the smallest rho that is tried
 
 
-def delta(epsilon: Number, rho: Number) -> float:
+def delta(epsilon: Level, rho: Level) -> float:
     """The smallest delta with which Gaussian noise of this rho is (epsilon, delta)-DP.
 
     Example:
@@ -33,7 +31,7 @@ def delta(epsilon: Number, rho: Number) -> float:
     return _delta(float(at_least_zero(epsilon, "epsilon")), float(at_least_zero(rho, "rho")))
 
 
-def epsilon(delta: Number, rho: Number) -> float:
+def epsilon(delta: Level, rho: Level) -> float:
     """The smallest epsilon, perhaps 0, with which Gaussian noise of this rho is (epsilon, delta)-DP.
 
     Example:
@@ -47,7 +45,7 @@ def epsilon(delta: Number, rho: Number) -> float:
     return root(lambda value: _log(_delta(value, spent)) - math.log(target), 0.0, high)
 
 
-def largest_rho(epsilon: Number, delta: Number) -> float:
+def largest_rho(epsilon: Level, delta: Level) -> float:
     """The largest rho with which Gaussian noise is (epsilon, delta)-DP.
 
     The least standard deviation is then sensitivity / sqrt(2 rho).
@@ -66,29 +64,20 @@ def largest_rho(epsilon: Number, delta: Number) -> float:
     return math.exp(root(lambda value: _log(_delta(asked, math.exp(value))) - math.log(target), low, high))
 
 
-def mu(epsilon: Number, delta: Number) -> float:
-    """The largest mu (sensitivity over standard deviation) of Gaussian noise that is (epsilon, delta)-DP.
-
-    Example:
-        >>> round(mu(1.0, 1e-6) ** 2 / 2 / largest_rho(1.0, 1e-6), 12)
-        1.0
-    """
-    return math.sqrt(2.0 * largest_rho(epsilon, delta))
-
-
 def _delta(epsilon: float, rho: float) -> float:
+    from scipy.special import erfcx, ndtr
+
+    def mills_ratio(x: float) -> float:
+        return math.sqrt(math.pi / 2.0) * float(erfcx(x / math.sqrt(2.0)))
+
     if rho == 0:
         return 0.0
     mu = math.sqrt(2.0 * rho)
     x = epsilon / mu - mu / 2.0
     density = math.exp(-((epsilon - rho) ** 2) / (4.0 * rho)) / math.sqrt(2.0 * math.pi)
     if x < -1.0:  # delta is no small tail
-        return float(ndtr(-x)) - density * _mills_ratio(x + mu)
-    return density * max(0.0, _mills_ratio(x) - _mills_ratio(x + mu))
-
-
-def _mills_ratio(x: float) -> float:
-    return math.sqrt(math.pi / 2.0) * float(erfcx(x / math.sqrt(2.0)))
+        return float(ndtr(-x)) - density * mills_ratio(x + mu)
+    return density * max(0.0, mills_ratio(x) - mills_ratio(x + mu))
 
 
 def _log(value: float) -> float:

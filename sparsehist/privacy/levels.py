@@ -1,34 +1,52 @@
-"""Privacy levels as exact rationals.
+"""Privacy levels and the parameters of conversions, read exactly.
 
-For every family a larger level is finer (less private). Levels are stored and compared exactly, so that the
-same level asked for twice is the same noise, however it was written.
+For every family a larger level is finer (less private). Levels are stored and compared as fractions, so the same
+level asked for twice is the same noise, however it was written.
 """
 
 from __future__ import annotations
 
 import math
 import numbers
+from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
 
-from sparsehist.errors import LevelError, shown
+from sparsehist.errors import DeclarationError, LevelError, shown
 
 Level = int | float | str | Fraction | Decimal
-"""What a caller may write for a level."""
+"""A number as a caller may write it. A float is read as its shortest decimal: 0.1 is 1/10."""
 
-# A float must hold every level with room for the arithmetic on it (squares, ratios).
+# Doubles hold every level, with room for squares and ratios.
 _LARGEST = 10**60
-_SMALLEST = Fraction(1, _LARGEST)
-_LONGEST_TEXT, _LARGEST_EXPONENT = 400, 100
+_SMALLEST_DELTA = Fraction(1, 10**300)  # conversions compute in doubles
+_LONGEST = 400  # '1e99999999' would take minutes and gigabytes to refuse
+
+
+def exactly(value: Level) -> Fraction:
+    """Read a finite number exactly. TypeError, ValueError or ArithmeticError if it is none, or too long."""
+    if isinstance(value, bool):
+        raise TypeError
+    if isinstance(value, str):
+        exponent = value.lower().partition("e")[2]
+        if len(value) > _LONGEST or (exponent and abs(int(exponent)) > _LONGEST):
+            raise OverflowError
+    elif isinstance(value, Decimal):
+        if value.is_finite() and abs(value.adjusted()) > _LONGEST:
+            raise OverflowError
+    elif isinstance(value, numbers.Integral):
+        return Fraction(int(value))
+    elif isinstance(value, numbers.Real) and not isinstance(value, Fraction):
+        value = repr(float(value))
+    return Fraction(value)
 
 
 def as_level(value: Level, name: str = "level") -> Fraction:
     """Read a level exactly.
 
     Args:
-        value: An integer, a fraction or decimal, their text ("1/3", "0.1", "1e-3"), or a float, which
-            is read as its shortest decimal (0.1 is 1/10).
+        value: An integer, a fraction or decimal, their text ("1/3", "0.1", "1e-3"), or a float.
         name: What errors call it.
 
     Returns:
@@ -43,55 +61,34 @@ def as_level(value: Level, name: str = "level") -> Fraction:
     """
     if type(value) is str:
         return _from_text(value, name)
-    if type(value) is Fraction:  # a round reads those of all before it
-        above, below = value.as_integer_ratio()
-        if 0 < above <= _LARGEST and below <= _LARGEST:
-            return value
+    # A round reads the levels of all rounds before it.
+    if type(value) is Fraction and 0 < value.numerator <= _LARGEST and value.denominator <= _LARGEST:
+        return value
     return _checked(value, name)
 
 
 @lru_cache(maxsize=4096)
 def _from_text(text: str, name: str) -> Fraction:
-    """Every round reads the levels of all before it; a level is read once."""
     return _checked(text, name)
 
 
 def _checked(value: Level, name: str) -> Fraction:
     try:
-        level = _exact(value)
+        level: Fraction | None = exactly(value)
     except OverflowError:
-        raise LevelError(_beyond(value, name)) from None
-    except (ValueError, ZeroDivisionError, TypeError):
-        raise LevelError(_message(value, name)) from None
-    if not _SMALLEST <= level <= _LARGEST:
-        raise LevelError(_beyond(value, name) if level > 0 else _message(value, name))
+        level = None
+    except (TypeError, ValueError, ZeroDivisionError):
+        level = Fraction(0)
+    if level is None or (level > 0 and not Fraction(1, _LARGEST) <= level <= _LARGEST):
+        raise LevelError(f"{name} must lie from 1e-60 to 1e60, got {shown(value)}")
+    if level <= 0:
+        raise LevelError(_advice(value, name))
     return level
 
 
-def _exact(value: Level) -> Fraction:
-    if isinstance(value, bool):
-        raise TypeError
-    if isinstance(value, str):
-        text = value.strip()
-        # A fraction writes a power of ten out: '1e99999999' would take minutes and gigabytes to refuse.
-        _, _, exponent = text.lower().partition("e")
-        if len(text) > _LONGEST_TEXT or (exponent and abs(int(exponent)) > _LARGEST_EXPONENT):
-            raise OverflowError
-        return Fraction(text)
-    if isinstance(value, Decimal) and value.is_finite() and abs(value.adjusted()) > _LARGEST_EXPONENT:
-        raise OverflowError
-    if isinstance(value, Fraction | int | Decimal):
-        return Fraction(value)
-    if isinstance(value, numbers.Integral):
-        return Fraction(int(value))
-    if isinstance(value, numbers.Real):
-        return Fraction(repr(float(value)) if float(value) == value else str(value))
-    raise TypeError
-
-
-def _message(value: object, name: str) -> str:
+def _advice(value: object, name: str) -> str:
     is_text = isinstance(value, str) and value.strip().lower().startswith("epsilon_delta")
-    if is_text or hasattr(value, "largest_rho"):  # an EpsilonDelta, which stands above this module
+    if is_text or hasattr(value, "largest_rho"):  # an EpsilonDelta, whose module imports this one
         if name == "cap":
             return (
                 f"a cap is a level, one number, got {value}: give a rho (with Laplace noise an epsilon), or limit "
@@ -104,10 +101,38 @@ def _message(value: object, name: str) -> str:
     return f"{name} must be a positive, finite number (such as 0.1, '1/3' or 2), got {shown(value)}"
 
 
-def _beyond(value: object, name: str) -> str:
-    # Python refuses to write very long integers out.
-    told = "a larger one" if isinstance(value, int) and value > _LARGEST else repr(value)
-    return f"{name} must lie from 1e-60 to 1e60, got {told}"
+def level_or_zero(value: Level, name: str = "level") -> Fraction:
+    """Read a level, or 0 however it is written.
+
+    Example:
+        >>> level_or_zero("0.0"), level_or_zero("1/2")
+        (Fraction(0, 1), Fraction(1, 2))
+    """
+    exact = _or_none(value)
+    return exact if exact == 0 else as_level(value, name)
+
+
+def at_least_zero(value: Level, name: str) -> Fraction:
+    """Read a parameter that may be 0. DeclarationError, with name and value, if it is negative or not finite."""
+    exact = _or_none(value)
+    if exact is None or exact < 0:
+        raise DeclarationError(f"{name} must be at least 0 and finite, got {shown(value)}")
+    return exact
+
+
+def probability(delta: Level) -> float:
+    """Read a delta from 1e-300 to below 1. DeclarationError, with its value, if it is another number."""
+    exact = _or_none(delta)
+    if exact is None or not _SMALLEST_DELTA <= exact < 1:
+        raise DeclarationError(f"delta must lie strictly between 0 and 1, and be at least 1e-300, got {shown(delta)}")
+    return float(exact)
+
+
+def _or_none(value: Level) -> Fraction | None:
+    try:
+        return exactly(value)
+    except (ArithmeticError, TypeError, ValueError):
+        return None
 
 
 def compared(one: Fraction, other: Fraction) -> int:
@@ -120,29 +145,12 @@ def quotient(one: Fraction, other: Fraction) -> float:
     return one.numerator * other.denominator / (one.denominator * other.numerator)
 
 
-def level_or_zero(value: Level, name: str = "level") -> Fraction:
-    """Read a level, or 0 however it is written.
-
-    Example:
-        >>> level_or_zero("0.0"), level_or_zero("1/2")
-        (Fraction(0, 1), Fraction(1, 2))
-    """
-    try:
-        is_zero = not isinstance(value, bool) and Decimal(str(value)) == 0
-    except (ArithmeticError, ValueError):  # a fraction, or no number
-        is_zero = False
-    return Fraction(0) if is_zero else as_level(value, name)
-
-
-def in_prose(level: Fraction) -> Fraction:
-    """A level as prose names it: rounded up to four significant digits, so that what it promises still holds.
-
-    Example:
-        >>> level_text(in_prose(Fraction("0.0280144819126"))), level_text(in_prose(Fraction(2)))
-        ('0.02802', '2')
-    """
-    unit = Fraction(10) ** (Decimal(f"{float(level):.12e}").adjusted() - 3)
-    return -(-level // unit) * unit
+def level_float(level: Fraction) -> float:
+    """The level as the nearest double, for arithmetic on noise."""
+    value = level.numerator / level.denominator
+    if not (value > 0 and math.isfinite(value)):
+        raise LevelError(f"level {level_text(level)} is beyond what a double holds")
+    return value
 
 
 def level_text(level: Fraction) -> str:
@@ -166,9 +174,35 @@ def level_text(level: Fraction) -> str:
     return digits if places == 0 else f"{digits[:-places]}.{digits[-places:]}"
 
 
-def level_float(level: Fraction) -> float:
-    """The level as the nearest double, for arithmetic on noise."""
-    value = level.numerator / level.denominator
-    if not (value > 0 and math.isfinite(value)):
-        raise LevelError(f"level {level_text(level)} is beyond what a double holds")
-    return value
+def rounded_down(value: Fraction, digits: int = 12) -> Fraction:
+    """Round a number other than 0 down to a number of significant decimal digits.
+
+    Example:
+        >>> rounded_down(Fraction(2, 3), 3)
+        Fraction(333, 500)
+    """
+    size = math.floor(math.log10(abs(value.numerator)) - math.log10(value.denominator))
+    scale = Fraction(10) ** (digits - 1 - size)
+    return math.floor(value * scale) / scale
+
+
+def in_prose(level: Fraction) -> Fraction:
+    """A level as prose names it: rounded up to four significant digits, so that what it promises still holds.
+
+    Example:
+        >>> level_text(in_prose(Fraction("0.0280144819126"))), level_text(in_prose(Fraction(2)))
+        ('0.02802', '2')
+    """
+    return -rounded_down(-level, 4)
+
+
+def root(function: Callable[[float], float], low: float, high: float) -> float:
+    """Find a zero, to rounding, of a monotone function with opposite signs, or a zero, at `low` and `high`.
+
+    Example:
+        >>> round(root(lambda x: x * x - 2.0, 0.0, 2.0), 12)
+        1.414213562373
+    """
+    from scipy.optimize import brentq
+
+    return float(brentq(function, low, high, xtol=1e-300, rtol=1e-15, maxiter=2000))

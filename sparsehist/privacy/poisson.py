@@ -17,16 +17,13 @@ from __future__ import annotations
 
 import math
 
-from scipy.special import gammainc, gammaincc
-
 from sparsehist.errors import DeclarationError
-from sparsehist.privacy.exact_numbers import Number, at_least_zero, probability, root
-from sparsehist.privacy.levels import Level, as_level
+from sparsehist.privacy.levels import Level, as_level, at_least_zero, probability, root
 
 _LARGEST_EPSILON = 100.0
 
 
-def delta(epsilon: Number, level: Level) -> float:
+def delta(epsilon: Level, level: Level) -> float:
     """The smallest delta with which Poisson noise of mean 1/level is (epsilon, delta)-DP.
 
     Example:
@@ -36,7 +33,7 @@ def delta(epsilon: Number, level: Level) -> float:
     return _delta(float(at_least_zero(epsilon, "epsilon")), float(1 / as_level(level)))
 
 
-def epsilon(delta: Number, level: Level) -> float:
+def epsilon(delta: Level, level: Level) -> float:
     """The smallest epsilon with which Poisson noise of mean 1/level is (epsilon, delta)-DP; `delta` of it agrees.
 
     Raises:
@@ -62,6 +59,8 @@ def epsilon(delta: Number, level: Level) -> float:
 
 
 def _delta(epsilon: float, mean: float) -> float:
+    from scipy.special import gammainc, gammaincc
+
     ratio = math.exp(epsilon)
     fallen, risen = math.floor(mean / ratio), math.floor(mean * ratio)
     before = float(gammaincc(fallen, mean)) if fallen else 0.0

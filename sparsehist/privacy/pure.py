@@ -24,10 +24,9 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 
 import numpy as np
-from scipy.special import gammaln
 
 from sparsehist.errors import DeclarationError, shown
-from sparsehist.privacy.exact_numbers import Number, at_least_zero, probability
+from sparsehist.privacy.levels import Level, at_least_zero, probability
 from sparsehist.typing import FloatArray
 
 MOST_RELEASES = 10**5
@@ -36,7 +35,7 @@ MOST_RELEASES = 10**5
 _MOST_SUMS, _GRID_STEPS = 1 << 20, 1 << 16
 
 
-def delta(epsilon: Number, each: Number, times: int = 1) -> float:
+def delta(epsilon: Level, each: Level, times: int = 1) -> float:
     """The smallest delta with which `times` releases, each `each`-DP, are (epsilon, delta)-DP.
 
     Example:
@@ -47,7 +46,7 @@ def delta(epsilon: Number, each: Number, times: int = 1) -> float:
     return _delta(asked, losses({rate: _times(times)}))
 
 
-def epsilon(delta: Number, each: Number, times: int = 1) -> float:
+def epsilon(delta: Level, each: Level, times: int = 1) -> float:
     """The smallest epsilon with which `times` releases, each `each`-DP, are (epsilon, delta)-DP.
 
     Example:
@@ -57,7 +56,7 @@ def epsilon(delta: Number, each: Number, times: int = 1) -> float:
     return _epsilon(probability(delta), losses({at_least_zero(each, "each"): _times(times)}))
 
 
-def delta_of(epsilon: Number, each: Iterable[tuple[Number, Number]]) -> float:
+def delta_of(epsilon: Level, each: Iterable[tuple[Level, Level]]) -> float:
     """The smallest delta with which releases of different (epsilon_i, delta_i) are together (epsilon, delta)-DP.
 
     A delta_i of 0 is a pure release.
@@ -72,7 +71,7 @@ def delta_of(epsilon: Number, each: Iterable[tuple[Number, Number]]) -> float:
     return -math.expm1(log_kept + math.log1p(-rest)) if rest < 1.0 else 1.0
 
 
-def epsilon_of(delta: Number, each: Iterable[tuple[Number, Number]]) -> float:
+def epsilon_of(delta: Level, each: Iterable[tuple[Level, Level]]) -> float:
     """The smallest epsilon with which releases of different (epsilon_i, delta_i) are together (epsilon, delta)-DP.
 
     Here delta may be 0; infinite where it is below what the deltas alone come to.
@@ -102,6 +101,8 @@ def losses(coins: Mapping[Fraction, int]) -> tuple[FloatArray, FloatArray]:
     if math.prod(times + 1 for times in coins.values()) > _MOST_SUMS:
         step = sum((level * times for level, times in coins.items()), Fraction(0)) / _GRID_STEPS
         return _on_grid(coins, step)
+    from scipy.special import gammaln
+
     loss: FloatArray = np.zeros(1)
     weight: FloatArray = np.ones(1)
     for level, times in coins.items():
@@ -147,7 +148,7 @@ def _epsilon(delta: float, law: tuple[FloatArray, FloatArray]) -> float:
     return max(0.0, math.log(above[place] - delta) - float(log_theirs[place])) if above[place] > delta else 0.0
 
 
-def _read(each: Iterable[tuple[Number, Number]]) -> tuple[Counter[Fraction], float]:
+def _read(each: Iterable[tuple[Level, Level]]) -> tuple[Counter[Fraction], float]:
     """The epsilons, and the logarithm of the probability that no delta happens."""
     coins: Counter[Fraction] = Counter()
     log_kept = 0.0

@@ -18,12 +18,10 @@ import math
 from functools import lru_cache
 
 import numpy as np
-from scipy.special import i0e, i1e
 
 from sparsehist.errors import DeclarationError, shown
-from sparsehist.privacy import zcdp as concentrated
-from sparsehist.privacy.exact_numbers import Number, at_least_zero, probability
-from sparsehist.privacy.levels import Level, as_level
+from sparsehist.privacy import zcdp
+from sparsehist.privacy.levels import Level, as_level, at_least_zero, probability
 from sparsehist.typing import FloatArray
 
 _EXPAND_FROM = 1e3  # variance from which the quotient of the Bessel functions is too near to 1
@@ -49,7 +47,7 @@ def renyi_curve(alphas: FloatArray, level: Level, keys: int = 1) -> FloatArray:
     return np.asarray(np.min(np.outer(alphas, slopes) + offsets, axis=1))
 
 
-def epsilon(delta: Number, level: Level, keys: int = 1) -> float:
+def epsilon(delta: Level, level: Level, keys: int = 1) -> float:
     """The smallest epsilon, by the best integer order, with which a release is shown to be (epsilon, delta)-DP.
 
     Example:
@@ -57,17 +55,12 @@ def epsilon(delta: Number, level: Level, keys: int = 1) -> float:
         1.4736654976...
     """
     target = probability(delta)
-    return max(
-        0.0,
-        min(
-            concentrated.epsilon_at(t, target, slope) + offset
-            for slope, offset in _lines(level, keys)
-            for t in _integers(concentrated.best_order(target, slope))
-        ),
-    )
+    lines = _lines(level, keys)
+    best = [(slope, offset, t) for slope, offset in lines for t in _integers(zcdp.best_order(target, slope))]
+    return max(0.0, min(zcdp.epsilon_at(t, target, slope) + offset for slope, offset, t in best))
 
 
-def delta(epsilon: Number, level: Level, keys: int = 1) -> float:
+def delta(epsilon: Level, level: Level, keys: int = 1) -> float:
     """The smallest delta, by the best integer order, with which a release is shown to be (epsilon, delta)-DP.
 
     Example:
@@ -75,22 +68,8 @@ def delta(epsilon: Number, level: Level, keys: int = 1) -> float:
         1.0599984...e-10
     """
     asked = float(at_least_zero(epsilon, "epsilon"))
-    return math.exp(
-        min(concentrated.least_log_delta(asked - offset, slope, _integers) for slope, offset in _lines(level, keys))
-    )
-
-
-def zcdp(level: Level, keys: int = 1) -> float:
-    """Refuse: no rho is proved for Skellam noise.
-
-    Raises:
-        DeclarationError: Always, with the reason.
-    """
-    raise DeclarationError(
-        f"Skellam noise at level {level} for {keys} keys has no zCDP guarantee: at orders near 1 its Rényi "
-        "divergence is larger than that of a Gaussian of its variance; ask for renyi(alpha, level, keys) or "
-        "epsilon(delta, level, keys)"
-    )
+    lines = _lines(level, keys)
+    return math.exp(min(zcdp.least_log_delta(asked - offset, slope, _integers) for slope, offset in lines))
 
 
 def _lines(level: Level, keys: int) -> list[tuple[float, float]]:
@@ -114,6 +93,8 @@ def _integers(best: float) -> list[float]:
 @lru_cache(maxsize=1024)
 def _log_bessel_ratio(variance: float) -> float:
     """ln(I0(variance) / I1(variance))."""
+    from scipy.special import i0e, i1e
+
     if variance < _EXPAND_FROM:
         return math.log(float(i0e(variance)) / float(i1e(variance)))
     x = 1.0 / variance

@@ -11,7 +11,7 @@ mpmath.
 
 Source: Canonne, Kamath and Steinke 2020, Proposition 12; Bun and Steinke 2016, Definition 8.1 and Lemma 8.8.
 
-Papers: [Interactive Lemma 5].
+Papers: [ARNP Def. D.2]; [Interactive Lemma 5].
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ import math
 from collections.abc import Callable
 
 from sparsehist.errors import DeclarationError, shown
-from sparsehist.privacy.exact_numbers import Number, at_least_zero, probability, root
+from sparsehist.privacy.levels import Level, at_least_zero, probability, root
 
 _FARTHEST = 700.0  # ln t is sought from -700 to 700, as far as doubles reach
 
 
-def delta(epsilon: Number, rho: Number, delta_infinity: Number = 0.0) -> float:
+def delta(epsilon: Level, rho: Level, delta_infinity: Level = 0.0) -> float:
     """The smallest delta with which every rho-zCDP release is shown to be (epsilon, delta)-DP.
 
     Example:
@@ -38,7 +38,7 @@ def delta(epsilon: Number, rho: Number, delta_infinity: Number = 0.0) -> float:
     return min(apart + (1.0 - apart) * rest, 1.0)
 
 
-def epsilon(delta: Number, rho: Number, delta_infinity: Number = 0.0) -> float:
+def epsilon(delta: Level, rho: Level, delta_infinity: Level = 0.0) -> float:
     """The smallest epsilon with which every rho-zCDP release is shown to be (epsilon, delta)-DP.
 
     Example:
@@ -51,7 +51,7 @@ def epsilon(delta: Number, rho: Number, delta_infinity: Number = 0.0) -> float:
     return max(0.0, epsilon_at(best_order(target, spent), target, spent))
 
 
-def largest_rho(epsilon: Number, delta: Number, delta_infinity: Number = 0.0) -> float:
+def largest_rho(epsilon: Level, delta: Level, delta_infinity: Level = 0.0) -> float:
     """The largest rho that is shown to imply (epsilon, delta)-DP: the budget in rho of a target.
 
     Example:
@@ -64,7 +64,7 @@ def largest_rho(epsilon: Number, delta: Number, delta_infinity: Number = 0.0) ->
     return max(0.0, (asked + _log_inverse(t) - (wanted - math.log1p(t)) / t) / (1.0 + t))
 
 
-def from_pure(epsilon: Number) -> float:
+def from_pure(epsilon: Level) -> float:
     """The rho that every epsilon-DP release has: epsilon * tanh(epsilon / 2).
 
     Example:
@@ -108,14 +108,14 @@ def _log_inverse(t: float) -> float:
     return math.log1p(t) - math.log(t) if t < 1.0 else math.log1p(1.0 / t)
 
 
-def _apart(delta_infinity: Number) -> float:
+def _apart(delta_infinity: Level) -> float:
     apart = at_least_zero(delta_infinity, "delta_infinity")
     if apart >= 1:
         raise DeclarationError(f"delta_infinity must be below 1, got {shown(delta_infinity)}")
     return float(apart)
 
 
-def _beyond(delta: Number, delta_infinity: Number) -> float:
+def _beyond(delta: Level, delta_infinity: Level) -> float:
     """What is left of delta for the releases that are zCDP."""
     target, apart = probability(delta), _apart(delta_infinity)
     if target <= apart:

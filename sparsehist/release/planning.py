@@ -28,9 +28,9 @@ from sparsehist.noise import Family
 from sparsehist.privacy import Cost, Level, level_text
 from sparsehist.privacy.composition import PURE
 from sparsehist.privacy.epsilon_delta import guarantee
-from sparsehist.privacy.exact_numbers import rounded_down
 from sparsehist.privacy.filters import GAUSSIAN_ROUTE, POISSON_ROUTE, PURE_ROUTE, RENYI_ROUTE
 from sparsehist.privacy.guarantees import EpsilonDelta, level_or_goal
+from sparsehist.privacy.levels import rounded_down
 from sparsehist.release.cell_parameters import CellRequest, requested
 from sparsehist.release.metadata import CellMetadata, level_asked
 from sparsehist.release.spending import cell_release, cells_of

@@ -25,7 +25,7 @@ from sparsehist.ledger.ledger import INTERACTIVE, PathName
 from sparsehist.noise import currency_of
 from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.privacy.composition import PURE, ZCDP
-from sparsehist.privacy.exact_numbers import Number, at_least_zero
+from sparsehist.privacy.levels import at_least_zero
 from sparsehist.release.metadata import InteractiveMetadata, Request, shared
 from sparsehist.release.pipeline import ANSWER, Held
 from sparsehist.release.releases import Release
@@ -125,7 +125,7 @@ def queries_requested(
     name: str,
     *,
     level: Level | None = None,
-    accuracy: Number | None = None,
+    accuracy: Level | None = None,
     mass: int | None = None,
     most_updates: int | None = None,
     start: Release | None = None,

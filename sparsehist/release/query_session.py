@@ -29,7 +29,7 @@ from sparsehist.interactive.multiplicative_weights import (
 )
 from sparsehist.ledger.ledger import INTERACTIVE
 from sparsehist.privacy import Level, as_level, level_text
-from sparsehist.privacy.exact_numbers import Number, at_least_zero
+from sparsehist.privacy.levels import at_least_zero
 from sparsehist.release import pipeline
 from sparsehist.release.home import Home
 from sparsehist.release.metadata import InteractiveMetadata, read_metadata
@@ -238,7 +238,7 @@ class QuerySession:
 def plan_queries(
     declaration: Declaration,
     levels: Level | Iterable[Level],
-    accuracies: Number | Iterable[Number],
+    accuracies: Level | Iterable[Level],
     *,
     mass: int,
     queries: int,

@@ -22,7 +22,6 @@ from sparsehist.release.releases import Release, WorkloadRelease
 from sparsehist.store import SeriesRecord, State
 
 if TYPE_CHECKING:
-    from sparsehist.privacy.exact_numbers import Number
     from sparsehist.release.query_session import QuerySession
     from sparsehist.series.store import Store
     from sparsehist.workload import Strategy, Workload
@@ -208,7 +207,7 @@ class Series(CountedSeries):
         name: str,
         *,
         level: Level | None = None,
-        accuracy: Number | None = None,
+        accuracy: Level | None = None,
         mass: int | None = None,
         most_updates: int | None = None,
         start: Release | None = None,
@@ -259,7 +258,7 @@ class Series(CountedSeries):
     def plan_interactive(
         self,
         levels: Level | Iterable[Level],
-        accuracies: Number | Iterable[Number] = (0.05, 0.1, 0.2),
+        accuracies: Level | Iterable[Level] = (0.05, 0.1, 0.2),
         *,
         mass: int,
         queries: int = 1000,

@@ -114,7 +114,7 @@ def test_levels_beside_gaussian_noise_are_rho():
     row = series.store.ledger(full=True).row(by_predicate=pl.col("path").str.starts_with("interactive"), named=True)
     assert (row["level"], row["cost"], row["currency"]) == ("0.1", 0.1, "rho")
     # Of Gaussian noise at this rho epsilon would be smaller: the conversion is that of zCDP.
-    assert row["epsilon"] > sh.privacy.Rho("0.1").epsilon("1e-6") * (1 - 1e-9)
+    assert row["epsilon"] > sh.privacy.zcdp.epsilon("1e-6", "0.1") * (1 - 1e-9)
     assert "0.1-zCDP" in session.metadata["guarantee"]
 
 

@@ -94,12 +94,11 @@ class PrintedBetween(Laplace):
         return self._coarsened(fine, levels[2], levels[1], rng=rng)
 
 
-class SharedCoins(Laplace):
-    """Carries every row by the same coins of the mixture."""
+class Mirrored(Laplace):
+    """Refines the size and gives it the old sign: the right law, by randomness that reverses orders across 0."""
 
-    def _refined_in_order(self, values, known, target, *, rng):
-        seed = int(rng.integers(2**63))
-        return np.stack([self._refined(row, known, target, rng=entropy.seeded(seed)) for row in values])
+    def _refined(self, coarse, known, target, *, rng):
+        return np.where(coarse < 0, -1, 1) * super()._refined(np.abs(coarse), known, target, rng=rng)
 
 
 class Redraw(Skellam):
@@ -128,7 +127,7 @@ class WideTail(Exponential):
     [
         (SignOfZero(), "refine", "between"),
         (PrintedBetween(), "between", "refine"),
-        (SharedCoins(), "order", "carry"),
+        (Mirrored(), "order", "carry"),
         (Redraw(), "refine", "tail"),
         (WideSteps(), "refine", "tail"),
         (WideTail(), "tail", "refine"),

@@ -13,7 +13,7 @@ from sparsehist.errors import DeclarationError
 from sparsehist.noise.poisson import LARGEST_MEAN
 from sparsehist.privacy import EpsilonDelta, filters, gaussian, path_cost, poisson, skellam, total_cost, zcdp
 from sparsehist.privacy.epsilon_delta import guarantee
-from sparsehist.privacy.filters import Filter, coin_divergence, gaussian_filter, pure_filter, renyi_filter, rho_filter
+from sparsehist.privacy.filters import Filter, coin_divergence, filter_on
 from tests.privacy import oracle_conversions as oracle
 from tests.privacy.adaptive_adversary import Move, most
 
@@ -57,7 +57,7 @@ def passes_every_curve(made: Iterable[Move], epsilon: float, delta: float) -> bo
 )
 def test_no_adversary_gets_beyond_the_gaussian_filter(epsilon, delta, steps):
     """Two and three steps by earlier outputs; spending all at once is the most there is."""
-    within = gaussian_filter(Fraction(epsilon), Fraction(delta))
+    within = filter_on("gaussian", Fraction(epsilon), Fraction(delta))
     found = most(by_filter(within, ("gaussian",), SHARES[::2]), float(epsilon), steps)
     assert 0.99 < found / float(delta) < 1 + ERROR
 
@@ -71,7 +71,7 @@ def test_no_adversary_gets_beyond_the_gaussian_filter(epsilon, delta, steps):
 )
 def test_no_adversary_gets_beyond_the_renyi_filter(epsilon, delta, steps):
     """Gaussian and pure releases in any order, by earlier outputs."""
-    within = renyi_filter(Fraction(epsilon), Fraction(delta))
+    within = filter_on("renyi", Fraction(epsilon), Fraction(delta))
     found = most(by_filter(within, ("gaussian", "coin"), SHARES[::3]), float(epsilon), steps)
     assert 0.01 < found / float(delta) < 1 + ERROR
 
@@ -79,7 +79,7 @@ def test_no_adversary_gets_beyond_the_renyi_filter(epsilon, delta, steps):
 @pytest.mark.parametrize("steps", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_no_adversary_gets_beyond_the_rho_filter(steps):
     """What rho promises at every epsilon holds for Gaussian and pure releases together."""
-    within = rho_filter(Fraction(1, 5))
+    within = Filter("rho", Fraction(1, 5))
     for epsilon in (0.5, 1.5, 3.0):
         found = most(by_filter(within, ("gaussian", "coin"), SHARES[::3]), epsilon, steps)
         assert found < zcdp.delta(epsilon, within.limit) * (1 + ERROR)
@@ -88,7 +88,7 @@ def test_no_adversary_gets_beyond_the_rho_filter(steps):
 @pytest.mark.parametrize("steps", [2, 3])
 def test_no_adversary_gets_beyond_the_pure_filter(steps):
     """The sum of the epsilons is pure: no loss is ever larger."""
-    within = pure_filter(Fraction(2))
+    within = filter_on("pure", Fraction(2))
     moves = by_filter(within, ("coin",))
     assert most(moves, 2.0, steps) == pytest.approx(0.0, abs=1e-12)
     assert most(moves, 1.99, steps) > 1e-3
@@ -128,10 +128,10 @@ def test_a_search_finds_out_best_of_routes_accounting():
 def test_the_filter_refuses_the_step_that_would_break_it():
     """After a Gaussian at 0.0209, the rest of either branch of the counterexample does not fit on any one route."""
     first, gauss, coin = Fraction("0.0209"), Fraction("0.1887"), Fraction("2.149")
-    exact = gaussian_filter(Fraction(3), Fraction("1e-6"))
+    exact = filter_on("gaussian", Fraction(3), Fraction("1e-6"))
     assert exact.fits(exact.limit, "gaussian", first)
     assert exact.fits(exact.limit - first, "gaussian", gauss) and not exact.takes("epsilon")
-    mixed = renyi_filter(Fraction(3), Fraction("1e-6"))
+    mixed = filter_on("renyi", Fraction(3), Fraction("1e-6"))
     room = mixed.limit - mixed.charge("gaussian", first)
     assert not mixed.fits(room, "gaussian", gauss) and not mixed.fits(room, "epsilon", coin)
 
@@ -142,7 +142,7 @@ def test_a_split_of_delta_holds_where_a_shared_one_does_not():
 
     def whole(made: tuple[Move, ...]) -> Iterable[Move]:
         """After 68 % of rho, what one delta for both would allow: the rest of rho, or all of delta for betrayal."""
-        full = float(gaussian_filter(Fraction(1), Fraction("1e-6")).limit)
+        full = float(filter_on("gaussian", Fraction(1), Fraction("1e-6")).limit)
         if not made:
             yield Move("gaussian", 0.68 * full)
         elif made[-1].kind == "gaussian":
@@ -152,7 +152,7 @@ def test_a_split_of_delta_holds_where_a_shared_one_does_not():
     assert most(whole, epsilon, 2) == pytest.approx(1.97e-6, rel=0.01)
 
     def split(made: tuple[Move, ...]) -> Iterable[Move]:
-        noise = gaussian_filter(Fraction(1), Fraction("0.5e-6"))
+        noise = filter_on("gaussian", Fraction(1), Fraction("0.5e-6"))
         spent = sum(move.amount for move in made if move.kind == "gaussian")
         betrayed = sum(move.amount for move in made if move.kind == "open")
         for share in (0.3, 0.68, 1.0):
@@ -194,7 +194,7 @@ def test_a_pure_series_charged_its_finest_level_is_found_out(order, coarse, fine
 
 def test_two_populations_with_a_filter_each_add_up():
     """Whoever is in both bears the sum of both promises, however one is spent by the outputs of the other."""
-    one, other = gaussian_filter(Fraction(1), Fraction("1e-5")), pure_filter(Fraction(1, 2))
+    one, other = filter_on("gaussian", Fraction(1), Fraction("1e-5")), filter_on("pure", Fraction(1, 2))
 
     def moves(made: tuple[Move, ...]) -> Iterable[Move]:
         rho = sum(move.amount for move in made if move.kind == "gaussian")
@@ -225,12 +225,12 @@ def test_limits_are_those_of_mpmath_rounded_down(epsilon, delta):
     """The Gaussian limit and the Rényi limit, to 12 digits and not above."""
     goal = Fraction(epsilon), Fraction(delta)
     with mp.workdps(60):
-        within = gaussian_filter(*goal)
+        within = filter_on("gaussian", *goal)
         exact = oracle.solved(
             lambda rho: oracle.gaussian_delta(goal[0], rho) / oracle.number(goal[1]) - 1, float(within.limit)
         )
         assert 0 <= 1 - oracle.number(within.limit) / exact < 3e-12
-        mixed = renyi_filter(*goal)
+        mixed = filter_on("renyi", *goal)
         a = mp.mpf(mixed.order)
         e, d = map(oracle.number, goal)
         exact = e + (mp.log(d) + mp.log(a)) / (a - 1) - mp.log(1 - 1 / a)
@@ -254,14 +254,14 @@ def test_sigma_at_one_and_a_millionth():
 @pytest.mark.parametrize(
     ("within", "law", "keys"),
     [
-        (rho_filter(Fraction("0.3")), "gaussian", 1),
-        (rho_filter(Fraction("0.3")), "epsilon", 1),
-        (gaussian_filter(Fraction(1), Fraction("1e-6")), "gaussian", 1),
-        (pure_filter(Fraction("0.7")), "epsilon", 1),
-        (renyi_filter(Fraction(2), Fraction("1e-6")), "gaussian", 1),
-        (renyi_filter(Fraction(2), Fraction("1e-6"), 8), "epsilon", 1),
-        (renyi_filter(Fraction(2), Fraction("1e-6")), "skellam", 7),
-        (filters.poisson_filter(Fraction(2), Fraction("1e-6")), "poisson", 1),
+        (Filter("rho", Fraction("0.3")), "gaussian", 1),
+        (Filter("rho", Fraction("0.3")), "epsilon", 1),
+        (filter_on("gaussian", Fraction(1), Fraction("1e-6")), "gaussian", 1),
+        (filter_on("pure", Fraction("0.7")), "epsilon", 1),
+        (filter_on("renyi", Fraction(2), Fraction("1e-6")), "gaussian", 1),
+        (filter_on("renyi", Fraction(2), Fraction("1e-6"), 8), "epsilon", 1),
+        (filter_on("renyi", Fraction(2), Fraction("1e-6")), "skellam", 7),
+        (filter_on("poisson", Fraction(2), Fraction("1e-6")), "poisson", 1),
     ],
 )
 def test_the_largest_level_fits_and_a_thousandth_more_does_not(within, law, keys):
@@ -291,12 +291,12 @@ def test_a_level_keeps_to_its_goal_and_a_thousandth_more_does_not(law):
 def test_levels_of_means_end_where_their_noise_does():
     """No largest level is named at which Poisson and Skellam noise is not drawn."""
     assert Fraction(1, LARGEST_MEAN) == filters.LEAST_OF_MEANS
-    assert renyi_filter(Fraction(1), Fraction("1e-6")).largest(Fraction(1, 10**12), "skellam", 20) == 0
+    assert filter_on("renyi", Fraction(1), Fraction("1e-6")).largest(Fraction(1, 10**12), "skellam", 20) == 0
 
 
 def test_poisson_series_share_delta_for_ever():
     """Each is charged at half of what the ones before left, so that a second and a third still fit."""
-    within = filters.poisson_filter(Fraction(3), Fraction("1e-6"))
+    within = filter_on("poisson", Fraction(3), Fraction("1e-6"))
     first = within.charge("poisson", Fraction("0.01"))
     assert first == pytest.approx(poisson.epsilon(0.5e-6, "0.01"), rel=1e-8)
     second = within.charge("poisson", Fraction("0.01"), earlier=1)
@@ -306,12 +306,12 @@ def test_poisson_series_share_delta_for_ever():
 def test_what_no_route_can_promise_is_refused():
     """A Rényi order that leaves nothing, a delta of 0, noise of another kind: with the routes that could."""
     with pytest.raises(DeclarationError, match="room for nothing"):
-        renyi_filter(Fraction("0.1"), Fraction("1e-9"), 2)
-    with pytest.raises(DeclarationError, match="room for nothing"):
-        gaussian_filter(Fraction(1), Fraction(0))
+        filter_on("renyi", Fraction("0.1"), Fraction("1e-9"), 2)
+    with pytest.raises(DeclarationError, match="delta above 0"):
+        filter_on("gaussian", Fraction(1), Fraction(0))
     with pytest.raises(DeclarationError, match="order"):
-        renyi_filter(Fraction(1), Fraction("1e-9"), 1)
+        filter_on("renyi", Fraction(1), Fraction("1e-9"), 1)
     with pytest.raises(DeclarationError, match=r"route='renyi' could"):
-        gaussian_filter(Fraction(1), Fraction("1e-6")).charge("skellam", Fraction(1))
+        filter_on("gaussian", Fraction(1), Fraction("1e-6")).charge("skellam", Fraction(1))
     with pytest.raises(DeclarationError, match="no level"):
         filters.level_within(EpsilonDelta(1, 0), "gaussian")

@@ -34,7 +34,8 @@ def test_gaussian_epsilon_and_noise_agree_with_dp_accounting() -> None:
     """Its solvers, to the digits they stop at."""
     for delta in DELTAS:
         assert gaussian.epsilon(delta, 0.5) == pytest.approx(dp_accounting.get_epsilon_gaussian(1.0, delta), rel=1e-9)
-        assert gaussian.mu(1.0, delta) == pytest.approx(1 / dp_accounting.get_sigma_gaussian(1.0, delta), rel=1e-9)
+        sigma = dp_accounting.get_sigma_gaussian(1.0, delta)
+        assert gaussian.largest_rho(1.0, delta) == pytest.approx(1 / (2 * sigma**2), rel=1e-9)
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from fractions import Fraction
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,51 +13,45 @@ from sparsehist.dense.multiple_release import MultipleRelease
 from sparsehist.errors import DataError, DeclarationError
 from sparsehist.noise.family import DenseFamily
 from sparsehist.privacy.levels import Level, as_level
-from sparsehist.typing import AnyArray, ArrayLike, IntArray
+from sparsehist.typing import ArrayLike
 
 
 class View(Mapping[Any, Any]):
-    """Noisy values by owner, for all owners near enough to one of the readers. It is meant for these readers only.
+    """Noisy values by owner, of all owners near enough to one of the readers. It is meant for these readers only.
 
-    Attributes:
-        people: The owners; shape (m,).
-        noisy: Their values with noise; shape (m,).
-        distance: Hops to the nearest reader; shape (m,).
+    Args:
+        rows: By owner, the value with noise and the hops to the nearest reader.
         levels: The level of each distance.
     """
 
-    def __init__(self, people: AnyArray, noisy: AnyArray, distance: IntArray, levels: Mapping[int, Fraction]) -> None:
-        self.people, self.noisy, self.distance, self.levels = people, noisy, distance, dict(levels)
-
-    @cached_property
-    def _rows(self) -> dict[Any, int]:
-        return {person: row for row, person in enumerate(self.people.tolist())}
+    def __init__(self, rows: Mapping[Any, tuple[Any, int]], levels: Mapping[int, Fraction]) -> None:
+        self._rows, self._levels = rows, levels
 
     def __getitem__(self, person: Any) -> Any:
-        return self.noisy[self._rows[person]].item()
+        return self._rows[person][0]
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._rows)
 
     def __len__(self) -> int:
-        return len(self.people)
+        return len(self._rows)
 
     def level(self, person: Any) -> Fraction:
         """Return the level at which a person's value is seen."""
-        return self.levels[int(self.distance[self._rows[person]])]
+        return self._levels[self._rows[person][1]]
 
     def __repr__(self) -> str:
         """Number of owners and levels, without values."""
-        shown = ", ".join(f"{hops}: {level}" for hops, level in sorted(self.levels.items()))
+        shown = ", ".join(f"{hops}: {level}" for hops, level in sorted(self._levels.items()))
         return f"View({len(self)} people, levels by distance {{{shown}}})"
 
 
 class Network:
     """Everybody in a public graph owns a value and reads the values of others.
 
-    The noise of an owner's value is a noise path of its own, so one `MultipleRelease` serves the network: one release
-    per distance, the same for all readers at that distance. A group of readers knows of an owner what its nearest
-    member knows. The rule of `MultipleRelease` about copies holds: after `to_bytes`, one copy may draw.
+    One `MultipleRelease` serves the network, with one release per distance, the same for all readers at that
+    distance. A group of readers knows of an owner what its nearest member knows. The rule of `MultipleRelease` about
+    copies holds: after `to_bytes`, one copy may draw.
 
     Args:
         values: {person: value}, or an array in the order of `read_graph(graph).people`. Secret.
@@ -89,7 +82,11 @@ class Network:
     ) -> None:
         read = read_graph(graph)
         cap = 1 if levels is None else max(_read_levels(levels).values())
-        self._begin(MultipleRelease(family, _in_order(values, read), cap=cap), read, levels)
+        if isinstance(values, Mapping):
+            if set(values) != set(read.people):
+                raise DataError("values are needed for exactly the nodes of the graph, one each")
+            values = [values[person] for person in read.people]
+        self._begin(MultipleRelease(family, values, cap=cap), read, levels)
 
     def _begin(self, vector: MultipleRelease, graph: Graph, levels: Mapping[int, Level] | None) -> None:
         self._vector, self._graph = vector, graph
@@ -120,13 +117,10 @@ class Network:
         """
         hops = self._graph.hops(readers)
         levels = self._levels or {far: Fraction(1, far) for far in range(1, int(hops.max()) + 1)}
-        seen = np.flatnonzero(np.isin(hops, list(levels)))
-        used = {far: levels[far] for far in np.unique(hops[seen]).tolist()}
-        noisy = np.empty(seen.size, np.int64 if self._vector.family.integer else np.float64)
-        for far, level in used.items():
-            at = hops[seen] == far
-            noisy[at] = self._vector.release(level).values[seen[at]]
-        return View(self._graph.people[seen], noisy, hops[seen], used)
+        used = {far: levels[far] for far in np.unique(hops).tolist() if far in levels}
+        values = {far: self._vector.release(level).values.tolist() for far, level in used.items()}
+        near = zip(self._graph.people.items(), hops.tolist(), strict=True)
+        return View({person: (values[far][i], far) for (person, i), far in near if far in used}, used)
 
     def seal(self) -> None:
         """Erase the values; views are served as before."""
@@ -144,15 +138,3 @@ def _read_levels(levels: Mapping[int, Level]) -> dict[int, Fraction]:
     if list(read.values()) != sorted(read.values(), reverse=True):
         raise DeclarationError("levels must not become finer further away")
     return read
-
-
-def _in_order(values: Mapping[Any, Any] | ArrayLike, graph: Graph) -> ArrayLike:
-    people = graph.people.tolist()
-    if isinstance(values, Mapping):
-        if set(values) != set(people):
-            raise DataError("values are needed for exactly the nodes of the graph, one each")
-        return [values[person] for person in people]
-    given = np.asarray(values)
-    if given.shape != (len(people),):
-        raise DataError(f"the graph has {len(people)} nodes, but values have shape {given.shape}")
-    return given

@@ -1,15 +1,12 @@
-"""Private multiplicative weights: linear queries over the cells of a closed domain, as they come to mind.
+"""Private multiplicative weights: counting queries over the cells of a closed domain, as they come to mind.
 
 A public hypothesis answers every query that it answers well enough; a sparse vector watches whether it does. Where it
 does not, the truth is asked and the hypothesis moved towards it, at most k times however many queries are asked.
-Neighbours differ by a unit, which moves a query by at most `sensitivity`. Workloads that can be listed are answered
-far better by a release: on 2,000 ranges the largest error of a spectral workload is a thousandth of this one's.
+Workloads that can be listed beforehand are answered far better by a release.
 
 Source: Hardt and Rothblum 2010; [Interactive section 3], whose threshold has no noise and is replaced by a sparse
-vector. Step and number of updates are our own derivation: with step eta = 8 alpha an update of a query that is off by
-2 alpha lowers the relative entropy by at least 16 alpha^2 - eta^2/8 = 8 alpha^2.
-
-Papers: [Interactive Claim 1, Thm 2].
+vector. Our own: with step eta = 8 alpha an update of a query that is off by 2 alpha lowers the relative entropy by at
+least 16 alpha^2 - eta^2/8 = 8 alpha^2. Papers: [Interactive Claim 1, Thm 2].
 """
 
 from __future__ import annotations
@@ -30,15 +27,10 @@ from sparsehist.privacy.composition import PURE, ZCDP, as_rho
 from sparsehist.privacy.levels import Level, as_level, at_least_zero, level_text, root, rounded_down
 from sparsehist.typing import ArrayLike, FloatArray, Generator
 
-Weights = ArrayLike
-"""Weight of each cell, in [0, 1]: bool for predicates, multiples of `weight_step` otherwise; shape (cells,)."""
-
 MOST_CELLS = 10**7
-# A hypothesis that begins from a release is mixed with this share of the uniform one: updates multiply shares, so
-# they could never move a share of 0.
+# Share of the uniform hypothesis in one that begins from a release: updates multiply, so no share may be 0.
 _UNIFORM = 1 / 16
-# Share of an update's cost that pays for watching; the rest pays for the answer. Both errors then lie well inside the
-# bound.
+# Share of an update's cost that pays for watching; the rest pays for the answer.
 _WATCH = Fraction(4, 5)
 
 
@@ -49,7 +41,7 @@ class WeightedAnswer:
     Attributes:
         value: In counts.
         error: Bound on the error, in counts; it fails with at most the probability `Weighing.failure`.
-        fresh: Whether it was measured (and the hypothesis moved) rather than read off the hypothesis.
+        fresh: Whether it was measured, and the hypothesis moved.
         updates_left: Number of fresh answers that are left.
     """
 
@@ -71,7 +63,6 @@ class Weighing:
         sensitivity: How far one unit moves a query: max_keys.
         most_updates: k; by default what alpha needs.
         started: Whether the hypothesis begins from a release rather than uniform.
-        weight_step: A power of two of at most 1 of which all weights are multiples; 1 for predicates.
         currency: What the level is: "epsilon" (pure DP) or "rho" (zCDP).
         measured: Whether the mass is measured, at the part of the level that watches one update.
 
@@ -91,41 +82,30 @@ class Weighing:
     sensitivity: int = 1
     most_updates: int | None = None
     started: bool = False
-    weight_step: Level = 1
     currency: str = PURE
     measured: bool = False
 
     def __post_init__(self) -> None:
-        whole = {"cells": (2, MOST_CELLS), "mass": (1, 2**40), "sensitivity": (1, 2**20)}
-        optional = {"most_updates": (1, 10**9)} | ({"mass": whole.pop("mass")} if self.measured else {})
-        whole |= {name: limits for name, limits in optional.items() if getattr(self, name) is not None}
-        for name, (least, most) in whole.items():
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-                raise DeclarationError(f"{name} must be a whole number from {least} to {most}, got {shown(value)}")
+        most = {"cells": MOST_CELLS, "mass": 2**40, "sensitivity": 2**20, "most_updates": 10**9}
+        for name, limit in most.items():
+            value, least = getattr(self, name), 2 if name == "cells" else 1
+            if value is None and (name == "most_updates" or (name == "mass" and self.measured)):
+                continue
+            if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= limit:
+                raise DeclarationError(f"{name} must be a whole number from {least} to {limit}, got {shown(value)}")
         as_level(self.level)
         if self.currency not in (PURE, ZCDP):
             raise DeclarationError(f"currency must be {PURE!r} or {ZCDP!r}, got {shown(self.currency)}")
         if not 0 < self.alpha < Fraction(1, 8):
             raise DeclarationError(f"accuracy must lie strictly between 0 and 1/2, got {shown(self.accuracy)}")
-        if not 2**-12 <= self.step <= 1 or math.frexp(float(self.step))[0] != 0.5:
-            raise DeclarationError(
-                f"weight_step must be a power of two from 2**-12 to 1, got {shown(self.weight_step)}"
-            )
         if self.updates < 1:
-            raise DeclarationError(
-                f"accuracy {self.accuracy} needs no update over {self.cells} cells: ask for a smaller one"
-            )
+            message = f"accuracy {self.accuracy} needs no update over {self.cells} cells: ask for a smaller one"
+            raise DeclarationError(message)
 
     @property
     def alpha(self) -> Fraction:
         """A quarter of the accuracy."""
         return at_least_zero(self.accuracy, "accuracy") / 4
-
-    @property
-    def step(self) -> Fraction:
-        """The grid of weights, so of answers and of noise."""
-        return at_least_zero(self.weight_step, "weight_step")
 
     @property
     def error(self) -> float:
@@ -174,13 +154,13 @@ class Weighing:
         return float(self._rho(self._each))
 
     @property
-    def threshold(self) -> Fraction:
-        """3 alpha N, rounded up to the grid."""
-        return math.ceil(3 * self.alpha * present(self.mass) / self.step) * self.step
+    def threshold(self) -> int:
+        """3 alpha N, rounded up."""
+        return math.ceil(3 * self.alpha * present(self.mass))
 
     def noise(self, scale: int) -> DiscreteLaplace:
-        """Noise whose scale is scale * sensitivity / level counts; it is drawn in steps of the grid."""
-        return DiscreteLaplace(sensitivity=Fraction(scale * self.sensitivity) / self.step)
+        """Noise whose scale is scale * sensitivity / level counts."""
+        return DiscreteLaplace(sensitivity=scale * self.sensitivity)
 
     def start(self, counts: ArrayLike, release: ArrayLike | None = None, *, rng: Generator) -> MultiplicativeWeights:
         """Begin a session. From now on the level is spent.
@@ -196,19 +176,24 @@ class Weighing:
         """
         if self.mass is None or self.started != (release is not None):
             raise DeclarationError("a session needs its mass, and a release to start from exactly where started=True")
-        true, first = read_counts(self, counts), first_guess(self, release)
+        first, given = first_guess(self, release), np.asarray(counts)
+        if given.shape != (self.cells,) or given.dtype.kind not in "iuf":
+            raise DataError(f"counts are numbers, one per cell: {self.cells}")
+        true = given.astype(np.float64)  # every sum is exact
+        if not (true.min() >= 0 and bool((true == np.rint(true)).all()) and true.sum() < 2.0**40):
+            raise DataError("counts are whole numbers of at least 0, below 2**40 in all")
         state = MultiplicativeWeights(self, true, first, np.zeros(self.cells), self.updates, 0.0)
         return replace(state, threshold_noise=state._noise(2, 0, rng=rng))  # noqa: SLF001 - the state's maker
 
     def failure(self, queries: int) -> float:
         """Bound the probability that any of this number of answers is off by more than `error`.
 
-        It holds while updates are left, for the declared mass. On the grid each noise is within one step of a coupled
-        real Laplace variable, hence the two steps.
+        It holds while updates are left, for the declared mass. Each noise is within one count of a coupled real
+        Laplace variable, hence the two counts.
         """
         watch, answer = map(float, self.levels)
         wide, narrow, fresh = 4 * self.sensitivity / watch, 2 * self.sensitivity / watch, self.sensitivity / answer
-        room = self.error / 4 - 2 * float(self.step)
+        room = self.error / 4 - 2
         if room <= 0:
             return 1.0
         above = wide**2 * math.exp(-room / wide) - narrow**2 * math.exp(-room / narrow)
@@ -237,9 +222,9 @@ def verdict(
 ) -> Literal["high", "low"] | None:
     """Decide, with noise, whether a guess is too high or too low; None where it is near enough.
 
-    Truth and noisy threshold lie on the grid and are secret; `noise` draws the noise of a check.
+    Truth and noisy threshold are secret; `noise` draws the noise of a check. All three are whole numbers, so the
+    comparison with the real guess is exact.
     """
-    # Truth, noise and threshold lie on one grid, so the comparison with the real guess is exact.
     if guess >= threshold + truth - noise():
         return "high"
     return "low" if guess <= truth + noise() - threshold else None
@@ -253,36 +238,11 @@ def pull(query: FloatArray, *, high: bool) -> FloatArray:
 def updated(first: FloatArray, pulls: FloatArray, step: float) -> FloatArray:
     """Compute the hypothesis after all updates: y_i e^(-step r_i), r the sum of their pulls, normalised.
 
-    It depends on the sum only, so a session that is read back from its updates gives the same numbers. The step is
-    eta = 8 alpha; all arrays have shape (cells,).
+    The step is eta = 8 alpha; all arrays have shape (cells,). A session that is read back from its updates gives the
+    same numbers, as only the sum matters.
     """
     moved = first * np.exp((pulls - pulls.min()) * -step)
     return np.asarray(moved / moved.sum())
-
-
-def read_weights(session: Weighing, weights: Weights) -> FloatArray:
-    """Check the weights of a query: one per cell, in [0, 1] and on the grid; shape (cells,)."""
-    given = np.asarray(weights)
-    if given.shape != (session.cells,):
-        raise DataError(f"a query has one weight per cell, {session.cells}, got shape {given.shape}")
-    read = given.astype(np.float64)
-    if given.dtype == np.bool_:
-        return read
-    scaled = read / float(session.step)
-    if not (read.min() >= 0.0 and read.max() <= 1.0 and bool((scaled == np.rint(scaled)).all())):
-        raise DataError(f"weights lie in [0, 1] and are multiples of weight_step, {session.weight_step}")
-    return read
-
-
-def read_counts(session: Weighing, counts: ArrayLike) -> FloatArray:
-    """Check true counts; as doubles, so that every weighted sum is exact. Shape (cells,). Secret."""
-    given = np.asarray(counts)
-    if given.shape != (session.cells,) or given.dtype.kind not in "iuf":
-        raise DataError(f"counts are numbers, one per cell: {session.cells}")
-    read = given.astype(np.float64)
-    if not (read.min() >= 0 and bool((read == np.rint(read)).all()) and read.sum() < 2.0**40):
-        raise DataError("counts are whole numbers of at least 0, below 2**40 in all")
-    return read
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -317,11 +277,11 @@ class MultiplicativeWeights:
     updates_left: int
     threshold_noise: float
 
-    def ask(self, weights: Weights, *, rng: Generator) -> tuple[MultiplicativeWeights, WeightedAnswer]:
-        """Answer a weighted number of units: the sum of weight times count over all cells.
+    def ask(self, predicate: ArrayLike, *, rng: Generator) -> tuple[MultiplicativeWeights, WeightedAnswer]:
+        """Answer the sum of the counts of the cells where a predicate holds.
 
         Args:
-            weights: Of each cell, in [0, 1]: bool for a predicate; shape (cells,). Public.
+            predicate: Of each cell, as bool; shape (cells,). Public.
             rng: Randomness; from `sparsehist.entropy` outside tests.
 
         Returns:
@@ -329,26 +289,25 @@ class MultiplicativeWeights:
 
         Raises:
             BudgetExceededError: If all updates are used up.
-            DataError: If the weights do not suit the domain.
+            DataError: If the predicate does not suit the domain.
         """
-        about = self.parameters
-        query = read_weights(about, weights)
+        about, asked = self.parameters, np.asarray(predicate)
+        if asked.shape != (about.cells,) or asked.dtype != np.bool_:
+            raise DataError(f"a query is a predicate, one bool per cell: {about.cells}")
         if not self.updates_left:
             raise BudgetExceededError(
                 f"all {about.updates} updates are used up, and with them the level of "
                 f"{level_text(as_level(about.level))}; the hypothesis stays readable"
             )
+        query = asked.astype(np.float64)
         guess, truth = present(about.mass) * float(query @ self._shares), float(query @ self.counts)
-        threshold = float(about.threshold) + self.threshold_noise
-        found = verdict(guess, truth, threshold, lambda: self._noise(4, 0, rng=rng))
+        found = verdict(guess, truth, about.threshold + self.threshold_noise, lambda: self._noise(4, 0, rng=rng))
         if found is None:
             return self, WeightedAnswer(guess, about.error, fresh=False, updates_left=self.updates_left)
-        left = self.updates_left - 1
+        left, pulls = self.updates_left - 1, self.pulls + pull(query, high=found == "high")
         answer = WeightedAnswer(truth + self._noise(1, 1, rng=rng), about.error, fresh=True, updates_left=left)
         noise = self._noise(2, 0, rng=rng)
-        return replace(
-            self, pulls=self.pulls + pull(query, high=found == "high"), updates_left=left, threshold_noise=noise
-        ), answer
+        return replace(self, pulls=pulls, updates_left=left, threshold_noise=noise), answer
 
     @property
     def hypothesis(self) -> FloatArray:
@@ -362,7 +321,7 @@ class MultiplicativeWeights:
     def to_bytes(self) -> bytes:
         """Write the state; secret."""
         about = asdict(self.parameters)
-        exact = {name: str(Fraction(str(about[name]))) for name in ("level", "accuracy", "weight_step")}
+        exact = {name: str(Fraction(str(about[name]))) for name in ("level", "accuracy")}
         header = {"parameters": about | exact, "state": [self.updates_left, self.threshold_noise]}
         return pack("MultiplicativeWeights", header, [self.counts, self.first, self.pulls])
 
@@ -379,4 +338,4 @@ class MultiplicativeWeights:
     def _noise(self, scale: int, which: int, *, rng: Generator) -> float:
         """Draw noise of scale * sensitivity / (watching level if `which` is 0, else answering level); in counts."""
         about = self.parameters
-        return float(about.noise(scale).sample(1, about.levels[which], rng=rng)[0]) * float(about.step)
+        return float(about.noise(scale).sample(1, about.levels[which], rng=rng)[0])

@@ -1,14 +1,11 @@
 """The sparse vector technique on integers: which counts reach a threshold, at the price of those that do.
 
 The threshold has noise of scale sensitivity / eps_1, drawn again after each trigger; each query has noise of scale
-2 * sensitivity / eps_2, or sensitivity / eps_2 where all queries move one way. "Above" means at least. The threshold
-needs its noise: without it twelve answers cost 3.0 where 1 is promised.
+2 * sensitivity / eps_2, or sensitivity / eps_2 where all queries move one way. "Above" means at least. Without noise
+of the threshold twelve answers would cost 3.0 where 1 is promised.
 
 Source: Dwork, Naor, Reingold, Rothblum and Vadhan 2009; Lyu, Su and Li 2017, Algorithm 1, with fresh threshold noise
-after each trigger. The proof holds on integers, because all shifts are whole numbers. It replaces the noisy checker
-of [Interactive section 3].
-
-Papers: [Interactive section 1].
+after each trigger; it replaces the noisy checker of [Interactive section 3]. Papers: [Interactive section 1].
 """
 
 from __future__ import annotations
@@ -63,11 +60,10 @@ class SparseVector:
     monotone: bool = False
 
     def __post_init__(self) -> None:
-        for name, least in (("threshold", None), ("sensitivity", 1), ("triggers", 1)):
+        for name, least in (("threshold", -(2**62)), ("sensitivity", 1), ("triggers", 1)):
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or (least is not None and value < least):
-                wanted = "a whole number" if least is None else f"a whole number of at least {least}"
-                raise DeclarationError(f"{name} must be {wanted}, got {shown(value)}")
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise DeclarationError(f"{name} must be a whole number of at least {least}, got {shown(value)}")
         as_level(self.level)
         if not 0 < self.share < 1:
             raise DeclarationError(

@@ -91,8 +91,8 @@ def test_distances_are_those_of_a_plain_search(seed):
     pairs = rng.integers(0, 300, (int(rng.integers(100, 500)), 2))
     graph = read_graph(pairs)
     for many in (1, 3):
-        sources = rng.choice(graph.people, many, replace=False).tolist()
-        hops = dict(zip(graph.people.tolist(), graph.hops(sources).tolist(), strict=True))
+        sources = rng.choice(list(graph.people), many, replace=False).tolist()
+        hops = dict(zip(graph.people, graph.hops(sources).tolist(), strict=True))
         assert {node: far for node, far in hops.items() if far >= 0} == by_hand(pairs.tolist(), sources)
 
 

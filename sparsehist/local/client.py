@@ -19,9 +19,8 @@ from sparsehist.typing import BoolArray, Generator
 class RapporClient:
     """One person's RAPPOR: a report for each day, and past reports at a finer setting once the person agrees.
 
-    A report is drawn once and then remembered, for its day and for every setting. Relaxing draws memo and past
-    reports of the finer setting from their joint law with the coarser ones: all reports together cost
-    `setting.epsilon()` of the finest setting.
+    A report is drawn once, for its day and for every setting. All reports together cost `setting.epsilon()` of the
+    finest setting.
 
     A client is a value: each step returns the next one. Save that first (`to_bytes`), then send the report. Two
     copies of a client would draw two reports of one day, and break the promise.

@@ -29,19 +29,13 @@ class Frequencies(NamedTuple):
 
 
 def frequencies(release: DenseRelease) -> Frequencies:
-    """Estimate how many people gave each answer.
+    """Estimate how many people gave each answer, with standard deviations as if the estimates were the true numbers.
 
     With kappa = `family.kept(level)`, c the number of entries that show a category and n the number of answers,
     (c - n (1 - kappa) / k) / kappa is unbiased. Of several levels use the finest; the others add nothing to it.
 
-    Args:
-        release: A release of `RandomisedResponse`, without post-processing.
-
-    Returns:
-        Estimates, and standard deviations as if they were the true numbers.
-
     Raises:
-        InputError: If the release has other noise, or was post-processed.
+        InputError: If the release is not one of `RandomisedResponse`, or was post-processed.
 
     Example:
         >>> import sparsehist as sh

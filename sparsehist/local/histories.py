@@ -1,13 +1,11 @@
 """Histories of RAPPOR reports at two settings that together say exactly what the finer ones say.
 
-Degrading each report by itself gives the right law of one report, but many reports then cost more than promised. Here
-the memo is degraded once: z_coarse = z_fine XOR S with S drawn once a bit, and each coarse report follows from the
-fine one by a kernel that depends on S. So the coarse reports are the fine ones with noise that does not depend on the
-value; relaxing draws the fine memo and reports from the same joint law, given the coarse ones.
+The memo is degraded once: z_coarse = z_fine XOR S with S drawn once a bit, and each coarse report follows from the
+fine one by a kernel that depends on S. (Were each report degraded by itself, many would cost more than promised.)
+Relaxing draws the fine memo and reports from the same joint law, given the coarse ones.
 
-Source: own derivation; it replaces [KHP section 4.2], which is lossless at the Laplace level only.
-
-Papers: [KHP eq. 39, eq. 40, eq. 42].
+Source: own derivation; it replaces [KHP section 4.2], which is lossless at the Laplace level only. Papers: [KHP
+eq. 39, eq. 40, eq. 42].
 """
 
 from __future__ import annotations
@@ -20,8 +18,7 @@ from itertools import product
 import numpy as np
 
 from sparsehist.errors import DeclarationError, InputError
-from sparsehist.local.coins import Coins
-from sparsehist.local.rappor import Rappor, memo_coins, report_coins
+from sparsehist.local.rappor import Rappor, flip
 from sparsehist.typing import BoolArray, Generator
 
 
@@ -51,19 +48,19 @@ class Degradation:
         if (one.bits, one.hashes) != (two.bits, two.hashes):
             raise DeclarationError("both settings need the same filter: bits and hashes are fixed for good")
         set1, not1, set2, not2 = one.if_set, one.if_not, two.if_set, two.if_not
+        unset1, unnot1, unset2, unnot2 = 1 - set1, 1 - not1, 1 - set2, 1 - not2
         needed = {
             "keep(coarse) <= keep(fine)": one.kept <= two.kept,
             "SET(coarse) * NOT(fine) <= NOT(coarse) * SET(fine)": set1 * not2 <= not1 * set2,
-            "(1 - NOT(coarse)) * (1 - SET(fine)) <= (1 - SET(coarse)) * (1 - NOT(fine))": (1 - not1) * (1 - set2)
-            <= (1 - set1) * (1 - not2),
+            "(1 - NOT(coarse)) * (1 - SET(fine)) <= (1 - SET(coarse)) * (1 - NOT(fine))": (
+                unnot1 * unset2 <= unset1 * unnot2
+            ),
         }
         if one.kept < two.kept:  # otherwise no bit of the memo is flipped, and only S = 0 occurs
-            needed["(1 - NOT(coarse)) * NOT(fine) <= (1 - SET(coarse)) * SET(fine)"] = (1 - not1) * not2 <= (
-                1 - set1
-            ) * set2
-            needed["SET(coarse) * (1 - SET(fine)) <= NOT(coarse) * (1 - NOT(fine))"] = set1 * (1 - set2) <= not1 * (
-                1 - not2
-            )
+            needed |= {
+                "(1 - NOT(coarse)) * NOT(fine) <= (1 - SET(coarse)) * SET(fine)": unnot1 * not2 <= unset1 * set2,
+                "SET(coarse) * (1 - SET(fine)) <= NOT(coarse) * (1 - NOT(fine))": set1 * unset2 <= not1 * unnot2,
+            }
         failed = [inequality for inequality, holds in needed.items() if not holds]
         if failed:
             inequality = failed[0].replace("SET", "one_if_set").replace("NOT", "one_if_not")
@@ -111,12 +108,13 @@ class Degradation:
 
 def draw_memo(setting: Rappor, true_bits: BoolArray, *, rng: Generator) -> BoolArray:
     """Draw a person's memo from the Bloom filter of the value, shape (..., bits); once a person. Both are secret."""
-    return memo_coins(setting).flip(true_bits.view(np.int8), rng=rng)
+    rare = (1 - setting.kept) / 2
+    return flip((rare, 1 - rare), true_bits.view(np.int8), rng=rng)
 
 
 def draw_report(setting: Rappor, memo: BoolArray, *, rng: Generator) -> BoolArray:
     """Draw one report from a memo (secret), exactly; shape (..., bits) as the memo."""
-    return report_coins(setting).flip(memo.view(np.int8), rng=rng)
+    return flip((setting.if_not, setting.if_set), memo.view(np.int8), rng=rng)
 
 
 def coarser_history(
@@ -126,14 +124,13 @@ def coarser_history(
 
     Memos, shape (..., bits), are secret; reports have shape (r, ..., bits).
     """
-    flipped = _flip_coins(step).flip(np.zeros(memo.shape, np.int8), rng=rng)
+    flipped = flip((step.flip,), np.zeros(memo.shape, np.int8), rng=rng)
     return memo ^ flipped, coarser_reports(step, flipped, reports, rng=rng)
 
 
 def coarser_reports(step: Degradation, flipped: BoolArray, reports: BoolArray, *, rng: Generator) -> BoolArray:
     """Draw coarse reports from fine ones and S; shape of `reports`."""
-    which = reports.view(np.int8) + 2 * flipped.view(np.int8)
-    return _kernel_coins(step).flip(which, rng=rng)
+    return flip(_chances(step)[0], reports.view(np.int8) + 2 * flipped.view(np.int8), rng=rng)
 
 
 def finer_history(
@@ -149,39 +146,22 @@ def finer_history(
     """
     if reports.shape[1:] != memo.shape:
         raise InputError(f"reports of shape {reports.shape} do not belong to a memo of shape {memo.shape}")
-    right = memo == true_bits
-    fine = true_bits ^ ~_relaxing_coins(step).flip(right.view(np.int8), rng=rng)
+    stays = step.memo_stays(coarse_is_true=False), step.memo_stays(coarse_is_true=True)
+    fine = true_bits ^ ~flip(stays, (memo == true_bits).view(np.int8), rng=rng)
     flipped = memo ^ fine
     which = reports.view(np.int8) + 2 * fine.view(np.int8) + 4 * flipped.view(np.int8)
-    return fine, _past_coins(step).flip(which, rng=rng)
+    return fine, flip(_chances(step)[1], which, rng=rng)
 
 
 @lru_cache(maxsize=64)
-def _flip_coins(step: Degradation) -> Coins:
-    return Coins((step.flip,))
+def _chances(step: Degradation) -> tuple[list[Fraction], list[Fraction]]:
+    """Coarse reports by fine report + 2 S, and fine ones by coarse report + 2 fine memo + 4 S.
 
-
-@lru_cache(maxsize=64)
-def _kernel_coins(step: Degradation) -> Coins:
-    """Coin number: fine report + 2 S. Coins for S = 1 are 0 if it cannot occur."""
+    They are 0 for S = 1 if it cannot occur.
+    """
     u, v = step.one_after_one, step.one_after_zero
-    return Coins((v[0], u[0], v[1], u[1]) if step.flip else (v[0], u[0], Fraction(0), Fraction(0)))
-
-
-@lru_cache(maxsize=64)
-def _relaxing_coins(step: Degradation) -> Coins:
-    """Coin number: whether the coarse memo is the truth. Heads: the fine one is."""
-    return Coins((step.memo_stays(coarse_is_true=False), step.memo_stays(coarse_is_true=True)))
-
-
-@lru_cache(maxsize=64)
-def _past_coins(step: Degradation) -> Coins:
-    """Coin number: coarse report + 2 fine memo + 4 S. Coins for S = 1 are 0 if it cannot occur."""
-    return Coins(
-        [
-            step.fine_report(coarse_shows=shows, memo=memo, flipped=flipped)
-            if step.flip or not flipped
-            else Fraction(0)
-            for flipped, memo, shows in product((0, 1), repeat=3)
-        ]
-    )
+    coarse = [v[0], u[0], v[1], u[1]]
+    cases = product((0, 1), repeat=3)
+    fine = [step.fine_report(coarse_shows=shows, memo=memo, flipped=flipped) for flipped, memo, shows in cases]
+    never = Fraction(0)
+    return (coarse, fine) if step.flip else ([*coarse[:2], never, never], [*fine[:4], *[never] * 4])

@@ -5,27 +5,26 @@ replaces it by a fair coin otherwise. A report shows 1 with probability `one_if_
 probability `one_if_not` where it is 0. The paper writes alpha = 1 - keep, beta = one_if_set, gamma = one_if_not.
 
 Source: Erlingsson, Pihur and Korolova 2014; [KHP eq. 39, 40], with 1 - alpha and g(z) corrected; the cost of r
-reports is our own derivation.
-
-Papers: [KHP eq. 38].
+reports is our own derivation. Papers: [KHP eq. 38].
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
 
 import numpy as np
 
 from sparsehist.errors import DeclarationError, shown
-from sparsehist.local.coins import Coins
 from sparsehist.privacy.levels import Level, at_least_zero
-from sparsehist.typing import BoolArray, FloatArray
+from sparsehist.typing import BoolArray, FloatArray, Generator, NDArray
 
 _MOST_BITS = 1 << 20
+# Random bits that decide a coin, except with probability 2**-62; then the next ones do.
+_BITS = 62
 
 
 @dataclass(frozen=True)
@@ -100,9 +99,8 @@ class Rappor:
         if reports is None:
             return 2 * self.hashes * math.log((1 - rare) / rare)
         if isinstance(reports, bool) or not isinstance(reports, int) or reports < 1:
-            raise DeclarationError(
-                f"reports must be a whole number of at least 1, or None for any, got {shown(reports)}"
-            )
+            message = f"reports must be a whole number of at least 1, or None for any, got {shown(reports)}"
+            raise DeclarationError(message)
         ones = self.if_set**reports, self.if_not**reports
         zeros = (1 - self.if_set) ** reports, (1 - self.if_not) ** reports
         up = ((1 - rare) * ones[0] + rare * ones[1]) / (rare * ones[0] + (1 - rare) * ones[1])
@@ -154,14 +152,17 @@ class Rappor:
         return f"rappor({self.bits}, {self.hashes}, {self.keep}, {self.one_if_set}, {self.one_if_not})"
 
 
-@lru_cache(maxsize=64)
-def memo_coins(setting: Rappor) -> Coins:
-    """Coin 0 draws a bit of the memo where the filter is unset, coin 1 where it is set."""
-    rare = (1 - setting.kept) / 2
-    return Coins((rare, 1 - rare))
+def flip(chances: Sequence[Fraction], which: NDArray[np.integer], *, rng: Generator) -> BoolArray:
+    """Flip coin number `which[i]`, of these probabilities, for every i; any shape. No probability is rounded.
 
-
-@lru_cache(maxsize=64)
-def report_coins(setting: Rappor) -> Coins:
-    """Coin 0 draws a bit of a report where the memo is unset, coin 1 where it is set."""
-    return Coins((setting.if_not, setting.if_set))
+    Example:
+        >>> from sparsehist import entropy
+        >>> flip([Fraction(0), Fraction(1)], np.array([0, 1, 1, 0]), rng=entropy.seeded(1)).tolist()
+        [False, True, True, False]
+    """
+    scaled = [chance * 2**_BITS for chance in chances]
+    words, limits = rng.integers(0, 2**_BITS, which.shape), np.array([int(each) for each in scaled], np.int64)[which]
+    heads: BoolArray = words < limits
+    if (undecided := words == limits).any():
+        heads[undecided] = flip([each - int(each) for each in scaled], which[undecided], rng=rng)
+    return heads

@@ -21,7 +21,7 @@ from sparsehist.local import (
     draw_report,
     finer_history,
 )
-from sparsehist.local.coins import Coins
+from sparsehist.local.rappor import flip
 from tests.stats import assert_consistent, assert_detected, binomial_test, g_test, mean_test
 
 FINE = Rappor(1, 1, keep="0.5", one_if_set="0.8", one_if_not="0.25")
@@ -223,13 +223,22 @@ def test_what_is_no_setting_is_refused(wrong):
         Rappor(**{"bits": 8, "hashes": 2, "keep": 0.5, "one_if_set": 0.75, "one_if_not": 0.5} | wrong)
 
 
+class Ties:
+    """A generator whose first words equal the limit of a coin."""
+
+    def __init__(self, limit, rng):
+        self._words = [limit]
+        self.integers = lambda low, high, shape: (
+            np.full(shape, self._words.pop()) if self._words else rng.integers(low, high, shape)
+        )
+
+
 def test_coins_beyond_their_first_word_are_exact():
-    """A chance that 62 bits do not decide is settled by those that follow: 2**-62 above one half, given a tie."""
-    chance_of_true = Fraction(1, 3)
-    settled = [Coins._settle(chance_of_true, rng=entropy.seeded(seed)) for seed in range(20_000)]
-    rest = chance_of_true * 2**62 - int(chance_of_true * 2**62)
-    assert_consistent(binomial_test(sum(settled), 20_000, float(rest)))
-    assert not Coins._settle(Fraction(1, 2), rng=entropy.seeded(1))
+    """A chance that 62 bits do not decide is settled by those that follow."""
+    third, tied = Fraction(2**62, 3), np.zeros(20_000, int)
+    shown = flip([Fraction(1, 3)], tied, rng=Ties(int(third), entropy.seeded(5)))
+    assert_consistent(binomial_test(int(shown.sum()), tied.size, float(third - int(third))))
+    assert not flip([Fraction(1, 2)], tied, rng=Ties(2**61, entropy.seeded(5))).any()
 
 
 def test_estimates_are_unbiased_with_the_spread_they_state():

@@ -2,21 +2,21 @@
 
 It does what the other engines do: rows without a unit or a key and keys outside the domain go, pairs are made
 distinct, a unit with too many keys keeps the first ones in the portable order (`counting/tuples.py`), and units are
-counted by key. What dialects say differently stands in one table, `DIALECTS`; names and values are written by sqlglot
-alone, and the salt is a parameter.
+counted by key. One template holds the query; `DIALECTS` holds what dialects write differently. sqlglot quotes names
+and texts, and the salt is a parameter.
 """
 
 from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
-from functools import reduce
 from pathlib import Path
 
 import polars as pl
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from sqlglot import exp
 
 from sparsehist.counting.contract import SALT_BYTES, Counts, request
@@ -31,142 +31,77 @@ from sparsehist.domain.ranges import Dates, Integers
 from sparsehist.domain.strings import Strings
 from sparsehist.errors import DeclarationError, shown
 
-Made = exp.Expr
 MOST_VALUES = 10_000
 """Of a catalogue that is written out in a query."""
 UNIT_TYPES: dict[str, pl.DataType] = {
-    "text": pl.String(),
-    "integer": pl.Int64(),
-    "date": pl.Date(),
-    "timestamp": pl.Datetime("us"),
-}
+    "text": pl.String(), "integer": pl.Int64(), "date": pl.Date(), "timestamp": pl.Datetime("us"),
+}  # fmt: skip
 _EPOCH = date(1970, 1, 1)
 _INT64 = (-(2**63), 2**63 - 1)
-
-
-def _call(name: str, *arguments: Made | str | int) -> Made:
-    """A function by its own name in a dialect: sqlglot translates nothing."""
-    return exp.Anonymous(this=name, expressions=[_value(argument) for argument in arguments])
-
-
-def _value(value: Made | str | int) -> Made:
-    if isinstance(value, str):
-        return exp.Literal.string(value)
-    return exp.Literal.number(value) if isinstance(value, int) else value.copy()
-
-
-def _cast(value: Made, kind: str) -> Made:
-    return exp.cast(value.copy(), kind)
-
-
-def _joined(parts: Sequence[Made]) -> Made:
-    return reduce(lambda one, other: exp.DPipe(this=one, expression=other), parts)
-
-
-def _md5_hex(value: Made) -> Made:
-    """Hexadecimal digits of the last 8 bytes of an MD5, the last byte first."""
-    return _joined([_call("substring", _call("md5", value), 31 - 2 * i, 2) for i in range(8)])
-
-
-def _postgres_hash(value: Made) -> Made:
-    signed = exp.cast(exp.cast(exp.paren(_joined([exp.Literal.string("x"), _md5_hex(value)])), "bit(64)"), "bigint")
-    number = exp.cast(signed, "numeric(20, 0)")
-    positive = exp.Add(this=number, expression=exp.Literal.number(2**64))
-    return exp.case().when(exp.LT(this=number.copy(), expression=exp.Literal.number(0)), positive).else_(number)
-
-
-@dataclass(frozen=True)
-class Dialect:
-    """What a dialect of SQL says in its own way.
-
-    Attributes:
-        salt: The parameter that holds the hexadecimal digits of the salt.
-        size: Bytes of a text in UTF-8.
-        length: Its characters.
-        sha256: The digest of a text, in hexadecimal digits of one case.
-        days: Days of a date since 1970-01-01.
-        text: A text that is compared byte by byte, whatever its collation.
-        as_date: A value as a date.
-        whole: A whole number as it is; an error for a value of any other type.
-        micros: Microseconds of a time stamp since 1970-01-01 in UTC.
-        hash64: The number that `Hash64` gives a text.
-        translate: The function that takes characters out of a text.
-        nul: The character that text cannot be written with; None where text cannot hold it.
-    """
-
-    salt: Made
-    size: Callable[[Made], Made]
-    length: Callable[[Made], Made]
-    sha256: Callable[[Made], Made]
-    days: Callable[[Made], Made]
-    micros: Callable[[Made], Made]
-    hash64: Callable[[Made], Made]
-    text: Callable[[Made], Made] = lambda x: _cast(x, "text")
-    as_date: Callable[[Made], Made] = lambda x: _cast(x, "date")
-    whole: Callable[[Made], Made] = lambda x: exp.paren(exp.BitwiseAnd(this=x.copy(), expression=x.copy()))
-    translate: str = "translate"
-    nul: Made | None = field(default_factory=lambda: _call("chr", 0))
-
-
-def _since_epoch(x: Made) -> Made:
-    return exp.paren(exp.Sub(this=x.copy(), expression=_cast(exp.Literal.string("1970-01-01"), "date")))
-
-
-def _of_epoch(x: Made) -> Made:
-    return exp.Extract(this=exp.var("epoch"), expression=x.copy())  # of PostgreSQL 14 and later, which is exact
-
-
-DIALECTS = {
-    "duckdb": Dialect(
-        salt=exp.Placeholder(this="salt"),
-        size=lambda x: _call("strlen", x),
-        length=lambda x: _call("length", x),
-        sha256=lambda x: _call("sha256", x),
-        days=_since_epoch,
-        text=lambda x: exp.Collate(this=exp.paren(_cast(x, "text")), expression=exp.column("c")),
-        micros=lambda x: _call("epoch_us", x),
-        hash64=lambda x: _call("md5_number_lower", x),
-    ),
-    "postgres": Dialect(
-        salt=exp.Parameter(this=exp.Literal.number(1)),
-        size=lambda x: _call("octet_length", x),
-        length=lambda x: _call("char_length", x),
-        sha256=lambda x: _call("encode", _call("sha256", _call("convert_to", x, "UTF8")), "hex"),
-        days=_since_epoch,
-        text=lambda x: exp.Collate(this=exp.paren(_cast(x, "text")), expression=exp.column("C", quoted=True)),
-        micros=lambda x: _cast(
-            exp.paren(exp.Mul(this=_of_epoch(x), expression=exp.Literal.number(1_000_000))), "bigint"
-        ),
-        hash64=_postgres_hash,
-        nul=None,
-    ),
-    "clickhouse": Dialect(
-        salt=exp.Placeholder(this="salt", kind="String"),
-        size=lambda x: _call("length", x),
-        length=lambda x: _call("lengthUTF8", x),
-        sha256=lambda x: _call("hex", _call("SHA256", x)),
-        days=lambda x: _call("toInt64", _call("toDate32", x)),
-        text=lambda x: _call("toString", x),
-        as_date=lambda x: _call("toDate32", x),
-        whole=lambda x: _call("bitAnd", x, x),
-        micros=lambda x: _call("toUnixTimestamp64Micro", _call("toDateTime64", x, 6)),
-        hash64=lambda x: _call("reinterpretAsUInt64", _call("substring", _call("MD5", x), 9, 8)),
-        translate="translateUTF8",
-        nul=_call("char", 0),
-    ),
-    "spark": Dialect(
-        salt=exp.Placeholder(this="salt"),
-        size=lambda x: _call("octet_length", x),
-        length=lambda x: _call("char_length", x),
-        sha256=lambda x: _call("sha2", x, 256),
-        days=lambda x: _call("unix_date", x),
-        text=lambda x: _cast(_cast(_cast(x, "text"), "binary"), "text"),  # which has no collation
-        micros=lambda x: _call("unix_micros", x),
-        hash64=lambda x: _cast(_call("conv", _md5_hex(x), 16, 10), "decimal(20, 0)"),
-        nul=_call("char", 0),
-    ),
+# Hexadecimal digits of the last 8 bytes of an MD5, the last byte first.
+_MD5_HEX = " || ".join(f"substring(md5({{x}}), {31 - 2 * i}, 2)" for i in range(8))
+_MD5_BIGINT = f"cast(cast(('x' || {_MD5_HEX}) as bit(64)) as bigint)"
+_ANY = {
+    "date": "cast({x} as date)",
+    "written": "cast({x} as text)",
+    "days": "({x} - cast('1970-01-01' as date))",
+    "whole": "({x} & {x})",
+    "translate": "translate",
+    "nul": "chr(0)",
 }
-"""What the dialects say differently; the tests run all of them."""
+DIALECTS: dict[str, dict[str, str]] = {
+    "duckdb": _ANY | {
+        "salt": "$salt",
+        "size": "strlen({x})",
+        "length": "length({x})",
+        "sha256": "sha256({x})",
+        "text": "(cast({x} as text)) collate c",
+        "micros": "epoch_us({x})",
+        "hash64": "md5_number_lower({x})",
+    },
+    "postgres": _ANY | {
+        "salt": "$1",
+        "size": "octet_length({x})",
+        "length": "char_length({x})",
+        "sha256": "encode(sha256(convert_to({x}, 'UTF8')), 'hex')",
+        "text": '(cast({x} as text)) collate "C"',
+        "micros": "cast((extract(epoch from {x}) * 1000000) as bigint)",  # exact from PostgreSQL 14 on
+        "hash64": f"mod(cast({_MD5_BIGINT} as numeric(20, 0)) + {2**64}, {2**64})",
+        "nul": "",
+    },
+    "clickhouse": _ANY | {
+        "salt": "{salt:String}",
+        "size": "length({x})",
+        "length": "lengthUTF8({x})",
+        "sha256": "hex(SHA256({x}))",
+        "days": "toInt64(toDate32({x}))",
+        "written": "toString({x})",
+        "text": "toString({x})",
+        "date": "toDate32({x})",
+        "whole": "bitAnd({x}, {x})",
+        "micros": "toUnixTimestamp64Micro(toDateTime64({x}, 6))",
+        "hash64": "reinterpretAsUInt64(substring(MD5({x}), 9, 8))",
+        "translate": "translateUTF8",
+        "nul": "char(0)",
+    },
+    "spark": _ANY | {
+        "salt": ":salt",
+        "size": "octet_length({x})",
+        "length": "char_length({x})",
+        "sha256": "sha2({x}, 256)",
+        "days": "unix_date({x})",
+        "written": "cast({x} as string)",
+        "text": "cast(cast(cast({x} as string) as binary) as string)",  # which has no collation
+        "micros": "unix_micros({x})",
+        "hash64": f"cast(conv({_MD5_HEX}, 16, 10) as decimal(20, 0))",
+        "nul": "char(0)",
+    },
+}  # fmt: skip
+"""How each dialect writes what is done to {x}; the tests run all of them.
+
+"text" is compared byte by byte, whatever the collation of a column; "written" is text of a number; "whole" is an
+error for anything but a whole number; "nul" is the character that no literal holds, empty where no text holds it.
+"""
 
 
 @dataclass(frozen=True)
@@ -281,8 +216,10 @@ def counting_sql(
     Example:
         >>> made = counting_sql("postgres", "web.log", unit="user_id", key="day", max_keys=3,
         ...                     domain="dates('2024-01-01', '2024-01-31')", unit_types={"user_id": "integer"})
-        >>> print(made.sql[:71])
-        WITH source AS (SELECT log."user_id" AS u_0, log."day" AS k_0 FROM "web
+        >>> print(made.sql[:92])
+        with source as (
+            select log."user_id" as u_0, log."day" as k_0
+            from "web"."log" as log
     """
     if dialect not in DIALECTS:
         raise DeclarationError(f"dialect must be one of {', '.join(map(repr, DIALECTS))}, not {shown(dialect)}")
@@ -305,10 +242,9 @@ def counting_sql(
         _check_name(name)
     if count in keys:
         raise DeclarationError(f"count={count!r} is a key column: give the column of counts another name")
-    query = _Writer(dialect, domain).query(
-        names, parts, [told.get(part, "text") for part in parts], keys, max_keys, count
+    sql = _Writer(dialect, domain).query(
+        names, parts, [told.get(part, "text") for part in parts], keys, max_keys=max_keys, count=count
     )
-    sql = query.sql(dialect, normalize_functions=False, comments=False)
     return CountingSql(sql, dialect, wanted.key, max_keys, domain, count, salt)
 
 
@@ -325,7 +261,7 @@ class _Writer:
     """Writes the query in a dialect."""
 
     def __init__(self, dialect: str, domain: Domain) -> None:
-        self._said, self._domain = DIALECTS[dialect], domain
+        self._dialect, self._domain = dialect, domain
 
     def query(
         self,
@@ -333,126 +269,92 @@ class _Writer:
         unit: Sequence[str],
         kinds: Sequence[str],
         key: Sequence[str],
+        *,
         max_keys: int,
         count: str,
-    ) -> exp.Select:
-        """The whole of it; own names are told from those of the log by the tables they stand with."""
-        quoted = [exp.to_identifier(part, quoted=True) for part in table]
-        log = exp.Table(**dict(zip(("this", "db", "catalog"), reversed(quoted), strict=False)))
-        units, keys, cells = _names("u", unit), _names("k", key), key_names(len(key))
-        source = exp.select(
-            *(
-                _column(name, "log", quoted=True).as_(own)
-                for name, own in zip((*unit, *key), (*units, *keys), strict=True)
-            )
-        ).from_(exp.alias_(log, "log", table=True))
-        u = [_column(name, "source") for name in units]
-        placed = [
-            self._placed(_column(name, "source"), part) for name, part in zip(keys, self._domain.parts, strict=True)
+    ) -> str:
+        """Fill the template; `kinds` are the types of the unit's columns."""
+        keys = key_names(len(key))
+        own = [*(f"u_{i}" for i in range(len(unit))), *(f"k_{i}" for i in range(len(key)))]
+        units = [
+            self._of_unit(name, f"source.u_{i}", kind) for i, (name, kind) in enumerate(zip(unit, kinds, strict=True))
         ]
-        encoded = [self._of_unit(name, column, kind) for name, column, kind in zip(unit, u, kinds, strict=True)]
-        pairs = (
-            exp.select(
-                _joined([part for _, part in encoded]).as_("unit"),
-                *(cell.as_(own) for own, (cell, _) in zip(cells, placed, strict=True)),
-            )
-            .distinct()
-            .from_("source")
-            .where(*(there for there, _ in encoded), *(inside for _, inside in placed))
+        placed = [self._placed(f"source.k_{i}", part) for i, part in enumerate(self._domain.parts)]
+        letters = [part_of_tuple("key", dtype)[0] for dtype in self._domain.dtypes]
+        cells = [self._part(letter, f"sized.{name}") for letter, name in zip(letters, keys, strict=True)]
+        templates = Environment(  # noqa: S701  of SQL, not of HTML: sqlglot quotes
+            loader=PackageLoader("sparsehist", "templates"), undefined=StrictUndefined
         )
-        each = [_column(name, "pairs") for name in cells]
-        of_unit = [_column("unit", "pairs")]
-        sized = exp.select(
-            *of_unit, *each, exp.Window(this=exp.Count(this=exp.Star()), partition_by=of_unit).as_("size")
-        )
-        letters = [self._letter(column) for column in range(len(key))]
-        each = [_column(name, "sized") for name in cells]
-        unit_of = _column("unit", "sized")
-        digest = self._said.sha256(
-            _joined([self._said.salt, unit_of, *(self._part(*one) for one in zip(letters, each, strict=True))])
-        )
-        cut = exp.case().when(exp.GT(this=_column("size", "sized"), expression=exp.Literal.number(max_keys)), digest)
-        place = exp.Window(
-            this=_call("row_number"), partition_by=[unit_of], order=exp.Order(expressions=[exp.Ordered(this=cut)])
-        )
-        ordered = exp.select(*each, place.as_("place")).from_("sized")
-        kept = exp.select(*(_column(name, "ordered") for name in cells)).from_("ordered")
-        own = [_column(name, "kept") for name in cells]
-        return (
-            exp.select(
-                *(column.as_(exp.to_identifier(name, quoted=True)) for column, name in zip(own, key, strict=True)),
-                exp.Count(this=exp.Star()).as_(exp.to_identifier(count, quoted=True)),
-            )
-            .from_("kept")
-            .group_by(*own)
-            .with_("source", source)
-            .with_("pairs", pairs)
-            .with_("sized", sized.from_("pairs"))
-            .with_("ordered", ordered)
-            .with_(
-                "kept", kept.where(exp.LTE(this=_column("place", "ordered"), expression=exp.Literal.number(max_keys)))
-            )
+        return templates.get_template("counting.sql.jinja").render(
+            columns=list(zip(map(self._name, (*unit, *key)), own, strict=True)),
+            table=".".join(map(self._name, table)),
+            unit=" || ".join(part for part, _ in units),
+            cells=[cell for cell, _ in placed],
+            conditions=[condition for _, condition in (*units, *placed)],
+            keys=keys,
+            digest=self._say("sha256", " || ".join([DIALECTS[self._dialect]["salt"], "sized.unit", *cells])),
+            max_keys=max_keys,
+            key_names=list(map(self._name, key)),
+            count=self._name(count),
         )
 
-    def _of_unit(self, name: str, column: Made, kind: str) -> tuple[Made, Made]:
-        """Whether a part of the unit is there, and the part as it is hashed.
+    def _say(self, what: str, x: str) -> str:
+        return DIALECTS[self._dialect][what].replace("{x}", x)
+
+    def _name(self, name: str) -> str:
+        return exp.to_identifier(name, quoted=True).sql(self._dialect)
+
+    def _of_unit(self, name: str, column: str, kind: str) -> tuple[str, str]:
+        """A part of the unit as it is hashed, and the condition that it is there.
 
         Neither a number for a text nor a fraction for a whole number is let through where an engine tells its types:
         equal ones may be written in two ways, and so be two units.
         """
         letter, _ = part_of_tuple(name, UNIT_TYPES[kind])
         if kind == "text":
-            some = exp.GT(this=self._said.size(column), expression=exp.Literal.number(0))
-            return some, self._part(letter, self._said.text(column))
-        if kind == "integer":
-            column = self._said.whole(column)
-        return _is_known(column), self._part(letter, column)
+            return self._part(letter, self._say("text", column)), f"{self._say('size', column)} > 0"
+        column = self._say("whole", column) if kind == "integer" else column
+        return self._part(letter, column), f"{column} is not null"
 
-    def _letter(self, column: int) -> str:
-        return part_of_tuple("key", self._domain.dtypes[column])[0]
-
-    def _part(self, letter: str, value: Made) -> Made:
+    def _part(self, letter: str, value: str) -> str:
         """A value behind its letter and length; a text is compared byte by byte already."""
-        said = self._said
-        forms: dict[str, Callable[[Made], Made]] = {
-            "s": lambda x: x.copy(),
-            "i": lambda x: _cast(x, "text"),
-            "d": lambda x: _cast(said.days(said.as_date(x)), "text"),
-            "u": lambda x: _cast(said.micros(x), "text"),
-            "b": lambda x: _call("lower", _cast(x, "text")),
-        }
-        text = forms[letter](value)
-        return _joined([exp.Literal.string(letter), _cast(said.size(text), "text"), exp.Literal.string(":"), text])
+        written = {
+            "s": lambda: value,
+            "i": lambda: self._say("written", value),
+            "d": lambda: self._say("written", self._say("days", self._say("date", value))),
+            "u": lambda: self._say("written", self._say("micros", value)),
+            "b": lambda: f"lower({self._say('written', value)})",
+        }[letter]()
+        return f"'{letter}' || {self._say('written', self._say('size', written))} || ':' || {written}"
 
-    def _placed(self, column: Made, part: Domain) -> tuple[Made, Made]:
-        """The cell of a key, and whether there is one."""
-        said, text = self._said, self._said.text(column)
+    def _placed(self, column: str, part: Domain) -> tuple[str, str]:
+        """The cell of a key, and the condition that there is one."""
+        text, day = self._say("text", column), self._say("date", column)
         match part:
             case Strings():
-                size = said.size(text) if part.max_bytes is not None else said.length(text)
-                inside = _between(size, 1, part.max_bytes or part.max_chars or 1)
+                size = self._say("size" if part.max_bytes is not None else "length", text)
+                inside = f"{size} between 1 and {part.max_bytes or part.max_chars or 1}"
                 if part.alphabet is None:
                     return text, inside
-                left = _call(said.translate, text, self._text(part.alphabet), "")
-                return text, exp.and_(inside, exp.EQ(this=left, expression=exp.Literal.string("")))
+                letters = self._text(part.alphabet)
+                return text, f"{inside} and {DIALECTS[self._dialect]['translate']}({text}, {letters}, '') = ''"
             case Open() if part.dtypes[0] == pl.String:
-                return text, _is_there(text)
+                return text, f"{text} <> ''"
             case Hash64():
-                return said.hash64(text), _is_there(text)
+                return self._say("hash64", text), f"{text} <> ''"
             case Catalogue():
                 return self._listed(column, part)
             case Dates():
-                return said.as_date(column), _between(
-                    said.days(said.as_date(column)), (part.start - _EPOCH).days, (part.end - _EPOCH).days
-                )
+                low, high = ((day - _EPOCH).days for day in (part.start, part.end))
+                return day, f"{self._say('days', day)} between {low} and {high}"
             case Open() if part.dtypes[0] == pl.Date:
-                return said.as_date(column), _is_known(column)
+                return day, f"{column} is not null"
             case Integers() | Open():
                 low, high = (part.low, part.high) if isinstance(part, Integers) else _INT64
-                return column.copy(), _between(column, low, high)
+                return column, f"{column} between {low} and {high}"
         raise DeclarationError(f"{part.describe()} has no form in SQL")
 
-    def _listed(self, column: Made, part: Catalogue) -> tuple[Made, Made]:
+    def _listed(self, column: str, part: Catalogue) -> tuple[str, str]:
         if part.size > MOST_VALUES:
             raise DeclarationError(
                 f"a catalogue in SQL has at most {MOST_VALUES} values, this one {part.size}: join the log with a "
@@ -460,47 +362,19 @@ class _Writer:
             )
         values = part.values.to_list()
         if part.values.dtype == pl.String:
-            cell = at = self._said.text(column)
-            written = [self._text(value) for value in values if self._said.nul is not None or "\0" not in value]
+            cell = at = self._say("text", column)
+            written = [self._text(value) for value in values if DIALECTS[self._dialect]["nul"] or "\0" not in value]
         elif part.values.dtype == pl.Date:
-            cell = self._said.as_date(column)
-            at, written = self._said.days(cell), [_number((value - _EPOCH).days) for value in values]
+            cell = self._say("date", column)
+            at, written = self._say("days", cell), [str((value - _EPOCH).days) for value in values]
         else:
-            cell = at = column.copy()
-            written = [exp.convert(value) for value in values]
-        return cell, exp.In(this=at.copy(), expressions=written or [exp.Null()])
+            cell = at = column
+            written = [exp.convert(value).sql(self._dialect) for value in values]
+        return cell, f"{at} in ({', '.join(written or ['null'])})"
 
-    def _text(self, text: str) -> Made:
+    def _text(self, text: str) -> str:
         """A text as a literal, cut where no query can hold it (NUL) and where Spark would put something in (${)."""
-        nul = self._said.nul
-        pieces = [
-            piece for piece in re.split(r"(\0)|(?<=\$)(?=\{)", text) if piece and (nul is not None or piece != "\0")
-        ]
-        written = [nul.copy() if nul is not None and piece == "\0" else exp.Literal.string(piece) for piece in pieces]
-        return exp.paren(_joined(written)) if len(written) > 1 else written[0] if written else exp.Literal.string("")
-
-
-def _is_there(text: Made) -> Made:
-    """Neither null nor empty."""
-    return exp.NEQ(this=text.copy(), expression=exp.Literal.string(""))
-
-
-def _is_known(value: Made) -> Made:
-    return exp.Not(this=exp.Is(this=value.copy(), expression=exp.Null()))
-
-
-def _names(letter: str, columns: Sequence[str]) -> list[str]:
-    return [f"{letter}_{i}" for i in range(len(columns))]
-
-
-def _column(name: str, table: str, *, quoted: bool = False) -> exp.Column:
-    return exp.Column(this=exp.to_identifier(name, quoted=quoted), table=exp.to_identifier(table))
-
-
-def _between(value: Made, low: int, high: int) -> Made:
-    return exp.Between(this=value.copy(), low=_number(low), high=_number(high))
-
-
-def _number(number: int) -> Made:
-    literal = exp.Literal.number(abs(number))
-    return exp.Neg(this=literal) if number < 0 else literal
+        nul = DIALECTS[self._dialect]["nul"]
+        pieces = [piece for piece in re.split(r"(\0)|(?<=\$)(?=\{)", text) if piece and (nul or piece != "\0")]
+        written = [nul if piece == "\0" else exp.Literal.string(piece).sql(self._dialect) for piece in pieces]
+        return f"({' || '.join(written)})" if written else "''"

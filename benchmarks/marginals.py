@@ -25,7 +25,7 @@ from sparsehist import entropy
 from sparsehist.histogram.grid import grid_step, round_to_grid
 from sparsehist.noise import Gaussian
 from sparsehist.workload import Cells, Marginals, next_state
-from sparsehist.workload.strategies.direct import Direct
+from sparsehist.workload.strategies.plain import Direct
 from sparsehist.workload.strategies.residual import ResidualBasis
 
 SIZES = (5,) * 20 + (4,) * 10

@@ -288,7 +288,7 @@ STILL_SHOWN = set(
     workload.Identity.apply_transposed(y) workload.Identity.columns_of(x) workload.Identity.for_domain(columns)
     workload.Identity.require_domain(columns) workload.Kronecker.answers(cells) workload.Kronecker.apply(x)
     workload.Kronecker.apply_transposed(y) workload.Kronecker.for_domain(columns)
-    workload.Kronecker.of_series(names) workload.Marginals(columns) workload.Marginals(k)
+    workload.Marginals(columns) workload.Marginals(k)
     workload.Marginals.answers(cells) workload.Marginals.apply(x) workload.Marginals.apply_transposed(y)
     workload.Marginals.for_domain(columns) workload.Matrix(matrix) workload.Matrix.answers(cells)
     workload.Matrix.apply(x) workload.Matrix.apply_transposed(y) workload.Matrix.for_domain(columns)

@@ -1,7 +1,4 @@
-"""Release of a vector that fits in memory: any order, sealing, tightening, updates, the Laplace path.
-
-Numpy and scipy only, no files. Functions take their generator; `MultipleRelease` alone makes its own.
-"""
+"""Release of a vector that fits in memory: any order, sealing, tightening, updates, the Laplace path."""
 
 from sparsehist.dense.dense_release import DenseRelease
 from sparsehist.dense.laplace_path import LaplacePath, sample_laplace_path

@@ -8,17 +8,14 @@ from typing import Any
 
 from sparsehist.dense.post_processing import PostProcessing
 from sparsehist.noise.family import DenseFamily, NoiseArray
-from sparsehist.privacy.levels import level_text
 
-LOSSLESS = "together with any coarser releases: what the finest release says and nothing else"
-WEAKLY_LOSSLESS = (
-    "together with any other releases: a function of the unprocessed ones, so at the finest level's cost"
-)
+LOSSLESS = "any releases together reveal only what the finest of them reveals"
+WEAKLY_LOSSLESS = "any releases together are a function of unprocessed ones and cost no more than the finest level"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DenseRelease:
-    """Values of every entry at one level; everything in it is public.
+    """The values of every entry at one level; all of it is public.
 
     Attributes:
         values: Truth plus noise, shape (n,), read-only: float64 on the grid of the metadata for real families, int64
@@ -26,8 +23,8 @@ class DenseRelease:
         family: The noise, with the sensitivity that was used.
         level: Exact.
         metadata: level, noise, sensitivity, std, grid, truth_step, rounding_charge, guarantee, cap, size,
-            post_processing (names, in order), lossless (what several releases say together) and lineage (the noise
-            paths that it descends from, each with the level at which it left that path).
+            post_processing (names, in order), lossless (what several releases reveal together) and lineage (the
+            noise paths it descends from, each with the level at which it left that path).
     """
 
     values: NoiseArray
@@ -63,32 +60,3 @@ class DenseRelease:
             "lossless": LOSSLESS if lossless else WEAKLY_LOSSLESS,
         }
         return DenseRelease(step.apply(self.values), self.family, self.level, {**self.metadata, **changed})
-
-
-def release_metadata(
-    family: DenseFamily,
-    level: Fraction,
-    size: int,
-    *,
-    grid: float,
-    truth_step: float,
-    rounding_charge: float,
-    cap: Fraction | None,
-    lineage: tuple[tuple[str, str], ...],
-) -> dict[str, Any]:
-    """The public parameters of a release without post-processing."""
-    return {
-        "level": level_text(level),
-        "noise": type(family).__name__,
-        "sensitivity": getattr(family, "sensitivity", None),
-        "std": family.std(level),
-        "grid": grid,
-        "truth_step": truth_step,
-        "rounding_charge": rounding_charge,
-        "guarantee": family.statement(level),
-        "cap": None if cap is None else level_text(cap),
-        "size": size,
-        "post_processing": (),
-        "lossless": LOSSLESS,
-        "lineage": lineage,
-    }

@@ -1,10 +1,9 @@
 """The state of a dense multiple release, and the steps on it.
 
-An entry at a level is anchor + offset. At first the anchor is the truth and the offset the noise. Sealing adds the
-noise at the cap, rounded down to the grid of the truth, to the anchor and subtracts it from all offsets. The state is
-then a function of the release at the cap and of noise independent of the truth. Every coarser level can still be
-drawn, because coarsen and between add to the finer neighbour something that depends on differences of noise only. The
-same holds modulo a number, for families whose noise is added modulo a number.
+An entry at a level is anchor + offset: at first truth + noise. Sealing moves the noise at the cap, rounded down to
+the grid of the truth, from the offsets into the anchor. The state is then a function of the release at the cap and of
+noise independent of the truth, and coarser levels can still be drawn: coarsen and between depend on differences of
+noise only. The same holds modulo a number.
 
 Papers: [ARNP Thm 1.2, Def. 4.1, Lemma 4.2, Thm 4.4]; [KHP Thm 10, Thm 11, Figure 4]; [KHP poster Thm 2].
 """
@@ -29,9 +28,7 @@ _WIDEST = 2.0**20
 
 @dataclass(eq=False, repr=False, slots=True)
 class DenseState:
-    """A vector and its noise at every level drawn. All arrays are secret until sealed, so no field is printed.
-
-    Memory: 8 bytes per entry for the anchor and for each level.
+    """A vector and its noise at every level drawn; secret until sealed, so no field is printed.
 
     Attributes:
         family: The noise.
@@ -82,9 +79,9 @@ def published(state: DenseState, level: Fraction, step: float) -> NoiseArray:
 def seal(state: DenseState, cap: Fraction, *, rng: Generator) -> None:
     """Overwrite the truth by the release at the cap; every level up to the cap can still be drawn.
 
-    For real families the noise is first moved to a lattice of 2**-25 standard deviations at the cap, so that its
-    low-order bits do not reveal its size. That leaves published values as they are and changes the variance of later
-    draws by less than 1e-15 of itself. If sealing is interrupted, the state is erased.
+    Real noise is first moved to a lattice of 2**-25 standard deviations at the cap, so that its low-order bits do not
+    reveal its size. Published values stay, and the variance of later draws changes by less than 1e-15 of itself. If
+    sealing is interrupted, the state is erased.
     """
     if any(level > cap for level in state.offsets):
         raise LevelOrderError(f"a level finer than {level_text(cap)} was released: seal at the finest one")
@@ -94,14 +91,17 @@ def seal(state: DenseState, cap: Fraction, *, rng: Generator) -> None:
     if cap not in state.offsets:
         state.offsets[cap] = draw_level(state, cap, rng=rng)
     try:
-        move_anchor(state, cap)
+        _move_anchor(state, cap)
     except BaseException:
-        erase(state)
+        for secret in (state.anchor, *state.offsets.values()):
+            secret.fill(0)
+        state.anchor = state.anchor[:0]
+        state.offsets.clear()
         raise
     state.sealed = True
 
 
-def move_anchor(state: DenseState, cap: Fraction) -> None:
+def _move_anchor(state: DenseState, cap: Fraction) -> None:
     """Move the noise at the cap, rounded down to `truth_step`, from the offsets into the anchor."""
     moved = np.zeros(chunks(state.size)[0].stop, state.anchor.dtype)
     lattice = None if state.family.integer else kept_step(state.family.std(cap))
@@ -134,12 +134,3 @@ def whole_steps(values: FloatArray, step: float) -> None:
     np.multiply(values, 1.0 / step, out=values)
     np.floor(values, out=values)
     np.multiply(values, step, out=values)
-
-
-def erase(state: DenseState) -> None:
-    """Overwrite everything secret."""
-    state.anchor.fill(0)
-    for offsets in state.offsets.values():
-        offsets.fill(0)
-    state.anchor = state.anchor[:0]
-    state.offsets.clear()

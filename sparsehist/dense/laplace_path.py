@@ -4,7 +4,7 @@ From fine to coarse the noise has independent increments: jumps come at rate 2/l
 scale sensitivity/level. From coarse to fine it is Markov: from x it jumps at rate 1/level + |x|/sensitivity to y with
 density proportional to exp(-level (|y| + |x - y|)/sensitivity).
 
-Source: [KHP section 3.4]; the jumps are derived from their eq. (22): the probability of no jump from x between levels
+Source: [KHP section 3.4]; the jumps follow from their eq. (22): the probability of no jump from x between levels
 a < b is (a/b) exp(-(b - a)|x|/sensitivity).
 
 Papers: [ARNP Figure 1]; [KHP Thm 1, section 3.4].
@@ -14,23 +14,40 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
+from scipy.special import wrightomega
 
-from sparsehist.dense.laplace_jumps import Jumps, jumps_to_coarser, jumps_to_finer, laplace_draws
-from sparsehist.dense.state_bytes import pack, unpack
 from sparsehist.errors import DeclarationError, LevelOrderError, shown
+from sparsehist.noise.integer_laws import poisson
 from sparsehist.privacy.levels import Level, as_level, level_float, level_text
-from sparsehist.typing import FloatArray, Generator, IntArray
+from sparsehist.typing import AnyArray, FloatArray, Generator, IntArray, secret
 
-_KIND = "LaplacePath"
+
+@secret
+class Jumps(NamedTuple):
+    """Jumps of many coordinates in one list.
+
+    Attributes:
+        coordinate: The coordinate that jumps; shape (m,), int64.
+        levels: Levels of the jumps; shape (m,).
+        values: Noise on the coarse side of the jump, in counts; shape (m,). Secret.
+    """
+
+    coordinate: IntArray
+    levels: FloatArray
+    values: FloatArray
+
+    def take(self, chosen: AnyArray) -> Jumps:
+        """Select jumps by mask or by index."""
+        return Jumps(self.coordinate[chosen], self.levels[chosen], self.values[chosen])
 
 
 class LaplacePath:
     """Paths of n independent coordinates over an interval of levels. Secret; no field is printed.
 
-    Made by `sample_laplace_path` or `LaplacePath.from_bytes`. A path is constant between jumps, so its value is
-    exact at every level of the interval.
+    Made by `sample_laplace_path`. A path is constant between jumps, so its value is exact at every level.
     """
 
     __slots__ = ("_coarsest", "_finest", "_finest_values", "_jumps", "_sensitivity")
@@ -78,7 +95,7 @@ class LaplacePath:
             return self._finest_values.copy()
         past = self._jumps.levels >= level_float(target)
         done = np.bincount(self._jumps.coordinate[past], minlength=len(self))
-        last = self._starts() + done - 1
+        last = np.searchsorted(self._jumps.coordinate, np.arange(len(self))) + done - 1
         noise = self._finest_values.copy()
         moved = done > 0
         noise[moved] = self._jumps.values[last[moved]]
@@ -86,35 +103,16 @@ class LaplacePath:
 
     def extend(self, level: Level, *, rng: Generator) -> LaplacePath:
         """Draw the same path further, up to `level`; LevelOrderError if the level is in the interval."""
-        target = as_level(level)
+        target, sensitivity, fine = as_level(level), self._sensitivity, self._finest_values
         if target < self._coarsest:
-            here = self.evaluate(self._coarsest)
-            new = jumps_to_coarser(here, self._sensitivity, target, self._coarsest, rng=rng)
-            return self._joined(target, self._finest, self._finest_values, new)
-        if target > self._finest:
-            finest_values, new = jumps_to_finer(self._finest_values, self._sensitivity, self._finest, target, rng=rng)
-            return self._joined(self._coarsest, target, finest_values, new)
-        raise LevelOrderError(f"level {level_text(target)} is inside the interval already; evaluate the path there")
-
-    def to_bytes(self) -> bytes:
-        """Write the path; `from_bytes` reads it. Secret."""
-        header = {"sensitivity": self._sensitivity, "interval": [str(self._coarsest), str(self._finest)]}
-        return pack(_KIND, header, [self._finest_values, *self._jumps])
-
-    @staticmethod
-    def from_bytes(content: bytes) -> LaplacePath:
-        """Read what `to_bytes` wrote; InputError or StoreDamagedError if these are other bytes."""
-        header, (finest_values, *jumps) = unpack(_KIND, content)
-        coarsest, finest = map(Fraction, header["interval"])
-        return LaplacePath(header["sensitivity"], coarsest, finest, finest_values, Jumps(*jumps))
-
-    def _starts(self) -> IntArray:
-        return np.searchsorted(self._jumps.coordinate, np.arange(len(self)))
-
-    def _joined(self, coarsest: Fraction, finest: Fraction, finest_values: FloatArray, new: Jumps) -> LaplacePath:
+            new = _jumps_to_coarser(self.evaluate(self._coarsest), sensitivity, target, self._coarsest, rng=rng)
+        elif target > self._finest:
+            fine, new = _jumps_to_finer(fine, sensitivity, self._finest, target, rng=rng)
+        else:
+            raise LevelOrderError(f"level {level_text(target)} is inside the interval: evaluate the path there")
         both = Jumps(*(np.concatenate(pair) for pair in zip(self._jumps, new, strict=True)))
         ordered = both.take(np.lexsort((-both.levels, both.coordinate)))
-        return LaplacePath(self._sensitivity, coarsest, finest, finest_values, ordered)
+        return LaplacePath(sensitivity, min(target, self._coarsest), max(target, self._finest), fine, ordered)
 
 
 def sample_laplace_path(
@@ -147,14 +145,80 @@ def sample_laplace_path(
         raise DeclarationError(f"size must be at least 1, got {shown(size)}")
     if not (math.isfinite(sensitivity) and sensitivity > 0):
         raise DeclarationError(f"sensitivity must be positive and finite, got {shown(sensitivity)}")
-    low, high = _interval(coarsest, finest)
-    start = laplace_draws(size, rng=rng) * (sensitivity / level_float(high))
-    jumps = jumps_to_coarser(start, sensitivity, low, high, rng=rng)
-    return LaplacePath(float(sensitivity), low, high, start, jumps)
-
-
-def _interval(coarsest: Level, finest: Level) -> tuple[Fraction, Fraction]:
     low, high = as_level(coarsest), as_level(finest)
     if not low < high:
         raise LevelOrderError(f"coarsest must be below finest, got {shown(coarsest)} and {shown(finest)}")
-    return low, high
+    start = _laplace_draws(size, rng=rng) * (sensitivity / level_float(high))
+    jumps = _jumps_to_coarser(start, sensitivity, low, high, rng=rng)
+    return LaplacePath(float(sensitivity), low, high, start, jumps)
+
+
+def _laplace_draws(size: int, *, rng: Generator) -> FloatArray:
+    """Draw Laplace noise of scale 1; shape (size,)."""
+    return rng.standard_exponential(size) - rng.standard_exponential(size)
+
+
+def _jumps_to_coarser(
+    start: FloatArray, sensitivity: float, coarsest: Fraction, finest: Fraction, *, rng: Generator
+) -> Jumps:
+    """Draw the jumps on [coarsest, finest) from the noise at `finest`; sorted by coordinate, then fine to coarse."""
+    span = math.log(finest / coarsest)
+    counts = poisson(2.0 * span, start.size, rng=rng)
+    coordinate = np.repeat(np.arange(start.size), counts)
+    levels = level_float(finest) * np.exp(-span * rng.random(coordinate.size))
+    levels = np.clip(levels, level_float(coarsest), np.nextafter(level_float(finest), 0.0))
+    levels = levels[np.lexsort((-levels, coordinate))]
+    sizes = _laplace_draws(coordinate.size, rng=rng) * (sensitivity / levels)
+    return Jumps(coordinate, levels, _accumulated(start, counts, sizes))
+
+
+def _accumulated(start: FloatArray, counts: IntArray, sizes: FloatArray) -> FloatArray:
+    """Running sums within each coordinate: one pass for first jumps, one for second jumps, and so on."""
+    values, running = np.empty_like(sizes), start.copy()
+    first = np.cumsum(counts) - counts
+    for rank in range(int(counts.max(initial=0))):
+        active = np.flatnonzero(counts > rank)
+        running[active] += sizes[first[active] + rank]
+        values[first[active] + rank] = running[active]
+    return values
+
+
+def _jumps_to_finer(
+    start: FloatArray, sensitivity: float, coarsest: Fraction, finest: Fraction, *, rng: Generator
+) -> tuple[FloatArray, Jumps]:
+    """Draw the path from `coarsest` to `finest`: noise at `finest`, and jumps with the value on their coarse side."""
+    end, values = level_float(finest), start.copy()
+    active, here = np.arange(start.size), np.full(start.size, level_float(coarsest))
+    coordinates, levels, before = [], [], []
+    while active.size:
+        scaled = np.abs(values[active]) / sensitivity
+        jump = _next_jump(scaled, here, rng.standard_exponential(active.size))
+        moving = jump < end
+        active, here = active[moving], jump[moving]
+        coordinates.append(active)
+        levels.append(here)
+        before.append(values[active])
+        values[active] = _after_jump(values[active], here / sensitivity, rng=rng)
+    return values, Jumps(np.concatenate(coordinates), np.concatenate(levels), np.concatenate(before))
+
+
+def _next_jump(distance: FloatArray, level: FloatArray, clock: FloatArray) -> FloatArray:
+    """The level t > level at which ln(t/level) + (t - level) distance reaches the clock."""
+    # With w = t distance this is w + ln w = level distance + ln(level distance) + clock: Wright's omega.
+    product = level * distance
+    # For smaller products the distance does not matter, and omega would underflow.
+    far = product > 1e-280
+    ends = level * np.exp(clock)
+    right = product[far] + np.log(product[far]) + clock[far]
+    ends[far] = wrightomega(right) / distance[far]
+    return np.maximum(ends, level)
+
+
+def _after_jump(value: FloatArray, rate: FloatArray, *, rng: Generator) -> FloatArray:
+    """Draw y with density proportional to exp(-rate (|y| + |value - y|))."""
+    inside = rng.random(value.size) * (1.0 + rate * np.abs(value)) >= 1.0
+    beyond = rng.standard_exponential(value.size) / (2.0 * rate)
+    away = rng.random(value.size) < 0.5
+    sign = np.where(value < 0, -1.0, 1.0)
+    outside = np.where(away, value + sign * beyond, -sign * beyond)
+    return np.where(inside, value * rng.random(value.size), outside)

@@ -1,7 +1,7 @@
 """A release as the entries that changed since an earlier one.
 
-The path of Laplace and discrete Laplace noise over the levels is constant except for jumps: between near levels most
-entries keep their noise, and only the changed ones need to be sent. Which entries change depends on the noise alone.
+Over the levels Laplace and discrete Laplace noise is constant except for jumps: between near levels most entries keep
+their noise, and only the others need to be sent. Which entries change depends on the noise alone.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LAZY = ("Laplace", "DiscreteLaplace")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DenseUpdate:
-    """The entries of a release that differ from an earlier one; everything in it is public.
+    """The entries of a release that differ from an earlier one; all of it is public.
 
     Attributes:
         indices: Ascending; shape (m,), int64.
@@ -35,20 +35,12 @@ class DenseUpdate:
     values: NoiseArray
     metadata: dict[str, Any]
 
-    def __repr__(self) -> str:
-        size, since, level = (self.metadata[key] for key in ("size", "since", "level"))
-        return f"DenseUpdate({self.indices.size} of {size} entries, level {since} to {level})"
-
 
 def changed(earlier: DenseRelease, later: DenseRelease) -> DenseUpdate:
-    """Find the entries of `later` that differ from `earlier`; either may be the finer one.
-
-    Args:
-        earlier: The release that the reader has.
-        later: The release to send; of the same vector.
+    """Find the entries of `later` that differ from `earlier`, a release of the same vector at any other level.
 
     Raises:
-        InputError: If the noise is not Laplace or discrete Laplace, the releases are of different vectors, or lie
+        InputError: If the noise is not Laplace or discrete Laplace, or the releases are of different vectors or lie
             on different grids, so that every value differs (declare one `step` for all levels).
 
     Example:
@@ -74,12 +66,11 @@ def changed(earlier: DenseRelease, later: DenseRelease) -> DenseUpdate:
             "the releases lie on different grids, so every value differs: MultipleRelease(..., step=...)"
         )
     indices = np.flatnonzero(earlier.values != later.values)
-    metadata = {**later.metadata, "since": earlier.metadata["level"]}
-    return DenseUpdate(indices, later.values[indices], metadata)
+    return DenseUpdate(indices, later.values[indices], {**later.metadata, "since": earlier.metadata["level"]})
 
 
 def apply_update(earlier: DenseRelease, update: DenseUpdate) -> DenseRelease:
-    """Apply an update to the release it was made against; returns the later release.
+    """Turn the release that an update was made against into the later release.
 
     Raises:
         LevelOrderError: If the update was made against another level.

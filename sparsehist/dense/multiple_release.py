@@ -1,7 +1,7 @@
 """`MultipleRelease`: a dense vector released at any levels, in any order, for the cost of the finest one.
 
-It is the one object of the core that owns a state and makes its own generators: levels are drawn by one thread of one
-process at a time, because two draws of one level would cost more than the level.
+Unlike the rest of the core it owns its state and makes its own generators: one thread of one process draws at a time,
+because two draws of one level would cost more than the level.
 
 Papers: [ARNP Def. 3.4].
 """
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from sparsehist import noise
-from sparsehist.dense.dense_release import DenseRelease, release_metadata
+from sparsehist.dense.dense_release import LOSSLESS, DenseRelease
 from sparsehist.dense.dense_state import DenseState, draw_level, published, seal
 from sparsehist.dense.rounding import as_power_of_two
 from sparsehist.dense.state_bytes import pack, unpack
@@ -48,9 +48,9 @@ class VectorRelease(DenseRelease):
     def resell(self, level: Level) -> VectorRelease:
         """Draw a coarser release from this one, without the truth.
 
-        Each call begins a branch with noise of its own. Two branches together say more than either, but never more
-        than this release; `sparsehist.dense.joint_level` computes how much. To sell several levels that together
-        cost the finest of them, release them from one `MultipleRelease.from_release(release)`.
+        Each call begins a branch with noise of its own. Two branches together cost more than either, but never more
+        than this release: see `sparsehist.dense.joint_level`. Several levels that together cost the finest of them
+        come from one `MultipleRelease.from_release(release)`.
 
         Args:
             level: Coarser (smaller) than the level of this release.
@@ -75,16 +75,15 @@ class MultipleRelease:
     """A dense vector, released at any levels in any order for the cost of the finest one.
 
     Each release has the law of a single release at its level, and all of them together reveal what the finest one
-    reveals. A new level is drawn from the noise of its two neighbours; a level that was released before gives the
-    same values again. Threads may share one object; a forked process may not draw new levels.
+    reveals. A level that was released before gives the same values again. Threads may share one object; a forked
+    process may not draw new levels. Memory: 8 bytes per entry for the vector, for each level, and for each release
+    that the caller keeps.
 
     **Only one copy may draw.** After `to_bytes` (or a pickle) go on with either the object or the bytes. Two copies
     that draw the same level draw different noise, and together they cost more than the finest level.
 
-    Memory: 8 bytes per entry for the vector, for each level, and for each release that the caller keeps.
-
     Discrete Laplace noise is exact. Real noise has the law of 53-bit draws, rounded to a grid that divides the grid
-    of the truth. Values and sums of integer noise are 64-bit integers.
+    of the truth.
 
     Args:
         family: The noise, such as `sparsehist.noise.Gaussian(sensitivity=1.0)`; the sensitivity is that of the whole
@@ -139,10 +138,10 @@ class MultipleRelease:
 
     @classmethod
     def from_release(cls, release: DenseRelease) -> MultipleRelease:
-        """Begin from a published release, without the truth: coarser levels of it are lossless together.
+        """Begin from a published release, without the truth: its coarser levels are lossless together.
 
-        The new object is sealed at the level of the release. For real noise the rounding of the bought values adds
-        less than 4e-4 of its variance to coarser levels.
+        The object is sealed at the level of the release. For real noise the rounding of the bought values adds less
+        than 4e-4 of the variance to coarser levels.
 
         Raises:
             InputError: If the release was post-processed: its values are no longer truth plus noise.
@@ -161,7 +160,8 @@ class MultipleRelease:
     def from_bytes(cls, content: bytes) -> MultipleRelease:
         """Go on from what `to_bytes` wrote; the object that wrote it must not draw any more.
 
-        InputError for other bytes, StoreDamagedError if they were truncated or altered.
+        Raises:
+            InputError: If `to_bytes` did not write these bytes; StoreDamagedError if they were altered.
         """
         about, (anchor, *offsets) = unpack(_KIND, content)
         by_level = dict(zip(map(Fraction, about["levels"]), offsets, strict=True))
@@ -181,16 +181,15 @@ class MultipleRelease:
         ancestors: tuple[tuple[str, str], ...] = (),
         path: str | None = None,
     ) -> None:
-        """Hold a state. `ancestors` and `path` are the public line of descent that releases carry."""
+        """Set the fields. `ancestors` and `path` are the public line of descent that releases carry."""
         self._state, self._cap, self._step, self._charge = state, cap, step, charge
         self._ancestors, self._path = ancestors, generator().bytes(16).hex() if path is None else path
         self._lock, self._process = threading.Lock(), os.getpid()
 
     def to_bytes(self) -> bytes:
-        """Write everything that is needed to go on.
+        """Write everything needed to go on; the bytes hold the truth, or once sealed are as private as the cap.
 
-        Unsealed, the bytes hold the truth; sealed, they are as private as the cap. Take them after the last release
-        and store them before it is sent: older bytes would draw that level again.
+        Save the bytes after each release, before it is sent: older bytes would draw that level again.
         """
         with self._lock:
             self._require_whole()
@@ -237,19 +236,28 @@ class MultipleRelease:
             if target not in state.offsets:
                 self._require_own_process()
                 state.offsets[target] = draw_level(state, target, rng=generator())
-            about = release_metadata(
-                state.family, target, state.size,
-                grid=grid, truth_step=state.truth_step, rounding_charge=self._charge, cap=self._cap,
-                lineage=(*self._ancestors, (self._path, str(target))),
-            )  # fmt: skip
+            about = {
+                "level": level_text(target),
+                "noise": type(state.family).__name__,
+                "sensitivity": getattr(state.family, "sensitivity", None),
+                "std": state.family.std(target),
+                "grid": grid,
+                "truth_step": state.truth_step,
+                "rounding_charge": self._charge,
+                "guarantee": state.family.statement(target),
+                "cap": None if self._cap is None else level_text(self._cap),
+                "size": state.size,
+                "post_processing": (),
+                "lossless": LOSSLESS,
+                "lineage": (*self._ancestors, (self._path, str(target))),
+            }
             return VectorRelease(published(state, target, grid), state.family, target, about)
 
     def seal(self) -> None:
-        """Erase the truth; every level up to the cap is still served.
+        """Erase the truth; every level up to the cap is still served, with the law it would have had.
 
-        What stays is the release at the cap (drawn now if it was not released) and noise that is independent of the
-        truth. Earlier releases are served unchanged, later ones have the law they would have had. Without a cap the
-        finest level released becomes the cap. The caller's own array is the caller's to erase.
+        What stays is the release at the cap (drawn now if necessary) and noise that is independent of the truth.
+        Without a cap the finest level released becomes the cap. The caller's own array is not erased.
 
         Raises:
             LevelOrderError: If there is neither a cap nor a release, or the noise of a level is more than 2**20
@@ -269,7 +277,7 @@ class MultipleRelease:
 
     @property
     def family(self) -> DenseFamily:
-        """The noise; its sensitivity includes what rounding real values added."""
+        """The noise; its sensitivity includes the charge for rounding real values."""
         return self._state.family
 
     @property

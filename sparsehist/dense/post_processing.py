@@ -1,13 +1,10 @@
-"""Post-processing of dense releases, and whether it keeps them lossless.
+"""Post-processing of dense releases: fixed functions of the values, the same at every level.
 
-A step is a fixed function of the values, the same at every level. It is *lossless* if it is invertible on the grid
-of the values: processed releases then say together what the finest processed one says. Otherwise it is *weakly
-lossless*: processed releases are a function of the unprocessed ones and cost no more than the finest level, but
-together they may say more than the finest processed release alone.
+A step is *lossless* if it is invertible on the grid of the values: processed releases together then reveal what the
+finest processed one reveals. Otherwise it is *weakly lossless*: processed releases cost no more than the finest
+level, but together they may reveal more than the finest processed release alone.
 
-Source: [ARNP Lemma 4.3, Thm 4.4] (invertible), [ARNP Def. 4.5] (weakly lossless).
-
-Papers: [ARNP Lemma 4.3, Def. 4.5, Cor. 4.6]; [KHP Prop. 3, Cor. 15].
+Papers: [ARNP Lemma 4.3, Thm 4.4, Def. 4.5, Cor. 4.6]; [KHP Prop. 3, Cor. 15].
 """
 
 from __future__ import annotations
@@ -30,7 +27,7 @@ class PostProcessing:
     Attributes:
         name: As recorded in the metadata: "threshold(10)".
         lossless: Whether it is invertible on the grid of the values.
-        apply: Maps values to new values, shape (n,) both; does not change its argument.
+        apply: Function from values to new values, both of shape (n,); it does not change its argument.
     """
 
     name: str
@@ -47,11 +44,7 @@ def threshold(at: float) -> PostProcessing:
     """
     if not math.isfinite(at):
         raise DeclarationError(f"the threshold must be finite, got {shown(at)}")
-    return PostProcessing(
-        f"threshold({at:g})",
-        lossless=False,
-        apply=lambda values: np.where(values > at, values, values.dtype.type(0)),
-    )
+    return PostProcessing(f"threshold({at:g})", lossless=False, apply=lambda values: np.where(values > at, values, 0))
 
 
 def round_to(step: float) -> PostProcessing:
@@ -62,11 +55,11 @@ def round_to(step: float) -> PostProcessing:
         [0.0, 0.5]
     """
     exact = as_power_of_two(step, "the step")
-    return PostProcessing(
-        f"round_to({step:g})",
-        lossless=False,
-        apply=lambda values: round_into(np.asarray(values, np.float64), exact, np.empty(values.shape)) + 0.0,
-    )
+
+    def rounded(values: NoiseArray) -> NoiseArray:
+        return round_into(np.asarray(values, np.float64), exact, np.empty(values.shape)) + 0.0
+
+    return PostProcessing(f"round_to({step:g})", lossless=False, apply=rounded)
 
 
 def clip_negative() -> PostProcessing:
@@ -75,9 +68,7 @@ def clip_negative() -> PostProcessing:
 
 
 def scale(factor: float) -> PostProcessing:
-    """Multiply by a factor that is not 0; lossless.
-
-    Values have far fewer digits than a double, so different ones stay different.
+    """Multiply by a factor; lossless, as values have far fewer digits than a double.
 
     Raises:
         DeclarationError: If the factor is 0 or not finite.

@@ -1,10 +1,9 @@
-"""What several branches of resale cost together.
+"""The joint cost of several branches of resale.
 
-Whoever holds a release can draw coarser ones from it, so releases form a tree: on one noise path each level follows
-from the next finer one, and a resale begins a new path below the release that was bought. Together, releases are a
-function of their lowest common ancestor, whose level bounds their cost; the sum of their levels does not, because
-their noise is not independent. A release carries its line of descent as random names of paths: a digest of the parent
-would let a buyer test guesses against it.
+Releases form a tree: on one noise path each level follows from the next finer one, and a resale begins a new path
+below the release it came from. Together, releases are a function of their lowest common ancestor, whose level bounds
+their cost; the sum of their levels does not, because their noise is not independent. A release carries its line of
+descent as random names of paths: a digest of the parent would let a buyer test guesses against it.
 
 Source: [KHP section 4.3]; lowest common ancestors, and precisions for Gaussian noise, are our own derivation.
 """

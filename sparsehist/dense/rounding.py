@@ -1,7 +1,7 @@
-"""The grids of a dense vector: that of the truth, of the published noise, and of the noise kept after sealing.
+"""The grids of a dense vector: of the truth, of the published noise, and of the noise kept after sealing.
 
-All are powers of two fixed by public parameters. A published value is truth + round(noise), and the grid of the noise
-divides that of the truth: so the supports of the values for c and for c + 1 are shifts of one another.
+All are powers of two fixed by public parameters. A published value is truth + round(noise). The grid of the noise
+divides that of the truth, so the supports of the values for c and c + 1 are shifts of one another.
 """
 
 from __future__ import annotations
@@ -39,14 +39,9 @@ def as_power_of_two(step: float, what: str) -> float:
 
 
 def publication_step(std: float, truth_step: float, step: float | None) -> float:
-    """The grid on which the noise of one level is published, in counts.
+    """The grid on which the noise of one level is published, in counts; refused if doubles cannot hold the noise.
 
-    By default (`step` None) the finer of 2**(floor(log2(std)) - 4) and the grid of the truth. A grid is refused if
-    doubles cannot hold noise of this size on it.
-
-    Example:
-        >>> publication_step(100.0, 1.0, None), publication_step(0.5, 1.0, 2.0**-20)
-        (1.0, 9.5367431640625e-07)
+    By default (`step` None) the finer of 2**(floor(log2(std)) - 4) and the grid of the truth.
     """
     chosen = truth_step * grid_step(std / truth_step) if step is None else step
     if chosen < std * _FINEST_STEP:

@@ -1,7 +1,4 @@
-"""Coarser releases from a published one, without the truth.
-
-Coarsening adds independent noise, so whoever holds a release can pass on more private ones. Several levels are
-lossless together if they are drawn from one state.
+"""Coarser releases from a published one, without the truth: coarsening adds independent noise.
 
 Papers: [KHP eq. 26].
 """
@@ -53,9 +50,8 @@ def tighten(
 ) -> NoiseArray:
     """Make a more private release out of a published one, without the truth.
 
-    The result and the release together cost what the release costs. Two calls add independent noise: their results
-    together cost more than the finer of them, but never more than the release. For several levels use
-    `MultipleRelease.from_release`.
+    The result and the release together cost what the release costs. The results of two calls have independent noise
+    added and together cost more than the finer of them; for several levels use `MultipleRelease.from_release`.
 
     Args:
         values: As published; shape (n,).
@@ -66,9 +62,8 @@ def tighten(
         rng: Randomness; from `sparsehist.entropy` outside tests.
 
     Returns:
-        Values at `level_want`, shape (n,): int64 for integer families, else float64 on the grid of that level. The
-        law is exact for integer families; for real ones the rounding of the bought values adds less than 4e-4 of
-        the variance.
+        Values at `level_want`, shape (n,): int64 for integer families, with the exact law; else float64 on the grid
+        of that level, where the rounding of the bought values adds less than 4e-4 of the variance.
 
     Raises:
         LevelOrderError: If `level_want` is not coarser.

@@ -1,4 +1,4 @@
-"""Reading the vector to be released: which values it may hold, and what rounding them costs."""
+"""The vector to be released: which values it may hold, and what rounding them costs."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Truth(NamedTuple):
     Attributes:
         values: A copy: float64 for real families, int64 for integer families; multiples of `step`. Secret.
         step: The grid of the values, in counts; public.
-        family: The family; its sensitivity includes what rounding the values may have added. Public.
-        charge: What that is, in the units of the sensitivity; public.
+        family: The noise; its sensitivity includes `charge`. Public.
+        charge: What rounding the values may add to the sensitivity; public.
     """
 
     values: NoiseArray
@@ -37,11 +37,11 @@ class Truth(NamedTuple):
 
 
 def read_truth(truth: ArrayLike, family: DenseFamily, truth_step: float | None) -> Truth:
-    """Check a vector and bring it to a grid that depends on its dtype, its length and the declared step alone.
+    """Check a vector and bring it to a grid that depends on its dtype, its length and the declared step only.
 
-    Integers need no rounding. Real values are rounded to a grid of at most 2**-14 of the sensitivity (divided by the
-    square root of the length for the L2 norm, by the length for the L1 norm), and the sensitivity grows by what that
-    can add. With `truth_step` the values are declared to be its multiples: nothing is rounded or charged.
+    Real values are rounded to a grid of at most 2**-14 of the sensitivity (divided by the square root of the length
+    for the L2 norm, by the length for the L1 norm), and the sensitivity grows by the possible effect. Integers, and
+    multiples of a declared `truth_step`, are neither rounded nor charged.
     """
     given = _as_vector(truth)
     if family.integer:

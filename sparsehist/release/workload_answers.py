@@ -204,10 +204,10 @@ def slack_of(
         return numerical_slack(min(max_keys, workload.n_cells), std, grid_step(std), near=near)
     if by_cell is not None:
         spread = std * math.sqrt(strategy.cell_variance())
-        return numerical_slack(workload.n_cells, spread, by_cell, near=near, terms=strategy.terms)
+        return numerical_slack(workload.n_cells, spread, by_cell, near=near, terms=strategy.n_noise)
     spread = std * math.sqrt(strategy.mean_variance())
     grid = grid_step(std * math.sqrt(least))
-    return numerical_slack(workload.n_queries, spread, grid, near=near, terms=strategy.terms)
+    return numerical_slack(workload.n_queries, spread, grid, near=near, terms=strategy.n_noise)
 
 
 def noisy_answers(

@@ -128,8 +128,9 @@ def requested(
         )
     steps = None if post_processing is None else checked_steps(post_processing)
     if asked is not None:
-        numbers = list(map(numbers_of, key_domains(declaration.domain), declaration.key))
-        asked = asked.of_series(declaration.key, numbers).for_domain(column_sizes(declaration.domain))
+        parts = zip(declaration.key, key_domains(declaration.domain), strict=True)
+        keys = {name: numbers_of(part, name) for name, part in parts}
+        asked = asked.for_domain(column_sizes(declaration.domain), keys)
         check_possible(asked, steps or ())
     return WorkloadRequest(
         checked_name("release", name),

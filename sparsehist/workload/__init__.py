@@ -4,8 +4,7 @@ x are the counts of all cells, A the workload (`Workload`), R the queries that a
 them to A (`Strategy`), Z the noise on R·x. `next_state` draws the state of a new level.
 """
 
-from sparsehist.workload.choice import Candidate, choose, compare
-from sparsehist.workload.lower_bound import lower_bound
+from sparsehist.workload.choice import Candidate, choose, compare, lower_bound
 from sparsehist.workload.path import answers_of_state, cells_of_state, next_state, state_size
 from sparsehist.workload.queries.cells import Cells
 from sparsehist.workload.queries.marginals import Marginals

@@ -1,4 +1,4 @@
-"""Choice of the strategy that answers a workload best: by predicted error at the series' max_keys, all public."""
+"""Choice of the strategy with the least predicted error at the series' max_keys; all of it is public."""
 
 from __future__ import annotations
 
@@ -10,37 +10,39 @@ from typing import NamedTuple
 import numpy as np
 
 from sparsehist.errors import DeclarationError
-from sparsehist.workload.lower_bound import lower_bound
 from sparsehist.workload.queries.marginals import Marginals
 from sparsehist.workload.queries.matrix import Matrix
 from sparsehist.workload.queries.products import Kronecker, Union
-from sparsehist.workload.queries.ranges import Identity, Prefix, Ranges, Total
+from sparsehist.workload.queries.ranges import Identity, Prefix, RangeRows, Ranges, Total
 from sparsehist.workload.queries.workload import Workload
-from sparsehist.workload.strategies.direct import has_known_columns
+from sparsehist.workload.sensitivity import LARGEST_GRAM, gram_of
 from sparsehist.workload.strategies.names import strategy_named
 from sparsehist.workload.strategies.optimised import Optimised
+from sparsehist.workload.strategies.plain import has_known_columns
+from sparsehist.workload.strategies.residual import ResidualBasis
 from sparsehist.workload.strategies.spectral import Spectral
+from sparsehist.workload.strategies.spectral_kernels import PrefixKernel, RangesKernel
 from sparsehist.workload.strategies.strategy import Strategy
 
 # Prefix sums and ranges of more cells are priced on a shorter column: the best strategy hardly depends on its length.
 _LONGEST_PRICED = 4096
-# Lists of queries times cells beyond this are priced on a sample of the queries.
+# Lists with more queries times cells are priced on a sample of the queries.
 _LARGEST_PRICED, _SAMPLED = 2**21, 64
-# Sizes up to which a strategy is a candidate.
-_LARGEST_OPTIMISED, _LONGEST_SQUARE_ROOT, _MOST_DIRECT = 128, 2**14, 2**16
-_LARGEST_MARGINALS, _LARGEST_IDENTITY = 2**20, 2**31
+# Most cells, or queries for `direct`, for which a strategy is a candidate.
+_LARGEST_OPTIMISED, _LONGEST_SQUARE_ROOT, _MOST_DIRECT, _LARGEST_IDENTITY = 128, 4096, 2**16, 2**24
+# Eigenvalues below this share of the largest are rounding errors, whose roots would add up.
+_RANK = 1e-12
 
 
 class Candidate(NamedTuple):
-    """What a strategy would do, known before anything is spent.
+    """The price of a strategy, known before anything is spent.
 
     Attributes:
         strategy: Its textual form.
         mean_squared_error: Mean over the queries, for noise of variance Δ² on every entry of R·x: times 1/(2ρ) for
             Gaussian noise, times 2/ε² for Laplace noise (with Δ in L1).
         sensitivity: Δ, in the norm of the noise.
-        lower_bound: No factorization has a smaller error under Gaussian noise; None where unknown, and for units of
-            several cells.
+        lower_bound: Least error of any factorization under Gaussian noise; None if unknown or max_keys is above 1.
     """
 
     strategy: str
@@ -62,7 +64,7 @@ def choose(workload: Workload, max_keys: int, *, pure: bool = False, integer: bo
     Args:
         workload: Its sizes filled in.
         max_keys: Most cells of a unit.
-        pure: Whether noise is scaled to the sensitivity in L1 (Laplace) rather than in L2 (Gaussian).
+        pure: Whether noise is scaled to the sensitivity in L1 (Laplace) and not in L2 (Gaussian).
         integer: Whether noise is on integers, which needs a strategy that measures whole numbers.
 
     Raises:
@@ -72,20 +74,16 @@ def choose(workload: Workload, max_keys: int, *, pure: bool = False, integer: bo
         >>> choose(Prefix(1024), 1).name, choose(Prefix(1024), 1, pure=True).name
         ('spectral', 'haar')
     """
-    priced_on = _shorter(workload, max_keys)
-    strategies = _candidates(priced_on, max_keys, pure=pure)
-    if priced_on is not workload and _may_be_direct(workload):  # priced by all of its queries, which overlap
-        strategies = [one for one in strategies if one.word != "direct"] + [strategy_named("direct", workload)]
-    errors = {one: _error(one, max_keys, pure=pure) for one in strategies if one.integral or not integer}
+    errors = {one: _error(one, max_keys, pure=pure) for one in _candidates(workload, max_keys, pure=pure)
+              if one.integral or not integer}  # fmt: skip
     errors = {one: error for one, error in errors.items() if 0 < error < math.inf}
     if not errors:
         raise DeclarationError(f"no strategy answers {workload.describe()} with this noise")
-    best = min(errors, key=errors.__getitem__)
-    return best if best.workload is workload else strategy_named(best.name, workload)
+    return strategy_named(min(errors, key=errors.__getitem__).name, workload)
 
 
 def compare(workload: Workload, max_keys: int, *, pure: bool = False, integer: bool = False) -> list[Candidate]:
-    """Price strategies for a workload, best first, with the one that `choose` takes; arguments as for `choose`.
+    """Price strategies for a workload, best first, including that of `choose`; arguments as for `choose`.
 
     Example:
         >>> table = compare(Ranges(512), 1)
@@ -93,8 +91,7 @@ def compare(workload: Workload, max_keys: int, *, pure: bool = False, integer: b
         ('spectral', 1.015, 'identity')
     """
     chosen = choose(workload, max_keys, pure=pure, integer=integer)
-    names = [*_plain_names(workload), *(["direct"] if _may_be_direct(workload) else [])]
-    others = [strategy for name in names for strategy in _served(partial(strategy_named, name, workload))]
+    others = [strategy for name in _plain_names(workload) for strategy in _served(strategy_named, name, workload)]
     found = {one.name: one for one in [*others, chosen] if one.integral or not integer}
     bound = lower_bound(workload) if max_keys == 1 and not pure else None
     table = []
@@ -104,8 +101,66 @@ def compare(workload: Workload, max_keys: int, *, pure: bool = False, integer: b
     return sorted(table, key=lambda candidate: candidate.mean_squared_error)
 
 
+def lower_bound(workload: Workload) -> float | None:
+    """Bound the mean squared error of every factorization from below, for units of one cell and noise scaled to Δ.
+
+    With G = RᵀR the error is Δ²·tr(AᵀA·G⁻¹)/queries, and Δ² is at least the mean of the diagonal of G. So it is at
+    least ‖A‖_*²/(cells·queries), ‖A‖_* the sum of the singular values of A.
+
+    Returns:
+        This singular-value bound, or for marginals the optimum; None where A is too large.
+
+    Example:
+        >>> round(lower_bound(Workload.parse("prefix(256)")), 3)
+        6.108
+    """
+    if isinstance(workload, Marginals):
+        best = ResidualBasis(workload)
+        return best.l2(1) ** 2 * best.mean_variance()
+    norm = _nuclear_norm(workload)
+    return None if norm is None else norm**2 / workload.n_cells / workload.n_queries
+
+
+def _nuclear_norm(workload: Workload) -> float | None:
+    """The sum of the singular values of A; None if that takes a matrix of more than 1,024 by 1,024."""
+    if isinstance(workload, Prefix) or (isinstance(workload, Ranges) and not workload.explicit):
+        kernel = PrefixKernel if isinstance(workload, Prefix) else RangesKernel
+        return float(kernel(workload.n).singular_values.sum())
+    if isinstance(workload, Identity | Total):
+        return float(workload.n) if isinstance(workload, Identity) else math.sqrt(workload.n)
+    if isinstance(workload, Kronecker):
+        norms = [norm for norm in map(_nuclear_norm, workload.parts) if norm is not None]
+        return math.prod(norms) if len(norms) == len(workload.parts) else None
+    if workload.n_cells > LARGEST_GRAM:
+        return None
+    values = np.linalg.eigvalsh(gram_of(workload))
+    return float(np.sqrt(values[values > _RANK * values[-1]]).sum())
+
+
 def _error(strategy: Strategy, max_keys: int, *, pure: bool) -> float:
     return (strategy.l1(max_keys) if pure else strategy.l2(max_keys)) ** 2 * strategy.mean_variance()
+
+
+def _candidates(whole: Workload, max_keys: int, *, pure: bool) -> list[Strategy]:
+    """Strategies for a workload, or for a similar one that is priced quickly."""
+    workload, names = _shorter(whole, max_keys), _plain_names(whole)
+    if isinstance(workload, Kronecker):
+        for keys in {1, max_keys}:  # the best of each factor for such units
+            names.append(f"kronecker({', '.join(choose(part, keys, pure=pure).name for part in workload.parts)})")
+    if isinstance(workload, Union):
+        parts = [one.name for part in workload.parts for one in _served(partial(choose, pure=pure), part, max_keys)]
+        names.append(f"union({', '.join(parts)})")
+    # The queries of a sample would overlap less than all of them.
+    made = [one for name in names for one in _served(strategy_named, name, whole if name == "direct" else workload)]
+    if pure:
+        return made
+    if "spectral" in names and max_keys > 1:
+        keys = min(max_keys, workload.n_cells)
+        blends = [0.25 * 2**step for step in range(math.ceil(math.log2(keys)) + 6)]
+        made += [Spectral(workload, blend=blend, window=keys // 4) for blend in blends]
+    if workload.n_cells <= _LARGEST_OPTIMISED and not isinstance(workload, Marginals | Total | Identity | Kronecker):
+        made += _served(Optimised.for_unit, workload, max_keys)
+    return made
 
 
 def _shorter(workload: Workload, max_keys: int) -> Workload:
@@ -118,76 +173,31 @@ def _shorter(workload: Workload, max_keys: int) -> Workload:
     some = np.unique(np.linspace(0, workload.n_queries - 1, _SAMPLED).astype(np.int64))
     if isinstance(workload, Matrix):
         return Matrix(workload.matrix[some])
-    described = {} if isinstance(workload, Kronecker | Marginals) else workload.queries() or {}
+    described = (workload.queries() or {}) if isinstance(workload, RangeRows | Union) else {}
     if set(described) == {"low", "high"}:
         return Ranges(workload.n_cells, np.stack([described["low"][some], described["high"][some]], axis=1))
     return workload
 
 
-def _candidates(workload: Workload, max_keys: int, *, pure: bool) -> list[Strategy]:
-    names = _plain_names(workload)
-    if isinstance(workload, Kronecker):
-        for keys in {1, max_keys}:  # the best of each factor for such units
-            names.append(
-                f"kronecker({', '.join(choose(factor, keys, pure=pure).name for factor in workload.listed)})"
-            )
-    if isinstance(workload, Union):
-        parts = [one.name for part in workload.parts for one in _served(partial(choose, part, max_keys, pure=pure))]
-        names.append(f"union({', '.join(parts)})")
-    if _may_be_direct(workload) and "direct" not in names:
-        names.append("direct")
-    made = [strategy for name in names for strategy in _served(partial(strategy_named, name, workload))]
-    if "spectral" in names and not pure and max_keys > 1:
-        made += _blended(workload, min(max_keys, workload.n_cells))
-    small = workload.n_cells <= _LARGEST_OPTIMISED and not isinstance(
-        workload, Marginals | Total | Identity | Kronecker
-    )
-    return made + (_served(partial(Optimised.for_unit, workload, max_keys)) if small and not pure else [])
-
-
-def _served(make: Callable[[], Strategy]) -> list[Strategy]:
-    """The strategy as a list; an empty one where it does not serve its workload."""
+def _served(make: Callable[..., Strategy], *arguments: object) -> list[Strategy]:
+    """The strategy in a list; an empty list if it does not serve its workload."""
     try:
-        return [make()]
+        return [make(*arguments)]
     except DeclarationError:
         return []
 
 
 def _plain_names(workload: Workload) -> list[str]:
-    """Strategies without parameters that depend on max_keys."""
-    if isinstance(workload, Kronecker):
-        return ["identity"] if workload.n_cells <= _LARGEST_IDENTITY else []
+    """Strategies whose parameters do not depend on max_keys."""
     if isinstance(workload, Total):
         return ["direct"]
-    if isinstance(workload, Marginals):
-        return ["residual", "direct", *(["identity"] if workload.n_cells <= _LARGEST_MARGINALS else [])]
-    if isinstance(workload, Identity) or len(workload.columns) > 1:
-        return ["identity"]
-    square_roots = ["square_root", "square_root(scaled=True)"]
+    names = ["residual"] if isinstance(workload, Marginals) else []
+    if len(workload.columns) == 1 or workload.n_cells <= _LARGEST_IDENTITY:
+        names.append("identity")
+    overlapping = isinstance(workload, Identity | Prefix | Kronecker)
+    if not overlapping and workload.n_queries <= _MOST_DIRECT and has_known_columns(workload):
+        names.append("direct")
+    if len(workload.columns) > 1 or isinstance(workload, Identity | Marginals | Kronecker):
+        return names
     short = isinstance(workload, Prefix) and workload.n <= _LONGEST_SQUARE_ROOT
-    return ["identity", "spectral", "haar", *(square_roots if short else [])]
-
-
-def _may_be_direct(workload: Workload) -> bool:
-    """Whether the queries could be measured as they are: not many, nor all overlapping as prefix sums do."""
-    if isinstance(workload, Identity | Prefix | Marginals | Kronecker) or workload.n_queries > _MOST_DIRECT:
-        return False
-    return has_known_columns(workload)
-
-
-def _blended(workload: Workload, keys: int) -> list[Strategy]:
-    """For each window of the scaling the best blend, found by going up, then down, from a blend of half a unit."""
-    blends = [0.0, *(0.25 * 2**step for step in range(math.ceil(math.log2(keys)) + 6))]
-    start = len(blends) // 2
-    found: list[Strategy] = []
-    for window in {min(keys // share, workload.n_cells - 1) for share in (2, 4, 2 * keys)}:
-        least, best = math.inf, None
-        for direction in (blends[start:], blends[start - 1 :: -1]):
-            for blend in direction:
-                strategy = Spectral(workload, blend=blend, window=window)
-                error = _error(strategy, keys, pure=False)
-                if error >= least:
-                    break
-                least, best = error, strategy
-        found += [best] if best else []
-    return found
+    return [*names, "spectral", "haar", *(["square_root", "square_root(scaled=True)"] if short else [])]

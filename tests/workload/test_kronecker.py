@@ -25,7 +25,7 @@ def test_products_are_kronecker_products(factors):
     """A, its transpose and the norms of its rows are those of the written-out product."""
     product = Kronecker(*factors)
     A = product.apply(np.eye(product.n_cells))
-    written_out = [factor.apply(np.eye(factor.n_cells)) for factor in product.listed]
+    written_out = [factor.apply(np.eye(factor.n_cells)) for factor in product.parts]
     np.testing.assert_allclose(A, reduce(np.kron, written_out), atol=1e-12)
     np.testing.assert_allclose(product.apply_transposed(np.eye(product.n_queries)), A.T, atol=1e-12)
     np.testing.assert_allclose(product.row_squares(), np.sum(A**2, axis=1))
@@ -85,8 +85,8 @@ def test_the_text_comes_back(text):
 
 def test_a_factor_may_name_its_columns():
     """Marginals by name of the columns that are theirs."""
-    named = Kronecker(Marginals([["day"], []]), Total()).of_series(["day", "country"], [])
-    assert named.for_domain((3, 2)) == Kronecker(Marginals((3,), [[0], []]), Total(2))
+    named = Kronecker(Marginals([["day"], []]), Total()).for_domain((3, 2), {"day": None, "country": None})
+    assert named == Kronecker(Marginals((3,), [[0], []]), Total(2))
 
 
 @pytest.mark.parametrize(

@@ -129,7 +129,7 @@ def test_names_and_sizes_are_filled_in():
     names, sizes = ("country", "day", "device"), (5, 12, 3)
 
     def filled(*arguments, **named):
-        return Marginals(*arguments, **named).of_series(names, []).for_domain(sizes)
+        return Marginals(*arguments, **named).for_domain(sizes, dict.fromkeys(names))
 
     assert filled([["day", "country"], ["device"], []]).marginals == ((0, 1), (2,), ())
     assert filled(k=2).marginals == ((0, 1), (0, 2), (1, 2))
@@ -156,7 +156,7 @@ def test_names_and_sizes_are_filled_in():
         (lambda: Marginals((2, 3), [["a"]]), "no column 'a'"),
         (lambda: Marginals((2, 3), [0, 1]), "a marginal is a list"),
         (lambda: Marginals((2, 3), [[0.5]]), "name or a number"),
-        (lambda: Marginals([["a"]]).of_series(["b"], []), r"no column 'a'; the domain has columns \['b'\]"),
+        (lambda: Marginals([["a"]]).for_domain((2,), {"b": None}), r"no column 'a'; the domain has columns \['b'\]"),
         (lambda: Marginals([["a"]]).for_domain((2,)), "no column 'a'"),
         (lambda: Marginals([["a"]], [[0]]), "only sizes"),
         (lambda: Marginals(["a"], 1), "a marginal is a list"),

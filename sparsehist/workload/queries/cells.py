@@ -1,4 +1,4 @@
-"""The bounded counts of a series as workloads read them: the nonzero cells of a product of columns."""
+"""`Cells`: the nonzero counts of a domain of one or more columns."""
 
 from __future__ import annotations
 
@@ -15,16 +15,15 @@ _LARGEST_DENSE = 2**31
 
 @dataclass(frozen=True, repr=False, eq=False, slots=True)
 class Cells:
-    """Nonzero cells of a domain that is a product of columns, each numbered from 0. Secret; prints its shape only.
+    """The nonzero cells of a domain whose columns number their values from 0. Secret; prints the shape only.
 
     Args:
-        shape: Number of values of each column, Python integers of any size.
-        coordinates: For each column the number of the value in each cell; shape (k,), int64 each. No cell occurs
-            twice.
-        counts: Number of units in each cell; shape (k,), int64.
+        shape: Number of values of each column; integers of any size.
+        coordinates: For each column, the value of each cell; shape (k,), int64 each. Cells are distinct.
+        counts: Units in each cell; shape (k,), int64.
 
     Raises:
-        DeclarationError: If shapes do not fit together.
+        DeclarationError: If the arrays differ in length.
 
     Example:
         >>> import numpy as np

@@ -12,7 +12,7 @@ import numpy as np
 from sparsehist.errors import DeclarationError, shown
 from sparsehist.typing import ArrayLike, FloatArray, IntArray
 from sparsehist.workload.queries.cells import Cells
-from sparsehist.workload.queries.workload import MOST_QUERIES, AnswerArray, KeyNumbers, Workload
+from sparsehist.workload.queries.workload import MOST_QUERIES, NO_KEYS, AnswerArray, KeyColumns, Workload
 
 _MOST_MARGINALS = 100_000
 
@@ -22,15 +22,15 @@ Subset = tuple[int, ...]
 
 
 class Marginals(Workload):
-    """Marginals of a domain that is a product of columns; never written out, so the domain may have any size.
+    """Marginals of a domain of several columns, which may have any size: it is never written out.
 
     Rows are ordered marginal by marginal, each row-major over its columns in the order of the domain.
 
     Args:
-        columns: The sizes of the columns, such as (5, 12); or a list of marginals, each a list of columns by name or
-            number, the empty one the total. None: all columns of the series.
+        columns: Sizes of the columns, such as (5, 12); or a list of marginals, each a list of columns by name or
+            number; the empty list is the total. None: the columns of the series.
         k: All marginals of exactly k columns; or, after sizes, a list of marginals.
-        up_to: All marginals of at most `up_to` columns, the total among them.
+        up_to: All marginals of at most `up_to` columns, including the total.
 
     Raises:
         DeclarationError: If there is no marginal, a marginal occurs twice, a column is unknown or occurs twice, or
@@ -55,11 +55,12 @@ class Marginals(Workload):
     ) -> None:
         self._sizes: tuple[int, ...] | None = None
         listed = None
-        items = None if columns is None else _as_list(columns, "columns of marginals are")
-        if items and not isinstance(items[0], list | tuple | str):
-            self._sizes = tuple(map(_read_size, items))
-        elif items is not None:
-            listed = _read_list(items)
+        if columns is not None and not isinstance(columns, list | tuple):
+            raise _wrong(f"columns of marginals are a list, got {shown(columns)}")
+        if columns and not isinstance(columns[0], list | tuple | str):
+            self._sizes = tuple(map(_read_size, columns))
+        elif columns is not None:
+            listed = _read_list(columns)
         if k is not None and not isinstance(k, int):
             if listed is not None:
                 raise _wrong("only sizes of columns stand before a list of marginals")
@@ -77,7 +78,7 @@ class Marginals(Workload):
     @property
     def columns(self) -> tuple[int, ...]:
         if self._sizes is None:
-            raise DeclarationError("marginals() takes its columns from a series; say their sizes to do without")
+            raise DeclarationError("marginals() takes its columns from a series; give their sizes without one")
         return self._sizes
 
     @property
@@ -115,12 +116,12 @@ class Marginals(Workload):
         return np.repeat([self.n_cells / size for size in self.sizes], self.sizes)
 
     def split(self, rows: FloatArray) -> list[FloatArray]:
-        """Cut one number per query, shape (queries,) or (queries, m), into marginals with one axis per column."""
+        """Split numbers per query, shape (queries,) or (queries, m), into marginals with one axis per column."""
         pieces = zip(self.marginals, np.split(rows, np.cumsum(self.sizes)[:-1]), strict=True)
         return [piece.reshape((*(self.columns[i] for i in one), *rows.shape[1:])) for one, piece in pieces]
 
     def queries(self) -> Mapping[str, IntArray]:
-        """For each row the number of its value in column i as "column_i", -1 where that column is summed over."""
+        """For each row its value in column i as "column_i", or -1 if it sums over that column."""
         described = np.full((len(self.columns), self.n_queries), -1, np.int64)
         start = 0
         for subset, size in zip(self.marginals, self.sizes, strict=True):
@@ -135,21 +136,18 @@ class Marginals(Workload):
             number = f"{list(map(list, self._listed if self._sizes is None else self.marginals))!r}"
         return number if self._sizes is None else f"{self._sizes!r}, {number}"
 
-    def of_series(self, names: Sequence[str], numbers: Sequence[KeyNumbers]) -> Workload:  # noqa: ARG002  has no keys
-        if self._sizes is not None or self._listed is None:
-            return self
-        return Marginals(list(map(list, _numbers(self._listed, names))))
-
-    def for_domain(self, columns: tuple[int, ...]) -> Workload:
+    def for_domain(self, columns: tuple[int, ...], keys: KeyColumns = NO_KEYS) -> Workload:
         if self._sizes is not None:
-            return super().for_domain(columns)
-        return Marginals(columns, self._k if self._listed is None else self._listed, up_to=self._up_to)
+            return super().for_domain(columns, keys)
+        if self._listed is None:
+            return Marginals(columns, self._k, up_to=self._up_to)
+        return Marginals(columns, _numbers(self._listed, list(keys) or range(len(columns))))
 
     def _other(self, subset: Subset) -> tuple[int, ...]:
         return tuple(column for column in range(len(self.columns)) if column not in subset)
 
     def _subsets(self, number: int) -> tuple[Subset, ...]:
-        """The marginals of so many columns."""
+        """Column numbers of the marginals of a domain with this number of columns."""
         if self._listed is not None:
             return _numbers(self._listed, range(number))
         longest = self._k if self._k is not None else self._up_to or 0
@@ -168,30 +166,28 @@ def _wrong(text: str) -> DeclarationError:
     )
 
 
-def _as_list(given: Any, rule: str) -> list[Any]:
-    if not isinstance(given, list | tuple):
-        raise _wrong(f"{rule} a list, got {shown(given)}")
-    return list(given)
-
-
 def _read_size(item: object) -> int:
     if isinstance(item, bool) or not isinstance(item, int | np.integer) or item < 1:
         raise _wrong(f"a column has one value or more, got a size of {shown(item)}")
     return int(item)
 
 
-def _read_list(items: Sequence[Any]) -> list[tuple[Column, ...]]:
-    read = [tuple(_as_list(item, "a marginal is")) for item in items]
-    if not read:
+def _read_list(items: Any) -> list[tuple[Column, ...]]:
+    if not isinstance(items, list | tuple):
+        raise _wrong(f"marginals are a list, got {shown(items)}")
+    if not items:
         raise _wrong("an empty list names no marginal, not even the total, which is [[]]")
-    for column in (column for subset in read for column in subset):
-        if isinstance(column, bool) or not isinstance(column, str | int):
-            raise _wrong(f"a column of a marginal is a name or a number, got {shown(column)}")
-    return read
+    for subset in items:
+        if not isinstance(subset, list | tuple):
+            raise _wrong(f"a marginal is a list, got {shown(subset)}")
+        for column in subset:
+            if isinstance(column, bool) or not isinstance(column, str | int):
+                raise _wrong(f"a column of a marginal is a name or a number, got {shown(column)}")
+    return list(map(tuple, items))
 
 
 def _numbers(subsets: Sequence[Sequence[Column]], names: Sequence[Column]) -> tuple[Subset, ...]:
-    """Turn columns, given by name or by number, into their numbers, ascending."""
+    """Replace column names by numbers; ascending in each marginal."""
     places = {name: at for at, name in enumerate(names)} | {at: at for at in range(len(names))}
     found: dict[Subset, None] = {}
     for subset in subsets:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -14,10 +13,9 @@ from sparsehist.typing import ArrayLike, FloatArray, NDArray
 from sparsehist.workload.queries.cells import Cells
 from sparsehist.workload.queries.workload import AnswerArray, Workload
 
-_LARGEST_INTEGER = 2**20  # times counts below 2**43 they add up without overflow
-_LARGEST = 1e60  # fourth powers of entries, and their inverses, are doubles
-_MOST_ENTRIES = 10**6  # the text of a matrix is kept with every release of it
-_ENTRIES_AT_ONCE = 2**22
+_LARGEST_INTEGER = 2**20  # sums of entries times counts below 2**43 do not overflow
+_LARGEST = 1e60  # doubles hold fourth powers of entries, and their inverses
+_MOST_ENTRIES = 10**6  # every release of a matrix keeps its text
 
 
 class Matrix(Workload):
@@ -28,11 +26,11 @@ class Matrix(Workload):
 
     Args:
         matrix: A, real and finite: a dense array, a scipy sparse matrix or array, or the text above; shape (queries,
-            cells), with at most a million entries that are not 0.
+            cells), with at most a million nonzero entries.
 
     Raises:
-        DeclarationError: If it is empty, not two-dimensional, not real, holds NaN or an infinity, or has too many
-            entries, or if its largest entry is not from 1e-60 to 1e60.
+        DeclarationError: If it is empty, not two-dimensional, not real or not finite, or has too many entries, or if
+            its largest entry is not from 1e-60 to 1e60.
 
     Example:
         >>> halves = Matrix([[1, -1], [0.5, 0.5]])
@@ -48,6 +46,7 @@ class Matrix(Workload):
         entries: NDArray[np.float64] = self.matrix.data
         self.integral = bool(np.all((entries == np.rint(entries)) & (np.abs(entries) <= _LARGEST_INTEGER)))
         self.non_negative = bool(np.all(entries >= 0))
+        self.largest_entry = float(np.abs(entries).max(initial=0.0))
 
     @property
     def columns(self) -> tuple[int, ...]:
@@ -72,11 +71,6 @@ class Matrix(Workload):
 
     def row_squares(self) -> FloatArray:
         return np.asarray(self.matrix.multiply(self.matrix).sum(axis=1), np.float64).reshape(-1)
-
-    def row_blocks(self) -> Iterator[FloatArray]:
-        step = max(1, _ENTRIES_AT_ONCE // self.n_cells)
-        for first in range(0, self.n_queries, step):
-            yield self.matrix[first : first + step].toarray().T
 
     def arguments(self) -> str:
         cells, weights = self.matrix.indices.tolist(), self.matrix.data.tolist()

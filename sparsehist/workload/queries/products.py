@@ -11,9 +11,8 @@ import numpy as np
 from sparsehist.errors import DeclarationError, shown
 from sparsehist.typing import ArrayLike, FloatArray, IntArray
 from sparsehist.workload.queries.cells import Cells
-from sparsehist.workload.queries.matrix import Matrix
-from sparsehist.workload.queries.ranges import Identity, RangeRows, Ranges, Total
-from sparsehist.workload.queries.workload import MOST_QUERIES, AnswerArray, KeyNumbers, Workload
+from sparsehist.workload.queries.ranges import LARGEST_LISTED, Identity, RangeRows, Ranges, Total
+from sparsehist.workload.queries.workload import MOST_QUERIES, NO_KEYS, AnswerArray, KeyColumns, Workload
 
 _LARGEST_INTEGER = 2**20
 
@@ -39,7 +38,7 @@ class Union(Composite):
     """The queries of several workloads, one after the other.
 
     Args:
-        *parts: Workloads on the same columns, each a list of queries; sizes left open are taken from the others.
+        *parts: Workloads on the same columns, each a list of queries; a part without sizes takes those of the others.
 
     Raises:
         DeclarationError: If there are none, if columns differ, or if a part cannot be listed.
@@ -60,6 +59,7 @@ class Union(Composite):
         if len(sizes) > 1:
             raise DeclarationError(f"the parts of a union ask about one domain, got columns of sizes {sorted(sizes)}")
         self.parts = tuple(part.for_domain(columns) for columns in sizes for part in parts) or parts
+        self.largest_entry = max(part.largest_entry for part in parts)
 
     @property
     def columns(self) -> tuple[int, ...]:
@@ -84,31 +84,28 @@ class Union(Composite):
         return np.concatenate([part.row_squares() for part in self.parts])
 
     def queries(self) -> Mapping[str, IntArray]:
-        """Ranges where all parts ask for ranges; otherwise the number of the part and of the query in it."""
+        """Columns low and high if every part asks for ranges; otherwise the part and the query in it."""
         described = [part.queries() or {} for part in self.parts]
         if all(set(one) == {"low", "high"} for one in described):
             return {name: np.concatenate([one[name] for one in described]) for name in ("low", "high")}
         sizes = [part.n_queries for part in self.parts]
         return {"part": np.repeat(np.arange(len(sizes)), sizes), "query": np.concatenate(list(map(np.arange, sizes)))}
 
-    def of_series(self, names: Sequence[str], numbers: Sequence[KeyNumbers]) -> Workload:
-        return Union(*(part.of_series(names, numbers) for part in self.parts))
-
-    def for_domain(self, columns: tuple[int, ...]) -> Workload:
-        return Union(*(part.for_domain(columns) for part in self.parts))
+    def for_domain(self, columns: tuple[int, ...], keys: KeyColumns = NO_KEYS) -> Workload:
+        return Union(*(part.for_domain(columns, keys) for part in self.parts))
 
 
 class Kronecker(Composite):
-    """All products of a query of the first workload, a query of the second and so on: A = A1 ⊗ A2 ⊗ ….
+    """All products of one query of each workload: A = A1 ⊗ A2 ⊗ …, applied factor by factor.
 
-    Applied factor by factor. Columns under `Total` are summed over before anything else, so they may have any size
-    up to 2**31; the others together have at most 2**31 cells.
+    Columns under `Total` are summed first, so each may have up to 2**31 values; the other columns together have at
+    most 2**31 cells.
 
     Args:
-        *factors: Workloads on the columns of the domain in their order; those without sizes take one column each.
+        *factors: Workloads on the columns of the domain in their order; one without sizes takes one column.
 
     Raises:
-        DeclarationError: If there are none, a factor cannot be listed, or all have more than 2**31 queries together.
+        DeclarationError: If there are none, a factor cannot be listed, or there are more than 2**31 queries.
 
     Example:
         >>> from sparsehist.workload import Prefix
@@ -121,15 +118,16 @@ class Kronecker(Composite):
 
     def __init__(self, *factors: Workload) -> None:
         super().__init__(*factors)
-        # In larger products exactness of an answer would depend on the counts.
-        self.integral = self.integral and _largest_entry(self) <= _LARGEST_INTEGER
-        self.listed = factors
-        """The factors, with all ranges as a list."""
-        if any(factor.is_open for factor in factors):
+        self.largest_entry = math.prod(factor.largest_entry for factor in factors)
+        # With larger entries it would depend on the counts whether doubles hold the answers exactly.
+        self.integral = self.integral and self.largest_entry <= _LARGEST_INTEGER
+        if self.is_open:
             return
+        for factor in factors:
+            if not factor.explicit and factor.n_cells > LARGEST_LISTED:
+                raise DeclarationError(f"the ranges of {factor.describe()} are not listed and cannot be multiplied")
         if self.n_queries > MOST_QUERIES:
             raise DeclarationError(f"{self.n_queries} queries are too many to be listed; ask for fewer of them")
-        self.listed = tuple(map(_listed, factors))
 
     @property
     def columns(self) -> tuple[int, ...]:
@@ -141,16 +139,16 @@ class Kronecker(Composite):
 
     def apply(self, x: ArrayLike) -> FloatArray:
         values = self.columns_of(x, self.n_cells)
-        return along_axes([factor.apply for factor in self.listed], [factor.n_cells for factor in self.parts], values)
+        return along_axes([factor.apply for factor in self.parts], [factor.n_cells for factor in self.parts], values)
 
     def apply_transposed(self, y: ArrayLike) -> FloatArray:
         weights = self.columns_of(y, self.n_queries)
-        steps = [factor.apply_transposed for factor in self.listed]
+        steps = [factor.apply_transposed for factor in self.parts]
         return along_axes(steps, [factor.n_queries for factor in self.parts], weights)
 
     def answers(self, cells: Cells) -> AnswerArray:
         self.require_domain(cells.shape)
-        spans = zip(self.listed, self._spans(len(cells.shape)), strict=True)
+        spans = zip(self.parts, self._spans(len(cells.shape)), strict=True)
         asked = [(factor, span) for factor, span in spans if not isinstance(factor, Total)]
         columns = tuple(column for _, span in asked for column in range(span.start, span.stop))
         if math.prod(cells.shape[column] for column in columns) > MOST_QUERIES:
@@ -161,30 +159,26 @@ class Kronecker(Composite):
         return np.rint(answers).astype(np.int64) if self.integral else answers
 
     def row_squares(self) -> FloatArray:
-        return outer(factor.row_squares() for factor in self.listed)
+        return outer(factor.row_squares() for factor in self.parts)
 
     def queries(self) -> Mapping[str, IntArray]:
-        """Describe each row, for the factor that begins at column i.
+        """Columns for each factor, named by the number i of its first key column.
 
-        "column_i" where it asks for values, or for all of them, which is -1; "low_i" and "high_i" where it asks for
-        ranges; otherwise the factor's own columns, with _i appended.
+        "column_i" for single values, -1 for all of them; "low_i" and "high_i" for ranges; otherwise the columns of
+        the factor with _i appended.
         """
         described: dict[str, IntArray] = {}
         before, first = 1, 0
-        for factor in self.listed:
+        for factor in self.parts:
             after = self.n_queries // before // factor.n_queries
-            for name, numbers in _description(factor, first).items():
-                described[name] = np.tile(np.repeat(numbers, after), before)
+            for name, numbers in _description(factor).items():
+                described[f"{name}_{first}"] = np.tile(np.repeat(numbers, after), before)
             before, first = before * factor.n_queries, first + len(factor.columns)
         return described
 
-    def of_series(self, names: Sequence[str], numbers: Sequence[KeyNumbers]) -> Workload:
-        spans = zip(self.parts, self._spans(len(names)), strict=True)
-        return Kronecker(*(factor.of_series(names[at], numbers[at]) for factor, at in spans))
-
-    def for_domain(self, columns: tuple[int, ...]) -> Workload:
-        spans = self._spans(len(columns))
-        return Kronecker(*(factor.for_domain(columns[at]) for factor, at in zip(self.parts, spans, strict=True)))
+    def for_domain(self, columns: tuple[int, ...], keys: KeyColumns = NO_KEYS) -> Workload:
+        spans, named = zip(self.parts, self._spans(len(columns)), strict=True), list(keys.items())
+        return Kronecker(*(factor.for_domain(columns[at], dict(named[at])) for factor, at in spans))
 
     def _spans(self, columns: int) -> list[slice]:
         """Columns of the domain that each factor asks about; refuses a domain with another number of columns."""
@@ -197,9 +191,9 @@ class Kronecker(Composite):
 def along_axes(
     steps: Sequence[Callable[[FloatArray], FloatArray]], lengths: Sequence[int], values: FloatArray
 ) -> FloatArray:
-    """Apply to each axis of a row-major table a linear map of arrays (length, m) to (other length, m).
+    """Apply to each axis of a row-major table a linear map of arrays (length, m) to (new length, m).
 
-    The table comes in with shape (product of lengths,), or with columns, and goes out with that of other lengths.
+    `values` has shape (product of lengths,) or (product of lengths, columns); so has the result.
     """
     behind = values.shape[1:]
     table = values.reshape(*lengths, -1)
@@ -211,33 +205,16 @@ def along_axes(
 
 
 def outer(vectors: Iterable[FloatArray]) -> FloatArray:
-    """All products of an entry of each vector, the last one running fastest; shape (product of lengths,)."""
+    """All products of one entry of each vector, the last vector running fastest; shape (product of lengths,)."""
     product = np.ones(1)
     for vector in vectors:
         product = np.outer(product, vector).reshape(-1)
     return product
 
 
-def _largest_entry(workload: Workload) -> float:
-    """Largest absolute entry of an integral workload."""
-    if isinstance(workload, Composite):
-        entries = map(_largest_entry, workload.parts)
-        return max(entries) if isinstance(workload, Union) else math.prod(entries)
-    return float(np.abs(workload.matrix.data).max(initial=0.0)) if isinstance(workload, Matrix) else 1.0
-
-
-def _listed(factor: Workload) -> Workload:
-    if isinstance(factor, Ranges) and not factor.explicit:
-        return Ranges(factor.n, np.stack(factor.bounds(), axis=1))
-    if not factor.explicit:
-        raise DeclarationError(f"{factor.describe()} is not a list of queries and cannot be multiplied")
-    return factor
-
-
-def _description(factor: Workload, first: int) -> dict[str, IntArray]:
+def _description(factor: Workload) -> Mapping[str, IntArray]:
     if isinstance(factor, Identity | Total):
-        return {f"column_{first}": np.full(1, -1) if isinstance(factor, Total) else np.arange(factor.n_queries)}
-    if isinstance(factor, RangeRows):
-        low, high = factor.bounds()
-        return {f"low_{first}": low, f"high_{first}": high}
-    return {f"{name}_{first}": numbers for name, numbers in (factor.queries() or {}).items()}
+        return {"column": np.full(1, -1) if isinstance(factor, Total) else np.arange(factor.n_queries)}
+    if isinstance(factor, Ranges):
+        return RangeRows.queries(factor) or {}
+    return factor.queries() or {}

@@ -12,25 +12,27 @@ import numpy as np
 from sparsehist.errors import DeclarationError, shown
 from sparsehist.typing import ArrayLike, FloatArray, IntArray, NDArray
 from sparsehist.workload.queries.cells import Cells
-from sparsehist.workload.queries.workload import AnswerArray, KeyNumbers, Workload
+from sparsehist.workload.queries.workload import NO_KEYS, AnswerArray, KeyColumns, Workload
 
-# The text of a list is kept with every release of it.
+# Every release of a list keeps its text.
 _MOST_LISTED = 2**24
 LARGEST = 2**31
-"""A column of more cells is not held in memory as a vector."""
+"""Most cells of a column that is held in memory as a vector."""
 
 LARGEST_LISTED = 4096
-"""All ranges of more cells than this are never listed."""
+"""Most cells of which all ranges are listed."""
 
 
 class RangeRows(Workload):
-    """Queries that each count the units of a run of cells low, …, high of one column, both ends included.
+    """Queries that each sum the cells low, …, high of one column, both ends included.
 
     The column has n cells, from 1 to 2**31; without n it takes them from the domain of the series.
     """
 
     def __init__(self, n: int | None = None) -> None:
-        self._n = None if n is None else _as_size(n, self.word)
+        if n is not None and (type(n) is bool or not isinstance(n, int | np.integer) or not 1 <= n <= LARGEST):
+            raise DeclarationError(f"{self.word}(n): n is a number of cells from 1 to 2**31, got {shown(n)}")
+        self._n = None if n is None else int(n)
 
     @property
     def n(self) -> int:
@@ -77,22 +79,24 @@ class RangeRows(Workload):
         np.subtract.at(steps, high + 1, weights)
         return np.cumsum(steps[:-1], axis=0)
 
-    def for_domain(self, columns: tuple[int, ...]) -> Workload:
-        if self._n is None and len(columns) == 1:
-            if columns[0] > LARGEST:
-                raise DeclarationError(
-                    f"{self.word}() serves up to 2**31 cells, the domain has {Decimal(columns[0]):.3g}: declare a "
-                    "series over integers, dates or a catalogue; the sum over any domain is marginals([[]])"
-                )
-            return type(self)(columns[0])
+    def for_domain(self, columns: tuple[int, ...], keys: KeyColumns = NO_KEYS) -> Workload:
         if len(columns) != 1:
             others = ", total()" * (len(columns) - 1)
             raise DeclarationError(
                 f"{self.word}() asks about one column, and the domain has {len(columns)}: write a factor for each "
                 f"column, such as kronecker({self.word}(){others})"
             )
-        self.require_domain(columns)
-        return self
+        if self._n is not None:
+            return super().for_domain(columns)
+        if columns[0] > LARGEST:
+            raise DeclarationError(
+                f"{self.word}() serves up to 2**31 cells, the domain has {Decimal(columns[0]):.3g}: declare a "
+                "series over integers, dates or a catalogue; the sum over any domain is marginals([[]])"
+            )
+        return self._of_size(columns[0], keys)
+
+    def _of_size(self, n: int, keys: KeyColumns) -> Workload:  # noqa: ARG002  for ranges of keys
+        return type(self)(n)
 
     def _sums(self, x: NDArray[np.generic]) -> AnswerArray:
         low, high = self.bounds()
@@ -162,23 +166,21 @@ class Prefix(RangeRows):
 
 
 class Ranges(RangeRows):
-    """All n(n+1)/2 ranges of cells, answered on demand; or a list of some of them, answered one by one.
+    """All n(n+1)/2 ranges of cells, answered on demand; or a list of ranges, each with its answer.
 
     Args:
-        n: Number of cells, or None to take it from the domain of the series; a list in its place is `ranges`.
-        ranges: Pairs (low, high) of numbers of cells in the order of the domain, both ends included, 0 <= low <=
-            high < n; repeats allowed. None: all ranges.
+        n: Number of cells, or None to take it from the domain of the series. A list in its place is `ranges`.
+        ranges: Pairs (low, high) of cell numbers, both ends included, 0 <= low <= high < n; repeats allowed. None:
+            all ranges.
         keys: Instead: pairs of keys of the series, both ends included, in the order of its domain: integers, text,
-            or dates, as such or as text. A release puts the numbers of their cells in their place.
+            or dates, also as text. A release replaces them by cell numbers.
 
     Raises:
-        DeclarationError: If n is not an integer from 1 to 2**31, or a range is not one of its cells.
+        DeclarationError: If n is not an integer from 1 to 2**31, or a pair is not a range of its cells.
 
     Example:
         >>> Ranges(4, ranges=[(0, 1), (1, 3)]).apply([1, 2, 4, 8])
         array([ 3., 14.])
-        >>> str(Ranges([(0, 1), (1, 3)]))
-        'ranges([(0, 1), (1, 3)])'
         >>> str(Ranges(keys=[("2024-01-01", "2024-01-31")]))
         "ranges(keys=[('2024-01-01', '2024-01-31')])"
         >>> Ranges(10**7).shape, Ranges(10**7).explicit
@@ -197,9 +199,9 @@ class Ranges(RangeRows):
         if isinstance(n, list | tuple | np.ndarray) and ranges is None:
             n, ranges = None, n
         if keys is not None and not (n is None and ranges is None):
-            raise DeclarationError("ranges(keys=[…]) takes nothing else: size and cells are those of the series")
+            raise DeclarationError("ranges(keys=[…]) takes no other argument: the series gives size and cells")
+        super().__init__(n)  # type: ignore[arg-type]
         self.keys = None if keys is None else _as_key_pairs(keys)
-        super().__init__(None if n is None else _as_size(n, self.word))
         self._pairs = None if ranges is None else _as_pairs(ranges, self._n)
         self.explicit = self._pairs is not None or self.keys is not None
 
@@ -230,30 +232,21 @@ class Ranges(RangeRows):
         size = "" if self._n is None else f"{self._n}, "
         return f"{size}{[tuple(pair) for pair in self._pairs.tolist()]}"
 
-    def for_domain(self, columns: tuple[int, ...]) -> Workload:
-        filled = super().for_domain(columns)
-        if self.keys is not None:
-            raise DeclarationError(f"{self.describe()} names keys, which a domain of sizes {columns} does not")
-        return Ranges(filled.columns[0], self._pairs) if filled is not self else self
-
-    def of_series(self, names: Sequence[str], numbers: Sequence[KeyNumbers]) -> Workload:
-        if self.keys is None or len(names) != 1:
-            return self  # of several columns, `for_domain` says what to write
-        ends = numbers[0]([end for pair in self.keys for end in pair]).reshape(-1, 2)
+    def _of_size(self, n: int, keys: KeyColumns) -> Workload:
+        if self.keys is None:
+            return Ranges(n, self._pairs)
+        if not keys:
+            raise DeclarationError(f"{self.describe()} names keys, which a domain of {n} cells does not")
+        (numbers,) = keys.values()
+        ends = numbers([end for pair in self.keys for end in pair]).reshape(-1, 2)
         backwards = np.flatnonzero(ends[:, 0] > ends[:, 1])
         if backwards.size:
             raise DeclarationError(f"{self.keys[backwards[0]]} ends before it begins, in the order of the domain")
-        return Ranges(ranges=ends)
-
-
-def _as_size(n: object, word: str) -> int:
-    if isinstance(n, bool) or not isinstance(n, int | np.integer) or not 1 <= n <= LARGEST:
-        raise DeclarationError(f"{word}(n): n is a number of cells from 1 to 2**31, got {shown(n)}")
-    return int(n)
+        return Ranges(n, ends)
 
 
 def _as_key_pairs(keys: object) -> tuple[tuple[int | str, int | str], ...]:
-    """Read ranges of keys, pairs of integers, texts or dates; dates become text."""
+    """Check pairs of integers, texts or dates; dates become text."""
     pairs = keys if isinstance(keys, list | tuple) else []
     if not pairs or not all(isinstance(pair, list | tuple) and len(pair) == 2 for pair in pairs):
         raise DeclarationError("keys are pairs (low, high), such as keys=[('2024-01-01', '2024-01-31')]")
@@ -266,7 +259,7 @@ def _as_key_pairs(keys: object) -> tuple[tuple[int | str, int | str], ...]:
 
 
 def _as_pairs(ranges: Sequence[tuple[int, int]] | ArrayLike, n: int | None) -> IntArray:
-    """Read ranges of n cells, both ends included; shape (queries, 2)."""
+    """Check ranges of n cells, both ends included; shape (queries, 2)."""
     given = np.asarray(ranges)
     if given.size == 0:
         raise DeclarationError("ranges=[] asks nothing; a workload has at least one query")

@@ -1,16 +1,14 @@
-"""The base of all workloads: linear queries A·x on the counts x of a series, and their textual form.
+"""The base class of workloads: linear queries A·x on the counts x of a series, with a textual form.
 
-The form is read with Python's parser and never evaluated:
-
-workload := name(argument, …)      prefix, ranges, total, identity, matrix, union, marginals or kronecker
-argument := workload | name=value | value; values are integers, text in quotes, None, lists and tuples of values
+The text is read with Python's parser and never evaluated: ``name(argument, …)``, where an argument is a workload, an
+integer, text in quotes, None, or a list or tuple of these, with or without a name.
 """
 
 from __future__ import annotations
 
 import abc
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -24,12 +22,16 @@ AnswerArray = AnyArray
 """int64 where the workload is integral, float64 elsewhere."""
 
 KeyNumbers = Callable[[Sequence[Any]], IntArray]
-"""From keys of one column to the numbers of its cells, in the order of the domain; refuses anything else."""
+"""Function from keys of one column to the numbers of their cells; it refuses values that are no keys."""
+
+KeyColumns = Mapping[str, KeyNumbers]
+"""The key columns of a series in their order: name, and function from keys to cell numbers."""
+
+NO_KEYS: KeyColumns = {}
 
 MOST_QUERIES = 2**31
-"""More are not listed."""
+"""Greatest number of queries that are listed."""
 
-_MOST_ENTRIES, _ENTRIES_AT_ONCE = 2**30, 2**22
 _SHOWN = 120
 _KINDS: dict[str, Callable[..., Workload]] = {}
 _NOTATION = Notation(
@@ -43,9 +45,9 @@ _NOTATION = Notation(
 
 
 class Workload(abc.ABC):
-    """A set of linear queries on the cells of a domain: the rows of a matrix A, which is never written out.
+    """Linear queries on the cells of a domain: the rows of a matrix A, which is not written out.
 
-    Immutable, equal by text, hashable; holds public parameters only.
+    Immutable, hashable, equal if the texts are equal; all parameters are public.
 
     Example:
         >>> str(Workload.parse("prefix(1024)")), Workload.parse("prefix(1024)").shape
@@ -56,16 +58,19 @@ class Workload(abc.ABC):
     """The name in the textual form."""
 
     explicit: bool = True
-    """Whether the answers are published as a list, one row per query; otherwise each range is answered on demand."""
+    """Whether a release lists the answers, one row per query; otherwise it answers each range on demand."""
 
     integral: bool = True
     """Whether every entry of A is an integer, so that answers are exact integers."""
 
     non_negative: bool = True
-    """Whether no entry of A is negative, so that no true answer is."""
+    """Whether no entry of A is negative, so that no true answer is negative."""
+
+    largest_entry: float = 1.0
+    """Largest absolute entry of A, or a bound on it."""
 
     def __init_subclass__(cls, **named: Any) -> None:
-        """Make a kind of workload known by its word, for `parse`."""
+        """Register the class under its word, for `parse`."""
         super().__init_subclass__(**named)
         if "word" in cls.__dict__:
             _KINDS[cls.word] = cls
@@ -73,7 +78,7 @@ class Workload(abc.ABC):
     @property
     @abc.abstractmethod
     def columns(self) -> tuple[int, ...]:
-        """Number of values of each key column. Refused while it is left to a series (`is_open`)."""
+        """Number of values of each key column; an error while the workload `is_open`."""
 
     @property
     @abc.abstractmethod
@@ -87,7 +92,7 @@ class Workload(abc.ABC):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(queries, cells), exact however large."""
+        """(queries, cells), exact at any size."""
         return self.n_queries, self.n_cells
 
     @abc.abstractmethod
@@ -95,7 +100,7 @@ class Workload(abc.ABC):
         """A·x; shape (cells,) or (cells, m) to (queries,) or (queries, m).
 
         Raises:
-            DeclarationError: If the shape does not fit, or the queries are too many to be listed.
+            DeclarationError: If the shape is wrong, or the queries are too many to list.
         """
 
     @abc.abstractmethod
@@ -112,46 +117,32 @@ class Workload(abc.ABC):
         exact = self.apply(cells.dense().reshape(-1))
         return np.rint(exact).astype(np.int64) if self.integral else exact
 
+    @abc.abstractmethod
     def row_squares(self) -> FloatArray:
-        """Squared norm of every listed row of A: its variance under noise of variance 1 on every cell."""
-        if self.n_queries * self.n_cells > _MOST_ENTRIES:
-            raise DeclarationError(f"{self.describe()} of shape {self.shape} is too large to look at row by row")
-        return np.concatenate([np.sum(rows**2, axis=0) for rows in self.row_blocks()])
-
-    def row_blocks(self) -> Iterator[FloatArray]:
-        """Blocks of the listed rows of A, as columns; shape (cells, m) each."""
-        step = max(1, _ENTRIES_AT_ONCE // max(self.n_cells, self.n_queries))
-        for first in range(0, self.n_queries, step):
-            chosen = np.zeros((self.n_queries, min(step, self.n_queries - first)))
-            chosen[first + np.arange(chosen.shape[1]), np.arange(chosen.shape[1])] = 1.0
-            yield self.apply_transposed(chosen)
+        """Squared norm of each row of A: the variance of its answer if every cell has noise of variance 1."""
 
     def queries(self) -> Mapping[str, IntArray] | None:
         """Describe each row by columns of length n_queries; None where the queries are not listed."""
         return None if not self.explicit else {"query": np.arange(self.n_queries, dtype=np.int64)}
 
-    def for_domain(self, columns: tuple[int, ...]) -> Workload:
-        """Fill in sizes that were left open; refuse a domain that does not fit."""
-        self.require_domain(columns)
-        return self
-
-    def of_series(self, names: Sequence[str], numbers: Sequence[KeyNumbers]) -> Workload:  # noqa: ARG002  for some
-        """Replace column names and keys by numbers; refuse those that the series does not have.
+    def for_domain(self, columns: tuple[int, ...], keys: KeyColumns = NO_KEYS) -> Workload:  # noqa: ARG002  for some
+        """Fill in sizes, column names and keys from a domain; refuse a domain that does not fit.
 
         Args:
-            names: All key columns of the series, in the order of the domain.
-            numbers: For each key column, the function from its keys to the numbers of its cells.
+            columns: Number of values of each key column.
+            keys: The key columns, without which a workload may not name columns or keys.
 
         Example:
             >>> letters = lambda keys: np.array(["abcd".index(key) for key in keys])
-            >>> str(Workload.parse("ranges(keys=[('a', 'b'), ('b', 'd')])").of_series(["letter"], [letters]))
-            'ranges([(0, 1), (1, 3)])'
+            >>> str(Workload.parse("ranges(keys=[('a', 'b'), ('b', 'd')])").for_domain((4,), {"letter": letters}))
+            'ranges(4, [(0, 1), (1, 3)])'
         """
+        self.require_domain(columns)
         return self
 
     @property
     def is_open(self) -> bool:
-        """Whether its size is left to the domain of the series."""
+        """Whether the size is still to be taken from the domain of a series."""
         try:
             return not self.columns
         except DeclarationError:
@@ -163,14 +154,14 @@ class Workload(abc.ABC):
             raise DeclarationError(f"{self.describe()} asks about columns of sizes {self.columns}, got {columns}")
 
     def columns_of(self, x: ArrayLike, length: int) -> FloatArray:
-        """Read the argument of `apply` or `apply_transposed`; shape (length,) or (length, m)."""
+        """Convert an argument of `apply` or `apply_transposed`; shape (length,) or (length, m)."""
         values = np.asarray(x, np.float64)
         if values.ndim not in {1, 2} or values.shape[0] != length:
             raise DeclarationError(f"{self.describe()} of shape {self.shape} does not fit an array {values.shape}")
         return values
 
     def describe(self) -> str:
-        """The textual form, cut where it is long."""
+        """The textual form, shortened to 120 characters."""
         text = str(self)
         return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
 

@@ -1,9 +1,6 @@
 """The Haar wavelet on one column: the total, and at every node of a binary tree its left half minus its right half.
 
-Rows are ±1, columns have norm √(1 + log₂ length). For a set S with c_v cells in the node v, the squares of all
-differences and of the total add up to 2|S| + Σ c_v² over the nodes between root and leaves, since
-(a − b)² = 2a² + 2b² − (a + b)²; the first |S| cells reach the greatest value on all levels at once, so the
-sensitivity is exact.
+Its sensitivity is exact for a full tree of cells: docs/mathematics.md, "Workloads".
 """
 
 from __future__ import annotations
@@ -14,12 +11,11 @@ import numpy as np
 
 from sparsehist.typing import ArrayLike, FloatArray, IntArray
 from sparsehist.workload.queries.workload import Workload
-from sparsehist.workload.strategies.inverse import Invertible
-from sparsehist.workload.strategies.strategy import along
+from sparsehist.workload.strategies.strategy import Invertible, along
 
 
 class Haar(Invertible):
-    """The Haar wavelet, on the first n cells of a column of the next power of two.
+    """The Haar wavelet on the first n cells of a column, filled up to a power of two.
 
     Source: Xiao, Wang and Gehrke 2010, without their weights.
     """
@@ -37,7 +33,7 @@ class Haar(Invertible):
         return 1 << self._depth
 
     def l2(self, max_keys: int) -> float:
-        """Exact for a full tree of cells: the first cells share the most nodes."""
+        """The first l cells share most nodes."""
         keys = min(max_keys, self.workload.n_cells)
         if not self._depth:
             return float(keys)
@@ -69,26 +65,16 @@ class Haar(Invertible):
         return sums[: self.workload.n_cells]
 
     def to_cells_transposed(self, a: FloatArray) -> FloatArray:
-        """The rows of R are orthogonal, so R⁻¹ is Rᵀ with columns divided by the sizes of the nodes."""
+        """The rows of R are orthogonal, so R⁻¹ is Rᵀ with each column divided by the size of its node."""
         sizes = np.concatenate([np.ones(1), np.repeat(2.0 ** np.arange(self._depth), 2 ** np.arange(self._depth))])
         image = self.apply(a)
         return image * along(sizes / self.n_noise, image)
-
-    @property
-    def terms(self) -> int:
-        return 1 + self._depth
-
-    def gram_row(self, max_keys: int) -> FloatArray:
-        """Two cells that share h nodes share the total and h differences, the last one with opposite signs."""
-        entries = np.arange(self._depth, 0, -1) - 1.0
-        numbers = np.minimum(2 ** np.arange(self._depth), max_keys)
-        return np.append(1.0 + self._depth, np.repeat(entries, numbers))[:max_keys]
 
     def largest_eigenvalue(self) -> float:
         return float(self.n_noise)
 
     def range_variances(self, low: IntArray, high: IntArray) -> FloatArray:
-        """On each level, only the nodes that hold an end of the range without being inside it contribute."""
+        """Sum over the nodes that hold an end of the range and are not inside it."""
         start, end = low, high + 1
         variances = ((end - start) / self.n_noise) ** 2
         for level in range(1, self._depth + 1):
@@ -101,10 +87,9 @@ class Haar(Invertible):
 
 @lru_cache(maxsize=64)
 def _largest_differences(depth: int, keys: int) -> int:
-    """The largest total and sum of |left - right| over all nodes of a full binary tree, over sets of cells.
+    """Largest sum of the total and |left - right| at every node of a full binary tree, over sets of `keys` cells.
 
-    From the leaves up: the most that c cells below a node of height h can come to is the most, over all ways of
-    sharing them between its halves, of what the halves come to plus their difference.
+    From the leaves up: `best[c]` is the largest sum below a node with c cells, over all splits into halves.
     """
     best, numbers = np.zeros(min(keys, 1) + 1, np.int64), np.arange(keys + 1)
     for height in range(1, depth + 1):

@@ -7,10 +7,9 @@ from collections.abc import Callable
 from sparsehist.errors import DeclarationError
 from sparsehist.text_form import Notation
 from sparsehist.workload.queries.workload import Workload
-from sparsehist.workload.strategies.direct import Direct
 from sparsehist.workload.strategies.haar import Haar
-from sparsehist.workload.strategies.inverse import IdentityStrategy
 from sparsehist.workload.strategies.optimised import Optimised
+from sparsehist.workload.strategies.plain import Direct, IdentityStrategy
 from sparsehist.workload.strategies.products import Combined, KroneckerStrategy, UnionStrategy
 from sparsehist.workload.strategies.residual import ResidualBasis
 from sparsehist.workload.strategies.spectral import Spectral
@@ -29,12 +28,12 @@ _NOTATION = Notation(
 
 
 def check_strategy(text: str) -> None:
-    """Refuse a text that names no strategy; whether one serves a workload is not checked."""
+    """Refuse a text that names no strategy; it need not serve any workload."""
     _NOTATION.kind(_NOTATION.read(text), dict.fromkeys(("auto", *_COMBINED, *_MAKERS)))
 
 
 def strategy_named(text: str | Strategy, workload: Workload) -> Strategy:
-    """The strategy of that name for a workload, as `Strategy.name` writes it; a strategy itself is handed through.
+    """Make the strategy with this name (`Strategy.name`) for a workload; a strategy is returned as it is.
 
     Raises:
         DeclarationError: If there is no such strategy, or it does not serve the workload.

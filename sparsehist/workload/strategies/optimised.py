@@ -2,15 +2,18 @@
 
 For a unit of one cell: minimise tr(AᵀA X⁻¹) over X = RᵀR with diagonal 1, a convex problem. With V = diag(v) its
 solution is X = V^-½ (V^½ AᵀA V^½)^½ V^-½ at the fixed point v = diag((V^½ AᵀA V^½)^½). Steps go twice as far as to
-the image of v, and their number is fixed, so that the strategy follows from its name.
+the image of v, and their number is fixed, so that the name of a strategy determines it.
 
 For a unit of l cells the columns of X should overlap less. X is sought among mixtures (1 - t)·X_p + t·I, where X_p
-has the power p in the place of ½, columns scaled to 1. A small part of I stays in any case, so that R is invertible.
+has the power p in place of ½ and columns scaled to 1. X always holds a small part of I, so that R is invertible.
 
 Source: the fixed point is that of Denisov, McMahan, Rush, Smith and Thakurta 2022; steps and mixtures are ours.
 """
 
 from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,19 +21,19 @@ from sparsehist.errors import DeclarationError, shown
 from sparsehist.typing import ArrayLike, FloatArray, IntArray
 from sparsehist.workload.queries.workload import Workload
 from sparsehist.workload.sensitivity import gram_of, l1_of_columns, squared_l2_of_gram
-from sparsehist.workload.strategies.inverse import Invertible
+from sparsehist.workload.strategies.strategy import Invertible
 
 LARGEST = 512
-"""Cells; a step takes a time that grows with their cube."""
+"""Most cells; the time of a step grows with their cube."""
 
 _STEPS = 40
 _POWERS = (20, 30, 40, 50, 60, 70, 80, 100)
 _SHARES = (0, 5, 10, 20, 30, 40, 50, 60, 70, 80, 85, 90, 95, 97, 100)
-# Eigenvalues of AᵀA below this share of the largest are rounding: no query asks for their vectors.
+# Smaller eigenvalues of AᵀA, relative to the largest, are rounding errors: no query asks for their vectors.
 _RANK = 1e-11
 # Part of the identity in every X: it adds a hundredth of a per cent to a standard deviation.
 _LEAST_SHARE = 2e-4
-# Weights stay above this share of the largest: those of cells that others cover tend to 0, where they are lost.
+# Least weight relative to the largest: weights of cells that others cover tend to 0 and would be lost.
 _LEAST_WEIGHT = 1e-8
 
 
@@ -58,10 +61,7 @@ class Optimised(Invertible):
                 raise DeclarationError(f"optimised({word}=…) is a whole percentage up to 100, got {shown(value)}")
         super().__init__(workload)
         self.power, self.share = power, share
-        self._gram = gram_of(workload)
-        if not self._gram.any():
-            raise DeclarationError(f"{workload.describe()} asks nothing: every entry of its matrix is 0")
-        self._overlap = _Mixtures(self._gram).mixed(power, share)
+        self._overlap = _mixture(_decomposed(workload), power, share)
         values, vectors = np.linalg.eigh(self._overlap)
         root = np.sqrt(values)
         self._strategy = (vectors * root) @ vectors.T
@@ -70,21 +70,18 @@ class Optimised(Invertible):
     @classmethod
     def for_unit(cls, workload: Workload, max_keys: int) -> Optimised:
         """Choose power and share for units of at most `max_keys` cells, by predicted error."""
-        plain = cls(workload)
         if max_keys == 1:
-            return plain
-        gram, keys = plain._gram, min(max_keys, workload.n_cells)
-        mixtures = _Mixtures(gram)
+            return cls(workload)
 
-        def error(power: int, share: int) -> float:
-            overlap = mixtures.mixed(power, share)
-            return float(np.trace(np.linalg.solve(overlap, gram))) * squared_l2_of_gram(overlap, keys)
+        def error(parameters: tuple[int, int]) -> float:
+            made = cls(workload, *parameters)
+            return made.mean_variance() * made.l2(max_keys) ** 2
 
-        # Along each parameter in turn: its best value moves little with the other.
+        # Along each parameter in turn: its best value hardly depends on the other.
         power, share = 60, 0
         for _ in range(2):
-            share = min((error(power, part), part) for part in _SHARES)[1]
-            power = min((error(candidate, share), candidate) for candidate in _POWERS)[1]
+            power, share = min(((power, part) for part in _SHARES), key=error)
+            power, share = min(((candidate, share) for candidate in _POWERS), key=error)
         return cls(workload, power, share)
 
     @property
@@ -113,7 +110,8 @@ class Optimised(Invertible):
         return np.asarray(np.sum((sums[high + 1] - sums[low]) ** 2, axis=1))
 
     def mean_variance(self) -> float:
-        return float(np.sum(self._inverse * (self._gram @ self._inverse))) / self.workload.n_queries
+        gram = _decomposed(self.workload).gram
+        return float(np.sum(self._inverse * (gram @ self._inverse))) / self.workload.n_queries
 
 
 def one_cell_optimum(gram: FloatArray) -> tuple[FloatArray, float]:
@@ -143,24 +141,35 @@ def one_cell_optimum(gram: FloatArray) -> tuple[FloatArray, float]:
     return everywhere, best
 
 
-class _Mixtures:
-    """The matrices (1 - t)·X_p + t·I of a workload, from V^½ AᵀA V^½ by its eigenvalues and vectors."""
+class _Decomposed(NamedTuple):
+    """AᵀA; the diagonal of V^½; eigenvalues (largest 1, rounding errors 0) and eigenvectors of V^½ AᵀA V^½."""
 
-    def __init__(self, gram: FloatArray) -> None:
-        self._root = np.sqrt(one_cell_optimum(gram)[0])
-        values, self._vectors = np.linalg.eigh(gram * np.outer(self._root, self._root))
-        self._values = np.where(values > _RANK * values[-1], values / values[-1], 0.0)
+    gram: FloatArray
+    root: FloatArray
+    values: FloatArray
+    vectors: FloatArray
 
-    def mixed(self, power: int, share: int) -> FloatArray:
-        """For p and t in percent; with a diagonal of at most 1."""
-        used = self._root > 0.0
-        scale = np.where(used, self._root, 1.0)
-        raised = np.where(self._values > 0.0, np.maximum(self._values, _RANK) ** (power / 100.0), 0.0)
-        overlap = (self._vectors * raised) @ self._vectors.T / np.outer(scale, scale)
-        norms = np.sqrt(np.where(used & (np.diag(overlap) > 0.0), np.diag(overlap), 1.0))
-        if share == 0 and np.count_nonzero(self._values) < np.count_nonzero(used):
-            # Columns scaled one by one would no longer span what the workload asks about.
-            norms = np.full_like(norms, norms[used].max())
-        part = max(share / 100.0, _LEAST_SHARE)
-        mixed: FloatArray = (1.0 - part) * overlap / np.outer(norms, norms) + part * np.eye(len(norms))
-        return mixed
+
+@lru_cache(maxsize=16)
+def _decomposed(workload: Workload) -> _Decomposed:
+    gram = gram_of(workload)
+    if not gram.any():
+        raise DeclarationError(f"{workload.describe()} asks nothing: every entry of its matrix is 0")
+    root = np.sqrt(one_cell_optimum(gram)[0])
+    values, vectors = np.linalg.eigh(gram * np.outer(root, root))
+    return _Decomposed(gram, root, np.where(values > _RANK * values[-1], values / values[-1], 0.0), vectors)
+
+
+def _mixture(about: _Decomposed, power: int, share: int) -> FloatArray:
+    """The matrix (1 - t)·X_p + t·I for p and t in percent; its diagonal is at most 1."""
+    used = about.root > 0.0
+    scale = np.where(used, about.root, 1.0)
+    raised = np.where(about.values > 0.0, np.maximum(about.values, _RANK) ** (power / 100.0), 0.0)
+    overlap = (about.vectors * raised) @ about.vectors.T / np.outer(scale, scale)
+    norms = np.sqrt(np.where(used & (np.diag(overlap) > 0.0), np.diag(overlap), 1.0))
+    if share == 0 and np.count_nonzero(about.values) < np.count_nonzero(used):
+        # Columns scaled one by one would no longer span what the workload asks about.
+        norms = np.full_like(norms, norms[used].max())
+    part = max(share / 100.0, _LEAST_SHARE)
+    mixed: FloatArray = (1.0 - part) * overlap / np.outer(norms, norms) + part * np.eye(len(norms))
+    return mixed

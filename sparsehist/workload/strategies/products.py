@@ -1,4 +1,4 @@
-"""Strategies made of others: one for each factor of a product of workloads, or for each part of a union."""
+"""Strategies made of others: one for each factor of a product, or for each part of a union."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Combined(Strategy):
         if not isinstance(workload, cls.answers):
             kind = "product" if cls.answers is Kronecker else "union"
             raise DeclarationError(f"a {kind} of strategies answers a {kind} of workloads, not {workload.describe()}")
-        return workload.listed if isinstance(workload, Kronecker) else workload.parts
+        return workload.parts
 
     @property
     def name(self) -> str:
@@ -54,10 +54,6 @@ class KroneckerStrategy(Combined):
     @property
     def n_noise(self) -> int:
         return math.prod(strategy.n_noise for strategy in self.strategies)
-
-    @property
-    def terms(self) -> int:
-        return math.prod(strategy.terms for strategy in self.strategies)
 
     def l2(self, max_keys: int) -> float:
         """From the products of the factors' rows, their eigenvalues, and the largest column norms."""
@@ -98,11 +94,11 @@ class KroneckerStrategy(Combined):
 
 
 class UnionStrategy(Combined):
-    """Every part of a union by a strategy of its own, at a share of the budget; parts do not learn from one another.
+    """Each part of a union by a strategy of its own, at a share of the budget.
 
-    R is the strategies' queries one below the other, part i times r_i, so Δ² is at most Σ r_i²·Δ_i². With v_i the sum
-    of variances of part i and one cell per unit, Σ v_i/r_i² is least at Σ r_i²·Δ_i² = 1 for r_i² ∝ √v_i/Δ_i. These
-    are taken for every max_keys: they follow from the names of the strategies.
+    R stacks the strategies' queries, part i times r_i, so Δ² is at most Σ r_i²·Δ_i². With v_i the sum of variances
+    of part i and one cell per unit, Σ v_i/r_i² is least at Σ r_i²·Δ_i² = 1 for r_i² ∝ √v_i/Δ_i. Every max_keys uses
+    these r_i, so that the names of the strategies determine them.
     """
 
     word = "union"

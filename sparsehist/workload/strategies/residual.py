@@ -1,18 +1,10 @@
 """The residual basis: marginals at the least variance any factorization reaches, for any number of columns.
 
 For a set A of columns let P_A centre a table over A along each of its columns, and y_A be the marginal over A. The
-strategy asks P_A·y_A/σ_A for every A inside a marginal of the workload, n_A entries of noise Z_A each, and builds the
-noise of the marginal over S from σ_A·P_A·Z_A, A ⊆ S, each spread evenly over the other columns of S; with y in the
-place of the noise that gives y_S back, so L·R = A. Marginals rebuilt so agree with one another.
+strategy measures P_A·y_A/σ_A for every A inside a marginal, and spreads each evenly over the other columns of the
+marginals that hold A. Costs, variances and the choice of σ_A: docs/mathematics.md, "Workloads".
 
-- One cell moves P_A·y_A by p_A = Π_{i∈A} (n_i - 1)/n_i in squared L2, so the cost is Σ p_A/σ_A².
-- A query of S has the variance Σ_{A⊆S} σ_A²·Π_{i∈A} (n_i - 1)/n_i·Π_{i∈S∖A} 1/n_i².
-- Σ w·variance = Σ v_A·σ_A², least at cost 1 for σ_A² = √(p_A/v_A)·Σ_B √(p_B·v_B) (Cauchy and Schwarz), where it is
-  (Σ √(p_A·v_A))². That is ‖A‖_*² over the number of cells, below which no factorization gets: the singular spaces of
-  marginals are those of the residuals.
-
-Source: Xiao, He, Zhang and Kifer 2023 (ResidualPlanner). There the noise of a residual comes from differences with
-correlated entries; centring independent noise has the same law and keeps the strategy free of a choice of basis.
+Source: Xiao, He, Zhang and Kifer 2023 (ResidualPlanner), with centred independent noise, which has the same law.
 """
 
 from __future__ import annotations
@@ -29,15 +21,16 @@ from sparsehist.errors import DeclarationError
 from sparsehist.typing import ArrayLike, FloatArray
 from sparsehist.workload.queries.marginals import Marginals, Subset
 from sparsehist.workload.queries.workload import Workload
-from sparsehist.workload.sensitivity import ROUND_UP, TableGram
+from sparsehist.workload.sensitivity import ROUND_UP, squared_l2_of_tables
 from sparsehist.workload.strategies.strategy import Strategy
 
 
 def variances_of(sizes: Sequence[int], marginals: Sequence[Subset]) -> tuple[list[Subset], sparse.csr_array]:
-    """List the residuals inside some marginals, and what each of unit noise adds to a query of each marginal.
+    """List the residuals inside some marginals, and the variance each adds to a query of each marginal.
 
     Returns:
-        The columns of each residual, of at least two values each; and variances, sparse (marginals, residuals).
+        The columns of each residual, of at least two values each; and variances for noise of variance 1, a sparse
+        array of shape (marginals, residuals).
 
     Example:
         >>> variances_of((2, 3), [(0,), (0, 1)])[0]
@@ -63,7 +56,7 @@ def _subsets_of(sizes: Sequence[int], marginal: Subset) -> Iterator[Subset]:
 
 
 class ResidualBasis(Strategy):
-    """Residuals of all marginals, each measured by itself: of all factorizations the one of least mean variance.
+    """Residuals of all marginals, each measured by itself: the factorization of least mean variance.
 
     Args:
         workload: Marginals with their columns known.
@@ -88,23 +81,17 @@ class ResidualBasis(Strategy):
 
     def l2(self, max_keys: int) -> float:
         keys = min(max_keys, self.workload.n_cells)
-        return math.sqrt(min(self._gram.squared_l2(keys), keys * self.largest_eigenvalue()))
+        ratios = np.array([-1.0 / max(size - 1, 1) for size in self._sizes])
+        bound = squared_l2_of_tables(self._sizes, self._subsets, self._costs / self._squares, ratios, keys)
+        return math.sqrt(min(bound, keys * self.largest_eigenvalue()))
 
     def l1(self, max_keys: int) -> float:
         """One cell moves P_A·y_A by 2^|A|·p_A in L1."""
         held = np.array([2.0 ** len(subset) for subset in self._subsets])
         return min(max_keys, self.workload.n_cells) * float((held * self._costs / self._scales).sum()) * ROUND_UP
 
-    def gram_row(self, max_keys: int) -> FloatArray:
-        return self._gram.row(max_keys)
-
-    @property
-    def _gram(self) -> TableGram:
-        ratios = np.array([-1.0 / max(size - 1, 1) for size in self._sizes])
-        return TableGram(self._sizes, self._subsets, self._costs / self._squares, ratios)
-
     def largest_eigenvalue(self) -> float:
-        """A residual is 1/σ_A² times a projection, spread over the columns it does not hold."""
+        """Of each residual 1/σ_A² times the number of cells of the columns it does not hold."""
         logs = np.array([math.log(size) for size in self._sizes])
         inside = np.array([sum(logs[column] for column in subset) for subset in self._subsets])
         largest = float(np.max(logs.sum() - inside - np.log(self._squares)))
@@ -125,7 +112,7 @@ class ResidualBasis(Strategy):
         return Marginals(self._sizes, [list(subset) for subset in self._subsets])
 
     def _centred(self, rows: FloatArray, scales: FloatArray) -> FloatArray:
-        """Centre every residual along its columns and scale it; shape as it came."""
+        """Centre every residual along its columns and scale it; the shape stays."""
         centred = []
         for subset, table, scale in zip(self._subsets, self._everything.split(rows), scales, strict=True):
             for axis in range(len(subset)):
@@ -134,7 +121,7 @@ class ResidualBasis(Strategy):
         return np.concatenate(centred)
 
     def noise_answers(self, z: FloatArray) -> FloatArray:
-        """L·Z: every marginal from the residuals inside it."""
+        """L·z: every marginal from the residuals inside it."""
         parts = dict(zip(self._subsets, self._everything.split(self._centred(z, self._scales)), strict=True))
         rebuilt = []
         for marginal, size in zip(self._asked.marginals, self._asked.sizes, strict=True):

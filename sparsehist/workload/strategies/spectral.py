@@ -1,14 +1,15 @@
 """The spectral strategy for one column: R = (W^½ + c·I)^½ with columns scaled, in O(n log n).
 
-W = AᵀA for prefix sums or for all ranges. Any orthogonal matrix on the left of R gives the same law, so R is taken as
-K^½ in the coordinates of the transform: R·x = κ^½ ∘ S(x/d) with κ the spectrum of K = W^½ + c·I and d the scaling,
-and R⁻¹·z = d ∘ Sᵀ(z/κ^½): one transform for the noise of all queries.
+W = AᵀA for prefix sums or for all ranges. R is taken in the coordinates of the transform, as an orthogonal matrix on
+its left does not change the law: R·x = κ^½ ∘ S(x/d) with κ the spectrum of K = W^½ + c·I and d the scaling, and
+R⁻¹·z = d ∘ Sᵀ(z/κ^½). Bounds and variances: docs/mathematics.md, "Workloads".
 """
 
 from __future__ import annotations
 
 import math
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
@@ -16,33 +17,27 @@ from sparsehist.errors import DeclarationError, shown
 from sparsehist.typing import ArrayLike, FloatArray, IntArray
 from sparsehist.workload.queries.ranges import Prefix
 from sparsehist.workload.queries.workload import Workload
-from sparsehist.workload.sensitivity import (
-    LARGEST_GRAM,
-    ROUND_UP,
-    l1_of_columns,
-    squared_l2_by_rank,
-    squared_l2_of_gram,
-)
-from sparsehist.workload.strategies.inverse import Invertible
-from sparsehist.workload.strategies.spectral_kernels import PrefixKernel, RangesKernel, sums_before
-from sparsehist.workload.strategies.strategy import along
+from sparsehist.workload.sensitivity import LARGEST_GRAM, ROUND_UP, l1_of_columns, squared_l2_of_gram
+from sparsehist.workload.strategies.spectral_kernels import PrefixKernel, RangesKernel
+from sparsehist.workload.strategies.strategy import Invertible, along
 
-# Up to so many cells the Gram matrix is written out, as its own bounds are a per cent closer.
+# Up to this number of cells RᵀR is written out, which gives bounds that are closer by a per cent.
 _WRITTEN_OUT = 256
+_RANK_GROUPS = 256
 
 
 class Spectral(Invertible):
-    """The strategy that is within a few per cent of the best there is for prefix sums and ranges.
+    """The strategy for prefix sums and ranges whose error is within a few per cent of the least possible.
 
-    Mean squared error at one cell per unit, over the singular-value bound, which no factorization beats: all ranges
-    1.018 at n = 256 and 1.013 at 1024; prefix sums 1.047 and 1.035; closer to 1 for greater n. With blend 0 and d²
-    the diagonal of K it is made for one cell per unit. Units of many cells add up where K is smooth; then some
-    identity in K costs less than it gains, and d² is the sum of K over a window about the diagonal.
+    Mean squared error at one cell per unit over the singular-value bound: all ranges 1.018 at n = 256 and 1.013 at
+    1024; prefix sums 1.047 and 1.035; closer to 1 for greater n. With blend 0, d² is the diagonal of K, which suits
+    one cell per unit. The cells of a larger unit overlap where K is smooth; there some identity in K, and d² as the
+    sum of K over a window about the diagonal, reduce the error.
 
     Args:
-        workload: On one column. Prefix sums are served by their own spectrum, everything else by that of all ranges.
+        workload: On one column. Prefix sums use their own spectrum, all other workloads that of all ranges.
         blend: c in units of the least singular value; not negative.
-        window: Cells on either side of the diagonal over which d² is summed; about half of the cells of a unit.
+        window: Cells on either side of the diagonal over which d² is summed.
 
     Source: docs/mathematics.md, "Workloads".
     """
@@ -58,6 +53,7 @@ class Spectral(Invertible):
             raise DeclarationError(f"window is a number of cells from 0 to n − 1, got {shown(window)}")
         self.blend, self.window = blend, window
         self.kernel = (PrefixKernel if isinstance(workload, Prefix) else RangesKernel)(workload.n_cells)
+        self._added = blend * self.kernel.unit
 
     @property
     def name(self) -> str:
@@ -68,26 +64,18 @@ class Spectral(Invertible):
 
     @cached_property
     def _spectrum(self) -> FloatArray:
-        """Of K; shape (cells,)."""
-        return self.kernel.singular_values + self.blend * self.kernel.unit
+        """Eigenvalues κ of K; shape (cells,)."""
+        return self.kernel.singular_values + self._added
 
     @cached_property
     def _table(self) -> FloatArray:
-        """τ of K."""
-        table = self.kernel.table(self.kernel.singular_values, 0.0)
-        table[0] += self.blend * self.kernel.unit
-        return table
+        """The table τ of W^½, and of K except at 0."""
+        return self.kernel.table(self.kernel.singular_values)
 
     @cached_property
     def _inverse_table(self) -> FloatArray:
-        """τ of K⁻¹."""
-        return self.kernel.table(1 / self._spectrum, 1 / (self.kernel.unit * (1 + self.blend)))
-
-    def _diagonal(self, table: FloatArray, apart: int = 0) -> FloatArray:
-        """K[i, i + apart]; shape (cells - apart,)."""
-        return np.asarray(
-            table[apart] + self.kernel.sign * table[apart + self.kernel.shift :: 2][: self.n_noise - apart]
-        )
+        """The table τ of K⁻¹."""
+        return self.kernel.table(1 / self._spectrum)
 
     @cached_property
     def _scales(self) -> FloatArray:
@@ -95,14 +83,12 @@ class Spectral(Invertible):
 
         Beyond the ends W^½ continues as its own reflection, so that d² is as smooth as K.
         """
-        kernel, reach, added = self.kernel, self.window, self.blend * self.kernel.unit
-        plain = self._table.copy()
-        plain[0] -= added
-        around = np.concatenate([plain[1 : reach + 1][::-1], plain, -kernel.sign * plain[1 : reach + 1]])
+        kernel, reach, table = self.kernel, self.window, self._table
+        around = np.concatenate([table[1 : reach + 1][::-1], table, -kernel.sign * table[1 : reach + 1]])
         sums = np.concatenate([np.zeros(1), np.cumsum(around)])
         windows = sums[2 * reach + 1 :] - sums[: sums.size - 2 * reach - 1]
-        squares = windows[0] + added + kernel.sign * windows[kernel.shift :: 2][: kernel.n]
-        return np.asarray(np.sqrt(squares * np.max(self._diagonal(self._table) / squares)))
+        squares = kernel.diagonal(windows) + self._added
+        return np.asarray(np.sqrt(squares * np.max((kernel.diagonal(table) + self._added) / squares)))
 
     def apply(self, x: ArrayLike) -> FloatArray:
         values = np.asarray(x, np.float64)
@@ -116,55 +102,53 @@ class Spectral(Invertible):
         return self.kernel.transform(a * along(self._scales, a)) / along(np.sqrt(self._spectrum), a)
 
     def l2(self, max_keys: int) -> float:
-        """By windows of the table, as K's rows fall away from the diagonal; of few cells also from RᵀR.
-
-        1ᵀ_S RᵀR 1_S is the sum of K[i, j]/(d_i d_j), at most that of K[i, j]/d_i².
-        """
+        """By sliding windows of the table, rank by rank; of few cells also from RᵀR."""
         n, keys = self.kernel.n, min(max_keys, self.kernel.n)
         if keys == 1:
             return ROUND_UP
         i, shift, squares = np.arange(n), self.kernel.shift, self._scales**2
         sums = np.concatenate([np.zeros(1), np.cumsum(self._table)])
-
-        def rows(left: int, right: int) -> FloatArray:
-            before, behind = np.minimum(left, i), np.minimum(right, n - 1 - i)
-            toeplitz = sums[before + 1] + sums[behind + 1] - sums[1]
+        bound = 0.0
+        for first, end in pairwise(np.unique(np.linspace(0, keys, _RANK_GROUPS + 1).astype(np.int64)).tolist()):
+            # A cell with first, …, end - 1 cells of the unit on its left has at most the rest on its right.
+            before, behind = np.minimum(end - 1, i), np.minimum(keys - 1 - first, n - 1 - i)
+            toeplitz = sums[before + 1] + sums[behind + 1] - sums[1] + self._added
             hankel = sums[2 * i + behind + shift + 1] - sums[2 * i - before + shift]
-            return np.asarray((toeplitz + self.kernel.sign * hankel) / squares)
-
-        bound = min(squared_l2_by_rank(rows, n, keys), keys**2 * ROUND_UP)
+            windows = (toeplitz + self.kernel.sign * hankel) / squares
+            bound += (end - first) * float(windows[first : n - keys + end].max())
+        bound = min(bound, keys**2) * ROUND_UP
         if n <= _WRITTEN_OUT:
-            written_out = self.apply(np.eye(n))
-            bound = min(bound, squared_l2_of_gram(written_out.T @ written_out, keys))
+            rows = self.apply(np.eye(n))
+            bound = min(bound, squared_l2_of_gram(rows.T @ rows, keys))
         return math.sqrt(bound)
 
     def l1(self, max_keys: int) -> float:
-        """By the norms of columns; of many cells by a bound of theirs, as entries of the transform are <= √(2/n)."""
+        """By column norms; of many cells by a bound on them, as no entry of the transform is above √(2/n)."""
         n, keys = self.kernel.n, min(max_keys, self.kernel.n)
         if n <= LARGEST_GRAM:
             return l1_of_columns(self.apply(np.eye(n)), keys)
         return keys * float(np.sqrt(2 * self._spectrum / n).sum() / self._scales.min()) * ROUND_UP
 
     def gram_row(self, max_keys: int) -> FloatArray:
-        """For many cells by distance: entries of RᵀR at most so many cells apart, which fall."""
-        n, keys = self.kernel.n, min(max_keys, self.kernel.n)
+        """For many cells the largest entry of RᵀR at each distance, which falls with the distance."""
+        n, keys, d = self.kernel.n, min(max_keys, self.kernel.n), self._scales
         if n <= LARGEST_GRAM:
             return super().gram_row(keys)
-        d = self._scales
-        falls = [np.max(self._diagonal(self._table, k) / (d[: n - k] * d[k:])) for k in range(keys)]
-        return np.repeat(falls, 2)[1:][:keys] * ROUND_UP
+        falls = [np.max(self.kernel.diagonal(self._table, k) / (d[: n - k] * d[k:])) for k in range(1, keys)]
+        own = np.max((self.kernel.diagonal(self._table) + self._added) / d**2)
+        return np.concatenate([[own], np.repeat(falls, 2)])[:keys] * ROUND_UP
 
     def largest_eigenvalue(self) -> float:
-        """K is at most its largest eigenvalue, and RᵀR at most that over the least d²."""
+        """At most the largest eigenvalue of K over the least d²."""
         return float(self._spectrum.max() / self._scales.min() ** 2) * ROUND_UP
 
     @cached_property
     def _prefix_variances(self) -> FloatArray:
-        """Running sums of 2 d_i Σ_{j < i} K⁻¹[i, j]·d_j + d_i² K⁻¹[i, i]."""
         d, table = self._scales, self._inverse_table
-        return np.asarray(np.cumsum(d * (2 * sums_before(self.kernel, table, d) + d * self._diagonal(table))))
+        return np.asarray(np.cumsum(d * (2 * self.kernel.sums_before(table, d) + d * self.kernel.diagonal(table))))
 
     def prefix_variances(self) -> FloatArray:
+        """Running sums of 2 d_i Σ_{j < i} K⁻¹[i, j]·d_j + d_i² K⁻¹[i, i]."""
         return self._prefix_variances
 
     def range_variances(self, low: IntArray, high: IntArray) -> FloatArray:
@@ -175,6 +159,6 @@ class Spectral(Invertible):
         if first.any():
             variances[first] = self.prefix_variances()[high[first]]
         if single.any():
-            variances[single] = (self._scales**2 * self._diagonal(self._inverse_table))[low[single]]
+            variances[single] = (self._scales**2 * self.kernel.diagonal(self._inverse_table))[low[single]]
         variances[rest] = super().range_variances(low[rest], high[rest])
         return variances

@@ -1,15 +1,15 @@
 """Prefix sums and all ranges of one column, by fast transforms along the singular vectors of A.
 
 The inverse of AᵀA is tridiagonal with constant diagonals except in one corner, so its eigenvectors are sines or
-cosines, and any function K of AᵀA is a Toeplitz and a Hankel part made of one table τ:
+cosines, and any function K of AᵀA is the sum of a Toeplitz and a Hankel matrix made of one table τ:
 
     K[i, j] = τ(|i − j|) + sign·τ(i + j + shift)            i, j = 0, …, n − 1
 """
 
 from __future__ import annotations
 
+import abc
 import math
-from typing import Protocol
 
 import numpy as np
 from scipy import fft
@@ -19,46 +19,80 @@ from sparsehist.typing import FloatArray
 _LEAF = 512
 
 
-class SpectralKernel(Protocol):
-    """The singular values and right singular vectors of A, and functions K of AᵀA, for n cells.
+class Kernel(abc.ABC):
+    """Singular values and right singular vectors of A for n cells, and functions K of AᵀA.
 
-    `unit` is the limit of the singular values at the highest frequency, just beyond the last of them. `transform`
-    gives coordinates along the right singular vectors, shape (n,) or (n, m), in the order of `singular_values`;
-    `transform_back` is its inverse and transpose. `table` gives τ of the K with a spectrum; shape (2·n + shift,) at
-    least. `beyond` continues the spectrum at the highest frequency; any number gives the same K.
+    Attributes:
+        n: Number of cells.
+        unit: Lower limit of the singular values, at the highest frequency.
+        singular_values: Of A, in the order of the transform; shape (n,).
     """
 
-    n: int
     sign: float
     shift: int
+    n: int
     unit: float
     singular_values: FloatArray
 
-    def transform(self, x: FloatArray) -> FloatArray: ...
-    def transform_back(self, y: FloatArray) -> FloatArray: ...
-    def table(self, spectrum: FloatArray, beyond: float) -> FloatArray: ...
+    @abc.abstractmethod
+    def transform(self, x: FloatArray) -> FloatArray:
+        """Coordinates along the right singular vectors; shape (n,) or (n, m)."""
+
+    @abc.abstractmethod
+    def transform_back(self, y: FloatArray) -> FloatArray:
+        """The inverse and transpose of `transform`."""
+
+    @abc.abstractmethod
+    def table(self, spectrum: FloatArray) -> FloatArray:
+        """The table τ of the K with these eigenvalues; shape (2·n + shift,)."""
+
+    def diagonal(self, table: FloatArray, apart: int = 0) -> FloatArray:
+        """K[i, i + apart]; shape (n - apart,)."""
+        return np.asarray(table[apart] + self.sign * table[apart + self.shift :: 2][: self.n - apart])
+
+    def sums_before(self, table: FloatArray, weights: FloatArray) -> FloatArray:
+        """Σ_{j < i} K[i, j]·w_j for every cell i, by halves: a block below the diagonal is two convolutions."""
+        sums = np.zeros(weights.size)
+
+        def add(first: int, last: int) -> None:
+            if last - first <= _LEAF:
+                i = np.arange(first, last)
+                block = table[np.abs(i[:, np.newaxis] - i)] + self.sign * table[i[:, np.newaxis] + i + self.shift]
+                sums[first:last] += np.tril(block, -1) @ weights[first:last]
+                return
+            middle = (first + last) // 2
+            add(first, middle)
+            add(middle, last)
+            left, ends = weights[first:middle], slice(middle - first - 1, last - first - 1)
+            toeplitz = _convolved(left, table[1 : last - first])
+            hankel = _convolved(left[::-1], table[first + middle + self.shift : middle + last + self.shift - 1])
+            sums[middle:last] += toeplitz[ends] + self.sign * hankel[ends]
+
+        add(0, weights.size)
+        return sums
 
 
-class RangesKernel:
+class RangesKernel(Kernel):
     """All ranges: AᵀA[i, j] = (min(i, j) + 1)(n − max(i, j)); by the sine transform DST-I."""
 
     sign, shift = -1.0, 2
 
     def __init__(self, n: int) -> None:
         self.n, self.unit = n, math.sqrt(n + 1) / 2
-        self.singular_values: FloatArray = self.unit / np.sin(np.pi / (2 * n + 2) * np.arange(1, n + 1))
+        self.singular_values = self.unit / np.sin(np.pi / (2 * n + 2) * np.arange(1, n + 1))
 
     def transform(self, x: FloatArray) -> FloatArray:
         return np.asarray(fft.dst(x, type=1, norm="ortho", axis=0))
 
-    transform_back = transform
+    def transform_back(self, y: FloatArray) -> FloatArray:
+        return self.transform(y)
 
-    def table(self, spectrum: FloatArray, beyond: float) -> FloatArray:
-        half = fft.dct(np.concatenate([[0.0], spectrum, [beyond]]), type=1) / (2 * self.n + 2)
+    def table(self, spectrum: FloatArray) -> FloatArray:
+        half = fft.dct(np.concatenate([[0.0], spectrum, [0.0]]), type=1) / (2 * self.n + 2)
         return np.concatenate([half, half[-2::-1]])
 
 
-class PrefixKernel:
+class PrefixKernel(Kernel):
     """Prefix sums: AᵀA[i, j] = n − max(i, j); by the real Fourier transform of length P = 2n + 1.
 
     Singular values are 1/(2 cos(πv/P)) for v = 1, …, n, eigenvectors cos((P − 2v)(2j + 1)π/2P). With u = n − j these
@@ -69,8 +103,8 @@ class PrefixKernel:
 
     def __init__(self, n: int) -> None:
         self.n, self._length = n, 2 * n + 1
-        # cos(πv/P) near v = P/2 as a sine, for its last digits.
-        self.singular_values: FloatArray = 0.5 / np.sin(np.pi / (2 * self._length) * np.arange(2 * n - 1, 0, -2))
+        # cos(πv/P) near v = P/2 is computed as a sine, which keeps its last digits.
+        self.singular_values = 0.5 / np.sin(np.pi / (2 * self._length) * np.arange(2 * n - 1, 0, -2))
 
     def transform(self, x: FloatArray) -> FloatArray:
         return self._odd_sines(x[::-1], flipped=True)
@@ -90,33 +124,11 @@ class PrefixKernel:
         waves *= -2 / np.sqrt(self._length)
         return np.asarray(waves)
 
-    def table(self, spectrum: FloatArray, beyond: float) -> FloatArray:
-        table = np.append(fft.irfft(np.concatenate([[beyond], spectrum]), self._length), 0.0)
+    def table(self, spectrum: FloatArray) -> FloatArray:
+        table = np.append(fft.irfft(np.concatenate([[0.0], spectrum]), self._length), 0.0)
         table[1:-1:2] *= -1
         table[-1] = -table[0]
         return table
-
-
-def sums_before(kernel: SpectralKernel, table: FloatArray, weights: FloatArray) -> FloatArray:
-    """Σ_{j < i} K[i, j]·w_j for every cell i, by halves: a block below the diagonal is two convolutions."""
-    sums = np.zeros(weights.size)
-
-    def add(first: int, last: int) -> None:
-        if last - first <= _LEAF:
-            i = np.arange(first, last)
-            block = table[np.abs(i[:, np.newaxis] - i)] + kernel.sign * table[i[:, np.newaxis] + i + kernel.shift]
-            sums[first:last] += np.tril(block, -1) @ weights[first:last]
-            return
-        middle = (first + last) // 2
-        add(first, middle)
-        add(middle, last)
-        left, ends = weights[first:middle], slice(middle - first - 1, last - first - 1)
-        toeplitz = _convolved(left, table[1 : last - first])
-        hankel = _convolved(left[::-1], table[first + middle + kernel.shift : middle + last + kernel.shift - 1])
-        sums[middle:last] += toeplitz[ends] + kernel.sign * hankel[ends]
-
-    add(0, weights.size)
-    return sums
 
 
 def _convolved(a: FloatArray, b: FloatArray) -> FloatArray:

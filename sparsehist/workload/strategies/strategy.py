@@ -1,10 +1,10 @@
-"""The base of all strategies: a factorization A = L·R of a workload, released as A·x + L·Z.
+"""The base classes of strategies: a factorization A = L·R of a workload, released as A·x + L·Z.
 
 Z is noise with one entry per row of R, scaled to the sensitivity of R·x. Releases at several levels are functions of
-the releases of R·x at these levels, so together they cost what the finest costs, whatever L is.
+releases of R·x at these levels, so together they cost what the finest costs, for every L: docs/mathematics.md,
+"Workloads".
 
-Source: [ARNP Lemma 5.1], which asks for an L with a left inverse; without one a coarser R·x + Z is still a finer one
-plus independent noise W, so L times it is L times the finer one plus L·W.
+Source: [ARNP Lemma 5.1], which asks for an L with a left inverse; it is not needed.
 """
 
 from __future__ import annotations
@@ -16,15 +16,19 @@ import numpy as np
 
 from sparsehist.errors import DeclarationError
 from sparsehist.typing import ArrayLike, FloatArray, IntArray
+from sparsehist.workload.queries.products import Union
+from sparsehist.workload.queries.ranges import LARGEST_LISTED, RangeRows, Ranges
 from sparsehist.workload.queries.workload import Workload
 from sparsehist.workload.sensitivity import LARGEST_GRAM, worst_row
 
+_NUMBERS_AT_ONCE = 2**22
+
 
 class Strategy(abc.ABC):
-    """A factorization A = L·R of a workload. Immutable; public parameters only.
+    """A factorization A = L·R of a workload. Immutable; all parameters are public.
 
-    A subclass defines `word`, `n_noise`, `apply`, `l2`, `l1`, `variance` and either `to_cells` (with
-    `invertible = True`) or `noise_answers`.
+    A subclass defines `word`, `n_noise`, `apply`, `noise_answers`, `l2`, `l1` and `variance`; if R has a left inverse
+    it derives from `Invertible`.
     """
 
     word: ClassVar[str]
@@ -47,42 +51,37 @@ class Strategy(abc.ABC):
     @property
     @abc.abstractmethod
     def n_noise(self) -> int:
-        """Number of rows of R: entries of Z."""
-
-    @property
-    def terms(self) -> int:
-        """Number of entries of Z that one published number sums up; the numerical slack grows with its root."""
-        return self.n_noise
+        """Number of rows of R and of entries of Z."""
 
     @abc.abstractmethod
     def apply(self, x: ArrayLike) -> FloatArray:
         """R·x; shape (cells,) or (cells, m) to (n_noise,) or (n_noise, m)."""
 
-    def to_cells(self, z: FloatArray) -> FloatArray:  # noqa: ARG002  for those that can
+    def to_cells(self, z: FloatArray) -> FloatArray:  # noqa: ARG002  for invertible strategies
         """R⁻¹·z where `invertible`; shape (n_noise,) or (n_noise, m) to (cells,) or (cells, m)."""
         raise DeclarationError(f"the strategy {self.name} has no left inverse: it answers the listed queries only")
 
+    @abc.abstractmethod
     def noise_answers(self, z: FloatArray) -> FloatArray:
-        """L·z, where queries are listed; shape (n_noise,) or (n_noise, m) to (queries,) or (queries, m)."""
-        return self.workload.apply(self.to_cells(z))
+        """L·z for listed queries; shape (n_noise,) or (n_noise, m) to (queries,) or (queries, m)."""
 
     @abc.abstractmethod
     def l2(self, max_keys: int) -> float:
-        """Upper bound of how far a unit with at most `max_keys` cells, each counted once, moves R·x in L2."""
+        """Upper bound on how far a unit with at most `max_keys` cells, each counted once, moves R·x in L2."""
 
     @abc.abstractmethod
     def l1(self, max_keys: int) -> float:
-        """The same in L1, for noise of a pure guarantee."""
+        """The same in L1, for noise with a pure guarantee."""
 
     @abc.abstractmethod
     def variance(self) -> FloatArray:
-        """Variance of each listed query when the entries of Z have variance 1: the diagonal of L·Lᵀ."""
+        """Variance of each listed query for entries of Z of variance 1: the diagonal of L·Lᵀ; shape (queries,)."""
 
     def mean_variance(self) -> float:
         """Mean of the variance over all queries, listed or not."""
         return float(self.variance().mean())
 
-    def range_variances(self, low: IntArray, high: IntArray) -> FloatArray:  # noqa: ARG002  for those that can
+    def range_variances(self, low: IntArray, high: IntArray) -> FloatArray:  # noqa: ARG002  for one column
         """Variance of the sums of cells low, …, high of one column, for Z of variance 1; shape (queries,)."""
         raise DeclarationError(f"the strategy {self.name} answers the listed queries only")
 
@@ -92,14 +91,14 @@ class Strategy(abc.ABC):
         return float(self.range_variances(cells, cells).mean())
 
     def gram_row(self, max_keys: int) -> FloatArray:
-        """Entries that bound, in sums of the largest, every row of abs(RᵀR); shape (at most max_keys,)."""
+        """Entries whose sums of largest entries bound those of every row of abs(RᵀR); shape (at most max_keys,)."""
         if self.workload.n_cells > LARGEST_GRAM:
             return np.full(max_keys, self.l2(1) ** 2)
         rows = self.apply(np.eye(self.workload.n_cells))
         return worst_row(rows.T @ rows, max_keys)
 
     def largest_eigenvalue(self) -> float:
-        """At least the largest eigenvalue of RᵀR; may be infinite."""
+        """Upper bound on the largest eigenvalue of RᵀR; may be infinite."""
         if self.workload.n_cells > LARGEST_GRAM:
             return float("inf")
         return float(np.linalg.norm(self.apply(np.eye(self.workload.n_cells)), 2)) ** 2
@@ -108,6 +107,88 @@ class Strategy(abc.ABC):
         return f"<strategy {self.name} for {self.workload.describe()}>"
 
 
+class Invertible(Strategy):
+    """A strategy R with a left inverse R⁺: L = A·R⁺ for every workload A on the same cells.
+
+    A subclass defines R, R⁺ and its transpose. Variances take one transposed inverse per query; a subclass replaces
+    them where it has a quicker form.
+    """
+
+    invertible = True
+
+    one_column: bool = False
+    """Whether it serves only workloads on one column."""
+
+    def __init__(self, workload: Workload) -> None:
+        super().__init__(workload)
+        if self.one_column and len(workload.columns) != 1:
+            raise DeclarationError(f"{self.word} serves one column, {workload.describe()} has several")
+
+    @property
+    def n_noise(self) -> int:
+        return self.workload.n_cells
+
+    @abc.abstractmethod
+    def to_cells_transposed(self, a: FloatArray) -> FloatArray:
+        """The transpose of R⁺ on a; shape (cells,) or (cells, m) to (n_noise,) or (n_noise, m)."""
+
+    def noise_answers(self, z: FloatArray) -> FloatArray:
+        return self.workload.apply(self.to_cells(z))
+
+    def variance(self) -> FloatArray:
+        return self._variance_of(self.workload)
+
+    def _variance_of(self, workload: Workload) -> FloatArray:
+        if isinstance(workload, Union):
+            return np.concatenate([self._variance_of(part) for part in workload.parts])
+        if isinstance(workload, RangeRows):
+            return self.range_variances(*workload.bounds())
+        queries, step = workload.n_queries, max(1, _NUMBERS_AT_ONCE // max(workload.shape))
+        variances = np.empty(queries)
+        for first in range(0, queries, step):
+            chosen = np.eye(queries, min(step, queries - first), -first)
+            rows = self.to_cells_transposed(workload.apply_transposed(chosen))
+            variances[first : first + step] = np.sum(rows**2, axis=0)
+        return variances
+
+    def mean_variance(self) -> float:
+        """Mean over all queries.
+
+        All ranges are the differences of n + 1 prefix sums P, and ½ Σ_{a, b} Var(P_a − P_b) = (n + 1) Σ Var P_a −
+        Var Σ P_a.
+        """
+        if not (isinstance(self.workload, Ranges) and not self.workload.explicit):
+            return super().mean_variance()
+        n = self.workload.n
+        ramp = self.to_cells_transposed(np.arange(n, 0.0, -1.0))
+        return 2 * ((n + 1) * float(self.prefix_variances().sum()) - float(ramp @ ramp)) / (n * (n + 1))
+
+    def prefix_variances(self) -> FloatArray:
+        """Variance of the sums of the first 1, 2, …, n cells; shape (cells,)."""
+        n = self.workload.n_cells
+        return self.range_variances(np.zeros(n, np.int64), np.arange(n))
+
+    def range_variances(self, low: IntArray, high: IntArray) -> FloatArray:
+        """Variance of the sums of cells low, …, high; shape (queries,).
+
+        Of few cells and many ranges, computed from the covariance of all prefix sums.
+        """
+        n = self.workload.n_cells
+        if n <= LARGEST_LISTED and low.size >= n:
+            sums = np.zeros((n + 1, self.n_noise))
+            np.cumsum(self.to_cells(np.eye(self.n_noise)), axis=0, out=sums[1:])
+            covariance = sums @ sums.T
+            own = np.diag(covariance)
+            return np.asarray(own[high + 1] + own[low] - 2 * covariance[high + 1, low])
+        step = max(1, _NUMBERS_AT_ONCE // n)
+        variances, cells = np.empty(low.size), np.arange(n)[:, np.newaxis]
+        for first in range(0, low.size, step):
+            part = slice(first, first + step)
+            rows = ((low[part] <= cells) & (cells <= high[part])).astype(np.float64)
+            variances[part] = np.sum(self.to_cells_transposed(rows) ** 2, axis=0)
+        return variances
+
+
 def along(factor: FloatArray, values: FloatArray) -> FloatArray:
-    """One factor a row, in a shape that multiplies values with columns or without."""
+    """One factor per row, shaped to multiply values with or without columns."""
     return factor if values.ndim == 1 else factor[:, np.newaxis]

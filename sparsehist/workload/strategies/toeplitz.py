@@ -11,9 +11,8 @@ from scipy import fft
 
 from sparsehist.typing import ArrayLike, FloatArray
 from sparsehist.workload.queries.workload import Workload
-from sparsehist.workload.sensitivity import ROUND_UP, largest, squared_l2_by_rank
-from sparsehist.workload.strategies.inverse import Invertible
-from sparsehist.workload.strategies.strategy import along
+from sparsehist.workload.sensitivity import LARGEST_GRAM, ROUND_UP, largest, squared_l2_of_gram
+from sparsehist.workload.strategies.strategy import Invertible, along
 
 
 class SquareRoot(Invertible):
@@ -30,7 +29,7 @@ class SquareRoot(Invertible):
     def __init__(self, workload: Workload, *, scaled: bool = False) -> None:
         super().__init__(workload)
         n, self.scaled = workload.n_cells, bool(scaled)
-        self._column, self._inverse = _series(0.5, n), _series(-0.5, n)  # the first columns of R, unscaled, and R⁻¹
+        self._column, self._inverse = _series(0.5, n), _series(-0.5, n)  # first columns of R, unscaled, and of R⁻¹
         self._norms = np.sqrt(np.cumsum(self._column**2))[::-1] if scaled else np.ones(n)
 
     @property
@@ -47,29 +46,17 @@ class SquareRoot(Invertible):
     def to_cells_transposed(self, a: FloatArray) -> FloatArray:
         return _filtered(self._inverse, (a * along(self._norms, a))[::-1])[::-1]
 
-    def prefix_variances(self) -> FloatArray:
-        if self.scaled:
-            return super().prefix_variances()
-        return np.cumsum(np.cumsum(self._inverse) ** 2)
-
     def cell_variance(self) -> float:
-        return float(np.mean(self._norms**2) * (self._inverse @ self._inverse))  # at most: columns of R⁻¹ end early
+        """An upper bound: as if no column of R⁻¹ ended early."""
+        return float(np.mean(self._norms**2) * (self._inverse @ self._inverse))
 
     def l2(self, max_keys: int) -> float:
-        """By windows: unscaled, G[i, j] = Σ_k c_k c_{k + |i − j|} over k < n − max(i, j) falls away from i = j.
-
-        The row of i over a window is at most Σ_{k < n − i} c_k·(c_{k − right} + … + c_{k + left}), and columns are
-        scaled as in `Spectral.l2`.
-        """
-        n, keys, k = self.workload.n_cells, min(max_keys, self.workload.n_cells), np.arange(self.workload.n_cells)
-        sums = np.concatenate([np.zeros(1), np.cumsum(self._column)])
-
-        def rows(left: int, right: int) -> FloatArray:
-            windows = sums[np.minimum(k + left + 1, n)] - sums[np.maximum(k - right, 0)]
-            return np.asarray(np.cumsum(self._column * windows)[::-1] / self._norms**2)
-
-        column = 1.0 if self.scaled else float(self._column @ self._column)
-        return float(min(squared_l2_by_rank(rows, n, keys), keys**2 * column * ROUND_UP) ** 0.5)
+        """Of many cells by the largest column norm, which the first column has."""
+        n, keys = self.workload.n_cells, min(max_keys, self.workload.n_cells)
+        if keys > 1 and n <= LARGEST_GRAM:
+            rows = self.apply(np.eye(n))
+            return float(squared_l2_of_gram(rows.T @ rows, keys) ** 0.5)
+        return keys * ROUND_UP * (1.0 if self.scaled else float(np.linalg.norm(self._column)))
 
     def l1(self, max_keys: int) -> float:
         """The sum of the largest column norms, exact as no entry is negative."""
@@ -84,7 +71,7 @@ def _series(power: float, size: int) -> FloatArray:
 
 
 def _filtered(coefficients: FloatArray, values: FloatArray) -> FloatArray:
-    """The lower triangular Toeplitz matrix of these coefficients, applied; shape as `values`."""
+    """Apply the lower triangular Toeplitz matrix with these coefficients; shape as `values`."""
     size = coefficients.size
     length = fft.next_fast_len(2 * size, real=True)
     waves = fft.rfft(values, length, axis=0)

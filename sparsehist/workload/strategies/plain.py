@@ -1,0 +1,126 @@
+"""Strategies that add noise to every query or to every cell by itself."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from sparsehist.errors import DeclarationError
+from sparsehist.typing import ArrayLike, FloatArray, IntArray
+from sparsehist.workload.queries.marginals import Marginals
+from sparsehist.workload.queries.matrix import Matrix
+from sparsehist.workload.queries.products import Union
+from sparsehist.workload.queries.ranges import RangeRows, Ranges, Total
+from sparsehist.workload.queries.workload import Workload
+from sparsehist.workload.sensitivity import (
+    LARGEST_GRAM,
+    ROUND_UP,
+    gram_of,
+    largest,
+    squared_l2_of_gram,
+    squared_l2_of_tables,
+)
+from sparsehist.workload.strategies.strategy import Invertible, Strategy
+
+
+class Direct(Strategy):
+    """R = A, noise on every answer: best for few queries that overlap little, such as the total."""
+
+    word = "direct"
+
+    def __init__(self, workload: Workload) -> None:
+        super().__init__(workload)
+        if not has_known_columns(workload):
+            raise DeclarationError(f"the columns of {workload.describe()} are not known: name another strategy")
+        self.integral = workload.integral
+
+    @property
+    def n_noise(self) -> int:
+        return self.workload.n_queries
+
+    def apply(self, x: ArrayLike) -> FloatArray:
+        return self.workload.apply(x)
+
+    def noise_answers(self, z: FloatArray) -> FloatArray:
+        return z
+
+    def l2(self, max_keys: int) -> float:
+        """From AᵀA of few cells, otherwise the sum of the largest column norms."""
+        workload, keys = self.workload, min(max_keys, self.workload.n_cells)
+        if isinstance(workload, Marginals):
+            parts, ratios = np.ones(len(workload.marginals)), np.zeros(len(workload.columns))
+            return math.sqrt(squared_l2_of_tables(workload.columns, workload.marginals, parts, ratios, keys))
+        if not isinstance(workload, Total) and workload.n_cells <= LARGEST_GRAM:
+            return math.sqrt(squared_l2_of_gram(gram_of(workload), keys))
+        return _sum_of_largest(workload, 2, keys)
+
+    def l1(self, max_keys: int) -> float:
+        """The sum of the largest column norms; exact where no entry is negative."""
+        return _sum_of_largest(self.workload, 1, min(max_keys, self.workload.n_cells))
+
+    def variance(self) -> FloatArray:
+        return np.ones(self.workload.n_queries)
+
+
+def has_known_columns(workload: Workload) -> bool:
+    """Whether the norms of the columns of A are known without writing A out."""
+    if isinstance(workload, Union):
+        return all(map(has_known_columns, workload.parts))
+    return workload.explicit and isinstance(workload, RangeRows | Matrix | Marginals)
+
+
+def _sum_of_largest(workload: Workload, power: int, keys: int) -> float:
+    """Sum of the largest column norms, where a norm is the root of the sum of |A_ij|^power over the rows."""
+    if isinstance(workload, Total | Marginals):
+        rows = len(workload.marginals) if isinstance(workload, Marginals) else 1
+        return float(keys * rows ** (1 / power))
+    bound = float(largest(_column_sums(workload, power) ** (1 / power), keys).sum())
+    return bound if workload.integral and power == 1 else bound * ROUND_UP
+
+
+def _column_sums(workload: Workload, power: int) -> FloatArray:
+    if isinstance(workload, Union):
+        return np.asarray(sum(_column_sums(part, power) for part in workload.parts), np.float64)
+    if isinstance(workload, Matrix):
+        return np.asarray((abs(workload.matrix) ** power).sum(axis=0), np.float64).reshape(-1)
+    return workload.apply_transposed(np.ones(workload.n_queries))
+
+
+class IdentityStrategy(Invertible):
+    """R = I, noise on every cell: its columns are orthogonal, so the sensitivity is √l exactly."""
+
+    word = "identity"
+    integral = True
+
+    def apply(self, x: ArrayLike) -> FloatArray:
+        return np.array(x, np.float64)
+
+    def to_cells(self, z: FloatArray) -> FloatArray:
+        return z
+
+    def to_cells_transposed(self, a: FloatArray) -> FloatArray:
+        return a
+
+    def l2(self, max_keys: int) -> float:
+        return float(min(max_keys, self.workload.n_cells) ** 0.5)
+
+    def l1(self, max_keys: int) -> float:
+        return float(min(max_keys, self.workload.n_cells))
+
+    def variance(self) -> FloatArray:
+        return self.workload.row_squares()
+
+    def mean_variance(self) -> float:
+        if isinstance(self.workload, Ranges) and not self.workload.explicit:
+            return (self.workload.n + 2) / 3
+        return super(Invertible, self).mean_variance()
+
+    def range_variances(self, low: IntArray, high: IntArray) -> FloatArray:
+        return (high - low + 1).astype(np.float64)
+
+    def gram_row(self, max_keys: int) -> FloatArray:  # noqa: ARG002
+        return np.ones(1)
+
+    def largest_eigenvalue(self) -> float:
+        return 1.0

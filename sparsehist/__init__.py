@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from sparsehist.counting import Counting, Counts, Files, Query, check_log
     from sparsehist.counting.queries import check_query
     from sparsehist.counting.with_sql import counting_sql
-    from sparsehist.declaration import Every, Keep, Share, Steps
+    from sparsehist.declaration import Every, Keep, Measure, Share, Steps
     from sparsehist.dense.multiple_release import MultipleRelease
     from sparsehist.domain import Catalogue, Dates, Domain, Hash64, Integers, Open, Product, Strings
     from sparsehist.privacy.guarantees import EpsilonDelta
@@ -28,7 +28,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AnalystSession", "Catalogue", "Counting", "Counts", "Dates", "Domain", "EpsilonDelta", "Every", "Files",
-    "Hash64", "Integers", "Keep", "MultipleRelease", "Open", "Plan", "Product", "Query", "Release", "Share",
+    "Hash64", "Integers", "Keep", "Measure", "MultipleRelease", "Open", "Plan", "Product", "Query", "Release", "Share",
     "Steps", "Store", "Strings", "WorkloadRelease", "adopt", "audiences", "check_log", "check_query",
     "choose_max_keys", "counting_sql", "create", "dense", "discover_keys", "errors", "histogram", "interactive",
     "local", "noise", "open", "open_analyst", "plan", "privacy", "read", "sql", "workload",
@@ -36,7 +36,7 @@ __all__ = [
 
 _NAMES = {
     "counting": "Counting Counts Files Query check_log", "counting.with_sql": "counting_sql",
-    "declaration": "Every Keep Share Steps", "dense.multiple_release": "MultipleRelease",
+    "declaration": "Every Keep Measure Share Steps", "dense.multiple_release": "MultipleRelease",
     "domain": "Catalogue Dates Domain Hash64 Integers Open Product Strings", "counting.queries": "check_query",
     "series.key_discovery": "discover_keys", "privacy.guarantees": "EpsilonDelta", "release.planning": "Plan plan",
     "release.releases": "Release WorkloadRelease read", "series.create": "create",

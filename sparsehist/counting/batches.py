@@ -31,6 +31,7 @@ WHOLE = (
     pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64, pl.Boolean, pl.Date, pl.Time,
     pl.Datetime, pl.Duration,
 )  # fmt: skip
+_NOTHING: Mapping[str, pl.Expr] = {}
 _DICTIONARIES = {"RLE_DICTIONARY", "PLAIN_DICTIONARY"}
 
 
@@ -132,9 +133,9 @@ def restored(values: pl.Series, dtype: pl.DataType) -> pl.Series:
     return text if dtype in TEXTS else text.cast(dtype)
 
 
-def pieces(log: Log, columns: Sequence[str]) -> Iterator[Piece]:
-    """Divide a log into pieces that `read` makes batches of."""
-    plainly = [plain(name, log.dtypes[name]) for name in columns]
+def pieces(log: Log, columns: Sequence[str], computed: Mapping[str, pl.Expr] = _NOTHING) -> Iterator[Piece]:
+    """Divide a log into pieces that `read` makes batches of; `computed` are further columns of whole numbers."""
+    plainly = [*(plain(name, log.dtypes[name]) for name in columns), *computed.values()]
     found = _row_groups(log, columns) if log.in_row_groups else None
     if found is None:
         yield from _joined(log.rows.select(plainly).collect_batches(chunk_size=BATCH_ROWS, maintain_order=False))
@@ -161,18 +162,24 @@ def release_unused() -> None:
     pa.default_memory_pool().release_unused()
 
 
-def read(piece: Piece, columns: Sequence[str], dtypes: Mapping[str, pl.DataType]) -> Batch:
+def read(
+    piece: Piece,
+    columns: Sequence[str],
+    dtypes: Mapping[str, pl.DataType],
+    computed: Mapping[str, pl.Expr] = _NOTHING,
+) -> Batch:
     """Read a batch.
 
     Args:
         piece: From `pieces`.
         columns: Columns of the unit, then those of the key.
         dtypes: Dtype of each column in the log.
+        computed: Further columns of whole numbers, which come after those.
     """
     if isinstance(piece, pl.DataFrame):
         found = {column.name: _of_series(column.rechunk()) for column in piece}
     else:
-        found = _plain_texts(piece, columns, dtypes)
+        found = _by_polars(piece, columns, dtypes, computed)
         for name in reversed(columns):  # keys first: they take most memory on the way
             if name not in found:
                 found[name] = _of_chunks(_chunks(piece, name), dtypes[name])
@@ -180,7 +187,7 @@ def read(piece: Piece, columns: Sequence[str], dtypes: Mapping[str, pl.DataType]
             release_unused()
     usable = {name: mask for name, (_, mask) in found.items() if mask is not None}
     kept = np.logical_and.reduce(list(usable.values())) if usable else None
-    return Batch([_filtered(found[name][0], kept) for name in columns], frozenset(usable))
+    return Batch([_filtered(found[name][0], kept) for name in (*columns, *computed)], frozenset(usable))
 
 
 def _row_groups(log: Log, columns: Sequence[str]) -> list[RowGroups] | None:
@@ -214,22 +221,23 @@ def _row_groups(log: Log, columns: Sequence[str]) -> list[RowGroups] | None:
     return [RowGroups(*piece, before=place / len(whole)) for place, piece in enumerate(whole)]
 
 
-def _plain_texts(
-    piece: RowGroups, columns: Sequence[str], dtypes: Mapping[str, pl.DataType]
+def _by_polars(
+    piece: RowGroups, columns: Sequence[str], dtypes: Mapping[str, pl.DataType], computed: Mapping[str, pl.Expr]
 ) -> dict[str, tuple[Column, BoolArray | None]]:
-    """Read text that is no dictionary with Polars, in half of Arrow's time."""
+    """Read with Polars what is computed, and text that is no dictionary, in half of Arrow's time."""
     dictionaries = set.union(*(part.dictionaries for part in piece.parts))
     names = [name for name in columns if dtypes[name] in TEXTS and name not in dictionaries]
-    if not names:
+    wanted = [*(plain(name, dtypes[name]) for name in names), *computed.values()]
+    if not wanted:
         return {}
     scans = [
         pl.scan_parquet(part.file, glob=False, hive_partitioning=False)
         .slice(*part.slice)
-        .select(plain(name, dtypes[name]) for name in names)
+        .select(wanted)
         for part in piece.parts
     ]
     frame = pl.concat(scans).collect()
-    return {name: _of_series(frame[name].rechunk()) for name in names}
+    return {column.name: _of_series(column.rechunk()) for column in frame}
 
 
 def _chunks(piece: RowGroups, name: str) -> list[pa.Array]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import polars as pl
 
+from sparsehist.declaration.measures import Measure
 from sparsehist.domain.base import Domain
 from sparsehist.errors import DeclarationError, shown, without_credentials
 from sparsehist.typing import IndexArray, NDArray
@@ -178,7 +179,8 @@ class CountedKeys:
 
     Attributes:
         frame: Columns key_0, … in the canonical dtypes of the domain and count (Int64; 0 where every unit with the
-            key keeps others); each key once; in no order that means anything.
+            key keeps others), and sum_0, … (Int64, in steps) of each measure; each key once; in no order that means
+            anything.
         engine: What counted, such as "polars 2.1.0". Which keys an over-full unit keeps is the same again
             only with the same salt and the same engine.
         bounding: What bounding met; None where that was done elsewhere, or the engine does not tell.
@@ -215,6 +217,7 @@ class CountRequest:
     portable: bool
     note: Callable[[Bounding], None] = field(repr=False)
     without_key: bool
+    measures: tuple[Measure, ...] = ()
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -225,6 +228,11 @@ class CountRequest:
     def read(self) -> tuple[str, ...]:
         """Columns of the log that are read for them."""
         return tuple(dict.fromkeys((*self.unit_parts, *self.key)))
+
+    @property
+    def measured(self) -> tuple[str, ...]:
+        """Columns of the log that are added up."""
+        return tuple(dict.fromkeys(each.column for each in self.measures if each.column is not None))
 
     @property
     def most_keys(self) -> int:
@@ -255,6 +263,7 @@ def request(
     portable: bool = False,
     note: Callable[[Bounding], None] | None = None,
     without_key: bool = False,
+    measures: Sequence[Measure] = (),
 ) -> CountRequest:
     """Check the declared parameters of a count.
 
@@ -281,6 +290,7 @@ def request(
             same on each for one salt.
         note: Told what bounding met.
         without_key: Whether the log has no key column: each unit then has the one key of a domain of one cell.
+        measures: What is added up by unit and key, cut to its bounds, and then by key.
 
     Raises:
         DeclarationError: If one is wrong; the message carries its value.
@@ -326,6 +336,7 @@ def request(
         portable,
         note or (lambda _: None),
         without_key,
+        tuple(measures),
     )
 
 

@@ -20,6 +20,7 @@ from sparsehist.counting.contract import (
 )
 from sparsehist.counting.keys import has_duplicates, place
 from sparsehist.counting.log import Log, check_key_dtypes, check_unit_dtypes, engine_errors
+from sparsehist.counting.measured import check_sums, given_sums
 from sparsehist.counting.sources import open_log
 from sparsehist.domain.base import key_names
 from sparsehist.errors import DataError, DeclarationError
@@ -88,6 +89,7 @@ def count_keys(
     frame = chosen.count(log, wanted)
     if frame.is_empty() and not may_be_empty:
         raise DataError("the log is empty: it has no rows, or none that may be counted")
+    check_sums(frame, wanted.measures)
     return CountedKeys(frame, chosen.name(), met[-1] if met else None)
 
 
@@ -105,8 +107,8 @@ def _opened(source: object, wanted: CountRequest) -> tuple[CountingEngine, Log]:
     if wanted.unit is None:
         raise DeclarationError("unit is needed unless the source is Counts")
     wanted.report("reading")
-    columns = wanted.unit_parts if wanted.without_key else wanted.read
-    log = open_log(source, columns).with_key_types(wanted.key_types)
+    columns = dict.fromkeys((*(wanted.unit_parts if wanted.without_key else wanted.read), *wanted.measured))
+    log = open_log(source, list(columns)).with_key_types(wanted.key_types)
     if wanted.without_key:
         log = log.with_key(wanted.key[0], wanted.domain.keys(np.zeros(1, np.int64)).row(0)[0])
     check_unit_dtypes(log, wanted.unit_parts, portable=wanted.portable)
@@ -128,26 +130,30 @@ def given_counts(source: Counts, wanted: CountRequest) -> pl.DataFrame:
         raise DeclarationError(f"Counts hold no units: leave out unit={wanted.unit!r}")
     if wanted.full != 1:
         raise DeclarationError("Counts were bounded elsewhere: shares need the log itself")
-    log = open_log(source.frame, (*wanted.key, source.count)).with_key_types(wanted.key_types)
+    sums = [measure.steps_column for measure in wanted.measures]
+    log = open_log(source.frame, (*wanted.key, source.count, *sums)).with_key_types(wanted.key_types)
     check_key_dtypes(log, wanted.key, wanted.domain)
     with engine_errors(log.label, log):
-        read = log.rows.select(*wanted.key, source.count).collect(engine="streaming")
+        read = log.rows.select(*wanted.key, source.count, *sums).collect(engine="streaming")
         # Each column in one piece, from which rows are taken in a sixth of the time; one after another, for memory.
         frame = pl.DataFrame([read.drop_in_place(name).rechunk() for name in read.columns])
-    counts = _whole_counts(_read_numbers(frame[source.count]) if source.count in log.texts else frame[source.count])
+    texts = [name for name in (source.count, *sums) if name in log.texts]
+    frame = frame.with_columns(_read_numbers(frame[name]) for name in texts)
+    numbers = [_whole_counts(frame[source.count]).alias("count"), *given_sums(frame, wanted.measures)]
     keys = frame.select(pl.col(name).alias(f"key_{column}") for column, name in enumerate(wanted.key))
     if has_duplicates(keys):
         raise DataError("a key occurs twice among the counts: add up what belongs together, unit by unit, first")
     placed = place(keys, wanted.key, wanted.domain, on_null=wanted.on_null, on_outside=wanted.on_outside)
     if not placed.unchanged and has_duplicates(placed.cells):
         raise DataError("two keys fall into one cell of the domain: counts that were bounded apart cannot be added")
-    result = placed.cells.with_columns(count=counts if placed.unchanged else counts.filter(pl.Series(placed.usable)))
-    return result.select([*key_names(wanted.domain.columns), "count"])
+    if not placed.unchanged:
+        numbers = [each.filter(pl.Series(placed.usable)) for each in numbers]
+    return placed.cells.with_columns(numbers)
 
 
 def _read_numbers(counts: pl.Series) -> pl.Series:
     """Read the text of a CSV file as whole numbers; null where it is none."""
-    whole = pl.when(counts.str.contains(r"^[0-9]+$")).then(counts)
+    whole = pl.when(counts.str.contains(r"^-?[0-9]+$")).then(counts)
     return pl.select(whole.cast(pl.Int64, strict=False).alias(counts.name)).to_series()
 
 

@@ -23,10 +23,12 @@ from sparsehist.counting.codes import first_of_runs, sorted_words
 from sparsehist.counting.contract import Bounding, CountRequest, UnitPairs
 from sparsehist.counting.keys import missing_error, outside_error, packed
 from sparsehist.counting.log import Log, engine_errors
+from sparsehist.counting.measured import row_columns, row_steps, sum_names, unmeasured_error
 from sparsehist.counting.memory import allowed_memory
 from sparsehist.counting.rows import GROUP_BITS, Rows
 from sparsehist.counting.tuples import order_sql, tuple_text
 from sparsehist.counting.words import Numbers32or64, Words
+from sparsehist.declaration.measures import Measure
 from sparsehist.errors import DeclarationError
 from sparsehist.store.layout import spill_directory
 from sparsehist.store.statements import statement
@@ -49,12 +51,14 @@ class Pairs:
         sizes: How many distinct keys each unit has; shape (units,).
         kept: How many of them count; shape (units,).
         cells: Cells of the pairs that count; shape (pairs,).
+        sums: What the rows of each of them add up to, in steps and cut to the bounds, by measure; shape (pairs,) each.
     """
 
     units: WordArray = field(repr=False)
     sizes: IntArray = field(repr=False)
     kept: IntArray = field(repr=False)
     cells: Numbers32or64 = field(repr=False)
+    sums: list[IntArray] = field(repr=False, default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -64,7 +68,7 @@ class Reading:
     Attributes:
         units: Leads from words back to units.
         keys: Leads from words back to keys.
-        rows: Words of units, times `multiplier`, and of keys.
+        rows: Words of units, times `multiplier`, and of keys; and the steps of measures.
         multiplier: A secret odd number: multiplying by it is a bijection that spreads any pattern of numbers.
     """
 
@@ -85,8 +89,9 @@ def name() -> str:
 
 
 def count(log: Log, wanted: CountRequest) -> pl.DataFrame:
-    """Count units by key: columns key_0, …, count; keys that nobody keeps are left out."""
+    """Count units by key: columns key_0, …, count, sum_0, …; keys that nobody keeps are left out."""
     cells, weights = [np.zeros(0, np.uint32)], [np.zeros(0, np.int64)]
+    sums: list[list[IntArray]] = [[np.zeros(0, np.int64)] for _ in wanted.measures]
     met = above = 0
     with spill_directory(wanted.temporary_directory) as directory:
         found = read_log(log, wanted, directory)
@@ -94,11 +99,16 @@ def count(log: Log, wanted: CountRequest) -> pl.DataFrame:
             cells.append(pairs.cells)
             if wanted.full != 1:
                 weights.append(np.repeat(weight_of(pairs.sizes, wanted.weights), pairs.kept))
+            for own, more in zip(sums, pairs.sums, strict=True):
+                own.append(more)
             met, above = met + int(pairs.sizes.sum()), above + int((pairs.sizes > wanted.max_keys).sum())
     wanted.report("counting")
     wanted.note(Bounding(met, above))
-    distinct, totals = _added_up(np.concatenate(cells), np.concatenate(weights) if wanted.full != 1 else None)
-    return found.keys.frame(distinct).with_columns(count=pl.Series(totals, dtype=pl.Int64))
+    counted = np.concatenate(weights) if wanted.full != 1 else None
+    distinct, totals = _added_up(np.concatenate(cells), [counted, *map(np.concatenate, sums)])
+    names = ["count", *sum_names(wanted.measures)]
+    columns = [pl.Series(name, total, pl.Int64) for name, total in zip(names, totals, strict=True)]
+    return found.keys.frame(distinct).with_columns(columns)
 
 
 def kept_pairs(log: Log, wanted: CountRequest) -> UnitPairs:
@@ -119,33 +129,38 @@ def read_log(log: Log, wanted: CountRequest, directory: Path) -> Reading:
     parts, dtypes = wanted.unit_parts, log.dtypes
     units = Words.of_columns([dtypes[name] for name in parts], [None] * len(parts))
     keys = Words.of_columns([dtypes[name] for name in wanted.key], wanted.domain.parts)
-    rows = Rows(directory, allowed // 2)
+    steps = row_steps(wanted.measures, dtypes, text=log.kind in ("csv", "json"))
+    rows = Rows(directory, allowed // 2, len(steps))
     multiplier = np.uint64(multiplier_of(wanted.salt))
     incomplete: set[str] = set()
 
     def add(piece: Piece) -> None:
-        batch = read(piece, wanted.read, dtypes)
+        batch = read(piece, wanted.read, dtypes, steps)
         incomplete.update(batch.incomplete)
-        columns = dict(zip(wanted.read, batch.columns, strict=True))
+        columns = dict(zip((*wanted.read, *steps), batch.columns, strict=True))
         words, inside = keys.numbers([columns[name] for name in wanted.key])
         of_units, _ = units.numbers([columns[name] for name in parts])
+        beside = [columns[name].values.to_numpy() for name in steps]
         del batch, columns
         numbers = of_units * multiplier
         if inside is not None:
-            numbers, words = numbers[inside], words[inside]
-        rows.add(numbers, words)
+            numbers, words, *beside = (column[inside] for column in (numbers, words, *beside))
+        rows.add(numbers, words, *beside)
         if units.memory + keys.memory > allowed:
             raise DeclarationError(
                 "memory_limit is too small for the distinct texts of units and keys of this log: allow more memory"
             )
 
     with engine_errors(log.label, log):
-        for _ in in_threads(add, pieces(log, wanted.read), wanted.threads or cores()):
+        for _ in in_threads(add, pieces(log, wanted.read, steps), wanted.threads or cores()):
             pass
         release_unused()
         for name in wanted.read if wanted.on_null == "error" else ():
             if name in incomplete:
                 raise missing_error(name, "unit" if name in parts else "key")
+        for name, measure in row_columns(wanted.measures).items() if wanted.on_null == "error" else ():
+            if name in incomplete:
+                raise unmeasured_error(measure)
         wanted.report("placing keys")
         units.place(wanted.salt)
         keys.place(wanted.salt)
@@ -162,24 +177,27 @@ def bounded(found: Reading, log: Log, wanted: CountRequest) -> Iterator[Pairs]:
     portable = _PortableOrder(found, log, wanted) if wanted.portable else None
 
     def bound(group: int) -> Pairs:
-        units, keys = found.rows.group(group, bits)
+        units, keys, *beside = found.rows.group(group, bits)
         cells, inside = found.keys.cells(keys)
         if inside is not None:
-            units, cells = units[inside], cells[inside]
+            units, cells, *beside = (column[inside] for column in (units, cells, *beside))
         hashes = found.units.hashes(units * found.inverse)
         hashes += found.keys.hashes(cells)
-        units, cells = distinct_pairs(units, cells, mixed(hashes), bits, lambda some: _ranks(found.keys, some))
+        units, cells, order, starts = distinct_pairs(
+            units, cells, mixed(hashes), bits, lambda some: _ranks(found.keys, some)
+        )
+        sums = _sums(wanted.measures, beside, order, starts)
         first = first_of_runs(units)
-        starts = np.flatnonzero(first)
-        sizes = np.diff(starts, append=units.size)
+        own = np.flatnonzero(first)
+        sizes = np.diff(own, append=units.size)
         if sizes.max(initial=0) > wanted.most_keys:
             number = np.cumsum(first) - 1
-            kept = np.arange(units.size) - np.take(starts, number, mode="clip") < wanted.most_keys
+            kept = np.arange(units.size) - np.take(own, number, mode="clip") < wanted.most_keys
             if portable is not None:
                 portable.choose(kept, units, cells, sizes)
-            cells = cells[kept]
-        distinct = np.take(units, starts, mode="clip") * found.inverse
-        return Pairs(distinct, sizes, np.minimum(sizes, wanted.most_keys), cells)
+            cells, *sums = (column[kept] for column in (cells, *sums))
+        distinct = np.take(units, own, mode="clip") * found.inverse
+        return Pairs(distinct, sizes, np.minimum(sizes, wanted.most_keys), cells, sums)
 
     return in_threads(bound, range(1 << bits if len(found.rows) else 0), wanted.threads or cores(), AHEAD)
 
@@ -190,7 +208,7 @@ def distinct_pairs(
     hashes: WordArray,
     bits: int,
     rank: Callable[[Numbers32or64], IndexArray],
-) -> tuple[WordArray, Numbers32or64]:
+) -> tuple[WordArray, Numbers32or64, IndexArray, IndexArray]:
     """Find the distinct pairs of rows, in the order of units, then of hashes, then of the values of keys.
 
     Args:
@@ -201,7 +219,8 @@ def distinct_pairs(
         rank: Ranks cells by value; asked only where hashes agree.
 
     Returns:
-        Units and cells of the pairs; shape (pairs,).
+        Units and cells of the pairs, shape (pairs,); the rows in that order, those of a pair side by side, shape
+        (n,); and where among these each pair begins, shape (pairs,).
     """
     for_position = np.uint64(max(units.size - 1, 1).bit_length())
     for_hash = np.uint64(64 - UNIT_BITS) - for_position
@@ -226,7 +245,21 @@ def distinct_pairs(
         ordered, own = np.take(units, order, mode="clip"), np.take(cells, order, mode="clip")
         new = first_of_runs(ordered) | first_of_runs(own)
     kept = np.flatnonzero(new)
-    return np.take(ordered, kept, mode="clip"), np.take(own, kept, mode="clip")
+    return np.take(ordered, kept, mode="clip"), np.take(own, kept, mode="clip"), order, kept
+
+
+def _sums(
+    measures: Sequence[Measure], beside: Sequence[IntArray], order: IndexArray, starts: IndexArray
+) -> list[IntArray]:
+    """What the rows of each pair add up to, in steps and cut to the bounds, by measure; shape (pairs,) each."""
+    found, read_steps = [], iter(beside)
+    for measure in measures:
+        if measure.column is None:
+            total: IntArray = np.diff(starts, append=order.size)
+        else:
+            total = _run_sums(np.take(next(read_steps), order, mode="clip"), starts)
+        found.append(np.clip(total, measure.least_steps, measure.most_steps))
+    return found
 
 
 def _exact_order(
@@ -276,23 +309,33 @@ def unit_values(found: Reading, log: Log, wanted: CountRequest, words: WordArray
     return frame.select(tuple_text(wanted.unit_parts, log.dtypes).alias("unit")).to_series()
 
 
-def _added_up(cells: Numbers32or64, weights: IntArray | None) -> tuple[Numbers32or64, IntArray]:
-    """Return the distinct cells, and the sum of what their pairs add; each pair adds 1 if `weights` is None."""
+def _added_up(cells: Numbers32or64, added: Sequence[IntArray | None]) -> tuple[Numbers32or64, list[IntArray]]:
+    """Return the distinct cells, and sums over the pairs of each; of `added`, None adds 1 for every pair."""
     most = int(cells.max(initial=0)) + 1
     if most <= DENSE * cells.size:
-        totals = np.bincount(cells, minlength=most) if weights is None else np.zeros(most, np.int64)
-        if weights is not None:
-            np.add.at(totals, cells, weights)
-        distinct = np.flatnonzero(totals)
-        return distinct.astype(cells.dtype), totals[distinct]
-    if weights is None:
-        ordered = sorted_words(cells)
-        starts = np.flatnonzero(first_of_runs(ordered))
-        return ordered[starts], np.diff(starts, append=ordered.size)
-    order = np.argsort(cells)
-    ordered = cells[order]
+        present = np.bincount(cells, minlength=most)
+        distinct, totals = np.flatnonzero(present), []
+        for weights in added:
+            total = present if weights is None else np.zeros(most, np.int64)
+            if weights is not None:
+                np.add.at(total, cells.astype(np.intp), weights)
+            totals.append(total[distinct])
+        return distinct.astype(cells.dtype), totals
+    if all(weights is None for weights in added):
+        order, ordered = None, sorted_words(cells)
+    else:
+        order = np.argsort(cells)
+        ordered = cells[order]
     starts = np.flatnonzero(first_of_runs(ordered))
-    return ordered[starts], np.add.reduceat(weights[order], starts) if starts.size else np.zeros(0, np.int64)
+    return ordered[starts], [
+        np.diff(starts, append=ordered.size) if weights is None else _run_sums(weights[order], starts)
+        for weights in added
+    ]
+
+
+def _run_sums(values: IntArray, starts: IndexArray) -> IntArray:
+    """Sums over runs of values that begin at `starts`."""
+    return np.add.reduceat(values, starts) if starts.size else np.zeros(0, np.int64)
 
 
 def _ranks(keys: Words, cells: Numbers32or64) -> IndexArray:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sparsehist.counting.codes import by_first_bits
-from sparsehist.typing import AnyArray, WordArray, secret
+from sparsehist.typing import AnyArray, IntArray, WordArray, secret
 
 GROUP_BITS = 8
 BLOCK = 1 << 18  # rows grouped at a time, within the cache of a core
@@ -21,24 +21,25 @@ BLOCK = 1 << 18  # rows grouped at a time, within the cache of a core
 
 @secret
 class _Block(NamedTuple):
-    """Units and keys of some rows, or where in the files these begin; and where each group of units ends."""
+    """Columns of some rows, or where in the files these begin; and where each group of units ends."""
 
     columns: Sequence[AnyArray | int]
     ends: list[int]
 
 
 class Rows:
-    """Words of units and keys, row by row. Several threads may add to it at once. Secret.
+    """Words of units and keys, and numbers beside them, row by row. Several threads may add at once. Secret.
 
     Args:
         directory: A private directory for rows that memory has no room for.
         memory: Bytes of rows that stay in memory.
+        beside: Columns of Int64 numbers besides units and keys.
     """
 
-    def __init__(self, directory: Path, memory: int) -> None:
-        self._files = [directory / "units", directory / "keys"]
-        self._dtypes: list[np.dtype] = [np.dtype(np.uint64)] * 2
-        self._room, self._written = memory, [0, 0]
+    def __init__(self, directory: Path, memory: int, beside: int = 0) -> None:
+        self._files = [directory / f"column-{number}" for number in range(2 + beside)]
+        self._dtypes: list[np.dtype] = [*[np.dtype(np.uint64)] * 2, *[np.dtype(np.int64)] * beside]
+        self._room, self._written = memory, [0] * len(self._files)
         self._blocks: list[_Block] = []
         self._lock = Lock()
 
@@ -48,25 +49,25 @@ class Rows:
     def __len__(self) -> int:
         return sum(block.ends[-1] for block in self._blocks)
 
-    def add(self, units: WordArray, keys: AnyArray) -> None:
-        """Add a batch of rows; both of shape (n,)."""
+    def add(self, units: WordArray, keys: AnyArray, *beside: IntArray) -> None:
+        """Add a batch of rows; all of shape (n,)."""
         for start in range(0, keys.size, BLOCK):
             own = slice(start, start + BLOCK)
             order, ends = by_first_bits(units[own], GROUP_BITS)
-            columns = [np.take(column[own], order, mode="clip") for column in (units, keys)]
+            columns = [np.take(column[own], order, mode="clip") for column in (units, keys, *beside)]
             with self._lock:
                 self._dtypes = [column.dtype for column in columns]
                 self._room -= sum(column.nbytes for column in columns)
                 self._blocks.append(_Block(columns if self._room >= 0 else self._write(columns), ends))
 
-    def group(self, number: int, bits: int) -> tuple[WordArray, AnyArray]:
-        """Return the units and keys of the rows whose units begin with `number`, written in some bits."""
+    def group(self, number: int, bits: int) -> list[AnyArray]:
+        """Return the columns of the rows whose units begin with `number`, written in some bits."""
         first, last = (place << GROUP_BITS - bits for place in (number, number + 1))
         parts = [(block.columns, slice(block.ends[first], block.ends[last])) for block in self._blocks]
-        units, keys = (
-            np.concatenate([self._part(at, columns[at], rows) for columns, rows in parts]) for at in range(2)
-        )
-        return units, keys
+        return [
+            np.concatenate([self._part(at, columns[at], rows) for columns, rows in parts])
+            for at in range(len(self._files))
+        ]
 
     def _write(self, columns: Sequence[AnyArray]) -> list[int]:
         offsets = list(self._written)

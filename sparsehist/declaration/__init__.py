@@ -2,6 +2,7 @@
 
 from sparsehist.declaration.bounding import Keep, Share
 from sparsehist.declaration.declaration import Declaration
+from sparsehist.declaration.measures import Measure
 from sparsehist.declaration.recurring import Every, Steps
 
-__all__ = ["Declaration", "Every", "Keep", "Share", "Steps"]
+__all__ = ["Declaration", "Every", "Keep", "Measure", "Share", "Steps"]

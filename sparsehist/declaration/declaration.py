@@ -12,6 +12,7 @@ import polars as pl
 
 from sparsehist.declaration.bounding import Keep, Share, Shares, bounding_of
 from sparsehist.declaration.checks import checked_name
+from sparsehist.declaration.measures import MEAN_COLUMN, Measure, measures_of
 from sparsehist.declaration.noise import checked_noise
 from sparsehist.declaration.parameters import check_fields, parameter, parameters, written
 from sparsehist.declaration.recurring import Every, Steps, every_of, steps_of, without_budget
@@ -173,6 +174,12 @@ class Declaration:
         "The people behind the units; costs add within it.", "default", title="population", option=str,
         read=lambda value: checked_name("population", value), published=True,
     )  # fmt: skip
+    measures: tuple[Measure, ...] = parameter(
+        "Sums by key that releases may publish beside counts: column:clip=B,step=S, where a unit adds at most B to a "
+        "key, or clip=-B..B; or events:clip=50, the number of rows; may be repeated.",
+        (), title="measures", write=lambda measures: list(map(str, measures)), read=measures_of, option=list[str],
+        several=True, show=lambda measures: "; ".join(map(str, measures)), example="'price:clip=100,step=0.01'",
+    )  # fmt: skip
     steps: Steps | None = parameter(
         "Declare a running series of at most this many steps, whose logs are appended: 365, or steps(365, "
         "start='2026-01-01', every='day').",
@@ -222,6 +229,8 @@ class Declaration:
             self._fix("bounding", self.bounding.for_units_of(self.max_keys))
             self._check_shares()
         self._check_domain()
+        if self.measures:
+            self._check_measures()
         if self.steps is not None or self.every is not None:
             self._check_going_on()
 
@@ -260,6 +269,29 @@ class Declaration:
                 parameter="bounding",
             )
         _ = self.shares
+
+    def _check_measures(self) -> None:
+        because = None
+        if isinstance(self.bounding, Share):
+            because = "bounding='share' has none: a unit's sums would have to be cut by its weight"
+        elif not hasattr(self.family, "sensitivity"):
+            because = f"they need Gaussian, Laplace or discrete Laplace noise, got {shown(self.noise)}"
+        elif self.steps is not None:
+            because = (
+                "a running series has none: rows of one unit and key may come in several steps, and what they add up "
+                "to could not be cut"
+            )
+        elif self.every is not None and self.every.most_periods is not None:
+            because = "a periodic series with most_periods has none: its pairs are listed without their rows"
+        if because is not None:
+            raise DeclarationError(f"measures cannot be declared: {because}", parameter="measures")
+        columns = {column for measure in self.measures for column in (measure.sum_column, measure.name + MEAN_COLUMN)}
+        taken = columns.intersection(self.key)
+        if taken:
+            raise DeclarationError(
+                f"a key column cannot be called {min(taken)}: releases with this measure use that name",
+                parameter="measures",
+            )
 
     def _check_domain(self) -> None:
         columns = self.key
@@ -314,6 +346,14 @@ class Declaration:
     def family(self) -> Family:
         """The noise, with the sensitivity that max_keys implies; in counts."""
         return family_named(self.noise, self.max_keys)
+
+    def family_of(self, measure: Measure) -> Family:
+        """The noise of a measure, in steps: a unit adds at most `most_steps` to each of max_keys sums."""
+        return replace(self.family, sensitivity=self.family.sensitivity * measure.most_steps)  # type: ignore[type-var, attr-defined]
+
+    def measure_named(self, name: str) -> Measure:
+        """The measure of a name."""
+        return next(measure for measure in self.measures if measure.name == name)
 
     @property
     def n_steps(self) -> int | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from sparsehist.counting.contract import Choice, Counts
 from sparsehist.counting.progress import Counting
-from sparsehist.declaration import Declaration, Every, Keep, Share, Steps
+from sparsehist.declaration import Declaration, Every, Keep, Measure, Share, Steps
 from sparsehist.declaration.checks import checked_choice
 from sparsehist.declaration.noise import NoiseChoice
 from sparsehist.domain import Domain
@@ -50,6 +50,7 @@ def create(  # type: ignore[misc] # overloads leave out what they share
     noise: NoiseChoice = "gaussian",
     cap: Level | None = None,
     population: str = "default",
+    measures: Measure | str | Sequence[Measure | str] = (),
     steps: int | str | Steps | None = None,
     every: str | int | Every | None = None,
     on_null: Choice = "error",
@@ -77,6 +78,7 @@ def create(  # type: ignore[misc] # overloads leave out what they share
         noise: Family: "gaussian" (level is ρ of zCDP), "laplace" or "discrete_laplace" (ε), "skellam", "poisson".
         cap: Largest cost the series may reach, exact; releases beyond it are refused.
         population: The people behind the units. Costs of the series of one population add up.
+        measures: Sums by key that releases may publish beside counts: `sh.Measure("price", clip=100, step=0.01)`.
         steps: Declares a running series: how many steps there will be, or `sh.Steps`. Gaussian noise.
         every: Declares a series per "day", "week" or "month", or `sh.Every`. Gaussian noise.
         on_null: "error" or "drop", for rows without unit or key.
@@ -107,8 +109,8 @@ def create(  # type: ignore[misc] # overloads leave out what they share
     counting = _checked_counting(counting)
     declared: dict[str, Any] = {
         "name": name, "unit": unit, "key": key, "max_keys": max_keys, "domain": domain, "bounding": bounding,
-        "noise": noise, "cap": cap, "population": population, "steps": steps, "every": every, "on_null": on_null,
-        "on_outside": on_outside,
+        "noise": noise, "cap": cap, "population": population, "measures": measures, "steps": steps, "every": every,
+        "on_null": on_null, "on_outside": on_outside,
     }  # fmt: skip
     declaration = Declaration(**declared)
     home = store if isinstance(store, Store) else Store(store)

@@ -1,0 +1,123 @@
+"""Columns of measures → whole numbers of steps, row by row; null where a row cannot be measured.
+
+A value is rounded towards zero to a multiple of the step. Floats are read as they are written: the largest multiple
+whose nearest float is not above the value. So 0.29 is 29 steps of 0.01, although the float lies below 29/100.
+Whatever becomes of a value, a unit's sum is cut to the bounds afterwards: the guarantee does not rest on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import polars as pl
+
+from sparsehist.counting.keys import NULL_REMEDY
+from sparsehist.declaration.measures import Measure
+from sparsehist.errors import DataError
+
+MOST_ROW_STEPS = 2**31
+"""Largest value of a row with bounds on both sides, in steps: 2**32 such rows still add up in 64 bits."""
+LARGEST_SUM = 2**46
+"""Largest sum of a key, in steps: it, its noise and their grid fit into a double."""
+
+
+def sum_names(measures: Sequence[Measure]) -> list[str]:
+    """The columns of sums beside those of the keys and the count, in the order of the measures."""
+    return [f"sum_{number}" for number in range(len(measures))]
+
+
+def row_columns(measures: Sequence[Measure]) -> dict[str, Measure]:
+    """The measures that are read from the log, by the name that the rows' steps have meanwhile."""
+    return {f"measure {number}": each for number, each in enumerate(measures) if each.column is not None}
+
+
+def row_steps(measures: Sequence[Measure], dtypes: Mapping[str, pl.DataType], *, text: bool) -> dict[str, pl.Expr]:
+    """The steps of each row by measure, Int64.
+
+    Args:
+        measures: Declared.
+        dtypes: Of the log's columns.
+        text: Whether numbers may be text, as in CSV files.
+    """
+    return {name: _steps(each, dtypes, text=text).alias(name) for name, each in row_columns(measures).items()}
+
+
+def _steps(measure: Measure, dtypes: Mapping[str, pl.DataType], *, text: bool) -> pl.Expr:
+    column = str(measure.column)
+    dtype = dtypes[column]
+    if not (dtype.is_numeric() or (text and dtype == pl.String)):
+        raise DataError(
+            f"measure column {column!r} has dtype {dtype}: a measure adds up whole numbers, decimals or floats; cast it"
+        )
+    if dtype.is_integer():
+        # Cut to what decides, in steps and rounded up: so the product fits into 64 bits.
+        most = MOST_ROW_STEPS if measure.signed else measure.most_steps
+        outermost = most * measure.step.numerator // measure.step.denominator + 1
+        value = pl.col(column).clip(*(bound for bound in _within(dtype, outermost))).cast(pl.Int64)
+        size = value.abs() * measure.step.denominator // measure.step.numerator
+    else:
+        exact = np.float32 if dtype == pl.Float32 else np.float64
+        value = pl.col(column).cast(pl.Float64, strict=False)
+        value = pl.when(value.is_finite()).then(value)
+        size = value.abs().map_batches(
+            lambda sizes: float_steps(sizes, measure, exact), return_dtype=pl.Int64, is_elementwise=True
+        )
+    if not measure.signed:
+        return pl.when(value >= 0).then(size.clip(upper_bound=measure.most_steps))
+    return pl.when(size <= MOST_ROW_STEPS).then(pl.when(value < 0).then(-size).otherwise(size))
+
+
+def _within(dtype: pl.DataType, outermost: int) -> tuple[int, int]:
+    """Bounds for whole numbers of a type, at most `outermost`."""
+    least, most = (pl.select(bound).item() for bound in (dtype.min(), dtype.max()))
+    return max(least, -outermost), min(most, outermost)
+
+
+def float_steps(sizes: pl.Series, measure: Measure, exact: type[np.floating]) -> pl.Series:
+    """Steps of finite numbers that are not negative: the most whose nearest float is not above the number.
+
+    In numpy: Polars divides by a number as it multiplies by its inverse, which rounds twice.
+    """
+    rises, per = float(measure.step.numerator), float(measure.step.denominator)
+    size = sizes.fill_null(0).to_numpy()
+    whole = np.minimum(np.floor(size * (per / rises)), 2.0 * MOST_ROW_STEPS)
+    above, own = (((whole + more) * rises / per).astype(exact) for more in (1, 0))
+    whole += above <= size
+    whole -= own > size
+    found = pl.Series(sizes.name, whole.astype(np.int64))
+    return found if not sizes.null_count() else found.zip_with(sizes.is_not_null(), pl.Series([None], dtype=pl.Int64))
+
+
+def unmeasured_error(measure: Measure) -> DataError:
+    """Refuse rows that cannot be measured."""
+    negative = "values too large for its step" if measure.signed else "negative values"
+    also = "" if measure.signed else "; clip=(-B, B) takes negative ones"
+    return DataError(
+        f"measure column {str(measure.column)!r} holds null, NaN, infinite or {negative}: {NULL_REMEDY}{also}"
+    )
+
+
+def check_sums(frame: pl.DataFrame, measures: Sequence[Measure]) -> None:
+    """Refuse sums that do not fit into a double with their noise."""
+    for name, measure in zip(sum_names(measures), measures, strict=True):
+        if frame.height and int(frame[name].abs().max() or 0) > LARGEST_SUM:  # type: ignore[arg-type]
+            raise DataError(
+                f"the measure {measure.name!r} of a key adds up to more than {LARGEST_SUM} steps: declare a larger step"
+            )
+
+
+def given_sums(frame: pl.DataFrame, measures: Sequence[Measure]) -> list[pl.Series]:
+    """Sums made elsewhere, in whole numbers of steps: columns price_steps, …"""
+    found = []
+    for name, measure in zip(sum_names(measures), measures, strict=True):
+        given = frame[measure.steps_column]
+        whole = given.cast(pl.Int64, strict=False)
+        low = -LARGEST_SUM if measure.signed else 0
+        if given.dtype.is_float() or whole.has_nulls() or not whole.is_between(low, LARGEST_SUM).all():
+            raise DataError(
+                f"column {measure.steps_column!r}: sums made elsewhere are whole numbers of steps of {measure.step}, "
+                "none null, each unit's part cut to the bounds of its measure before it was added"
+            )
+        found.append(whole.alias(name))
+    return found

@@ -1,0 +1,178 @@
+"""Measures: sums of a column by key, besides the number of units."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from sparsehist.errors import DeclarationError, shown
+from sparsehist.privacy.exact_numbers import exactly
+from sparsehist.privacy.levels import level_text
+
+EVENTS = "events"
+"""Name of the measure that counts rows."""
+
+MEAN_COLUMN = "_mean"
+"""What the column of a mean ends in."""
+
+_MOST_STEPS = 2**30
+"""What a unit may add to a key at most, in steps: sums over many units and their noise still fit into doubles."""
+_LONGEST = 2**30
+"""Numerator and denominator of a step: times a number of steps they fit into 64 bits."""
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_TEXT = re.compile(r"([^:=,]+):clip=([^,]+?)(?:\.\.([^,]+))?(?:,step=([^,]+))?")
+_ADVICE = "write sh.Measure('price', clip=100, step=0.01), or in text price:clip=100,step=0.01"
+
+
+@dataclass(frozen=True, init=False)
+class Measure:
+    """The sum of a column over the rows of a unit at a key, clipped to bounds, in multiples of a step.
+
+    Every row's value is rounded towards zero to a multiple of the step. What a unit's rows at a key add up to is
+    clipped to [low, high].
+
+    Args:
+        column: Name of the column: whole numbers, decimals or floats.
+        clip: What one unit adds to one key at most: a number B for [0, B], which refuses negative values, or
+            (-B, B). A multiple of the step; a public number, never read off the log.
+        step: Everything is counted in multiples of it; at most 2**30 of them make B.
+
+    Attributes:
+        column: As given; None for `Measure.events`.
+        name: The column, or "events": published columns begin with it.
+        low: Lower bound, 0 or -high.
+        high: Upper bound.
+        step: Exact.
+
+    Raises:
+        DeclarationError: If one of them is wrong.
+
+    Example:
+        >>> price = Measure("price", clip=100, step=0.01)
+        >>> str(price), price.most_steps
+        ('price:clip=100,step=0.01', 10000)
+        >>> str(Measure.events(most=50))
+        'events:clip=50,step=1'
+    """
+
+    column: str | None
+    name: str
+    low: Fraction
+    high: Fraction
+    step: Fraction
+
+    def __init__(self, column: str, *, clip: Any, step: Any = 1) -> None:
+        if not isinstance(column, str) or not _NAME.fullmatch(column):
+            raise DeclarationError(
+                f"a measure names one column, of letters, digits and _, got {shown(column)}; {_ADVICE}",
+                parameter="measures",
+            )
+        if column == EVENTS:
+            raise DeclarationError(
+                "the name events belongs to the number of rows, sh.Measure.events(most=50): rename the column",
+                parameter="measures",
+            )
+        self._fix(column, column, clip, step)
+
+    @classmethod
+    def events(cls, *, most: int) -> Measure:
+        """Count the rows of a unit at a key, at most `most` of them."""
+        self = cls.__new__(cls)
+        if isinstance(most, bool) or not isinstance(most, int):
+            raise DeclarationError(f"most must be a whole number of rows, got {shown(most)}", parameter="measures")
+        self._fix(None, EVENTS, most, 1)
+        return self
+
+    def _fix(self, column: str | None, name: str, clip: Any, step: Any) -> None:
+        exact_step = _number("step", step)
+        both = clip if isinstance(clip, tuple) else (0, clip)
+        if len(both) != 2:
+            raise DeclarationError(f"clip is B or (-B, B), got {shown(clip)}; {_ADVICE}", parameter="measures")
+        low, high = (_number("clip", bound) for bound in both)
+        if exact_step <= 0 or high <= 0 or low not in (0, -high):
+            raise DeclarationError(
+                f"clip is B or (-B, B) with B above 0, and step is above 0; got clip={shown(clip)}, "
+                f"step={shown(step)}",
+                parameter="measures",
+            )
+        steps = high / exact_step
+        if steps.denominator != 1 or steps > _MOST_STEPS:
+            raise DeclarationError(
+                f"clip must be a multiple of step, at most 2**30 of them; got clip={shown(clip)}, step={shown(step)}",
+                parameter="measures",
+            )
+        if max(exact_step.numerator, exact_step.denominator) > _LONGEST:
+            raise DeclarationError(
+                f"step must be a fraction of numbers below 2**30, such as 0.01 or 1000; got {shown(step)}",
+                parameter="measures",
+            )
+        for field, value in (("column", column), ("name", name), ("low", low), ("high", high), ("step", exact_step)):
+            object.__setattr__(self, field, value)
+
+    @property
+    def most_steps(self) -> int:
+        """What a unit adds to a key at most, in steps."""
+        return int(self.high / self.step)
+
+    @property
+    def least_steps(self) -> int:
+        """Lower bound of what a unit adds to a key, in steps."""
+        return int(self.low / self.step)
+
+    @property
+    def sum_column(self) -> str:
+        """The published column."""
+        return f"{self.name}_sum"
+
+    @property
+    def steps_column(self) -> str:
+        """The column of whole numbers of steps in counts that were made elsewhere."""
+        return f"{self.name}_steps"
+
+    @property
+    def signed(self) -> bool:
+        """Whether negative values are taken."""
+        return self.low < 0
+
+    def __str__(self) -> str:
+        high = level_text(self.high)
+        return f"{self.name}:clip={f'-{high}..{high}' if self.signed else high},step={level_text(self.step)}"
+
+    @classmethod
+    def parse(cls, text: str) -> Measure:
+        """Read what `str` wrote.
+
+        Example:
+            >>> Measure.parse("price:clip=-5..5,step=1/4").low
+            Fraction(-5, 1)
+        """
+        found = _TEXT.fullmatch(text.replace(" ", "")) if isinstance(text, str) else None
+        if found is None:
+            raise DeclarationError(f"cannot read the measure {shown(text)}; {_ADVICE}", parameter="measures")
+        name, low, high, step = found.groups()
+        clip = low if high is None else (low, high)
+        if name == EVENTS and low.isdigit() and high is None and step in (None, "1"):
+            return cls.events(most=int(low))
+        return cls(name, clip=clip, step=1 if step is None else step)
+
+
+def measures_of(given: object) -> tuple[Measure, ...]:
+    """Read a list of measures, each a record or its text; names are all different."""
+    listed: list[Any] = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else [given]
+    measures = tuple(each if isinstance(each, Measure) else Measure.parse(each) for each in listed)
+    names = [measure.name for measure in measures]
+    if len(set(names)) != len(names):
+        raise DeclarationError("measures name a column twice: declare each once", parameter="measures")
+    return measures
+
+
+def _number(what: str, value: Any) -> Fraction:
+    try:
+        if not isinstance(value, bool):
+            return exactly(value)
+    except (ArithmeticError, ValueError):
+        pass
+    raise DeclarationError(f"{what} must be a number, got {shown(value)}; {_ADVICE}", parameter="measures")

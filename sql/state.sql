@@ -64,7 +64,7 @@ create unique index name_of_series on series (name) where dropped is null;
 create table path (                    -- appended; noise paths
     path_id       integer primary key,
     series_id     text    not null,
-    kind          text    not null,    -- 'cells', 'workload' or 'interactive'
+    kind          text    not null,    -- 'cells', 'measure', 'workload' or 'interactive'
     workload      text,
     strategy      text,
     family        text    not null,
@@ -83,7 +83,7 @@ create table file (                    -- files in the directory of a series bes
 
 create index file_of_series on file (series_id);
 
-create table release (                 -- appended; one row, one transaction and one file for each round
+create table release (                 -- appended; one row and one file for each round
     generation      integer primary key,  -- numbers the releases of a store
     path_id         integer not null,
     series_id       text    not null,  -- of the path
@@ -173,9 +173,9 @@ select format_version, store_id, generation, identity, home from store;
 
 
 -- name: raise_generation
--- Claim the next generation; no row is changed if another connection did so first.
--- in:  $seen: the generation this transaction builds on
-update store set generation = generation + 1 where generation = $seen;
+-- Claim the next generations, one for each round; no row is changed if another connection did so first.
+-- in:  $seen: the generation this transaction builds on; $rounds
+update store set generation = generation + $rounds where generation = $seen;
 
 
 -- name: take_place

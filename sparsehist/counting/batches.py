@@ -231,9 +231,7 @@ def _by_polars(
     if not wanted:
         return {}
     scans = [
-        pl.scan_parquet(part.file, glob=False, hive_partitioning=False)
-        .slice(*part.slice)
-        .select(wanted)
+        pl.scan_parquet(part.file, glob=False, hive_partitioning=False).slice(*part.slice).select(wanted)
         for part in piece.parts
     ]
     frame = pl.concat(scans).collect()

@@ -129,7 +129,7 @@ def read_log(log: Log, wanted: CountRequest, directory: Path) -> Reading:
     parts, dtypes = wanted.unit_parts, log.dtypes
     units = Words.of_columns([dtypes[name] for name in parts], [None] * len(parts))
     keys = Words.of_columns([dtypes[name] for name in wanted.key], wanted.domain.parts)
-    steps = row_steps(wanted.measures, dtypes, text=log.kind in ("csv", "json"))
+    steps = row_steps(wanted.measures, dtypes, texts=log.texts)
     rows = Rows(directory, allowed // 2, len(steps))
     multiplier = np.uint64(multiplier_of(wanted.salt))
     incomplete: set[str] = set()

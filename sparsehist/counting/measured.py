@@ -15,6 +15,7 @@ import polars as pl
 from sparsehist.counting.keys import NULL_REMEDY
 from sparsehist.declaration.measures import Measure
 from sparsehist.errors import DataError
+from sparsehist.store.series_files import SUM
 
 MOST_ROW_STEPS = 2**31
 """Largest value of a row with bounds on both sides, in steps: 2**32 such rows still add up in 64 bits."""
@@ -24,7 +25,7 @@ LARGEST_SUM = 2**46
 
 def sum_names(measures: Sequence[Measure]) -> list[str]:
     """The columns of sums beside those of the keys and the count, in the order of the measures."""
-    return [f"sum_{number}" for number in range(len(measures))]
+    return [f"{SUM}{number}" for number in range(len(measures))]
 
 
 def row_columns(measures: Sequence[Measure]) -> dict[str, Measure]:

@@ -248,7 +248,7 @@ def _draw_all(family: Family, history: History, level: Fraction, counts: FloatAr
         return family.sample(counts.size, level, rng=rng)[np.newaxis]
     paths = _no_paths(family, history, counts.size)
     past = paths[:-1]
-    draw_inside(lambda size: _plain_path(family, history.levels, size, rng=rng), history.bounds(counts), past)
+    draw_inside(lambda size: plain_path(family, history.levels, size, rng=rng), history.bounds(counts), past)
     known = dict(zip(history.levels, past, strict=True))
     paths[-1] = known[level] if level in known else noise_at_level(family, level, known, counts.size, rng=rng)
     return paths
@@ -265,7 +265,7 @@ def draw_inside(draw: Callable[[int], NoiseArray], bounds: FloatArray, paths: No
         pending, tries = _undecided(pending, settled, tries)
 
 
-def _plain_path(family: Family, levels: tuple[Fraction, ...], size: int, *, rng: Generator) -> NoiseArray:
+def plain_path(family: Family, levels: tuple[Fraction, ...], size: int, *, rng: Generator) -> NoiseArray:
     """Noise at ascending levels, from the finest to the coarsest; shape (levels, size)."""
     path = [family.sample(size, levels[-1], rng=rng)]
     for fine, coarse in zip(levels[:0:-1], levels[-2::-1], strict=True):

@@ -31,8 +31,9 @@ from sparsehist.privacy.levels import rounded_down
 from sparsehist.store import State
 
 PathName = tuple[str, str | None, str | None]
-"""Of a noise path: its kind ("cells", "workload" or "interactive"), workload or session, and strategy."""
+"""Of a noise path: its kind ("cells", "measure", "workload" or "interactive"), measure, workload or session, strategy."""
 CELLS: PathName = ("cells", None, None)
+MEASURE = "measure"
 INTERACTIVE = "interactive"
 _NOTHING = Fraction(0)
 _ANOTHER = "another"  # a series that is yet to come

@@ -16,13 +16,14 @@ from sparsehist.privacy.guarantees import EpsilonDelta
 from sparsehist.release import cell_round, pipeline
 from sparsehist.release.cell_parameters import requested
 from sparsehist.release.home import Home
+from sparsehist.release.measure_round import measure_levels
 from sparsehist.release.metadata import Request, level_asked
 from sparsehist.release.planning import COUNTS, LEVELS, Plan, Planner, checked_levels, levels_or_goal, plan_of
 from sparsehist.release.releases import Release, WorkloadRelease, refuse_to_replace, released
 from sparsehist.release.spending import settled, spending
 from sparsehist.release.stored_declaration import declaration_of
 
-_OF_CELLS = ("threshold", "false_keys", "open_delta")
+_OF_CELLS = ("threshold", "false_keys", "open_delta", "measures")
 _OF_WORKLOADS = ("workload", "strategy", "post_processing")
 _OF_STEPS = ("step", "what")
 _NO_STEPS = "for running series, and this series is not one"
@@ -64,8 +65,9 @@ def request_of(
         asked_workload = workload_round.requested(declaration, name, given.pop("workload", None), **levels, **given)
         return asked_workload, workload_round.open_path
     _refuse(given, _OF_WORKLOADS, "for workloads: give workload=")
-    of_cells = {word: given[word] for word in _OF_CELLS if word in given}
+    of_cells = {word: given[word] for word in _OF_CELLS if word in given and word != "measures"}
     cells = requested(name, **levels, **of_cells, max_false_keys=max_false_keys)
+    cells = replace(cells, measures=measure_levels(declaration, given.get("measures")))
     if declaration.steps is None:
         return cells, cell_round.open_path
     from sparsehist.release import running_round

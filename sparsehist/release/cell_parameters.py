@@ -59,13 +59,19 @@ class CellRequest(Request):
     open_delta: float | None = None
     max_false_keys: float = 1e7
     open_room: float | None = None
+    measures: tuple[tuple[str, Fraction], ...] = ()
+
+    @property
+    def beside(self) -> tuple[tuple[str, Fraction], ...]:
+        return self.measures
 
     def at(self, level: Fraction | None, open_room: float | None) -> Self:
         return replace(self, level=level, open_room=open_room)
 
     def as_json(self) -> dict[str, Any]:
         asked = {"threshold": self.threshold, "false_keys": self.false_keys, "open_delta": self.open_delta}
-        return super().as_json() | asked
+        levels = {name: level_text(level) for name, level in self.measures} or None
+        return super().as_json() | asked | {"measures": levels}
 
     def chosen(self, metadata: CellMetadata) -> dict[str, Any]:
         """The request as it is stored: with what the metadata chose."""

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Protocol
 
 import numpy as np
 import polars as pl
 
-from sparsehist.declaration import Declaration
+from sparsehist.declaration import Declaration, Measure
 from sparsehist.domain import Domain, draw_free
 from sparsehist.errors import present
 from sparsehist.histogram import NewlyTracked, draw_round, round_to_grid
 from sparsehist.ledger.ledger import CELLS, PathName
 from sparsehist.noise.family import NoiseArray
+from sparsehist.privacy import as_level
+from sparsehist.release import measure_round
 from sparsehist.release.cell_parameters import CellRequest, cell_metadata, cell_statement
+from sparsehist.release.measure_round import MeasurePath, Table, measured_columns
 from sparsehist.release.metadata import CellMetadata
 from sparsehist.release.pipeline import Held, adjacent
 from sparsehist.store import NewRound, Past, PathRecord, SeriesFiles, Spot, Tracked
-from sparsehist.typing import BoolArray, IntArray, secret
+from sparsehist.typing import BoolArray, FloatArray, IntArray, secret
 
 _BLOCK = 1 << 18
 
@@ -39,11 +43,15 @@ class CellPath:
         return CELLS
 
     def metadata(self, request: CellRequest) -> CellMetadata:
-        return cell_metadata(self.held.declaration, request, self.held.state.past(self.path_id))
+        declaration, levels = self.held.declaration, request.measures
+        of_cells = cell_metadata(declaration, request, self.held.state.past(self.path_id))
+        together = of_cells.numerical_slack + measure_round.slack(declaration, levels)
+        return replace(of_cells, numerical_slack=together, **measure_round.measure_metadata(declaration, levels))
 
     def statement(self, request: CellRequest, metadata: CellMetadata) -> str:
         past = self.held.state.past(self.path_id)
-        return cell_statement(self.held.declaration, present(request.level), metadata, past)
+        of_cells = cell_statement(self.held.declaration, present(request.level), metadata, past)
+        return of_cells + measure_round.statement(self.held.declaration, request.measures)
 
     def draw(self, request: CellRequest, metadata: CellMetadata, *, rng: np.random.Generator) -> NewRound:
         state, files, level = self.held.state, self.held.files, present(request.level)
@@ -68,16 +76,30 @@ class CellPath:
         )
         positions, new_counts = _assign_cells(files, taken, drawn.new, counts)
         n_empty = int(np.count_nonzero(positions < 0))
+        known = self._empty_keys(tracked)
+        new_keys = _draw_empty_keys(domain, files, known, n_empty, rng=rng)
+        beside: list[NewRound] = []
+        if request.measures:
+            after = Tracked(np.append(tracked.position, positions), np.append(tracked.count, new_counts))
+            shown = self._shown(after, np.append(drawn.tracked, drawn.new.values), metadata)
+            table = _table(shown, pl.concat([known, new_keys]))
+            beside = [
+                MeasurePath(self.held, declaration.measure_named(name)).draw(
+                    request.name, at, table, metadata.as_dict(), rng=rng
+                )
+                for name, at in request.measures
+            ]
         return self.held.new_round(
             self,
             request,
             metadata,
             stored=request.chosen(metadata),
+            beside=beside,
             threshold=metadata.effective_threshold * declaration.unit_of_counts,
             level_noise=None if level in spent else drawn.tracked,
             positions=positions,
             counts=new_counts,
-            empty_keys=_draw_empty_keys(domain, files, self._empty_keys(tracked), n_empty, rng=rng),
+            empty_keys=new_keys,
             paths=_paths(past, level, drawn.new),
         )
 
@@ -86,12 +108,18 @@ class CellPath:
         state, declaration = self.held.state, self.held.declaration
         tracked = state.tracked(self.path_id)
         noise = state.noise(self.path_id, level, tracked.position.size)
-        unit = declaration.unit_of_counts
-        grid = None if declaration.family.integer else metadata.grid * unit
-        shown = shown_cells(tracked, noise, metadata.effective_threshold * unit, grid, unit=unit)
+        shown = self._shown(tracked, noise, metadata)
         empty_keys = self._empty_keys(tracked)
         del tracked, noise  # before the rows take their place
-        return published_frame(declaration, self.held.files, empty_keys, shown)
+        levels = zip(metadata.measures or (), metadata.measure_levels or (), strict=True)
+        measured = [(Measure.parse(text), as_level(at)) for text, at in levels]
+        beside = measured_columns(self.held, measured, _table(shown, empty_keys)) if measured else {}
+        return published_frame(declaration, self.held.files, empty_keys, shown, beside)
+
+    def _shown(self, tracked: Tracked, noise: NoiseArray, metadata: CellMetadata) -> Shown:
+        unit = self.held.declaration.unit_of_counts
+        grid = None if self.held.declaration.family.integer else metadata.grid * unit
+        return shown_cells(tracked, noise, metadata.effective_threshold * unit, grid, unit=unit)
 
     def _empty_keys(self, tracked: Tracked) -> pl.DataFrame:
         """Keys of the tracked empty cells, by cell number."""
@@ -220,20 +248,33 @@ class NumberedKeys(Protocol):
         """Columns key_0, …, in the order asked."""
 
 
+def _table(shown: Shown, empty_keys: pl.DataFrame) -> Table:
+    """What is shown, for measures; `empty_keys` are those of all tracked empty cells."""
+    return Table(shown.position, empty_keys.filter(pl.Series(shown.empty, dtype=pl.Boolean)))
+
+
 def published_frame(
-    declaration: Declaration, files: NumberedKeys, empty_keys: pl.DataFrame, shown: Shown
+    declaration: Declaration,
+    files: NumberedKeys,
+    empty_keys: pl.DataFrame,
+    shown: Shown,
+    beside: Mapping[str, FloatArray] | None = None,
 ) -> pl.DataFrame:
-    """The rows of a release: largest first, then by key; `empty_keys` are those of all tracked empty cells."""
-    noisy = shown.noisy
+    """The rows of a release: largest first, then by key.
+
+    `empty_keys` are those of all tracked empty cells; `beside` are further columns of what is shown.
+    """
+    columns = {"noisy_count": shown.noisy, **(beside or {})}
     from_file = shown.position >= 0
     if from_file.all():
         keys = files.keys(shown.position)
     else:
         keys = pl.concat([files.keys(shown.position[from_file]), empty_keys.filter(pl.Series(shown.empty))])
-        noisy = np.concatenate([noisy[from_file], noisy[~from_file]])
+        columns = {name: np.append(each[from_file], each[~from_file]) for name, each in columns.items()}
     frame = keys.rename(dict(zip(keys.columns, declaration.key, strict=True)))
-    frame = frame.select(declaration.key).with_columns(pl.Series("noisy_count", noisy))
-    del keys, noisy, from_file, shown
+    numbers = [pl.Series(name, each, nan_to_null=True) for name, each in columns.items()]
+    frame = frame.select(declaration.key).with_columns(numbers)
+    del keys, columns, numbers, from_file, shown
     falling = [True] + [False] * len(declaration.key)
     return _in_own_buffers(frame.sort("noisy_count", *declaration.key, descending=falling))
 

@@ -206,7 +206,7 @@ def _counted(
     told: dict[str, Any] = {
         "unit": asked.unit, "key": declaration.key, "without_key": not declaration.key_columns,
         "on_null": declaration.on_null, "on_outside": declaration.on_outside,
-        "key_types": dict(declaration.key_types),
+        "key_types": dict(declaration.key_types), "measures": declaration.measures,
     }  # fmt: skip
     if bound is not None:
         log = bound.kept(list_pairs(log, salt=bounding, **told, **how).frame(), present(declaration.unit))

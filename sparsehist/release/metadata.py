@@ -32,6 +32,11 @@ class Request:
     goal: EpsilonDelta | None = field(default=None, kw_only=True)
 
     @property
+    def beside(self) -> tuple[tuple[str, Fraction], ...]:
+        """Measures that are released with it, and their levels."""
+        return ()
+
+    @property
     def complete(self) -> bool:
         """Whether it says enough for a new release."""
         return self.level is not None or self.goal is not None
@@ -154,6 +159,9 @@ class CellMetadata(Metadata):
         delta_infinity: Spent of it by this and all earlier releases, at most.
         delta_remaining: What is left of it.
         counts: What a count is, where it is not the number of units.
+        measures: Text of the measures whose sums stand beside the counts; None where there are none.
+        measure_levels: The level of each, exact text; these add to the cost of the cells.
+        measure_stds: The standard deviation of the noise of each, in units of its column.
     """
 
     kind = "cells"
@@ -167,6 +175,9 @@ class CellMetadata(Metadata):
     delta_infinity: float | None = None
     delta_remaining: float | None = None
     counts: str | None = None
+    measures: tuple[str, ...] | None = None
+    measure_levels: tuple[str, ...] | None = None
+    measure_stds: tuple[float, ...] | None = None
 
     @property
     def delta_spent(self) -> float:
@@ -295,6 +306,7 @@ _KINDS: dict[str, type | tuple[type, ...]] = {
     "bool": bool,
     "float": (float, int),
     "tuple[str, ...]": tuple,
+    "tuple[float, ...]": tuple,
     "None": type(None),
 }
 
@@ -304,6 +316,7 @@ def _fits(value: object, declared: str) -> bool:
     kinds = [_KINDS[kind] for kind in declared.split(" | ")]
     if isinstance(value, bool):
         return bool in kinds
+    parts = (float, int) if declared.startswith("tuple[float") else str
     return any(isinstance(value, kind) for kind in kinds) and all(
-        isinstance(part, str) for part in (value if isinstance(value, tuple) else ())
+        isinstance(part, parts) for part in (value if isinstance(value, tuple) else ())
     )

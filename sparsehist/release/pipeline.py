@@ -25,7 +25,7 @@ from sparsehist.ledger.ledger import PathName, check_release
 from sparsehist.privacy.levels import in_prose
 from sparsehist.release.home import Home
 from sparsehist.release.metadata import Metadata, Request, read_metadata
-from sparsehist.release.spending import ledger_for, of_all_periods, settled, spending
+from sparsehist.release.spending import ledger_for, of_all_periods, settled, spending, spending_beside
 from sparsehist.store import NewPath, NewRound, PathRecord, ReleaseRecord, SeriesFiles, SeriesRecord, State
 
 AUTO = "auto"
@@ -156,6 +156,9 @@ def release(held: Held, request: Request, open_path: Opener) -> Published:
     metadata = path.metadata(request)
     spends = spending(ledger, record.series_id, declaration, path.name, request, metadata)
     check_release(state, ledger, spends, path_id=path.path_id, name=request.name, who=held.home.who)
+    for beside in spending_beside(record.series_id, request):
+        check_release(state, ledger.with_release(spends), beside, name=request.name, who=held.home.who)
+        ledger = ledger.with_release(beside)
     # Once nothing can refuse, as it may take longer than the checks.
     if request.goal is None:
         guarantee = path.statement(request, metadata)

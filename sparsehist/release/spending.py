@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from sparsehist.declaration import Declaration
 from sparsehist.errors import BudgetExceededError, present
 from sparsehist.ledger.budgets import OPEN_SHARE, Budget, Limits, Split
-from sparsehist.ledger.ledger import CELLS, Ledger, PathName, Spending, Spent, law_of
+from sparsehist.ledger.ledger import CELLS, MEASURE, Ledger, PathName, Spending, Spent, law_of
 from sparsehist.ledger.periods import USER
 from sparsehist.privacy import level_text
 from sparsehist.privacy.filters import POISSON_ROUTE, PURE_ROUTE, RHO_ROUTE, filter_on, level_within
@@ -67,6 +67,11 @@ def spending(
         split = _split(request.goal, ledger.budget_of(declaration.population), opens=declaration.domain.is_open)
         _check_goal(request.goal, split, release, before)
     return release
+
+
+def spending_beside(series_id: str, request: Request) -> list[Spending]:
+    """What the measures of a release add to the ledger; their slack is in that of the release."""
+    return [Spending(series_id, level, (MEASURE, name, "sum")) for name, level in request.beside]
 
 
 def of_all_periods(ledger: Ledger, declaration: Declaration, release: Spending) -> tuple[str, dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, overload
 
@@ -111,6 +111,7 @@ class Series(CountedSeries):
         false_keys: float | None = None,
         open_delta: float | None = None,
         max_false_keys: float = 1e7,
+        measures: Level | Mapping[str, Level] | None = None,
         workload: Workload | str | None = None,
         strategy: Strategy | str | None = None,
         post_processing: str | Iterable[str] | None = None,
@@ -134,6 +135,8 @@ class Series(CountedSeries):
             open_delta: Instead, for an open domain: what this release may add to the delta of the series. Half of
                 what remains by default.
             max_false_keys: Refuse a threshold that would publish more empty cells than this.
+            measures: Publish sums of the series' measures for the keys of this table: a level for all of them, or a
+                level by name, {"price": 0.5}. Each is a noise path of its own, whose cost is added.
             workload: Answer this instead of cells: a workload such as `sh.workload.Ranges()`, or its text.
             strategy: How it is answered: "spectral", "identity", "residual"; or "auto", the default, which takes the
                 least mean error at the series' max_keys and keeps to it.
@@ -172,7 +175,7 @@ class Series(CountedSeries):
         return any_kind.release(
             self.store.home, self.declaration, self.series_id, name, level=level, epsilon=epsilon, delta=delta,
             threshold=threshold, false_keys=false_keys, open_delta=open_delta, max_false_keys=max_false_keys,
-            workload=workload, strategy=strategy, post_processing=post_processing,
+            measures=measures, workload=workload, strategy=strategy, post_processing=post_processing,
         )  # fmt: skip
 
     def plan_workload(

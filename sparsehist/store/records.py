@@ -154,11 +154,12 @@ class NewRound:
             None when the level was spent before.
         threshold: The effective one; minus infinity where everything is published.
         positions: Of the newly tracked cells in the counts file, -1 for an empty one; shape (q,).
-        counts: True counts of the newly tracked cells; shape (q,).
+        counts: True counts of the newly tracked cells, or their true sums in steps; shape (q,).
         empty_keys: Columns key_0 …; a row for each position of -1, in order.
         paths: Noise of the newly tracked cells, shape (q,), at every level of the path, this one included.
         attachments: Files of the path, written by `State.write_attachment`.
         step: Of a running count, from 0; then paths are by step and level.
+        beside: Rounds of other paths that belong to this one: all are committed, or none is.
     """
 
     path_id: int | NewPath
@@ -175,6 +176,7 @@ class NewRound:
     attachments: Sequence[RegisteredFile] = ()
     who: str | None = None
     step: int | None = None
+    beside: Sequence[NewRound] = ()
 
     @property
     def spot(self) -> Spot:

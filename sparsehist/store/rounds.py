@@ -29,6 +29,8 @@ from sparsehist.store.support import plain
 from sparsehist.typing import IntArray, secret
 
 _WORD = 8  # bytes of a number
+TRACKING = ("cells", "measure")
+"""Kinds of paths whose rounds track cells."""
 
 
 @secret
@@ -147,7 +149,7 @@ class PathHistory:
         spends = record.spot not in self.levels
         levels = [*self.levels, *([record.spot] if spends else [])]
         n_past, n_new = self.n_tracked, len(record.positions)
-        of_cells = self.kind == "cells"  # all noise of other paths is there from the first round on
+        of_cells = self.kind in TRACKING  # all noise of other paths is there from the first round on
         if not of_cells and not self.rounds:
             n_past = len(present(record.level_noise))
         n_empty = int((record.positions == -1).sum())

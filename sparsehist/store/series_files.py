@@ -1,8 +1,8 @@
 """The files of a series, written once: keys by count, hashes of the keys, and the index of both.
 
 `counts` holds the keys sorted by count and, within a group of equal count, in uniformly random order: the tracked
-cells of a group are always its first ones, and the next to be tracked are the next in order. It is a sequence of
-Arrow record batches. `support` holds the sorted hashes of the keys with their positions in `counts`. `index` holds
+cells of a group are always its first ones, and the next to be tracked are the next in order; beside each stand the
+sums of declared measures. It is a sequence of Arrow record batches. `support` holds the sorted hashes of the keys with their positions in `counts`. `index` holds
 the groups of equal count and, of each part of the other two files, the end, the checksum and the first position or
 hash. A part is compared with its checksum before it is used.
 """
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 COUNTS, SUPPORT, INDEX = "counts", "support", "index"
 BATCH_ROWS, SUPPORT_ROWS = 1 << 14, 1 << 12
 _COUNT = "count"
+SUM = "sum_"
+"""What columns of sums begin with; their number follows."""
 _FEW = 1 << 16
 Groups: TypeAlias = "tuple[IntArray, IntArray, IntArray]"
 """For each count, rising: the count, the position of its first key and the number of its keys."""
@@ -60,8 +62,8 @@ def write_series_files(
 
     Args:
         directory: Of the series; exists.
-        counted: Columns key_0 … and count, without nulls; each key once, in any order. Rows that count 0 are left
-            out. Secret.
+        counted: Columns key_0 …, count and sum_0 …, without nulls; each key once, in any order. Rows that count 0 are
+            left out. Secret.
         salt: As for `write_sorted`, and so are `durable`, `threads` and the result.
         durable: See there.
         threads: See there.
@@ -92,8 +94,8 @@ def write_sorted(
 
     Args:
         directory: Of the series; exists.
-        pieces: At least one frame, perhaps empty, with columns key_0 … and count, without nulls; each key once. The
-            counts rise over all frames, from 1 on; keys of equal count are in uniformly random order. A release reads
+        pieces: At least one frame, perhaps empty, with columns key_0 …, count and sum_0 …, without nulls; each key once.
+            The counts rise over all frames, from 1 on; keys of equal count are in uniformly random order. A release reads
             whole frames: 10,000 rows each are about right. Secret.
         salt: Of the series. Secret.
         durable: Whether to wait for the disk.
@@ -113,7 +115,7 @@ def write_sorted(
         table = plain(rows)
         (batch,) = table.cast(schema).combine_chunks().to_batches()
         counts = rows[_COUNT].cast(pl.Int64).to_numpy()
-        return memoryview(batch.serialize()), counts, hash_keys(rows.drop(_COUNT), salt, table)
+        return memoryview(batch.serialize()), counts, hash_keys(rows.select(_keys(rows.columns)), salt, table)
 
     sizes: Counter[int] = Counter()
     largest = n_rows = 0
@@ -140,6 +142,10 @@ def write_sorted(
         support=support_index.as_array(),
     )
     return [file.registered, support.registered, write_file(directory / INDEX, sink.getbuffer(), durable=durable)]
+
+
+def _keys(columns: Iterable[str]) -> list[str]:
+    return [name for name in columns if name != _COUNT and not name.startswith(SUM)]
 
 
 class _PartWriter:
@@ -198,12 +204,20 @@ class SeriesFiles:
         self.groups: Groups = (count, np.cumsum(size) - size, size)
         self.n_nonzero, self._salt = int(size.sum()), salt
         self._schema = pa.ipc.read_schema(pa.py_buffer(index["schema"]))
-        self._columns = [name for name in self._schema.names if name != _COUNT]
+        self._columns = _keys(self._schema.names)
         self._counts = _Parts(check_file(directory, registered[COUNTS]), index["counts"])
         self._support = _Parts(check_file(directory, registered[SUPPORT]), index["support"])
 
     def keys(self, positions: IntArray) -> pl.DataFrame:
         """The keys at some positions, in the order of `positions`, sharing no memory with any other key."""
+        return self._at(positions, self._columns)
+
+    def sums(self, positions: IntArray, measure: int) -> IntArray:
+        """The sums of a measure at some positions, in steps."""
+        (column,) = self._at(positions, [f"{SUM}{measure}"])
+        return column.to_numpy()
+
+    def _at(self, positions: IntArray, columns: Sequence[str]) -> pl.DataFrame:
         positions = np.asarray(positions, dtype=np.int64)
         if len(positions) and not (positions.min() >= 0 and positions.max() < self.n_nonzero):
             raise altered(self._counts.path)
@@ -211,10 +225,10 @@ class SeriesFiles:
         order = np.argsort(part, kind="stable")
         starts = self._counts.first.view(np.int64)
         found = [
-            self._batch(number, self._columns).take(pl.Series(positions[order[some]] - starts[number]).to_arrow())
+            self._batch(number, columns).take(pl.Series(positions[order[some]] - starts[number]).to_arrow())
             for number, some in _by_part(part[order])
         ]
-        table = self._table(found, self._columns).take(pl.Series(np.argsort(order)).to_arrow())
+        table = self._table(found, columns).take(pl.Series(np.argsort(order)).to_arrow())
         return pl.DataFrame(pl.from_arrow(table))
 
     def positions(self, keys: pl.DataFrame) -> IntArray:

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from fractions import Fraction
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -43,7 +43,7 @@ from sparsehist.store.records import (
     StepRecord,
     Tracked,
 )
-from sparsehist.store.rounds import PathHistory
+from sparsehist.store.rounds import TRACKING, PathHistory, RoundHead
 from sparsehist.store.rows import (
     as_text,
     event_rows,
@@ -75,6 +75,14 @@ class StoreIdentity:
     identity: str
     home: Path
     publications: tuple[Path, ...]
+
+
+class _WrittenRound(NamedTuple):
+    """A round whose file is written, in the directory of its series."""
+
+    head: RoundHead
+    file: RegisteredFile
+    directory: Path
 
 
 class State:
@@ -160,7 +168,7 @@ class State:
     def tracked(self, path_id: int) -> Tracked:
         """The cells of a path of cells whose noise was drawn, published or not."""
         history = self._history(path_id)
-        promise(history.kind == "cells", "tracked cells of a path that is not of cells")
+        promise(history.kind in TRACKING, "tracked cells of a path that is not of cells")
         position, count = (np.empty(history.n_tracked, dtype=np.int64) for _ in range(2))
         for file, cells in history.new_cells():
             position[cells], count[cells] = file.positions, file.counts
@@ -229,46 +237,65 @@ class State:
         return int(path_id)
 
     def commit_round(self, record: NewRound) -> int:
-        """Commit a round: afterwards, and only then, may it be published. Returns the new generation."""
+        """Commit a round and those beside it, all or none: afterwards, and only then, may they be published.
+
+        Returns the generation of the round; those beside it take the next ones.
+        """
+        rounds = [record, *record.beside]
+        generation = self.generation + 1
+        written = [self._write_round(each, at) for at, each in enumerate(rounds, generation)]
+        told = f"release {record.name} at level {written[0].head.level} committed"
+        try:
+            with self._changing("release", told, rounds=len(rounds)) as event:
+                for at, (each, file) in enumerate(zip(rounds, written, strict=True)):
+                    said = self._insert_round(each, file)
+                    if at == 0:
+                        event |= said
+                    else:
+                        insert_event(self._database, "release", file.head.generation, **said)
+        except StoreInUseError:
+            for each, file in zip(rounds, written, strict=True):
+                for one in (file.file, *each.attachments):
+                    (file.directory / one.name).unlink(missing_ok=True)
+            raise
+        return generation
+
+    def _write_round(self, record: NewRound, generation: int) -> _WrittenRound:
         path_id = record.path_id
         if isinstance(path_id, NewPath):
             directory = self.path / SERIES / path_id.series_id
             history = PathHistory(directory, path_id.kind, path_id.integer_noise)
         else:
             history = self._history(path_id)
-        series_id = history.directory.name
-        if self._database.rows("read_release", series_id=series_id, name=record.name):
+        if self._database.rows("read_release", series_id=history.directory.name, name=record.name):
             raise NameTakenError(f"a release {record.name!r} exists already")
         for file in record.attachments:
             check_file(history.directory, file)
         # The random part: a round that failed without saying whether it committed is never written over.
-        name = f"round-{self.generation + 1}-{secrets.token_hex(4)}"
+        name = f"round-{generation}-{secrets.token_hex(4)}"
         metadata = as_text(record.metadata)
-        head, file = history.write_round(name, record, self.generation + 1, metadata, durable=self.durable)
+        head, file = history.write_round(name, record, generation, metadata, durable=self.durable)
+        return _WrittenRound(head, file, history.directory)
+
+    def _insert_round(self, record: NewRound, written: _WrittenRound) -> dict[str, Any]:
+        """Register a round in a transaction; returns what its event says."""
+        path_id, head, series_id = record.path_id, written.head, written.directory.name
+        if isinstance(path_id, NewPath):
+            ((path_id,),) = self._database.rows("insert_path", **asdict(path_id))
+        self._register(series_id, record.attachments, path_id)
+        self._database.change(
+            "insert_release",
+            **asdict(head) | asdict(written.file) | {"name": head.name, "file": written.file.name},
+            series_id=series_id,
+            path_id=path_id,
+            request=as_text(record.request),
+            round=record.metadata.get("round"),
+            numerical_slack=record.metadata.get("numerical_slack") or 0.0,
+            delta_infinity=record.metadata.get("delta_infinity") or 0.0,
+            released=now(),
+        )
         said = {"series_id": series_id, "level": head.level, "who": record.who, "release": record.name}
-        told = f"release {record.name} at level {head.level} committed"
-        try:
-            with self._changing("release", told, **said) as event:
-                if isinstance(path_id, NewPath):
-                    ((path_id,),) = self._database.rows("insert_path", **asdict(path_id))
-                event["path_id"] = path_id
-                self._register(series_id, record.attachments, path_id)
-                self._database.change(
-                    "insert_release",
-                    **asdict(head) | asdict(file) | {"name": head.name, "file": file.name},
-                    series_id=series_id,
-                    path_id=path_id,
-                    request=as_text(record.request),
-                    round=record.metadata.get("round"),
-                    numerical_slack=record.metadata.get("numerical_slack") or 0.0,
-                    delta_infinity=record.metadata.get("delta_infinity") or 0.0,
-                    released=now(),
-                )
-        except StoreInUseError:
-            for each in (file, *record.attachments):
-                (history.directory / each.name).unlink(missing_ok=True)
-            raise
-        return self.generation
+        return said | {"path_id": path_id}
 
     def commit_step(self, record: SeriesRecord, step: NewStep) -> None:
         """Append to a running series."""
@@ -411,19 +438,19 @@ class State:
             raise_mark(self._identity.home, self.store_id, mark)
 
     @contextmanager
-    def _changing(self, what: str, told: str, **said: Any) -> Iterator[dict[str, Any]]:
-        """A transaction in the next generation, with its event, to whose columns the block may add.
+    def _changing(self, what: str, told: str, *, rounds: int = 1, **said: Any) -> Iterator[dict[str, Any]]:
+        """A transaction in the next generation, or as many as there are rounds, with an event that the block extends.
 
         Afterwards the marks are raised, or this fails: nothing may be published before.
         """
         with self._database.transaction():
-            if not self._database.change("raise_generation", seen=self.generation):
+            if not self._database.change("raise_generation", seen=self.generation, rounds=rounds):
                 raise StoreInUseError(
                     "the store was changed by somebody else meanwhile; nothing was written, begin again"
                 )
             yield said
             insert_event(self._database, what, self.generation + 1, **said)
-        self.generation += 1
+        self.generation += rounds
         self._histories.clear()
         self.raise_marks()
         _log.info("%s, generation %d", told, self.generation)

@@ -28,8 +28,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AnalystSession", "Catalogue", "Counting", "Counts", "Dates", "Domain", "EpsilonDelta", "Every", "Files",
-    "Hash64", "Integers", "Keep", "Measure", "MultipleRelease", "Open", "Plan", "Product", "Query", "Release", "Share",
-    "Steps", "Store", "Strings", "WorkloadRelease", "adopt", "audiences", "check_log", "check_query",
+    "Hash64", "Integers", "Keep", "Measure", "MultipleRelease", "Open", "Plan", "Product", "Query", "Release",
+    "Share", "Steps", "Store", "Strings", "WorkloadRelease", "adopt", "audiences", "check_log", "check_query",
     "choose_max_keys", "counting_sql", "create", "dense", "discover_keys", "errors", "histogram", "interactive",
     "local", "noise", "open", "open_analyst", "plan", "privacy", "read", "sql", "workload",
 ]  # fmt: skip

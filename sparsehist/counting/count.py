@@ -21,8 +21,9 @@ from sparsehist.counting.contract import (
 from sparsehist.counting.keys import has_duplicates, place
 from sparsehist.counting.log import Log, check_key_dtypes, check_unit_dtypes, engine_errors
 from sparsehist.counting.measured import check_sums, given_sums
+from sparsehist.counting.log import Log, check_key_dtypes, check_unit_dtypes, engine_errors
+from sparsehist.counting.measured import check_sums, given_sums
 from sparsehist.counting.sources import open_log
-from sparsehist.domain.base import key_names
 from sparsehist.errors import DataError, DeclarationError
 
 # More keys than a unit can have.

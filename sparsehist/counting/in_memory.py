@@ -33,7 +33,7 @@ from sparsehist.errors import DeclarationError
 from sparsehist.store.layout import spill_directory
 from sparsehist.store.statements import statement
 from sparsehist.threads import cores, in_threads
-from sparsehist.typing import BoolArray, IndexArray, IntArray, WordArray
+from sparsehist.typing import BoolArray, IndexArray, IntArray, NDArray, WordArray
 
 GROUP_ROWS = 1 << 16
 AHEAD = 16  # groups bounded ahead, so that no thread waits
@@ -51,7 +51,7 @@ class Pairs:
         sizes: How many distinct keys each unit has; shape (units,).
         kept: How many of them count; shape (units,).
         cells: Cells of the pairs that count; shape (pairs,).
-        sums: What the rows of each of them add up to, in steps and cut to the bounds, by measure; shape (pairs,) each.
+        sums: By measure, what the rows of each of them add up to, in steps, cut to the bounds; shape (pairs,) each.
     """
 
     units: WordArray = field(repr=False)
@@ -129,7 +129,7 @@ def read_log(log: Log, wanted: CountRequest, directory: Path) -> Reading:
     parts, dtypes = wanted.unit_parts, log.dtypes
     units = Words.of_columns([dtypes[name] for name in parts], [None] * len(parts))
     keys = Words.of_columns([dtypes[name] for name in wanted.key], wanted.domain.parts)
-    steps = row_steps(wanted.measures, dtypes, texts=log.texts)
+    steps = row_steps(wanted.measures, log)
     rows = Rows(directory, allowed // 2, len(steps))
     multiplier = np.uint64(multiplier_of(wanted.salt))
     incomplete: set[str] = set()
@@ -195,7 +195,7 @@ def bounded(found: Reading, log: Log, wanted: CountRequest) -> Iterator[Pairs]:
             kept = np.arange(units.size) - np.take(own, number, mode="clip") < wanted.most_keys
             if portable is not None:
                 portable.choose(kept, units, cells, sizes)
-            cells, *sums = (column[kept] for column in (cells, *sums))
+            cells, sums = cells[kept], [each[kept] for each in sums]
         distinct = np.take(units, own, mode="clip") * found.inverse
         return Pairs(distinct, sizes, np.minimum(sizes, wanted.most_keys), cells, sums)
 
@@ -208,7 +208,7 @@ def distinct_pairs(
     hashes: WordArray,
     bits: int,
     rank: Callable[[Numbers32or64], IndexArray],
-) -> tuple[WordArray, Numbers32or64, IndexArray, IndexArray]:
+) -> tuple[WordArray, Numbers32or64, NDArray[np.uint32], IndexArray]:
     """Find the distinct pairs of rows, in the order of units, then of hashes, then of the values of keys.
 
     Args:
@@ -249,7 +249,7 @@ def distinct_pairs(
 
 
 def _sums(
-    measures: Sequence[Measure], beside: Sequence[IntArray], order: IndexArray, starts: IndexArray
+    measures: Sequence[Measure], beside: Sequence[IntArray], order: NDArray[np.uint32], starts: IndexArray
 ) -> list[IntArray]:
     """What the rows of each pair add up to, in steps and cut to the bounds, by measure; shape (pairs,) each."""
     found, read_steps = [], iter(beside)

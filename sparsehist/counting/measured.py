@@ -7,12 +7,13 @@ Whatever becomes of a value, a unit's sum is cut to the bounds afterwards: the g
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import polars as pl
 
 from sparsehist.counting.keys import NULL_REMEDY
+from sparsehist.counting.log import Log
 from sparsehist.declaration.measures import Measure
 from sparsehist.errors import DataError
 from sparsehist.store.series_files import SUM
@@ -33,29 +34,24 @@ def row_columns(measures: Sequence[Measure]) -> dict[str, Measure]:
     return {f"measure {number}": each for number, each in enumerate(measures) if each.column is not None}
 
 
-def row_steps(measures: Sequence[Measure], dtypes: Mapping[str, pl.DataType], *, text: bool) -> dict[str, pl.Expr]:
-    """The steps of each row by measure, Int64.
-
-    Args:
-        measures: Declared.
-        dtypes: Of the log's columns.
-        text: Whether numbers may be text, as in CSV files.
-    """
-    return {name: _steps(each, dtypes, text=text).alias(name) for name, each in row_columns(measures).items()}
+def row_steps(measures: Sequence[Measure], log: Log) -> dict[str, pl.Expr]:
+    """The steps of each row by measure, Int64."""
+    return {name: _steps(each, log).alias(name) for name, each in row_columns(measures).items()}
 
 
-def _steps(measure: Measure, dtypes: Mapping[str, pl.DataType], *, text: bool) -> pl.Expr:
+def _steps(measure: Measure, log: Log) -> pl.Expr:
     column = str(measure.column)
-    dtype = dtypes[column]
-    if not (dtype.is_numeric() or (text and dtype == pl.String)):
+    dtype = log.dtypes[column]
+    if not (dtype.is_numeric() or column in log.texts):
         raise DataError(
-            f"measure column {column!r} has dtype {dtype}: a measure adds up whole numbers, decimals or floats; cast it"
+            f"measure column {column!r} has dtype {dtype}: cast it to whole numbers, decimals or floats, which add up"
         )
     if dtype.is_integer():
         # Cut to what decides, in steps and rounded up: so the product fits into 64 bits.
         most = MOST_ROW_STEPS if measure.signed else measure.most_steps
         outermost = most * measure.step.numerator // measure.step.denominator + 1
-        value = pl.col(column).clip(*(bound for bound in _within(dtype, outermost))).cast(pl.Int64)
+        value = pl.col(column).clip(upper_bound=outermost) if dtype == pl.UInt64 else pl.col(column)
+        value = value.cast(pl.Int64, strict=False).clip(-outermost, outermost)
         size = value.abs() * measure.step.denominator // measure.step.numerator
     else:
         exact = np.float32 if dtype == pl.Float32 else np.float64
@@ -67,12 +63,6 @@ def _steps(measure: Measure, dtypes: Mapping[str, pl.DataType], *, text: bool) -
     if not measure.signed:
         return pl.when(value >= 0).then(size.clip(upper_bound=measure.most_steps))
     return pl.when(size <= MOST_ROW_STEPS).then(pl.when(value < 0).then(-size).otherwise(size))
-
-
-def _within(dtype: pl.DataType, outermost: int) -> tuple[int, int]:
-    """Bounds for whole numbers of a type, at most `outermost`."""
-    least, most = (pl.select(bound).item() for bound in (dtype.min(), dtype.max()))
-    return max(least, -outermost), min(most, outermost)
 
 
 def float_steps(sizes: pl.Series, measure: Measure, exact: type[np.floating]) -> pl.Series:
@@ -104,12 +94,12 @@ def check_sums(frame: pl.DataFrame, measures: Sequence[Measure]) -> None:
     for name, measure in zip(sum_names(measures), measures, strict=True):
         if frame.height and int(frame[name].abs().max() or 0) > LARGEST_SUM:  # type: ignore[arg-type]
             raise DataError(
-                f"the measure {measure.name!r} of a key adds up to more than {LARGEST_SUM} steps: declare a larger step"
+                f"the measure {measure.name!r} adds up to more than {LARGEST_SUM} steps: declare a larger step"
             )
 
 
 def given_sums(frame: pl.DataFrame, measures: Sequence[Measure]) -> list[pl.Series]:
-    """Sums made elsewhere, in whole numbers of steps: columns price_steps, …"""
+    """Sums made elsewhere, in whole numbers of steps: columns price_steps and the like."""
     found = []
     for name, measure in zip(sum_names(measures), measures, strict=True):
         given = frame[measure.steps_column]

@@ -31,7 +31,7 @@ from sparsehist.privacy.levels import rounded_down
 from sparsehist.store import State
 
 PathName = tuple[str, str | None, str | None]
-"""Of a noise path: its kind ("cells", "measure", "workload" or "interactive"), measure, workload or session, strategy."""
+"""Of a noise path: kind ("cells", "measure", "workload", "interactive"), measure, workload or session, strategy."""
 CELLS: PathName = ("cells", None, None)
 MEASURE = "measure"
 INTERACTIVE = "interactive"

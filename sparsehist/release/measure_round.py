@@ -27,7 +27,7 @@ from sparsehist.ledger.ledger import MEASURE, PathName
 from sparsehist.noise.family import Family, NoiseArray
 from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.release.pipeline import ANSWER, Held, adjacent
-from sparsehist.store import NewPath, NewRound, Tracked
+from sparsehist.store import NewPath, NewRound, Spot, Tracked
 from sparsehist.typing import FloatArray, IntArray, secret
 
 _LEAST_STD, _LARGEST_STD = 2.0**-2, 2.0**46
@@ -169,7 +169,9 @@ class MeasurePath:
         number = self.held.declaration.measures.index(self.measure)
         sums = np.concatenate([self.held.files.sums(nonempty, number), np.zeros(new_empty.height, np.int64)])
         ascending = sorted(spent)
-        paths = dict(zip(ascending, plain_path(family, tuple(ascending), positions.size, rng=rng), strict=True))
+        paths: dict[Spot, NoiseArray] = dict(
+            zip(ascending, plain_path(family, tuple(ascending), positions.size, rng=rng), strict=True)
+        )
         own_name = f"{name}{ANSWER}{self.measure.name}"
         about = {
             "kind": MEASURE,

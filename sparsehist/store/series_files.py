@@ -1,8 +1,9 @@
 """The files of a series, written once: keys by count, hashes of the keys, and the index of both.
 
-`counts` holds the keys sorted by count and, within a group of equal count, in uniformly random order: the tracked
-cells of a group are always its first ones, and the next to be tracked are the next in order; beside each stand the
-sums of declared measures. It is a sequence of Arrow record batches. `support` holds the sorted hashes of the keys with their positions in `counts`. `index` holds
+`counts` holds the keys, beside each the sums of declared measures, sorted by count and, within a group of equal
+count, in uniformly random order: the tracked cells of a group are always its first ones, and the next to be tracked
+are the next in order. It is a sequence of Arrow record batches.
+`support` holds the sorted hashes of the keys with their positions in `counts`. `index` holds
 the groups of equal count and, of each part of the other two files, the end, the checksum and the first position or
 hash. A part is compared with its checksum before it is used.
 """
@@ -94,9 +95,9 @@ def write_sorted(
 
     Args:
         directory: Of the series; exists.
-        pieces: At least one frame, perhaps empty, with columns key_0 …, count and sum_0 …, without nulls; each key once.
-            The counts rise over all frames, from 1 on; keys of equal count are in uniformly random order. A release reads
-            whole frames: 10,000 rows each are about right. Secret.
+        pieces: At least one frame, perhaps empty, with columns key_0 …, count and sum_0 …, without nulls; each key
+            once. The counts rise over all frames, from 1 on; keys of equal count are in uniformly random order. A
+            release reads whole frames: 10,000 rows each are about right. Secret.
         salt: Of the series. Secret.
         durable: Whether to wait for the disk.
         threads: Threads that prepare rows; as many as there are cores if None.

@@ -210,7 +210,7 @@ class State:
             check_file(directory, file)
         declaration, series_id = record.declaration, record.series_id
         details = {name: value for name in _TOLD if (value := declaration.get(name))} or None
-        said = {"who": record.who, "series_id": series_id, "details": details}
+        said: dict[str, Any] = {"who": record.who, "series_id": series_id, "details": details}
         with self._changing("create series", f"series {record.name} created", **said) as event:
             self._database.change("insert_population", name=declaration["population"], created=now())
             unit = declaration.get("unit")
@@ -250,7 +250,7 @@ class State:
                 for at, (each, file) in enumerate(zip(rounds, written, strict=True)):
                     said = self._insert_round(each, file)
                     if at == 0:
-                        event |= said
+                        event.update(said)
                     else:
                         insert_event(self._database, "release", file.head.generation, **said)
         except StoreInUseError:

@@ -1,0 +1,117 @@
+"""Counts and sums that leave a store have the joint law of the dense mechanism on all cells."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pytest
+
+import sparsehist as sh
+from sparsehist import entropy
+from sparsehist.histogram import effective_threshold, grid_step, release_dense, round_to_grid
+from sparsehist.noise import family_named
+from sparsehist.privacy import as_level
+from sparsehist.release.measure_round import sum_grid
+from tests.stats import assert_consistent, assert_detected, two_sample_outcomes, two_sample_vectors
+
+# Levels of cells, of the price and of events, in scrambled order; every release publishes a good part of the cells.
+LEVELS = {
+    "gaussian": [("0.2", "0.1", "0.3"), ("0.05", "0.4", "0.1"), ("0.5", "0.2", "0.6"), ("0.1", "0.05", "0.2")],
+    "laplace": [("1", "0.7", "2"), ("0.5", "2", "0.7"), ("2", "1", "3"), ("0.7", "0.4", "1")],
+    "discrete_laplace": [("1", "0.7", "2"), ("0.5", "2", "0.7"), ("2", "1", "3"), ("0.7", "0.4", "1")],
+}
+THRESHOLDS = {"gaussian": [2.0, 5.0, 1.5, 3.5], "laplace": [2.5, 5.0, 1.5, 3.5], "discrete_laplace": [2, 5, 1, 3]}
+# 40,000 cells of each count: whole vectors of eight sums show an error of 3 % of their scale.
+CELLS = 40_000
+COUNTS = np.repeat([0, 1, 3, 60], CELLS)
+PRICES, EVENTS = 7 * COUNTS, COUNTS + (COUNTS > 1)
+MEASURES = (sh.Measure("price", clip=2, step="0.25"), sh.Measure.events(most=3))
+KEYS = 2
+SCALES = (0.25, 1.0)
+
+
+def through_the_store(noise: str, seed: int) -> np.ndarray:
+    """Published numbers by (release, number, cell), NaN where unpublished: the count and both sums, in steps."""
+    counted = pl.DataFrame(
+        {"cell": np.arange(COUNTS.size), "count": COUNTS, "price_steps": PRICES, "events_steps": EVENTS}
+    ).filter(pl.col("count") > 0)
+    series = sh.create(
+        sh.open(":memory:", seed=seed), sh.Counts(counted, largest=1), name="cells", key="cell", max_keys=KEYS,
+        domain=sh.Integers(COUNTS.size), noise=noise, measures=MEASURES,
+    )  # fmt: skip
+    found = np.full((len(LEVELS[noise]), 3, COUNTS.size), np.nan)
+    for i, ((level, *sums), threshold) in enumerate(zip(LEVELS[noise], THRESHOLDS[noise], strict=True)):
+        asked = dict(zip(("price", "events"), sums, strict=True))
+        frame = series.release(f"r{i}", level=level, threshold=threshold, measures=asked).frame
+        cells = frame["cell"].to_numpy()
+        found[i, 0, cells] = frame["noisy_count"].to_numpy()
+        for at, (name, scale) in enumerate(zip(asked, SCALES, strict=True), 1):
+            found[i, at, cells] = frame[f"{name}_sum"].to_numpy() / scale
+    return found
+
+
+def densely(noise: str, seed: int, *, scale: float = 1.0, shared: bool = False) -> np.ndarray:
+    """The same from dense noise on all cells.
+
+    Args:
+        noise: Family.
+        seed: Of all three paths.
+        scale: Of the noise of sums; for a control.
+        shared: Whether both sums have one path of noise, up to its scale; for a control.
+    """
+    rng = entropy.seeded(seed)
+    levels, family = LEVELS[noise], family_named(noise, KEYS)
+    exact = [each[0] for each in levels]
+    steps = [1.0 if family.integer else grid_step(family.std(level)) for level in exact]
+    bounds = [effective_threshold(tau, step) for tau, step in zip(THRESHOLDS[noise], steps, strict=True)]
+    drawn = release_dense(family, COUNTS, exact, bounds, rng=rng)
+    found = np.full((len(levels), 3, COUNTS.size), np.nan)
+    found[:, 0] = COUNTS + np.stack([round_to_grid(own, step) for own, step in zip(drawn.noise, steps, strict=True)])
+    path = None
+    for at, (truth, most) in enumerate(((PRICES, 8), (EVENTS, 3)), 1):
+        own = type(family)(sensitivity=family.sensitivity * most)
+        if path is None or not shared:
+            asked = [each[1 if shared else at] for each in levels]
+            path = release_dense(own, np.zeros(COUNTS.size), asked, [0.0] * len(asked), rng=rng).noise
+        for i, each in enumerate(levels):
+            grid = sum_grid(own, as_level(each[at]))
+            found[i, at] = round_to_grid(truth + np.asarray(path[i]) * scale, grid)
+    return np.where(drawn.published[:, np.newaxis], found, np.nan)
+
+
+def p_value(one: np.ndarray, two: np.ndarray, noise: str, count: int) -> float:
+    """Compare which numbers are published, their values (0 where a cell is not), and the lengths of whole vectors."""
+    cells = count == COUNTS
+    samples = [published[:, :, cells].reshape(12, -1).T for published in (one, two)]
+    patterns = [~np.isnan(rows) for rows in samples]
+    seen = [np.nan_to_num(rows[shown.any(axis=1)]) for rows, shown in zip(samples, patterns, strict=True)]
+    looks = [two_sample_vectors(*seen)]
+    if not all(shown.all() for shown in patterns):
+        looks.append(two_sample_outcomes(*patterns))
+    whole = [
+        rows[shown.all(axis=1)].reshape(-1, 4, 3)[:, :, 1:] for rows, shown in zip(samples, patterns, strict=True)
+    ]
+    if min(map(len, whole)) > CELLS / 100:
+        family = family_named(noise, KEYS)
+        stds = [
+            [most * family.std(level) for most, level in zip((8, 3), of, strict=True)] for _, *of in LEVELS[noise]
+        ]
+        truth = np.array([PRICES[cells][0], EVENTS[cells][0]])
+        looks.append(two_sample_vectors(*((((rows - truth) / stds) ** 2).sum(axis=(1, 2)) for rows in whole)))
+    return min(1.0, len(looks) * min(looks))
+
+
+@pytest.mark.parametrize("noise", LEVELS)
+def test_counts_and_two_sums_have_the_joint_law_of_the_dense_mechanism(noise: str) -> None:
+    """Four levels of each in scrambled order; wrong scales, a shared path and missing false keys are seen."""
+    reference, published = densely(noise, 61), through_the_store(noise, 62)
+    for count in (0, 1, 3, 60):
+        assert_consistent(p_value(published, reference, noise, count), f"cells of count {count}")
+    assert_detected(p_value(densely(noise, 63, scale=1.05), reference, noise, 60), "noise of sums 5 % too large")
+    assert_detected(p_value(densely(noise, 64, scale=0.95), reference, noise, 60), "noise of sums 5 % too small")
+    assert_detected(
+        p_value(densely(noise, 65, shared=True), reference, noise, 60), "one path shared by both measures"
+    )
+    bare = published.copy()
+    bare[:, 1:, COUNTS == 0] = np.nan
+    assert_detected(p_value(bare, reference, noise, 0), "false keys without sums")

@@ -21,8 +21,6 @@ from sparsehist.counting.contract import (
 from sparsehist.counting.keys import has_duplicates, place
 from sparsehist.counting.log import Log, check_key_dtypes, check_unit_dtypes, engine_errors
 from sparsehist.counting.measured import check_sums, given_sums
-from sparsehist.counting.log import Log, check_key_dtypes, check_unit_dtypes, engine_errors
-from sparsehist.counting.measured import check_sums, given_sums
 from sparsehist.counting.sources import open_log
 from sparsehist.errors import DataError, DeclarationError
 

@@ -85,7 +85,7 @@ class CellPath:
             table = _table(shown, pl.concat([known, new_keys]))
             beside = [
                 MeasurePath(self.held, declaration.measure_named(name)).draw(
-                    request.name, at, table, metadata.as_dict(), rng=rng
+                    request.name, at, table, metadata.round, rng=rng
                 )
                 for name, at in request.measures
             ]

@@ -151,7 +151,7 @@ class MeasurePath:
         return next((path.path_id for path in paths if (path.kind, path.workload, path.strategy) == own), None)
 
     def draw(
-        self, name: str, level: Fraction, table: Table, metadata: Mapping[str, Any], *, rng: np.random.Generator
+        self, name: str, level: Fraction, table: Table, round_id: str | None, *, rng: np.random.Generator
     ) -> NewRound:
         """Draw the noise of a table: that of cells shown before goes on, that of others begins with their past."""
         state, family, path_id = self.held.state, self.held.declaration.family_of(self.measure), self.path_id
@@ -184,7 +184,7 @@ class MeasurePath:
             own_name,
             level,
             {"level": level_text(level)},
-            {**about, "level": level_text(level), "round": metadata["round"]},
+            {**about, "level": level_text(level), "round": round_id},
             level_noise,
             positions=positions,
             counts=sums,

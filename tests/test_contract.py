@@ -19,11 +19,11 @@ from sparsehist.series.series import Series
 MODULES = "audiences dense errors histogram interactive local noise privacy workload".split()
 NAMES = (
     "AnalystSession Catalogue Counting Counts Dates Domain EpsilonDelta Every Files Hash64 Integers Keep "
-    "MultipleRelease Open Plan Product Query Release Share Steps Store Strings WorkloadRelease adopt check_log "
+    "Measure MultipleRelease Open Plan Product Query Release Share Steps Store Strings WorkloadRelease adopt check_log "
     "check_query choose_max_keys counting_sql create discover_keys open open_analyst plan read sql"
 ).split()
 CREATE = (
-    "store log name unit key max_keys domain bounding noise cap population steps every on_null on_outside if_exists "
+    "store log name unit key max_keys domain bounding noise cap population measures steps every on_null on_outside if_exists "
     "counting"
 ).split()
 
@@ -36,7 +36,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for part in range(2):
         users = [f"u{user}" for user in range(400 * part, 400 * part + 400) for _ in range(2)]
         queries = [query for _ in range(400) for query in ("weather", f"own query {part}")]
-        pl.DataFrame({"user_id": users, "query": queries}).write_parquet(f"log/{part}.parquet")
+        pl.DataFrame({"user_id": users, "query": queries, "price": 1.5}).write_parquet(f"log/{part}.parquet")
     return tmp_path
 
 
@@ -66,7 +66,7 @@ def test_the_examples_of_the_contract_run(files: Path) -> None:
     declared = {
         "name": "queries", "unit": "user_id", "key": "query", "domain": sh.Strings(max_bytes=32), "max_keys": 20,
         "bounding": "keep", "noise": "gaussian", "cap": 2.0, "population": "default", "steps": None, "every": None,
-        "on_null": "error", "on_outside": "error",
+        "on_null": "error", "on_outside": "error", "measures": [sh.Measure("price", clip=100, step=0.01)],
         "counting": sh.Counting(engine="auto", memory_limit=None, threads=None, progress=None),
     }  # fmt: skip
     series = sh.create(store, "log/*.parquet", **declared, if_exists="error")
@@ -79,6 +79,8 @@ def test_the_examples_of_the_contract_run(files: Path) -> None:
     assert series.plan(epsilon=1, delta=1e-6).levels["level"].to_list() == [yearly.metadata["level"]]
     assert partner.frame.columns == ["query", "noisy_count"] and partner.frame.height == 3
     assert partner.frame["noisy_count"].is_sorted(descending=True)
+    priced = series.release("priced", level="0.02", measures={"price": "0.02"}).frame
+    assert priced.columns == ["query", "noisy_count", "price_sum"]
     public.write_parquet("public.parquet")
     partner.write("partner.csv")
     assert sh.read("public.parquet").frame.equals(public.frame)

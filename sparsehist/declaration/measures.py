@@ -9,8 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 from sparsehist.errors import DeclarationError, shown
-from sparsehist.privacy.exact_numbers import exactly
-from sparsehist.privacy.levels import level_text
+from sparsehist.privacy.levels import exactly, level_text
 
 EVENTS = "events"
 """Name of the measure that counts rows."""

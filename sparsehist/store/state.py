@@ -241,9 +241,14 @@ class State:
 
         Returns the generation of the round; those beside it take the next ones.
         """
-        rounds = [record, *record.beside]
+        rounds, written = [record, *record.beside], list[_WrittenRound]()
         generation = self.generation + 1
-        written = [self._write_round(each, at) for at, each in enumerate(rounds, generation)]
+        for at, each in enumerate(rounds, generation):
+            history = self._history_for(each)
+            # The random part: a round that failed without saying whether it committed is never written over.
+            name, metadata = f"round-{at}-{secrets.token_hex(4)}", as_text(each.metadata)
+            head, file = history.write_round(name, each, at, metadata, durable=self.durable)
+            written.append(_WrittenRound(head, file, history.directory))
         told = f"release {record.name} at level {written[0].head.level} committed"
         try:
             with self._changing("release", told, rounds=len(rounds)) as event:
@@ -260,7 +265,8 @@ class State:
             raise
         return generation
 
-    def _write_round(self, record: NewRound, generation: int) -> _WrittenRound:
+    def _history_for(self, record: NewRound) -> PathHistory:
+        """The path of a new round, whose name must be free and whose attachments must be in place."""
         path_id = record.path_id
         if isinstance(path_id, NewPath):
             directory = self.path / SERIES / path_id.series_id
@@ -271,11 +277,7 @@ class State:
             raise NameTakenError(f"a release {record.name!r} exists already")
         for file in record.attachments:
             check_file(history.directory, file)
-        # The random part: a round that failed without saying whether it committed is never written over.
-        name = f"round-{generation}-{secrets.token_hex(4)}"
-        metadata = as_text(record.metadata)
-        head, file = history.write_round(name, record, generation, metadata, durable=self.durable)
-        return _WrittenRound(head, file, history.directory)
+        return history
 
     def _insert_round(self, record: NewRound, written: _WrittenRound) -> dict[str, Any]:
         """Register a round in a transaction; returns what its event says."""

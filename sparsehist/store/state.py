@@ -252,16 +252,16 @@ class State:
         told = f"release {record.name} at level {written[0].head.level} committed"
         try:
             with self._changing("release", told, rounds=len(rounds)) as event:
-                for at, (each, file) in enumerate(zip(rounds, written, strict=True)):
-                    said = self._insert_round(each, file)
+                for at, (each, made) in enumerate(zip(rounds, written, strict=True)):
+                    said = self._insert_round(each, made)
                     if at == 0:
                         event.update(said)
                     else:
-                        insert_event(self._database, "release", file.head.generation, **said)
+                        insert_event(self._database, "release", made.head.generation, **said)
         except StoreInUseError:
-            for each, file in zip(rounds, written, strict=True):
-                for one in (file.file, *each.attachments):
-                    (file.directory / one.name).unlink(missing_ok=True)
+            for each, made in zip(rounds, written, strict=True):
+                for one in (made.file, *each.attachments):
+                    (made.directory / one.name).unlink(missing_ok=True)
             raise
         return generation
 

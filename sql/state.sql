@@ -16,13 +16,9 @@ pragma cell_size_check = on;
 
 
 -- name: settings_in_memory
--- The same for a store that need not survive a power cut.
+-- The same, then, for a store that need not survive a power cut.
 pragma synchronous = off;
 pragma journal_mode = memory;
-pragma secure_delete = on;
-pragma temp_store = memory;
-pragma trusted_schema = off;
-pragma cell_size_check = on;
 
 
 -- name: create_tables
@@ -36,11 +32,6 @@ create table store (                   -- one row
     identity       text    not null,   -- inode and time of change of the file `format`
     home           text    not null,   -- where the store was made or adopted last
     created        integer not null
-) strict;
-
-create table population (              -- privacy costs add up within a population
-    name    text primary key,
-    created integer not null
 ) strict;
 
 create table series (                  -- appended; a dropped one keeps its row, without declaration and salt
@@ -146,70 +137,10 @@ create table publication (             -- directories with a public ledger that 
 commit;
 
 
--- name: foreign_objects
--- Triggers and views in the state, which has none of its own.
--- out: one row: their number
-select count(*) from sqlite_schema where type in ('trigger', 'view');
-
-
--- name: check_whole
--- Look for damage in the whole file.
--- out: one row, 'ok' if there is none
-pragma integrity_check (1);
-
-
--- name: write_anew
--- Write the whole file anew, so that no byte of deleted rows stays in it.
-vacuum;
-
-
--- name: insert_store
-insert into store values ($format_version, $store_id, 0, $identity, $home, $created);
-
-
--- name: read_store
--- out: format_version, store_id, generation, identity, home
-select format_version, store_id, generation, identity, home from store;
-
-
 -- name: raise_generation
 -- Claim the next generations, one for each round; no row is changed if another connection did so first.
 -- in:  $seen: the generation this transaction builds on; $rounds
 update store set generation = generation + $rounds where generation = $seen;
-
-
--- name: take_place
--- Make this copy the store, in the next generation.
--- in:  $seen: the generation before, $identity
-update store set generation = generation + 1, identity = $identity where generation = $seen;
-
-
--- name: set_home
--- in:  $home: absolute path
-update store set home = $home;
-
-
--- name: insert_publication
--- in:  $directory: absolute path
-insert or ignore into publication values ($directory);
-
-
--- name: read_publications
--- out: directory
-select directory from publication;
-
-
--- name: insert_population
-insert or ignore into population values ($name, $created);
-
-
--- name: insert_series
--- Register a series unless its name is taken; then no row is changed.
-insert into series
-select
-    $series_id, $name, $population, $declaration, $salt, $made_from, null, $created, null, $unit, $max_keys,
-    $unverified, $source
-where not exists (select 1 from series where name = $name and dropped is null);
 
 
 -- name: read_series
@@ -222,26 +153,12 @@ where dropped is null and ($name is null or name = $name)
 order by created, rowid;
 
 
--- name: read_dropped
--- out: series_id of every series that was dropped
-select series_id from series where dropped is not null;
-
-
 -- name: forget_series
 -- Erase the secrets of a series from its row; its costs stay.
 -- in:  $series_id, $dropped
 update series
 set declaration = null, salt = null, made_from = null, accepted = null, dropped = $dropped
 where series_id = $series_id;
-
-
--- name: accept_source
--- Record that the log of a series may have changed.
-update series set accepted = 'any log' where series_id = $series_id;
-
-
--- name: forget_files
-delete from file where series_id = $series_id;
 
 
 -- name: forget_rounds
@@ -251,29 +168,10 @@ set request = null, file = null, size = null, digest = null, n_past = null, n_ne
 where series_id = $series_id;
 
 
--- name: insert_file
-insert into file values ($series_id, $name, $size, $digest, $path_id, 0);
-
-
--- name: erase_file
-update file set erased = 1 where series_id = $series_id and name = $name;
-
-
 -- name: read_files
 -- The files beside the rounds, by name.
 -- out: path_id (null for those of the series itself), name, size, digest
 select path_id, name, size, digest from file where series_id = $series_id and not erased order by name;
-
-
--- name: read_erased
--- Files that may be there still if the process that erased them died.
--- out: series_id, name
-select series_id, name from file where erased;
-
-
--- name: forget_erased
--- Forget the files that were erased by the commit before.
-delete from file where series_id = $series_id and erased;
 
 
 -- name: insert_path
@@ -290,11 +188,6 @@ select path_id, kind, workload, strategy, family, integer_noise
 from path
 where series_id = $series_id
 order by path_id;
-
-
--- name: read_path
--- out: series_id, kind, integer_noise
-select series_id, kind, integer_noise from path where path_id = $path_id;
 
 
 -- name: insert_release
@@ -343,38 +236,6 @@ group by level, step
 order by min(generation);
 
 
--- name: insert_step
--- Record a step of a running series; no row is changed if that step was appended before.
-insert or ignore into step values ($series_id, $step, $digest, $unit_kind, $source, $appended);
-
-
--- name: raise_source
--- The source of a running series is the largest of its steps'.
-update series set source = max(source, $source) where series_id = $series_id;
-
-
--- name: read_steps
--- The steps of a running series, in order.
--- out: step, digest (null once pairs are erased), unit_kind, source
-select step, digest, unit_kind, source from step where series_id = $series_id order by step;
-
-
--- name: forget_digests
-update step set digest = null where series_id = $series_id;
-
-
--- name: read_finished
--- Whether nothing more can be appended to a running series.
--- out: at most one row: 1
-select 1 from event where series_id = $series_id and what = 'finish series' limit 1;
-
-
--- name: read_round_ids
--- The random ids of all rounds ever committed, those of dropped series included.
--- out: round
-select round from release;
-
-
 -- name: read_ledger
 -- Costs by noise path, dropped series included.
 -- out: series, series_id, population, path_id, kind, workload, strategy, family, levels (JSON list of exact texts),
@@ -420,13 +281,6 @@ from path
 inner join series on path.series_id = series.series_id
 left join spent on path.path_id = spent.path_id
 order by path.path_id;
-
-
--- name: insert_event
-insert into event
-values (
-    null, $generation, $happened, $who, $what, $series_id, $path_id, $level, $population, $release, $reason, $details
-);
 
 
 -- name: read_events

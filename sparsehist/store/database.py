@@ -13,9 +13,8 @@ from __future__ import annotations
 import hashlib
 import os
 import sqlite3
-import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -31,11 +30,8 @@ _CHANGES = slice(24, 28)  # the count of changes in the header of a SQLite file
 _IN_USE = ("SQLITE_BUSY", "SQLITE_LOCKED")
 _UNREADABLE = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_FORMAT", "SQLITE_IOERR_READ", "SQLITE_IOERR_SHORT_READ")
 _REFUSED_BY_SYSTEM = ("SQLITE_IOERR", "SQLITE_FULL", "SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_PERM")
-_transactions = threading.RLock()
-"""Held in every transaction, and by a fork: a child that closed a connection within one would roll it back."""
-os.register_at_fork(
-    before=_transactions.acquire, after_in_parent=_transactions.release, after_in_child=_transactions.release
-)
+_connections: set[sqlite3.Connection] = set()
+"""Open ones: in the child of a fork they stay here, as closing one would roll back a transaction of the parent."""
 
 
 class Database:
@@ -59,48 +55,58 @@ class Database:
                 isolation_level=None,
                 check_same_thread=False,  # the lock of the store lets one thread in at a time
             )
+        _connections.add(self._connection)
         try:
             with self._plain_errors():
-                self._connection.executescript(statement("settings" if durable else "settings_in_memory"))
+                for name in ("settings",) if durable else ("settings", "settings_in_memory"):
+                    self._connection.executescript(statement(name))
                 if create:
                     self._connection.executescript(statement("create_tables"))
             if not create:
                 self._check()
         except BaseException:
-            self._connection.close()
+            self._disconnect()
             raise
 
-    def rows(self, name: str, /, **values: object) -> list[tuple[Any, ...]]:
-        """Run a statement and return its rows."""
+    def rows(self, sql: str, /, **values: object) -> list[tuple[Any, ...]]:
+        """Run a statement, or the one of that name in sql/, and return its rows."""
         with self._plain_errors():
-            return self._owned().execute(statement(name), values).fetchall()
+            return self._run(sql, values).fetchall()
 
-    def records(self, name: str, /, **values: object) -> list[dict[str, Any]]:
-        """Run a statement and return its rows as dicts."""
+    def records(self, sql: str, /, **values: object) -> list[dict[str, Any]]:
+        """The same with rows as dicts."""
         with self._plain_errors():
-            found = self._owned().execute(statement(name), values)
+            found = self._run(sql, values)
             columns = [column for column, *_ in found.description]
             return [dict(zip(columns, row, strict=True)) for row in found]
 
-    def change(self, name: str, /, **values: object) -> int:
+    def change(self, sql: str, /, **values: object) -> int:
         """Run a statement inside a transaction; returns the number of changed rows."""
         with self._plain_errors():
-            return self._owned().execute(statement(name), values).rowcount
+            return self._run(sql, values).rowcount
+
+    def insert(self, table: str, **values: object) -> None:
+        """Insert a row; columns that are not given are null."""
+        columns, places = ", ".join(values), ", ".join(f"${name}" for name in values)
+        self.change(f"insert into {table} ({columns}) values ({places})", **values)  # noqa: S608 - names from the code
+
+    def _run(self, sql: str, values: Mapping[str, object]) -> sqlite3.Cursor:
+        is_name = sql.isidentifier() and sql != "vacuum"
+        return self._owned().execute(statement(sql) if is_name else sql, values)
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """All or nothing, and on the disk when the block ends."""
-        with _transactions:
+        with self._plain_errors():
+            self._owned().execute("begin immediate")
+        try:
+            yield
             with self._plain_errors():
-                self._owned().execute("begin immediate")
-            try:
-                yield
-                with self._plain_errors():
-                    self._connection.execute("commit")
-            except BaseException:
-                with suppress(sqlite3.Error):
-                    self._connection.rollback()
-                raise
+                self._connection.execute("commit")
+        except BaseException:
+            with suppress(sqlite3.Error):
+                self._connection.rollback()
+            raise
 
     def close(self) -> None:
         """Write the digest of the state file if it has changed, and close the file."""
@@ -112,12 +118,18 @@ class Database:
             if self._durable and _changes(state) != self._known_changes and not journal.exists():
                 content = f"{_changes(state)} {hashlib.sha256(state).hexdigest()}\n".encode()
                 write_file(self._path.with_name(_DIGEST), content, durable=False)
+        self._disconnect()
+
+    def _disconnect(self) -> None:
+        _connections.discard(self._connection)
         with suppress(sqlite3.Error):
             self._connection.close()
 
     def _check(self) -> None:
         """Refuse a state that was altered, by decay or by somebody else's triggers and views."""
-        if self.rows("foreign_objects") != [(0,)]:  # first: rolls back what a killed process left of a transaction
+        if self.rows("select count(*) from sqlite_schema where type in ('trigger', 'view')") != [
+            (0,)
+        ]:  # first: rolls back what a killed process left of a transaction
             raise altered(self._path)
         if not self._durable:
             return
@@ -131,7 +143,7 @@ class Database:
         known = self._known_changes
         if known > _changes(state) or (known == _changes(state) and digest != hashlib.sha256(state).hexdigest()):
             raise altered(self._path)
-        if known < _changes(state) and self.rows("check_whole") != [("ok",)]:
+        if known < _changes(state) and self.rows("pragma integrity_check (1)") != [("ok",)]:
             raise altered(self._path)
 
     def _owned(self) -> sqlite3.Connection:

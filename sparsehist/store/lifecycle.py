@@ -115,7 +115,11 @@ def adopt(path: str | os.PathLike[str], *, home_is_gone: bool = False, wait: flo
             return
         with database.transaction():
             generation += 1
-            database.change("take_place", seen=identity.generation, identity=identity_of(path))
+            database.change(
+                "update store set generation = generation + 1, identity = $identity where generation = $seen",
+                seen=identity.generation,
+                identity=identity_of(path),
+            )
             insert_event(database, "adopt store", generation)
         # A process that dies before the home is set leaves a moved store: every opening raises both marks.
         for place in (path, home):
@@ -125,7 +129,7 @@ def adopt(path: str | os.PathLike[str], *, home_is_gone: bool = False, wait: flo
             if os.access(directory, os.W_OK):
                 raise_published_generation(directory, identity.store_id, generation)
         with database.transaction():
-            database.change("set_home", home=str(path))
+            database.change("update store set home = $home", home=str(path))
 
 
 def _check_is_free(path: Path) -> None:
@@ -166,14 +170,10 @@ def _fill(building: Path, path: Path, *, durable: bool) -> None:
     database = Database(building, durable=durable, create=True)
     try:
         with database.transaction():
-            database.change(
-                "insert_store",
-                format_version=FORMAT_VERSION,
-                store_id=store_id,
-                identity=identity_of(building),
-                home=str(path),
-                created=now(),
-            )
+            database.insert(
+                "store", format_version=FORMAT_VERSION, store_id=store_id, generation=0,
+                identity=identity_of(building), home=str(path), created=now(),
+            )  # fmt: skip
             insert_event(database, "create store", 0)
     finally:
         database.close()

@@ -74,11 +74,11 @@ def held(path: Path, *, wait: float, durable: bool) -> Iterator[Database]:
 
 def read_identity(database: Database, path: Path) -> StoreIdentity:
     """The row that says which store this is; it must agree with the format file."""
-    rows = database.rows("read_store")
+    rows = database.rows("select format_version, store_id, generation, identity, home from store")
     if len(rows) != 1 or rows[0][:2] != (FORMAT_VERSION, store_id_at(path)):
         raise StoreDamagedError(f"the state of store {path} was altered; restore it from a backup")
     _, store_id, generation, identity, home = rows[0]
-    publications = tuple(Path(place) for (place,) in database.rows("read_publications"))
+    publications = tuple(Path(place) for (place,) in database.rows("select directory from publication"))
     return StoreIdentity(store_id, generation, identity, Path(home), publications)
 
 
@@ -116,9 +116,9 @@ def _finish_erasing(path: Path, database: Database) -> None:
     series = path / SERIES
     with disk_errors(series):
         (path / f"{STATE}-journal").unlink(missing_ok=True)  # a hot one was rolled back when the state was read
-        for series_id, name in database.rows("read_erased"):
+        for series_id, name in database.rows("select series_id, name from file where erased"):
             (series / series_id / name).unlink(missing_ok=True)
-        for (series_id,) in database.rows("read_dropped"):
+        for (series_id,) in database.rows("select series_id from series where dropped is not null"):
             if (series / series_id).exists():
-                database.rows("write_anew")  # the run that dropped it may have died before it did so
+                database.rows("vacuum")  # the run that dropped it may have died before it did so
                 shutil.rmtree(series / series_id)

@@ -15,7 +15,6 @@ from sparsehist.store.database import Database, now
 from sparsehist.store.records import PathRecord, RegisteredFile, ReleaseRecord, SeriesRecord
 from sparsehist.store.rounds import PathHistory, RoundHead
 
-_OF_EVENTS = ("series_id", "path_id", "level", "population", "release", "reason")
 _TIMES = {"first_release", "last_release", "dropped", "happened"}
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  UTC; frames have times without a zone
 
@@ -76,7 +75,7 @@ def insert_event(
     """Append an event; `of` are further columns."""
     told = None if details is None else as_text(details)
     said = {"generation": generation, "happened": now(), "who": who or _user(), "what": what, "details": told}
-    database.change("insert_event", **dict.fromkeys(_OF_EVENTS) | of, **said)
+    database.insert("event", **said, **of)
 
 
 def as_text(value: Mapping[str, Any]) -> str:
@@ -106,7 +105,7 @@ def _with_times(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def read_history(database: Database, path_id: int, series: Path) -> PathHistory:
     """Read the rounds of a noise path; `series` is the parent directory of all series."""
-    known = database.rows("read_path", path_id=path_id)
+    known = database.rows("select series_id, kind, integer_noise from path where path_id = $path_id", path_id=path_id)
     if not known:
         raise NotFoundError("no such noise path")
     ((series_id, kind, integer_noise),) = known

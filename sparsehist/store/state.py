@@ -150,11 +150,22 @@ class State:
 
     def steps(self, record: SeriesRecord) -> list[StepRecord]:
         """The steps of a running series, in order."""
-        return [StepRecord(*row) for row in self._database.rows("read_steps", series_id=record.series_id)]
+        return [
+            StepRecord(*row)
+            for row in self._database.rows(
+                "select step, digest, unit_kind, source from step where series_id = $series_id order by step",
+                series_id=record.series_id,
+            )
+        ]
 
     def is_finished(self, record: SeriesRecord) -> bool:
         """Whether nothing more can be appended to a running series."""
-        return bool(self._database.rows("read_finished", series_id=record.series_id))
+        return bool(
+            self._database.rows(
+                "select 1 from event where series_id = $series_id and what = 'finish series' limit 1",
+                series_id=record.series_id,
+            )
+        )
 
     def paths(self, record: SeriesRecord) -> list[PathRecord]:
         """The noise paths of a series now, including those opened since `record` was read; cells first."""
@@ -212,24 +223,16 @@ class State:
         details = {name: value for name in _TOLD if (value := declaration.get(name))} or None
         said: dict[str, Any] = {"who": record.who, "series_id": series_id, "details": details}
         with self._changing("create series", f"series {record.name} created", **said) as event:
-            self._database.change("insert_population", name=declaration["population"], created=now())
             unit = declaration.get("unit")
-            inserted = self._database.change(
-                "insert_series",
-                series_id=series_id,
-                name=record.name,
-                population=declaration["population"],
-                declaration=as_text(declaration),
-                salt=record.salt,
-                made_from=record.made_from,
-                created=now(),
-                unit=f"({', '.join(unit)})" if isinstance(unit, list) else unit,
-                max_keys=declaration.get("max_keys"),
-                unverified=bool(declaration.get("unverified")),
-                source=declaration.get("source") or "",
-            )
-            if not inserted:
+            if self.series(record.name) is not None:
                 raise NameTakenError(f"a series {record.name!r} exists already")
+            self._database.insert(
+                "series", series_id=series_id, name=record.name, population=declaration["population"],
+                declaration=as_text(declaration), salt=record.salt, made_from=record.made_from, created=now(),
+                unit=f"({', '.join(unit)})" if isinstance(unit, list) else unit,
+                max_keys=declaration.get("max_keys"), unverified=bool(declaration.get("unverified")),
+                source=declaration.get("source") or "",
+            )  # fmt: skip
             self._register(series_id, record.files)
             path = NewPath("cells", series_id, None, None, declaration["noise"], record.integer_noise)
             ((path_id,),) = self._database.rows("insert_path", **asdict(path) | {"cap": declaration.get("cap")})
@@ -305,17 +308,15 @@ class State:
             check_file(record.directory, file)
         details = {"step": step.step + 1, "source": step.source}
         with self._of_series("append", record, who=step.who, path_id=record.path_id, details=details):
-            inserted = self._database.change(
-                "insert_step",
+            self._database.insert(
+                "step", series_id=record.series_id, step=step.step, digest=step.digest, unit_kind=step.unit_kind,
+                source=step.source, appended=now(),
+            )  # fmt: skip
+            self._database.change(
+                "update series set source = max(source, $source) where series_id = $series_id",
                 series_id=record.series_id,
-                step=step.step,
-                digest=step.digest,
-                unit_kind=step.unit_kind,
                 source=step.source,
-                appended=now(),
             )
-            promise(inserted == 1, "a step that was appended before")
-            self._database.change("raise_source", series_id=record.series_id, source=step.source)
             self._register(record.series_id, step.files, record.path_id)
             self._erase_names(record, step.replaced)
         self._erase_files(record, step.replaced)
@@ -323,15 +324,21 @@ class State:
     def finish_series(self, record: SeriesRecord, erased: Sequence[str], *, who: str | None = None) -> None:
         """Let nothing more be appended to a running series, and erase the files that show who counted."""
         with self._of_series("finish series", record, who=who):
-            self._database.change("forget_digests", series_id=record.series_id)
+            self._database.change(
+                "update step set digest = null where series_id = $series_id", series_id=record.series_id
+            )
             self._erase_names(record, erased)
-        self._database.rows("write_anew")
+        self._database.rows("vacuum")
         self._erase_files(record, erased)
 
     def _erase_names(self, record: SeriesRecord, names: Sequence[str]) -> None:
-        self._database.change("forget_erased", series_id=record.series_id)
+        self._database.change("delete from file where series_id = $series_id and erased", series_id=record.series_id)
         for name in names:
-            self._database.change("erase_file", series_id=record.series_id, name=name)
+            self._database.change(
+                "update file set erased = 1 where series_id = $series_id and name = $name",
+                series_id=record.series_id,
+                name=name,
+            )
 
     def _erase_files(self, record: SeriesRecord, names: Sequence[str]) -> None:
         """Erase files once that is committed; the next opening erases those that a kill leaves."""
@@ -353,11 +360,15 @@ class State:
             raise NotFoundError(f"no series {name!r} in store {self.path}")
         with self._of_series("drop series", record, who=who, reason=reason):
             self._database.change("forget_series", series_id=record.series_id, dropped=now())
-            for forget in ("forget_files", "forget_rounds", "forget_digests"):
+            for forget in (
+                "delete from file where series_id = $series_id",
+                "forget_rounds",
+                "update step set digest = null where series_id = $series_id",
+            ):
                 self._database.change(forget, series_id=record.series_id)
         # SQLite may have moved rows before they were overwritten. If this process dies here, the directory is left,
         # and the next opening does both.
-        self._database.rows("write_anew")
+        self._database.rows("vacuum")
         with disk_errors(record.directory):
             shutil.rmtree(record.directory)
             if self.durable:
@@ -368,7 +379,7 @@ class State:
 
         Files that the state does not know are leftovers of dead processes, and are erased once all is found whole.
         """
-        if self._database.rows("check_whole") != [("ok",)]:
+        if self._database.rows("pragma integrity_check (1)") != [("ok",)]:
             raise altered(self.path / STATE)
         known = set()
         for record in self.all_series():
@@ -401,8 +412,7 @@ class State:
     def declare(self, what: str, **said: Any) -> None:
         """Record a limit or another declaration; an older copy of the store is refused from then on."""
         with self._changing(what, f"{what} done", **said):
-            if said.get("population") is not None:
-                self._database.change("insert_population", name=said["population"], created=now())
+            pass
 
     def record_refusal(self, **asked: Any) -> None:
         """Record a refusal, as far as the disk allows: the refusal itself must reach the caller."""
@@ -412,7 +422,7 @@ class State:
 
     def record_publication(self, directory: Path) -> None:
         """Remember a directory whose public ledger will list this store, before anything is published there."""
-        known = {round_id for (round_id,) in self._database.rows("read_round_ids")}
+        known = {round_id for (round_id,) in self._database.rows("select round from release")}
         listed = listed_in_ledger(directory, self.store_id)["releases"]
         if not {made["round"] for made in listed} <= known:
             raise StoreRolledBackError(
@@ -421,14 +431,16 @@ class State:
             )
         directory = directory.resolve()
         with self._database.transaction():
-            self._database.change("insert_publication", directory=str(directory))
+            self._database.change("insert or ignore into publication values ($directory)", directory=str(directory))
         self.publications |= {directory}
 
     def accept_source(self, record: SeriesRecord, *, who: str | None) -> None:
         """Record, once, that the log of a series may have changed."""
         if not record.accepted:
             with self._of_series("accept changed source", record, who=who):
-                self._database.change("accept_source", series_id=record.series_id)
+                self._database.change(
+                    "update series set accepted = 'any log' where series_id = $series_id", series_id=record.series_id
+                )
 
     def raise_marks(self) -> None:
         """Raise the mark beside the store, and that at its home if it was moved, to the generation."""
@@ -462,7 +474,7 @@ class State:
 
     def _register(self, series_id: str, files: Sequence[RegisteredFile], path_id: int | None = None) -> None:
         for file in files:
-            self._database.change("insert_file", series_id=series_id, path_id=path_id, **asdict(file))
+            self._database.insert("file", series_id=series_id, path_id=path_id, **asdict(file), erased=0)
 
     def _unchanged(self, path_id: int, n_tracked: int) -> PathHistory:
         history = self._history(path_id)

@@ -2,7 +2,6 @@
 
 import errno
 import io
-import re
 from datetime import datetime
 from pathlib import Path
 
@@ -10,7 +9,6 @@ import polars as pl
 import pytest
 
 import sparsehist as sh
-from sparsehist.cli import releasing
 from sparsehist.store.private_files import disk_errors
 
 RELEASE = ("--series", "visits", "--name", "public", "--level", "0.1")
@@ -41,17 +39,6 @@ def test_a_unit_may_be_several_columns(sparsehist, here):
     assert checked[-1]["units"] == 400
 
 
-def test_inputs_may_be_repeated(sparsehist, here, declared, store):
-    """Two --input options count the same log as the glob that matches both files."""
-    declared[1:2] = ["log/a.parquet", "--input", "log/b.parquet"]
-    sparsehist("create", "t", *declared)
-    fine = ("release", "--series", "visits", "--name", "x", "--level", "1", "--json", "--head", 2)
-    heads = [sparsehist(*fine, path).json["head"] for path in ("s", "t")]
-    for one, other in zip(*heads, strict=True):
-        assert one["url"] == other["url"]
-        assert one["noisy_count"] == pytest.approx(other["noisy_count"], abs=20)  # 14 standard deviations
-
-
 def test_create_again_is_an_error_unless_reuse_is_asked_for(sparsehist, declared, store):
     """An existing series is refused, kept with --if-exists reuse, and never changed."""
     again = sparsehist("create", store, *declared)
@@ -66,21 +53,6 @@ def test_create_again_is_an_error_unless_reuse_is_asked_for(sparsehist, declared
     assert sparsehist("create", store, *declared, "--if-exists", "reuse").code == 5
     other = sparsehist("create", store, *declared)
     assert "--max-keys 2" in other.err and "reuse" not in other.err  # it would not give it back
-
-
-def test_several_keys_make_a_product(sparsehist, here):
-    """--key is repeated, one for each column of a product domain."""
-    Path("log.csv").write_text("who,country,n\n" + "".join(f"{i},DE,{i % 2}\n" for i in range(600)), encoding="utf-8")
-    made = sparsehist(
-        "create", "s", "--input", "log.csv", "--unit", "who", "--key", "country", "--key", "n", "--max-keys", 1,
-        "--domain", "product(country=catalogue('DE', 'US'), n=integers(9))", "--name", "visits",
-    )  # fmt: skip
-    assert made.code == 0, made.err
-    released = sparsehist("release", "s", *RELEASE, "--head", 9, "--json").json
-    assert [(row["country"], row["n"]) for row in released["head"] if row["noisy_count"] > 200] in (
-        [("DE", 0), ("DE", 1)],
-        [("DE", 1), ("DE", 0)],
-    )
 
 
 def test_the_same_release_again_gives_the_same_file(sparsehist, store):
@@ -119,14 +91,6 @@ def test_a_release_that_could_not_be_written_is_said_to_be_committed(sparsehist,
     assert failed.code == 2
     assert "disk is full" in failed.err and "committed to the store: repeat" in failed.err
     monkeypatch.undo()
-
-
-def test_a_release_can_be_written_by_name_alone(sparsehist, store):
-    """--level is needed for a new name only."""
-    assert sparsehist("release", store, "--series", "visits", "--name", "public").code == 2
-    assert sparsehist("release", store, *RELEASE).code == 0
-    assert sparsehist("release", store, "--series", "visits", "--name", "public", "--out", "p.parquet").code == 0
-    assert Path("p.parquet").is_file()
 
 
 def test_a_level_beyond_the_cap_exits_with_3_and_spends_nothing(sparsehist, store):
@@ -230,18 +194,6 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_a_table_of_keys_can_be_copied_and_ends(sparsehist, here, monkeypatch):
-    """Whole-number keys have no separators, a long table says where the rest is, no rows are explained."""
-    pl.DataFrame({"u": range(4500), "n": [1234567, 7654321, 1111111] * 1500}).write_parquet("n.parquet")
-    sh.create("t", "n.parquet", name="visits", unit="u", key="n", max_keys=1, domain="integers(9999999)")
-    monkeypatch.setattr(releasing, "MOST_ROWS", 2)
-    out = sparsehist("release", "t", *RELEASE, "--head", 3).out
-    assert re.search(r"\b1,[45]\d\d\b", out) and "a table ends after 2 rows" in out
-    assert sum(key in out for key in ("1234567", "7654321", "1111111")) == 2
-    none = sparsehist("release", "t", *RELEASE[:2], "--name", "none", "--level", "0.1", "--threshold", 9999).out
-    assert "0 rows" in none and "No noisy count is above" in none
-
-
 def test_a_backup_serves_once_it_is_adopted(sparsehist, here, store):
     """A copy is refused while the original stands, and takes its place when that is gone."""
     sparsehist("release", store, *RELEASE, "--out", "first.parquet")
@@ -307,17 +259,3 @@ def test_a_bound_is_chosen_and_stands_in_the_ledger(sparsehist, log):
     refused = sparsehist("choose", "max-keys", "s", *asked, "--name", "other", "--release-level", "0.1")
     assert refused.code == 3
     assert sh.open("s").series_names() == ["choice_keys", "choice_profile"]
-
-
-def test_estimates_stand_beside_noisy_counts_where_they_are_asked(sparsehist, store):
-    """In CSV and in what is shown; a Parquet file is refused before anything is drawn, as its reader has them."""
-    refused = sparsehist("release", store, *RELEASE, "--out", "a.parquet", "--estimates")
-    assert refused.code == 2
-    assert "estimates()" in refused.err
-    assert not sh.open(store).series("visits").releases().height
-    made = sparsehist("release", store, *RELEASE, "--out", "a.csv", "--estimates", "--head", 1, "--json").json
-    expected = sh.open(store).series("visits").release("public").estimates()
-    assert made["head"] == expected.head(1).to_dicts()
-    written = pl.read_csv("a.csv")
-    assert written.columns == ["url", "noisy_count", "estimate", "estimate_error"]
-    assert written["estimate"].to_list() == expected["estimate"].to_list()

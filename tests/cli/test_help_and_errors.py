@@ -1,7 +1,6 @@
 """What the command line explains, and how it fails: at once, in one line, without secrets."""
 
 import fcntl
-import json
 import os
 import shlex
 import subprocess
@@ -130,20 +129,6 @@ def test_output_that_cannot_be_written_is_one_line(here, store):
     assert (closed.returncode, closed.stderr) == (0, b"")
 
 
-def test_keys_survive_a_terminal_without_their_letters(here, store):
-    """In a narrow encoding JSON still holds the key, and two keys of a table still look different."""
-    pl.DataFrame({"u": range(600), "k": ["café", "cafè"] * 300}).write_parquet("accents.parquet")
-    sh.create(
-        "t", "accents.parquet", name="words", unit="u", key="k", max_keys=1, domain=sh.Catalogue(["café", "cafè"])
-    )
-    release = "release t --series words --name one --level 1 --head 2"
-    narrow = {"PYTHONIOENCODING": "ascii"}
-    told = json.loads(_shell(f"{release} --json", **narrow).stdout)
-    assert {row["k"] for row in told["head"]} == {"café", "cafè"}
-    shown = _shell(release, **narrow).stdout
-    assert b"caf\\xe9" in shown and b"caf\\xe8" in shown
-
-
 def test_a_store_in_use_exits_with_4(sparsehist, here, store):
     """Somebody else's lock is told apart from bad input."""
     with (here / store / "lock").open("r+") as held:
@@ -236,22 +221,6 @@ def test_a_reader_that_goes_away_is_no_error(here, words):
     assert (child.returncode, complaint) == (141, b"")
 
 
-def test_an_interrupt_while_the_program_starts_is_told_in_one_line(here):
-    """Ctrl-C before a command is known shows no traceback."""
-    script = (
-        "import sys\n"
-        "class Slow:\n"
-        "    def find_spec(self, name, path=None, target=None):\n"
-        "        if name == 'cyclopts':\n"
-        "            raise KeyboardInterrupt\n"
-        "sys.meta_path.insert(0, Slow())\n"
-        "from sparsehist.cli import main\n"
-        "main(['show', 'store'])"
-    )
-    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert (ran.returncode, ran.stderr) == (130, "error: interrupted; nothing was done\n")
-
-
 def test_messages_speak_of_options():
     """Parameters of the Python interface are written as the options of the command; words of domains are left."""
     told = {
@@ -267,13 +236,6 @@ def test_messages_speak_of_options():
     assert {message: in_options(message, options) for message in told} == told
 
 
-@pytest.mark.parametrize("command", [["release", "s", "--series", "a", "--name", "b"], ["plan"], ["limit", "s"]])
-def test_epsilon_and_delta_stand_wherever_a_level_does(sparsehist, here, command):
-    """They are options."""
-    assert "Unknown option" not in sparsehist(*command, "--epsilon", "1", "--delta", "1e-6").err
-    assert "Unknown option" in sparsehist("show", "s", "--epsilon", "1").err
-
-
 def test_a_new_parameter_of_a_series_is_an_option():
     """A field of a declaration is all it takes."""
 
@@ -283,13 +245,6 @@ def test_a_new_parameter_of_a_series_is_an_option():
 
     made = options_of("Asked", record=More)(name="a", key=["k"], max_keys=1, domain="hash64()", flavour="sweet")
     assert given(made)["flavour"] == "sweet"
-
-
-def test_json_errors_are_one_object(sparsehist):
-    """Machines read one line, whatever happens."""
-    failed = sparsehist("show", "nowhere", "--json")
-    assert (failed.code, failed.err) == (2, "")
-    assert json.loads(failed.out)["error"]["type"] == "NotFoundError"
 
 
 def test_what_may_not_be_read_is_told_by_its_name(sparsehist, here, monkeypatch):

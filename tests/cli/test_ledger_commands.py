@@ -63,17 +63,6 @@ def test_disjoint_populations_do_not_add_up(sparsehist, store, declared):
     assert everybody()["level"] == "0.5"
 
 
-def test_populations_without_a_series_are_pointed_out(sparsehist, store):
-    """A limit or declaration may come first; that nothing is in its population yet shows a slip of the pen."""
-    assert (
-        "No series is in defalt yet; series are in default"
-        in sparsehist("limit", store, "--population", "defalt", "--rho", "1").out
-    )
-    assert "No series is in" not in sparsehist("limit", store, "--rho", "1").out
-    apart = ("--disjoint", "default", "--disjoint", "sout", "--reason", "by country")
-    assert "No series is in sout yet" in sparsehist("limit", store, *apart).out
-
-
 def test_the_ledger_is_exported(sparsehist, store, here):
     """As JSON and Parquet, with the schema in it; never over something else or into the store."""
     for name in ("ledger.json", "ledger.parquet", "ledger.json"):
@@ -85,15 +74,6 @@ def test_the_ledger_is_exported(sparsehist, store, here):
     (here / "mine.json").write_text("{}")
     for place in ("mine.json", "ledger.csv", f"{store}/ledger.json", "no/ledger.json"):
         assert sparsehist("ledger", store, "--out", place).code == 2, place
-
-
-def test_units_that_differ_are_warned_about(sparsehist, store, declared, here):
-    """A second series of the population that protects something else is made, and says what that means."""
-    pl.read_parquet("log/*.parquet").rename({"user_id": "device"}).write_parquet(here / "devices.parquet")
-    other = ["--input", "devices.parquet", "--unit", "device", *declared[4:-1], "devices"]
-    made = sparsehist("create", store, *other)
-    assert made.code == 0 and "'device', 'user_id'" in made.out
-    assert "'device', 'user_id'" in " ".join(sparsehist("ledger", store).out.split())
 
 
 def test_a_budget_says_its_route_and_split_and_a_level_may_be_an_epsilon_and_delta(sparsehist, store, declared):

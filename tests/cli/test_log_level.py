@@ -51,13 +51,3 @@ def test_info_tells_what_was_done(log, tmp_path):
     for text in (told, said, refused):
         assert "SECRET" not in text
         assert "90" not in text
-
-
-def test_another_word_is_no_level(tmp_path):
-    """Bad input, and nothing is done; behind `--` it is a word like others."""
-    for words in (["--log-level", "loud"], ["--log-level"], ["--log-level=", "show"]):
-        code, out, err = (
-            _run(*words, "show", tmp_path) if words[-1] != "--log-level" else _run("show", tmp_path, *words)
-        )
-        assert (code, out) == (2, "")
-        assert err.startswith("error: argument --log-level")

@@ -97,36 +97,6 @@ def test_periods_are_refused_or_repeated_in_words(sparsehist, weekly):
     assert "declared with --on-null error" in sparsehist(*declare, "--on-null", "drop").err
 
 
-def test_a_report_says_what_a_period_and_a_user_bear(sparsehist, weekly, here):
-    """Beside the tables, of which one row is the whole log."""
-    words = ("--series", "weekly_2026w11", "--name", "public", "--level", "0.5")
-    assert sparsehist("release", weekly, *words).code == 0
-    assert sparsehist("report", weekly, "--out", "report.html").code == 0
-    page = " ".join((here / "report.html").read_text(encoding="utf-8").split())
-    assert "bears rho 0.5 per user-week" in page and "periodic series declared" in page
-
-
-def test_what_a_log_may_lack_is_declared_from_a_shell(sparsehist, here):
-    """Missing keys, other delimiters, days in names of folders: as for create."""
-    (here / "at=2026-03-10").mkdir()
-    (here / "at=2026-03-10" / "log.csv").write_text("user|url\nu1|1.0\nu2|\nu3|x\n")
-    declared = ("--unit", "user", "--key", "url", "--max-keys", "3", "--domain", "integers(9)", "--name", "weekly")
-    read = ("--input", "at=*/log.csv", "--delimiter", "|", "--hive", "at", "--time", "at")
-    append = ("append", "s", "--series", "weekly", "--period", "2026-W11", *read)
-    assert sparsehist("create", "s", *declared, *WEEKS).code == 0
-    refused = sparsehist(*append)
-    assert refused.code == 2 and "create the series with --on-null drop" in refused.err
-    drops, kind = ("--on-null", "drop", "--on-outside", "drop"), ("--key-type", "url=integer")
-    assert sparsehist("create", "t", *declared, *drops, *kind, *WEEKS).code == 2
-    for store, goes_on, step in (("t", WEEKS, ()), ("u", ("--steps", "9"), ("--step", "1"))):
-        assert sparsehist("create", store, *declared, *drops, *goes_on).code == 0
-        what = step or ("--period", "2026-W11", "--time", "at")
-        appended = sparsehist("append", store, "--series", "weekly", *what, *read[:-2], *kind)
-        assert appended.code == 0, appended.err
-    made = sh.open("t").series("weekly").series("2026-W11").release("r", level=100, threshold=0.5)
-    assert made.frame["url"].to_list() == [1]
-
-
 def test_finish_erases_who_counted(sparsehist, here):
     """Where a unit counts in some periods only; releases go on. Dropping a released week ends the log, too."""
     pl.DataFrame({"user": ["u1"], "url": ["/home"]}).write_parquet(here / "log.parquet")

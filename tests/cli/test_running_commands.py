@@ -79,10 +79,3 @@ def test_a_plan_of_a_step_to_come(sparsehist, daily):
     assert stepless.code == 2 and "give --step" in stepless.err
     wrong = sparsehist("plan", daily, "--series", "daily", "--step", 7, "--shows", 50)
     assert wrong.code == 2 and "give levels" in wrong.err
-
-
-def test_a_step_is_for_running_series_only(sparsehist, declared):
-    """Other series have none."""
-    assert sparsehist("create", "t", *declared).code == 0
-    made = sparsehist("release", "t", "--series", "visits", "--name", "x", "--level", "0.5", "--step", 1)
-    assert made.code == 2 and "running series" in made.err

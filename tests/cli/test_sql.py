@@ -1,12 +1,10 @@
 """`sparsehist run` and `sparsehist sql`: scripts from files and standard input, and the prompt."""
 
 import io
-import json
 import sys
 
 import pytest
 
-import sparsehist as sh
 from sparsehist.cli.scripts import is_complete
 
 CREATE = """\
@@ -62,21 +60,6 @@ def test_mistakes_are_shown_with_their_place_and_nothing_is_run(sparsehist, scri
     assert not (here / "s").exists()
 
 
-def test_a_parameter_that_a_script_does_not_name_is_told(sparsehist, script, here):
-    """It may be a slip in a name."""
-    given = ("--store", "s", "--param", "level=1", "--param", "Levle=2")
-    wrong = sparsehist("run", script(), *given)
-    assert (wrong.code, wrong.err) == (2, "error: the script does not name the parameter $levle\n")
-    assert not (here / "s").exists()
-    assert sparsehist("run", script("select $LEVLE;"), *given).code == 0
-
-
-def test_a_directory_is_no_script(sparsehist, here):
-    """It is told apart from a file that is not there."""
-    assert "is a directory: name a file of SQL in it" in sparsehist("run", str(here)).err
-    assert "there is no file" in sparsehist("run", str(here / "nowhere.sql")).err
-
-
 def test_exit_codes_are_those_of_the_first_failure(sparsehist, script, here):
     """3 for a cap, 4 for a store in use, 2 for the rest; what was committed stays."""
     name = script("release x from visits at level 3;", "select 'never' as reached;")
@@ -99,14 +82,6 @@ def test_a_dry_run_makes_nothing(sparsehist, script, here):
     assert told.code == 0
     assert "line 4: population default: nothing before, rho 0.25 after" in told.out
     assert not (here / "s").exists() and not (here / "public.parquet").exists()
-
-
-def test_long_results_are_cut_with_a_note(sparsehist, here):
-    """--rows says how many."""
-    (here / "many.sql").write_text("select * from range(100)")
-    cut = sparsehist("run", "many.sql", "--rows", 3)
-    assert "the first 3 rows" in cut.out and cut.out.count("\n") < 12
-    assert sparsehist("run", "many.sql", "--rows", 0).code == 2
 
 
 def test_values_are_shown_as_they_are(sparsehist, here):
@@ -167,19 +142,3 @@ def test_readers_query_published_files_without_the_store(sparsehist, store, here
 def test_a_statement_ends_with_its_semicolon(typed, complete):
     """One inside quotes or a comment is none."""
     assert is_complete(typed) is complete
-
-
-def test_the_ledger_is_narrow_enough_for_a_terminal(sparsehist, store, here):
-    """SHOW LEDGER prints what was spent in words, and the epsilon it is at a delta."""
-    (here / "ledger.sql").write_text("release a from visits at level 0.1; show ledger delta 1e-5;")
-    told = sparsehist("run", "ledger.sql", "--store", store)
-    assert "rho 0.1" in told.out and "epsilon" in told.out and "at delta 1e-05" in told.out
-    assert f"{sh.open('s').ledger(delta=1e-5, full=True)['epsilon'].item(-1):.1f}" in told.out.split()
-    assert max(map(len, told.out.splitlines())) <= 100
-
-
-def test_errors_of_a_script_are_json_too(sparsehist, here):
-    """A script that is wrong gives one object with the error and its place."""
-    (here / "wrong.sql").write_text("select 'open")
-    wrong = sparsehist("run", "wrong.sql", "--json")
-    assert wrong.code == 2 and json.loads(wrong.out)["error"]["message"].startswith("line 1, column 8: unterminated")

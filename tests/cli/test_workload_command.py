@@ -64,22 +64,3 @@ def test_a_workload_that_does_not_fit_is_refused(sparsehist, areas, workload, co
     refused = sparsehist(*words, workload)
     assert refused.code == code and told in refused.err
     assert sparsehist(*words, "prefix()", "--post-processing", "tidy").code == 2
-
-
-def test_a_workload_beyond_the_cap_is_refused_with_3(sparsehist, areas):
-    """Paths of cells and of workloads add up under the cap of 1."""
-    assert sparsehist("release", areas, "--series", "visits", "--name", "a", "--level", "0.75").code == 0
-    words = (
-        "release",
-        areas,
-        "--series",
-        "visits",
-        "--name",
-        "b",
-        "--workload",
-        "total()",
-        "--level",
-        "0.5",
-    )
-    refused = sparsehist(*words)
-    assert refused.code == 3 and "nothing was spent" in refused.err

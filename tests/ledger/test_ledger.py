@@ -116,14 +116,6 @@ def test_poisson_noise_has_a_share_apart_or_a_budget_of_its_own(store):
     a_series(store, "beside").release("a", level=sh.EpsilonDelta(1, "1e-6"), threshold=200)
 
 
-@pytest.mark.parametrize("noise", ["poisson", "skellam"])
-def test_no_level_is_named_that_the_noise_cannot_have(store, noise):
-    """Means end at 2**32: a cap below that leaves no level, and the refusal says so."""
-    series = a_series(store, noise=noise, cap="1/8589934592")
-    with pytest.raises(CapExceededError, match="no level would fit"):
-        series.release("a", level="0.5")
-
-
 def test_open_domains_spend_delta_beside_rho(store):
     """A budget in rho alone has no room for them; with a delta it has, up to that delta over all series."""
     series = a_series(store, domain=sh.Open(delta=1e-6))
@@ -160,18 +152,6 @@ def test_a_fresh_budget_serves_the_level_that_stands_for_it(store, noise):
         assert spent(store, "path", series=f"of_{route}")["remaining"] == made.metadata["level"]
         with pytest.raises(BudgetExceededError, match=f"largest level that would fit is {made.metadata['level']}"):
             series.release("b", level=level * Fraction(1001, 1000), threshold=500)
-
-
-def test_a_level_is_computed_after_the_split_of_delta(store):
-    """All of delta is for the noise, or half of it in an open domain."""
-    closed = a_series(store).release("a", level=sh.EpsilonDelta(1, 1e-6), threshold=500)
-    assert float(closed.metadata["level"]) == pytest.approx(gaussian.largest_rho(1, 1e-6), rel=1e-11)
-    opened = a_series(store, "open", domain=sh.Open(delta="1e-3"))
-    made = opened.release("a", level=sh.EpsilonDelta(1, 1e-6))
-    assert float(made.metadata["level"]) == pytest.approx(gaussian.largest_rho(1, 0.5e-6), rel=1e-11)
-    assert made.metadata["delta_infinity"] <= 0.5e-6
-    with pytest.raises(BudgetExceededError, match="is set aside"):
-        opened.release("b", level=sh.EpsilonDelta(1, 1e-6), open_delta=3e-6)
 
 
 def test_an_open_series_under_a_budget_that_reserved_nothing_is_refused_with_what_helps(store):
@@ -345,18 +325,6 @@ def test_who_asks_is_kept_and_is_the_user_otherwise(store, monkeypatch):
     assert events["who"].to_list() == ["ann", "bob", "somebody", "cleo", "dora", "eve", "fay"]
     assert events["release"].drop_nulls().to_list() == ["a", "b"]
     assert events["reason"].to_list()[-1] == "no longer needed"
-
-
-def test_different_units_in_one_population_are_warned_about(store):
-    """The sum is shown and the warning beside it; also once the series are dropped."""
-    a_series(store).release("a", level="0.5", threshold=50)
-    assert spent(store, "population")["warning"] is None
-    a_series(store, "other", unit="device").release("a", level="0.25", threshold=50)
-    for name in ("visits", "other"):
-        row = spent(store, "population")
-        assert row["level"] == "0.75" and "'device', 'user'" in row["warning"]
-        store.drop(name)
-    assert "'device', 'user'" in spent(store, "population")["warning"]
 
 
 def test_an_export_holds_the_ledger_and_the_events(store, tmp_path):

@@ -83,14 +83,6 @@ def test_answers_of_a_session_are_not_counted_as_releases():
         assert int(shown_first[1]) == series.releases().height == 1
 
 
-def test_a_store_in_use_is_shown_by_its_repr(store):
-    """A cell that shows a value never fails; without metadata there are no tables either."""
-    with store.home.hold():
-        assert "/s&lt;i&gt;&#39;)</pre>" in store._repr_html_()
-    bare = sh.Release(pl.DataFrame({"url": ["<b>"], "noisy_count": [1.0]}), {"name": "x"})
-    assert bare._repr_html_().startswith("<pre>Release(")
-
-
 def test_a_table_escapes_every_part():
     """Caption, heads, first cells and others; numbers are rounded for people."""
     planted = "\"'><script>\u202e"
@@ -120,23 +112,3 @@ def test_the_largest_rows_are_drawn_with_their_intervals(store):
         assert not re.search(r"<script>alert|</script><script>alert|<img", page)
     with pytest.raises(sh.errors.DeclarationError, match="most must be"):
         release.plot(most=0)
-
-
-def test_workloads_are_drawn_with_standard_deviations(store):
-    """Listed queries with their own std; of all ranges the cells."""
-    pytest.importorskip("altair", reason="plots need the extra `plots`")
-    hours = store.series("hours")
-    for name in ("prefixes", "ranges"):
-        release = hours.release(name)
-        text = json.dumps(release.plot(most=5).to_dict())
-        largest = release.frame.to_series(-2 if name == "prefixes" else -1).max()
-        assert f'"value": {largest}' in text
-        values = re.findall(r'"low": ([-\d.]+), "value": ([-\d.]+), "high": ([-\d.]+)', text)
-        assert len(values) in (5, 10)
-        low, value, high = map(float, values[0])
-        std = (
-            release.frame.row(release.frame["noisy_answer"].arg_max(), named=True)["std"]
-            if name == "prefixes"
-            else (release.answer(*2 * [release.frame.sort("noisy_count")["hour"][-1]])[1])
-        )
-        assert (value - low, high - value) == pytest.approx((std, std))

@@ -61,15 +61,6 @@ def test_a_key_that_looks_like_markup_is_shown_as_it_is():
     assert "[red]/x[/red]" in console.file.getvalue()
 
 
-def test_progress_is_silent_where_nobody_looks(capsys):
-    """Without a terminal nothing is printed unless it is asked for."""
-    with reporting(None) as tell:
-        tell("reading")
-    with reporting(progress=False) as tell:
-        tell("reading")
-    assert capsys.readouterr() == ("", "")
-
-
 def test_progress_names_each_phase_once_it_is_over(capsys):
     """On request phases go to stderr, in order; stdout stays clean."""
     with reporting(progress=True) as tell:
@@ -78,12 +69,3 @@ def test_progress_names_each_phase_once_it_is_over(capsys):
     out, err = capsys.readouterr()
     assert out == ""
     assert err.index("reading") < err.index("counting")
-
-
-def test_progress_may_be_a_function():
-    """A caller's own function is told every phase."""
-    told = []
-    with reporting(told.append) as tell:
-        tell("reading")
-        tell("counting")
-    assert told == ["reading", "counting"]

@@ -16,7 +16,6 @@ import pytest
 
 import sparsehist as sh
 from sparsehist.html import shown
-from sparsehist.release.plots import plot_largest
 from sparsehist.report.store_report import COUNTS
 from tests.browser import SCHEMES, WIDTHS, visit
 
@@ -227,26 +226,11 @@ def test_secrets_are_on_the_curators_page_only(store, page):
     assert f"{BOUNDED:,}" not in page
 
 
-def test_an_empty_store_has_a_report(tmp_path):
-    """Nothing released, no series: it says so."""
-    page = sh.open(tmp_path / "s", create=True).report()
-    assert "Nothing was released from this store" in page
-    assert "The store holds no series" in page
-
-
 def test_a_periodic_series_is_one_section(page):
     """Whatever the number of periods: one heading, one row for each, and one chart over time."""
     assert page.count("Periodic series weeks") == 1
     assert "weeks_2026w01" not in page
     assert page.count("Noisy counts of weeks by period.</strong>") == 1
-
-
-def test_keys_that_begin_alike_have_labels_of_their_own():
-    """A chart cuts long labels, so each begins with its rank."""
-    rows = [{"low": 1.0, "value": 2.0, "high": 3.0, "key": "k" * 200 + end} for end in "abc"]
-    chart = plot_largest(pl.DataFrame(rows).select("key", "low", "value", "high"), "units", "t").to_dict()
-    labels = [row["key"] for (rows,) in [chart["datasets"].values()] for row in rows]
-    assert [label[:4] for label in labels] == ["1. k", "2. k", "3. k"]
 
 
 def test_no_epsilon_at_this_delta_is_a_sentence_of_its_own(tmp_path):

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from sparsehist.errors import (
-    DeclarationError,
     NameTakenError,
     NotFoundError,
     StoreDamagedError,
@@ -350,18 +349,6 @@ def test_of_two_copies_adopted_at_one_generation_one_goes_on(tmp_path, monkeypat
     assert release(other) == 3
 
 
-def test_adopting_needs_an_explicit_word(tmp_path):
-    """Nothing but True is a word, and without it nothing changes."""
-    path = make_store(tmp_path / "s")
-    shutil.copytree(path, tmp_path / "copy")
-    shutil.rmtree(path)
-    for word in (False, 1, "yes"):
-        with pytest.raises(DeclarationError, match="home_is_gone=True"):
-            adopt(tmp_path / "copy", home_is_gone=word)
-    with pytest.raises(StoreRolledBackError, match="--home-is-gone"), open_state(tmp_path / "copy"):
-        pass
-
-
 def test_a_moved_store_is_the_same_store(tmp_path):
     """Moving a store needs no adoption, and shuts out copies made before a release after it."""
     path = make_store(tmp_path / "s")
@@ -400,24 +387,6 @@ def test_a_backup_can_take_the_place_of_a_lost_store_only(tmp_path):
         add_series(state, "another")
     with pytest.raises(StoreRolledBackError):
         adopt(tmp_path / "second", home_is_gone=True)
-
-
-def test_stores_share_a_public_ledger(tmp_path):
-    """Entries of several stores stand side by side; the same round twice is one entry; foreign files are kept."""
-    out = tmp_path / "out"
-    out.mkdir()
-    for name in ("a", "b"):
-        with open_state(make_store(tmp_path / name)) as state:
-            for generation in (1, 2):
-                for _ in range(2):
-                    publish(out, published(state, generation))
-    ledger = json.loads((out / "sparsehist-ledger.json").read_text())
-    assert [len(store["releases"]) for store in ledger["stores"].values()] == [2, 2]
-    assert [store["generation"] for store in ledger["stores"].values()] == [2, 2]
-    (out / "sparsehist-ledger.json").write_text("[]")
-    with open_state(tmp_path / "a") as state, pytest.raises(StoreError, match="move it away"):
-        publish(out, published(state, 3))
-    assert (out / "sparsehist-ledger.json").read_text() == "[]"
 
 
 def test_the_remains_of_a_killed_backup_are_removed_by_the_next_one(tmp_path):

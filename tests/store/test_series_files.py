@@ -1,8 +1,5 @@
 from __future__ import annotations
 
-import io
-import pickle
-import resource
 from collections import Counter
 from dataclasses import dataclass, field
 from datetime import date
@@ -105,27 +102,6 @@ def test_keys_stand_in_the_order_asked(tmp_path, monkeypatch):
         files.keys(np.array([1000]))
 
 
-def test_batches_hold_the_same_file_of_keys(tmp_path, monkeypatch):
-    """Membership does not depend on how rows are cut into batches."""
-    monkeypatch.setattr(series_files, "BATCH_ROWS", 64)
-    counted = texts(1000)
-    files = opened(tmp_path / "s", write(tmp_path / "s", counted))
-    asked = pl.DataFrame({"key_0": [f"key {i}" for i in range(0, 2000, 3)]})
-    assert files.contains(asked).tolist() == [i < 1000 for i in range(0, 2000, 3)]
-
-
-def test_keys_drag_nothing_along(tmp_path):
-    """No form in which keys can leave holds a key that was not asked for."""
-    counted = pl.DataFrame({"key_0": [f"planted and long enough {i}" for i in range(500)], "count": [1] * 500})
-    files = opened(tmp_path / "s", write(tmp_path / "s", counted))
-    keys = files.keys(np.array([7, 3]))
-    sink = io.BytesIO()
-    keys.write_ipc(sink)
-    arrow = b"".join(bytes(buffer) for buffer in keys["key_0"].to_arrow().buffers() if buffer is not None)
-    for content in (sink.getvalue(), pickle.dumps(keys), arrow):
-        assert 1 <= content.count(b"planted") <= 2
-
-
 def test_order_within_a_group_is_uniform(tmp_path):
     """All orders of the cells of one count are equally likely; a rotation instead of a permutation is noticed."""
     counted = pl.DataFrame({"key_0": [0, 1, 2, 3, 4], "count": [9, 2, 2, 2, 2]})
@@ -147,20 +123,6 @@ def test_order_is_by_count_for_counts_of_any_size(largest):
     order = series_files.order_by_count(counts, rng=seeded(6))
     assert sorted(order.tolist()) == list(range(3000))
     assert np.all(np.diff(counts[order]) >= 0)
-
-
-def test_opening_touches_as_little_of_a_large_file(tmp_path):
-    """Opening and reading a thousand rows maps as many pages of a file sixteen times the size."""
-    faults = {}
-    for n in (40_000, 640_000):
-        keys = pl.Series(np.arange(n)).cast(pl.String) + " with a tail long enough"
-        directory = tmp_path / str(n)
-        record = write(directory, pl.DataFrame({"key_0": keys, "count": np.ones(n, dtype=np.int64)}))
-        for _ in range(2):  # the first opening imports and allocates
-            before = resource.getrusage(resource.RUSAGE_THREAD).ru_minflt
-            opened(directory, record).keys(np.arange(1000) + n // 2)
-            faults[n] = resource.getrusage(resource.RUSAGE_THREAD).ru_minflt - before
-    assert faults[640_000] <= faults[40_000] + 60  # the larger file has 6,000 pages, 375 faults of 16 pages
 
 
 @pytest.mark.parametrize("name", ["counts", "index", "support"])

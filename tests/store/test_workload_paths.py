@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sparsehist.entropy import seeded
-from sparsehist.errors import NameTakenError, StoreDamagedError, StoreInUseError
+from sparsehist.errors import StoreDamagedError, StoreInUseError
 from sparsehist.store import NewPath, NewRound, adopt, backup, create_store, open_state
 from tests.store.example import Model, add_series, make_store
 
@@ -74,44 +74,6 @@ def test_a_path_is_there_with_its_first_round_or_not_at_all(tmp_path):
         assert set(record.directory.iterdir()) == files
     with open_state(path) as state:
         assert state.generation == 1 and len(state.ledger()) == 1
-
-
-def test_names_are_unique_over_the_paths_of_a_series(tmp_path):
-    """Cells and workloads of a series share one set of names; another series has its own."""
-    path = make_store(tmp_path / "s")
-    with open_state(path) as state:
-        record = state.series("queries")
-        cells = Model(record.path_id)
-        state.commit_round(cells.make_round("1", 5))
-        with pytest.raises(NameTakenError, match="release_0"):
-            state.commit_round(workload_round(record, "release_0", "1", np.zeros(M)))
-        state.commit_round(workload_round(record, "prefix", "1", np.zeros(M)))
-        with pytest.raises(NameTakenError, match="prefix"):
-            state.commit_round(workload_round(record, "prefix", "2", np.zeros(M)))
-        Model(add_series(state, "other"))
-        state.commit_round(workload_round(state.series("other"), "prefix", "1", np.zeros(M)))
-        assert [len(state.paths(known)) for known in state.all_series()] == [2, 2]
-
-
-def test_the_record_of_a_path_says_what_it_is(tmp_path):
-    """Workload, strategy, family and attachments stand in the record, and in the ledger what was spent."""
-    path = make_store(tmp_path / "s")
-    with open_state(path) as state:
-        record = state.series("queries")
-        file = state.write_attachment(record, ".npz", b"ma", b"trix")
-        state.commit_round(workload_round(record, "prefix", "1/3", np.zeros(M), attachments=[file], who="ann"))
-    with open_state(path) as state:
-        record = state.series("queries")
-        cells, workload = record.paths
-        assert cells.files == () and {known.name for known in record.files} == {"counts", "index", "support"}
-        assert (workload.kind, workload.workload, workload.strategy, workload.family) == (
-            "workload", "prefix(50)", "spectral", "gaussian",
-        )  # fmt: skip
-        assert workload.files == (file,) and (record.directory / file.name).read_bytes() == b"matrix"
-        row = state.ledger()[1]
-        assert (row["kind"], row["workload"], row["level"], row["n_releases"]) == ("workload", "prefix(50)", "1/3", 1)
-        event = state.events()[-1]
-        assert (event["who"], event["what"], event["release"], event["path_id"]) == ("ann", "release", "prefix", 2)
 
 
 def test_verify_drop_and_backup_include_workload_paths(tmp_path):

@@ -21,8 +21,8 @@ from sparsehist.counting.log import Log, engine_errors
 from sparsehist.counting.spark_sources import column, functions_for, hidden, listed, quiet, window_for
 from sparsehist.counting.tuples import part_of_tuple
 from sparsehist.domain import Catalogue, Dates, Domain, Hash64, Integers, Strings
-from sparsehist.domain.alphabet import only_of
 from sparsehist.domain.base import key_names
+from sparsehist.domain.strings import only_of
 from sparsehist.errors import DataError, DeclarationError, SparsehistError
 
 Column = Any

@@ -1,7 +1,7 @@
-"""What every domain offers: cells and keys, without ever listing them.
+"""The base class of domains: cells and keys, never listed.
 
-A domain is declared, never read off the log: everything in it is public, so its errors quote values.
-Keys travel as polars frames with the columns ``key_0``, ``key_1``, … in the domain's canonical dtypes.
+A domain is declared, never read off the log: all of it is public, so errors show its values. Keys are polars frames
+with the columns ``key_0``, ``key_1``, … in the domain's canonical dtypes.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import numpy as np
 import polars as pl
@@ -27,17 +27,19 @@ INDEXABLE = 2**63
 """Domains below this size number their cells in int64."""
 
 GREATEST_SIZE = 10**4000
-"""Python refuses to write integers of more than 4300 digits, and sizes are written in metadata and errors."""
+"""Python writes integers of at most 4300 digits, and metadata and errors hold sizes."""
 
+_SMALL = (pl.UInt8, pl.UInt16, pl.UInt32)
+_FITTING = {"Int64": (*_SMALL, pl.Int8, pl.Int16, pl.Int32), "UInt64": _SMALL}
 _SHORT_TEXT = 120
 _READABLE = 10**9
 
 
 class Domain(abc.ABC):
-    """The set of all keys a histogram could count, each of them one cell.
+    """The set of all keys a histogram could count; each key is one cell.
 
-    Domains are immutable, hashable and equal by value; they hold public parameters only. The cells of a
-    domain below 2**63 are numbered from 0 in a fixed order.
+    Domains are immutable, hashable and equal by value. The cells of a domain below 2**63 cells are numbered from 0 in
+    a fixed order.
 
     Example:
         >>> domain = Domain.parse("integers(5, 10)")
@@ -47,10 +49,10 @@ class Domain(abc.ABC):
 
     example: ClassVar[str]
     arguments: ClassVar[tuple[type, ...]] = (int, str, bool)
-    """Of the textual form: values of these types; `Form` where they are domains."""
+    """Types of the arguments of the textual form; `Form` if they are domains."""
 
     def __init_subclass__(cls, *, example: str | None = None) -> None:
-        """Note how a domain is written; one without an example has no textual form."""
+        """Register the textual form, if there is an example of it."""
         if example is not None:
             cls.example = example
             _KINDS[example.partition("(")[0]] = cls
@@ -62,7 +64,7 @@ class Domain(abc.ABC):
 
     @property
     def is_open(self) -> bool:
-        """Whether its keys cannot be listed: then it has no size, and no cell of it is numbered or drawn."""
+        """Whether its keys cannot be listed: then it has no size, and cells are neither numbered nor drawn."""
         return False
 
     @property
@@ -76,29 +78,37 @@ class Domain(abc.ABC):
         return 1
 
     @property
-    @abc.abstractmethod
     def dtypes(self) -> tuple[pl.DataType, ...]:
         """Canonical dtype of each key column."""
+        self._refuse()
 
-    @abc.abstractmethod
     def accepts(self, column: int, dtype: pl.DataType) -> bool:
         """Say whether a log column of this dtype can serve as that key column without loss."""
+        if not 0 <= column < self.columns:
+            return False
+        canonical = self.dtypes[column]
+        if canonical == pl.String:
+            return holds_text(dtype)
+        return bool(dtype == canonical or (canonical.is_integer() and dtype in _FITTING[str(canonical)]))
 
-    @abc.abstractmethod
-    def contains(self, keys: pl.DataFrame) -> BoolArray:
+    def contains(self, keys: pl.DataFrame) -> BoolArray:  # noqa: ARG002
         """Whether each key is a cell; shape (n,). Keys are columns key_0, … in canonical dtypes, without nulls."""
+        self._refuse()
 
-    @abc.abstractmethod
     def draw(self, n: int, *, rng: np.random.Generator) -> pl.DataFrame:
         """Draw n independent cells, each exactly uniform over the domain, as columns key_0, … in canonical dtypes."""
+        return self._keys(rng.integers(0, self.size - 1, size=n, dtype=np.int64, endpoint=True))
 
-    def _index(self, keys: pl.DataFrame) -> IntArray:
+    def _index(self, keys: pl.DataFrame) -> IntArray:  # noqa: ARG002
         """`index` of a domain below 2**63 cells."""
-        raise NotImplementedError
+        self._refuse()
 
-    def _keys(self, indices: IntArray) -> pl.DataFrame:
-        """`keys` of a domain below 2**63 cells, for numbers of cells."""
-        raise NotImplementedError
+    def _keys(self, indices: IntArray) -> pl.DataFrame:  # noqa: ARG002
+        """`keys` of a domain below 2**63 cells, for valid numbers."""
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        raise DomainError(f"the keys of {self} are not at hand: pass domain= with its keys", parameter="domain")
 
     @abc.abstractmethod
     def __str__(self) -> str:
@@ -123,7 +133,7 @@ class Domain(abc.ABC):
         return keys.select(pl.col(name).cast(dtype) for name, dtype in dtypes)
 
     def describe(self) -> str:
-        """Describe the domain in a short public text; a long catalogue is named by size and sha256."""
+        """Describe the domain in at most 120 characters, a long catalogue by size and sha256."""
         text = str(self)
         return text if len(text) <= _SHORT_TEXT else f"{text[: _SHORT_TEXT - 1]}…"
 
@@ -134,10 +144,7 @@ class Domain(abc.ABC):
         return f"{self.size:,} keys" if self.size < _READABLE else f"{Decimal(self.size):.3g} keys"
 
     def attachments(self) -> Mapping[str, Catalogue]:
-        """List the catalogues whose values the text form leaves out, by sha256.
-
-        Keep a copy of each (`Catalogue.write_parquet`) and hand the paths to `Domain.parse` as `files`.
-        """
+        """The catalogues whose values are not in the text, by sha256; `Domain.parse` reads copies as `files`."""
         return {}
 
     def __repr__(self) -> str:
@@ -179,12 +186,12 @@ class Domain(abc.ABC):
 
     @staticmethod
     def names_a_file(text: str) -> bool:
-        """Whether the textual form of a domain leaves values to a file, which `parse` would read."""
+        """Whether `parse` would read a file for this text."""
         return _names_a_file(_NOTATION.read(text))
 
     @classmethod
     def read(cls, values: Sequence[Any], named: Mapping[str, Any], files: Mapping[str, Path]) -> Domain:  # noqa: ARG003
-        """Make the domain of this kind with the arguments of the textual form; `files` as in `parse`."""
+        """Make a domain of this class from the arguments of its text; `files` as in `parse`."""
         try:
             inspect.signature(cls).bind(*values, **named)
         except TypeError as error:
@@ -227,8 +234,3 @@ def holds_text(dtype: pl.DataType) -> bool:
 def key_names(columns: int) -> list[str]:
     """Name the key columns of a frame of keys."""
     return [f"key_{column}" for column in range(columns)]
-
-
-def draw_below(size: int, n: int, *, rng: np.random.Generator) -> IntArray:
-    """Draw n exactly uniform integers from 0 to size − 1, size at most 2**63."""
-    return rng.integers(0, size - 1, size=n, dtype=np.int64, endpoint=True)

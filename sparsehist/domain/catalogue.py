@@ -11,37 +11,32 @@ from typing import IO, Any
 import numpy as np
 import polars as pl
 
-from sparsehist.domain.base import Domain, draw_below, holds_text
+from sparsehist.domain.base import Domain
 from sparsehist.domain.catalogue_values import read_file, read_values, sha256_of
-from sparsehist.domain.ranges import accepts_integers
 from sparsehist.errors import DomainError, InputError, promise, shown
 from sparsehist.text_form import write_call, write_literal
 from sparsehist.typing import BoolArray, IntArray
 
 _LONGEST_INLINE = 1000
-"""Longer catalogues are named by their sha256 in texts, which the parser could not hold otherwise."""
+"""Longer catalogues appear in texts as their sha256."""
 
 _NOUNS = {"String": "strings", "Date": "dates", "Boolean": "booleans", "Int64": "integers", "UInt64": "integers"}
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
 class Catalogue(Domain, example="catalogue('DE', 'US') or catalogue(file='areas.csv', column='url')"):
-    """The values of a list or of a file, in their order.
-
-    Two catalogues are equal when they hold the same values in the same order, wherever they came from.
+    """The values of a list or of a file, in their order; equal if the values and their order are equal.
 
     Args:
         values: Strings, integers, dates or booleans, all of one type; any iterable, array or series.
-        file: Instead of values: a .parquet, .csv (with a header) or .txt file (one value per line), read now.
-            In text files integers, dates (2014-05-01) and true/false are recognised where all values are so
-            written; anything else is strings.
-        column: Column of the file; may be left out when there is only one.
-        kind: "string", "integer", "date" or "boolean", to have the values read as such.
-        sha256: Digest the values must have, as recorded in the text form.
+        file: Instead of values: a .parquet, .csv (with a header) or .txt file (one value per line). Values of text
+            files are integers, dates (2014-05-01) or true/false if all are written so, otherwise strings.
+        column: Column of the file, if there are several.
+        kind: "string", "integer", "date" or "boolean": read the values as this.
+        sha256: Digest the values must have, as in the text form.
 
     Raises:
-        DomainError: If a value occurs twice, is null, NaN, empty or of another type, or if the digest
-            differs.
+        DomainError: If a value occurs twice, is null, NaN, empty or of another type, or the digest differs.
 
     Example:
         >>> Catalogue(["DE", "US"]).size, str(Catalogue([True, False]))
@@ -94,11 +89,7 @@ class Catalogue(Domain, example="catalogue('DE', 'US') or catalogue(file='areas.
 
     @classmethod
     def from_copy(cls, path: Path, *, sha256: str, **named: str | None) -> Catalogue:
-        """Read a copy made by `write_parquet`; `named` are file, column and kind of the text form.
-
-        Raises:
-            DomainError: If the copy cannot be read or its values have another digest.
-        """
+        """Read a copy made by `write_parquet`, refused if its digest is another; `named` as in the text form."""
         checked = read_file(path, None, None)
         found = sha256_of(checked)
         if found != sha256:
@@ -122,19 +113,8 @@ class Catalogue(Domain, example="catalogue('DE', 'US') or catalogue(file='areas.
     def dtypes(self) -> tuple[pl.DataType, ...]:
         return (self.values.dtype,)
 
-    def accepts(self, column: int, dtype: pl.DataType) -> bool:
-        canonical = self.values.dtype
-        if column != 0:
-            return False
-        if canonical == pl.String:
-            return holds_text(dtype)
-        return accepts_integers(dtype, canonical) if canonical.is_integer() else bool(dtype == canonical)
-
     def contains(self, keys: pl.DataFrame) -> BoolArray:
         return np.asarray(keys["key_0"].is_in(self.values.implode()).to_numpy(), dtype=np.bool_)
-
-    def draw(self, n: int, *, rng: np.random.Generator) -> pl.DataFrame:
-        return self._keys(draw_below(self.size, n, rng=rng))
 
     def _index(self, keys: pl.DataFrame) -> IntArray:
         numbers = pl.int_range(self.size, dtype=pl.Int64, eager=True)
@@ -175,5 +155,5 @@ class Catalogue(Domain, example="catalogue('DE', 'US') or catalogue(file='areas.
 
 @cache
 def one_cell() -> Catalogue:
-    """The domain of a series without a key: one cell, and every unit is in it."""
-    return Catalogue(["all"])  # not made on import, where it would start the threads of Polars
+    """The domain of a series without a key: one cell that holds every unit."""
+    return Catalogue(["all"])  # on import it would start the threads of Polars

@@ -1,4 +1,4 @@
-"""Reading and checking the values of a catalogue: they are public, so errors quote them."""
+"""Reading and checking the values of a catalogue; they are public, so errors show them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from sparsehist.domain.ranges import read_date
 from sparsehist.errors import DomainError, shown
 
 _KINDS: dict[str, pl.DataType] = {
@@ -120,10 +119,8 @@ def _cast(series: pl.Series, kind: str) -> pl.Series:
     read = _from_text(canonical, kind)
     if (bad := read.is_null()).any():
         value = canonical[_first(bad)]
-        if kind == "date":
-            read_date(value)
         raise DomainError(f"{shown(value)} in the catalogue cannot be read as kind {kind!r}")
-    return read
+    return _canonical(read)
 
 
 def _recognised(text: pl.Series) -> pl.Series:
@@ -140,14 +137,12 @@ def _from_text(text: pl.Series, kind: str) -> pl.Series:
     if kind == "boolean":
         return text.replace_strict({"true": True, "false": False}, default=None, return_dtype=pl.Boolean)
     if kind == "date":
-        days = text.str.to_date("%Y-%m-%d", strict=False)
-        return days.set(days.dt.to_string("%Y-%m-%d").ne_missing(text), None)
-    for dtype in (pl.Int64, pl.UInt64):
-        numbers = text.cast(dtype, strict=False)
-        numbers = numbers.set(numbers.cast(pl.String).ne_missing(text), None)
-        if not numbers.has_nulls():
-            break
-    return numbers
+        read = text.str.to_date("%Y-%m-%d", strict=False)
+        written = read.dt.to_string("%Y-%m-%d")
+    else:
+        read = text.cast(pl.Int128, strict=False)
+        written = read.cast(pl.String)
+    return read.set(written.ne_missing(text), None)
 
 
 def _first(mask: pl.Series) -> int:

@@ -17,22 +17,16 @@ from sparsehist.typing import BoolArray
 class Hash64(Domain, example="hash64()"):
     """All 2**64 values of a public hash of text.
 
-    A text column of the log is replaced by its hash before counting; a UInt64 column is taken to hold hashes
-    already. Keys that share a hash share a cell. Releases publish hashes: whoever knows candidate keys
-    finds them again with `Hash64.of`.
+    A text column of the log is hashed before counting; a UInt64 column holds hashes already. Keys with the same hash
+    share a cell. Releases publish hashes: `Hash64.of` gives those of candidate keys.
 
     Example:
         >>> Hash64.of(["abc"]).to_list()
         [8250560606382298838]
     """
 
-    @property
-    def size(self) -> int:
-        return 2**64
-
-    @property
-    def dtypes(self) -> tuple[pl.DataType, ...]:
-        return (pl.UInt64(),)
+    size = 2**64
+    dtypes = (pl.UInt64(),)
 
     def accepts(self, column: int, dtype: pl.DataType) -> bool:
         return column == 0 and (holds_text(dtype) or dtype == pl.UInt64)
@@ -49,10 +43,9 @@ class Hash64(Domain, example="hash64()"):
 
     @staticmethod
     def of(strings: pl.Series | Sequence[str]) -> pl.Series:
-        """Hash text: the last 8 of the 16 bytes of the MD5 of its UTF-8, read little-endian.
+        """Hash text without a salt: the last 8 of the 16 bytes of the MD5 of its UTF-8, read little-endian.
 
-        The same number as DuckDB's ``md5_number_lower`` and, in Python,
-        ``int.from_bytes(hashlib.md5(text.encode()).digest()[8:], "little")``. It is public and has no salt.
+        This is DuckDB's ``md5_number_lower``.
 
         Args:
             strings: A list, or a series of String, Categorical or Enum; shape (n,).

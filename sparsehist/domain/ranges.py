@@ -8,7 +8,7 @@ from datetime import date, datetime
 import numpy as np
 import polars as pl
 
-from sparsehist.domain.base import Domain, draw_below
+from sparsehist.domain.base import Domain
 from sparsehist.errors import DomainError, shown
 from sparsehist.typing import BoolArray, IntArray
 
@@ -16,12 +16,6 @@ _INT64 = (-(2**63), 2**63 - 1)
 _UINT64 = (0, 2**64 - 1)
 
 _EPOCH = date(1970, 1, 1)
-
-
-def accepts_integers(dtype: pl.DataType, canonical: pl.DataType) -> bool:
-    """Say whether every value of an integer dtype fits the canonical one, Int64 or UInt64."""
-    own = (pl.Int8, pl.Int16, pl.Int32, pl.Int64) if canonical == pl.Int64 else (pl.UInt64,)
-    return dtype in (pl.UInt8, pl.UInt16, pl.UInt32, *own)
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -65,9 +59,6 @@ class Integers(Domain, example="integers(1000) or integers(5, 10)"):
     def dtypes(self) -> tuple[pl.DataType, ...]:
         return (pl.Int64() if self.high <= _INT64[1] else pl.UInt64(),)
 
-    def accepts(self, column: int, dtype: pl.DataType) -> bool:
-        return column == 0 and accepts_integers(dtype, self.dtypes[0])
-
     def contains(self, keys: pl.DataFrame) -> BoolArray:
         values = keys["key_0"].to_numpy()
         return np.asarray((values >= self.low) & (values <= self.high), dtype=np.bool_)
@@ -105,6 +96,7 @@ class Dates(Domain, example="dates('2014-05-01', '2014-05-12')"):
         12
     """
 
+    dtypes = (pl.Date(),)
     start: date
     end: date
 
@@ -118,18 +110,8 @@ class Dates(Domain, example="dates('2014-05-01', '2014-05-12')"):
     def size(self) -> int:
         return (self.end - self.start).days + 1
 
-    @property
-    def dtypes(self) -> tuple[pl.DataType, ...]:
-        return (pl.Date(),)
-
-    def accepts(self, column: int, dtype: pl.DataType) -> bool:
-        return column == 0 and dtype == pl.Date
-
     def contains(self, keys: pl.DataFrame) -> BoolArray:
         return np.asarray(keys["key_0"].is_between(self.start, self.end).to_numpy(), dtype=np.bool_)
-
-    def draw(self, n: int, *, rng: np.random.Generator) -> pl.DataFrame:
-        return self._keys(draw_below(self.size, n, rng=rng))
 
     def _index(self, keys: pl.DataFrame) -> IntArray:
         days = keys["key_0"].to_physical().to_numpy().astype(np.int64)

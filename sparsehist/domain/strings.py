@@ -1,13 +1,15 @@
 """All strings up to a length: valid UTF-8, or over an alphabet.
 
-A character costs its UTF-8 bytes where bytes are bounded, and 1 where characters are. With a_c characters of cost c
-there are W(r) = Σ_c a_c·W(r − c) strings of length r, W(0) = 1. Strings are numbered by length, then by their first
-character, and so on, in Python integers of any size: a uniform string is the one with a uniform number.
+A character costs its UTF-8 bytes if bytes are bounded, otherwise 1. With a_c characters of cost c there are W(r) =
+Σ_c a_c·W(r − c) strings of length r, W(0) = 1. Strings are numbered by length, then by first character, and so on, in
+integers of any size: a uniform string is the one with a uniform number.
 """
 
 from __future__ import annotations
 
+import string
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -18,8 +20,7 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from sparsehist.domain.alphabet import NAMED, characters_by_width, only_of, read_alphabet
-from sparsehist.domain.base import Domain, holds_text
+from sparsehist.domain.base import Domain
 from sparsehist.errors import DomainError, shown
 from sparsehist.text_form import write_call, write_literal
 from sparsehist.typing import BoolArray, IntArray
@@ -29,6 +30,20 @@ LONGEST = 4096
 
 _SURROGATES = (0xD800, 0x800)
 """First surrogate, and their number: code points that are no characters."""
+
+_NAMED = {
+    "ascii": "".join(map(chr, range(128))),
+    "printable_ascii": "".join(map(chr, range(32, 127))),
+    "lowercase": string.ascii_lowercase,
+    "uppercase": string.ascii_uppercase,
+    "letters": string.ascii_letters,
+    "digits": string.digits,
+    "alphanumeric": string.ascii_letters + string.digits,
+}
+"""Alphabets by name. Each name repeats a letter, so no name is an alphabet itself."""
+
+_UNICODE_BY_WIDTH = (0, 0x80, 0x800 - 0x80, 0x10000 - 0x800 - 0x800, 0x110000 - 0x10000)
+"""Unicode scalar values that take 0 (none), 1, 2, 3 and 4 bytes; surrogates are none."""
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -50,6 +65,7 @@ class Strings(Domain, example="strings(max_bytes=32)"):
         ('1.17e+69', 110)
     """
 
+    dtypes = (pl.String(),)
     max_bytes: int | None
     max_chars: int | None
     alphabet: str | None
@@ -63,7 +79,7 @@ class Strings(Domain, example="strings(max_bytes=32)"):
         if isinstance(bound, bool) or not isinstance(bound, Integral) or not 1 <= bound <= LONGEST:
             raise DomainError(f"strings(): {name} must be an integer from 1 to {LONGEST}, got {shown(bound)}")
         limits = {"max_bytes": None, "max_chars": None, name: int(bound)}
-        self._fix(**limits, alphabet=None if alphabet is None else read_alphabet(alphabet))
+        self._fix(**limits, alphabet=None if alphabet is None else _read_alphabet(alphabet))
         if self.size == 0:
             least = self._table.groups[0].cost
             raise DomainError(f"strings(max_bytes={bound}): a character of the alphabet takes {least} bytes or more")
@@ -72,13 +88,6 @@ class Strings(Domain, example="strings(max_bytes=32)"):
     @property
     def size(self) -> int:
         return self._table.starts[-1]
-
-    @property
-    def dtypes(self) -> tuple[pl.DataType, ...]:
-        return (pl.String(),)
-
-    def accepts(self, column: int, dtype: pl.DataType) -> bool:
-        return column == 0 and holds_text(dtype)
 
     def contains(self, keys: pl.DataFrame) -> BoolArray:
         column = keys["key_0"]
@@ -95,7 +104,7 @@ class Strings(Domain, example="strings(max_bytes=32)"):
         named = {"max_bytes": self.max_bytes} if self.max_chars is None else {"max_chars": self.max_chars}
         texts = {name: str(bound) for name, bound in named.items()}
         if self.alphabet is not None:
-            name = next((name for name in NAMED if read_alphabet(name) == self.alphabet), None)
+            name = next((name for name in _NAMED if _read_alphabet(name) == self.alphabet), None)
             texts["alphabet"] = write_literal(name or self.alphabet)
         return write_call("strings", [], texts)
 
@@ -174,9 +183,12 @@ class _Table(NamedTuple):
 
 @lru_cache(maxsize=64)
 def _counted(alphabet: str | None, max_bytes: int | None, max_chars: int | None) -> _Table:
-    by_cost = characters_by_width(alphabet)
+    by_cost = _UNICODE_BY_WIDTH
+    if alphabet is not None:
+        found = Counter(len(character.encode()) for character in alphabet)
+        by_cost = (0, found[1], found[2], found[3], found[4])
     if max_bytes is None:
-        by_cost = (0, sum(by_cost))
+        by_cost = (0, sum(by_cost), 0, 0, 0)
     firsts = accumulate(by_cost, initial=0)
     groups = [
         _Group(cost, size, first) for (cost, size), first in zip(enumerate(by_cost), firsts, strict=False) if size
@@ -197,3 +209,31 @@ def _numbers_below(size: int, n: int, *, rng: np.random.Generator) -> list[int]:
         drawn = (int.from_bytes(data[at : at + width]) >> (8 * width - bits) for at in range(0, len(data), width))
         found += [number for number in drawn if number < size][:missing]
     return found
+
+
+def _read_alphabet(text: str) -> str:
+    """Check an alphabet, given by name or as its characters, and sort it."""
+    if not isinstance(text, str) or not text:
+        raise DomainError(f"an alphabet is text with at least one character, or a name, got {shown(text)}")
+    if text in _NAMED:
+        return "".join(sorted(_NAMED[text]))
+    for character, number in Counter(text).items():
+        if number > 1:
+            names = ", ".join(_NAMED)
+            raise DomainError(f"alphabet has {character!r} twice; list each character once, or name one of {names}")
+        if "\ud800" <= character <= "\udfff":
+            raise DomainError(f"alphabet has {character!r}, a lone surrogate, which no valid text holds")
+    return "".join(sorted(text))
+
+
+def only_of(alphabet: str) -> str:
+    r"""A regular expression for text of these characters alone, as Polars and Spark read it.
+
+    Example:
+        >>> print(only_of("0123456789"))
+        \A[\x{30}-\x{39}]*\z
+    """
+    points = np.array(list(map(ord, alphabet)))
+    runs = np.split(points, np.flatnonzero(np.diff(points) > 1) + 1)
+    ranges = "".join(rf"\x{{{run[0]:x}}}-\x{{{run[-1]:x}}}" for run in runs)
+    return rf"\A[{ranges}]*\z"

@@ -185,7 +185,7 @@ def test_bad_arguments_are_refused(tmp_path):
         ({"values": ["a"], "column": "b"}, "column='b' without file"),
         ({"values": ["a"], "kind": "float"}, "'float' is not one of 'string'"),
         ({"values": ["a"], "kind": "integer"}, "'a' in the catalogue cannot be read as kind 'integer'"),
-        ({"values": ["2014-13-01"], "kind": "date"}, "'2014-13-01' is not a date"),
+        ({"values": ["2014-13-01"], "kind": "date"}, "'2014-13-01' in the catalogue cannot be read as kind 'date'"),
         ({"values": [True], "kind": "integer"}, "Boolean cannot be read as kind 'integer'"),
         ({"values": ["a"], "sha256": "00"}, "sha256 00 was recorded"),
     ]

@@ -23,7 +23,6 @@ from sparsehist.ledger.table import for_people, ledger_rows
 from sparsehist.privacy.guarantees import EpsilonDelta
 from sparsehist.release import periods, pipeline
 from sparsehist.release.limits import declare_disjoint, raise_cap, set_budget
-from sparsehist.release.most_periods import periods_of
 from sparsehist.release.parameter_rows import declaration_rows
 from sparsehist.release.stored_declaration import declaration_of
 from sparsehist.store.private_files import PRIVATE, PUBLIC, write_file
@@ -66,9 +65,9 @@ def show(store: Path, /, *, using: Using = DEFAULT) -> Answer:
         costs = {row["population"]: row for row in ledger_rows(ledger, short=True)}
         for name, rule in ledger.limits.periods.items():
             declared, row = periods.declared_periods(home, state, name), costs[name]
-            added = {record.name: str(declaration_of(record).period) for record in periods_of(state, name)}
+            added = {record.name: str(declaration_of(record).period) for record in periods.periods_of(state, name)}
             periodic.append(
-                {"name": name, "declaration": rule.as_json(), "progress": row, "added": [*added.values()]}
+                {"name": name, "declaration": declared.as_json(), "progress": row, "added": [*added.values()]}
             )
             made = {path.series for path in ledger.of_population(name) if path.releases}
             rows = [*declaration_rows(declared), ("periods", row["periods"]), ("budget", row["budget"] or "none")]
@@ -154,7 +153,9 @@ def _remarks(rows: Sequence[dict[str, Any]], delta: float) -> Iterator[str]:
 def _event_for_people(event: dict[str, Any]) -> dict[str, Any]:
     """An event with what it declares in words, and the reason that was given for it."""
     details = json.loads(event["details"] or "{}")
-    if "route" in details:
+    if "every" in details:
+        words = details["every"]
+    elif "route" in details:
         words = str(budget_from(details))
     else:  # a periodic series declares more, and `show` has that
         said = {name: value for name, value in details.items() if value and not isinstance(value, dict)}

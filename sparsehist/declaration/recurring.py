@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from typing import Any
 
 from sparsehist.declaration.checks import checked_choice, checked_whole
-from sparsehist.errors import DeclarationError, shown
+from sparsehist.errors import DeclarationError, present, shown
 from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.privacy.guarantees import EpsilonDelta, level_or_goal
 from sparsehist.text_form import Notation, write_call, write_literal
@@ -126,10 +127,41 @@ class Every:
         object.__setattr__(self, "periods", checked_whole("periods", periods, 1, _MOST_PERIODS))
         if self.most_periods is not None:
             checked_whole("most_periods", self.most_periods, 1, _MOST_PERIODS)
-        what = self.period if self.period in _PER_YEAR else "period"
-        checked_choice("protects", self.protects, (USER, f"{USER}-{what}"))
+        checked_choice("protects", self.protects, (USER, self.unit_period))
         if self.budget is not None:
             object.__setattr__(self, "budget", level_or_goal(self.budget))
+
+    @property
+    def n_periods(self) -> int:
+        """How many periods there will be at most."""
+        return present(self.periods)
+
+    @property
+    def what(self) -> str:
+        """What one of them is called."""
+        return str(self.period) if self.period in _PER_YEAR else "period"
+
+    @property
+    def unit_period(self) -> str:
+        """What one unit in one period is called: "user-week"."""
+        return f"{USER}-{self.what}"
+
+    def per_period(self, n_periods: int) -> int:
+        """How many of the costliest periods add up for one unit in one period, once there are so many.
+
+        Two where a unit counts in some periods only: taking it out of one lets a later one count it
+        (docs/mathematics.md, Periods).
+        """
+        return 1 if self.most_periods is None or n_periods <= self.most_periods else 2
+
+    def protected(self, n_periods: int) -> int | None:
+        """How many of the costliest periods a budget adds up, once there are so many; None for all."""
+        return self.most_periods if self.protects == USER else self.per_period(n_periods)
+
+    def names(self, log: str, series: str) -> bool:
+        """Whether a name is one that a period of the log of that name may take."""
+        name = r"\d{4}w\d\d" if self.period == "week" else r"\d+"
+        return series.startswith(f"{log}_") and bool(re.fullmatch(name, series.removeprefix(f"{log}_")))
 
     def __str__(self) -> str:
         """Everything but the budget, which may change later."""

@@ -20,8 +20,8 @@ from fractions import Fraction
 from typing import Any
 
 from sparsehist.declaration.checks import checked_choice
+from sparsehist.declaration.recurring import Every, every_of
 from sparsehist.errors import DeclarationError, shown
-from sparsehist.ledger.periods import Periods
 from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.privacy.composition import POISSON
 from sparsehist.privacy.filters import (
@@ -252,7 +252,8 @@ class Limits:
         self._caps: dict[str, list[tuple[int, Fraction]]] = {}
         self.budgets = {population: [(0, known)] for population, known in (budgets or {}).items()}
         self.disjoint: list[frozenset[str]] = []
-        self.periods: dict[str, Periods] = {}
+        self.periods: dict[str, Every] = {}
+        self.declarations: dict[str, Mapping[str, Any]] = {}
         self.finished: set[str] = set()
         for event in events:
             said, generation = json.loads(event["details"] or "{}"), event["generation"]
@@ -263,7 +264,8 @@ class Limits:
             elif event["what"] == "declare disjoint":
                 self.disjoint.append(frozenset(said["populations"]))
             elif event["what"] == "declare periods":
-                self.periods[event["population"]] = Periods(**said)
+                self.periods[event["population"]] = every_of(said["every"])
+                self.declarations[event["population"]] = said
             elif event["what"] == "drop periods":  # nothing was released from it: its budget goes with it
                 self.periods.pop(event["population"], None)
                 self.budgets.pop(event["population"], None)

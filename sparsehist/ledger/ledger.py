@@ -14,6 +14,7 @@ from datetime import datetime
 from fractions import Fraction
 from typing import Any
 
+from sparsehist.declaration import Every
 from sparsehist.errors import (
     BudgetExceededError,
     CapExceededError,
@@ -22,7 +23,6 @@ from sparsehist.errors import (
     RefusedError,
 )
 from sparsehist.ledger.budgets import Budget, Limit, Limits
-from sparsehist.ledger.periods import Periods
 from sparsehist.noise import currency_of
 from sparsehist.privacy import Cost, as_level, level_text, path_cost, total_cost
 from sparsehist.privacy.composition import GAUSSIAN, POISSON, SKELLAM, ZCDP
@@ -348,14 +348,14 @@ class Ledger:
     def cost_of(self, paths: Sequence[Spent]) -> Cost:
         """What paths cost one unit together: of periods, of which a unit counts in some only, the costliest."""
         in_periods = [
-            self._costliest(chosen, rule.per_user)
+            self._costliest(chosen, rule.most_periods)
             for population, rule in self.limits.periods.items()
             if (chosen := [path for path in paths if path.population == population])
         ]
         others = (path.cost for path in paths if path.population not in self.limits.periods)
         return total_cost([*others, *in_periods])
 
-    def cost_per_period(self, population: str, rule: Periods) -> Cost:
+    def cost_per_period(self, population: str, rule: Every) -> Cost:
         """What the periods of a population cost one unit in one period."""
         paths = self.of_population(population)
         return self._costliest(paths, rule.per_period(len(_by_series(paths))))
@@ -367,7 +367,7 @@ class Ledger:
         """
         rule, budget = self.limits.periods[population], self.limits.budget(population).now
         released = [path for path in self.of_population(population) if path.releases]
-        left = rule.periods - len(_by_series(released))
+        left = rule.n_periods - len(_by_series(released))
         if budget is None or not released:
             return left
         order = [series_id for series_id, _ in self._order_of_charge(budget.noise, population)]

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from typing import Any
 
+from sparsehist.declaration import Every
 from sparsehist.errors import DeclarationError, shown
 from sparsehist.ledger.budgets import Limit
 from sparsehist.ledger.ledger import Ledger, Spent, amount_text
-from sparsehist.ledger.periods import Periods
 from sparsehist.privacy import Cost, as_level, level_text
 from sparsehist.privacy.composition import ZCDP, shared_by_one_person
 from sparsehist.privacy.epsilon_delta import guarantee
@@ -173,7 +173,7 @@ def _row_of_population(ledger: Ledger, population: str, paths: list[Spent], delt
     }  # fmt: skip
 
 
-def _period_columns(ledger: Ledger, population: str, rule: Periods, delta: float) -> Row:
+def _period_columns(ledger: Ledger, population: str, rule: Every, delta: float) -> Row:
     """What its periods cost one unit in one of them, and how many there were and may be."""
     cost = ledger.cost_per_period(population, rule)
     epsilon = guarantee(cost, delta)
@@ -182,7 +182,7 @@ def _period_columns(ledger: Ledger, population: str, rule: Periods, delta: float
     released = {path.series_id for path in paths if path.releases}
     most = "" if rule.most_periods is None else f" (a unit in at most {rule.most_periods})"
     return {
-        "periods": f"{len(added)} of {rule.periods} {rule.what}s added{most}, {len(released)} released; "
+        "periods": f"{len(added)} of {rule.n_periods} {rule.what}s added{most}, {len(released)} released; "
         f"{ledger.periods_left(population)} left to release",
         "per_period": f"{level_text(cost.amount) if cost.amount else 0} per {rule.unit_period}",
         "per_period_epsilon": None if math.isinf(epsilon) else epsilon,

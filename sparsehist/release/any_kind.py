@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,9 @@ from sparsehist.release import cell_round, pipeline
 from sparsehist.release.cell_parameters import requested
 from sparsehist.release.home import Home
 from sparsehist.release.measure_round import measure_levels
-from sparsehist.release.metadata import Request, level_asked
-from sparsehist.release.planning import COUNTS, LEVELS, Plan, Planner, checked_levels, levels_or_goal, plan_of
+from sparsehist.release.metadata import Request
+from sparsehist.release.planning import COUNTS, Plan, Planner, levels_or_goal
 from sparsehist.release.releases import Release, WorkloadRelease, refuse_to_replace, released
-from sparsehist.release.spending import settled, spending
 from sparsehist.release.stored_declaration import declaration_of
 
 _OF_CELLS = ("threshold", "false_keys", "open_delta", "measures")
@@ -99,30 +99,26 @@ def plan(
     **asked: Any,
 ) -> Plan:
     """Plan releases of cells or of a step; see `Series.plan` and `RunningSeries.plan`."""
-    chosen, levels = requested("plan", **asked), levels_or_goal(levels, epsilon, delta)
+    chosen = requested("plan", **asked)
     if declaration.steps is None:
         _refuse([word for word in (step and "step", what and "what") if word], _OF_STEPS, _NO_STEPS)
-        with home.hold() as state:
-            record = home.find(state, declaration.name, series_id)
-            past, ledger = state.past(record.path_id), Ledger.of(state)
-        planner = Planner(ledger, series_id, declaration, past, chosen)
-        return planner.plan(counts, levels=levels, shows=shows, probability=probability, equal=equal)
-    if step is None:
+    elif step is None:
         raise DeclarationError(f"{declaration.name!r} is a running series: say at which step", parameter="step")
-    from sparsehist.release import running_round
-    from sparsehist.release.totals import RUNNING
-
-    of_step = running_round.at_step(chosen, step, what or RUNNING, declaration.steps)
-    totals = present(of_step.what)
     with home.hold() as state:
-        record = home.find(state, declaration.name, series_id)
-        ledger, points = Ledger.of(state), running_round.past_of(state, record, totals)
-    releases = []
-    for level in checked_levels(LEVELS if levels is None else levels):
-        request = settled(ledger, declaration, replace(of_step, **level_asked(level)))
-        about = running_round.running_metadata(declaration, request, points)
-        releases.append((about, spending(ledger, series_id, declaration, totals.path, request, about)))
-    return plan_of(ledger, declaration, releases, counts)
+        record, ledger = home.find(state, declaration.name, series_id), Ledger.of(state)
+        if declaration.steps is None:
+            planner = Planner.of_cells(ledger, series_id, declaration, chosen, state.past(record.path_id))
+        else:
+            from sparsehist.release import running_round
+            from sparsehist.release.totals import RUNNING
+
+            of_step = running_round.at_step(chosen, step, what or RUNNING, declaration.steps)
+            totals = present(of_step.what)
+            past = running_round.past_of(state, record, totals)
+            metadata = partial(running_round.running_metadata, declaration, past=past)
+            planner = Planner(ledger, series_id, declaration, of_step, metadata, totals.path)
+    levels = levels_or_goal(levels, epsilon, delta)
+    return planner.plan(counts, levels=levels, shows=shows, probability=probability, equal=equal)
 
 
 def release(

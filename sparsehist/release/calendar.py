@@ -70,8 +70,9 @@ def _day_of_text(text: pl.Expr) -> pl.Expr:
     return text.str.head(10).str.to_date("%Y-%m-%d", strict=False)
 
 
-def span_of(period: str, named: str | date | int) -> Period:
+def span_of(period: str | int, named: str | date | int) -> Period:
     """The period of a name, or the one that a day is in, as `PeriodicSeries.add` takes them."""
+    period = str(period)
     try:
         found = _steps(int(period), named) if period.isdecimal() else _days(period, named)
     except ValueError:

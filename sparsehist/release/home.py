@@ -22,6 +22,9 @@ MEMORY = ":memory:"
 PATIENCE = 60.0
 """Seconds at least to wait for the store once a log is counted: others hold it for less."""
 
+_worked_in: int | None = None
+"""Process in which Polars ran."""
+
 
 class Home:
     """A store on disk or in memory. Nothing is held open between calls, so it survives forks.
@@ -53,7 +56,11 @@ class Home:
     @contextmanager
     def hold(self, *, at_least: float = 0.0) -> Iterator[State]:
         """Lock, check and open the store for a block; wait `at_least` so many seconds for it."""
-        _refuse_in_broken_child()
+        if _worked_in not in (None, os.getpid()):
+            raise StoreError(
+                "this process was forked after Polars had started its threads, which a fork does not carry over; "
+                "start workers by multiprocessing's 'spawn' or 'forkserver', or fork before the first release"
+            )
         with open_state(self.path, wait=max(self.wait, at_least), durable=not self.in_memory) as state:
             yield state
 
@@ -62,8 +69,14 @@ class Home:
         """Whether a seed was given."""
         return self._seeded is not None
 
+    def work(self) -> None:
+        """Note that Polars runs in this process: its threads do not survive a fork, and a child would hang."""
+        global _worked_in  # noqa: PLW0603 - threads belong to the process
+        _worked_in = os.getpid()
+
     def generator(self) -> np.random.Generator:
         """Make a generator for one piece of work."""
+        self.work()
         return entropy.generator() if self._seeded is None else self._seeded
 
     def series_names(self) -> list[str]:
@@ -102,33 +115,3 @@ def _directory_in_memory(owner: object) -> Path:
     create_store(path, durable=False)
     weakref.finalize(owner, shutil.rmtree, directory, ignore_errors=True)
     return path
-
-
-# A child forked after Polars started its threads hangs in its first parallel operation, perhaps holding the store.
-_THREADS = Path("/proc/self/task")
-_polars_ran = _broken = False
-
-
-def _before_fork() -> None:
-    global _polars_ran  # noqa: PLW0603 - threads belong to the process
-    try:
-        names = [(thread / "comm").read_text().strip() for thread in _THREADS.iterdir()]
-    except OSError:  # where the system does not say
-        names = ["polars-0"]
-    _polars_ran = any(name.removeprefix("polars-").isdigit() for name in names)
-
-
-def _in_child() -> None:
-    global _broken  # noqa: PLW0603
-    _broken = _broken or _polars_ran
-
-
-os.register_at_fork(before=_before_fork, after_in_child=_in_child)
-
-
-def _refuse_in_broken_child() -> None:
-    if _broken:
-        raise StoreError(
-            "this process was forked after Polars had started its threads, which a fork does not carry over; "
-            "start workers by multiprocessing's 'spawn' or 'forkserver', or fork before the first release"
-        )

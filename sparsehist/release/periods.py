@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
+from pathlib import Path
 from typing import Any
+
+import polars as pl
 
 from sparsehist.counting.contract import Choice, Counts
 from sparsehist.counting.log import Log, engine_errors
 from sparsehist.counting.progress import Counting, reporting
 from sparsehist.counting.sources import open_log
-from sparsehist.declaration import Declaration
+from sparsehist.declaration import Declaration, Every
 from sparsehist.declaration.checks import checked_choice, checked_name
 from sparsehist.declaration.recurring import without_budget
-from sparsehist.errors import DataError, DeclarationError, NameTakenError, NotFoundError, RefusedError, present
+from sparsehist.errors import (
+    DataError,
+    DeclarationError,
+    NameTakenError,
+    NotFoundError,
+    RefusedError,
+    StoreInUseError,
+    present,
+)
 from sparsehist.ledger.budgets import budget_within
 from sparsehist.ledger.ledger import Ledger
-from sparsehist.ledger.periods import Periods
 from sparsehist.ledger.table import DEFAULT_DELTA
 from sparsehist.privacy import Cost, Level, level_text, total_cost
 from sparsehist.privacy.epsilon_delta import guarantee
@@ -26,30 +37,26 @@ from sparsehist.release.calendar import Period, is_no_date, span_of
 from sparsehist.release.cell_parameters import CellRequest
 from sparsehist.release.creation import NewLog, checked_source, counted_into, with_source
 from sparsehist.release.home import Home
-from sparsehist.release.most_periods import UNITS, FirstPeriods, periods_of
 from sparsehist.release.planning import Plan, Planner, checked_levels, finite_or_none
 from sparsehist.release.spending import cells_of
+from sparsehist.release.steps import comparable_units, kind_of_all
 from sparsehist.release.stored_declaration import check_alike, declaration_of
-from sparsehist.store import SeriesRecord, State, ensure_store
+from sparsehist.store import RegisteredFile, SeriesRecord, State, ensure_store, write_file
+from sparsehist.store.private_files import verified
 
 LEAVING_OUT = "leaving out"
 """Begins the phase that says that rows are left out."""
+
+UNITS = "units"
+"""File of the units that count in a period."""
 
 _PLANNED = "planned"
 _LONGEST_NAME = 63 - len("_20260317")
 
 
-def rule_of(declaration: Declaration) -> Periods:
-    """Return the rule that the ledger keeps of a periodic series."""
-    every = present(declaration.every)
-    return Periods(
-        str(every.period), every.protects, every.most_periods, present(every.periods), declaration.as_json()
-    )
-
-
 def declare_periods(home: Home, declaration: Declaration, if_exists: str) -> Declaration:
     """Declare a periodic series and its budget, or return the declaration of the one that is declared alike."""
-    name, every, rule = declaration.name, present(declaration.every), rule_of(declaration)
+    name, every = declaration.name, present(declaration.every)
     if len(name) > _LONGEST_NAME:
         raise DeclarationError(
             f"the name of a periodic series has at most {_LONGEST_NAME} letters, as each period adds its own; got "
@@ -66,20 +73,20 @@ def declare_periods(home: Home, declaration: Declaration, if_exists: str) -> Dec
         ledger = Ledger.of(state)
         known = ledger.limits.periods.get(name)
         if known is not None:
-            made = Declaration.from_json(known.declaration)
+            made = Declaration.from_json(ledger.limits.declarations[name])
             check_alike(f"{home!r} has a periodic series {name!r} already", made, declaration, if_exists)
             return replace(declaration, every=without_budget(every))
         ledger.check_name(name)
         if _in_use(ledger, name) or state.series(name) is not None:
             raise NameTakenError(f"{home!r} has a series or a population {name!r} already: take another name")
         taken = (*ledger.limits.periods, *(record.name for record in state.all_series()))
-        if in_the_way := [known for known in taken if rule.names(name, known)]:
+        if in_the_way := [known for known in taken if every.names(name, known)]:
             raise NameTakenError(
-                f"{home!r} has {in_the_way[0]!r}, which a {rule.what} of {name!r} would be called: take another name"
+                f"{home!r} has {in_the_way[0]!r}, which a {every.what} of {name!r} would be called: take another name"
             )
         if limit is not None:
             state.declare("set budget", who=home.who, population=name, details=limit.as_json())
-        state.declare("declare periods", who=home.who, population=name, details=rule.as_json())
+        state.declare("declare periods", who=home.who, population=name, details=declaration.as_json())
     return replace(declaration, every=without_budget(every))
 
 
@@ -110,13 +117,13 @@ def _in_use(ledger: Ledger, population: str) -> bool:
 
 def declared_periods(home: Home, state: State, name: str) -> Declaration:
     """Return the declaration of a periodic series, with the copies of catalogues that its last period has."""
-    rule = Ledger.of(state).limits.periods[name]
+    stored = Ledger.of(state).limits.declarations[name]
     records = periods_of(state, name)
     if records:
         domain = declaration_of(records[-1]).domain
-        return replace(Declaration.from_json(rule.declaration), domain=domain)
+        return replace(Declaration.from_json(stored), domain=domain)
     try:
-        return Declaration.from_json(rule.declaration, files={})
+        return Declaration.from_json(stored, files={})
     except (DeclarationError, NotFoundError):
         raise NotFoundError(
             f"the catalogue of {name!r} comes into {home!r} with the first period: declare the series again with "
@@ -135,7 +142,7 @@ def append_period(
     counting: Counting | None = None,
 ) -> SeriesRecord:
     """Count the log of a period into its series; see `PeriodicSeries.append`."""
-    rule, counting = rule_of(periodic), counting or Counting()
+    rule, counting = present(periodic.every), counting or Counting()
     span = span_of(rule.period, period)
     checked_choice("on_other_period", on_other_period, ("error", "drop"))
     if on_other_period == "drop" and time is None:
@@ -148,8 +155,8 @@ def append_period(
         raise DeclarationError("most_periods needs to know which units counted before: append the log, not counts")
     with home.hold() as state:
         known = [record.name for record in periods_of(state, periodic.name)]
-        if name not in known and len(known) >= rule.periods:
-            raise DeclarationError(f"all {rule.periods} {rule.what}s of {periodic.name!r} have been appended")
+        if name not in known and len(known) >= rule.n_periods:
+            raise DeclarationError(f"all {rule.n_periods} {rule.what}s of {periodic.name!r} have been appended")
     bound = None if rule.most_periods is None else FirstPeriods(periodic.name, rule.most_periods)
     origin = source
     with reporting(counting.progress) as report:
@@ -171,19 +178,19 @@ def plan_period(
     with home.hold() as state:
         ledger = Ledger.of(state)
     ledger = ledger.with_series(cells_of(_PLANNED, declaration))
-    planner = Planner(ledger, _PLANNED, declaration, (), chosen)
+    planner = Planner.of_cells(ledger, _PLANNED, declaration, chosen)
     exact = checked_levels(levels)
-    made = planner.plan(counts, levels=exact, shows=None, probability=0.95, equal=None)
-    costs, rule = map(planner.cost_of_release, exact), rule_of(periodic)
+    made = planner.plan(counts, levels=exact)
+    costs, rule = map(planner.cost_of_release, exact), present(periodic.every)
     rows = [{**row, **_all_periods(rule, cost)} for row, cost in zip(made.by_level, costs, strict=True)]
     return replace(made, by_level=rows)
 
 
-def _all_periods(rule: Periods, cost: Cost) -> Mapping[str, Any]:
+def _all_periods(rule: Every, cost: Cost) -> Mapping[str, Any]:
     found: dict[str, Any] = {}
     for name, times in (
-        ("all_per_period", rule.per_period(rule.periods)),
-        ("all_per_user", min(rule.periods, rule.per_user or rule.periods)),
+        ("all_per_period", rule.per_period(rule.n_periods)),
+        ("all_per_user", min(rule.n_periods, rule.most_periods or rule.n_periods)),
     ):
         together = total_cost([cost] * times)
         found[name] = level_text(present(together.amount))
@@ -202,12 +209,7 @@ def finish_periods(home: Home, name: str) -> None:
 
 
 def _rows_of(
-    span: Period,
-    source: object,
-    declaration: Declaration,
-    time: str,
-    on_other: Choice,
-    report: Callable[[str], None],
+    span: Period, source: object, declaration: Declaration, time: str, on_other: Choice, report: Callable[[str], None]
 ) -> Log:
     """The rows of a period, read by Polars; refuses others unless they are to be dropped."""
     if isinstance(source, Counts):
@@ -233,3 +235,78 @@ def _rows_of(
     if not alone:  # how many is a secret; that there are some is what the error would have said
         report(f"{LEAVING_OUT} {'rows that are' if some else 'every row, as it is'} not of {span.label}")
     return log.only(inside)
+
+
+class FirstPeriods:
+    """Keeps the units of a period that counted in fewer than `most_periods` before: first come, first kept.
+
+    Whether a unit counts in a period depends on that unit alone: on the periods added before in which it counts. Each
+    period keeps a list of its units, as secret as the log, in the directory of its series. Holds secrets.
+    """
+
+    def __init__(self, population: str, most_periods: int) -> None:
+        self._population, self._most = population, most_periods
+        self._seen: list[str] = []
+        self._full = pl.DataFrame()
+        self._kind = ""
+        self._units = pl.Series("unit", [])
+
+    def __repr__(self) -> str:
+        return f"FirstPeriods({self._population!r}, most_periods={self._most})"
+
+    def begin(self, state: State) -> None:
+        """Read who counted in how many periods."""
+        records = periods_of(state, self._population)
+        gone = [path for path in Ledger.of(state).of_population(self._population) if path.dropped and path.releases]
+        if gone or any(_file(record) is None for record in records):
+            raise RefusedError(
+                f"who counted in the periods of {self._population!r} was erased, by finish or by dropping one that "
+                "was released: nothing more can be added"
+            )
+        self._seen = [record.series_id for record in records]
+        if not records:
+            return
+        tables = [_read(record) for record in records]
+        kinds = {kind for kind, table in tables if table.height}
+        self._kind = kinds.pop() if kinds else ""
+        counted = pl.concat([table for kind, table in tables if kind == self._kind] or [tables[0][1]])
+        self._full = counted.group_by("unit").len().filter(pl.col("len") >= self._most).select("unit")
+
+    def kept(self, pairs: pl.DataFrame, columns: str | Sequence[str]) -> pl.DataFrame:
+        """The pairs of units, of these columns, that count in this period."""
+        units, kind = comparable_units(pairs["unit"], columns)
+        pairs = pairs.with_columns(units.alias("unit"))
+        self._kind = kind_of_all(self._kind, kind, "periods")
+        if self._full.height:
+            pairs = pairs.join(self._full, on="unit", how="anti")
+        self._units = pairs["unit"].unique()
+        return pairs
+
+    def check(self, state: State) -> None:
+        """Refuse to commit what was chosen before another period was added."""
+        if [record.series_id for record in periods_of(state, self._population)] != self._seen:
+            raise StoreInUseError(
+                f"a period of {self._population!r} was added or dropped meanwhile, and units of both may count in "
+                "one of them only: nothing was written, begin again"
+            )
+
+    def files(self, directory: Path, *, durable: bool) -> list[RegisteredFile]:
+        """Write who counts in this period; with their kind as the name of the column."""
+        sink = io.BytesIO()
+        frame = self._units.alias(self._kind).to_frame().sort(self._kind)
+        frame.write_ipc(sink, compat_level=pl.CompatLevel.oldest())
+        return [write_file(directory / UNITS, sink.getbuffer(), durable=durable)]
+
+
+def periods_of(state: State, population: str) -> list[SeriesRecord]:
+    """The series of the periods that were added, in that order."""
+    return [record for record in state.all_series() if record.population == population]
+
+
+def _file(record: SeriesRecord) -> RegisteredFile | None:
+    return next((file for file in record.files if file.name == UNITS), None)
+
+
+def _read(record: SeriesRecord) -> tuple[str, pl.DataFrame]:
+    frame = pl.read_ipc(io.BytesIO(verified(record.directory, present(_file(record)))))
+    return frame.columns[0], frame.rename({frame.columns[0]: "unit"})

@@ -25,7 +25,7 @@ from sparsehist.ledger.ledger import PathName, check_release
 from sparsehist.privacy.levels import in_prose
 from sparsehist.release.home import Home
 from sparsehist.release.metadata import Metadata, Request, read_metadata
-from sparsehist.release.spending import ledger_for, of_all_periods, settled, spending, spending_beside
+from sparsehist.release.spending import ledger_for, of_all_periods, prepared, spending_beside
 from sparsehist.store import NewPath, NewRound, PathRecord, ReleaseRecord, SeriesFiles, SeriesRecord, State
 
 AUTO = "auto"
@@ -78,6 +78,7 @@ class Held:
 def holding(home: Home, declaration: Declaration, series_id: str) -> Iterator[Held]:
     """Hold the store of a series."""
     with home.hold() as state:
+        home.work()
         yield Held(home, state, home.find(state, declaration.name, series_id), declaration)
 
 
@@ -152,9 +153,7 @@ def release(held: Held, request: Request, open_path: Opener) -> Published:
         )
     path = open_path(held, request, None)
     ledger = ledger_for(state, record, declaration, whole=request.goal is not None)
-    request = settled(ledger, declaration, request)
-    metadata = path.metadata(request)
-    spends = spending(ledger, record.series_id, declaration, path.name, request, metadata)
+    request, metadata, spends = prepared(ledger, record.series_id, declaration, path.name, request, path.metadata)
     check_release(state, ledger, spends, path_id=path.path_id, name=request.name, who=held.home.who)
     for beside in spending_beside(record.series_id, request):
         check_release(state, ledger.with_release(spends), beside, name=request.name, who=held.home.who)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import polars as pl
 
@@ -22,7 +22,7 @@ from sparsehist.errors import DeclarationError, LevelError, RefusedError, shown
 from sparsehist.histogram.publication import least_count, mean_error, publication_probability
 from sparsehist.html import in_notebook, table_of_dicts
 from sparsehist.ledger.budgets import Budget, Limits, budget_within
-from sparsehist.ledger.ledger import Ledger, Spending, law_of
+from sparsehist.ledger.ledger import CELLS, Ledger, PathName, Spending, law_of
 from sparsehist.ledger.table import DEFAULT_DELTA
 from sparsehist.noise import Family
 from sparsehist.privacy import Cost, Level, level_text
@@ -31,9 +31,9 @@ from sparsehist.privacy.epsilon_delta import guarantee
 from sparsehist.privacy.filters import GAUSSIAN_ROUTE, POISSON_ROUTE, PURE_ROUTE, RENYI_ROUTE
 from sparsehist.privacy.guarantees import EpsilonDelta, level_or_goal
 from sparsehist.privacy.levels import rounded_down
-from sparsehist.release.cell_parameters import CellRequest, requested
+from sparsehist.release.cell_parameters import CellRequest, cell_metadata, requested
 from sparsehist.release.metadata import CellMetadata, level_asked
-from sparsehist.release.spending import cell_release, cells_of
+from sparsehist.release.spending import cells_of, prepared
 from sparsehist.store import Past
 
 PROBABILITIES = (0.5, 0.95, 0.99)
@@ -189,7 +189,7 @@ def plan(
     if within is not None:
         shared = _budget_within(within, declaration)
         ledger = replace(ledger, limits=Limits(budgets={declaration.population: shared}))
-    planner = Planner(ledger, _ALONE, declaration, (), chosen)
+    planner = Planner.of_cells(ledger, _ALONE, declaration, chosen)
     levels = levels_or_goal(levels, epsilon, delta)
     return planner.plan(counts, levels=levels, shows=shows, probability=probability, equal=equal)
 
@@ -212,16 +212,33 @@ def _side_by_side(plans: Mapping[str, Plan]) -> Plan:
 
 @dataclass(frozen=True)
 class Planner:
-    """Plans further releases of a series, after what was spent so far and at what lowest effective thresholds."""
+    """Plans further releases of a noise path, by the very code that prepares a release.
+
+    `metadata` gives what is public of a release, after what was spent so far.
+    """
 
     ledger: Ledger
     series_id: str
     declaration: Declaration
-    past: Past
-    chosen: CellRequest
+    request: CellRequest
+    metadata: Callable[[Any], CellMetadata]
+    path: PathName = CELLS
+
+    @classmethod
+    def of_cells(
+        cls, ledger: Ledger, series_id: str, declaration: Declaration, request: CellRequest, past: Past = ()
+    ) -> Self:
+        """Plan releases of cells; `past` has the lowest effective threshold of each level spent."""
+        return cls(ledger, series_id, declaration, request, lambda exact: cell_metadata(declaration, exact, past))
 
     def plan(
-        self, counts: Sequence[int], *, levels: Any, shows: int | None, probability: float, equal: int | None
+        self,
+        counts: Sequence[int],
+        *,
+        levels: Any,
+        shows: int | None = None,
+        probability: float = 0.95,
+        equal: int | None = None,
     ) -> Plan:
         """The plan at some levels, or at those that answer a question; see `plan`."""
         found: list[Fraction | EpsilonDelta] = [] if levels is None else checked_levels(levels)
@@ -229,8 +246,13 @@ class Planner:
             found.append(self._level_that_shows(shows, probability))
         if equal is not None:
             found.append(self._cap_of_equal(equal))
-        releases = map(self._release, found or checked_levels(LEVELS))
-        return plan_of(self.ledger, self.declaration, releases, counts)
+        at = _checked_counts(counts)
+        by_level: list[dict[str, Any]] = []
+        by_count: list[dict[str, Any]] = []
+        for about, release in map(self._release, found or checked_levels(LEVELS)):
+            by_level.append(_level_row(self.declaration, release.level, about) | _cost_in(self.ledger, release))
+            by_count += _count_rows(about.family, release.level, about.effective_threshold, at)
+        return Plan(by_level, by_count, self.declaration.noise)
 
     def cost_of_release(self, level: Fraction | EpsilonDelta) -> Cost:
         """What a release at a level costs on its own."""
@@ -238,8 +260,8 @@ class Planner:
         return ledger.with_release(self._release(level)[1]).paths[0].cost
 
     def _release(self, level: Fraction | EpsilonDelta) -> tuple[CellMetadata, Spending]:
-        request = replace(self.chosen, **level_asked(level))
-        return cell_release(self.ledger, self.series_id, self.declaration, request, self.past)
+        request = replace(self.request, **level_asked(level))
+        return prepared(self.ledger, self.series_id, self.declaration, self.path, request, self.metadata)[1:]
 
     def _level_that_shows(self, shows: int, probability: float) -> Fraction:
         """The least level at which a key of a count is published with a probability, rounded up to 4 digits."""
@@ -252,8 +274,8 @@ class Planner:
                 parameters, _ = self._release(level)
             except LevelError:  # beyond the levels whose noise shares a grid with counts
                 return level > 1
-            family, effective = self.declaration.family, parameters.effective_threshold
-            return float(publication_probability(family, level, effective, [count])[0]) >= probability
+            effective = parameters.effective_threshold
+            return float(publication_probability(parameters.family, level, effective, [count])[0]) >= probability
 
         low, high = -_WIDEST, _WIDEST
         while high - low > _CLOSE:
@@ -276,22 +298,6 @@ class Planner:
         if not cap:
             raise DeclarationError(f"the budget leaves nothing for {times} series of {declared.noise} noise")
         return cap
-
-
-def plan_of(
-    ledger: Ledger,
-    declaration: Declaration,
-    releases: Iterable[tuple[CellMetadata, Spending]],
-    counts: Sequence[int],
-) -> Plan:
-    """The plan of some releases, each on its own: what is public of them, and what they would add to the ledger."""
-    at = _checked_counts(counts)
-    by_level: list[dict[str, Any]] = []
-    by_count: list[dict[str, Any]] = []
-    for parameters, release in releases:
-        by_level.append(_level_row(declaration, release.level, parameters) | _cost_in(ledger, release))
-        by_count += _count_rows(parameters.family, release.level, parameters.effective_threshold, at)
-    return Plan(by_level, by_count, declaration.noise)
 
 
 def _level_row(declaration: Declaration, level: Fraction, parameters: CellMetadata) -> dict[str, Any]:
@@ -373,9 +379,7 @@ def _budget_within(within: EpsilonDelta | Level, declaration: Declaration) -> Bu
     return budget_within(within, route=route, opens=declaration.domain.is_open)
 
 
-def checked_levels(
-    levels: Level | EpsilonDelta | Iterable[Level | EpsilonDelta],
-) -> list[Fraction | EpsilonDelta]:
+def checked_levels(levels: Level | EpsilonDelta | Iterable[Level | EpsilonDelta]) -> list[Fraction | EpsilonDelta]:
     """Candidate levels, exact and each once."""
     given: list[Any] = list(levels) if isinstance(levels, list | tuple) else [levels]
     exact = list(dict.fromkeys(map(level_or_goal, given)))

@@ -18,15 +18,7 @@ import numpy as np
 import polars as pl
 
 from sparsehist.declaration.checks import checked_output, checked_whole
-from sparsehist.errors import (
-    DeclarationError,
-    InputError,
-    NotFoundError,
-    needing,
-    of_kind,
-    printable,
-    raise_alone,
-)
+from sparsehist.errors import DeclarationError, InputError, NotFoundError, needing, of_kind, printable, raise_alone
 from sparsehist.errors import shown as shown_in_error
 from sparsehist.html import ABOUT, html_table, in_notebook, shown
 from sparsehist.ledger.content_digest import content_digest
@@ -222,11 +214,7 @@ class AnyRelease:
         write_published(target, content.getbuffer())
 
     def write_csv(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        spreadsheet_safe: bool = True,
-        estimates: bool = False,
+        self, path: str | os.PathLike[str], *, spreadsheet_safe: bool = True, estimates: bool = False
     ) -> None:
         r"""Write the rows as CSV, without metadata, whole or not at all, and note it in the public ledger.
 

@@ -5,22 +5,23 @@ The same functions serve a release, its plan and a dry run, so that they refuse 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any, TypeVar
 
 from sparsehist.declaration import Declaration
+from sparsehist.declaration.recurring import USER
 from sparsehist.errors import BudgetExceededError, present
 from sparsehist.ledger.budgets import OPEN_SHARE, Budget, Limits, Split
-from sparsehist.ledger.ledger import CELLS, MEASURE, Ledger, PathName, Spending, Spent, law_of
-from sparsehist.ledger.periods import USER
+from sparsehist.ledger.ledger import MEASURE, Ledger, PathName, Spending, Spent, law_of
 from sparsehist.privacy import level_text
 from sparsehist.privacy.filters import POISSON_ROUTE, PURE_ROUTE, RHO_ROUTE, filter_on, level_within
 from sparsehist.privacy.guarantees import EpsilonDelta
-from sparsehist.release.cell_parameters import CellRequest, cell_metadata
-from sparsehist.release.metadata import CellMetadata, Metadata, Request
-from sparsehist.store import Past, SeriesRecord, State
+from sparsehist.release.metadata import Metadata, Request
+from sparsehist.store import SeriesRecord, State
 
 _Request = TypeVar("_Request", bound=Request)
+_Metadata = TypeVar("_Metadata", bound=Metadata)
 
 
 def cells_of(series_id: str, declaration: Declaration) -> Spent:
@@ -47,28 +48,6 @@ def ledger_for(state: State, record: SeriesRecord, declaration: Declaration, *, 
     return Ledger.of(state)
 
 
-def settled(ledger: Ledger, declaration: Declaration, request: _Request) -> _Request:
-    """The request with its level, and with what an open domain may take of delta."""
-    goal, room = request.goal, ledger.open_room(declaration.population, declaration.name)
-    if goal is not None and declaration.domain.is_open:
-        # Twice, as a release takes half of what there is.
-        share = 2 * float(_split(goal, ledger.budget_of(declaration.population), opens=True).open)
-        room = share if room is None else min(room, share)
-    return request.at(request.level if goal is None else level_for(goal, ledger, declaration), room)
-
-
-def spending(
-    ledger: Ledger, series_id: str, declaration: Declaration, path: PathName, request: _Request, metadata: Metadata
-) -> Spending:
-    """What a release would add to the ledger."""
-    release = Spending(series_id, present(request.level), path, metadata.delta_spent, metadata.numerical_slack)
-    if request.goal is not None:
-        before = max(known.delta_infinity for known in ledger.of_series(series_id))
-        split = _split(request.goal, ledger.budget_of(declaration.population), opens=declaration.domain.is_open)
-        _check_goal(request.goal, split, release, before)
-    return release
-
-
 def spending_beside(series_id: str, request: Request) -> list[Spending]:
     """What the measures of a release add to the ledger; their slack is in that of the release."""
     return [Spending(series_id, level, (MEASURE, name, "sum")) for name, level in request.beside]
@@ -91,13 +70,29 @@ def of_all_periods(ledger: Ledger, declaration: Declaration, release: Spending) 
     return words, {**told, "per_period": each[0], "per_user": each[1]}
 
 
-def cell_release(
-    ledger: Ledger, series_id: str, declaration: Declaration, request: CellRequest, past: Past
-) -> tuple[CellMetadata, Spending]:
-    """The public parameters of a release of cells, and what it would add to the ledger."""
-    exact = settled(ledger, declaration, request)
-    metadata = cell_metadata(declaration, exact, past)
-    return metadata, spending(ledger, series_id, declaration, CELLS, exact, metadata)
+def prepared(
+    ledger: Ledger,
+    series_id: str,
+    declaration: Declaration,
+    path: PathName,
+    request: _Request,
+    metadata: Callable[[_Request], _Metadata],
+) -> tuple[_Request, _Metadata, Spending]:
+    """Fix the level, all that is public of a release, and what it would add to the ledger; nothing is drawn."""
+    goal, room = request.goal, ledger.open_room(declaration.population, declaration.name)
+    split = None
+    if goal is not None:
+        split = _split(goal, ledger.budget_of(declaration.population), opens=declaration.domain.is_open)
+    if split is not None and declaration.domain.is_open:
+        share = 2 * float(split.open)  # twice, as a release takes half of what there is
+        room = share if room is None else min(room, share)
+    level = request.level if goal is None else level_for(goal, ledger, declaration)
+    request = request.at(level, room)
+    about = metadata(request)
+    release = Spending(series_id, present(request.level), path, about.delta_spent, about.numerical_slack)
+    if goal is not None and split is not None:
+        _check_goal(goal, split, release, max(known.delta_infinity for known in ledger.of_series(series_id)))
+    return request, about, release
 
 
 def level_for(goal: EpsilonDelta, ledger: Ledger, declaration: Declaration) -> Fraction:

@@ -1,4 +1,4 @@
-"""The steps of a running series: which pairs of a new step count, and the files of keys, counts and pairs.
+"""The steps of a running series: append one, choose its pairs that count, and keep keys, counts and pairs.
 
 A pair of a unit and a key counts if it never did, and if fewer than `max_keys` keys of the unit did. Of more new keys
 than a unit has room for, the first ones in an order of the unit's own are kept: a keyed hash of unit and key, then
@@ -13,19 +13,34 @@ from __future__ import annotations
 import hashlib
 import io
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 import polars as pl
 
-from sparsehist.counting.contract import UnitPairs
+from sparsehist.counting.contract import Counts, UnitPairs
+from sparsehist.counting.count import list_pairs
 from sparsehist.counting.in_memory import mixed, multiplier_of
+from sparsehist.counting.progress import Counting, reporting
 from sparsehist.counting.tuples import types_of_tuple
+from sparsehist.declaration import Declaration
 from sparsehist.domain.base import key_names
-from sparsehist.errors import DataError, StoreDamagedError, promise
-from sparsehist.store import RegisteredFile, SeriesRecord, State
-from sparsehist.store.private_files import verify_file
+from sparsehist.errors import (
+    DataError,
+    DeclarationError,
+    NameTakenError,
+    RefusedError,
+    StoreDamagedError,
+    present,
+    promise,
+)
+from sparsehist.release.creation import checked_source, with_source
+from sparsehist.release.home import PATIENCE, Home
+from sparsehist.store import NewStep, RegisteredFile, SeriesRecord, State, StepRecord
+from sparsehist.store.layout import spill_directory
+from sparsehist.store.private_files import verified
 from sparsehist.store.support import hash_keys
 from sparsehist.typing import IntArray, WordArray
 
@@ -169,7 +184,7 @@ class StepFiles:
         """The keys by number."""
         if _KEYS not in self._latest:
             return pl.DataFrame(schema=self._schema)
-        return pl.read_ipc(io.BytesIO(self._content(self._latest[_KEYS]))).cast(pl.Schema(self._schema))
+        return pl.read_ipc(io.BytesIO(verified(self._directory, self._latest[_KEYS]))).cast(pl.Schema(self._schema))
 
     def keys(self, numbers: IntArray) -> pl.DataFrame:
         """Keys by their numbers, in the order asked."""
@@ -184,7 +199,7 @@ class StepFiles:
     def _pairs(self) -> pl.DataFrame | None:
         if _PAIRS not in self._latest:
             return None
-        return pl.read_ipc(io.BytesIO(self._content(self._latest[_PAIRS])))
+        return pl.read_ipc(io.BytesIO(verified(self._directory, self._latest[_PAIRS])))
 
     def pairs_of(self, units: pl.Series) -> pl.DataFrame:
         """The pairs of some units that counted: row of the unit, and key."""
@@ -213,12 +228,8 @@ class StepFiles:
 
     def _increments(self, last: int) -> Iterator[tuple[IntArray, IntArray]]:
         for file in self._counts[: last + 1]:
-            numbers, units = np.frombuffer(self._content(file), "<i8").reshape(2, -1)
+            numbers, units = np.frombuffer(verified(self._directory, file), "<i8").reshape(2, -1)
             yield numbers, units
-
-    def _content(self, file: RegisteredFile) -> bytes:
-        verify_file(self._directory, file)
-        return (self._directory / file.name).read_bytes()
 
     def write(self, state: State, record: SeriesRecord, new: Added) -> tuple[list[RegisteredFile], list[str]]:
         """Write what the next step adds; returns the files, and the names of those that they take the place of."""
@@ -235,6 +246,68 @@ class StepFiles:
         replaced = [file.name for part, file in self._latest.items() if part in content]
         written = [state.write_attachment(record, f"-{self.n_steps}.{part}", what) for part, what in content.items()]
         return written, replaced
+
+
+def append_step(
+    home: Home, declaration: Declaration, series_id: str, source: object, step: int, counting: Counting | None = None
+) -> bool:
+    """Append a step, numbered from 1; return False if it was appended with the same pairs before."""
+    counting = counting or Counting()
+    if isinstance(source, Counts):
+        raise DeclarationError(
+            "a running series has to know which units counted before: append the log, not counts made elsewhere"
+        )
+    declared = with_source(declaration, source)
+    with ExitStack() as spills, reporting(counting.progress) as report:
+        with home.hold() as state:
+            record = home.find(state, declaration.name, series_id)
+            _appended_before(state, record, step)
+            spill = spills.enter_context(spill_directory(state.spill))
+        source = checked_source(source, declaration)
+        # The store is not held meanwhile: others may release.
+        pairs = list_pairs(
+            source, unit=present(declaration.unit), key=declaration.key, domain=declaration.domain,
+            without_key=not declaration.key_columns, salt=record.salt,
+            on_null=declaration.on_null, on_outside=declaration.on_outside,
+            key_types=dict(declared.key_types), temporary_directory=spill, progress=report, **counting.resources(),
+        )  # fmt: skip
+        report("appending")
+        day = Day.of_pairs(pairs, present(declaration.unit), record.salt)
+        # A log that was counted is not thrown away because somebody releases at this moment.
+        with home.hold(at_least=PATIENCE) as state:
+            record = home.find(state, declaration.name, series_id)
+            before = _appended_before(state, record, step)
+            if step <= len(before):
+                if before[step - 1].digest != day.digest:
+                    raise NameTakenError(
+                        f"step {step} of {declaration.name!r} was appended with other rows; its counts never change"
+                    )
+                return False
+            kind = kind_of_all(before[-1].unit_kind if before else "", day.unit_kind, "steps")
+            files = StepFiles(state, record, declaration.domain.dtypes)
+            written, replaced = files.write(state, record, added(day, files, declaration.max_keys))
+            made = NewStep(step - 1, day.digest, kind, declared.source, (), home.who)
+            state.commit_step(record, replace(made, files=written, replaced=replaced))
+    return True
+
+
+def finish(home: Home, declaration: Declaration, series_id: str) -> None:
+    """Erase which pairs of units and keys counted; nothing can be appended afterwards."""
+    with home.hold() as state:
+        record = home.find(state, declaration.name, series_id)
+        if not state.is_finished(record):
+            files = StepFiles(state, record, declaration.domain.dtypes)
+            state.finish_series(record, files.unit_files, who=home.who)
+
+
+def _appended_before(state: State, record: SeriesRecord, step: int) -> list[StepRecord]:
+    """Return the steps that were appended; refuse one that is not next, or any once the series is finished."""
+    before = state.steps(record)
+    if state.is_finished(record):
+        raise RefusedError(f"the series {record.name!r} is finished: nothing more can be appended")
+    if step > len(before) + 1:
+        raise DeclarationError(f"steps are appended in order, and step {len(before) + 1} comes next, not {step}")
+    return before
 
 
 def _as_ipc(*frames: pl.DataFrame) -> memoryview:

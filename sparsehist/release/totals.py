@@ -25,12 +25,12 @@ from sparsehist.workload import Prefix
 from sparsehist.workload.strategies.spectral import Spectral
 
 RUNNING = "running"
-_TEXT = re.compile(r"running|new|(blocks|windows)\(([1-9]\d{0,3})\)")
+_TEXT = re.compile(r"running|new|blocks\(([1-9]\d{0,3})\)")
 
 
 @dataclass(frozen=True)
 class Totals:
-    """What is counted at a step of a series: "running", "new", "blocks(7)" or, to be refused, "windows(7)"."""
+    """What is counted at a step of a series: "running", "new" or "blocks(7)"."""
 
     text: str
     steps: int
@@ -59,13 +59,13 @@ class Totals:
 
     @property
     def width(self) -> int | None:
-        """Steps of a block or window."""
+        """Steps of a block."""
         read = _TEXT.fullmatch(self.text)
-        return None if self.text == RUNNING or read is None else int(read[2] or 1)
+        return None if self.text == RUNNING or read is None else int(read[1] or 1)
 
     def row(self, step: int) -> int:
         """The number of a total, from 0, given its last step, from 1."""
-        if self.width is None or self.text.startswith("windows"):
+        if self.width is None:
             return step - 1
         if step % self.width and step != self.steps:
             ends = min(step + self.width - step % self.width, self.steps)
@@ -111,11 +111,9 @@ class Totals:
 
 @lru_cache(maxsize=8)
 def _noise(totals: Totals, max_keys: int) -> StepNoise:
-    if totals.width is not None and not totals.text.startswith("windows"):
+    if totals.width is not None:
         return StepNoise(max_keys * np.eye(-(-totals.steps // totals.width)))
     strategy = Spectral(Prefix(totals.steps))
     answers = np.cumsum(strategy.to_cells(np.eye(strategy.n_noise)), axis=0)
-    if totals.width is not None:
-        answers[totals.width :] -= answers[: -totals.width].copy()
     covariance = max_keys * strategy.l2(1) ** 2 * (answers @ answers.T)
     return StepNoise((covariance + covariance.T) / 2)

@@ -29,14 +29,7 @@ from sparsehist.release.metadata import CellMetadata, WorkloadMetadata, read_met
 from sparsehist.store import SeriesFiles
 from sparsehist.store.support import LOTS, salt_for
 from sparsehist.typing import FloatArray, Generator, IntArray
-from sparsehist.workload import (
-    Cells,
-    Strategy,
-    Workload,
-    answers_of_state,
-    cells_of_state,
-    strategy_named,
-)
+from sparsehist.workload import Cells, Strategy, Workload, answers_of_state, cells_of_state, strategy_named
 from sparsehist.workload.least_squares import Measured, agree, measured
 from sparsehist.workload.queries.workload import AnswerArray, KeyNumbers
 

@@ -47,17 +47,8 @@ from sparsehist.release.workload_answers import (
     slack_of,
 )
 from sparsehist.store import NewRound, PathRecord
-from sparsehist.store.private_files import disk_errors, verify_file
-from sparsehist.workload import (
-    Identity,
-    Strategy,
-    Workload,
-    choose,
-    compare,
-    next_state,
-    state_size,
-    strategy_named,
-)
+from sparsehist.store.private_files import verified
+from sparsehist.workload import Identity, Strategy, Workload, choose, compare, next_state, state_size, strategy_named
 
 _COLUMNS = ("noisy_answer", "std")
 _ROWS = ".rows"
@@ -228,10 +219,7 @@ class WorkloadPath:
     def _stored(self, release: str) -> pl.DataFrame:
         record = present(self._held.state.release_named(self._held.record, release))
         (file,) = (file for file in present(self._record).files if file.name == record.request["rows"])
-        verify_file(self._held.record.directory, file)
-        path = self._held.record.directory / file.name
-        with disk_errors(path):
-            return pl.read_parquet(io.BytesIO(path.read_bytes()))
+        return pl.read_parquet(io.BytesIO(verified(self._held.record.directory, file)))
 
     def _noise_at(self, level: Fraction) -> NoiseArray:
         return self._held.state.noise(present(self.path_id), level, state_size(self._family, self._strategy))

@@ -22,6 +22,7 @@ from markupsafe import Markup
 from sparsehist import __version__
 from sparsehist.declaration import Declaration
 from sparsehist.declaration.declaration import CHECKED_QUERY, UNCHECKED_SOURCE
+from sparsehist.declaration.recurring import every_of
 from sparsehist.errors import SparsehistError
 from sparsehist.histogram.publication import mean_error, publication_probability
 from sparsehist.html import html_table, shown, templates
@@ -435,9 +436,8 @@ def _in_words(event: dict[str, Any]) -> dict[str, str]:
     budget = details.get("route") and " ".join(
         f"{name} {details[name]}" for name in ("rho", "epsilon", "delta") if details.get(name) not in (None, "0")
     )
-    periods = (
-        details.get("protects") and f"{details['periods']} of {details['period']}, protects {details['protects']}"
-    )
+    every = every_of(details["every"]) if "every" in details else None
+    periods = every and f"{every.n_periods} of {every.period}, protects {every.protects}"
     return {
         "when": event["happened"].strftime("%Y-%m-%d %H:%M"),
         "what": (_LIMITS | _OTHER).get(event["what"], event["what"]),

@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -35,16 +36,16 @@ from sparsehist.domain.base import key_names
 from sparsehist.errors import DeclarationError, NameTakenError, NotFoundError, SeriesDiffersError, present
 from sparsehist.errors import shown as shown_in_error
 from sparsehist.histogram import threshold_for_false_keys
-from sparsehist.ledger.ledger import Ledger
+from sparsehist.ledger.ledger import CELLS, Ledger
 from sparsehist.noise import family_named
 from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.release import any_kind
-from sparsehist.release.cell_parameters import requested
+from sparsehist.release.cell_parameters import cell_metadata, requested
 from sparsehist.release.creation import NewLog, checked_source, counted_into, with_source
 from sparsehist.release.home import Home
 from sparsehist.release.pipeline import published_metadata
 from sparsehist.release.releases import Release, of_cells
-from sparsehist.release.spending import cell_release, cells_of
+from sparsehist.release.spending import cells_of, prepared
 from sparsehist.series.store import Store
 from sparsehist.store.layout import spill_directory
 from sparsehist.typing import FloatArray
@@ -260,7 +261,8 @@ def check_room(home: Home, planned: Sequence[tuple[Declaration, str, float | Non
                 ledger = ledger.with_open_series(declaration.population)
             ledger = ledger.with_series(cells_of(declaration.name, declaration))
             asked = requested("planned", level=level, threshold=threshold)
-            _, release = cell_release(ledger, declaration.name, declaration, asked, ())
+            public = partial(cell_metadata, declaration, past=())
+            *_, release = prepared(ledger, declaration.name, declaration, CELLS, asked, public)
             ledger.check(release)
             ledger = ledger.with_release(release)
 

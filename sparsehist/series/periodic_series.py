@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 
 from sparsehist.counting.contract import Choice
 from sparsehist.counting.progress import Counting
-from sparsehist.declaration import Declaration
+from sparsehist.declaration import Declaration, Every
+from sparsehist.errors import present
 from sparsehist.html import ABOUT, html_table, in_notebook, table_of_dicts
 from sparsehist.ledger.ledger import Ledger
-from sparsehist.ledger.periods import Periods
 from sparsehist.ledger.table import DEFAULT_DELTA, Row, for_people, ledger_rows
 from sparsehist.privacy import Level
 from sparsehist.privacy.guarantees import EpsilonDelta
 from sparsehist.release import periods
 from sparsehist.release.calendar import span_of
 from sparsehist.release.cell_parameters import requested
-from sparsehist.release.most_periods import periods_of
 from sparsehist.release.parameter_rows import declaration_rows
+from sparsehist.release.periods import periods_of
 from sparsehist.release.planning import COUNTS, LEVELS, Plan, levels_or_goal
 from sparsehist.release.stored_declaration import declaration_of
 from sparsehist.series.series import Series
@@ -53,8 +53,9 @@ class PeriodicSeries:
 
     def __repr__(self) -> str:
         """Name, periods and domain: public parameters only."""
+        rule = self.rule
         return (
-            f"PeriodicSeries({self.name!r}, {self.rule.periods} {self.rule.what}s, protects={self.rule.protects!r}, "
+            f"PeriodicSeries({self.name!r}, {rule.n_periods} {rule.what}s, protects={rule.protects!r}, "
             f"domain={self.declaration.domain.describe()}, in {self.store!r})"
         )
 
@@ -72,9 +73,9 @@ class PeriodicSeries:
         return self.declaration.name
 
     @property
-    def rule(self) -> Periods:
+    def rule(self) -> Every:
         """Which periods there are, and what a budget counts for."""
-        return periods.rule_of(self.declaration)
+        return present(self.declaration.every)
 
     def append(
         self,

@@ -9,7 +9,7 @@ from sparsehist.counting.progress import Counting
 from sparsehist.errors import present
 from sparsehist.privacy import Level
 from sparsehist.privacy.guarantees import EpsilonDelta
-from sparsehist.release import any_kind, appending
+from sparsehist.release import any_kind, steps
 from sparsehist.release.planning import COUNTS, Plan
 from sparsehist.release.releases import Release, of_cells
 from sparsehist.series.series import CountedSeries
@@ -78,7 +78,7 @@ class RunningSeries(CountedSeries):
             RefusedError: If the series is finished.
         """
         number = present(self.declaration.steps).step_of(step)
-        return appending.append_step(self.store.home, self.declaration, self.series_id, log, number, counting)
+        return steps.append_step(self.store.home, self.declaration, self.series_id, log, number, counting)
 
     def release(
         self,
@@ -150,4 +150,4 @@ class RunningSeries(CountedSeries):
 
     def finish(self) -> None:
         """Erase which pairs of units and keys counted; nothing can be appended afterwards, releases go on."""
-        appending.finish(self.store.home, self.declaration, self.series_id)
+        steps.finish(self.store.home, self.declaration, self.series_id)

@@ -179,9 +179,7 @@ class Series(CountedSeries):
         )  # fmt: skip
 
     def plan_workload(
-        self,
-        workload: Workload | str,
-        levels: Level | EpsilonDelta | Iterable[Level | EpsilonDelta] | None = None,
+        self, workload: Workload | str, levels: Level | EpsilonDelta | Iterable[Level | EpsilonDelta] | None = None
     ) -> pl.DataFrame:
         """Say how well each strategy would answer a workload; spends nothing and draws nothing.
 
@@ -250,8 +248,7 @@ class Series(CountedSeries):
             >>> answer.fresh, abs(answer.value - 540_000) < answer.error
             (True, True)
         """
-        from sparsehist.release.query_path import queries_requested
-        from sparsehist.release.query_session import QuerySession
+        from sparsehist.release.query_session import QuerySession, queries_requested
 
         request = queries_requested(
             self.declaration, name, level=level, accuracy=accuracy, mass=mass, most_updates=most_updates, start=start

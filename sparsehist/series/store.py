@@ -117,11 +117,7 @@ class Store:
         return self.home.series_names()
 
     def sql(
-        self,
-        script: str,
-        *,
-        parameters: Mapping[str, Any] | None = None,
-        tables: Mapping[str, object] | None = None,
+        self, script: str, *, parameters: Mapping[str, Any] | None = None, tables: Mapping[str, object] | None = None
     ) -> SqlResult:
         """Run SQL on this store; see `sparsehist.sql`."""
         from sparsehist.sqlfront.running import run_sql

@@ -23,11 +23,11 @@ from sparsehist.errors import (
     SparsehistError,
     StatementError,
     of_kind,
+    present,
 )
 from sparsehist.privacy.guarantees import level_or_goal
 from sparsehist.release.calendar import span_of
 from sparsehist.release.cell_parameters import requested
-from sparsehist.release.periods import rule_of
 from sparsehist.release.releases import check_target
 from sparsehist.sqlfront.declaring import Declared, declared, declared_for_step
 from sparsehist.sqlfront.engine_words import parser_failure
@@ -188,7 +188,8 @@ def _check_counted(piece: Piece, head: Counted, known: Known, connection: duckdb
             known.series.add(head.name)
     if isinstance(head, AppendStep) and head.period is not None and wanted is not None and known.series is not None:
         try:
-            known.series.add(f"{head.name}_{span_of(rule_of(wanted.declaration).period, head.period).name}")
+            every = present(wanted.declaration.every)
+            known.series.add(f"{head.name}_{span_of(every.period, head.period).name}")
         except DeclarationError as problem:
             raise piece.error(str(problem)) from None
     if head.query and wanted is not None:

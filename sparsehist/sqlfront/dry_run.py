@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 from sparsehist.declaration import Declaration
@@ -13,10 +15,11 @@ from sparsehist.errors import NotFoundError, SparsehistError, present
 from sparsehist.ledger.ledger import CELLS, Ledger, PathName, Spending
 from sparsehist.privacy import level_text
 from sparsehist.release import workload_round
+from sparsehist.release.cell_parameters import cell_metadata
 from sparsehist.release.home import Home
 from sparsehist.release.metadata import CellMetadata, RunningMetadata
 from sparsehist.release.pipeline import AUTO
-from sparsehist.release.spending import cell_release, cells_of, settled, spending
+from sparsehist.release.spending import cells_of, prepared
 from sparsehist.release.stored_declaration import declaration_of
 from sparsehist.release.workload_round import chosen_strategy
 from sparsehist.sqlfront.declaring import declared
@@ -168,16 +171,22 @@ class DryRun:
         declaration = series.declaration
         request: Any = request_of(declaration, head)
         if declaration.steps is None:
-            return cell_release(self._ledger, series.series_id, declaration, request, series.cells)
+            metadata = partial(cell_metadata, declaration, past=series.cells)
+            return self._prepared(series, CELLS, request, metadata)
         from sparsehist.release import running_round
         from sparsehist.release.totals import RUNNING, Totals
 
         if head.step is None:
             raise NotFoundError(f"{head.series} is a running series: a release says AT STEP and AT LEVEL")
         totals = request.what or Totals(RUNNING, present(declaration.n_steps))
-        exact = settled(self._ledger, declaration, replace(request, what=totals))
-        metadata = running_round.running_metadata(declaration, exact, series.points.get(totals.workload or "", []))
-        return metadata, spending(self._ledger, series.series_id, declaration, totals.path, exact, metadata)
+        past = series.points.get(totals.workload or "", [])
+        public = partial(running_round.running_metadata, declaration, past=past)
+        return self._prepared(series, totals.path, replace(request, what=totals), public)
+
+    def _prepared(
+        self, series: _Series, path: PathName, request: Any, metadata: Callable[[Any], Any]
+    ) -> tuple[Any, Spending]:
+        return prepared(self._ledger, series.series_id, series.declaration, path, request, metadata)[1:]
 
     def _of_workload(self, series: _Series, head: MakeRelease) -> Spending:
         request: Any = request_of(series.declaration, head)
@@ -192,16 +201,15 @@ class DryRun:
             )
         else:
             strategy = strategy_named(request.strategy, workload)
-        exact = settled(self._ledger, series.declaration, request)
         path = workload_round.path_name(strategy)
-        metadata = workload_round.workload_metadata(
+        public = partial(
+            workload_round.workload_metadata,
             series.declaration,
             strategy,
-            exact,
-            workload_round.price_of(series.declaration, strategy),
+            price=workload_round.price_of(series.declaration, strategy),
             past=list(series.levels.get(path, ())),
         )
-        return spending(self._ledger, series.series_id, series.declaration, path, exact, metadata)
+        return self._prepared(series, path, request, public)[1]
 
     def _spent(self, population: str) -> str:
         cost = self._ledger.cost_of(self._ledger.of_population(population))

@@ -28,13 +28,13 @@ from sparsehist.guarantee.files import reader_of
 from sparsehist.guarantee.statement import Source, folded, quoted
 from sparsehist.ledger.ledger import Ledger
 from sparsehist.release import any_kind
-from sparsehist.release.appending import append_step
 from sparsehist.release.creation import NewLog, counted_into, declared_into, with_source
 from sparsehist.release.home import Home
 from sparsehist.release.limits import declare_disjoint, set_budget
 from sparsehist.release.periods import append_period, declare_periods, declared_periods, drop
 from sparsehist.release.pipeline import find
 from sparsehist.release.releases import AnyRelease, check_target
+from sparsehist.release.steps import append_step
 from sparsehist.release.stored_declaration import declaration_of
 from sparsehist.sqlfront import release_tables
 from sparsehist.sqlfront.checking import Known, Problem, check_counted, check_plain, checked

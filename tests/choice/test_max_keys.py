@@ -78,17 +78,6 @@ def test_the_choice_is_within_a_tenth_of_the_best_one(log, domain, guess):
     assert errors[guess] > 1.5 * best
 
 
-def test_noise_in_l1_gives_shares_no_advantage():
-    """Shares are in proportion to 1/keys there, so both ways cut as much, and whole counts are kept."""
-    choice = sh.choose_max_keys(
-        sh.open(":memory:", seed=1), heavy_log(4000), unit="unit", key="key", domain=DOMAIN, noise="laplace",
-        level="0.5", counting=sh.Counting(progress=False),
-    )  # fmt: skip
-    kept, shared = (choice.estimates.filter(bounding=way)["bias"].to_list() for way in ("keep", "share"))
-    assert kept == shared
-    assert choice.bounding == "keep"
-
-
 def test_it_is_paid_once_and_later_releases_add_to_it(tmp_path: Path):
     """The ledger has both series; the same question again is answered by the same releases."""
     log = heavy_log(4000)
@@ -208,12 +197,3 @@ def test_another_log_or_level_under_the_same_name_is_told_in_the_words_of_the_ch
     with pytest.raises(NameTakenError, match=r"'choice' was made from another log.*another name"):
         sh.choose_max_keys(tmp_path / "s", heavy_log(4000, seed=2), **asked, level="0.5")
     assert sh.choose_max_keys(tmp_path / "s", log, **asked, level="0.5").max_keys == made.max_keys
-
-
-def test_the_profile_rests_on_what_the_log_rests_on(tmp_path: Path):
-    """Its units are those of the log, and files vouch for it as they do for the release of keys."""
-    heavy_log(4000).write_parquet(tmp_path / "log.parquet")
-    store = sh.open(tmp_path / "s", create=True)
-    sh.choose_max_keys(store, tmp_path / "log.parquet", unit="unit", key="key", domain=DOMAIN, level="0.5")
-    keys, profile = (store.series(name).declaration for name in ("choice_keys", "choice_profile"))
-    assert (profile.unit, profile.source, profile.rests_on) == (keys.unit, keys.source, keys.rests_on)

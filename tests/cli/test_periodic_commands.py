@@ -85,7 +85,7 @@ def test_periods_are_refused_or_repeated_in_words(sparsehist, weekly):
     whole = sparsehist("release", weekly, "--series", "weekly", "--name", "public", "--level", "0.1")
     assert whole.code == 2 and "is a periodic series" in whole.err
     events = sparsehist("ledger", weekly, "--events").out
-    assert "period week," in events and "periods 10," in events and "{" not in events
+    assert "every('week'," in events and "{" not in events
     words = ("--series", "weekly_2026w11", "--name", "public", "--level", "0.6")
     assert sparsehist("release", weekly, *words).code == 3
     declare = ("create", weekly, *DECLARED, *WEEKLY)

@@ -25,7 +25,7 @@ from sparsehist.errors import (
 )
 from sparsehist.interactive import Weighing
 from sparsehist.noise import DiscreteLaplace
-from sparsehist.release.query_path import Update
+from sparsehist.release.query_session import Update
 from sparsehist.store import State
 from tests.interactive.watching import checks_of_one_query, epoch
 from tests.stats import assert_consistent, assert_detected, g_test

@@ -7,7 +7,7 @@ from collections.abc import Collection
 import polars as pl
 
 import sparsehist as sh
-from sparsehist.release.most_periods import periods_of
+from sparsehist.release.periods import periods_of
 
 WEEKS = ("2026-W10", "2026-W11", "2026-W12", "2026-W13", "2026-W14")
 

@@ -125,14 +125,6 @@ def test_a_query_is_checked_before_its_rows_are_read() -> None:
             in_weeks().append(mixed, period="2026-W11", time=time, on_other_period="drop" if time else "error")
 
 
-def _with(frame: pl.DataFrame) -> object:
-    import duckdb
-
-    connection = duckdb.connect()
-    connection.register("moments", frame)
-    return connection
-
-
 def test_periods_may_be_numbers_of_steps() -> None:
     """Days counted from 1, ten to a period."""
     log = in_weeks(period=10, protects="user-period", periods=3)
@@ -335,13 +327,7 @@ def test_text_that_is_no_date_is_no_other_period() -> None:
             log.append(text, period="2026-W12", time="at", on_other_period=choice)
     kept = text.filter(pl.col("user") != "cid")
     for week, said in (("2026-W12", "leaving out rows that are not of 2026-W12"), ("2026-W14", "every row")):
-        log.append(
-            kept,
-            period=week,
-            time="at",
-            on_other_period="drop",
-            counting=sh.Counting(progress=told.append),
-        )
+        log.append(kept, period=week, time="at", on_other_period="drop", counting=sh.Counting(progress=told.append))
         phase = next(phase for phase in told if phase.startswith("leaving out"))
         assert said in phase and not set(phase.replace(week, "")) & set("0123456789")
         told.clear()

@@ -9,11 +9,11 @@ from fractions import Fraction
 import pytest
 
 import sparsehist as sh
+from sparsehist.declaration import Every
 from sparsehist.entropy import seeded
-from sparsehist.errors import BudgetExceededError, DeclarationError
+from sparsehist.errors import BudgetExceededError
 from sparsehist.ledger.budgets import Limits, budget
 from sparsehist.ledger.ledger import Ledger, Spending, Spent
-from sparsehist.ledger.periods import Periods
 from sparsehist.privacy import as_level
 from sparsehist.privacy.composition import path_cost, total_cost
 from sparsehist.privacy.epsilon_delta import guarantee
@@ -90,20 +90,10 @@ def test_the_costs_are_those_of_all_histories_and_all_deletions(most: int) -> No
         assert by_period == said
 
 
-def test_one_unit_in_one_period_bears_the_costliest_where_all_periods_count() -> None:
-    """And one unit the sum."""
-    log = in_weeks(periods=10)
-    for week, level in LEVELS.items():
-        log.append(of_users("ab"), period=week).release("r", level=level)
-    row = log.progress()
-    assert (row["per_period"], row["level"]) == ("0.3 per user-week", "0.85")
-    assert row["periods"] == "4 of 10 weeks added, 4 released; 6 left to release"
-
-
 def a_ledger(protects: str, most: int | None, limit: str, n: int = 6) -> Ledger:
     """A ledger of periods that were added, none released."""
     limits = Limits(budgets={"log": budget(rho=limit)})
-    limits.periods["log"] = Periods("week", protects, most, n)
+    limits.periods["log"] = Every("week", n, protects, most)
     paths = tuple(Spent(str(i), f"log_{i}", "log", "gaussian", 1) for i in range(n))
     return Ledger(paths, limits)
 
@@ -225,20 +215,6 @@ def test_how_many_weeks_are_left(declared: dict[str, object], left: int) -> None
                 series.release("r", level="0.1")
 
 
-def test_another_log_of_the_same_people_adds_to_the_sum() -> None:
-    """What is known of everybody is per person: the sum of all periods, and of all else."""
-    log = in_weeks(most_periods=2, periods=10)
-    for week, level in LEVELS.items():
-        log.append(of_users("ab"), period=week).release("r", level=level)
-    other = sh.create(
-        log.store, of_users("ab"), name="other", unit="user", key="key", max_keys=1, domain=sh.Integers(50)
-    )
-    other.release("r", level="1")
-    rows = log.store.ledger(full=True).rows_by_key("scope", named=True)
-    assert rows["everybody"][0]["level"] == "1.55"
-    assert {row["population"]: row["level"] for row in rows["population"]} == {"log": "0.55", "default": "1"}
-
-
 def test_paths_of_a_period_add_up_before_periods_are_compared() -> None:
     """A workload beside the cells of one week; the budget is held to the sum."""
     log = in_weeks(protects="user-week", budget="0.3", periods=9)
@@ -259,7 +235,7 @@ def test_paths_of_a_period_add_up_before_periods_are_compared() -> None:
 def test_so_many_of_the_costliest_cost_no_less_than_any_so_many(most: int) -> None:
     """As rho and as epsilon, delta apart: also beside sessions of queries, known as zCDP only."""
     limits = Limits()
-    limits.periods["log"] = Periods("week", "user", most, 9)
+    limits.periods["log"] = Every("week", 9, most_periods=most)
     for seed in range(20):
         rng = seeded(500 + seed)
         paths = []
@@ -277,23 +253,3 @@ def test_so_many_of_the_costliest_cost_no_less_than_any_so_many(most: int) -> No
             each = total_cost(path.cost for path in paths if int(path.series_id) in some)
             assert each.rho <= told.rho * (1 + 1e-12) and each.delta_infinity <= told.delta_infinity
             assert guarantee(each, 1e-5) <= guarantee(told, 1e-5) * (1 + 1e-9)
-
-
-def test_sql_releases_periods_and_keeps_their_population_apart() -> None:
-    """One row of the ledger there, too; no other series gets into it."""
-    log = in_weeks(protects="user-week", budget="0.3", periods=9)
-    for week in WEEKS[:2]:
-        log.append(of_users("ab"), period=week)
-    said = log.store.sql(
-        "RELEASE r FROM log_2026w10 AT LEVEL 0.1; RELEASE r FROM log_2026w11 AT LEVEL 0.3; SHOW LEDGER;"
-    )
-    assert said.frame["per_period"].to_list() == ["0.3 per user-week", None]
-    assert said.frame["level"].to_list() == ["0.4", "0.4"]
-    with pytest.raises(BudgetExceededError, match=r"remaining rho 0\.3; the largest level that would fit is 0\.3;"):
-        log.store.sql("RELEASE finer FROM log_2026w11 AT LEVEL 0.31")
-    script = (
-        "CREATE SERIES x WITH (unit='user', key='key', max_keys=1, domain='integers(50)', population='log', "
-        "unverified=true) AS SELECT * FROM t"
-    )
-    with pytest.raises(DeclarationError, match="another population"):
-        log.store.sql(script, tables={"t": of_users("ab")})

@@ -53,10 +53,7 @@ def kept(days: Sequence[Rows], **declared: object) -> list[set[tuple[str, int]]]
     series = started([], **declared)
     found = [set()]
     for step, rows in enumerate(days, 1):
-        series.append(
-            frame(rows),
-            step=step,
-        )
+        series.append(frame(rows), step=step)
         found.append(pairs_of(series, days))
     return [now - before for before, now in itertools.pairwise(found)]
 

@@ -17,7 +17,6 @@ from sparsehist.errors import (
     DataError,
     DeclarationError,
     NameTakenError,
-    NotFoundError,
     RefusedError,
     StoreDamagedError,
 )
@@ -208,13 +207,7 @@ def test_of_many_appenders_at_once_one_appends_and_says_so(tmp_path) -> None:
 def test_finish_erases_the_pairs_and_refuses_further_steps(tmp_path) -> None:
     """The store names no unit, and no digest of one afterwards; releases go on with the same numbers."""
     series = sh.create(
-        tmp_path / "store",
-        name="log",
-        unit="user",
-        key="key",
-        max_keys=2,
-        domain=sh.Integers(50),
-        steps=5,
+        tmp_path / "store", name="log", unit="user", key="key", max_keys=2, domain=sh.Integers(50), steps=5
     )
     series.append(frame([(f"planted-{i}", i % 5) for i in range(900)]), step=1)
     before = series.release("first", step=1, level=1).frame
@@ -237,13 +230,7 @@ def _holds(directory, text: bytes) -> bool:
 def test_a_bit_that_is_lost_lets_nobody_count_twice(tmp_path) -> None:
     """Whichever it is of the files that say who counted: nothing is appended."""
     series = sh.create(
-        tmp_path / "s",
-        name="log",
-        unit="user",
-        key="key",
-        max_keys=2,
-        domain=sh.Integers(50),
-        steps=5,
+        tmp_path / "s", name="log", unit="user", key="key", max_keys=2, domain=sh.Integers(50), steps=5
     )
     for step in (1, 2):
         series.append(frame([(f"u{i}", i % 3) for i in range(step * 7)]), step=step)
@@ -260,46 +247,6 @@ def test_a_bit_that_is_lost_lets_nobody_count_twice(tmp_path) -> None:
         file.write_bytes(content)
     series.append(frame([("u1", 7), ("x", 7)]), step=3)
     assert series.appended() == 3
-
-
-def test_a_running_series_is_found_again(tmp_path) -> None:
-    """By its name, and by `create` with the same declaration."""
-    declared = {"name": "log", "unit": "user", "key": "key", "max_keys": 2, "domain": sh.Integers(50), "steps": 5}
-    store = tmp_path / "store"
-    sh.create(store, **declared).append(frame(DAYS[0]), step=1)
-    assert sh.open(store).series("log").appended() == 1
-    assert sh.create(store, **declared, if_exists="reuse").appended() == 1
-    with pytest.raises(NameTakenError):
-        sh.create(store, **declared)
-    with pytest.raises(NameTakenError):
-        sh.create(store, **declared | {"steps": 6}, if_exists="reuse")
-    with pytest.raises(NotFoundError):
-        sh.open(store).series("other")
-
-
-def test_units_of_several_columns_from_files_count_once(tmp_path) -> None:
-    """A user of a day is another unit on the next day, on either engine."""
-    series = sh.create(
-        ":memory:",
-        name="log",
-        unit=["day", "user"],
-        key="key",
-        max_keys=2,
-        domain=sh.Integers(50),
-        steps=5,
-    )
-    for step, day in enumerate(("2024-01-01", "2024-01-02", "2024-01-02"), 1):
-        log = pl.DataFrame({"day": [day] * 30, "user": range(30), "key": [i % 3 for i in range(30)]})
-        log.write_csv(tmp_path / "day.csv")
-        series.append(tmp_path / "day.csv", step=step)
-    assert counts(series, 5)[:3, :3].tolist() == [[10] * 3, [20] * 3, [20] * 3]
-
-
-@pytest.mark.parametrize("steps", [0, 1, 2001, 1.5, True])
-def test_numbers_of_steps_that_are_none_are_refused(steps: object) -> None:
-    """From 2 to 2000."""
-    with pytest.raises(DeclarationError, match="steps"):
-        started([], steps=steps)
 
 
 def test_digests_of_units_never_change() -> None:

@@ -44,25 +44,6 @@ def test_a_plan_and_a_dry_run_know_steps() -> None:
     assert store.ledger(full=True)["level"].null_count() == store.ledger(full=True).height
 
 
-@pytest.mark.parametrize(
-    ("script", "told"),
-    [
-        ("release a from log at level 0.1", "step="),
-        ("release a from log at step 4 at level 0.1", "not appended"),
-        ("release a from log at step 1.5 at level 0.1", "whole number"),
-        ("release a from log at step 9 at level 0.1", "from 1 to 5"),
-        ("release a from plain at step 1 at level 0.1", "running series"),
-        ("plan release from log at level 0.1", "at which step"),
-    ],
-)
-def test_steps_that_do_not_fit_are_refused(script: str, told: str) -> None:
-    """Where a step is missing, is none, or belongs to a series that has none."""
-    store = started(DAYS, domain=sh.Integers(10)).store
-    sh.create(store, frame(DAYS[0]), name="plain", unit="user", key="key", max_keys=1, domain=sh.Integers(10))
-    with pytest.raises(SparsehistError, match=told):
-        sh.sql(script, store=store)
-
-
 DECLARED = "with (unit = user, key = key, max_keys = 2, domain = 'integers(10)', cap = 1) over 5 steps"
 TABLES = {f"day_{i}": frame(rows) for i, rows in enumerate(DAYS, 1)}
 
@@ -135,16 +116,3 @@ def test_what_cannot_be_declared_or_appended_is_refused_and_leaves_nothing(state
         sh.sql(statement, store=store, tables=TABLES)
     assert sorted(store.series_names()) == ["log", "plain"]
     assert store.series("log").appended() == 1
-
-
-def test_a_dry_run_and_the_check_of_a_script_know_steps_to_come() -> None:
-    """A series that the script itself declares: nothing is run, and a query that is not safe is found before."""
-    with sh.open(":memory:", seed=1) as store:
-        script = f"""create running series log {DECLARED} as from day_1; append to log step 2 as from day_2;
-            release a from log at step 2 at level 0.3; release b from log at step 2 counting 'new' at level 0.4"""
-        with Session(store.home, tables=TABLES) as session:
-            said = [outcome.said for outcome in run_script(session, script, dry_run=True)]
-            wrong = run_script(session, script.replace("2 as from day_2", "2 as from day_2 limit 5"))
-        assert "appends step 2" in said[1] and "rho 0.3 before, rho 0.7 after" in said[3]
-        assert [outcome.kind for outcome in wrong] == ["not run"]
-        assert store.series_names() == []

@@ -106,16 +106,6 @@ def test_unpublished_cells_taken_for_empty_would_bias_the_sums(released):
     assert_detected(mean_test(off[:, 1] / said[:, 1], 0, 1), "the sum of US")
 
 
-def test_all_frames_follow_from_one_vector_of_counts(released):
-    """Sums over published cells only are sums of their estimates, and marginals add up to the total."""
-    cells, marginals = noisy(released, seeded(5))
-    own, sums = cells.consistent(marginals)
-    germany = own.filter(country="DE")["consistent"].sum()
-    assert sums["consistent"][0] == pytest.approx(germany, rel=1e-9)
-    assert sums["consistent"][:3].sum() == pytest.approx(sums["consistent"][7], rel=1e-9)
-    assert sums["consistent"][3:7].sum() == pytest.approx(sums["consistent"][7], rel=1e-9)
-
-
 @pytest.mark.parametrize(
     "workload", [Ranges(6), Union(Total(6), Ranges(6, [(0, 2), (1, 5)]))], ids=["implicit", "listed"]
 )
@@ -162,23 +152,3 @@ def test_what_is_refused(released):
     # answers agree with one another up to the step that each was rounded to
     step, answers = marginals.metadata["grid"], marginals.frame["noisy_answer"].to_list()
     assert none[1]["consistent"].to_list() == pytest.approx(answers, abs=2 * step)
-
-
-def test_a_long_catalogue_asks_for_the_domain():
-    """Its metadata holds a digest only: the error names domain=, and with it the frames agree."""
-    keys = [f"key {i:02}" for i in range(37)]
-    log = pl.DataFrame({"user": range(370), "key": keys * 10})
-    series = sh.create(
-        sh.open(":memory:", seed=1),
-        log,
-        name="s",
-        unit="user",
-        key="key",
-        max_keys=1,
-        domain=sh.Catalogue(keys),
-    )
-    cells, sums = series.release("c", level=1), series.release("m", workload=Marginals([[0], []]), level=1)
-    with pytest.raises(DeclarationError, match=r"domain=series\.declaration\.domain"):
-        cells.consistent(sums)
-    own, total = cells.consistent(sums, domain=series.declaration.domain)
-    assert {"consistent", "consistent_error"} <= set(own.columns) & set(total.columns)

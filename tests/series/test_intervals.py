@@ -12,7 +12,7 @@ import pytest
 
 import sparsehist as sh
 from sparsehist.entropy import seeded
-from sparsehist.errors import DeclarationError, InputError
+from sparsehist.errors import InputError
 from sparsehist.histogram import effective_threshold, grid_step, round_to_grid
 from sparsehist.histogram.intervals import count_estimates, count_limits
 from sparsehist.noise import family_named
@@ -131,15 +131,6 @@ def test_far_above_the_threshold_the_limits_are_the_usual_ones() -> None:
         assert [noisy - low[0], high[0] - noisy] == pytest.approx([1.959963984540 * scene.std] * 2, abs=scene.step)
 
 
-def test_one_row_solves_what_a_million_do() -> None:
-    """Limits do not depend on the other rows."""
-    scene = Scene("laplace")
-    noisy = scene.publish(scene.counts[4], 500, 9)
-    together = scene.limits(noisy, 0.1)
-    apart = [scene.limits(noisy[i : i + 1], 0.1) for i in range(0, 500, 50)]
-    assert np.array(apart)[:, :, 0] == pytest.approx(np.stack(together, axis=1)[::50], abs=1e-5 * scene.std)
-
-
 def a_release(noise: str = "gaussian", counts: Any = None, **request: Any) -> sh.Release:
     """A release of a few thousand keys of known counts."""
     values = np.arange(4000) % 200 if counts is None else counts
@@ -191,32 +182,11 @@ def test_counts_of_an_open_domain_are_at_least_one() -> None:
     """A key that is published was touched."""
     log = pl.DataFrame({"unit": range(3000), "key": ["a" if i % 2 else f"b{i}" for i in range(3000)]})
     series = sh.create(
-        sh.open(":memory:", seed=4),
-        log,
-        name="v",
-        unit="unit",
-        key="key",
-        max_keys=1,
-        domain=sh.Open(delta=0.5),
+        sh.open(":memory:", seed=4), log, name="v", unit="unit", key="key", max_keys=1, domain=sh.Open(delta=0.5)
     )
     found = series.release("r", level="0.1").intervals()
     assert found.height > 10
     assert found["low"].min() == 1.0
-
-
-def test_what_cannot_be_said_is_refused() -> None:
-    """Confidences that are none, and columns of that name; no rows give no intervals."""
-    release = a_release()
-    for confidence in (0, 1, 1.5, -0.1, math.nan, True, "0.9"):
-        with pytest.raises(DeclarationError, match="confidence"):
-            release.intervals(confidence)
-    counts = sh.Counts(pl.DataFrame({"low": [1], "count": [500]}), largest=1)
-    named = sh.create(":memory:", counts, name="v", key="low", max_keys=1, domain=sh.Integers(5))
-    with pytest.raises(InputError, match="'low'"):
-        named.release("r", level=1).intervals()
-    nothing = a_release(threshold=1e6).intervals()
-    assert nothing.height == 0
-    assert nothing.schema["low"] == nothing.schema["high"] == pl.Float64
 
 
 def average_is_zero(sample: np.ndarray) -> float:

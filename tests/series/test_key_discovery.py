@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,7 @@ import pytest
 from scipy.stats import binomtest, norm
 
 import sparsehist as sh
-from sparsehist.errors import BudgetExceededError, DeclarationError, NameTakenError, NotFoundError
+from sparsehist.errors import BudgetExceededError, DeclarationError, NameTakenError
 from sparsehist.series import key_discovery
 from sparsehist.series.key_discovery import shares_of_rounds
 from tests.stats import assert_consistent, assert_detected
@@ -153,27 +152,6 @@ def test_a_budget_without_room_for_all_rounds_refuses_before_the_first():
     assert store.series_names() == []
 
 
-def test_a_catalogue_that_was_found_is_the_domain_of_an_ordinary_series(tmp_path: Path) -> None:
-    """It is written, read back, and declared."""
-    store = sh.open(":memory:", seed=6)
-    log = log_of(COMMON)
-    found = discovered(store, log)
-    found.write_parquet(tmp_path / "keys.parquet")
-    again = sh.Catalogue(file=tmp_path / "keys.parquet")
-    assert again.size == found.size == 2
-    series = sh.create(store, log, name="counts", unit="unit", key="key", max_keys=2, domain=again, on_outside="drop")
-    assert set(series.release("all", level=1).frame["key"]) == {"a", "b"}
-
-
-def test_nothing_may_be_left_for_later_rounds_or_found_at_all():
-    """A round that everybody's keys have left is drawn like any other; a log without common keys shows none."""
-    store = sh.open(":memory:", seed=7)
-    assert discovered(store, log_of([["a"]] * 9000)).size == 1
-    assert len(store.series_names()) == 3
-    with pytest.raises(NotFoundError, match="larger level"):
-        discovered(store, log_of([["only"]]), name="none", delta=1e-9)
-
-
 @pytest.mark.parametrize(
     ("asked", "match"),
     [
@@ -189,11 +167,3 @@ def test_bad_declarations_are_refused(asked, match):
     """The message names the parameter."""
     with pytest.raises((DeclarationError, ValueError), match=match):
         discovered(sh.open(":memory:"), log_of(COMMON), **asked)
-
-
-@pytest.mark.parametrize("rounds", range(1, 9))
-def test_shares_add_up_and_rise(rounds):
-    """Later rounds take more."""
-    shares = shares_of_rounds(rounds)
-    assert sum(shares) == 1 and len(shares) == rounds
-    assert all(earlier < later for earlier, later in pairwise(shares))

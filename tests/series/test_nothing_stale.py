@@ -131,15 +131,6 @@ def test_the_text_of_a_query_is_compared_without_blanks_comments_and_case(log: P
     differs(store, query(text + " and key < $n", n=6), "the text of its query", name="few")
 
 
-def test_files_behind_a_query_are_compared(log: Path, store: Path) -> None:
-    """A query of files is made from the files."""
-    text = f"select user, key from read_parquet('{log}/*.parquet')"
-    made(store, sh.Query(text))
-    made(store, sh.Query(text))
-    rows(seed=4).write_parquet(log / "a.parquet")
-    differs(store, sh.Query(text))
-
-
 def test_a_log_that_changes_while_it_is_counted_is_refused(
     log: Path, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 import sparsehist as sh
-from sparsehist.errors import BudgetExceededError, DataError, DeclarationError, DomainError, NameTakenError
+from sparsehist.errors import BudgetExceededError, DataError, NameTakenError
 from tests.histogram.exact_exceedances import ever_exceeds, first_exceedance
 from tests.stats import assert_consistent, assert_detected, binomial_test
 
@@ -164,24 +164,6 @@ def test_refusals_and_thresholds_are_the_same_for_every_log() -> None:
         assert told[0] == told[1]
 
 
-def test_what_has_no_meaning_is_refused() -> None:
-    """False keys where there are none, delta where the domain is declared, two ways to a threshold."""
-    series = popular()
-    with pytest.raises(DeclarationError, match="no false keys"):
-        series.release("one", level="0.1", false_keys=1)
-    for wrong in (
-        {"open_delta": 1e-7, "threshold": 90},
-        {"open_delta": 1e-7, "false_keys": 1},
-        {"open_delta": 0},
-        {"open_delta": 1.5},
-    ):
-        with pytest.raises(DeclarationError):
-            series.release("one", level="0.1", **wrong)
-    closed = popular(domain=sh.Strings(max_bytes=32))
-    with pytest.raises(DeclarationError, match="open domains"):
-        closed.release("one", level="0.1", open_delta=1e-7)
-
-
 def test_composite_keys_have_declared_types(tmp_path: Any) -> None:
     """Text, whole numbers and dates, also from CSV; other types and missing values are refused by column."""
     log = pl.DataFrame({"unit": range(900), "page": ["/a"] * 900, "day": ["2014-05-01"] * 900, "n": [7] * 900})
@@ -213,69 +195,3 @@ def test_composite_keys_have_declared_types(tmp_path: Any) -> None:
             ":memory:", log.select("unit", query=pl.lit(0.5)), name="v", unit="unit", key="query", max_keys=1,
             domain=sh.Open("integer", delta=1e-6),
         )  # fmt: skip
-
-
-def test_both_engines_count_the_same_open_keys() -> None:
-    """Keys of two columns, on Polars and on DuckDB."""
-    log = pl.DataFrame(
-        {
-            "unit": [i % 50 for i in range(400)],
-            "a": [f"é{i % 7}" for i in range(400)],
-            "n": [i % 5 for i in range(400)],
-        }
-    )
-    frames = []
-    for _ in range(2):
-        series = sh.create(
-            sh.open(":memory:", seed=5), log, name="v", unit="unit", key=["a", "n"], max_keys=35,
-            domain=sh.Open("string", "integer", delta=0.5),
-        )  # fmt: skip
-        frames.append(series.release("one", level=100000).frame.with_columns(pl.col("noisy_count").round()))
-    assert frames[0].height == 35
-    assert frames[0].equals(frames[1])
-
-
-@pytest.mark.parametrize(
-    ("text", "written"),
-    [
-        ("open(delta=1e-6)", "open(delta='1e-6')"),
-        ("open(delta='0.000001')", "open(delta='1e-6')"),
-        ("OPEN(delta='1/3')", "open(delta='1/3')"),
-        ("open('integer', delta=0.25)", "open('integer', delta='2.5e-1')"),
-        ("open('string', 'date', delta='1e-300')", "open('string', 'date', delta='1e-300')"),
-    ],
-)
-def test_one_text_stands_for_one_open_domain(text: str, written: str) -> None:
-    """Delta is exact, however it was written; the text comes back as the same domain."""
-    domain = sh.Domain.parse(text)
-    assert str(domain) == written
-    assert sh.Domain.parse(written) == domain
-    assert hash(sh.Domain.parse(written)) == hash(domain)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        *("open()", "open(delta=0)", "open(delta='0')", "open(delta=1.0)", "open(delta='1e-301')", "open(delta='x')"),
-        *("open(delta='nan')", "open(delta=True)", "open('float', delta=0.1)", "open(delta='1e-99999999')"),
-        *("product(a=open(delta=0.1), b=integers(3))", "integers(0.5)"),
-    ],
-)
-def test_what_is_no_open_domain_is_refused(text: str) -> None:
-    """With what would be right."""
-    with pytest.raises(DomainError, match=r"example|write|values are"):
-        sh.Domain.parse(text)
-
-
-def test_an_open_domain_has_no_size_and_no_cells_to_draw() -> None:
-    """Whoever takes it for a list is told so."""
-    domain = sh.Open(delta=1e-6)
-    assert domain.is_open
-    assert not sh.Strings(max_bytes=4).is_open
-    for ask in (
-        lambda: domain.size,
-        lambda: domain.index(pl.DataFrame({"key_0": ["a"]})),
-        lambda: domain.draw(1, rng=np.random.default_rng(1)),
-    ):
-        with pytest.raises(DomainError, match="is open"):
-            ask()

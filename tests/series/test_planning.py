@@ -86,14 +86,6 @@ def test_a_plan_spends_nothing_and_does_not_know_the_counts():
     assert one.store.ledger(full=True)["cost"].to_list() == [0.0] * one.store.ledger(full=True).height
 
 
-def test_a_plan_without_a_series_is_that_of_a_series():
-    """The number of cells and the bound are all a plan needs."""
-    alone = plan(["0.1", "1"], d=sh.Strings(max_bytes=12).size, max_keys=4, false_keys=2)
-    of_series = _series([5]).plan(["0.1", "1"], false_keys=2)
-    assert alone.levels.equals(of_series.levels) and alone.counts.equals(of_series.counts)
-    assert alone.levels.equals(plan(["0.1", "1"], domain="strings(max_bytes=12)", max_keys=4, false_keys=2).levels)
-
-
 def test_what_is_added_is_what_the_ledger_then_shows():
     """A coarser release adds nothing, a finer one the difference; a cap says what it would refuse."""
     series = _series([5, 50], cap="0.6")
@@ -202,19 +194,3 @@ def test_a_plan_can_be_drawn(tmp_path):
     assert (tmp_path / "plan.svg").read_text(encoding="utf-8").startswith("<svg")
     with pytest.raises(DeclarationError, match="svg"):
         planned.save_plot(tmp_path / "plan.jpg")
-
-
-def test_domains_are_compared_side_by_side():
-    """Rows are those of each domain alone, with its text before them; a plot shows one."""
-    domains = ["strings(max_bytes=32)", "open('string', delta=1e-6)", sh.Integers(99)]
-    both = sh.plan(["0.1", "1"], domain=domains, max_keys=3)
-    for domain in domains:
-        alone = sh.plan(["0.1", "1"], domain=domain, max_keys=3)
-        assert [row for row in both.by_level if row["domain"] == str(domain)] == [
-            {"domain": str(domain), **row} for row in alone.by_level
-        ]
-    assert both.levels.height == 6 and both.counts["domain"].n_unique() == 3
-    with pytest.raises(DeclarationError):
-        both.plot()
-    with pytest.raises(DeclarationError):
-        sh.plan("1", domain=[], max_keys=3)

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 import sparsehist as sh
-from sparsehist.errors import DeclarationError, NotFoundError
+from sparsehist.errors import DeclarationError
 
 DAYS = sh.Dates("2024-01-01", "2024-12-31")
 COUNTRIES = sh.Catalogue(["US", "DE", "FR"])
@@ -47,22 +47,6 @@ def test_keys_and_cells_are_one_workload(store):
     assert made.answer("2024-01-08", "2024-01-14") == made.answer(date(2024, 1, 8), date(2024, 1, 14))
 
 
-def test_any_range_is_answered_by_text_too(store):
-    """Of all ranges, those of days are asked for by dates or by text."""
-    ranges = store.series("days").release("ranges", workload="ranges()", level=1)
-    assert ranges.answer("2024-01-01", "2024-01-07") == ranges.answer(date(2024, 1, 1), date(2024, 1, 7))
-    for wrong in ("2023-12-31", "January", 3):
-        with pytest.raises(NotFoundError):
-            ranges.answer(wrong, wrong)
-
-
-def test_integers_are_keys_and_may_be_negative(store):
-    """-5 is the first of the integers from -5, not the cell of that number."""
-    made = store.series("degrees").release("r", workload="ranges(keys=[(-5, -1), (0, 20)])", level=1)
-    assert made.frame["low", "high"].rows() == [(-5, -1), (0, 20)]
-    assert made.metadata["workload"] == "ranges(26, [(0, 4), (5, 25)])"
-
-
 def test_factors_and_parts_name_keys_of_their_columns(store):
     """A product takes ranges of keys for each column, in the order of the domain; so does a union."""
     places = store.series("places")
@@ -100,15 +84,3 @@ def test_what_is_no_range_of_keys_is_refused(store, series, workload, said):
     """By the declared domain alone, with the column and the key that was asked for."""
     with pytest.raises(DeclarationError, match=said):
         store.series(series).plan_workload(workload, 1)
-
-
-def test_keys_stand_for_nothing_without_a_series():
-    """Without a domain nothing numbers them."""
-    ranges = sh.workload.Ranges(keys=[("a", "b")])
-    assert ranges == sh.workload.Workload.parse(str(ranges)) and ranges.n_queries == 1
-    with pytest.raises(DeclarationError):
-        ranges.for_domain((5,))
-    with pytest.raises(DeclarationError):
-        _ = ranges.columns
-    with pytest.raises(DeclarationError, match="an integer, text or a date"):
-        sh.workload.Ranges(keys=[(1.5, 2)])

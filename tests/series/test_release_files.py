@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from datetime import date
 
 import polars as pl
@@ -70,14 +69,6 @@ def test_json_and_arrow_carry_the_metadata(series, tmp_path):
     assert told == {"format": 1, **release.metadata}
 
 
-@pytest.mark.parametrize("ending", ["json", "arrow", "csv"])
-def test_a_file_for_other_programs_is_not_called_damaged(series, tmp_path, ending):
-    """Reading one back says which files are read."""
-    series.release("public").write(tmp_path / f"w.{ending}")
-    with pytest.raises(sh.errors.InputError, match=rf"\.parquet and \.pq are read, \.{ending} is for other programs"):
-        sh.read(tmp_path / f"w.{ending}")
-
-
 def test_days_and_bytes_have_a_json(tmp_path):
     """Dates as ISO text, bytes as hexadecimal."""
     frame = pl.DataFrame({"day": [date(2026, 1, 31)], "id": [b"\x00\xff"], "noisy_count": [2.5]})
@@ -85,21 +76,3 @@ def test_days_and_bytes_have_a_json(tmp_path):
     assert json.loads((tmp_path / "x.json").read_text())["rows"] == [
         {"day": "2026-01-31", "id": "00ff", "noisy_count": 2.5}
     ]
-
-
-def test_the_public_ledger_is_no_place_for_a_release(series, tmp_path):
-    """Its name ends in .json as well."""
-    for name, why in (("sparsehist-ledger.json", "public ledger"), ("x.txt", "must end in")):
-        with pytest.raises(sh.errors.InputError, match=why):
-            series.release("public").write(tmp_path / name)
-        assert list(tmp_path.iterdir()) == []
-
-
-def test_pandas_gets_the_rows_or_a_plain_word(series, monkeypatch):
-    """The same values; without pandas an error that says what to install."""
-    release = series.release("public")
-    pytest.importorskip("pandas")
-    assert release.to_pandas()["noisy_count"].tolist() == release.frame["noisy_count"].to_list()
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(sh.errors.NotFoundError, match="pip install pandas"):
-        release.to_pandas()

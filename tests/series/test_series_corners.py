@@ -8,19 +8,8 @@ import polars as pl
 import pytest
 
 import sparsehist as sh
-from sparsehist import entropy
-from sparsehist.errors import DataError, DeclarationError, DomainError, InputError, NotFoundError, ThresholdError
+from sparsehist.errors import DataError, DeclarationError, DomainError
 from tests.series.test_series import SECRET, a_log, a_series
-
-
-def test_counts_bounded_elsewhere_can_be_released() -> None:
-    """sh.Counts takes (key, count) as they are."""
-    counts = pl.DataFrame({"key": ["a", "b", "c"], "n": [5, 1000, 70]})
-    series = sh.create(
-        sh.open(":memory:", seed=1), sh.Counts(counts, count="n", largest=1), name="given", key="key", max_keys=3,
-        domain=sh.Catalogue(["a", "b", "c", "d"]),
-    )  # fmt: skip
-    assert series.release("one", level=1, threshold=200).frame["key"].to_list() == ["b"]
 
 
 def test_a_catalogue_from_a_file_is_kept_with_the_series(tmp_path: Path) -> None:
@@ -90,11 +79,6 @@ def test_errors_say_what_is_wrong_with_a_family(noise: object, why: str) -> None
         a_series(noise=noise, max_keys=2)
 
 
-def test_production_generators_differ() -> None:
-    """Two generators keyed by the operating system do not agree."""
-    assert entropy.generator().integers(2**62) != entropy.generator().integers(2**62)
-
-
 def test_ties_are_ordered_by_key_whatever_the_columns_are_called() -> None:
     """Integer counts tie often; within a tie keys rise, over several columns and with any names."""
     log = pl.DataFrame(
@@ -125,50 +109,3 @@ def test_whatever_may_be_declared_can_be_released(noise: str) -> None:
             assert (release.frame["query"].str.len_bytes() <= most).all()
     with pytest.raises(DomainError, match="hash64"):
         declared(4096)
-
-
-def test_refusals_write_large_numbers_short() -> None:
-    """The size of a domain is public and exact in the metadata; in an error it is in the way."""
-    log = pl.DataFrame({"user": [1, 2], "query": ["a", "b"]})
-    domain = sh.Strings(max_bytes=32)
-    series = sh.create(":memory:", log, name="v", unit="user", key="query", max_keys=9, domain=domain)
-    with pytest.raises(ThresholdError, match=r"of the domain's 1.17e\+69;"):
-        series.release("low", level=1, threshold=1)
-    with pytest.raises(DeclarationError, match=r"the domain has 1.17e\+69:"):
-        series.release("sums", workload=sh.workload.Ranges(), level=1)
-
-
-def test_what_is_no_file_of_a_release_is_named(tmp_path: Path) -> None:
-    """A directory is told apart from a file that is not there."""
-    with pytest.raises(InputError, match="is a directory: name a file in it"):
-        sh.read(tmp_path)
-    with pytest.raises(NotFoundError, match="there is no file"):
-        sh.read(tmp_path / "nowhere.parquet")
-
-
-def test_tables_of_a_statement_are_frames() -> None:
-    """Anything else is refused in words of our own."""
-    with pytest.raises(InputError, match="takes frames and Arrow tables"):
-        sh.sql("select 1", tables={"numbers": 3})
-
-
-def test_refusals_over_domains_beyond_floats_say_what_to_do() -> None:
-    """A domain of 10**431 keys has no size as a float: the errors are those of smaller ones, in few digits."""
-    log = pl.DataFrame({"u": [1], "k": ["a"]})
-    series = sh.create(
-        sh.open(":memory:", seed=1),
-        log,
-        name="large",
-        unit="u",
-        key="k",
-        max_keys=1,
-        domain=sh.Strings(max_bytes=200),
-    )
-    for threshold in (-5, 1, 20):
-        with pytest.raises(sh.errors.ThresholdError, match=r"9\.13e\+431; the limit is max_false_keys=1e\+07"):
-            series.release("low", level=1, threshold=threshold)
-    with pytest.raises(sh.errors.DeclarationError, match=r"the domain has 9\.13e\+431"):
-        series.release("all", workload="total()", level=1)
-    with pytest.raises(sh.errors.ThresholdError, match="false_keys must be above 0, got -1"):
-        series.release("low", level=1, false_keys=-1)
-    assert len(series.release("high", level=1)) < 5

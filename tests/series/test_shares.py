@@ -20,13 +20,7 @@ from sparsehist.histogram import effective_threshold, grid_step, release_dense, 
 from sparsehist.noise import Gaussian, Laplace
 from tests.attacks.test_joint_law import EPSILONS, excess
 from tests.histogram.exact_exceedances import ever_exceeds
-from tests.stats import (
-    assert_consistent,
-    assert_detected,
-    binomial_test,
-    two_sample_outcomes,
-    two_sample_vectors,
-)
+from tests.stats import assert_consistent, assert_detected, binomial_test, two_sample_outcomes, two_sample_vectors
 
 NORMS = {"gaussian": "l2", "laplace": "l1"}
 CELLS = 20_000

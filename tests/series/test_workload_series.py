@@ -80,16 +80,6 @@ def test_products_of_workloads_say_their_queries_in_keys():
         series.release("other", workload=sh.workload.Prefix(), level=1)
 
 
-def test_releases_of_workloads_are_listed_with_those_of_cells():
-    """`releases` lists both kinds, in order, and a name alone gives its release of either kind."""
-    series, _ = _hours()
-    series.release("cells", level=1)
-    series.release("sums", workload=sh.workload.Prefix(), level=1)
-    listed = series.releases().select("name", "workload", "level").rows()
-    assert listed == [("cells", None, "1"), ("sums", "prefix(24)", "1")]
-    assert len(series.release("sums")) == 24
-
-
 def test_all_ranges_are_answered_on_demand(tmp_path):
     """A workload of all ranges publishes one row a cell, and answers any range from the file alone."""
     series, counts = _hours(tmp_path / "store")
@@ -107,16 +97,6 @@ def test_all_ranges_are_answered_on_demand(tmp_path):
         read.answer(3, 24)
     with pytest.raises(DeclarationError, match="before"):
         read.answer(5, 3)
-
-
-def test_listed_ranges_and_their_answers():
-    """A list of ranges is published row by row, and other ranges are not answered."""
-    series, counts = _hours()
-    released = series.release("shifts", workload=sh.workload.Ranges(ranges=[(0, 7), (8, 15), (16, 23)]), level=FINE)
-    assert released.frame["noisy_answer"].round().to_list() == [int(counts[i : i + 8].sum()) for i in (0, 8, 16)]
-    assert released.answer(8, 15)[0] == released.frame["noisy_answer"][1]
-    with pytest.raises(NotFoundError, match="list"):
-        released.answer(0, 15)
 
 
 def test_marginals_are_sums_of_the_bounded_counts():
@@ -232,15 +212,6 @@ def test_two_names_at_one_level_share_their_noise():
     assert (other.frame["noisy_answer"].to_numpy() == expected).all()
 
 
-def test_auto_keeps_to_its_strategy():
-    """The strategy is chosen once and stored with the path: later levels join it."""
-    series, _ = _hours()
-    first = series.release("first", workload=sh.workload.Prefix(), level="0.1")
-    second = series.release("second", workload=sh.workload.Prefix(), level="0.2")
-    assert first.metadata["strategy"] == second.metadata["strategy"]
-    assert series.store.ledger(full=True).filter(pl.col("scope") == "path").height == 2
-
-
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
 def test_the_joint_law_over_levels_goes_through_the_store(noise):
     """Releases at three levels in scrambled order differ by independent noise of the right variance; a redraw not."""
@@ -267,13 +238,7 @@ def test_post_processing_is_declared_and_done(steps):
     """Consistent answers are those of some histogram, non-negative ones have no negative; metadata says so."""
     series, _ = _hours(max_keys=4)
     workload = sh.workload.Ranges(ranges=[(i, i) for i in range(24)] + [(0, 23), (0, 11)])
-    released = series.release(
-        "shifts",
-        workload=workload,
-        level="0.001",
-        strategy="identity",
-        post_processing=steps,
-    )
+    released = series.release("shifts", workload=workload, level="0.001", strategy="identity", post_processing=steps)
     answers = released.frame["noisy_answer"].to_numpy()
     named = {steps} if isinstance(steps, str) else set(steps)
     assert set(released.metadata["post_processing"]) == named
@@ -283,15 +248,6 @@ def test_post_processing_is_declared_and_done(steps):
         assert answers[24] == pytest.approx(answers[:24].sum(), abs=1e-4 * released.frame["std"].max())
     plain = series.release("plain", workload=workload, level="0.001", strategy="identity").frame["noisy_answer"]
     assert plain.min() < 0
-
-
-def test_ranges_without_negative_counts_still_add_up():
-    """The vector of an implicit workload loses its negative counts and keeps its order."""
-    series, _ = _hours(max_keys=4)
-    released = series.release("ranges", workload=sh.workload.Ranges(), level="0.001", post_processing="non_negative")
-    assert released.frame["noisy_count"].min() >= 0
-    whole, _ = released.answer(0, 23)
-    assert whole == pytest.approx(released.answer(0, 11)[0] + released.answer(12, 23)[0])
 
 
 @pytest.mark.parametrize(
@@ -335,18 +291,6 @@ def test_a_key_column_called_like_a_column_of_answers_is_refused(name):
     assert series.releases().is_empty()
 
 
-def test_a_negative_matrix_has_no_non_negative_answers():
-    """Where an answer may rightly be negative, cutting at zero is refused."""
-    series, _ = _hours()
-    with pytest.raises(DeclarationError, match="negative"):
-        series.release(
-            "d",
-            workload=sh.workload.Matrix(-np.eye(24)),
-            level="0.5",
-            post_processing="non_negative",
-        )
-
-
 @pytest.mark.parametrize("noise", ["poisson", "skellam"])
 def test_noise_without_workloads_is_refused(noise):
     """Poisson and Skellam noise has no workloads."""
@@ -364,22 +308,6 @@ def test_discrete_laplace_answers_in_whole_numbers():
         series.release("other", workload=sh.workload.Prefix(), level="0.5", strategy="spectral")
 
 
-def test_an_open_domain_has_no_workloads():
-    """Queries ask about all cells, which an open domain cannot list."""
-    log = pl.DataFrame({"user": range(100), "page": ["/home"] * 100})
-    series = sh.create(
-        sh.open(":memory:", seed=1),
-        log,
-        name="visits",
-        unit="user",
-        key="page",
-        max_keys=1,
-        domain=sh.Open(delta="1e-6"),
-    )
-    with pytest.raises(DeclarationError, match="open"):
-        series.release("sums", workload=sh.workload.Total(), level="0.5")
-
-
 def test_a_plan_of_a_workload_names_what_auto_takes():
     """Strategies are compared before anything is spent, and the one `auto` then takes is marked."""
     series, _ = _hours(n=256)
@@ -391,17 +319,6 @@ def test_a_plan_of_a_workload_names_what_auto_takes():
     of_level = planned.filter((pl.col("level") == "0.1") & pl.col("chosen")).row(0, named=True)
     assert of_level["std"] == pytest.approx(released.metadata["std"], rel=1e-9)
     assert of_level["lower_bound"] <= of_level["std"]
-
-
-def test_a_dropped_series_takes_its_workloads_along(tmp_path):
-    """Dropping erases the state of workloads; what they cost stays."""
-    series, _ = _hours(tmp_path / "store")
-    series.release("sums", workload=sh.workload.Prefix(), level="0.5")
-    store = series.store
-    store.drop("visits")
-    with pytest.raises(NotFoundError):
-        series.release("sums")
-    assert store.ledger(full=True).filter(pl.col("scope") == "population")["level"].item() == "0.5"
 
 
 def test_sums_over_cells_warn_that_they_count_a_unit_more_than_once():

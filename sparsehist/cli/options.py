@@ -119,7 +119,7 @@ def options_of(name: str, only: Collection[str] = (), *, optional: bool = False,
             needed = each.default is MISSING and not optional
             text = isinstance(each.default, str)
             hint: Any = kind if needed or text else kind | None
-            about = Parameter(help=parameters(record)[word].help)
+            about = Parameter(name="--measure" if word == "measures" else None, help=parameters(record)[word].help)
             made.append(
                 (word, Annotated[hint, about], field() if needed else field(default=each.default if text else None))
             )

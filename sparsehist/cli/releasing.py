@@ -68,6 +68,7 @@ def release(
     false_keys: FalseKeys = None,
     open_delta: OpenDelta = None,
     max_false_keys: float = 1e7,
+    measures: str | None = None,
     step: str | None = None,
     what: str | None = None,
     workload: Workload = None,
@@ -100,6 +101,7 @@ def release(
         name: Name of the release: a-z, 0-9 and _. It stands for the same numbers for ever.
         threshold: Publish cells whose noisy count is above this many units.
         max_false_keys: Refuse a threshold that lets more empty keys through.
+        measures: Publish sums for the keys of this table: a level for all measures, or by name, price=0.5,events=1/3.
         step: Of a running series: up to which step units are counted.
         what: Of a running series, instead of running counts: 'new' units of the step, or of 'blocks(7)'.
         strategy: With --workload: how it is answered; by default the one of least mean error.
@@ -116,6 +118,7 @@ def release(
     asked = given(
         at, threshold=threshold, false_keys=false_keys, open_delta=open_delta, step=step, what=what,
         workload=workload, strategy=strategy, post_processing=post_processing, max_false_keys=max_false_keys,
+        measures=measures,
     )  # fmt: skip
     released = any_kind.release(using.home(store), series, None, name, target=out, **asked)
     if out is not None:

@@ -38,9 +38,12 @@ Levels = tuple[tuple[str, Fraction], ...]
 
 
 def measure_levels(declaration: Declaration, asked: Level | Mapping[str, Level] | None) -> Levels:
-    """Read measures=: a level for all that the series has, or a level by name."""
+    """Read measures=: a level for all that the series has, or a level by name, also as text: price=0.5, events=1/3."""
     if asked is None:
         return ()
+    if isinstance(asked, str) and "=" in asked:
+        pairs = (part.partition("=") for part in asked.split(","))
+        asked = {name.strip(): level.strip() for name, _, level in pairs}
     names = [measure.name for measure in declaration.measures]
     if not names:
         raise DeclarationError(

@@ -45,7 +45,7 @@ from sparsehist.sqlfront.reading import NO_VALUE, meant, read_head
 from sparsehist.sqlfront.script import Piece, Place, pieces, pointed
 
 _NOTHING_DONE = frozenset({"SELECT", "EXPLAIN", "LOAD"})
-_ASKED = ("threshold", "false_keys", "delta", "workload", "strategy", "step", "what")
+_ASKED = ("threshold", "false_keys", "delta", "workload", "strategy", "step", "what", "measures")
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from sparsehist.release.cell_parameters import cell_metadata
 from sparsehist.release.home import Home
 from sparsehist.release.metadata import CellMetadata, RunningMetadata
 from sparsehist.release.pipeline import AUTO
-from sparsehist.release.spending import cells_of, prepared
+from sparsehist.release.spending import cells_of, prepared, spending_beside
 from sparsehist.release.stored_declaration import declaration_of
 from sparsehist.release.workload_round import chosen_strategy
 from sparsehist.sqlfront.declaring import declared
@@ -144,9 +144,12 @@ class DryRun:
             made, release = self._of_cells(series, head)
         else:
             release = self._of_workload(series, head)
-        self._ledger.check(release)
+        after_it = self._ledger
+        for spends in (release, *spending_beside(series.series_id, request_of(series.declaration, head))):
+            after_it.check(spends)
+            after_it = after_it.with_release(spends)
         before = self._spent(series.declaration.population)
-        self._ledger = self._ledger.with_release(release)
+        self._ledger = after_it
         series.names.add(str(head.name))
         if head.workload is not None:
             series.levels.setdefault(release.path, set()).add(release.level)

@@ -61,6 +61,7 @@ class MakeRelease:
         levels: Exact, or an (epsilon, delta) that stands for one; one for a release, none for a release that was
             made before, any number for a plan.
         target: TO 'file.parquet'.
+        measures: MEASURES 0.5, or by name: MEASURES 'price=0.5, events=0.1'.
         step, what: AT STEP n, COUNTING 'new', of a running series.
         only_plan: PLAN: nothing is drawn and nothing is spent.
         places: Where the values of these stand.
@@ -75,6 +76,7 @@ class MakeRelease:
     target: str | None = None
     workload: str | None = None
     strategy: str | None = None
+    measures: Any = None
     step: int | None = None
     what: str | None = None
     only_plan: bool = False

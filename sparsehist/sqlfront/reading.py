@@ -314,6 +314,7 @@ CLAUSES = (
            choice="threshold"),
     Clause("OPEN DELTA", "OPEN DELTA", "delta", lambda words: words.number("a probability such as 1e-6"), of="cells",
            choice="threshold"),
+    Clause("MEASURES", "MEASURES 'price=0.5'", "measures", Words.level, of="cells"),
     Clause("AT STEP", "AT STEP n", "step", lambda words: words.whole("a step such as 12"), of="cells"),
     Clause("COUNTING", "COUNTING 'new'", "what", lambda words: words.text("what is counted such as 'new'"),
            of="cells"),
@@ -472,9 +473,29 @@ def _options(words: Words) -> dict[str, Option]:
         words.take()
         words.expect_symbol(TokenType.EQ, f"= after {option}")
         start = words.place()
-        value = words.value()
+        value = _measures(words) if option == "measures" else words.value()
         options[option] = Option(value, words.since(start))
     return options
+
+
+def _measures(words: Words) -> Any:
+    """(price CLIP 100 STEP 0.01, temperature CLIP -40 TO 40, events CLIP 50) as texts of measures."""
+    if not words.accept_symbol(TokenType.L_PAREN):
+        return words.value()
+    found: list[str] = []
+    while not found or words.accept_symbol(TokenType.COMMA):
+        if words.is_next(*_TEXTS):
+            found.append(words.text("a measure"))
+            continue
+        column = words.column()
+        words.expect("CLIP")
+        bounds = [str(words.value())]
+        if words.accept("TO"):
+            bounds.append(str(words.value()))
+        step = f",step={words.value()}" if words.accept("STEP") else ""
+        found.append(f"{column}:clip={'..'.join(bounds)}{step}")
+    words.expect_symbol(TokenType.R_PAREN, "a comma or the closing parenthesis")
+    return tuple(found)
 
 
 def _query(words: Words, piece: Piece) -> tuple[str, Place]:

@@ -69,7 +69,7 @@ def asked_of(head: MakeRelease) -> dict[str, Any]:
     asked = {
         "level": head.levels[0] if head.levels else None, "threshold": head.threshold, "false_keys": head.false_keys,
         "open_delta": head.delta, "workload": head.workload, "strategy": head.strategy, "step": head.step,
-        "what": head.what,
+        "what": head.what, "measures": head.measures,
     }  # fmt: skip
     return {name: value for name, value in asked.items() if value is not None}
 

@@ -19,6 +19,7 @@ from sparsehist.noise.family import NoiseArray
 from sparsehist.privacy import as_level
 from sparsehist.release import measure_round
 from sparsehist.release.cell_parameters import CellRequest, cell_metadata, cell_statement
+from sparsehist.release.measure_intervals import means
 from sparsehist.release.measure_round import MeasurePath, Table, measured_columns
 from sparsehist.release.metadata import CellMetadata
 from sparsehist.release.pipeline import Held, adjacent
@@ -114,7 +115,7 @@ class CellPath:
         levels = zip(metadata.measures or (), metadata.measure_levels or (), strict=True)
         measured = [(Measure.parse(text), as_level(at)) for text, at in levels]
         beside = measured_columns(self.held, measured, _table(shown, empty_keys)) if measured else {}
-        return published_frame(declaration, self.held.files, empty_keys, shown, beside)
+        return published_frame(declaration, self.held.files, empty_keys, shown, beside | means(beside))
 
     def _shown(self, tracked: Tracked, noise: NoiseArray, metadata: CellMetadata) -> Shown:
         unit = self.held.declaration.unit_of_counts

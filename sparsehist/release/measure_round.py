@@ -17,7 +17,7 @@ import numpy as np
 import polars as pl
 
 from sparsehist.declaration import Declaration
-from sparsehist.declaration.measures import EVENTS, MEAN_COLUMN, Measure
+from sparsehist.declaration.measures import Measure
 from sparsehist.errors import DeclarationError, LevelError, present, shown
 from sparsehist.histogram import numerical_slack
 from sparsehist.histogram.dense import noise_at_level
@@ -38,7 +38,7 @@ Levels = tuple[tuple[str, Fraction], ...]
 
 
 def measure_levels(declaration: Declaration, asked: Level | Mapping[str, Level] | None) -> Levels:
-    """Read measures=: a level for all that the series has, or a level by name, also as text: price=0.5, events=1/3."""
+    """Read measures=: a level for all measures, or a level by name, also as text: price=0.5, events=1/3."""
     if asked is None:
         return ()
     if isinstance(asked, str) and "=" in asked:
@@ -227,15 +227,5 @@ class MeasurePath:
 
 
 def measured_columns(held: Held, levels: Sequence[tuple[Measure, Fraction]], table: Table) -> dict[str, FloatArray]:
-    """The columns of sums, and of means where events are among the measures; NaN where a mean has no denominator."""
-    found = {measure.sum_column: MeasurePath(held, measure).sums(level, table) for measure, level in levels}
-    events = found.get(f"{EVENTS}_sum")
-    if events is None:
-        return found
-    means = {}
-    for measure, _ in levels:
-        if measure.name != EVENTS:
-            means[measure.name + MEAN_COLUMN] = np.divide(
-                found[measure.sum_column], events, out=np.full(events.size, np.nan), where=events > 0
-            )
-    return found | means
+    """The columns of the sums of a release."""
+    return {measure.sum_column: MeasurePath(held, measure).sums(level, table) for measure, level in levels}

@@ -7,7 +7,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, partial
@@ -330,7 +330,9 @@ class Release(AnyRelease):
 
         Returns:
             The frame with two more columns, in counts: `low`, 0 where the limit would lie below (1 in an open
-            domain), and `high`. Float64.
+            domain), and `high`. Float64. Of a measure also `price_sum_low` and `price_sum_high`, for clipped sums of
+            the bounded pairs; with events `price_mean_low` and `price_mean_high` (Fieller), infinite where the
+            number of events may be 0. With `simultaneous` each kind of column holds on its own.
 
         Raises:
             DeclarationError: If the confidence does not lie strictly between 0 and 1.
@@ -617,17 +619,20 @@ def _with_intervals(
     if simultaneous and not frame.is_empty():  # Šidák: given which cells were published, their noises are independent
         alpha = -math.expm1(math.log(confidence) / frame.height)
     from sparsehist.histogram.intervals import count_limits  # reading a release should not load the families
+    from sparsehist.release.measure_intervals import measure_limits
 
-    return _with_columns(frame, metadata, _LIMITS, partial(count_limits, alpha=alpha))
+    about = of_kind(read_metadata(metadata), CellMetadata)
+    counts = _with_columns(frame, metadata, _LIMITS, partial(count_limits, alpha=alpha))
+    sums = measure_limits(frame, about, alpha)
+    _refuse_taken(frame, sums)
+    return counts.with_columns(pl.Series(name, limits) for name, limits in sums.items())
 
 
 def _with_columns(
     frame: pl.DataFrame, metadata: Mapping[str, Any], names: tuple[str, ...], law: Callable[..., Sequence[Any]]
 ) -> pl.DataFrame:
     """Add columns that the law of the published counts gives, one by one."""
-    taken = [name for name in names if name in frame.columns]
-    if taken:
-        raise InputError(f"a key column is called {taken[0]!r}, as a column to be added: rename it in the log")
+    _refuse_taken(frame, names)
     if frame.is_empty():
         return frame.with_columns(pl.lit(0.0).alias(name) for name in names)
     about = of_kind(read_metadata(metadata), CellMetadata)
@@ -641,3 +646,9 @@ def _with_columns(
         least=1.0 if about.domain_size is None else 0.0,
     )
     return frame.with_columns(pl.Series(name, column) for name, column in zip(names, columns, strict=True))
+
+
+def _refuse_taken(frame: pl.DataFrame, names: Iterable[str]) -> None:
+    taken = [name for name in names if name in frame.columns]
+    if taken:
+        raise InputError(f"a key column is called {taken[0]!r}, as a column to be added: rename it in the log")

@@ -33,14 +33,16 @@ of it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import date
 from decimal import Decimal
 from fractions import Fraction
-from typing import NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 _Value = TypeVar("_Value")
+_Key = TypeVar("_Key")
+_Read = TypeVar("_Read")
 
 
 def printable(text: str, *, keep: str = "") -> str:
@@ -76,6 +78,33 @@ def shown(value: object) -> str:
     kind = f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
     article = "" if isinstance(value, type) else "an " if kind[0].lower() in "aeiou" else "a "
     return f"{article}{kind}"
+
+
+def read_each(name: str, values: object, read: Callable[[Any], _Read], wanted: str) -> list[_Read]:
+    """Read the entries of a list; one that is refused is named by its position, as a list may hold data.
+
+    Args:
+        name: The parameter.
+        values: A list or tuple; any other value is read by itself, and refused as `read` does.
+        read: Returns an entry as it is used, or raises an `InputError`.
+        wanted: What an entry must be.
+    """
+    if not isinstance(values, list | tuple):
+        return [read(values)]
+    done = []
+    for number, value in enumerate(values, 1):
+        try:
+            done.append(read(value))
+        except InputError as error:
+            raise_alone(type(error)(f"{name} must each be {wanted}; entry {number} is not"))
+    return done
+
+
+def as_mapping(name: str, value: Mapping[_Key, _Value]) -> dict[_Key, _Value]:
+    """A copy of a mapping; another value is refused by its type."""
+    if not isinstance(value, Mapping):
+        raise DeclarationError(f"{name} must be a mapping, got {shown(value)}")
+    return dict(value)
 
 
 _IN_URL = re.compile(r"(?<=://)[^\s'\"]*@|(?<=\?)[^\s'\"]*=[^\s'\"]*")

@@ -38,7 +38,8 @@ class Graph:
             raise InputError("a coalition has at least one reader")
         unknown = [person for person in given if person not in self.people]
         if unknown:
-            raise InputError(f"the graph has no node {shown(unknown[0])}")
+            which = shown(given[0]) if len(given) == 1 else "for one of those named"
+            raise InputError(f"the graph has no node {which}")
         numbers = [self.people[person] for person in given]
         hops = csgraph.dijkstra(self.edges, directed=False, indices=numbers, unweighted=True, min_only=True)
         return np.where(np.isfinite(hops), hops, -1.0).astype(np.int64)

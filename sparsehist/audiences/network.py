@@ -10,7 +10,7 @@ import numpy as np
 
 from sparsehist.audiences.graph import Graph, read_graph
 from sparsehist.dense.multiple_release import MultipleRelease
-from sparsehist.errors import DataError, DeclarationError
+from sparsehist.errors import DataError, DeclarationError, InputError, shown
 from sparsehist.noise.family import DenseFamily
 from sparsehist.privacy.levels import Level, as_level
 from sparsehist.typing import ArrayLike
@@ -38,6 +38,8 @@ class View(Mapping[Any, Any]):
 
     def level(self, person: Any) -> Fraction:
         """Return the level at which a person's value is seen."""
+        if not isinstance(person, Hashable) or person not in self._rows:
+            raise InputError(f"the view has no value of {shown(person)}")
         return self._levels[self._rows[person][1]]
 
     def __repr__(self) -> str:
@@ -92,7 +94,7 @@ class Network:
         self._vector, self._graph = vector, graph
         self._levels = None if levels is None else _read_levels(levels)
         if len(vector) != len(graph.people):
-            raise DataError(f"the graph has {len(graph.people)} nodes, the network {len(vector)}")
+            raise DataError("the nodes of the graph and the values of the network are not as many")
 
     def to_bytes(self) -> bytes:
         """Write the values and their noise; graph and levels are public, and given again to `from_bytes`."""

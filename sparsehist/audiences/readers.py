@@ -16,7 +16,7 @@ from fractions import Fraction
 from typing import Any
 
 from sparsehist.dense.dense_release import DenseRelease
-from sparsehist.errors import CapExceededError, InputError, LevelOrderError, shown
+from sparsehist.errors import CapExceededError, InputError, LevelOrderError, read_each, shown
 from sparsehist.privacy.levels import Level, as_level, level_text
 
 
@@ -79,7 +79,7 @@ class Audiences:
         """
         new, cap = as_level(level), self._vector.cap
         if cap is not None and new > cap:
-            raise CapExceededError(f"requested level {level_text(new)}, cap {level_text(cap)}; nobody was admitted")
+            raise CapExceededError(f"the level is above the cap {level_text(cap)}; the reader was not admitted")
         held = self._levels.get(reader)
         if held is not None and new < held:
             raise LevelOrderError(f"a level of {level_text(held)} cannot be lowered: what was readable stays known")
@@ -99,7 +99,7 @@ class Audiences:
         members = tuple(dict.fromkeys(readers))
         if not members:
             raise InputError("a coalition has at least one reader")
-        levels = [self._level(reader) for reader in members]
+        levels = read_each("readers", members, self._level, "somebody who was admitted")
         finest, family = max(levels), self._vector.family
         precision = math.fsum(family.std(level) ** -2 for level in levels)
         return Coalition(members, finest, family.std(finest), sum(levels, Fraction(0)), precision**-0.5)

@@ -91,14 +91,15 @@ def _discard_output() -> None:
 def _run(words: list[str], *, as_json: bool) -> int:
     """Run a command, print its answer or what is wrong with the line, and return the exit code."""
     warnings.simplefilter("ignore", CountsWarning)  # the answer states it
-    if words and not words[0].startswith("-"):
-        if words[0] not in app:
-            names = [name for name in app if not name.startswith("-")]
-            close = "".join(f" Did you mean {name!r}?" for name in difflib.get_close_matches(words[0], names, n=1))
-            message = f"there is no command {words[0]!r}.{close} Commands: {', '.join(names)}. See --help."
-            return _refused(message, "UsageError", as_json=as_json)
-        load(words[0])
+    named = bool(words) and not words[0].startswith("-")
+    if named and words[0] not in app:
+        names = [name for name in app if not name.startswith("-")]
+        close = "".join(f" Did you mean {name!r}?" for name in difflib.get_close_matches(words[0], names, n=1))
+        message = f"there is no command {words[0]!r}.{close} Commands: {', '.join(names)}. See --help."
+        return _refused(message, "UsageError", as_json=as_json)
     try:
+        if named:
+            load(words[0])
         with redirect_stdout(StringIO()) if as_json else nullcontext() as explained:
             answer = app(words)
     except CycloptsError as problem:

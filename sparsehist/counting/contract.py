@@ -12,7 +12,7 @@ import polars as pl
 
 from sparsehist.declaration.measures import Measure
 from sparsehist.domain.base import Domain
-from sparsehist.errors import DeclarationError, shown, without_credentials
+from sparsehist.errors import DeclarationError, as_mapping, shown, without_credentials
 from sparsehist.typing import IndexArray, NDArray
 
 if TYPE_CHECKING:
@@ -47,6 +47,10 @@ class Query:
     public: Mapping[str, object] = field(default_factory=dict, repr=False)
     parameters: Mapping[str, Any] | None = field(default=None, repr=False)
     unverified: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.sql, str):
+            raise DeclarationError(f"sh.Query takes one SELECT statement as text, got {shown(self.sql)}")
 
     def __repr__(self) -> str:
         return f"Query({without_credentials(self.sql)!r})"
@@ -310,7 +314,7 @@ def request(
     name_of_unit = parts[0] if len(parts) == 1 else f"({', '.join(parts)})" if parts else None
     columns = [*names, *([name_of_unit] if name_of_unit is not None else [])]
     if len(set(columns)) != len(columns):
-        raise DeclarationError(f"unit and key must name different columns, not {columns}")
+        raise DeclarationError("unit and key must name different columns")
     for name, value in (("on_null", on_null), ("on_outside", on_outside)):
         if value not in ("error", "drop"):
             raise DeclarationError(f'{name} must be "error" or "drop", not {shown(value)}')
@@ -342,10 +346,11 @@ def request(
 
 def checked_key_types(key_types: Mapping[str, str] | None, key: Sequence[str], domain: Domain) -> dict[str, str]:
     """What key columns are to become."""
-    told = dict(key_types or {})
+    told = as_mapping("key_types", key_types or {})
     for column, kind in told.items():
         if column not in key:
-            raise DeclarationError(f"key_types names {column!r}, which is no key column")
+            which = shown(column) if len(told) <= len(key) else "a column"
+            raise DeclarationError(f"key_types names {which}, which is no key column")
         if kind not in KEY_TYPES:
             raise DeclarationError(
                 f"key_types makes of {shown(column)} one of {', '.join(map(repr, KEY_TYPES))}, not {shown(kind)}"

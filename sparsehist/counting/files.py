@@ -125,7 +125,9 @@ def _matches(path: str, told: Files) -> list[str]:
         raise DataError(f"{path!r} is no regular file, and a log is read more than once: write it to a file")
     found = sorted(glob.glob(path, recursive=True)) if pattern else []
     if not found:
-        raise NotFoundError(f"there is no file {path!r}")
+        # One of several that does not look like a file may be a row of the log.
+        shows = isinstance(told.paths, (str, Path)) or len(told.paths) == 1 or path.lower().endswith(tuple(_KINDS))
+        raise NotFoundError(f"there is no file {path!r}" if shows else "one of the paths given names no file")
     return found
 
 

@@ -23,10 +23,11 @@ if TYPE_CHECKING:
 def open_log(source: object, columns: Sequence[str]) -> Log:
     """Open a source (see `count_keys`), of which these columns will be read."""
     log = source if isinstance(source, Log) else _open(source, columns)
-    for name in columns:
-        if name not in log.dtypes:
-            hint = hive_hint(log, name)
-            raise DeclarationError(f"{log.label} has no column {name!r}; {_columns_of(log, columns, name)}{hint}")
+    missing = [name for name in columns if name not in log.dtypes]
+    if missing:
+        which = f"column {missing[0]!r}" if len(missing) <= 2 else "such columns"  # more may be rows of the log
+        advice = f"{_columns_of(log, columns, missing[0])}{hive_hint(log, missing[0])}"
+        raise DeclarationError(f"{log.label} has no {which}; {advice}")
     return log
 
 

@@ -29,7 +29,7 @@ from sparsehist.domain.hash64 import Hash64
 from sparsehist.domain.open import Open
 from sparsehist.domain.ranges import Dates, Integers
 from sparsehist.domain.strings import Strings
-from sparsehist.errors import DeclarationError, shown
+from sparsehist.errors import DeclarationError, as_mapping, shown
 
 MOST_VALUES = 10_000
 """Of a catalogue that is written out in a query."""
@@ -230,11 +230,9 @@ def counting_sql(
     wanted = request(
         unit=parts, key=keys, max_keys=max_keys, domain=domain, salt=salt, temporary_directory=Path(), portable=True
     )
-    told = dict(unit_types or {})
+    told = as_mapping("unit_types", unit_types or {})
     if not parts or not set(told) <= set(parts) or not set(told.values()) <= set(UNIT_TYPES):
-        raise DeclarationError(
-            f"unit_types gives unit columns one of {', '.join(map(repr, UNIT_TYPES))}, not {shown(told)}"
-        )
+        raise DeclarationError(f"unit_types gives unit columns one of {', '.join(map(repr, UNIT_TYPES))}, got others")
     names = tuple(table.split(".")) if isinstance(table, str) else tuple(table)
     if len(names) > 3:
         raise DeclarationError("the name of a table has three parts at most")

@@ -297,8 +297,7 @@ class Declaration:
         columns = self.key
         if self.domain.columns != len(columns):
             raise DomainError(
-                f"the key is {_quoted(columns)}, and the domain has {self.domain.columns} column(s): "
-                f"{self.domain.describe()}",
+                f"key= must name as many columns as the domain has, {self.domain.columns}: {self.domain.describe()}",
                 parameter="domain",
             )
         if isinstance(self.domain, Product) and tuple(self.domain.names) != columns:

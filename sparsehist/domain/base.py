@@ -18,7 +18,7 @@ import polars as pl
 
 from sparsehist.errors import DomainError
 from sparsehist.text_form import Form, Notation
-from sparsehist.typing import BoolArray, IntArray
+from sparsehist.typing import BoolArray, IntArray, noise_array, whole_number
 
 if TYPE_CHECKING:
     from sparsehist.domain.catalogue import Catalogue
@@ -97,7 +97,7 @@ class Domain(abc.ABC):
 
     def draw(self, n: int, *, rng: np.random.Generator) -> pl.DataFrame:
         """Draw n independent cells, each exactly uniform over the domain, as columns key_0, … in canonical dtypes."""
-        return self._keys(rng.integers(0, self.size - 1, size=n, dtype=np.int64, endpoint=True))
+        return self._keys(rng.integers(0, self.size - 1, size=whole_number("n", n), dtype=np.int64, endpoint=True))
 
     def _index(self, keys: pl.DataFrame) -> IntArray:  # noqa: ARG002
         """`index` of a domain below 2**63 cells."""
@@ -122,7 +122,7 @@ class Domain(abc.ABC):
     def keys(self, indices: IntArray) -> pl.DataFrame:
         """The cells with these numbers, as columns key_0, …: the inverse of `index`. Refuses other numbers."""
         self._require_indexable()
-        numbers = np.asarray(indices, dtype=np.int64)
+        numbers = noise_array("cells", indices).astype(np.int64, copy=False)
         if numbers.size and (numbers.min() < 0 or numbers.max() >= self.size):
             raise DomainError(f"cells of {self.describe()} are numbered 0 to {self.size - 1}")
         return self._keys(numbers)

@@ -76,7 +76,8 @@ class Catalogue(Domain, example="catalogue('DE', 'US') or catalogue(file='areas.
     def read(cls, values: Sequence[Any], named: Mapping[str, Any], files: Mapping[str, Path]) -> Catalogue:
         for key, value in named.items():
             if key not in ("file", "column", "kind", "sha256"):
-                raise DomainError(f"catalogue(): unknown argument {shown(key)}; write {cls.example}")
+                which = f" {shown(key)}" if len(named) <= 4 else ""  # more may be a dictionary of data
+                raise DomainError(f"catalogue(): unknown argument{which}; write {cls.example}")
             if not isinstance(value, str):
                 raise DomainError(f"catalogue(): {key} is text, got {shown(value)}")
         copy = files.get(named.get("sha256", ""))

@@ -10,7 +10,7 @@ import polars as pl
 
 from sparsehist.domain.base import Domain, holds_text
 from sparsehist.errors import DomainError
-from sparsehist.typing import BoolArray
+from sparsehist.typing import BoolArray, whole_number
 
 
 @dataclass(frozen=True, repr=False)
@@ -39,7 +39,9 @@ class Hash64(Domain, example="hash64()"):
         return keys.select("key_0") if column.dtype == pl.UInt64 else self.of(column).alias("key_0").to_frame()
 
     def draw(self, n: int, *, rng: np.random.Generator) -> pl.DataFrame:
-        return pl.DataFrame({"key_0": rng.integers(0, 2**64 - 1, size=n, dtype=np.uint64, endpoint=True)})
+        return pl.DataFrame(
+            {"key_0": rng.integers(0, 2**64 - 1, size=whole_number("n", n), dtype=np.uint64, endpoint=True)}
+        )
 
     @staticmethod
     def of(strings: pl.Series | Sequence[str]) -> pl.Series:

@@ -13,7 +13,7 @@ import polars as pl
 
 from sparsehist.domain.base import Domain, key_names
 from sparsehist.domain.catalogue import Catalogue
-from sparsehist.errors import DomainError, shown
+from sparsehist.errors import DomainError, as_mapping, shown
 from sparsehist.text_form import Form, write_call
 from sparsehist.typing import BoolArray, IntArray
 
@@ -41,7 +41,7 @@ class Product(Domain, example="product(country=catalogue('DE', 'US'), n=integers
     components: tuple[Domain, ...]
 
     def __init__(self, components: Mapping[str, Domain] | None = None, /, **named: Domain) -> None:
-        given = dict(components or {})
+        given = {} if components is None else as_mapping("components", components)
         twice = sorted(given.keys() & named.keys())
         if twice:
             raise DomainError(f"product() got column {twice[0]!r} twice; each key column has one domain")
@@ -52,7 +52,7 @@ class Product(Domain, example="product(country=catalogue('DE', 'US'), n=integers
             if not isinstance(name, str) or not name:
                 raise DomainError(f"product() names its columns by non-empty text, got {shown(name)}")
             if not isinstance(component, Domain):
-                raise DomainError(f"column {name!r} of product() needs a domain, got {shown(component)}")
+                raise DomainError(f"each column of product() needs a domain, got {type(component).__name__}")
             if isinstance(component, Product) or component.columns != 1:
                 raise DomainError(f"column {name!r} of product() is itself a product; list its columns side by side")
             if component.is_open:

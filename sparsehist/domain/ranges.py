@@ -10,7 +10,7 @@ import polars as pl
 
 from sparsehist.domain.base import Domain
 from sparsehist.errors import DomainError, shown
-from sparsehist.typing import BoolArray, IntArray
+from sparsehist.typing import BoolArray, IntArray, whole_number
 
 _INT64 = (-(2**63), 2**63 - 1)
 _UINT64 = (0, 2**64 - 1)
@@ -65,7 +65,9 @@ class Integers(Domain, example="integers(1000) or integers(5, 10)"):
 
     def draw(self, n: int, *, rng: np.random.Generator) -> pl.DataFrame:
         signed = self.dtypes[0] == pl.Int64
-        drawn = rng.integers(self.low, self.high, size=n, dtype=np.int64 if signed else np.uint64, endpoint=True)
+        drawn = rng.integers(
+            self.low, self.high, size=whole_number("n", n), dtype=np.int64 if signed else np.uint64, endpoint=True
+        )
         return pl.DataFrame({"key_0": drawn})
 
     def _index(self, keys: pl.DataFrame) -> IntArray:

@@ -23,7 +23,7 @@ import polars as pl
 from sparsehist.domain.base import Domain
 from sparsehist.errors import DomainError, shown
 from sparsehist.text_form import write_call, write_literal
-from sparsehist.typing import BoolArray, IntArray
+from sparsehist.typing import BoolArray, IntArray, whole_number
 
 LONGEST = 4096
 """Greatest bound on the length."""
@@ -98,7 +98,7 @@ class Strings(Domain, example="strings(max_bytes=32)"):
         return inside
 
     def draw(self, n: int, *, rng: np.random.Generator) -> pl.DataFrame:
-        return self._texts(_numbers_below(self.size, n, rng=rng))
+        return self._texts(_numbers_below(self.size, whole_number("n", n), rng=rng))
 
     def __str__(self) -> str:
         named = {"max_bytes": self.max_bytes} if self.max_chars is None else {"max_chars": self.max_chars}

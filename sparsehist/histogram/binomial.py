@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from sparsehist.errors import InputError, ThresholdError
+from sparsehist.errors import DeclarationError, InputError, ThresholdError, raise_alone, shown
 from sparsehist.noise.integer_laws import binomial_law, draw_uniforms, poisson
 from sparsehist.typing import ArrayLike, FloatArray, Generator, IntArray
 
@@ -35,6 +35,8 @@ def as_sizes(numbers: Sequence[int] | IntArray) -> FloatArray:
         sizes = np.asarray(numbers, np.float64)
     except OverflowError:
         sizes = np.array([float(n) if n < 2**1000 else math.inf for n in numbers])
+    except (TypeError, ValueError):
+        raise_alone(DeclarationError(f"numbers of cells must be whole numbers, got {shown(numbers)}"))
     if sizes.min(initial=0.0) < 0:
         raise InputError("a number of cells cannot be negative")
     return sizes

@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sparsehist.errors import InputError
+from sparsehist.errors import InputError, read_each
 from sparsehist.noise.family import DenseFamily, Family, NoiseArray
 from sparsehist.privacy.levels import Level, as_level
-from sparsehist.typing import ArrayLike, BoolArray, Generator, secret
+from sparsehist.typing import ArrayLike, BoolArray, Generator, float_array, secret
 
 
 @secret
@@ -62,14 +62,15 @@ def release_dense(
     Source: [ARNP Alg. 4, Alg. 5].
     """
     if len(levels) != len(thresholds):
-        raise InputError(f"{len(levels)} levels but {len(thresholds)} thresholds; give one threshold per level")
-    true_counts = np.asarray(counts, dtype=np.float64)
+        raise InputError("give one threshold per level")
+    true_counts = float_array("counts", counts)
     paths: dict[Fraction, NoiseArray] = {}
-    for level in map(as_level, levels):
+    exact = read_each("levels", list(levels), as_level, "a level")
+    for level in exact:
         if level not in paths:
             paths[level] = noise_at_level(family, level, paths, true_counts.size, rng=rng)
-    noise = np.stack([paths[as_level(level)] for level in levels])
-    return DenseReleases(noise, noise > np.asarray(thresholds, np.float64)[:, None] - true_counts)
+    noise = np.stack([paths[level] for level in exact])
+    return DenseReleases(noise, noise > float_array("thresholds", thresholds)[:, None] - true_counts)
 
 
 def noise_at_level(

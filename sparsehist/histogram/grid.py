@@ -14,7 +14,7 @@ import numpy as np
 
 from sparsehist.noise.family import Family
 from sparsehist.privacy.levels import Level
-from sparsehist.typing import FloatArray
+from sparsehist.typing import FloatArray, float_entries, noise_array
 
 # Rounding to 2**-4 of the standard deviation adds less than 4e-4 of the variance, and rounding at random twice that.
 _BITS_BELOW_STD = 4
@@ -41,11 +41,11 @@ def round_to_grid(noise: FloatArray, step: float) -> FloatArray:
 
     round_to_grid(z) > t for a multiple t exactly when z > t + step / 2.
     """
-    units = noise / step
+    units = noise_array("noise", noise) / float_entries("step", step, 1)[0]
     rounded = np.rint(units)
     rounded -= units == rounded - 0.5
     rounded *= step
-    return rounded
+    return np.asarray(rounded)
 
 
 def effective_threshold(threshold: float, step: float) -> float:

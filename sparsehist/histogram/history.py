@@ -16,9 +16,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from sparsehist.errors import read_each
 from sparsehist.noise.family import Family
 from sparsehist.privacy.levels import Level, as_level, compared, level_float
-from sparsehist.typing import BoolArray, FloatArray, IntArray
+from sparsehist.typing import BoolArray, FloatArray, IntArray, float_array
 
 RAREST = 3.0
 # Levels of one such step share a bound. Levels farther apart share too little noise for that to gain anything.
@@ -57,7 +58,7 @@ class History(NamedTuple):
 
 def history_of(releases: Sequence[tuple[Level, float]]) -> History:
     """Sort out (level, threshold) pairs, in any order; a level may occur again."""
-    exact = [as_level(level) for level, _ in releases]
+    exact = read_each("levels", [level for level, _ in releases], as_level, "a level")
     # By doubles, which fractions that share one settle: most pairs of fractions never meet.
     order = sorted(range(len(exact)), key=lambda i: (level_float(exact[i]), exact[i]))
     levels: list[Fraction] = []
@@ -67,7 +68,7 @@ def history_of(releases: Sequence[tuple[Level, float]]) -> History:
             levels.append(exact[i])
         column[i] = len(levels) - 1
     thresholds = np.full(len(levels), np.inf)
-    np.minimum.at(thresholds, column, np.array([bound for _, bound in releases], dtype=np.float64))
+    np.minimum.at(thresholds, column, float_array("thresholds", [bound for _, bound in releases]))
     return History(tuple(levels), thresholds, column)
 
 

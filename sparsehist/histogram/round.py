@@ -19,13 +19,24 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sparsehist.errors import DeclarationError, InputError, LawError, ThresholdError
+from sparsehist.errors import DeclarationError, InputError, LawError, ThresholdError, as_mapping, read_each
 from sparsehist.histogram.binomial import MOST_SUCCESSES, as_sizes, binomial
 from sparsehist.histogram.dense import noise_at_level
 from sparsehist.histogram.history import RAREST, History, drawn_explicitly, history_of, rarity
 from sparsehist.noise.family import Family, NoiseArray, just_above
 from sparsehist.privacy.levels import Level, as_level
-from sparsehist.typing import ArrayLike, BoolArray, FloatArray, Generator, IntArray, secret
+from sparsehist.typing import (
+    ArrayLike,
+    BoolArray,
+    FloatArray,
+    Generator,
+    IntArray,
+    float_array,
+    float_entries,
+    noise_array,
+    secret,
+    whole_number,
+)
 
 # Cells drawn at once: bounds the memory of a round at about 8 * levels * this many bytes beside what it returns.
 _BATCH = 1 << 19
@@ -101,7 +112,7 @@ def draw_exceeding(
     new_level = as_level(level)
     numbers, sizes, counts = _groups(n_untracked, count)
     history = history_of(past)
-    margins = threshold - counts
+    margins = float_entries("threshold", threshold, 1)[0] - counts
     occupied = sizes > 0
     explicit = np.zeros(counts.size, bool)
     explicit[occupied] = drawn_explicitly(family, history.with_release(new_level, threshold), counts[occupied])
@@ -139,13 +150,13 @@ def _groups(
     n_untracked: int | Sequence[int] | IntArray, count: ArrayLike
 ) -> tuple[Sequence[int] | IntArray, FloatArray, FloatArray]:
     """Numbers of cells, the same as doubles, and counts; one entry a group."""
-    counts = np.atleast_1d(np.asarray(count, dtype=np.float64))
+    counts = np.atleast_1d(float_array("count", count))
     numbers = [int(n_untracked)] * counts.size if isinstance(n_untracked, int | np.integer) else n_untracked
     sizes = as_sizes(numbers)
     if np.ndim(count) == 0:
         counts = np.broadcast_to(counts, sizes.shape)
     if counts.shape != sizes.shape:
-        raise InputError(f"{sizes.size} groups but counts of shape {counts.shape}")
+        raise InputError("n_untracked and count must have one entry for each group")
     return numbers, sizes, counts
 
 
@@ -347,8 +358,9 @@ def draw_round(
         counts: True count of each group.
         rng: Randomness.
     """
-    known = {as_level(at): noise for at, noise in neighbours.items()}
+    at = read_each("levels of neighbours", list(as_mapping("neighbours", neighbours)), as_level, "a level")
+    known = dict(zip(at, (noise_array("neighbours", noise) for noise in neighbours.values()), strict=True))
     tracked = known.get(level)
     if tracked is None:
-        tracked = noise_at_level(family, level, known, n_tracked, rng=rng)
+        tracked = noise_at_level(family, level, known, whole_number("n_tracked", n_tracked), rng=rng)
     return Round(tracked, draw_exceeding(family, past, level, threshold, n_untracked, count=counts, rng=rng))

@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterable
 from fractions import Fraction
 
+from sparsehist.errors import read_each
 from sparsehist.privacy.levels import Level, as_level
 
 # Total variation by which the number of candidates of a group may miss its binomial law.
@@ -40,4 +41,4 @@ def numerical_slack(numbers: int, std: float, step: float, *, near: int = 0, ter
 def count_near(past: Iterable[Level], level: Level) -> int:
     """Count the earlier levels within a relative 1e-5 of a level: their rounding errors are seen once more."""
     exact = as_level(level)
-    return sum(abs(as_level(at) - exact) <= _NEAR * exact for at in past)
+    return sum(abs(at - exact) <= _NEAR * exact for at in read_each("levels", list(past), as_level, "a level"))

@@ -9,6 +9,7 @@ from sparsehist.errors import ThresholdError, shown
 from sparsehist.histogram.grid import effective_threshold, published_step
 from sparsehist.noise.family import Family
 from sparsehist.privacy.levels import Level
+from sparsehist.typing import float_entries
 
 
 def expected_false_keys(family: Family, level: Level, threshold: float, domain_size: int) -> float:
@@ -16,7 +17,7 @@ def expected_false_keys(family: Family, level: Level, threshold: float, domain_s
 
     The threshold is the effective one, in counts; infinite where a double overflows.
     """
-    log_expected = math.log(domain_size) + float(family.log_tail(threshold, level))
+    log_expected = math.log(domain_size) + float(family.log_tail(float_entries("threshold", threshold, 1)[0], level))
     return math.exp(log_expected) if log_expected < 700 else math.inf
 
 

@@ -94,7 +94,7 @@ class RapporClient:
     def reports(self, setting: Rappor | None = None) -> dict[str, BoolArray]:
         """Return all reports so far by day, at one of `settings`; by default at the finest."""
         if setting is not None and setting not in self.settings:
-            raise InputError(f"{setting} is not a setting of this client; relax to it first")
+            raise InputError("this is not a setting of the client; relax to it first")
         row = len(self.settings) - 1 if setting is None else self.settings.index(setting)
         return dict(zip(self.days, self.drawn[row].copy(), strict=True))
 

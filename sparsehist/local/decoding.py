@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import linalg
 
-from sparsehist.errors import DataError, InputError
+from sparsehist.errors import DataError, InputError, read_each
 from sparsehist.local.rappor import Rappor
 from sparsehist.typing import AnyArray, ArrayLike, ByteArray, FloatArray, NDArray
 
@@ -57,7 +57,8 @@ def decode(reports: ArrayLike, setting: Rappor, candidates: Sequence[str | bytes
         raise DataError(f"reports have shape (people, bits) or (people, reports, bits), with {setting.bits} bits")
     people, each = given.shape[0], 1 if given.ndim == 2 else given.shape[1]
     counts = _bit_counts(given.reshape(-1, setting.bits), setting, each, people)
-    filters = np.stack([setting.filter(name) for name in names], axis=1).astype(np.float64)
+    each_filter = read_each("candidates", names, setting.filter, "text or bytes")
+    filters = np.stack(each_filter, axis=1).astype(np.float64)
     variances = setting.variances(np.clip(counts, 0, people), people, each)
     estimate, std = _least_squares(filters, counts, variances) or _compared(filters, counts)
     return Decoded(np.array(names, dtype=object), estimate, std)

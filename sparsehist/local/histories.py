@@ -144,8 +144,8 @@ def finer_history(
     Raises:
         InputError: If the reports are not of this memo's shape.
     """
-    if reports.shape[1:] != memo.shape:
-        raise InputError(f"reports of shape {reports.shape} do not belong to a memo of shape {memo.shape}")
+    if not np.shape(true_bits) == np.shape(memo) == np.shape(reports)[1:]:
+        raise InputError("true_bits and memo must have one shape, and each of the reports that of the memo")
     stays = step.memo_stays(coarse_is_true=False), step.memo_stays(coarse_is_true=True)
     fine = true_bits ^ ~flip(stays, (memo == true_bits).view(np.int8), rng=rng)
     flipped = memo ^ fine

@@ -20,7 +20,7 @@ import numpy as np
 
 from sparsehist.errors import DeclarationError, shown
 from sparsehist.privacy.levels import Level, at_least_zero
-from sparsehist.typing import BoolArray, FloatArray, Generator, NDArray
+from sparsehist.typing import BoolArray, FloatArray, Generator, NDArray, float_array, float_entries, whole_number
 
 _MOST_BITS = 1 << 20
 # Random bits that decide a coin, except with probability 2**-62; then the next ones do.
@@ -139,13 +139,14 @@ class Rappor:
     def variances(self, counts: FloatArray, people: int, reports: int | None = 1) -> FloatArray:
         """The squares of `std`, for many counts at once; shape as `counts`."""
         kept, beta, gamma = float(self.kept), float(self.if_set), float(self.if_not)
-        each = 0.0 if reports is None else 1.0 / reports
+        each = 0.0 if reports is None else 1.0 / whole_number("reports", reports)
 
         def of_one(memo: float) -> float:
             within = memo * beta * (1 - beta) + (1 - memo) * gamma * (1 - gamma)
             return (beta - gamma) ** 2 * memo * (1 - memo) + within * each
 
-        mixed = counts * of_one((1 + kept) / 2) + (people - counts) * of_one((1 - kept) / 2)
+        counts, everybody = float_array("counts", counts), float_entries("people", people, 1)
+        mixed = counts * of_one((1 + kept) / 2) + (everybody - counts) * of_one((1 - kept) / 2)
         return mixed / (kept * (beta - gamma)) ** 2
 
     def __str__(self) -> str:

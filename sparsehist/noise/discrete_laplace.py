@@ -24,7 +24,7 @@ from sparsehist.errors import LevelError, shown
 from sparsehist.noise.exact_draws import Interval, Tail, Uniforms, chunks, decay, draw, fair_coins
 from sparsehist.noise.family import Family, Norm, Three, checked_sensitivity
 from sparsehist.privacy.levels import Level, as_level, level_text
-from sparsehist.typing import ArrayLike, FloatArray, Generator, IntArray
+from sparsehist.typing import ArrayLike, FloatArray, Generator, IntArray, float_array, float_entries, whole_number
 
 # Slower laws could leave the 64-bit integers, with a probability of e^-4,000,000 or more.
 _SLOWEST = Fraction(1, 2**40)
@@ -89,7 +89,7 @@ class DiscreteLaplace(Family):
         rho = float(epsilon) * math.tanh(float(epsilon) / 2)
         return f"{level_text(epsilon)}-DP (pure differential privacy, exactly, on integers); implies {rho:.6g}-zCDP"
 
-    def sample(self, size: int, level: Level, *, rng: Generator) -> IntArray:
+    def _sampled(self, size: int, level: Level, *, rng: Generator) -> IntArray:
         return _signed(_size(self.rate(level)), size, rng=rng)
 
     def _bridge(self, size: int, fine: Fraction, coarse: Fraction, *, rng: Generator) -> IntArray:
@@ -119,19 +119,19 @@ class DiscreteLaplace(Family):
 
     def log_tail(self, threshold: ArrayLike, level: Level) -> FloatArray:
         rate = float(self.rate(level))
-        whole = np.floor(np.asarray(threshold, np.float64))
+        whole = np.floor(float_array("threshold", threshold))
         log_norm = math.log1p(math.exp(-rate))
         above = -(np.maximum(whole, -1) + 1) * rate - log_norm
         below = np.log1p(-np.exp(np.minimum(whole, -1) * rate - log_norm))
         return np.asarray(np.where(whole >= -1, above, below))
 
     def log_cdf(self, threshold: ArrayLike, level: Level) -> FloatArray:
-        return self.log_tail(-np.floor(np.asarray(threshold, np.float64)) - 1, level)
+        return self.log_tail(-np.floor(float_array("threshold", threshold)) - 1, level)
 
     def inverse_log_tail(self, log_probability: ArrayLike, level: Level) -> IntArray:
         """The integer x with P[Z > x] <= e^log_probability < P[Z >= x]; int64, any shape."""
         rate = float(self.rate(level))
-        log_upper = np.asarray(log_probability, np.float64)
+        log_upper = float_array("log_probability", log_probability)
         log_norm = math.log1p(math.exp(-rate))
         with np.errstate(divide="ignore"):
             log_lower = np.log(-np.expm1(log_upper))
@@ -140,7 +140,8 @@ class DiscreteLaplace(Family):
         return _clipped(np.where(log_upper <= -log_norm, above, below))
 
     def sample_tail(self, size: int, threshold: ArrayLike, level: Level, *, rng: Generator) -> IntArray:
-        least = np.broadcast_to(_clipped(np.floor(np.asarray(threshold, np.float64))) + 1, size)
+        size = whole_number("size", size)
+        least = _clipped(np.floor(float_entries("threshold", threshold, size))) + 1
         # From 0 on the law has no memory; below, at least half of all draws qualify.
         noise = np.maximum(least, 0) + draw(_geometric(self.rate(level)), size, rng=rng)
         pending = np.flatnonzero(least < 0)

@@ -16,7 +16,7 @@ import numpy as np
 from sparsehist.errors import DeclarationError, shown
 from sparsehist.noise.family import Family, Three
 from sparsehist.privacy.levels import Level, as_level, level_float
-from sparsehist.typing import ArrayLike, FloatArray, Generator
+from sparsehist.typing import ArrayLike, FloatArray, Generator, float_array, float_entries, whole_number
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Exponential(Family):
             "negative, so an output below a count rules that count out; use Laplace, discrete Laplace or Gaussian"
         )
 
-    def sample(self, size: int, level: Level, *, rng: Generator) -> FloatArray:
+    def _sampled(self, size: int, level: Level, *, rng: Generator) -> FloatArray:
         return rng.standard_exponential(size) * self.std(level)
 
     def _bridge(self, size: int, fine: Fraction, coarse: Fraction, *, rng: Generator) -> FloatArray:
@@ -77,7 +77,7 @@ class Exponential(Family):
         return np.where(stays, fine, np.minimum(coarse, fine + step))
 
     def log_tail(self, threshold: ArrayLike, level: Level) -> FloatArray:
-        return np.asarray(-np.maximum(np.asarray(threshold, np.float64), 0.0) / self.std(level))
+        return np.asarray(-np.maximum(float_array("threshold", threshold), 0.0) / self.std(level))
 
     def log_cdf(self, threshold: ArrayLike, level: Level) -> FloatArray:
         with np.errstate(divide="ignore"):
@@ -86,9 +86,9 @@ class Exponential(Family):
             return np.asarray(np.where(log_tail > -0.7, np.log(-np.expm1(log_tail)), np.log1p(-np.exp(log_tail))))
 
     def inverse_log_tail(self, log_probability: ArrayLike, level: Level) -> FloatArray:
-        return np.asarray(np.negative(log_probability) * self.std(level))
+        return np.asarray(-float_array("log_probability", log_probability) * self.std(level))
 
     def sample_tail(self, size: int, threshold: ArrayLike, level: Level, *, rng: Generator) -> FloatArray:
-        least = np.asarray(threshold, np.float64)
+        least = float_entries("threshold", threshold, whole_number("size", size))
         values = np.maximum(least, 0.0) + self.sample(size, level, rng=rng)
-        return np.maximum(values, np.nextafter(least, np.inf))
+        return np.asarray(np.maximum(values, np.nextafter(least, np.inf)))

@@ -17,7 +17,7 @@ import numpy as np
 
 from sparsehist.errors import DeclarationError, LevelError, LevelOrderError, shown
 from sparsehist.privacy.levels import Level, as_level, compared
-from sparsehist.typing import AnyArray, ArrayLike, FloatArray, Generator
+from sparsehist.typing import AnyArray, ArrayLike, FloatArray, Generator, float_entries, noise_array, whole_number
 
 NoiseArray = AnyArray
 """float64 for real families, int64 for integer families."""
@@ -63,9 +63,9 @@ class DenseFamily(ABC):
     def statement(self, level: Level) -> str:
         """The privacy guarantee of one release at this level, in words."""
 
-    @abstractmethod
     def sample(self, size: int, level: Level, *, rng: Generator) -> NoiseArray:
         """Draw fresh noise, in counts; shape (size,)."""
+        return self._sampled(whole_number("size", size), level, rng=rng)
 
     def coarsen(self, fine: NoiseArray, fine_level: Level, level: Level, *, rng: Generator) -> NoiseArray:
         """Draw the noise of a coarser release, given that of a finer one; never looks at the truth.
@@ -85,7 +85,7 @@ class DenseFamily(ABC):
         target, known = as_level(level), as_level(fine_level)
         if not compared(target, known) < 0:
             raise LevelOrderError(f"coarsen needs level < fine_level, got {shown(level)} and {shown(fine_level)}")
-        return self._coarsened(fine, known, target, rng=rng)
+        return self._coarsened(noise_array("fine", fine), known, target, rng=rng)
 
     def refine(self, coarse: NoiseArray, coarse_level: Level, level: Level, *, rng: Generator) -> NoiseArray:
         """Draw the noise of a finer release, given that of a coarser one.
@@ -105,7 +105,7 @@ class DenseFamily(ABC):
         target, known = as_level(level), as_level(coarse_level)
         if not compared(target, known) > 0:
             raise LevelOrderError(f"refine needs level > coarse_level, got {shown(level)} and {shown(coarse_level)}")
-        return self._refined(coarse, known, target, rng=rng)
+        return self._refined(noise_array("coarse", coarse), known, target, rng=rng)
 
     def between(
         self,
@@ -139,9 +139,15 @@ class DenseFamily(ABC):
                 f"between needs coarse_level < level < fine_level, got {shown(coarse_level)}, {shown(level)} and "
                 f"{shown(fine_level)}"
             )
-        return self._inserted(coarse, fine, (left, target, right), rng=rng)
+        known = noise_array("coarse", coarse), noise_array("fine", fine)
+        if known[0].shape != known[1].shape:
+            raise DeclarationError("coarse and fine must have one shape")
+        return self._inserted(*known, (left, target, right), rng=rng)
 
     # The same steps, with levels as exact numbers in the right order.
+
+    @abstractmethod
+    def _sampled(self, size: int, level: Level, *, rng: Generator) -> NoiseArray: ...
 
     @abstractmethod
     def _coarsened(self, fine: NoiseArray, known: Fraction, target: Fraction, *, rng: Generator) -> NoiseArray: ...
@@ -171,7 +177,7 @@ class Family(DenseFamily):
             Noise at `end`; shape (rows, n). Of a monotone family values[i] >= values[j] implies the same of the
             result.
         """
-        known, target = as_level(start), as_level(end)
+        known, target, values = as_level(start), as_level(end), noise_array("values", values)
         if not (order := compared(target, known)):
             return values
         if order < 0:
@@ -206,10 +212,11 @@ class Family(DenseFamily):
         Returns:
             Noise, in counts, every entry above its threshold; shape (size,).
         """
-        log_uniform = np.negative(rng.standard_exponential(size))
-        values = self.inverse_log_tail(self.log_tail(threshold, level) + log_uniform, level)
+        log_uniform = np.negative(rng.standard_exponential(whole_number("size", size)))
+        bounds = float_entries("threshold", threshold, size)
+        values = self.inverse_log_tail(self.log_tail(bounds, level) + log_uniform, level)
         # Rounding may land on the threshold itself; the least value above it is within that rounding.
-        least = just_above(np.asarray(threshold, np.float64), integer=self.integer)
+        least = just_above(bounds, integer=self.integer)
         return np.asarray(np.maximum(values, least.astype(values.dtype, copy=False)))
 
     def _coarsened(self, fine: NoiseArray, known: Fraction, target: Fraction, *, rng: Generator) -> NoiseArray:

@@ -20,7 +20,7 @@ from scipy.special import log_ndtr, ndtr, ndtri_exp
 from sparsehist.errors import DeclarationError, shown
 from sparsehist.noise.family import Family, Norm, Three
 from sparsehist.privacy.levels import Level, as_level, compared, level_float, level_text, quotient
-from sparsehist.typing import ArrayLike, FloatArray, Generator
+from sparsehist.typing import ArrayLike, FloatArray, Generator, float_array, float_entries, whole_number
 
 _FAR = 0.7  # standard deviations: here half of the draws are accepted either way
 
@@ -69,7 +69,7 @@ class Gaussian(Family):
     def statement(self, level: Level) -> str:
         return f"{level_text(as_level(level))}-zCDP (zero-concentrated differential privacy)"
 
-    def sample(self, size: int, level: Level, *, rng: Generator) -> FloatArray:
+    def _sampled(self, size: int, level: Level, *, rng: Generator) -> FloatArray:
         return _scaled_normals(size, self.std(level), rng=rng)
 
     def _bridge(self, size: int, fine: Fraction, coarse: Fraction, *, rng: Generator) -> FloatArray:
@@ -96,16 +96,16 @@ class Gaussian(Family):
         return noise
 
     def tail(self, threshold: ArrayLike, level: Level) -> FloatArray:
-        return np.asarray(ndtr(np.negative(threshold) / self.std(level)))
+        return np.asarray(ndtr(-float_array("threshold", threshold) / self.std(level)))
 
     def log_tail(self, threshold: ArrayLike, level: Level) -> FloatArray:
-        return np.asarray(log_ndtr(np.negative(threshold) / self.std(level)))
+        return np.asarray(log_ndtr(-float_array("threshold", threshold) / self.std(level)))
 
     def log_cdf(self, threshold: ArrayLike, level: Level) -> FloatArray:
-        return np.asarray(log_ndtr(np.asarray(threshold, np.float64) / self.std(level)))
+        return np.asarray(log_ndtr(float_array("threshold", threshold) / self.std(level)))
 
     def inverse_log_tail(self, log_probability: ArrayLike, level: Level) -> FloatArray:
-        return np.asarray(-self.std(level) * ndtri_exp(log_probability))
+        return np.asarray(-self.std(level) * ndtri_exp(float_array("log_probability", log_probability)))
 
     def sample_tail(self, size: int, threshold: ArrayLike, level: Level, *, rng: Generator) -> FloatArray:
         """Draw Z given Z > threshold.
@@ -115,7 +115,7 @@ class Gaussian(Family):
 
         Source: Marsaglia 1964, Generating a variable from the tail of the normal distribution, Technometrics 6.
         """
-        bound, std = np.broadcast_to(np.asarray(threshold, np.float64), (size,)), self.std(level)
+        bound, std = float_entries("threshold", threshold, whole_number("size", size)), self.std(level)
         limit, values = bound / std, np.empty(size)
         near, far = np.flatnonzero(limit < _FAR), np.flatnonzero(limit >= _FAR)
         while near.size:

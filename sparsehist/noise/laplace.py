@@ -21,7 +21,7 @@ from sparsehist.errors import DeclarationError, shown
 from sparsehist.noise.exact_draws import chunks, fair_coins
 from sparsehist.noise.family import Family, Norm, Three
 from sparsehist.privacy.levels import Level, as_level, level_float, level_text, quotient
-from sparsehist.typing import ArrayLike, BoolArray, FloatArray, Generator
+from sparsehist.typing import ArrayLike, BoolArray, FloatArray, Generator, float_array
 
 _LN2 = math.log(2.0)
 
@@ -74,7 +74,7 @@ class Laplace(Family):
     def statement(self, level: Level) -> str:
         return f"{level_text(as_level(level))}-differential privacy (pure), up to the rounding of doubles"
 
-    def sample(self, size: int, level: Level, *, rng: Generator) -> FloatArray:
+    def _sampled(self, size: int, level: Level, *, rng: Generator) -> FloatArray:
         return _signed_exponentials(size, 1.0 / self.rate(level), rng=rng)
 
     def _bridge(self, size: int, fine: Fraction, coarse: Fraction, *, rng: Generator) -> FloatArray:
@@ -108,15 +108,15 @@ class Laplace(Family):
         return result
 
     def log_tail(self, threshold: ArrayLike, level: Level) -> FloatArray:
-        scaled = self.rate(level) * np.asarray(threshold, np.float64)
+        scaled = self.rate(level) * float_array("threshold", threshold)
         lower = np.log1p(-0.5 * np.exp(np.minimum(scaled, 0.0)))
         return np.asarray(np.where(scaled >= 0, -scaled - _LN2, lower))
 
     def log_cdf(self, threshold: ArrayLike, level: Level) -> FloatArray:
-        return self.log_tail(np.negative(threshold), level)
+        return self.log_tail(-float_array("threshold", threshold), level)
 
     def inverse_log_tail(self, log_probability: ArrayLike, level: Level) -> FloatArray:
-        log_p = np.asarray(log_probability, np.float64)
+        log_p = float_array("log_probability", log_probability)
         with np.errstate(divide="ignore"):
             below = np.log(-2.0 * np.expm1(np.maximum(log_p, -_LN2)))
         return np.asarray(np.where(log_p <= -_LN2, -(log_p + _LN2), below) / self.rate(level))

@@ -27,7 +27,7 @@ from sparsehist.noise.integer_laws import (
 )
 from sparsehist.privacy import poisson as guarantee
 from sparsehist.privacy.levels import Level, as_level, level_text
-from sparsehist.typing import ArrayLike, FloatArray, Generator, IntArray
+from sparsehist.typing import ArrayLike, FloatArray, Generator, IntArray, float_array
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class ProcessNoise(Family):
         """The law of the noise, or of an increment, from the mean of the processes."""
         raise NotImplementedError
 
-    def sample(self, size: int, level: Level, *, rng: Generator) -> IntArray:
+    def _sampled(self, size: int, level: Level, *, rng: Generator) -> IntArray:
         return self._law(_mean(level)).quantile(draw_uniforms(size, rng=rng))
 
     def _bridge(self, size: int, fine: Fraction, coarse: Fraction, *, rng: Generator) -> IntArray:
@@ -75,14 +75,14 @@ class ProcessNoise(Family):
         return part_quantile(np.asarray(sums), self._law(part), self._law(rest), (part, rest), uniforms)
 
     def log_tail(self, threshold: ArrayLike, level: Level) -> FloatArray:
-        return self._law(_mean(level)).log_tails(threshold)[0]
+        return self._law(_mean(level)).log_tails(float_array("threshold", threshold))[0]
 
     def log_cdf(self, threshold: ArrayLike, level: Level) -> FloatArray:
-        return self._law(_mean(level)).log_tails(threshold)[1]
+        return self._law(_mean(level)).log_tails(float_array("threshold", threshold))[1]
 
     def inverse_log_tail(self, log_probability: ArrayLike, level: Level) -> IntArray:
         """The integer x with P[Z > x] <= v < P[Z >= x], for ln v = log_probability at most 0; int64."""
-        return self._law(_mean(level)).inverse_log_tail(np.asarray(log_probability, np.float64))
+        return self._law(_mean(level)).inverse_log_tail(float_array("log_probability", log_probability))
 
 
 def poisson_mean(level: Level) -> Fraction:

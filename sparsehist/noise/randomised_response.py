@@ -98,7 +98,7 @@ class RandomisedResponse(DenseFamily):
             f"{self.sensitivity} of the answers; who took part is public"
         )
 
-    def sample(self, size: int, level: Level, *, rng: Generator) -> IntArray:
+    def _sampled(self, size: int, level: Level, *, rng: Generator) -> IntArray:
         """Draw fresh noise, exactly. Numbers in 0 … k-1, to be added modulo k."""
         rate = self.rate(level)
         return self._chosen(np.zeros(size, np.int64), lambda: (1 / self._total(rate),), rng=rng)

@@ -141,7 +141,7 @@ def cell_metadata(declaration: Declaration, request: CellRequest, past: Past) ->
     `past` has the lowest effective threshold of each level spent.
     """
     family, level, unit = declaration.family_in_units, present(request.level), declaration.unit_of_counts
-    check_std(declaration, level, family.std(level))
+    check_std(declaration, family.std(level))
     if isinstance(declaration.domain, Open):
         before = OpenBudget(declaration.domain.delta, declaration.touched)
         for known, bound in past:
@@ -190,11 +190,11 @@ def cell_statement(declaration: Declaration, level: Fraction, metadata: CellMeta
     return f"{words}; {LAZILY}"
 
 
-def check_std(declaration: Declaration, level: Fraction, std: float) -> None:
+def check_std(declaration: Declaration, std: float) -> None:
     """Refuse a level whose noise does not share a grid with counts."""
     if not _LEAST_STD <= std <= _LARGEST_STD:
         raise LevelError(
-            f"level {level_text(level)} is too {'fine' if std < _LEAST_STD else 'coarse'} at "
+            f"the level is too {'fine' if std < _LEAST_STD else 'coarse'} at "
             f"max_keys={declaration.max_keys}: the standard deviation of its noise is {std:.3g} counts, and counts "
             f"and noise share one grid only where that is from {_LEAST_STD:.3g} to {_LARGEST_STD:.3g}: "
             f"ask for a {'smaller' if std < _LEAST_STD else 'larger'} level"

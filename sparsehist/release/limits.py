@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sparsehist.declaration.checks import checked_name, checked_text
-from sparsehist.errors import DeclarationError, shown
+from sparsehist.errors import DeclarationError, read_each, shown
 from sparsehist.ledger.budgets import budget
 from sparsehist.ledger.ledger import Ledger
 from sparsehist.privacy import Level, as_level, level_text
@@ -49,9 +49,15 @@ def raise_cap(home: Home, series: str, level: Level, *, reason: str, series_id: 
         state.declare("raise cap", series_id=record.series_id, level=text, reason=reason, who=home.who)
 
 
+def _population(name: str) -> str:
+    return checked_name("population", name)
+
+
 def declare_disjoint(home: Home, populations: Sequence[str], *, reason: str) -> None:
     """Declare that nobody is in two of these populations; see `Store.declare_disjoint`."""
-    named = [] if isinstance(populations, str) else [checked_name("population", name) for name in populations]
+    named = (
+        [] if isinstance(populations, str) else read_each("populations", populations, _population, "the name of one")
+    )
     if len(named) < 2 or len(set(named)) < len(named):
         raise DeclarationError(f"give two or more populations, each named once; got {shown(populations)}")
     checked_text("reason", reason, needed=True)

@@ -18,7 +18,7 @@ from sparsehist.declaration.noise import NoiseChoice
 from sparsehist.domain import Domain
 from sparsehist.domain.base import GREATEST_SIZE
 from sparsehist.domain.unread import UnreadDomain
-from sparsehist.errors import DeclarationError, LevelError, RefusedError, shown
+from sparsehist.errors import DeclarationError, LevelError, RefusedError, read_each, shown
 from sparsehist.histogram.publication import least_count, mean_error, publication_probability
 from sparsehist.html import in_notebook, table_of_dicts
 from sparsehist.ledger.budgets import Budget, Limits, budget_within
@@ -381,8 +381,8 @@ def _budget_within(within: EpsilonDelta | Level, declaration: Declaration) -> Bu
 
 def checked_levels(levels: Level | EpsilonDelta | Iterable[Level | EpsilonDelta]) -> list[Fraction | EpsilonDelta]:
     """Candidate levels, exact and each once."""
-    given: list[Any] = list(levels) if isinstance(levels, list | tuple) else [levels]
-    exact = list(dict.fromkeys(map(level_or_goal, given)))
+    wanted = "a positive, finite number (such as 0.1, '1/3' or 2)"
+    exact = list(dict.fromkeys(read_each("levels", levels, level_or_goal, wanted)))
     if not exact:
         raise DeclarationError("plan needs at least one level")
     return exact

@@ -30,6 +30,8 @@ from sparsehist.errors import (
     of_kind,
     present,
     raise_alone,
+    read_each,
+    shown,
 )
 from sparsehist.interactive.multiplicative_weights import (
     MOST_CELLS,
@@ -543,13 +545,15 @@ def plan_queries(
     """The table of `Series.plan_interactive`."""
     check_possible(declaration)
     rows = []
-    for level in _listed(levels):
-        for accuracy in _listed(accuracies):
-            request = QueryRequest("plan", as_level(level), at_least_zero(accuracy, "accuracy"), mass, most_updates)
+    exact = read_each("levels", levels, as_level, "a positive, finite number")
+    errors = read_each("accuracies", accuracies, _accuracy, "a number between 0 and 1/2")
+    for level in exact:
+        for accuracy in errors:
+            request = QueryRequest("plan", level, accuracy, mass, most_updates)
             parameters = replace(weighing(declaration, request), started=started)
             rows.append(
                 {
-                    "level": level_text(as_level(level)),
+                    "level": level_text(level),
                     "accuracy": level_text(4 * parameters.alpha),
                     "updates": parameters.updates,
                     "error": parameters.error,
@@ -560,5 +564,8 @@ def plan_queries(
     return pl.DataFrame(rows, schema=_PLAN)
 
 
-def _listed(values: Any) -> list[Any]:
-    return list(values) if isinstance(values, Iterable) and not isinstance(values, str) else [values]
+def _accuracy(given: Any) -> Fraction:
+    exact = at_least_zero(given, "accuracy")
+    if not 0 < exact < Fraction(1, 2):
+        raise DeclarationError(f"accuracy must lie strictly between 0 and 1/2, got {shown(given)}")
+    return exact

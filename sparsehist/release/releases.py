@@ -18,7 +18,16 @@ import numpy as np
 import polars as pl
 
 from sparsehist.declaration.checks import checked_output, checked_whole
-from sparsehist.errors import DeclarationError, InputError, NotFoundError, needing, of_kind, printable, raise_alone
+from sparsehist.errors import (
+    DeclarationError,
+    InputError,
+    NotFoundError,
+    as_mapping,
+    needing,
+    of_kind,
+    printable,
+    raise_alone,
+)
 from sparsehist.errors import shown as shown_in_error
 from sparsehist.html import ABOUT, html_table, in_notebook, shown
 from sparsehist.ledger.content_digest import content_digest
@@ -101,7 +110,7 @@ class AnyRelease:
         """Hold a frame and its metadata; `origin` is told where the release is published."""
         self.repeated = repeated
         self._frame = frame
-        self._metadata = dict(metadata)
+        self._metadata = as_mapping("metadata", metadata)
         self._origin = origin
 
     @property
@@ -448,9 +457,10 @@ class WorkloadRelease(AnyRelease):
             raise DeclarationError(f"the release {self.name!r} has no ranges: filter its frame instead")
         from sparsehist.release.workload_answers import as_keys
 
-        asked = pl.DataFrame(
-            {end: as_keys(ends, self.frame[end].dtype) for end, ends in zip(_ENDS, (lows, highs), strict=True)}
-        )
+        ends = [as_keys(given, self.frame[end].dtype) for end, given in zip(_ENDS, (lows, highs), strict=True)]
+        if len(ends[0]) != len(ends[1]):
+            raise DeclarationError("lows and highs need one entry for each range")
+        asked = pl.DataFrame(dict(zip(_ENDS, ends, strict=True)))
         found = asked.join(self.frame.unique(["low", "high"]), on=["low", "high"], how="left", maintain_order="left")
         if found["noisy_answer"].null_count():
             raise NotFoundError(f"the workload {self._about().workload} does not list one of these ranges")

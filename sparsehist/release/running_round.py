@@ -214,7 +214,7 @@ def running_metadata(
     point = Point(totals.row(step), present(request.level))
     family, domain = noise.at(point.step), declaration.domain
     history = history_of(past, is_open=domain.is_open)
-    check_std(declaration, point.level, family.std(point.level))
+    check_std(declaration, family.std(point.level))
     # Refuses levels that are nearly equal, before anything is chosen by them.
     noise.factor(history.with_release(point, math.inf).points)
     if isinstance(domain, Open):

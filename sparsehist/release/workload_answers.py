@@ -19,7 +19,7 @@ import polars as pl
 from sparsehist.domain import Domain, Product
 from sparsehist.domain.ranges import read_date
 from sparsehist.entropy import generator
-from sparsehist.errors import DeclarationError, DomainError, InputError, NotFoundError, of_kind
+from sparsehist.errors import DeclarationError, DomainError, InputError, NotFoundError, of_kind, raise_alone, shown
 from sparsehist.histogram import count_near, grid_step, numerical_slack, round_to_grid
 from sparsehist.ledger.ledger import PathName
 from sparsehist.noise import Family
@@ -71,10 +71,10 @@ def numbers_of(domain: Domain, name: str) -> KeyNumbers:
             given = pl.DataFrame({"key_0": pl.Series(read, dtype=dtype, strict=True)})
         except (TypeError, OverflowError, pl.exceptions.PolarsError, DomainError):
             kind = "dates such as '2024-01-31'" if dtype == pl.Date else str(dtype)
-            raise DeclarationError(f"the keys of {name} are {kind}") from None
+            raise_alone(DeclarationError(f"the keys of {name} are {kind}"))
         inside = domain.contains(given)
         if not inside.all():
-            raise DeclarationError(f"{keys[int(np.argmin(inside))]!r} is no key of {name}: {domain.describe()}")
+            raise DeclarationError(f"{shown(keys[int(np.argmin(inside))])} is no key of {name}: {domain.describe()}")
         return domain.index(given)
 
     return numbers
@@ -127,9 +127,9 @@ def as_keys(asked: Any, dtype: pl.DataType) -> pl.Series:
         if dtype == pl.Date and pl.Series(asked).dtype == pl.String:
             return pl.Series(asked).str.to_date("%Y-%m-%d")
         return pl.Series(asked, dtype=dtype)
-    except (TypeError, pl.exceptions.PolarsError, OverflowError):
+    except (TypeError, ValueError, pl.exceptions.PolarsError, OverflowError):
         example = " such as '2026-01-31'" if dtype == pl.Date else ""
-        raise NotFoundError(f"the keys of this release are of type {dtype}{example}") from None
+        raise_alone(NotFoundError(f"the keys of this release are of type {dtype}{example}"))
 
 
 def positions(keys: pl.Series, asked: Any) -> IntArray:
@@ -138,8 +138,8 @@ def positions(keys: pl.Series, asked: Any) -> IntArray:
     numbered = pl.DataFrame({"key": keys}).with_row_index("position")
     found = pl.DataFrame({"key": wanted}).join(numbered, on="key", how="left", maintain_order="left")["position"]
     if found.null_count():
-        missing = wanted.filter(found.is_null())[0]
-        raise NotFoundError(f"{missing!r} is no key of the domain {keys.name!r} was declared with")
+        which = shown(wanted[0]) if len(wanted) == 1 else "one of these"
+        raise NotFoundError(f"{which} is no key of the domain {keys.name!r} was declared with")
     return found.to_numpy().astype(np.int64)
 
 

@@ -301,7 +301,7 @@ def workload_metadata(
     added = (std,) if by_cell is None else (std, noise_std)  # what counts get: the noise of a cell, too
     if std < 2.0**-8 or max(added) > _LARGEST_STD:
         raise LevelError(
-            f"level {level_text(level)} gives answers a standard deviation of {std:.3g} counts, at "
+            f"the level gives answers a standard deviation of {std:.3g} counts, at "
             f"{noise_std:.3g} for each unit of noise; answers and noise share one grid only where that is from "
             f"{2.0**-8:.3g} to {_LARGEST_STD:.3g}"
         )

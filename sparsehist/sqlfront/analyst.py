@@ -267,7 +267,10 @@ def open_analyst(
 
 def _files(releases: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[Path]:
     if not isinstance(releases, (str, os.PathLike)):
-        return [Path(file) for file in releases]
+        named = [Path(file) for file in releases]
+        if not all(file.is_file() for file in named if file.suffix != ".parquet"):  # it may be a row of a log
+            raise NotFoundError("one of the files named is not there")
+        return named
     place = Path(releases)
     if place.is_file():
         return [place]

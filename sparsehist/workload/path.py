@@ -9,11 +9,11 @@ import math
 from collections.abc import Mapping
 from fractions import Fraction
 
-import numpy as np
-
+from sparsehist.errors import as_mapping, read_each
 from sparsehist.histogram.dense import noise_at_level
 from sparsehist.noise.family import Family, NoiseArray
-from sparsehist.typing import FloatArray, Generator
+from sparsehist.privacy.levels import as_level
+from sparsehist.typing import FloatArray, Generator, float_array, noise_array
 from sparsehist.workload.queries.workload import AnswerArray
 from sparsehist.workload.strategies.strategy import Strategy
 
@@ -36,17 +36,19 @@ def next_state(
     Source: [ARNP Alg. 2, Lemma 5.2], with Z of one entry per row of R: linear images of a Brownian bridge are bridges
     with the same weights. The other families step entry by entry: [ARNP Alg. 4, Alg. 5].
     """
+    names = read_each("levels of neighbours", list(as_mapping("neighbours", neighbours)), as_level, "a level")
+    known = dict(zip(names, (noise_array("neighbours", noise) for noise in neighbours.values()), strict=True))
     if not family.linear:
-        return noise_at_level(family, level, dict(neighbours), strategy.n_noise, rng=rng)
-    coarse = max((known for known in neighbours if known < level), default=None)
-    fine = min((known for known in neighbours if known > level), default=None)
+        return noise_at_level(family, level, known, strategy.n_noise, rng=rng)
+    coarse = max((at for at in known if at < level), default=None)
+    fine = min((at for at in known if at > level), default=None)
     weight_coarse, weight_fine, scale = gaussian_step(coarse, fine, level)
     fresh = rng.standard_normal(strategy.n_noise)
     fresh *= family.std(Fraction(1, 2)) * scale  # at level 1/2 the deviation is the sensitivity
     state: NoiseArray = strategy.to_cells(fresh) if strategy.invertible else fresh
-    for known, weight in ((coarse, weight_coarse), (fine, weight_fine)):
-        if known is not None:
-            state = state + weight * neighbours[known]
+    for at, weight in ((coarse, weight_coarse), (fine, weight_fine)):
+        if at is not None:
+            state = state + weight * known[at]
     return state
 
 
@@ -77,7 +79,7 @@ def state_size(family: Family, strategy: Strategy) -> int:
 
 def cells_of_state(family: Family, strategy: Strategy, state: NoiseArray) -> FloatArray:
     """R⁻¹·Z, shape (cells,), from which every query is A·(x + R⁻¹·Z); refused where R has no left inverse."""
-    kept = np.asarray(state, np.float64)
+    kept = float_array("the state", state)
     return kept if family.linear and strategy.invertible else strategy.to_cells(kept)
 
 
@@ -85,4 +87,4 @@ def answers_of_state(family: Family, strategy: Strategy, state: NoiseArray) -> A
     """L·Z for every listed query; shape (queries,)."""
     if strategy.invertible:
         return strategy.workload.apply(cells_of_state(family, strategy, state))
-    return strategy.noise_answers(np.asarray(state, np.float64))
+    return strategy.noise_answers(float_array("the state", state))

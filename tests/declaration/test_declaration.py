@@ -66,7 +66,7 @@ def test_json_gives_the_same_declaration(given):
         ({"steps": 7, "every": "week"}, "every", "not both"),
         ({"key_types": {"user": "date"}}, "key_types", "no key column"),
         ({"key_types": {"url": "date"}}, "key_types", "any text"),
-        ({"key": ["url", "day"]}, "domain", "1 column"),
+        ({"key": ["url", "day"]}, "domain", "as many columns"),
     ],
 )
 def test_a_wrong_parameter_is_named(given, parameter, words):

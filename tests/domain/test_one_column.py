@@ -225,7 +225,7 @@ BAD = [
     (lambda: Dates(datetime(2014, 5, 1, 3), "2014-05-01"), "is not a date"),  # noqa: DTZ001 - refused anyway
     (lambda: Dates(3, "2014-05-01"), "3 is not a date"),
     (Product, "has no columns"),
-    (lambda: Product(a=3), "'a' of product.. needs a domain, got 3"),
+    (lambda: Product(a=3), "column of product.. needs a domain, got int"),
     (lambda: Product(a=Product(b=Integers(2))), "itself a product"),
     (lambda: Product({"a": Integers(2)}, a=Integers(2)), "'a' twice"),
     (lambda: Product({"": Integers(2)}), "non-empty text, got ''"),

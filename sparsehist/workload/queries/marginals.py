@@ -179,7 +179,7 @@ def _read_list(items: Any) -> list[tuple[Column, ...]]:
         raise _wrong("an empty list names no marginal, not even the total, which is [[]]")
     for subset in items:
         if not isinstance(subset, list | tuple):
-            raise _wrong(f"a marginal is a list, got {shown(subset)}")
+            raise _wrong("each marginal is a list of columns")
         for column in subset:
             if isinstance(column, bool) or not isinstance(column, str | int):
                 raise _wrong(f"a column of a marginal is a name or a number, got {shown(column)}")

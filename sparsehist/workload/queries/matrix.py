@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from sparsehist.errors import DeclarationError
+from sparsehist.errors import DeclarationError, shown
 from sparsehist.typing import ArrayLike, FloatArray, NDArray
 from sparsehist.workload.queries.cells import Cells
 from sparsehist.workload.queries.workload import AnswerArray, Workload
@@ -102,9 +102,9 @@ def _canonical(matrix: Any) -> sparse.csr_array:
     except ValueError:
         raise DeclarationError("a matrix has rows of one length, one for each query") from None
     if given.ndim != 2 or given.dtype.kind not in "biuf":
-        raise DeclarationError(f"a workload is a real matrix of queries by cells, got {given.dtype} {given.shape}")
+        raise DeclarationError(f"a workload is a real matrix of queries by cells, got {shown(matrix)}")
     if 0 in given.shape:
-        raise DeclarationError(f"a workload has at least one query and one cell, got a matrix {given.shape}")
+        raise DeclarationError("a workload has at least one query and one cell, and this matrix is empty")
     canonical = sparse.csr_array(given).astype(np.float64)
     canonical.sum_duplicates()
     canonical.eliminate_zeros()

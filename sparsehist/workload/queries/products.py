@@ -184,7 +184,9 @@ class Kronecker(Composite):
         """Columns of the domain that each factor asks about; refuses a domain with another number of columns."""
         widths = [1 if factor.is_open else len(factor.columns) for factor in self.parts]
         if sum(widths) != columns:
-            raise DeclarationError(f"{self.describe()} asks about {sum(widths)} columns, the domain has {columns}")
+            raise DeclarationError(
+                f"{self.describe()} asks about {sum(widths)} columns, the domain has another number"
+            )
         return [slice(end - width, end) for width, end in zip(widths, accumulate(widths), strict=True)]
 
 

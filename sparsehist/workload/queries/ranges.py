@@ -81,10 +81,9 @@ class RangeRows(Workload):
 
     def for_domain(self, columns: tuple[int, ...], keys: KeyColumns = NO_KEYS) -> Workload:
         if len(columns) != 1:
-            others = ", total()" * (len(columns) - 1)
             raise DeclarationError(
-                f"{self.word}() asks about one column, and the domain has {len(columns)}: write a factor for each "
-                f"column, such as kronecker({self.word}(){others})"
+                f"{self.word}() asks about one column, and the domain has another number of them: write a factor for "
+                f"each column, such as kronecker({self.word}(), total())"
             )
         if self._n is not None:
             return super().for_domain(columns)

@@ -15,7 +15,7 @@ import numpy as np
 
 from sparsehist.errors import DeclarationError
 from sparsehist.text_form import Form, Notation
-from sparsehist.typing import AnyArray, ArrayLike, FloatArray, IntArray
+from sparsehist.typing import AnyArray, ArrayLike, FloatArray, IntArray, float_array, whole_number
 from sparsehist.workload.queries.cells import Cells
 
 AnswerArray = AnyArray
@@ -151,13 +151,14 @@ class Workload(abc.ABC):
     def require_domain(self, columns: tuple[int, ...]) -> None:
         """Refuse a domain with other columns."""
         if tuple(columns) != self.columns:
-            raise DeclarationError(f"{self.describe()} asks about columns of sizes {self.columns}, got {columns}")
+            raise DeclarationError(f"{self.describe()} asks about columns of sizes {self.columns}, not of these")
 
     def columns_of(self, x: ArrayLike, length: int) -> FloatArray:
         """Convert an argument of `apply` or `apply_transposed`; shape (length,) or (length, m)."""
-        values = np.asarray(x, np.float64)
+        length = whole_number("length", length)
+        values = float_array("the array", x)
         if values.ndim not in {1, 2} or values.shape[0] != length:
-            raise DeclarationError(f"{self.describe()} of shape {self.shape} does not fit an array {values.shape}")
+            raise DeclarationError(f"the array does not fit {self.describe()}, which needs {length} rows")
         return values
 
     def describe(self) -> str:

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from sparsehist.errors import DeclarationError
-from sparsehist.typing import ArrayLike, FloatArray, IntArray
+from sparsehist.typing import ArrayLike, FloatArray, IntArray, float_array
 from sparsehist.workload.queries.marginals import Marginals
 from sparsehist.workload.queries.matrix import Matrix
 from sparsehist.workload.queries.products import Union
@@ -94,7 +94,7 @@ class IdentityStrategy(Invertible):
     integral = True
 
     def apply(self, x: ArrayLike) -> FloatArray:
-        return np.array(x, np.float64)
+        return float_array("the array", x).copy()
 
     def to_cells(self, z: FloatArray) -> FloatArray:
         return z

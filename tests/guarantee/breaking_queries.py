@@ -94,7 +94,7 @@ BAD_BY_REASON = {
         "lag over all": "select user_id, lag(query) over (order by ts, query) as query from log",
     },
     "tie in ORDER": {
-        "a window of floating-point numbers beside row numbers": "select user_id, c::varchar || rn as query from (select user_id, count(*) over (partition by user_id, w) c, row_number() over (partition by user_id order by ts, query, n, country, tags, attr) rn from log)",
+        "a window of floating-point numbers beside row numbers": "select user_id, c::varchar || rn as query from (select user_id, count(*) over (partition by user_id, w) c, row_number() over (partition by user_id order by ts) rn from log)",
         "row numbers of all columns": "select * from log qualify row_number() over (partition by user_id order by ts) = 1",
         "row numbers without order": "select user_id, query from log qualify row_number() over (partition by user_id) <= 1",
         "a frame of rows with ties": "select user_id, max(query) over (partition by user_id order by ts rows 1 preceding) as query from log",

@@ -61,6 +61,7 @@ NO_EXAMPLE = {
         "a list of floating-point numbers in FROM",
         "a list as it comes, beside unnest",
         "two lists as they come",
+        "a window of floating-point numbers beside row numbers",
     ],
     "it hangs on what the session holds, not on rows": ["setseed", "settings"],
     "another way to write it is accepted": ["the unit in, or", "a unit twice", "a pivot over all"],

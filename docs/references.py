@@ -22,9 +22,8 @@ from sparsehist.declaration.parameters import parameters, sql_words
 from sparsehist.guarantee import language
 from sparsehist.series.create import create
 from sparsehist.series.series import Series
-from sparsehist.sqlfront import heads
 from sparsehist.sqlfront.declaring import NEEDED, TAKEN_NAMES, options
-from sparsehist.sqlfront.reading import CLAUSES
+from sparsehist.sqlfront.reading import FORMS
 
 DOCS = Path(__file__).parent
 _MADE = "Made from the code by `python docs/references.py`."
@@ -102,12 +101,12 @@ _OF_STEPS = {
 
 def sql() -> str:
     """The statements, their clauses and options."""
-    forms = get_args(heads.Head)
-    syntax = [_code(inspect.getdoc(head).partition("\n")[0].rstrip(".")) for head in forms]
+    syntax = [f"`{form}`" for form in FORMS]
+    (release,) = (form for form in FORMS if form.words == "RELEASE")
     said = _OF_STEPS | _arguments(Series.release)
     said |= {"levels": said["level"], "target": "The file to write: .parquet with metadata, or .csv."}
-    said |= {"sign": "The private key to sign that file with.", "delta": said["open_delta"]}
-    clauses = [(f"`{clause.shown}`", _belongs(clause), said[clause.field]) for clause in CLAUSES]
+    said |= {"delta": said["open_delta"], "series": "The series."}
+    clauses = [(f"`{clause}`", said[clause.field]) for clause in release.clauses]
     said = _options_help() | {
         "public_tables": "Tables that hold nothing of any unit; a query may join them.",
         "memory_limit": "Memory that counting may take, such as 4GB.",
@@ -122,8 +121,8 @@ def sql() -> str:
         "## Statements",
         "\n".join(f"- {statements}" for statements in syntax),
         "## Clauses of RELEASE and PLAN",
-        "They stand in any order after `FROM series`, each once. A plan takes several levels and writes nothing.",
-        _table(("clause", "belongs to", "meaning"), clauses),
+        "They stand in any order, each once. A plan takes several levels; a workload has no threshold.",
+        _table(("clause", "meaning"), clauses),
         "## Options of CREATE SERIES",
         f"`WITH (option = value, …)`; a value is {values}. A running series has the options {listed}.",
         _table(("option", "default", "meaning"), [(f"`{name}`", _default(name), said[name]) for name in options()]),
@@ -162,15 +161,6 @@ def sql_page() -> str:
 
 def _words(names: str) -> str:
     return ", ".join(f"`{name}`" for name in names.split()).replace("|", "\\|")
-
-
-def _code(syntax: str) -> str:
-    """The words of a statement in code spans, the words between them as they are."""
-    return ", ".join(f"`{part}`" for part in re.split(r", (?=SHOW|PLAN)", syntax))
-
-
-def _belongs(clause: Any) -> str:
-    return " and ".join(clause.of.split())
 
 
 def _options_help() -> dict[str, str]:

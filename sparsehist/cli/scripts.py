@@ -33,7 +33,7 @@ Statements end with a semicolon; they may take several lines.
     AS SELECT …;
   RELEASE name FROM series AT LEVEL 0.01 EXPECTING 1 FALSE KEYS
     TO 'file.parquet';
-  RELEASE WORKLOAD name FROM series USING 'ranges()' AT LEVEL 0.01;
+  RELEASE name FROM series USING 'ranges()' AT LEVEL 0.01;
   PLAN FROM series AT LEVEL 0.01, 0.1;
   SHOW SERIES; SHOW RELEASES FROM series; SHOW LEDGER; DROP SERIES name;
   SELECT * FROM series.release LIMIT 20;   and all of DuckDB's SQL

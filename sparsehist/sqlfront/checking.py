@@ -6,6 +6,7 @@ checked, and the rest when it runs.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -16,36 +17,18 @@ import duckdb
 from sqlglot import TokenType
 
 from sparsehist.declaration import Declaration
-from sparsehist.errors import (
-    DeclarationError,
-    NameTakenError,
-    NotFoundError,
-    SparsehistError,
-    StatementError,
-    of_kind,
-    present,
-)
+from sparsehist.errors import DeclarationError, NotFoundError, SparsehistError, StatementError, present
 from sparsehist.privacy.guarantees import level_or_goal
 from sparsehist.release.calendar import span_of
 from sparsehist.release.cell_parameters import requested
 from sparsehist.release.releases import check_target
 from sparsehist.sqlfront.declaring import Declared, declared, declared_for_step
 from sparsehist.sqlfront.engine_words import parser_failure
-from sparsehist.sqlfront.heads import (
-    AppendStep,
-    Counted,
-    CreateSeries,
-    DropSeries,
-    Head,
-    MakeRelease,
-    Show,
-    Statement,
-)
-from sparsehist.sqlfront.reading import NO_VALUE, meant, read_head
+from sparsehist.sqlfront.reading import NO_VALUE, Statement, meant, read_statement
 from sparsehist.sqlfront.script import Piece, Place, pieces, pointed
 
+_BEGUN = re.compile(r'create\s+(?:running\s+)?series\s+(?:if\s+not\s+exists\s+)?"?(\w+)', re.IGNORECASE)
 _NOTHING_DONE = frozenset({"SELECT", "EXPLAIN", "LOAD"})
-_ASKED = ("threshold", "false_keys", "delta", "workload", "strategy", "step", "what", "measures")
 
 
 @dataclass(frozen=True)
@@ -62,24 +45,27 @@ class Known:
     """What a script may refer to, as it changes from statement to statement.
 
     Attributes:
-        series: Names of the series; None where there is no store to ask.
+        series: By name, the declaration of each that goes on, and None for others.
+        complete: Whether these are all there are; if not, any series may be named.
         check_query: Checks the query of a series; with False, its words alone, as its tables are not there yet.
         store: Directory of the store, which no release is written into.
-        check_name: Refuses a release whose name stands for another request in the store.
-        made: The releases of the script so far, by series and name.
-        dropped: Series the script drops.
-        declared: Series that go on, as they stand or will; None for others, as far as they are known.
         settled: Whether no statement so far makes tables, files or settings that a later query may read.
     """
 
-    series: set[str] | None
-    check_query: Callable[[Piece, Counted, Declared, bool], object]
+    check_query: Callable[[Statement, Declared, bool], object]
+    series: dict[str, Declaration | None] = field(default_factory=dict)
+    complete: bool = True
     store: Path | None = None
-    check_name: Callable[[MakeRelease], None] = lambda _: None
-    made: dict[tuple[str, str], MakeRelease] = field(default_factory=dict)
-    dropped: set[str] = field(default_factory=set)
-    declared: dict[str, Declaration | None] = field(default_factory=dict)
     settled: bool = True
+
+    def check_series(self, statement: Statement, name: str) -> None:
+        """Refuse a statement that names a series which is not there."""
+        if self.complete and name not in self.series:
+            listed = ", ".join(sorted(self.series)) or "none"
+            place = statement.place("series" if "series" in statement.asked else "name")
+            raise NotFoundError(
+                pointed(f"there is no series {name}; there are: {listed}", statement.piece.script, place)
+            )
 
 
 def checked(
@@ -96,28 +82,18 @@ def checked(
     statements, problems = [], []
     for piece in found:
         try:
-            head = read_head(piece, parameters)
-            if head is None:
+            statement = read_statement(piece, parameters)
+            if statement.kind:
+                _check(statement, known, connection)
+            else:
                 check_plain(piece, parameters, connection)
                 known.settled &= connection.extract_statements(piece.text)[0].type.name in _NOTHING_DONE
-            else:
-                _check_head(piece, head, known, connection)
-            statements.append(Statement(piece, head))
+            statements.append(statement)
         except SparsehistError as problem:
             problems.append(Problem(piece.number, piece.line, problem))
-            _go_on(piece, known)
+            if begun := _BEGUN.match(piece.text):  # each mistake is told once
+                known.series.setdefault(begun[1].lower(), None)
     return statements, problems
-
-
-def _go_on(piece: Piece, known: Known) -> None:
-    """Treat a series that is badly declared as one that exists, so that each mistake is told once."""
-    words = piece.text.split()
-    first = [word.upper() for word in words[:3]]
-    if known.series is not None and first[:1] == ["CREATE"] and "SERIES" in first[1:]:
-        names = [word for word in words[1:8] if word.upper() not in ("RUNNING", "SERIES", "IF", "NOT", "EXISTS")]
-        name = names[0].strip('"(').lower() if names else ""
-        known.series.add(name)
-        known.declared.pop(name, None)
 
 
 def check_plain(piece: Piece, parameters: Mapping[str, Any], connection: duckdb.DuckDBPyConnection) -> set[str]:
@@ -155,102 +131,72 @@ def parsed(piece: Piece, place: Place, connection: duckdb.DuckDBPyConnection, *,
     return list(found)
 
 
-def _check_head(piece: Piece, head: Head, known: Known, connection: duckdb.DuckDBPyConnection) -> None:
+def _check(statement: Statement, known: Known, connection: duckdb.DuckDBPyConnection) -> None:
     """Check a statement of our own; an error shows the place."""
-    if isinstance(head, Counted):
-        _check_counted(piece, head, known, connection)
-    elif isinstance(head, DropSeries):
-        if not head.if_exists:
-            _check_known(piece, head.name, head.place, known)
-        if known.series is not None:
-            known.series.discard(head.name)
-        known.dropped.add(head.name)
-        known.made = {made: release for made, release in known.made.items() if made[0] != head.name}
-    elif isinstance(head, Show):
-        _check_show(piece, head, known)
-    elif isinstance(head, MakeRelease):
-        _check_known(piece, head.series, head.places["series"], known)
-        _check_release(piece, head, known)
-        known.settled &= head.only_plan
+    kind, asked = statement.kind, statement.asked
+    if kind == "create series" and statement.name in known.series and "flag" not in asked:
+        told = f"there is a series {statement.name} already: IF NOT EXISTS keeps it"
+        raise statement.error(told, "name")
+    if kind in ("append", "set cap") or (kind == "drop series" and "flag" not in asked):
+        known.check_series(statement, statement.name)
+    if "series" in asked:
+        known.check_series(statement, asked["series"])
+    if kind in ("create series", "append"):
+        _check_log(statement, known, connection)
+    elif kind == "drop series":
+        known.series.pop(statement.name, None)
+    elif kind in ("release", "plan"):
+        _check_release(statement, known)
+        known.settled &= kind == "plan"
+    elif kind == "show ledger" and not 0 <= asked.get("delta", 0) < 1:
+        raise statement.error(f"delta must be at least 0 and below 1, got {asked['delta']:g}", "delta")
 
 
-def _check_counted(piece: Piece, head: Counted, known: Known, connection: duckdb.DuckDBPyConnection) -> None:
+def _check_log(statement: Statement, known: Known, connection: duckdb.DuckDBPyConnection) -> None:
     """Check what declares a series or appends to it, with its query."""
-    if not isinstance(head, CreateSeries):
-        _check_known(piece, head.name, head.name_place, known)
-    elif known.series is not None and head.name in known.series and not head.reuse:
-        raise piece.error(f"there is a series {head.name} already: IF NOT EXISTS keeps it", head.name_place)
-    kept = known.series is not None and head.name in known.series and isinstance(head, CreateSeries)
-    wanted = check_counted(piece, head, known.declared.get(head.name), connection)
-    if isinstance(head, CreateSeries) and wanted is not None:
-        known.declared[head.name] = wanted.declaration
-        if known.series is not None:
-            known.series.add(head.name)
-    if isinstance(head, AppendStep) and head.period is not None and wanted is not None and known.series is not None:
+    kept = statement.kind == "create series" and statement.name in known.series
+    wanted = check_log(statement, known.series.get(statement.name), connection)
+    if wanted is None:
+        return
+    if statement.kind == "create series":
+        known.series[statement.name] = wanted.declaration
+    elif "period" in statement.asked:
         try:
-            every = present(wanted.declaration.every)
-            known.series.add(f"{head.name}_{span_of(every.period, head.period).name}")
+            span = span_of(present(wanted.declaration.every).period, statement.asked["period"])
         except DeclarationError as problem:
-            raise piece.error(str(problem)) from None
-    if head.query and wanted is not None:
-        known.check_query(piece, head, wanted, known.settled and not kept)
+            raise statement.error(str(problem), "period") from None
+        known.series[f"{statement.name}_{span.name}"] = None
+    if statement.query:
+        known.check_query(statement, wanted, known.settled and not kept)
 
 
-def _check_show(piece: Piece, head: Show, known: Known) -> None:
-    if head.series is not None:
-        _check_known(piece, head.series, head.place, known)
-    if head.delta is not None and not 0 <= head.delta < 1:
-        raise piece.error(f"delta must be at least 0 and below 1, got {head.delta:g}", head.place)
+def _check_release(statement: Statement, known: Known) -> None:
+    asked = statement.asked
+    name = requested if statement.name else lambda _: None
 
+    def check_false_keys(asked: str) -> Callable[[Any], object]:
+        return lambda value: requested("any", **{asked: value})
 
-def _check_known(piece: Piece, name: str, place: Place | None, known: Known) -> None:
-    if known.series is not None and name not in known.series:
-        listed = ", ".join(sorted(known.series)) or "none"
-        message = pointed(f"there is no series {name}; there are: {listed}", piece.script, place or piece.place)
-        raise NotFoundError(message)
-
-
-def _check_release(piece: Piece, head: MakeRelease, known: Known) -> None:
-    def at(field: str, check: Callable[[], object]) -> None:
-        try:
-            check()
-        except SparsehistError as problem:
-            kind = NameTakenError if isinstance(problem, NameTakenError) else StatementError
-            raise kind(pointed(str(problem), piece.script, head.places.get(field, piece.place))) from None
-
-    for level in head.levels:
-        at("levels", lambda level=level: level_or_goal(level))  # type: ignore[misc]
-    for asked in ("threshold", "false_keys", "delta"):
-        given = {"open_delta" if asked == "delta" else asked: getattr(head, asked)}
-        at(asked, lambda given=given: requested("any", **given))  # type: ignore[misc]
-    if head.name is not None:
-        at("name", lambda: requested(str(head.name)))
-    checks: dict[str, Callable[[], object]] = {
-        "workload": lambda: _check_workload(str(head.workload)),
-        "strategy": lambda: _check_strategy(str(head.strategy)),
-        "target": lambda: check_target("TO", Path(str(head.target)), known.store),
+    checks: dict[str, Callable[[Any], object]] = {
+        "levels": lambda levels: [level_or_goal(level) for level in levels],
+        "threshold": check_false_keys("threshold"),
+        "false_keys": check_false_keys("false_keys"),
+        "delta": check_false_keys("open_delta"),
+        "name": name,
+        "workload": _check_workload,
+        "strategy": _check_strategy,
+        "target": lambda target: check_target("TO", Path(target), known.store),
     }
-    for asked, check in checks.items():
-        if getattr(head, asked) is not None:
-            at(asked, check)
-    if head.name is not None and not head.only_plan:
-        at("name", lambda: _check_name(head, known))
-
-
-def _check_name(head: MakeRelease, known: Known) -> None:
-    """Refuse a name that stands for another release, in the store or above in the script.
-
-    What one of two statements leaves out agrees with the other.
-    """
-    if head.series not in known.dropped:
-        known.check_name(head)
-    before = known.made.setdefault((head.series, str(head.name)), head)
-    asked = {name: (getattr(before, name), getattr(head, name)) for name in _ASKED}
-    asked["level"] = (list(map(level_or_goal, before.levels)), list(map(level_or_goal, head.levels)))
-    differing = [name for name, (one, other) in asked.items() if one and other and one != other]
-    if differing:
-        told = " and ".join(differing)
-        raise NameTakenError(f"{head.name} stands above in this script with another {told}: use another name")
+    if statement.kind == "release" and len(asked.get("levels", ())) > 1:
+        raise statement.error("a release has one level; a plan may have several", "levels")
+    if "strategy" in asked and "workload" not in asked:
+        raise statement.error("STRATEGY belongs to a workload: USING names it", "strategy")
+    for parameter, check in checks.items():
+        if parameter in asked:
+            try:
+                check(asked[parameter])
+            except SparsehistError as problem:
+                raise statement.error(str(problem), parameter) from None
 
 
 def _check_workload(text: str) -> None:
@@ -265,16 +211,17 @@ def _check_strategy(text: str) -> None:
     check_strategy(text)
 
 
-def check_counted(
-    piece: Piece, head: Counted, known: Declaration | None, connection: duckdb.DuckDBPyConnection
+def check_log(
+    statement: Statement, known: Declaration | None, connection: duckdb.DuckDBPyConnection
 ) -> Declared | None:
     """Check the options, and that the query is one SELECT; returns what it is checked by, if its series is known."""
-    if head.query:
-        (statement,) = parsed(piece, head.query_place, connection)
-        if statement.type != duckdb.StatementType.SELECT:
-            raise piece.error("expected one query after AS", head.query_place)
-    return (
-        declared(piece, head)
-        if isinstance(head, CreateSeries)
-        else declared_for_step(piece, of_kind(head, AppendStep), known)
-    )
+    if statement.query:
+        place = statement.places["query"]
+        (found,) = parsed(statement.piece, place, connection)
+        if found.type != duckdb.StatementType.SELECT:
+            raise statement.error("expected one query after AS", "query")
+    if statement.kind == "create series":
+        return declared(statement)
+    if not {"step", "period"} & statement.asked.keys():
+        raise statement.error("expected STEP or PERIOD", "query")
+    return declared_for_step(statement, known)

@@ -14,8 +14,8 @@ from sparsehist.declaration import Declaration
 from sparsehist.declaration.parameters import needed, parameters, sql_words
 from sparsehist.errors import DeclarationError, GuaranteeError, SparsehistError, raise_alone
 from sparsehist.guarantee.statement import Lookup, check_words
-from sparsehist.sqlfront.heads import AppendStep, Counted, CreateSeries
-from sparsehist.sqlfront.script import Piece, Place, pointed
+from sparsehist.sqlfront.reading import Statement
+from sparsehist.sqlfront.script import Place, pointed
 
 # What CREATE SERIES takes besides the parameters of the declaration.
 _OWN_OPTIONS = {"public_tables"}
@@ -36,30 +36,41 @@ class Declared(NamedTuple):
     counting: Mapping[str, Any] = {}
 
 
-def declared(piece: Piece, head: CreateSeries) -> Declared:
+def declared(statement: Statement) -> Declared:
     """Check the options of a series; errors show the place."""
-    if head.name in TAKEN_NAMES:
-        message = f"{head.name} cannot name a series here: in SQL, {head.name}.public would be DuckDB's own"
-        raise piece.error(message, head.name_place)
-    _check_names(piece, head)
-    values = {name: option.value for name, option in head.options.items()}
+    if statement.name in TAKEN_NAMES:
+        message = f"{statement.name} cannot name a series here: in SQL, {statement.name}.public would be DuckDB's own"
+        raise statement.error(message, "name")
+    _check_names(statement)
+    values = {name: option.value for name, option in statement.options.items()}
     public = values.pop("public_tables", ())
-    counting = {name: values[name] for name in values.keys() & _HOW_TO_COUNT}
-    declaration = _declaration(piece, head, {"name": head.name, **values})
+    counting = {name: values.pop(name) for name in values.keys() & _HOW_TO_COUNT}
+    told = {"name": statement.name, **{_WORDS.get(name, name): value for name, value in values.items()}}
+    if "steps" in statement.asked:
+        told["steps"] = statement.asked["steps"]
+    try:
+        declaration = Declaration(**told)
+    except DeclarationError as problem:
+        raise statement.piece.error(str(problem), _place_of(problem, statement)) from None
+    if not statement.query and declaration.steps is None and declaration.every is None:
+        raise statement.error("expected AS and a query: it reads the log", "name")
+    if statement.query and declaration.every is not None:
+        raise statement.error("a series of periods has no query: APPEND TO it", "query")
     return Declared(declaration, frozenset(_listed(public)), counting)
 
 
-def declared_for_step(piece: Piece, head: AppendStep, declaration: Declaration | None) -> Declared | None:
-    """What an appended query is checked by; None where its series is not known yet. Errors show the place."""
-    for name, option in head.options.items():
+def declared_for_step(statement: Statement, declaration: Declaration | None) -> Declared | None:
+    """Return the declaration that an appended query must satisfy, or None if the series is not known yet."""
+    for name, option in statement.options.items():
         if name not in _OWN_OPTIONS:
-            raise piece.error(f"there is no option {name}; the one option is public_tables", option.place)
+            told = f"there is no option {name}; the one option is public_tables"
+            raise statement.piece.error(told, option.place)
     if declaration is None:
         return None
-    if (declaration.steps if head.period is None else declaration.every) is None:
-        kind = "running series, which has steps" if head.period is None else "series of periods"
-        raise piece.error(f"{head.name} is not a {kind}", head.name_place)
-    tables = [option.value for option in head.options.values()]
+    if (declaration.steps if "step" in statement.asked else declaration.every) is None:
+        kind = "running series, which has steps" if "step" in statement.asked else "series of periods"
+        raise statement.error(f"{statement.name} is not a {kind}", "name")
+    tables = [option.value for option in statement.options.values()]
     return Declared(declaration, frozenset(name for given in tables for name in _listed(given)))
 
 
@@ -70,59 +81,48 @@ def options(*, running: bool = False) -> list[str]:
     return [*NEEDED, *sorted(known - set(NEEDED))]
 
 
-def _check_names(piece: Piece, head: CreateSeries) -> None:
-    known = options(running=head.steps is not None)
-    for name, option in head.options.items():
+def _check_names(statement: Statement) -> None:
+    known = options(running="steps" in statement.asked)
+    for name, option in statement.options.items():
         if name not in known:
-            raise piece.error(f"there is no option {name}; options are {', '.join(known)}", option.place)
+            told = f"there is no option {name}; options are {', '.join(known)}"
+            raise statement.piece.error(told, option.place)
         several = name in _OWN_OPTIONS or (name in _WORDS and parameters(Declaration)[_WORDS[name]].several)
         if isinstance(option.value, tuple) and not several:
-            raise piece.error(f"{name} takes one value", option.place)
-    missing = [name for name in NEEDED if name not in head.options]
+            raise statement.piece.error(f"{name} takes one value", option.place)
+    missing = [name for name in NEEDED if name not in statement.options]
     if missing:
         example = ", ".join(f"{name} = {parameters(Declaration)[_WORDS[name]].example}" for name in missing)
-        raise piece.error(f"WITH has no {' and no '.join(missing)}; for example {example}", head.name_place)
+        raise statement.error(f"WITH has no {' and no '.join(missing)}; for example {example}", "name")
 
 
 def _listed(tables: str | tuple[str, ...]) -> tuple[str, ...]:
     return (tables,) if isinstance(tables, str) else tables
 
 
-def _declaration(piece: Piece, head: CreateSeries, given: Mapping[str, Any]) -> Declaration:
-    told = {_WORDS.get(name, name): given[name] for name in given if name not in _HOW_TO_COUNT}
-    if head.steps is not None:
-        told["steps"] = head.steps
-    try:
-        return Declaration(**told)
-    except DeclarationError as problem:
-        raise piece.error(str(problem), _place_of(problem, head)) from None
-
-
-def _place_of(problem: SparsehistError, head: CreateSeries) -> Place:
+def _place_of(problem: SparsehistError, statement: Statement) -> Place:
     """The option that an error is about."""
-    words = {field: word for word, field in _WORDS.items()}
+    words, given = {field: word for word, field in _WORDS.items()}, statement.options
     named = words.get(problem.parameter or "", "")
-    if named in head.options:
-        return head.options[named].place
-    message = str(problem)
-    found = [(message.find(name), name) for name in head.options if name in message]
-    return head.options[min(found)[1]].place if found else head.name_place
+    if named in given:
+        return given[named].place
+    found = [(str(problem).find(name), name) for name in given if name in str(problem)]
+    return given[min(found)[1]].place if found else statement.place("name")
 
 
 def checked_query(
-    piece: Piece, head: Counted, wanted: Declared, query: Query, lookup: Lookup, *, settled: bool
+    statement: Statement, wanted: Declared, query: Query, lookup: Lookup, *, settled: bool
 ) -> ClosedQuery | None:
     """Return the query of a series as it is to be run, or refuse it; errors show the place.
 
     Args:
-        piece: The statement.
-        head: What it says.
+        statement: The statement.
         wanted: The declaration that the query must satisfy.
         query: The query, with its tables.
         lookup: What further names in FROM stand for.
         settled: Whether all that it reads is there; if not, its words alone are checked, and None is returned.
     """
-    place = head.query_place
+    place, script = statement.place("query"), statement.piece.script
     try:
         if not settled:
             if not query.unverified:
@@ -131,7 +131,7 @@ def checked_query(
         return checked(query, wanted.declaration.unit or (), wanted.declaration.key, lookup)
     except GuaranteeError as problem:
         where = Place(place.start + problem.start, place.start + problem.end)
-        message = pointed(problem.reason, piece.script, where)
+        message = pointed(problem.reason, script, where)
         raise_alone(GuaranteeError(message, reason=problem.reason, start=where.start, end=where.end))
     except SparsehistError as problem:
-        raise_alone(type(problem)(pointed(str(problem), piece.script, place)))
+        raise_alone(type(problem)(pointed(str(problem), script, place)))

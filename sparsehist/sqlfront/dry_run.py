@@ -23,18 +23,10 @@ from sparsehist.release.spending import cells_of, prepared, spending_beside
 from sparsehist.release.stored_declaration import declaration_of
 from sparsehist.release.workload_round import chosen_strategy
 from sparsehist.sqlfront.declaring import declared
-from sparsehist.sqlfront.heads import (
-    AppendStep,
-    CreateSeries,
-    DeclareDisjoint,
-    DropSeries,
-    MakeRelease,
-    SetBudget,
-    Statement,
-)
+from sparsehist.sqlfront.reading import Statement
 from sparsehist.sqlfront.release_tables import request_of
 from sparsehist.sqlfront.results import Outcome
-from sparsehist.sqlfront.script import Piece, pointed
+from sparsehist.sqlfront.script import pointed
 from sparsehist.store import is_store
 from sparsehist.workload import strategy_named
 
@@ -78,80 +70,84 @@ class DryRun:
 
     def outcome(self, statement: Statement) -> Outcome:
         """What a statement would do."""
-        piece, head = statement.piece, statement.head
-        kind, said = "duckdb", "not run"
+        piece, said = statement.piece, ""
         error: SparsehistError | None = None
         try:
-            if isinstance(head, CreateSeries):
-                kind, said = "create series", self._create(piece, head)
-            elif isinstance(head, AppendStep):
-                kind, said = "append", self._append(head)
-            elif isinstance(head, DropSeries):
-                ended = self._ledger.ended_by_dropping(head.name)
-                kind, said = "drop series", f"{ended}erases the series; what it has cost stays in the ledger"
-                dropped = self._series.pop(head.name, None)
-                if dropped is not None:
-                    self._ledger = self._ledger.with_dropped(dropped.series_id, datetime.now(UTC))
-            elif isinstance(head, MakeRelease):
-                kind = "plan" if head.only_plan else "release"
-                said = "spends nothing" if head.only_plan else self._release(head)
-            elif isinstance(head, SetBudget | DeclareDisjoint):
-                kind, said = "limit", "not run; what follows is compared with the budgets as they are"
-            elif head is not None:
-                kind = "show"
+            match statement.kind:
+                case "":
+                    said = "not run"
+                case "create series":
+                    said = self._create(statement)
+                case "append":
+                    said = self._append(statement)
+                case "drop series":
+                    ended = self._ledger.ended_by_dropping(statement.name)
+                    said = f"{ended}erases the series; what it has cost stays in the ledger"
+                    dropped = self._series.pop(statement.name, None)
+                    if dropped is not None:
+                        self._ledger = self._ledger.with_dropped(dropped.series_id, datetime.now(UTC))
+                case "release":
+                    said = self._release(statement)
+                case "plan":
+                    said = "spends nothing"
+                case "set budget" | "set cap" | "declare disjoint":
+                    said = "not run; what follows is compared with the limits as they are"
         except SparsehistError as problem:
             problem.args = (pointed(str(problem), piece.script, piece.place),)
             said, error = "would be refused", problem
-        return Outcome(piece.number, piece.line, kind, said=said, error=error)
+        return Outcome(piece.number, piece.line, statement.kind or "duckdb", said=said, error=error)
 
-    def _create(self, piece: Piece, head: CreateSeries) -> str:
-        if head.name in self._series:
-            return f"keeps the series {head.name}; spends nothing"
-        declaration = declared(piece, head).declaration
+    def _create(self, statement: Statement) -> str:
+        name = statement.name
+        if name in self._series:
+            return f"keeps the series {name}; spends nothing"
+        declaration = declared(statement).declaration
         self._ledger.check_series(
-            head.name, declaration.population, declaration.noise, is_open=declaration.domain.is_open
+            name, declaration.population, declaration.noise, is_open=declaration.domain.is_open
         )  # fmt: skip
         if declaration.every is not None:
-            return f"declares the series {head.name} of periods; spends nothing"
+            return f"declares the series {name} of periods; spends nothing"
         if declaration.domain.is_open:
             self._ledger = self._ledger.with_open_series(declaration.population)
-        series_id = f"new {len(self._series)} {head.name} {len(self._ledger.paths)}"
-        self._series[head.name] = _Series(series_id, declaration)
+        series_id = f"new {len(self._series)} {name} {len(self._ledger.paths)}"
+        self._series[name] = _Series(series_id, declaration)
         self._ledger = self._ledger.with_series(cells_of(series_id, declaration))
-        if head.steps is not None and not head.query:
-            return f"declares the running series {head.name}; spends nothing"
-        return f"counts the log into the series {head.name}; spends nothing"
+        if not statement.query:
+            return f"declares the running series {name}; spends nothing"
+        return f"counts the log into the series {name}; spends nothing"
 
-    def _append(self, head: AppendStep) -> str:
-        if head.period is not None:
-            return f"appends the period {head.period} to the series {head.name}; spends nothing"
-        series = self._series.get(head.name)
+    def _append(self, statement: Statement) -> str:
+        name, asked = statement.name, statement.asked
+        if "period" in asked:
+            return f"appends the period {asked['period']} to the series {name}; spends nothing"
+        series = self._series.get(name)
         if series is None or series.declaration.steps is None:
-            raise NotFoundError(f"there is no running series {head.name}")
-        series.declaration.steps.step_of(present(head.step))
-        return f"appends step {head.step} to the series {head.name}; spends nothing"
+            raise NotFoundError(f"there is no running series {name}")
+        series.declaration.steps.step_of(asked["step"])
+        return f"appends step {asked['step']} to the series {name}; spends nothing"
 
-    def _release(self, head: MakeRelease) -> str:
-        series = self._series.get(head.series)
+    def _release(self, statement: Statement) -> str:
+        asked = statement.asked
+        series = self._series.get(asked["series"])
         if series is None:
-            raise NotFoundError(f"there is no series {head.series}")
-        if head.name in series.names:
+            raise NotFoundError(f"there is no series {asked['series']}")
+        if statement.name in series.names:
             return "was made before; spends nothing"
-        if not head.levels:
-            raise NotFoundError(f"the series {head.series} has no release {head.name}: AT LEVEL makes one")
+        if "levels" not in asked:
+            raise NotFoundError(f"the series {asked['series']} has no release {statement.name}: AT LEVEL makes one")
         made: CellMetadata | None = None
-        if head.workload is None:
-            made, release = self._of_cells(series, head)
+        if "workload" not in asked:
+            made, release = self._of_cells(series, statement)
         else:
-            release = self._of_workload(series, head)
+            release = self._of_workload(series, statement)
         after_it = self._ledger
-        for spends in (release, *spending_beside(series.series_id, request_of(series.declaration, head))):
+        for spends in (release, *spending_beside(series.series_id, request_of(series.declaration, statement))):
             after_it.check(spends)
             after_it = after_it.with_release(spends)
         before = self._spent(series.declaration.population)
         self._ledger = after_it
-        series.names.add(str(head.name))
-        if head.workload is not None:
+        series.names.add(statement.name)
+        if "workload" in asked:
             series.levels.setdefault(release.path, set()).add(release.level)
         after = self._spent(series.declaration.population)
         said = f"population {series.declaration.population}: {before} before, {after} after"
@@ -160,7 +156,7 @@ class DryRun:
             if isinstance(made, RunningMetadata):
                 from sparsehist.release.totals import RUNNING, Totals
 
-                row = Totals(head.what or RUNNING, made.steps).row(made.step)
+                row = Totals(asked.get("what", RUNNING), made.steps).row(made.step)
                 series.points.setdefault(release.path[1] or "", []).append((row, release.level, bound))
             else:
                 series.cells.append((release.level, bound))
@@ -169,18 +165,18 @@ class DryRun:
                 said += f"; of the series' delta {spent:.3g} are spent then and {left:.3g} left"
         return said
 
-    def _of_cells(self, series: _Series, head: MakeRelease) -> tuple[CellMetadata, Spending]:
+    def _of_cells(self, series: _Series, statement: Statement) -> tuple[CellMetadata, Spending]:
         """The release as it would stand in the store, but for what only drawing tells."""
         declaration = series.declaration
-        request: Any = request_of(declaration, head)
+        request: Any = request_of(declaration, statement)
         if declaration.steps is None:
             metadata = partial(cell_metadata, declaration, past=series.cells)
             return self._prepared(series, CELLS, request, metadata)
         from sparsehist.release import running_round
         from sparsehist.release.totals import RUNNING, Totals
 
-        if head.step is None:
-            raise NotFoundError(f"{head.series} is a running series: a release says AT STEP and AT LEVEL")
+        if "step" not in statement.asked:
+            raise NotFoundError(f"{declaration.name} is a running series: a release says AT STEP and AT LEVEL")
         totals = request.what or Totals(RUNNING, present(declaration.n_steps))
         past = series.points.get(totals.workload or "", [])
         public = partial(running_round.running_metadata, declaration, past=past)
@@ -191,8 +187,8 @@ class DryRun:
     ) -> tuple[Any, Spending]:
         return prepared(self._ledger, series.series_id, series.declaration, path, request, metadata)[1:]
 
-    def _of_workload(self, series: _Series, head: MakeRelease) -> Spending:
-        request: Any = request_of(series.declaration, head)
+    def _of_workload(self, series: _Series, statement: Statement) -> Spending:
+        request: Any = request_of(series.declaration, statement)
         workload = request.workload
         if workload is None:
             raise NotFoundError("a release of a workload names it")

@@ -1,42 +1,84 @@
-"""Read the words of a statement into its record; an error says what was expected and where.
+"""Read a statement of our own by the table of all forms; an error says what was expected and where.
 
-`Words` is a position in the tokens of a statement. `CLAUSES` says how each clause of RELEASE and PLAN is written,
-which field it sets and what it belongs to.
+A form is the words it begins with, a name, and clauses in any order, each at most once. `Words` is a position in the
+tokens of a statement.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 from difflib import get_close_matches
 from fractions import Fraction
-from functools import partial
 from typing import Any
 
 from sqlglot import Token, TokenType
 
 from sparsehist.errors import DeclarationError, StatementError, shown
 from sparsehist.privacy.guarantees import EpsilonDelta
-from sparsehist.sqlfront.heads import (
-    AppendStep,
-    CreateSeries,
-    DeclareDisjoint,
-    DropSeries,
-    Head,
-    MakeRelease,
-    Option,
-    SetBudget,
-    Show,
-)
 from sparsehist.sqlfront.script import Piece, Place, is_word, spelled
 
 NO_VALUE = "the parameter ${0} has no value: give it with --param {0}=… or parameters={{…}}"
 _TEXTS = (TokenType.STRING, TokenType.HEREDOC_STRING)
 _CLOSING = {TokenType.L_PAREN: TokenType.R_PAREN, TokenType.L_BRACKET: TokenType.R_BRACKET}
+_STARTS_QUERY = ("SELECT", "WITH", "FROM", "VALUES", "TABLE", "PIVOT", "UNPIVOT", "DESCRIBE", "SHOW", "SUMMARIZE")
+
+
+@dataclass(frozen=True)
+class Option:
+    """A value in WITH (…), a text, int, bool, Decimal, Fraction or tuple of texts, and where it stands."""
+
+    value: Any
+    place: Place
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A statement of a script.
+
+    Attributes:
+        piece: As it was written.
+        kind: What it does, such as "create series"; empty where it goes to DuckDB as it is.
+        asked: What its clauses say, by field.
+        places: Where these stand.
+    """
+
+    piece: Piece
+    kind: str = ""
+    asked: Mapping[str, Any] = field(default_factory=dict)
+    places: Mapping[str, Place] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def name(self) -> str:
+        """The series or release that it names."""
+        return str(self.asked.get("name", ""))
+
+    @property
+    def options(self) -> Mapping[str, Option]:
+        """What WITH (…) says."""
+        return dict(self.asked.get("options", {}))
+
+    @property
+    def query(self) -> str:
+        """The query after AS; empty without one."""
+        return str(self.asked.get("query", ""))
+
+    @property
+    def number(self) -> int:
+        """Its number in the script, from 1."""
+        return self.piece.number
+
+    def place(self, field: str) -> Place:
+        """Where a field stands; the whole statement if it does not have it."""
+        return self.places.get(field, self.piece.place)
+
+    def error(self, message: str, field: str) -> StatementError:
+        """An error that shows the place of a field."""
+        return self.piece.error(message, self.place(field))
 
 
 class Words:
@@ -115,6 +157,11 @@ class Words:
             token = self.token()
             message += ", found " + ("the end of the statement" if token is None else self.spelled(token)[:40])
         return self._piece.error(message, place or self.place())
+
+    def rest(self) -> str:
+        """Take all that is left, as it is written."""
+        start, self._next = self.place().start, len(self._piece.tokens)
+        return self._piece.script[start : self._piece.place.end]
 
     def name(self, what: str) -> str:
         """Take the name of a series or release, or a parameter that is one."""
@@ -254,25 +301,25 @@ class Words:
 
 @dataclass(frozen=True)
 class Clause:
-    """How one clause is written and which field of `MakeRelease` it sets; clauses stand in any order, each once.
+    """How one clause is written, and which field of a statement it sets.
 
     Attributes:
         words: The words that it begins with.
-        shown: How the reference writes it.
         field: What it sets.
         read: Takes its value.
-        of: What it belongs to: "cells", "workloads", or both.
-        plans: Whether PLAN takes it too.
+        shown: How the reference writes the value.
         choice: Clauses of one choice exclude each other.
     """
 
     words: str
-    shown: str
     field: str
     read: Callable[[Words], Any]
-    of: str = "cells workloads"
-    plans: bool = True
+    shown: str = ""
     choice: str = ""
+
+    def __str__(self) -> str:
+        """How the reference writes it."""
+        return f"{self.words} {self.shown}".strip()
 
 
 def _goal(words: Words) -> EpsilonDelta:
@@ -286,12 +333,26 @@ def _goal(words: Words) -> EpsilonDelta:
         raise words.error(str(problem), words.since(start)) from None
 
 
-def _levels(words: Words, read: Callable[[Words], Any]) -> tuple[Any, ...]:
-    found = [read(words)]
-    while words.accept_symbol(TokenType.COMMA):
-        words.accept("EPSILON")
-        found.append(read(words))
-    return tuple(found)
+def _several(read: Callable[[Words], Any], again: str = "") -> Callable[[Words], tuple[Any, ...]]:
+    def read_all(words: Words) -> tuple[Any, ...]:
+        found = [read(words)]
+        while words.accept_symbol(TokenType.COMMA):
+            words.accept(*again.split())
+            found.append(read(words))
+        return tuple(found)
+
+    return read_all
+
+
+def _then(read: Callable[[Words], Any], *expected: str) -> Callable[[Words], Any]:
+    """A value and the words behind it."""
+
+    def read_both(words: Words) -> Any:
+        value = read(words)
+        words.expect(*expected)
+        return value
+
+    return read_both
 
 
 def _false_keys(words: Words) -> float:
@@ -302,161 +363,14 @@ def _false_keys(words: Words) -> float:
     return number
 
 
-CLAUSES = (
-    Clause("USING", "USING 'workload'", "workload", lambda words: words.text("a workload such as 'prefix(1024)'"),
-           of="workloads"),
-    Clause("STRATEGY", "STRATEGY 'name'", "strategy", lambda words: words.text("a strategy such as 'spectral'"),
-           of="workloads"),
-    Clause("AT LEVEL", "AT LEVEL", "levels", lambda words: _levels(words, Words.level)),
-    Clause("AT EPSILON", "AT EPSILON … DELTA …", "levels", lambda words: _levels(words, _goal)),
-    Clause("EXPECTING", "EXPECTING n FALSE KEYS", "false_keys", _false_keys, of="cells", choice="threshold"),
-    Clause("THRESHOLD", "THRESHOLD", "threshold", lambda words: words.number("a threshold in counts"), of="cells",
-           choice="threshold"),
-    Clause("OPEN DELTA", "OPEN DELTA", "delta", lambda words: words.number("a probability such as 1e-6"), of="cells",
-           choice="threshold"),
-    Clause("MEASURES", "MEASURES 'price=0.5'", "measures", Words.level, of="cells"),
-    Clause("AT STEP", "AT STEP n", "step", lambda words: words.whole("a step such as 12"), of="cells"),
-    Clause("COUNTING", "COUNTING 'new'", "what", lambda words: words.text("what is counted such as 'new'"),
-           of="cells"),
-    Clause("TO", "TO 'file.parquet'", "target", lambda words: words.text("a file such as 'public.parquet'"),
-           plans=False),
-)  # fmt: skip
-
-
-def _read_clauses(words: Words, asked: dict[str, Any], *, of: str, only_plan: bool) -> None:
-    """Read clauses up to the end of the statement into `asked`, by field of `MakeRelease`; errors show the place."""
-    while not words.at_end():
-        whole = (clause for clause in CLAUSES if words.follow(*clause.words.split()))
-        begun = (clause for clause in CLAUSES if words.follow(clause.words.split()[0]))
-        clause = next(whole, None) or next(begun, None)
-        if clause is None:
-            left = [one.shown for one in CLAUSES if _objection(one, asked, of=of, only_plan=only_plan) is None]
-            raise words.error(f"expected {', '.join([*dict.fromkeys(left), 'or the end of the statement'])}")
-        if (objection := _objection(clause, asked, of=of, only_plan=only_plan)) is not None:
-            raise words.error(objection)
-        words.expect(*clause.words.split())
-        start = words.place()
-        asked[clause.field] = clause.read(words)
-        asked["places"][clause.field] = words.since(start)
-        if clause.field == "levels" and len(asked["levels"]) > 1 and not only_plan:
-            raise words.error("a release has one level; a plan may have several", asked["places"]["levels"])
-
-
-def _objection(clause: Clause, asked: Collection[str], *, of: str, only_plan: bool) -> str | None:
-    """Return why a clause may not stand here; None if it may."""
-    if clause.field in asked:
-        return f"{clause.words} stands here for the second time"
-    if only_plan and not clause.plans:
-        return f"a plan writes nothing: leave {clause.words} out"
-    if of not in clause.of and of == "workloads":
-        return f"a workload has no threshold, and all of it is released: leave {clause.words} out"
-    if of not in clause.of:
-        return f"{clause.words} belongs to RELEASE WORKLOAD name FROM series"
-    if clause.choice and any(one.choice == clause.choice and one.field in asked for one in CLAUSES):
-        return "expected one of EXPECTING … FALSE KEYS, THRESHOLD and OPEN DELTA, not several"
-    return None
-
-
-_STARTS_QUERY = ("SELECT", "WITH", "FROM", "VALUES", "TABLE", "PIVOT", "UNPIVOT", "DESCRIBE", "SHOW", "SUMMARIZE")
-_END = "the end of the statement"
-
-
-def _show(words: Words, _: Piece, what: str = "series") -> Head:
-    if what == "releases" and words.accept("FROM"):
-        place = words.place()
-        return _ended(words, Show(what, words.name("series"), place=place))
-    return _ended(words, Show(what), f"FROM series or {_END}" if what == "releases" else _END)
-
-
-def _show_ledger(words: Words, _: Piece) -> Head:
-    asked: dict[str, Any] = {"short": words.accept("SHORT")}
-    if words.accept("FROM"):
-        asked |= {"place": words.place(), "series": words.name("series")}
-    if words.accept("SINCE"):
-        start = words.place()
-        asked["since"] = words.text("a time such as '2026-01-31'")
-        try:
-            datetime.fromisoformat(asked["since"])
-        except ValueError:
-            raise words.error("expected a time such as '2026-01-31'", words.since(start)) from None
-    if words.accept("DELTA"):
-        place = words.place()
-        asked["delta"] = words.number("a probability such as 1e-6")
-        asked.setdefault("place", words.since(place))
-    further = "" if "delta" in asked else f"SHORT, FROM series, SINCE 'time', DELTA and a probability, or {_END}"
-    return _ended(words, Show("ledger", **asked), further or _END)
-
-
-def _create(words: Words, piece: Piece, *, running: bool = False) -> Head:
-    reuse = words.keyword() == "IF" and words.keyword(1) not in ("", "WITH")
-    if reuse:
-        words.expect("IF", "NOT", "EXISTS")
-    name_place, name = words.place(), words.name("series")
-    words.expect("WITH")
-    options = _options(words)
-    steps = None
-    if running:
-        words.expect("OVER")
-        steps = words.whole("a number of steps such as 365")
-        words.expect("STEPS")
-    if "every" in options or (running and words.at_end()):
-        return _ended(words, CreateSeries(name, name_place, options, "", name_place, reuse, steps))
-    return CreateSeries(name, name_place, options, *_query(words, piece), reuse, steps)
-
-
-def _replace(words: Words, piece: Piece) -> Head:
-    raise words.error("a series cannot be replaced: its noise is spent. DROP it, or use another name", piece.place)
-
-
-def _append(words: Words, piece: Piece) -> Head:
-    name_place, name = words.place(), words.name("series")
-    options = _options(words) if words.accept("WITH") else {}
-    if words.accept("PERIOD"):
-        period = words.text("a period such as '2026-W12'")
-        return AppendStep(name, name_place, options, *_query(words, piece), period=period)
-    if not words.accept("STEP"):
-        raise words.error("expected STEP or PERIOD")
-    step = words.whole("a step such as 12")
-    return AppendStep(name, name_place, options, *_query(words, piece), step=step)
-
-
-def _drop(words: Words, _: Piece) -> Head:
-    if_exists = words.keyword() == "IF" and words.token(1) is not None
-    if if_exists:
-        words.expect("IF", "EXISTS")
-    place = words.place()
-    return _ended(words, DropSeries(words.name("series"), if_exists, place))
-
-
-_BUDGET: dict[str, tuple[str, Callable[[Words], Any]]] = {
-    "FOR": ("population", lambda words: words.name("population")),
-    "EPSILON": ("epsilon", Words.level),
-    "DELTA": ("delta", Words.level),
-    "RHO": ("rho", Words.level),
-    "ROUTE": ("route", lambda words: words.text("a route such as 'gaussian'")),
-    "OPEN SHARE": ("open_share", Words.level),
-    "BECAUSE": ("reason", lambda words: words.text("a reason")),
-}
-
-
-def _budget(words: Words, _: Piece) -> Head:
-    asked: dict[str, Any] = {}
-    while not words.at_end():
-        left = [clause for clause, (field, _) in _BUDGET.items() if field not in asked]
-        clause = next((clause for clause in left if words.accept(*clause.split())), None)
-        if clause is None:
-            raise words.error(f"expected {', '.join(left)}, or {_END}")
-        field, read = _BUDGET[clause]
-        asked[field] = read(words)
-    return SetBudget(asked)
-
-
-def _disjoint(words: Words, _: Piece) -> Head:
-    populations = [words.name("population")]
-    while words.accept_symbol(TokenType.COMMA):
-        populations.append(words.name("population"))
-    words.expect("BECAUSE")
-    return _ended(words, DeclareDisjoint(tuple(populations), words.text("a reason")))
+def _time(words: Words) -> str:
+    start = words.place()
+    text = words.text("a time such as '2026-01-31'")
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        raise words.error("expected a time such as '2026-01-31'", words.since(start)) from None
+    return text
 
 
 def _options(words: Words) -> dict[str, Option]:
@@ -498,78 +412,144 @@ def _measures(words: Words) -> Any:
     return tuple(found)
 
 
-def _query(words: Words, piece: Piece) -> tuple[str, Place]:
-    words.expect("AS")
+def _query(words: Words) -> str:
     if not words.is_next(TokenType.L_PAREN) and words.keyword() not in _STARTS_QUERY:
         raise words.error("expected a query after AS, such as SELECT user_id, query FROM …")
-    place = Place(words.place().start, piece.place.end)
-    return piece.script[place.start : place.end], place
+    return words.rest()
 
 
-def _plan(words: Words, piece: Piece) -> Head:
-    if words.keyword() == "RELEASE" and words.keyword(1) != "FROM":
-        words.take()
-    return _release(words, piece, only_plan=True)
+def _text(example: str) -> Callable[[Words], str]:
+    return lambda words: words.text(example)
 
 
-def _release(words: Words, _: Piece, *, only_plan: bool = False) -> Head:
-    # WORKLOAD, and in a plan the name itself, may be left out: `release workload from …` is a release of that name.
-    ahead = 0
-    while only_plan and words.token(ahead) is not None and words.keyword(ahead) != "USING":
-        ahead += 1
-    unnamed = only_plan and words.token(ahead) is not None
-    of_workload = words.keyword() == "WORKLOAD" and (words.keyword(1) != "FROM" or unnamed)
-    if of_workload:
-        words.take()
-    places = {"name": words.place()}
-    name = None if only_plan and words.keyword() == "FROM" else words.name("release")
-    words.expect("FROM")
-    places["series"] = words.place()
-    asked: dict[str, Any] = {"name": name, "series": words.name("series"), "only_plan": only_plan, "places": places}
-    _read_clauses(words, asked, of="workloads" if of_workload else "cells", only_plan=only_plan)
-    if of_workload and "workload" not in asked:
-        raise words.error("expected USING and a workload such as 'prefix(1024)'")
-    if only_plan and "levels" not in asked:
-        raise words.error("expected AT LEVEL and one level or more")
-    return MakeRelease(**asked)
+_WITH = Clause("WITH", "options", _options, "(option = value, …)")
+_AS = Clause("AS", "query", _query, "query")
+_FROM = Clause("FROM", "series", lambda words: words.name("series"), "series")
+_BECAUSE = Clause("BECAUSE", "reason", _text("a reason"), "'reason'")
+_PROBABILITY = "a probability such as 1e-6"
+_LEVEL = Clause("AT LEVEL", "levels", _several(Words.level), "level")
+_AT_EPSILON = Clause("AT EPSILON", "levels", _several(_goal, "EPSILON"), "e DELTA d")
+_OF_RELEASE = (
+    Clause("USING", "workload", _text("a workload such as 'prefix(1024)'"), "'workload'"),
+    Clause("STRATEGY", "strategy", _text("a strategy such as 'spectral'"), "'name'"),
+    Clause("EXPECTING", "false_keys", _false_keys, "n FALSE KEYS", choice="threshold"),
+    Clause("THRESHOLD", "threshold", lambda words: words.number("a threshold in counts"), "t", choice="threshold"),
+    Clause("OPEN DELTA", "delta", lambda words: words.number(_PROBABILITY), "d", choice="threshold"),
+    Clause("AT STEP", "step", lambda words: words.whole("a step such as 12"), "n"),
+    Clause("MEASURES", "measures", Words.level, "'price=0.5'"),
+    Clause("COUNTING", "what", _text("what is counted such as 'new'"), "'new'"),
+)
+_TO = Clause("TO", "target", _text("a file such as 'public.parquet'"), "'file.parquet'")
+_OVER = Clause("OVER", "steps", _then(lambda words: words.whole("a number of steps such as 365"), "STEPS"), "n STEPS")
 
 
-def _ended(words: Words, head: Head, expected: str = _END) -> Head:
-    if not words.at_end():
-        raise words.error(f"expected {expected}")
-    return head
+@dataclass(frozen=True)
+class Form:
+    """A kind of statement.
+
+    Attributes:
+        words: The words that it begins with.
+        clauses: What may follow, in any order.
+        needs: Clauses that must be there, by field.
+        names: What the name after `words` is one of; empty without a name.
+        flag: Words that may stand before the name.
+        may_be_unnamed: Whether a FROM may stand in the place of the name.
+        kind: Of the statement, where it is not `words` in lower case.
+    """
+
+    words: str
+    clauses: tuple[Clause, ...] = ()
+    needs: tuple[str, ...] = ()
+    names: str = ""
+    flag: str = ""
+    may_be_unnamed: bool = False
+    kind: str = ""
+
+    def __str__(self) -> str:
+        """How the reference writes it."""
+        name = f"[{self.names}]" if self.may_be_unnamed else self.names
+        clauses = (str(one) if one.field in self.needs else f"[{one}]" for one in self.clauses)
+        return " ".join(filter(None, (self.words, f"[{self.flag}]" if self.flag else "", name, *clauses)))
 
 
-_STATEMENTS: dict[str, Callable[[Words, Piece], Head]] = {
-    "CREATE SERIES": _create,
-    "CREATE RUNNING SERIES": partial(_create, running=True),
-    "CREATE OR REPLACE SERIES": _replace,
-    "APPEND TO": _append,
-    "RELEASE": _release,
-    "PLAN": _plan,
-    "SHOW SERIES": _show,
-    "SHOW RELEASES": partial(_show, what="releases"),
-    "SHOW LEDGER": _show_ledger,
-    "DROP SERIES": _drop,
-    "SET BUDGET": _budget,
-    "DECLARE DISJOINT": _disjoint,
-}
-"""How the statements of our own begin, and what reads the rest of each."""
+_CREATE = "IF NOT EXISTS"
+FORMS = (
+    Form("CREATE SERIES", (_WITH, _AS), ("options",), "series", _CREATE),
+    Form("CREATE RUNNING SERIES", (_WITH, _OVER, _AS), ("options", "steps"), "series", _CREATE, kind="create series"),
+    Form("APPEND TO", (
+        _WITH,
+        Clause("STEP", "step", lambda words: words.whole("a step such as 12"), "n", choice="where"),
+        Clause("PERIOD", "period", _text("a period such as '2026-W12'"), "'2026-W12'", choice="where"),
+        _AS,
+    ), ("query",), "series", kind="append"),
+    Form("RELEASE", (_FROM, _LEVEL, _AT_EPSILON, *_OF_RELEASE, _TO), ("series",), "release"),
+    Form("PLAN", (_FROM, _LEVEL, _AT_EPSILON, *_OF_RELEASE), ("series", "levels"), "release", may_be_unnamed=True),
+    Form("SHOW SERIES"),
+    Form("SHOW RELEASES", (_FROM,)),
+    Form("SHOW LEDGER", (
+        Clause("SHORT", "short", lambda _: True),
+        _FROM,
+        Clause("SINCE", "since", _time, "'2026-01-31'"),
+        Clause("DELTA", "delta", lambda words: words.number(_PROBABILITY), "d"),
+    )),
+    Form("DROP SERIES", names="series", flag="IF EXISTS"),
+    Form("SET BUDGET", (
+        Clause("FOR", "population", lambda words: words.name("population"), "population"),
+        Clause("EPSILON", "epsilon", Words.level, "e"),
+        Clause("DELTA", "delta", Words.level, "d"),
+        Clause("RHO", "rho", Words.level, "r"),
+        Clause("ROUTE", "route", _text("a route such as 'gaussian'"), "'name'"),
+        Clause("OPEN SHARE", "open_share", Words.level, "s"),
+        _BECAUSE,
+    )),
+    Form("SET CAP", (Clause("AT LEVEL", "level", Words.level, "level"), _BECAUSE), ("level", "reason"), "series"),
+    Form("DECLARE DISJOINT", (
+        Clause("", "populations", _several(lambda words: words.name("population")), "population, population"),
+        _BECAUSE,
+    ), ("populations", "reason")),
+)  # fmt: skip
+"""All statements of our own; docs/sql_reference.md is made from them."""
 
 
-def read_head(piece: Piece, parameters: Mapping[str, Any]) -> Head | None:
-    """Read a statement, if it is one of ours; None if it goes to DuckDB as it is. Errors show the place.
+def read_statement(piece: Piece, parameters: Mapping[str, Any]) -> Statement:
+    """Read a statement. Errors show the place.
 
     Example:
         >>> from sparsehist.sqlfront.script import pieces
-        >>> read_head(pieces("show releases from queries")[0], {})
-        Show(what='releases', series='queries', delta=None, since=None, short=False)
+        >>> read_statement(pieces("show releases from queries")[0], {}).asked
+        {'series': 'queries'}
     """
     words = Words(piece, parameters)
-    for start, read in _STATEMENTS.items():
-        if words.accept(*start.split()):
-            return read(words, piece)
-    return None
+    if words.follow("CREATE", "OR", "REPLACE", "SERIES"):
+        raise words.error(
+            "a series cannot be replaced: its noise is spent. DROP it, or use another name", piece.place
+        )
+    form = next((form for form in FORMS if words.accept(*form.words.split())), None)
+    if form is None:
+        return Statement(piece)
+    asked: dict[str, Any] = {}
+    places: dict[str, Place] = {}
+
+    def take(name: str, read: Callable[[Words], Any]) -> None:
+        start = words.place()
+        asked[name] = read(words)
+        places[name] = words.since(start)
+
+    if form.flag and words.accept(*form.flag.split()):
+        asked["flag"] = True
+    if form.names and not (form.may_be_unnamed and words.follow("FROM")):
+        take("name", lambda words: words.name(form.names))
+    while not words.at_end():
+        taken = {one.choice or one.field for one in form.clauses if one.field in asked}
+        left = [one for one in form.clauses if (one.choice or one.field) not in taken]
+        clause = next((one for one in left if words.accept(*one.words.split())), None)
+        if clause is None:
+            raise words.error(f"expected {', '.join([*map(str, left), 'the end of the statement'])}")
+        take(clause.field, clause.read)
+    missing = next((one for one in form.clauses if one.field in form.needs and one.field not in asked), None)
+    if missing is not None:
+        raise words.error(f"expected {missing}")
+    return Statement(piece, form.kind or form.words.lower(), asked, places)
 
 
 def meant(piece: Piece) -> str:
@@ -581,10 +561,10 @@ def meant(piece: Piece) -> str:
         ('; did you mean RELEASE?', '')
     """
     words = Words(piece, {})
-    for start in _STATEMENTS:
-        pairs = enumerate(start.split())
+    for form in FORMS:
+        pairs = enumerate(form.words.split())
         if all(get_close_matches(words.keyword(ahead), [word], 1, 0.75) for ahead, word in pairs):
-            return f"; did you mean {start}?"
+            return f"; did you mean {form.words}?"
     return ""
 
 

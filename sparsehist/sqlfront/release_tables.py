@@ -24,7 +24,7 @@ from sparsehist.release.pipeline import published
 from sparsehist.release.releases import Release, WorkloadRelease
 from sparsehist.release.stored_declaration import declaration_of
 from sparsehist.sqlfront.declaring import TAKEN_NAMES
-from sparsehist.sqlfront.heads import MakeRelease, Show
+from sparsehist.sqlfront.reading import Statement
 from sparsehist.sqlfront.script import is_word, plain
 from sparsehist.store.statements import statement
 
@@ -64,19 +64,20 @@ def declared(store: Home, series: str) -> tuple[Declaration, str]:
     return declaration_of(record), record.series_id
 
 
-def asked_of(head: MakeRelease) -> dict[str, Any]:
-    """What a statement asks of a release, as `any_kind.release` takes it."""
-    asked = {
-        "level": head.levels[0] if head.levels else None, "threshold": head.threshold, "false_keys": head.false_keys,
-        "open_delta": head.delta, "workload": head.workload, "strategy": head.strategy, "step": head.step,
-        "what": head.what, "measures": head.measures,
-    }  # fmt: skip
-    return {name: value for name, value in asked.items() if value is not None}
+_CLAUSES = ("threshold", "false_keys", "workload", "strategy", "step", "what", "measures")
 
 
-def request_of(declaration: Declaration, head: MakeRelease) -> Request:
+def asked_of(statement: Statement) -> dict[str, Any]:
+    """What RELEASE or PLAN asks, as `any_kind.release` takes it."""
+    levels = {"level": statement.asked["levels"][0]} if "levels" in statement.asked else {}
+    asked = {name: value for name, value in statement.asked.items() if name in _CLAUSES}
+    share = {"open_delta": statement.asked["delta"]} if "delta" in statement.asked else {}
+    return levels | asked | share
+
+
+def request_of(declaration: Declaration, statement: Statement) -> Request:
     """What a statement asks of a series; refuses wrong parameters, and steps where the series has none."""
-    return any_kind.request_of(declaration, str(head.name), **asked_of(head))[0]
+    return any_kind.request_of(declaration, statement.name, **asked_of(statement))[0]
 
 
 ARRIVING = "release_arriving"
@@ -151,26 +152,24 @@ def _is_name(token: Token, script: str) -> bool:
     return token.token_type == TokenType.IDENTIFIER or is_word(token, script)
 
 
-def shown(store: Home, head: Show) -> pl.DataFrame:
+def shown(store: Home, statement: Statement) -> pl.DataFrame:
     """What a SHOW statement shows; public parameters only."""
-    if head.what == "ledger":
+    asked = {"delta": DEFAULT_DELTA, **statement.asked}
+    if statement.kind == "show ledger":
         with store.hold() as state:
-            rows = ledger_rows(Ledger.of(state), _delta(head), series=head.series, since=head.since, short=head.short)
+            rows = ledger_rows(Ledger.of(state), asked.pop("delta"), **asked)
         return pl.DataFrame(rows, schema=SCHEMA)
-    names = store.series_names() if head.series is None else [head.series]
-    if head.what == "series":
+    names = [asked["series"]] if "series" in asked else store.series_names()
+    if statement.kind == "show series":
         return pl.DataFrame([_row(store, declared(store, name)[0]) for name in names], schema=_SERIES)
     return pl.concat([releases(store, ""), *(releases(store, name) for name in names)])
 
 
-def explained(head: Show) -> str:
+def explained(statement: Statement) -> str:
     """What cannot be told from the table."""
-    said = f"epsilon holds at delta {_delta(head):g}, whatever the noise, for what did happen"
-    return said if head.what == "ledger" else ""
-
-
-def _delta(head: Show) -> float:
-    return DEFAULT_DELTA if head.delta is None else head.delta
+    delta = statement.asked.get("delta", DEFAULT_DELTA)
+    said = f"epsilon holds at delta {delta:g}, whatever the noise, for what did happen"
+    return said if statement.kind == "show ledger" else ""
 
 
 _SERIES = {

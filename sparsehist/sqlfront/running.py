@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sparsehist.errors import SparsehistError, StatementError
 from sparsehist.release.home import Home
 from sparsehist.sqlfront.checking import Problem
-from sparsehist.sqlfront.heads import Statement
+from sparsehist.sqlfront.reading import Statement
 from sparsehist.sqlfront.results import Outcome, SqlResult
 from sparsehist.sqlfront.session import Session
 

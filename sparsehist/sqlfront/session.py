@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
@@ -30,28 +31,16 @@ from sparsehist.ledger.ledger import Ledger
 from sparsehist.release import any_kind
 from sparsehist.release.creation import NewLog, counted_into, declared_into, with_source
 from sparsehist.release.home import Home
-from sparsehist.release.limits import declare_disjoint, set_budget
+from sparsehist.release.limits import declare_disjoint, raise_cap, set_budget
 from sparsehist.release.periods import append_period, declare_periods, declared_periods, drop
-from sparsehist.release.pipeline import find
 from sparsehist.release.releases import AnyRelease, check_target
 from sparsehist.release.steps import append_step
 from sparsehist.release.stored_declaration import declaration_of
 from sparsehist.sqlfront import release_tables
-from sparsehist.sqlfront.checking import Known, Problem, check_counted, check_plain, checked
+from sparsehist.sqlfront.checking import Known, Problem, check_log, check_plain, checked
 from sparsehist.sqlfront.declaring import Declared, checked_query
 from sparsehist.sqlfront.engine_words import told
-from sparsehist.sqlfront.heads import (
-    AppendStep,
-    Counted,
-    CreateSeries,
-    DeclareDisjoint,
-    DropSeries,
-    MakeRelease,
-    SetBudget,
-    Show,
-    Statement,
-)
-from sparsehist.sqlfront.reading import bindable, meant
+from sparsehist.sqlfront.reading import Statement, bindable, meant
 from sparsehist.sqlfront.release_tables import asked_of, explained, made_before, shown
 from sparsehist.sqlfront.results import Outcome, rows_of
 from sparsehist.sqlfront.script import Piece, Place, asked_for, plain, pointed
@@ -60,8 +49,6 @@ from sparsehist.store.layout import spill_directory
 from sparsehist.store.statements import statement as statement_named
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from sparsehist.counting.contract import ClosedQuery
 
 _SHOW = re.compile(r"show\s+", re.IGNORECASE)
@@ -129,16 +116,18 @@ class Session:
 
     def execute(self, statement: Statement) -> Outcome:
         """Run a statement that was checked. Errors show the place; what was committed before stays."""
-        runs: dict[type, Callable[[Statement], Outcome]] = {
-            CreateSeries: self._create,
-            AppendStep: self._append,
-            MakeRelease: self._release,
-            DropSeries: self._drop,
-            Show: self._show,
-            SetBudget: self._set_budget,
-            DeclareDisjoint: self._declare_disjoint,
+        runs: dict[str, Callable[[Statement], Outcome]] = {
+            "": self._plain,
+            "create series": self._create,
+            "append": self._append,
+            "release": self._release,
+            "plan": self._plan,
+            "drop series": self._drop,
+            "set budget": self._set_budget,
+            "set cap": self._set_cap,
+            "declare disjoint": self._declare_disjoint,
         }
-        run = runs.get(type(statement.head), self._plain)
+        run = runs.get(statement.kind, self._show)
         try:
             self._check_transaction(statement)
             return run(statement)
@@ -163,7 +152,7 @@ class Session:
 
     def _known(self) -> Known:
         if self.store is None:
-            return Known(None, self._check_query)
+            return Known(self._check_query, complete=False)
         declared: dict[str, Declaration | None] = {}
         if is_store(self.store.path):
             with self.store.hold() as state:
@@ -171,17 +160,7 @@ class Session:
                     record.name: declaration_of(record) if record.declaration.get("steps") else None
                     for record in state.all_series()
                 } | {name: declared_periods(self.store, state, name) for name in Ledger.of(state).limits.periods}
-        return Known(
-            set(declared), self._check_query, self.store.path, check_name=self._check_name, declared=declared
-        )
-
-    def _check_name(self, head: MakeRelease) -> None:
-        store = self._existing()
-        if is_store(store.path):
-            with store.hold() as state:
-                record = state.series(head.series)
-                if record is not None:
-                    find(state, record, release_tables.request_of(declaration_of(record), head))
+        return Known(self._check_query, declared, store=self.store.path)
 
     def _existing(self) -> Home:
         if self.store is None:
@@ -209,94 +188,82 @@ class Session:
         return self.connection.sql(piece.text, params=bound or None)
 
     def _create(self, statement: Statement) -> Outcome:
-        head, piece, store = of_kind(statement.head, CreateSeries), statement.piece, self._existing()
+        name, store, query = statement.name, self._existing(), statement.query
         self._bring_releases(statement)
-        existed = self._has_series(head.name)
-        kept = existed and head.reuse
-        wanted = present(check_counted(piece, head, None, self.connection))
-        if_exists = "reuse" if head.reuse else "error"
+        existed, reuse = self._has_series(name), "flag" in statement.asked
+        kept = existed and reuse
+        wanted = present(check_log(statement, None, self.connection))
+        if_exists = "reuse" if reuse else "error"
         if wanted.declaration.every is not None:
             declare_periods(store, wanted.declaration, if_exists)
-            what = f"declared the series {head.name}, whose periods are appended"
-            return Outcome(piece.number, piece.line, "create series", said=what)
-        if head.steps is None:
-            query = self._source(statement, head, wanted, runs=not kept)
-            asked = NewLog(query, with_source(wanted.declaration, query), if_exists)
+            return _outcome(statement, f"declared the series {name}, whose periods are appended")
+        source = self._source(statement, wanted, runs=not kept) if query else None
+        if wanted.declaration.steps is None:
+            asked = NewLog(source, with_source(wanted.declaration, source), if_exists)
             counted_into(store, asked, Counting(**wanted.counting))
-        else:
-            first = self._source(statement, head, wanted, runs=True) if head.query else None
-            made = declared_into(store, wanted.declaration, if_exists)
-            try:
-                if first is not None:
-                    append_step(store, wanted.declaration, made.series_id, first, 1)
-            except BaseException:
-                if not existed:  # both, or neither
-                    with store.hold() as state:
-                        state.drop_series(head.name, who=store.who, reason="its first step could not be appended")
-                raise
-        steps = "" if head.steps is None else ", with step 1" if head.query else ", without a step yet"
-        said = f"{'kept' if kept else 'created'} the series {head.name}{steps}"
-        return Outcome(piece.number, piece.line, "create series", said=said)
+            return _outcome(statement, f"{'kept' if kept else 'created'} the series {name}")
+        made = declared_into(store, wanted.declaration, if_exists)
+        try:
+            if source is not None:
+                append_step(store, wanted.declaration, made.series_id, source, 1)
+        except BaseException:
+            if not existed:  # both, or neither
+                with store.hold() as state:
+                    state.drop_series(name, who=store.who, reason="its first step could not be appended")
+            raise
+        steps = "with step 1" if query else "without a step yet"
+        return _outcome(statement, f"{'kept' if kept else 'created'} the series {name}, {steps}")
 
     def _append(self, statement: Statement) -> Outcome:
-        head, piece, store = of_kind(statement.head, AppendStep), statement.piece, self._existing()
+        name, store, period = statement.name, self._existing(), statement.asked.get("period")
         self._bring_releases(statement)
-        if head.period is not None:
+        if period is not None:
             with store.hold() as state:
-                if head.name not in Ledger.of(state).limits.periods:
-                    raise NotFoundError(f"there is no series {head.name} of periods")
-                periodic = declared_periods(store, state, head.name)
-            wanted = present(check_counted(piece, head, periodic, self.connection))
-            query = self._source(statement, head, wanted, runs=True)
-            made = append_period(store, periodic, query, head.period)
-            said = f"appended the period {head.period} of {head.name}: its series is {made.name}"
-            return Outcome(piece.number, piece.line, "append", said=said)
-        declaration, series_id = release_tables.declared(store, head.name)
-        wanted = present(check_counted(piece, head, declaration, self.connection))
-        query = self._source(statement, head, wanted, runs=True)
-        appended = append_step(
-            store, declaration, series_id, query, present(declaration.steps).step_of(present(head.step))
-        )
-        said = f"appended step {head.step} of {declaration.n_steps} to the series {head.name}"
-        if not appended:
-            said = f"step {head.step} of the series {head.name} was appended with this log before; nothing changed"
-        return Outcome(piece.number, piece.line, "append", said=said)
+                if name not in Ledger.of(state).limits.periods:
+                    raise NotFoundError(f"there is no series {name} of periods")
+                declaration, series_id = declared_periods(store, state, name), ""
+        else:
+            declaration, series_id = release_tables.declared(store, name)
+        wanted = present(check_log(statement, declaration, self.connection))
+        query = self._source(statement, wanted, runs=True)
+        if period is not None:
+            made = append_period(store, declaration, query, period)
+            return _outcome(statement, f"appended the period {period} of {name}: its series is {made.name}")
+        step = statement.asked["step"]
+        if append_step(store, declaration, series_id, query, present(declaration.steps).step_of(step)):
+            return _outcome(statement, f"appended step {step} of {declaration.n_steps} to the series {name}")
+        told = f"step {step} of the series {name} was appended with this log before; nothing changed"
+        return _outcome(statement, told)
 
-    def _source(self, statement: Statement, head: Counted, wanted: Declared, *, runs: bool) -> object:
+    def _source(self, statement: Statement, wanted: Declared, *, runs: bool) -> object:
         """Return the log of a statement: its query in a closed world, or rows that nobody checks if it says so.
 
         A query that is not run after all may read what is not there any more.
         """
+        bound = self._parameters_of(statement.query)
         if wanted.declaration.unverified:
             try:
-                return self.connection.sql(head.query, params=self._parameters_of(head.query) or None)
+                return self.connection.sql(statement.query, params=bound or None)
             except duckdb.Error as problem:
-                piece = statement.piece
-                self._failed(piece.script, head.query_place, self._parameters_of(head.query), problem)
+                self._failed(statement.piece.script, statement.place("query"), bound, problem)
         try:
-            return present(self._check_query(statement.piece, head, wanted, settled=True))
+            return present(self._check_query(statement, wanted, settled=True))
         except SparsehistError:
             if runs:
                 raise
-            return Query(head.query, parameters=self._parameters_of(head.query))
+            return Query(statement.query, parameters=bound)
 
-    def _check_query(self, piece: Piece, head: Counted, wanted: Declared, settled: bool) -> ClosedQuery | None:  # noqa: FBT001
+    def _check_query(self, statement: Statement, wanted: Declared, settled: bool) -> ClosedQuery | None:  # noqa: FBT001
         public = {folded(name): name for name in wanted.public_tables}
         unverified = wanted.declaration.unverified
         query = Query(
-            head.query, public={name: name for name in wanted.public_tables},
-            parameters=self._parameters_of(head.query), unverified=unverified,
+            statement.query, public={name: name for name in wanted.public_tables},
+            parameters=self._parameters_of(statement.query), unverified=unverified,
         )  # fmt: skip
-        if settled and not unverified:
-            self._check_settings(piece, head)
-        return checked_query(
-            piece,
-            head,
-            wanted,
-            query,
-            lambda path: self._source_named(path, public),
-            settled=settled and not unverified,
-        )
+        settled = settled and not unverified
+        if settled:
+            self._check_settings(statement)
+        return checked_query(statement, wanted, query, lambda path: self._source_named(path, public), settled=settled)
 
     def _source_named(self, path: tuple[str, ...], public: Mapping[str, str]) -> Source | None:
         """Return what a name in the query of a series stands for: a table handed over, a release, or one of here."""
@@ -328,84 +295,94 @@ class Session:
         """Return DuckDB's number of a table that was handed over; None once another one has its name."""
         return self.connection.execute(statement_named("session_view"), {"name": folded(name)}).fetchall()
 
-    def _check_settings(self, piece: Piece, head: Counted) -> None:
+    def _check_settings(self, statement: Statement) -> None:
         """Refuse settings of the session that change what a query means: it is run without them."""
         asked = statement_named("guarantee_settings")
         with duckdb.connect(":memory:") as fresh:
             usual = dict(fresh.execute(asked).fetchall())
         for name, value in self.connection.execute(asked).fetchall():
             if value != usual.get(name):
-                raise piece.error(f"the query of a series runs with DuckDB's own {name}: reset it", head.query_place)
+                raise statement.error(f"the query of a series runs with DuckDB's own {name}: reset it", "query")
 
     def _parameters_of(self, query: str) -> dict[str, Any]:
         return {name: bindable(value) for name, value in asked_for(query, self.parameters).items()}
 
     def _release(self, statement: Statement) -> Outcome:
-        head, piece = of_kind(statement.head, MakeRelease), statement.piece
-        declaration, series_id = release_tables.declared(self._existing(), head.series)
-        if head.only_plan:
-            planned = self._planned(declaration, series_id, head)
-            return Outcome(piece.number, piece.line, "plan", planned, said="planned; nothing is spent")
-        target = None if head.target is None else Path(str(head.target))
+        store, name, series = self._existing(), statement.name, statement.asked["series"]
+        target = Path(statement.asked["target"]) if "target" in statement.asked else None
+        declaration, series_id = release_tables.declared(store, series)
         if target is not None:
-            check_target("TO", target, self._existing().path)
-        release = any_kind.release(
-            self._existing(), declaration, series_id, str(head.name), target=target, **asked_of(head)
-        )
-        written = ""
-        if head.target is not None:
+            check_target("TO", target, store.path)
+        release = any_kind.release(store, declaration, series_id, name, target=target, **asked_of(statement))
+        if target is not None:
             try:
-                release.write(head.target)
+                release.write(target)
             except SparsehistError as problem:
-                problem.args = (
-                    f"{problem}. The release is committed to the store: repeat the statement to write it",
-                )
+                told = "The release is committed to the store: repeat the statement to write it"
+                problem.args = (f"{problem}. {told}",)
                 raise
-            written = f", written to {head.target}"
-        release_tables.put(self.connection, head.series, release)
+        release_tables.put(self.connection, series, release)
         counts = release.metadata.get("counts", "units")
-        written += "" if counts == "units" else f". It counts {counts}"
         before = ", released before: nothing is spent" if release.repeated else ""
-        said = f"release {head.name} of {head.series}: {len(release):,} rows{before}{written}"
-        return Outcome(piece.number, piece.line, "release", release.frame, said=said, release=release)
+        written = "" if target is None else f", written to {target}"
+        written += "" if counts == "units" else f". It counts {counts}"
+        said = f"release {name} of {series}: {len(release):,} rows{before}{written}"
+        return replace(_outcome(statement, said), frame=release.frame, release=release)
+
+    def _plan(self, statement: Statement) -> Outcome:
+        store = self._existing()
+        declaration, series_id = release_tables.declared(store, statement.asked["series"])
+        levels = list(statement.asked["levels"])
+        asked = {name: value for name, value in asked_of(statement).items() if name != "level"}
+        if "workload" not in asked:
+            planned = any_kind.plan(store, declaration, series_id, levels, **asked).levels
+        else:
+            from sparsehist.release.workload_round import WorkloadRequest, planned_strategies
+
+            request, _ = any_kind.request_of(declaration, "plan", **asked)
+            workload = present(of_kind(request, WorkloadRequest).workload)
+            planned = planned_strategies(store, declaration, series_id, workload, levels)
+            if "strategy" in asked:
+                planned = planned.filter(strategy=asked["strategy"])
+        return replace(_outcome(statement, "planned; nothing is spent"), frame=planned)
 
     def _drop(self, statement: Statement) -> Outcome:
-        head, piece = of_kind(statement.head, DropSeries), statement.piece
-        store = self._existing()
-        if head.if_exists and not is_store(store.path):
-            return Outcome(piece.number, piece.line, "drop series", said=f"there was no series {head.name}")
+        name, store = statement.name, self._existing()
+        if "flag" in statement.asked and not self._has_series(name):
+            return _outcome(statement, f"there was no series {name}")
         with store.hold() as state:
-            ledger = Ledger.of(state)
-            if head.if_exists and state.series(head.name) is None and head.name not in ledger.limits.periods:
-                return Outcome(piece.number, piece.line, "drop series", said=f"there was no series {head.name}")
-            ended = ledger.ended_by_dropping(head.name)
-            drop(store, state, head.name)
-        release_tables.remove(self.connection, head.name)
-        said = f"{ended}erased the series {head.name}; what it has cost stays in the ledger"
-        return Outcome(piece.number, piece.line, "drop series", said=said)
+            ended = Ledger.of(state).ended_by_dropping(name)
+            drop(store, state, name)
+        release_tables.remove(self.connection, name)
+        return _outcome(statement, f"{ended}erased the series {name}; what it has cost stays in the ledger")
 
     def _set_budget(self, statement: Statement) -> Outcome:
-        head, piece, store = of_kind(statement.head, SetBudget), statement.piece, self._existing()
+        store = self._existing()
         ensure_store(store.path)
-        said = (
-            f"the budget of population {head.asked.get('population', 'default')} is {set_budget(store, **head.asked)}"
-        )
-        return Outcome(piece.number, piece.line, "set budget", said=said)
+        population = statement.asked.get("population", "default")
+        return _outcome(statement, f"the budget of population {population} is {set_budget(store, **statement.asked)}")
+
+    def _set_cap(self, statement: Statement) -> Outcome:
+        level, reason = statement.asked["level"], statement.asked["reason"]
+        raise_cap(self._existing(), statement.name, level, reason=reason)
+        return _outcome(statement, f"the cap of the series {statement.name} is {level} from now on")
 
     def _declare_disjoint(self, statement: Statement) -> Outcome:
-        head, piece, store = of_kind(statement.head, DeclareDisjoint), statement.piece, self._existing()
+        store, populations = self._existing(), statement.asked["populations"]
         ensure_store(store.path)
-        declare_disjoint(store, head.populations, reason=head.reason)
-        said = f"declared that nobody is in two of {', '.join(head.populations)}"
-        return Outcome(piece.number, piece.line, "declare disjoint", said=said)
+        declare_disjoint(store, populations, reason=statement.asked["reason"])
+        return _outcome(statement, f"declared that nobody is in two of {', '.join(populations)}")
 
     def _show(self, statement: Statement) -> Outcome:
-        head, piece = of_kind(statement.head, Show), statement.piece
-        return Outcome(piece.number, piece.line, "show", shown(self._existing(), head), said=explained(head))
+        outcome = _outcome(statement, explained(statement), "show")
+        return replace(outcome, frame=shown(self._existing(), statement))
 
     def _has_series(self, name: str) -> bool:
         store = self._existing()
-        return is_store(store.path) and name in store.series_names()
+        if not is_store(store.path):
+            return False
+        with store.hold() as state:
+            return state.series(name) is not None or name in Ledger.of(state).limits.periods
 
     def _bring_releases(self, statement: Statement) -> None:
         """Make tables of the releases a statement names and the session does not have yet."""
@@ -446,21 +423,9 @@ class Session:
         missing = name if found[2] is None else f"{name}.{found[2].lower()}"
         return f"there is no table {missing}: the series {name} has {has}"
 
-    def _planned(self, declaration: Declaration, series_id: str, head: MakeRelease) -> pl.DataFrame:
-        asked = {name: value for name, value in asked_of(head).items() if name != "level"}
-        if head.workload is None:
-            return any_kind.plan(self._existing(), declaration, series_id, list(head.levels), **asked).levels
-        from sparsehist.release.workload_round import WorkloadRequest, planned_strategies
 
-        request, _ = any_kind.request_of(declaration, "plan", **asked)
-        planned = planned_strategies(
-            self._existing(),
-            declaration,
-            series_id,
-            present(of_kind(request, WorkloadRequest).workload),
-            list(head.levels),
-        )
-        return planned if head.strategy is None else planned.filter(strategy=head.strategy)
+def _outcome(statement: Statement, said: str, kind: str = "") -> Outcome:
+    return Outcome(statement.piece.number, statement.piece.line, kind or statement.kind, said=said)
 
 
 def _leaves_transaction(piece: Piece) -> bool:

@@ -32,12 +32,12 @@ def test_an_epsilon_and_its_delta(ran, clauses):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("set budget rho 1 rho 2", "expected FOR, EPSILON, DELTA, ROUTE, OPEN SHARE, BECAUSE, or the end"),
+        ("set budget rho 1 rho 2", "expected FOR population, EPSILON e, DELTA d, ROUTE"),
         ("set budget", "a budget is either"),
         ("set budget rho 1 epsilon 1 delta 1e-6", "a budget is either"),
         ("declare disjoint a because 'x'", "two or more"),
         ("declare disjoint a, b", "expected BECAUSE"),
-        ("append to s at 3 as select 1", "expected STEP or PERIOD"),
+        ("append to s as select 1", "expected STEP or PERIOD"),
         ("append to s period '2026-W12' as select 1 as user_id, 'a' as query", "not a series of periods"),
     ],
 )
@@ -53,6 +53,17 @@ def test_populations_are_declared_disjoint(ran, store):
     outcomes, errors = ran("declare disjoint north, south because 'by country of residence'")
     assert errors == [] and "nobody is in two of north, south" in outcomes[0].said
     assert store.events()["reason"].to_list()[-1] == "by country of residence"
+
+
+def test_a_cap_is_raised(ran, store):
+    """For a reason that stands in the events; it is never lowered."""
+    made = f"create series s with ({OPTIONS}, cap = 1) as from log"
+    outcomes, errors = ran(f"{made}; set cap s at level 2 because 'more is needed'")
+    assert errors == [] and outcomes[1].said == "the cap of the series s is 2 from now on"
+    assert store.events()["reason"].to_list()[-1] == "more is needed"
+    _, errors = ran("set cap s at level 1/2 because 'less'")
+    assert len(errors) == 1 and "can only be raised" in errors[0]
+    assert "there is no series" in ran("set cap t at level 1 because 'x'")[1][0]
 
 
 def test_periods_are_declared_and_appended(ran, store):

@@ -72,31 +72,6 @@ def test_nothing_runs_where_anything_is_wrong(begun):
     assert session.connection.sql("show tables").fetchall() == [("log",)]
 
 
-TAKEN = [
-    "release b from s0 at level 0.1 expecting 5 false keys; release b from s0 at level 0.2",
-    "release b from s0 at level 0.1 threshold 60; release b from s0 at level 1/10 threshold 61",
-    "release b from s0 at level 0.1 threshold 60; release public from s0 at level 0.7 threshold 60",
-    "release b from s0 at level 0.1 threshold 60; release workload public from s0 at level 1 using 'total()'",
-]
-
-
-@pytest.mark.parametrize("script", TAKEN)
-def test_a_name_that_is_taken_is_seen_before_anything_runs(begun, script):
-    """By a release of the store, or by one above in the script; the same request is no other one."""
-    store, session = begun
-    log = f"with ({OPTIONS}) as from log"
-    run_script(session, f"create series s0 {log}; release public from s0 at level 0.5 threshold 60")
-    outcomes = run_script(session, script)
-    assert [outcome.kind for outcome in outcomes] == ["not run"]
-    assert str(outcomes[0].error).startswith("line 1, column")
-    assert store.series("s0").releases()["name"].to_list() == ["public"]
-    again = "release b from s0 at level 0.1 threshold 60; release b from s0 at level 1/10; release b from s0"
-    outcomes = run_script(
-        session, f"{again}; drop series s0; create series s0 {log}; release public from s0 at level 1"
-    )
-    assert [outcome.error for outcome in outcomes] == [None] * 6
-
-
 def test_it_stops_at_the_first_failure_and_keeps_what_was_committed(begun):
     """What ran before stays, nothing after it runs."""
     store, session = begun
@@ -204,10 +179,10 @@ release a from opened at level 0.2 open delta 1e-7;
 release b from opened at level 0.1 threshold 60;
 release w from cells at level 0.1 open delta 1e-7;
 release w from cells at level 0.001 threshold 0;
-release workload w from hours at level 0.3 using 'ranges()';
-release workload w2 from hours using 'ranges()' at level 0.2;
-release workload p from hours using 'prefix()' at level 0.1 strategy 'square_root';
-release workload t from opened at level 1 using 'total()';
+release w from hours at level 0.3 using 'ranges()';
+release w2 from hours using 'ranges()' at level 0.2;
+release p from hours using 'prefix()' at level 0.1 strategy 'square_root';
+release t from opened at level 1 using 'total()';
 release c from opened at level 0.2 open delta 1e-6;
 """
 

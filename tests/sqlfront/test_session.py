@@ -482,11 +482,11 @@ def test_workloads_are_released_planned_and_read_like_cells(store, ran):
         "as select user_id, n from numbered",
         tables={"numbered": numbers},
     )
-    make = "release workload sums from numbers using 'prefix()' strategy 'square_root' at level 1"
+    make = "release sums from numbers using 'prefix()' strategy 'square_root' at level 1"
     foreseen, _ = ran(make, dry_run=True)
     assert foreseen[0].said == "population default: nothing before, rho 1 after"
     outcomes, problems = ran(
-        f"plan workload from numbers using 'prefix()' at level 1, 2; {make}; release cells from numbers at level 1;"
+        f"plan from numbers using 'prefix()' at level 1, 2; {make}; release cells from numbers at level 1;"
         "show releases from numbers; select max(noisy_answer) as most from numbers.sums;"
     )
     assert problems == []

@@ -21,7 +21,7 @@ from sparsehist.ledger.budgets import budget_from
 from sparsehist.ledger.ledger import Ledger
 from sparsehist.ledger.table import for_people, ledger_rows
 from sparsehist.privacy.guarantees import EpsilonDelta
-from sparsehist.release import periods, pipeline
+from sparsehist.release import pipeline
 from sparsehist.release.limits import declare_disjoint, raise_cap, set_budget
 from sparsehist.release.parameter_rows import declaration_rows
 from sparsehist.release.stored_declaration import declaration_of
@@ -64,6 +64,8 @@ def show(store: Path, /, *, using: Using = DEFAULT) -> Answer:
             shown.append(rows_table(used) if used else "  no releases yet")
         costs = {row["population"]: row for row in ledger_rows(ledger, short=True)}
         for name, rule in ledger.limits.periods.items():
+            from sparsehist.release import periods  # and counting, which other series do without
+
             declared, row = periods.declared_periods(home, state, name), costs[name]
             added = {record.name: str(declaration_of(record).period) for record in periods.periods_of(state, name)}
             periodic.append(

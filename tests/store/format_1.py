@@ -1,0 +1,84 @@
+"""Write a store with every kind of series and path, and its published files: `python -m tests.store.format_1`.
+
+The archive beside this file was written by the first version of the format; later versions open it and go on. Run
+this again only while the format is not frozen.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tarfile
+from datetime import date
+from pathlib import Path
+
+import polars as pl
+
+import sparsehist as sh
+
+ARCHIVE = Path(__file__).with_name("format_1.tar.xz")
+PLACE = Path("/tmp/sparsehist-format-1")
+DAYS = ("2026-03-10", "2026-03-17")
+LEVEL, FINER = "0.5", "2"
+
+
+def log() -> pl.DataFrame:
+    """300 units with up to three keys each."""
+    rows = [
+        (f"u{i}", f"k{(i * i + j) % 11}", i % 2, DAYS[i % 2], float(i % 7))
+        for i in range(300)
+        for j in range(i % 3 + 1)
+    ]
+    return pl.DataFrame(rows, schema=["user", "key", "bit", "day", "price"], orient="row")
+
+
+def write(place: Path) -> None:
+    """Make the store, release from every series, and publish."""
+    store = sh.open(place / "store", create=True, who="curator")
+    rows, text = log(), "strings(max_bytes=4)"
+    rows.select(pl.col("key").unique().sort()).write_parquet(place / "keys.parquet")
+    catalogue = f"catalogue(file={str(place / 'keys.parquet')!r}, column='key')"
+    store.set_budget(rho=20, delta="1e-4")
+    one = {"unit": "user", "key": "key", "max_keys": 3, "domain": text}
+    pure = {"population": "others", "max_keys": 1}
+    series = {
+        "cells": one | {"cap": "4", "measures": [sh.Measure("price", clip=10)]},
+        "shares": one | {"bounding": "share"},
+        "laplace": one | pure | {"noise": "laplace"},
+        "whole": one | pure | {"noise": "discrete_laplace"},
+        "skellam": one | pure | {"noise": "skellam"},
+        "poisson": one | pure | {"noise": "poisson"},
+        "opened": one | {"domain": "open(delta='1e-6')"},
+        "listed": one | {"domain": catalogue},
+        "pairs": one | {"key": ["key", "bit"], "domain": f"product(key={text}, bit=integers(2))"},
+        "units": one | {"key": None, "domain": None, "max_keys": 1},
+        "gone": one,
+    }
+    for name, declared in series.items():
+        made = sh.create(store, rows, name=name, **declared)
+        for release, level in (("coarse", LEVEL), ("fine", FINER), ("between", "1")):
+            if name != "opened" or release == "coarse":
+                made.release(release, level=level).write_parquet(place / f"{name}_{release}.parquet")
+    store.series("cells").raise_cap("5", reason="a second study")
+    store.series("listed").release("ranges", workload="prefix()", level=LEVEL).write_parquet(place / "ranges.parquet")
+    session = store.series("listed").interactive("ad_hoc", level="0.3", accuracy="0.4", mass=600)
+    session.ask(pl.col("key") < "k5")
+    store.drop("gone", reason="asked for")
+    store.declare_disjoint(["default", "others"], reason="by country")
+    daily = sh.create(store, name="daily", steps=sh.Steps(8, start=DAYS[0]), **one)
+    for step, day in enumerate(DAYS, 1):
+        daily.append(rows.filter(day=day), step=step)
+        daily.release(f"day_{step}", step=step, level=LEVEL).write_parquet(place / f"daily_{step}.parquet")
+    weekly = sh.create(store, name="weekly", every=sh.Every("week", most_periods=3, budget="10"), **one)
+    for day in DAYS:
+        of_week = weekly.append(rows.filter(day=day), period=date.fromisoformat(day), time="day")
+        of_week.release("public", level=LEVEL).write_parquet(place / f"weekly_{day}.parquet")
+    store.export_ledger(place / "ledger.json")
+
+
+if __name__ == "__main__":
+    shutil.rmtree(PLACE, ignore_errors=True)
+    PLACE.mkdir()
+    write(PLACE)
+    with tarfile.open(ARCHIVE, "w:xz") as archive:
+        archive.add(PLACE, arcname=".")
+    shutil.rmtree(PLACE)

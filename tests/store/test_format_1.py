@@ -1,0 +1,64 @@
+"""A store and files that the first version of format 1 wrote are opened, and go on."""
+
+import tarfile
+
+import polars as pl
+import pytest
+
+import sparsehist as sh
+from sparsehist.errors import NameTakenError, StoreRolledBackError
+from tests.store.format_1 import ARCHIVE, DAYS, FINER, LEVEL, log
+
+
+@pytest.fixture
+def place(tmp_path):
+    """What the archive holds; the store in it takes the place of the one that was packed."""
+    with tarfile.open(ARCHIVE) as archive:
+        archive.extractall(tmp_path, filter="data")
+    (tmp_path / "store").chmod(0o700)
+    with pytest.raises(StoreRolledBackError):
+        sh.open(tmp_path / "store")
+    sh.adopt(tmp_path / "store", home_is_gone=True)
+    return tmp_path
+
+
+def test_a_store_of_format_1_is_opened_and_goes_on(place):
+    """Every release has the rows that were published, every path takes a finer level, and logs are appended."""
+    store = sh.open(place / "store")
+    with store.home.hold() as state:
+        state.verify()
+    before = store.ledger(full=True)
+    for published in sorted(place.glob("*.parquet")):
+        if published.name != "keys.parquet":
+            read = sh.read(published)
+            about = read.metadata
+            if about["series"] != "gone":
+                again = store.series(about["series"]).release(about["name"])
+                assert again.repeated and again.frame.equals(read.frame), published.name
+    assert store.ledger(full=True).equals(before)
+    for name in store.series_names():
+        series = store.series(name)
+        if name not in ("daily", "opened"):
+            finer = series.release("finer", level="2.5" if name.startswith("weekly") else "3")
+            assert set(series.release("again", level=LEVEL).frame.columns) == set(finer.frame.columns)
+    assert store.series("listed").interactive("ad_hoc").answers.height <= 1
+    daily = store.series("daily")
+    assert daily.append(log().filter(day=DAYS[0]), step=1) is False
+    assert daily.append(log().filter(day=DAYS[1]), step=3) is True
+    assert daily.release("finer", step=3, level=FINER).metadata["step"] == 3
+    weekly = store.series("weekly")
+    assert weekly.appended() == ["2026-W11", "2026-W12"]
+    later = log().with_columns(day=pl.lit("2026-03-24"))
+    assert (
+        weekly.append(later, period="2026-W13", time="day").release("public", level=LEVEL).metadata["level"] == LEVEL
+    )
+    with pytest.raises(NameTakenError):
+        store.series("cells").release("coarse", level=1)
+    assert store.events()["what"].to_list()[0] == "create store"
+
+
+def test_an_exported_ledger_of_format_1_is_replaced_by_a_newer_one(place):
+    """It is known for one by its schema."""
+    sh.open(place / "store").export_ledger(place / "ledger.json")
+    with sh.open_analyst(place) as session:
+        assert session.sql("select count(*) as n from cells.coarse")["n"].item() > 0

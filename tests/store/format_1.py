@@ -37,7 +37,7 @@ def write(place: Path) -> None:
     rows, text = log(), "strings(max_bytes=4)"
     rows.select(pl.col("key").unique().sort()).write_parquet(place / "keys.parquet")
     catalogue = f"catalogue(file={str(place / 'keys.parquet')!r}, column='key')"
-    store.set_budget(rho=20, delta="1e-4")
+    store.set_budget(rho=60, delta="1e-4")
     one = {"unit": "user", "key": "key", "max_keys": 3, "domain": text}
     pure = {"population": "others", "max_keys": 1}
     series = {

@@ -34,6 +34,7 @@ WITHOUT_KEY = "all units"
 """The key column of a series that counts all units in one cell; logs have no such column, releases do."""
 KEY_TYPES = ("date", "integer", "text")
 _HANDLING = ("error", "drop")
+_MEASURED = ("gaussian", "laplace", "discrete_laplace")
 _HandlingOption = Literal["error", "drop"]
 
 
@@ -274,7 +275,7 @@ class Declaration:
         because = None
         if isinstance(self.bounding, Share):
             because = "bounding='share' has none: a unit's sums would have to be cut by its weight"
-        elif not hasattr(self.family, "sensitivity"):
+        elif self.noise not in _MEASURED:
             because = f"they need Gaussian, Laplace or discrete Laplace noise, got {shown(self.noise)}"
         elif self.steps is not None:
             because = (

@@ -172,6 +172,6 @@ def _number(what: str, value: Any) -> Fraction:
     try:
         if not isinstance(value, bool):
             return exactly(value)
-    except (ArithmeticError, ValueError):
+    except (ArithmeticError, TypeError, ValueError):
         pass
     raise DeclarationError(f"{what} must be a number, got {shown(value)}; {_ADVICE}", parameter="measures")

@@ -1,0 +1,308 @@
+"""Measures: what is counted, what it costs, what is refused, and how far published sums are from the truth."""
+
+from __future__ import annotations
+
+import itertools
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import sparsehist as sh
+from sparsehist.counting.count import count_keys
+from sparsehist.counting.log import Log
+from sparsehist.counting.measured import row_steps
+from sparsehist.declaration import Declaration
+from sparsehist.errors import (
+    BudgetExceededError,
+    CapExceededError,
+    DataError,
+    DeclarationError,
+    LevelError,
+    NameTakenError,
+    StoreError,
+)
+from sparsehist.store.state import State
+from tests.stats import assert_consistent, assert_detected, binomial_test
+
+CLIPS = [(1, 1), (2, "0.5"), ((-2, 2), "0.5"), ((-1, 1), "1/3"), (3, 3)]
+
+
+def counted(log: pl.DataFrame, measures: list[sh.Measure], directory: Path, max_keys: int = 2) -> pl.DataFrame:
+    """Keys of a log, with counts and sums in steps."""
+    return count_keys(
+        log, unit="unit", key=["key"], max_keys=max_keys, domain=sh.Integers(5), salt=bytes(16), may_be_empty=True,
+        temporary_directory=directory, measures=measures, on_null="drop",
+    ).frame.sort("key_0")  # fmt: skip
+
+
+@pytest.mark.parametrize(("clip", "step"), CLIPS)
+@given(rows=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4), st.integers(-9, 9)), max_size=14))
+def test_a_unit_changes_sums_by_no_more_than_the_sensitivity(tmp_path_factory, clip, step, rows) -> None:
+    """Brute force over neighbours: without any one unit, at most max_keys sums differ, each by B at most."""
+    directory = tmp_path_factory.mktemp("rows")
+    values = [(unit, key, 0.3 * value) for unit, key, value in rows]
+    log = pl.DataFrame(values, {"unit": pl.Int64, "key": pl.Int64, "price": pl.Float64}, orient="row")
+    measures = [sh.Measure("price", clip=clip, step=step), sh.Measure.events(most=2)]
+    family = Declaration(name="v", unit="unit", key="key", max_keys=2, domain="integers(5)", measures=measures)
+    whole = counted(log, measures, directory)
+    for unit in log["unit"].unique():
+        without = counted(log.filter(pl.col("unit") != unit), measures, directory)
+        both = whole.join(without, on="key_0", how="full", coalesce=True).fill_null(0)
+        for number, measure in enumerate(measures):
+            change = (both[f"sum_{number}"] - both[f"sum_{number}_right"]).to_numpy()
+            assert np.count_nonzero(change) <= 2 and np.abs(change).max(initial=0) <= measure.most_steps
+            assert np.sqrt((change**2).sum()) <= family.family_of(measure).sensitivity * (1 + 1e-12)
+
+
+@pytest.mark.parametrize(("clip", "step"), CLIPS)
+def test_the_sensitivity_is_reached(tmp_path: Path, clip: object, step: object) -> None:
+    """A unit with two keys and large values changes both sums by B: no smaller noise would do."""
+    log = pl.DataFrame({"unit": [1, 1, 1], "key": [0, 0, 1], "price": [50.0, 60.0, 70.0]})
+    measure = sh.Measure("price", clip=clip, step=step)
+    assert counted(log, [measure], tmp_path)["sum_0"].to_list() == [measure.most_steps] * 2
+
+
+@given(
+    values=st.lists(st.decimals(-2000, 2000, places=3), min_size=1),
+    step=st.sampled_from(["0.01", "0.5", "1/3", "7"]),
+    dtype=st.sampled_from([pl.Float64, pl.Decimal(20, 3), pl.String]),
+)
+def test_rows_are_rounded_towards_zero_as_they_are_written(values, step, dtype) -> None:
+    """0.29 is 29 steps of 0.01, whatever double is nearest to it."""
+    column = pl.Series("price", [str(value) for value in values])
+    column = column if dtype == pl.String else column.cast(dtype)
+    log = Log(column.to_frame().lazy(), {"price": column.dtype}, "the frame", texts=frozenset(["price"]))
+    measure = sh.Measure("price", clip=(-7 * 10**6, 7 * 10**6), step=step)
+    found = column.to_frame().select(row_steps([measure], log).values()).to_series().to_list()
+    assert found == [int(Fraction(value) / measure.step) for value in values]
+
+
+def test_every_engine_and_source_counts_the_same_sums(tmp_path: Path) -> None:
+    """Frames, Arrow, Parquet, CSV, JSON lines, DuckDB, Query and counts made elsewhere, against Polars alone."""
+    import duckdb
+
+    rng = np.random.default_rng(3)
+    log = pl.DataFrame(
+        {"unit": rng.integers(0, 90, 2000), "key": rng.integers(0, 5, 2000), "price": rng.normal(2, 3, 2000).round(2)}
+    )
+    measures = [sh.Measure("price", clip=(-9, 9), step="0.5"), sh.Measure.events(most=3)]
+    steps = (pl.col("price") / 0.5).cast(pl.Int64)  # halves are exact
+    pairs = log.group_by("unit", "key").agg(steps.sum().clip(-18, 18), pl.len().clip(0, 3).cast(pl.Int64))
+    expected = pairs.group_by("key").agg(
+        pl.len().cast(pl.Int64), pl.col("price").sum(), pl.col("len").sum().alias("n")
+    )
+    log.write_parquet(tmp_path / "log.parquet")
+    log.write_csv(tmp_path / "log.csv")
+    log.write_ndjson(tmp_path / "log.jsonl")
+    files = [str(tmp_path / name) for name in ("log.parquet", "log.csv", "log.jsonl")]
+    query = sh.Query("select * from log", tables={"log": log})
+    for source in (log, log.lazy(), log.to_arrow(), *files, duckdb.from_arrow(log.to_arrow()), query):
+        assert counted(source, measures, tmp_path, 5).rows() == expected.sort("key").rows()
+    told = expected.rename({"len": "count", "price": "price_steps", "n": "events_steps"})
+    series = sh.create(
+        ":memory:",
+        sh.Counts(told, largest=1),
+        name="v",
+        key="key",
+        max_keys=5,
+        domain="integers(5)",
+        measures=measures,
+    )
+    frame = series.release("one", level=4, measures=300, threshold=0).frame.join(expected, on="key")
+    assert (frame["events_sum"] - frame["n"]).abs().max() < 4
+    assert (frame["price_sum"] - frame["price"] / 2).abs().max() < 9
+
+
+@pytest.mark.parametrize(
+    ("column", "dtype", "remedy"),
+    [([1.0, None], pl.Float64, "null"), ([1.0, -2.0], pl.Float64, "negative"), ([1.0, np.nan], pl.Float64, "NaN"),
+     ([1.0, np.inf], pl.Float64, "infinite"), ([1, -1], pl.Int8, "negative"), (["1", "2"], pl.String, "cast it")],
+)  # fmt: skip
+def test_rows_that_cannot_be_measured_are_refused_or_dropped(tmp_path: Path, column, dtype, remedy) -> None:
+    """As on_null says; the whole row is left out."""
+    log = pl.DataFrame({"unit": [1, 2], "key": [0, 1], "price": pl.Series(column, dtype=dtype)})
+    told = {"name": "v", "unit": "unit", "key": "key", "max_keys": 1, "domain": "integers(5)"}
+    with pytest.raises(DataError, match=remedy):
+        sh.create(":memory:", log, **told, measures="price:clip=3")
+    if dtype != pl.String:
+        assert counted(log, [sh.Measure("price", clip=3)], tmp_path).rows() == [(0, 1, 1)]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [0, -1, "x", (1, 2), (-1, 2), (0, 0), True, None, float("inf"), float("nan"), 2**31, "1e-9999", [1], (-1, 1, 1)],
+)
+def test_bad_bounds_are_refused(given: object) -> None:
+    """In Python, and as text."""
+    with pytest.raises(DeclarationError):
+        sh.Measure("price", clip=given)
+    with pytest.raises(DeclarationError):
+        sh.Measure.events(most=given)
+    with pytest.raises(DeclarationError):
+        Declaration(
+            name="v", unit="u", key="k", max_keys=1, domain="integers(5)", measures=[f"price:clip={given!r},steps=1"]
+        )
+
+
+@pytest.mark.parametrize("step", [0, -1, 3, "1/0", None, False, 2**31, "1e-12", "x"])
+def test_bad_steps_are_refused(step: object) -> None:
+    """B must be a multiple of the step."""
+    with pytest.raises(DeclarationError):
+        sh.Measure("price", clip=100, step=step)
+
+
+def declared(**changed: object) -> Declaration:
+    """A declaration with a measure."""
+    told = {"name": "v", "unit": "u", "key": "k", "max_keys": 2, "domain": "integers(5)", "measures": "price:clip=3"}
+    return Declaration(**(told | changed))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"bounding": "share"}, {"noise": "skellam"}, {"noise": "poisson", "max_keys": 1}, {"steps": 9},
+     {"every": "every('week', periods=9, most_periods=2, protects='user')"}, {"key": "price_sum"},
+     {"key": "price_mean"}, {"measures": ["price:clip=3", "price:clip=4"]}, {"measures": "events:clip=3,step=2"},
+     {"measures": 7}, {"measures": [None]}, {"measures": "price"}, {"measures": {"price": 3}}],
+)  # fmt: skip
+def test_declarations_that_cannot_have_measures_are_refused(changed: dict[str, object]) -> None:
+    """Shares, running series, periods with most_periods, other noise, columns that collide, names twice."""
+    assert declared().measures[0].name == "price"
+    with pytest.raises(DeclarationError):
+        declared(**changed)
+
+
+def a_log(n: int = 4000) -> pl.DataFrame:
+    """Three keys of some units, with prices of 2.5 on average."""
+    rng = np.random.default_rng(8)
+    return pl.DataFrame({"u": np.arange(n) % 900, "k": rng.integers(0, 3, n), "price": rng.uniform(0, 5, n)})
+
+
+def a_series(store: object = ":memory:", **changed: object) -> sh.Store:
+    """A series with a price and events."""
+    told = {"name": "v", "unit": "u", "key": "k", "max_keys": 2, "domain": "integers(40)", "cap": 8}
+    measures = ["price:clip=20,step=0.01", sh.Measure.events(most=9)]
+    return sh.create(store, a_log(), **(told | {"measures": measures} | changed))  # type: ignore[return-value]
+
+
+def test_costs_of_measures_add_up_and_are_checked_before_anything_is_drawn() -> None:
+    """Caps, budgets and largest levels count them; a refusal spends nothing of any path."""
+    series = a_series()
+    series.store.set_budget(rho="7")
+    first = series.release("first", level=1, measures={"price": "1/2", "events": "1/4"})
+    assert "price_sum, on a noise path of its own, adds 0.5-zCDP" in first.metadata["guarantee"]
+    spent = series.store.ledger(full=True).filter(pl.col("scope") == "everybody")["level"].item()
+    assert spent == "1.75"
+    for measures, error in (({"price": "4.9"}, BudgetExceededError), ({"price": "9"}, CapExceededError)):
+        with pytest.raises(error, match="nothing was spent"):
+            series.release("second", level=2, measures=measures)
+    assert series.releases()["name"].to_list() == ["first"]
+    assert series.store.ledger(full=True).filter(pl.col("scope") == "everybody")["level"].item() == spent
+    again = series.release("second", level=2, measures={"price": "2"})
+    assert series.store.ledger(full=True).filter(pl.col("scope") == "everybody")["level"].item() == "4.25"
+    assert again.metadata["measure_levels"] == ["2"]
+
+
+def test_a_name_stands_for_the_same_sums(tmp_path: Path) -> None:
+    """Opened again, asked again, after finer releases and from a file; other measures under the name are refused."""
+    a_series(tmp_path / "store")
+    series = sh.open(tmp_path / "store").series("v")
+    first = series.release("first", level=1, measures="price=1/2,events=1/4")
+    series.release("second", level=2, measures=1, threshold=-3)
+    for asked in ({}, {"measures": {"price": "0.5", "events": 0.25}}):
+        assert sh.open(tmp_path / "store").series("v").release("first", **asked).frame.equals(first.frame)
+    with pytest.raises(NameTakenError):
+        series.release("first", measures={"price": "0.5"})
+    assert series.release("bare", level=2).frame.columns == ["k", "noisy_count"]
+    first.write_parquet(tmp_path / "first.parquet")
+    read = sh.read(tmp_path / "first.parquet")
+    assert read.metadata == first.metadata and read.intervals().equals(first.intervals())
+
+
+@pytest.mark.parametrize("measures", [{}, {"rows": 1}, {"price": 0}, "price=x", -1, {"price": 10**9}, [1]])
+def test_bad_levels_of_measures_are_refused(measures: object) -> None:
+    """Names that the series has not, no levels, and levels whose noise is too fine."""
+    series = a_series(cap=None)
+    with pytest.raises((DeclarationError, LevelError)):
+        series.release("one", level=1, measures=measures)
+    assert series.releases().is_empty()
+    with pytest.raises(DeclarationError, match="has no measures"):
+        a_series(measures=()).release("one", level=1, measures=1)
+
+
+def test_a_failure_while_a_release_is_committed_leaves_nothing_of_it(tmp_path: Path, monkeypatch) -> None:
+    """Rounds of cells and sums are one transaction: after a failure between them no path has spent anything."""
+    series = a_series(tmp_path / "store")
+    insert, calls = State._insert_round, itertools.count()
+
+    def failing(state: State, *args: object) -> object:
+        if next(calls) == 1:
+            raise StoreError("the disk is full")
+        return insert(state, *args)
+
+    monkeypatch.setattr(State, "_insert_round", failing)
+    with pytest.raises(StoreError, match="full"):
+        series.release("one", level=1, measures=1)
+    monkeypatch.undo()
+    assert series.releases().is_empty()
+    assert series.store.ledger(full=True)["level"].drop_nulls().is_empty()
+    assert series.release("one", level=1, measures=1).frame.width == 5
+
+
+def test_totals_take_two_lines() -> None:
+    """key=None: how many units there are, and what they add up to."""
+    log = a_log()
+    shop = sh.create(":memory:", log, name="shop", unit="u", key=None, max_keys=1, measures="price:clip=50,step=0.01")
+    total = shop.release("total", level=1, measures=1).frame
+    truth = log.group_by("u").agg(pl.col("price").sum().clip(0, 50))["price"].sum()
+    assert total.height == 1 and abs(total["price_sum"].item() - truth) < 50 * 5
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "laplace", "discrete_laplace"])
+def test_intervals_of_sums_and_means_hold_the_truth_as_often_as_they_say(noise: str) -> None:
+    """Over 4,000 cells of known sums; those that are 20 % too narrow do not."""
+    n = 4000
+    told = pl.DataFrame({"k": range(n), "count": 500, "price_steps": 90_000, "events_steps": 1_500})
+    series = sh.create(
+        sh.open(":memory:", seed=4), sh.Counts(told, largest=1), name="v", key="k", max_keys=1, noise=noise,
+        domain=sh.Integers(n), measures=["price:clip=2,step=0.01", sh.Measure.events(most=9)],
+    )  # fmt: skip
+    found = series.release("one", level="0.05", measures="0.05", threshold=-1000).intervals(0.9)
+    held = {}
+    for name, truth in (("price_sum", 900.0), ("events_sum", 1500.0), ("price_mean", 0.6)):
+        held[name] = int(found.select(pl.lit(truth).is_between(f"{name}_low", f"{name}_high")).sum().item())
+    assert_consistent(binomial_test(held["price_sum"], n, 0.9), "intervals of sums")
+    if noise == "gaussian":
+        assert_consistent(binomial_test(held["price_mean"], n, 0.9), "Fieller intervals")
+    assert held["price_mean"] >= 0.89 * n and held["events_sum"] >= 0.88 * n
+    narrow = found.select((pl.col("price_sum_high") - pl.col("price_sum_low")) / 2 * 0.8).to_series()
+    missed = int(((found["price_sum"] - 900.0).abs() <= narrow).sum())
+    assert_detected(binomial_test(missed, n, 0.9), "intervals 20 % too narrow")
+
+
+def test_sums_of_a_shop_are_within_noise_of_the_truth() -> None:
+    """Invoices of skewed amounts, returns among them: every sum within five deviations of the clipped truth."""
+    rng = np.random.default_rng(2)
+    n = 60_000
+    shop = pl.DataFrame(
+        {
+            "customer": rng.zipf(1.6, n) % 4000,
+            "country": rng.choice(["UK", "DE", "FR", "ES"], n, p=[0.85, 0.06, 0.05, 0.04]),
+            "amount": (np.exp(rng.normal(2.2, 1.2, n)) * np.where(rng.random(n) < 0.02, -1, 1)).round(2),
+        }
+    )
+    series = sh.create(
+        ":memory:", shop, name="shop", unit="customer", key="country", max_keys=4,
+        domain=sh.Catalogue(["UK", "DE", "FR", "ES", "IT"]), measures="amount:clip=-500..500,step=0.01",
+    )  # fmt: skip
+    release = series.release("one", level=1, measures="0.5", threshold=-50)
+    (std,) = release.metadata["measure_stds"]
+    truth = shop.group_by("customer", "country").agg(pl.col("amount").sum().clip(-500, 500))
+    truth = truth.group_by("country").agg(pl.col("amount").sum())
+    both = release.frame.join(truth, on="country", how="left").fill_null(0)
+    assert release.frame.height == 5 and std == pytest.approx(2 * 500)
+    assert ((both["amount_sum"] - both["amount"]).abs() < 5.5 * std).all()

@@ -205,6 +205,7 @@ class Check:
         self._query, self._units = query, units
         self._renamed = [query.renamed(unit) for unit in units]
         self._kinds: dict[int, str] = {}
+        self._unfit: dict[int, str] = {}
         self._ctes: dict[int, Relation] = {}
 
     def run(self, root: Node, columns: Sequence[str], keys: tuple[str, ...]) -> None:
@@ -220,7 +221,8 @@ class Check:
         for part, unit in enumerate(self._units):
             found = result.columns[columns.index(unit)].name
             if found is None or found[0] != part:
-                self._refuse(None, "no unit", name=unit)
+                unfit = self._unfit.get(part)
+                self._refuse(None, "unfit unit" if unfit else "no unit", name=unit, kind=unfit)
 
     def _refusal(self, part: object, reason: str, **words: object) -> GuaranteeError:
         equal = " AND ".join(f"a.{name} = b.{name}" for name in self._units)
@@ -336,6 +338,8 @@ class Check:
     def _is_unit(self, source: str, part: int, kind: Any) -> bool:
         """Refuse units of several types: two of one type may equal one of the other. False for no type of a unit."""
         found = language.unit_kind(kind)
+        if not found:
+            self._unfit[part] = language.name_of(kind).lower()
         if found and self._kinds.setdefault(part, found) != found:
             here, there = found.lower(), self._kinds[part].lower()
             self._refuse(None, "two types", name=source, column=self._units[part], here=here, there=there)

@@ -101,15 +101,6 @@ def test_a_unit_of_several_columns_is_kept_whole(there, query, accepted):
         _check(query, there, unit=("user_id", "n"))
 
 
-def test_a_value_that_cannot_be_written_is_refused(there):
-    """NaN has no like in the plan's JSON: the query is refused, and nothing else happens."""
-    with pytest.raises(GuaranteeError, match="cannot be written"):
-        _check(
-            "select user_id, sum(n * $x)::varchar as query from log group by user_id",
-            there, parameters={"x": float("nan")},
-        )  # fmt: skip
-
-
 def test_two_windows_in_opposite_directions_pair_numbers_of_tied_rows(there):
     """Each by itself leaves no choice, the two together do."""
     both = """select user_id, query, row_number() over (partition by user_id order by query) as a,
@@ -193,9 +184,3 @@ def test_a_refusal_says_where(there):
     assert query[refused.value.start : refused.value.end] == "random()"
     with pytest.raises(GuaranteeError, match="one column word"):
         _check("select user_id, query from log", there, key="word")
-
-
-def test_a_variable_of_the_program_is_no_table() -> None:
-    """DuckDB alone would find it; here the error says what to give."""
-    with pytest.raises(StatementError, match="Variables of your program are not seen"):
-        sh.check_query("select user_id from variable_of_mine", unit="user_id")

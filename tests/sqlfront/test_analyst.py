@@ -221,14 +221,6 @@ def test_what_is_not_there_is_said(published, tmp_path):
         open_analyst(tmp_path)
 
 
-def test_files_can_be_named(published):
-    """A list of files is opened without their directory's others."""
-    with open_analyst([published / "partner.parquet"]) as analyst:
-        assert analyst.tables()["name"].to_list() == ["queries.partner", "ledger"]
-    with open_analyst(published / "partner.parquet") as analyst, pytest.raises(StatementError, match="Binder"):
-        analyst.sql("select nothing from queries.partner")
-
-
 def test_an_error_in_a_later_row_is_one_of_ours(analyst):
     """Rows come one batch after the other."""
     with pytest.raises(StatementError, match="enough"):

@@ -124,31 +124,6 @@ def test_a_series_named_like_a_keyword_or_the_store_works_in_quotes(log, here, n
     assert sh.open("logs").series(name).releases()["name"].to_list() == [name]
 
 
-def test_an_attached_database_of_the_name_of_a_series_is_ambiguous_to_duckdb(ran):
-    """DuckDB refuses to guess which one is meant; the full name works."""
-    ran(CREATE + "release public from queries at level 1; select 1 from queries.public limit 1;")
-    outcomes, problems = ran("attach ':memory:' as queries; select count(*) from memory.queries.public")
-    assert problems == [] and outcomes[-1].frame.item() > 0
-    _, problems = ran("select count(*) from queries.public")
-    assert len(problems) == 1 and "Ambiguous" in problems[0]
-
-
-def test_a_series_made_in_python_under_a_name_of_duckdb_is_served_but_is_no_table(store, log, ran):
-    """SQL releases it and shows it; its rows are what the release gives back."""
-    sh.create(store, log, name="main", unit="user_id", key="query", max_keys=3, domain=sh.Strings(max_bytes=16))
-    outcomes, problems = ran("release public from main at level 1; show releases from main;")
-    assert problems == [] and outcomes[0].release is not None
-    _, problems = ran("select * from main.public")
-    assert len(problems) == 1 and "does not exist" in problems[0]
-
-
-def test_variables_of_the_program_are_not_seen(ran):
-    """Only tables that were handed over are."""
-    frame = pl.DataFrame({"a": [1]})
-    _, problems = ran("select * from frame")
-    assert len(problems) == 1 and frame.height
-
-
 def test_an_unverified_query_is_run_and_remembered(store, ran):
     """What breaks the guarantee runs where it is declared unverified: ledger, declaration, release all say so."""
     broken = CREATE.replace("from log", "from log limit 700")
@@ -163,15 +138,6 @@ def test_an_unverified_query_is_run_and_remembered(store, ran):
     store.drop("queries")
     spent = store.ledger(full=True).filter(scope="series")
     assert (spent["unverified"].to_list(), spent["source"].to_list()) == ([True], ["unchecked source"])
-
-
-def test_a_verified_series_says_nothing_of_it(store, ran):
-    """The mark is only where it means something."""
-    ran(CREATE + "release a from queries at level 1;")
-    assert "verified" not in store.series("queries").release("a").metadata
-    assert "rests on a checked query" in store.series("queries").release("a").metadata["guarantee"]
-    spent = store.ledger(full=True).filter(scope="series")
-    assert (spent["unverified"].to_list(), spent["source"].to_list()) == ([False], ["checked query"])
 
 
 IN_A_SESSION = [
@@ -463,15 +429,6 @@ def test_a_table_that_is_missing_from_a_series_is_answered_with_its_releases(sto
     with pytest.raises(errors.StatementError) as alone:
         store.sql("select * from elsewhere.two")
     assert "The series" not in str(alone.value)
-
-
-def test_a_refusal_keeps_its_type(store, ran):
-    """Python gets the error a method would raise, with its place."""
-    ran(CREATE)
-    with pytest.raises(errors.CapExceededError, match=r"(?s)line 1, column 1: requested level 3.*release a"):
-        store.sql("release a from queries at level 3")
-    with pytest.raises(errors.StatementError, match=r"(?s)2 statements are wrong.*line 1.*line 2"):
-        store.sql("selec 1;\nrelease a from nothing at level 1")
 
 
 def test_workloads_are_released_planned_and_read_like_cells(store, ran):

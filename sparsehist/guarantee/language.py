@@ -124,8 +124,8 @@ REASONS = {
     "more rows": "{name} looks at more than one row",
     "one column": "the result must have one column {name}; its columns are {columns}",
     "all public": "no private table is read: name one that holds {unit}, or do not declare it public",
-    "unfit unit": "{name} is of type {kind}, in which equal units may be written in several ways: store whole numbers "
-    "or text (pandas makes floats of whole numbers with missing values; astype('Int64') keeps them)",
+    "unfit unit": "{name} is of type {kind}, in which a unit may be written in several ways: store whole numbers or "
+    "text (pandas makes floats of whole numbers with missing values; astype('Int64') keeps them)",
     "no unit": "{name} must be the column {name} of a private table, unchanged or cast so that all values stay "
     "apart: another function of it may merge or split units",
     "units meet": "rows of different units meet in a join; join on the unit, {equal}, or declare one of the tables "

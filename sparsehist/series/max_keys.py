@@ -18,7 +18,6 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -36,16 +35,14 @@ from sparsehist.domain.base import key_names
 from sparsehist.errors import DeclarationError, NameTakenError, NotFoundError, SeriesDiffersError, present
 from sparsehist.errors import shown as shown_in_error
 from sparsehist.histogram import threshold_for_false_keys
-from sparsehist.ledger.ledger import CELLS, Ledger
 from sparsehist.noise import family_named
 from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.release import any_kind
-from sparsehist.release.cell_parameters import cell_metadata, requested
 from sparsehist.release.creation import NewLog, checked_source, counted_into, with_source
 from sparsehist.release.home import Home
+from sparsehist.release.key_discovery import check_room
 from sparsehist.release.pipeline import published_metadata
 from sparsehist.release.releases import Release, of_cells
-from sparsehist.release.spending import cells_of, prepared
 from sparsehist.series.store import Store
 from sparsehist.store.layout import spill_directory
 from sparsehist.typing import FloatArray
@@ -238,33 +235,6 @@ def _stands_out(declared: Declaration, level: Fraction) -> float:
     """The noisy count that noise alone seldom reaches anywhere in a domain that is no open one."""
     family, size = declared.family_in_units, declared.domain.size
     return threshold_for_false_keys(family, level_text(level), size, _BY_CHANCE) / declared.unit_of_counts
-
-
-def check_room(home: Home, planned: Sequence[tuple[Declaration, str, float | None]]) -> None:
-    """Refuse what a budget has no room for, before anything is drawn; what was released before costs nothing.
-
-    Args:
-        home: The store.
-        planned: Series with the level and threshold of one release each.
-    """
-    if not home.path.exists():
-        return
-    with home.hold() as state:
-        ledger = Ledger.of(state)
-        for declaration, level, threshold in planned:
-            if state.series(declaration.name) is not None:
-                continue
-            ledger.check_series(
-                declaration.name, declaration.population, declaration.noise, is_open=declaration.domain.is_open
-            )
-            if declaration.domain.is_open:
-                ledger = ledger.with_open_series(declaration.population)
-            ledger = ledger.with_series(cells_of(declaration.name, declaration))
-            asked = requested("planned", level=level, threshold=threshold)
-            public = partial(cell_metadata, declaration, past=())
-            *_, release = prepared(ledger, declaration.name, declaration, CELLS, asked, public)
-            ledger.check(release)
-            ledger = ledger.with_release(release)
 
 
 def _profile(

@@ -22,7 +22,7 @@ from sparsehist.privacy.guarantees import level_or_goal
 from sparsehist.release.calendar import span_of
 from sparsehist.release.cell_parameters import requested
 from sparsehist.release.releases import check_target
-from sparsehist.sqlfront.declaring import Declared, declared, declared_for_step
+from sparsehist.sqlfront.declaring import Declared, declared, declared_discovery, declared_for_step
 from sparsehist.sqlfront.engine_words import parser_failure
 from sparsehist.sqlfront.reading import NO_VALUE, Statement, meant, read_statement
 from sparsehist.sqlfront.script import Piece, Place, pieces, pointed
@@ -143,6 +143,11 @@ def _check(statement: Statement, known: Known, connection: duckdb.DuckDBPyConnec
         known.check_series(statement, asked["series"])
     if kind in ("create series", "append"):
         _check_log(statement, known, connection)
+    elif kind == "choose keys":
+        check_select(statement, connection)
+        known.check_query(statement, declared_discovery(statement)[0], known.settled)
+        if "target" in asked:
+            check_target("TO", Path(asked["target"]), known.store)
     elif kind == "drop series":
         known.series.pop(statement.name, None)
     elif kind in ("release", "plan"):
@@ -216,12 +221,16 @@ def check_log(
 ) -> Declared | None:
     """Check the options, and that the query is one SELECT; returns what it is checked by, if its series is known."""
     if statement.query:
-        place = statement.places["query"]
-        (found,) = parsed(statement.piece, place, connection)
-        if found.type != duckdb.StatementType.SELECT:
-            raise statement.error("expected one query after AS", "query")
+        check_select(statement, connection)
     if statement.kind == "create series":
         return declared(statement)
     if not {"step", "period"} & statement.asked.keys():
         raise statement.error("expected STEP or PERIOD", "query")
     return declared_for_step(statement, known)
+
+
+def check_select(statement: Statement, connection: duckdb.DuckDBPyConnection) -> None:
+    """Refuse a statement whose query is not one SELECT."""
+    (found,) = parsed(statement.piece, statement.places["query"], connection)
+    if found.type != duckdb.StatementType.SELECT:
+        raise statement.error("expected one query after AS", "query")

@@ -12,6 +12,7 @@ from sparsehist.counting.contract import ClosedQuery, Query
 from sparsehist.counting.queries import checked
 from sparsehist.declaration import Declaration
 from sparsehist.declaration.parameters import needed, parameters, sql_words
+from sparsehist.domain import Open
 from sparsehist.errors import DeclarationError, GuaranteeError, SparsehistError, raise_alone
 from sparsehist.guarantee.statement import Lookup, check_words
 from sparsehist.sqlfront.reading import Statement
@@ -22,6 +23,7 @@ _OWN_OPTIONS = {"public_tables"}
 _HOW_TO_COUNT = {"memory_limit", "threads"}
 _OF_THE_STATEMENT = {"steps"}
 _NOT_FOR_STEPS = {"bounding", "noise"}
+_OF_DISCOVERY = ("unit", "key", "most_keys", "delta", "rounds", "kind", "population", "on_null")
 _WORDS = sql_words(Declaration)
 NEEDED = ("unit", *(word for word, name in _WORDS.items() if name in needed(Declaration)))
 # A schema of the name would be DuckDB's own, or could not be told from a catalog.
@@ -72,6 +74,27 @@ def declared_for_step(statement: Statement, declaration: Declaration | None) -> 
         raise statement.error(f"{statement.name} is not a {kind}", "name")
     tables = [option.value for option in statement.options.values()]
     return Declared(declaration, frozenset(name for given in tables for name in _listed(given)))
+
+
+def declared_discovery(statement: Statement) -> tuple[Declared, dict[str, Any]]:
+    """Check the options of CHOOSE KEYS: what its query must satisfy, and the parameters of `discover`."""
+    asked = {name: option.value for name, option in statement.options.items()}
+    for name, option in statement.options.items():
+        if name not in (*_OF_DISCOVERY, *_OWN_OPTIONS):
+            told = f"there is no option {name}; options are {', '.join((*_OF_DISCOVERY, *sorted(_OWN_OPTIONS)))}"
+            raise statement.piece.error(told, option.place)
+    if missing := [name for name in _OF_DISCOVERY[:4] if name not in asked]:
+        raise statement.error(f"WITH has no {' and no '.join(missing)}", "options")
+    public = frozenset(_listed(asked.pop("public_tables", ())))
+    asked["delta"] = str(asked["delta"])
+    try:
+        declaration = Declaration(
+            name=statement.name, unit=asked["unit"], key=asked["key"], max_keys=1,
+            domain=Open(asked.get("kind", "string"), delta=asked["delta"]),
+        )  # fmt: skip
+    except DeclarationError as problem:
+        raise statement.piece.error(str(problem), _place_of(problem, statement)) from None
+    return Declared(declaration, public), asked
 
 
 def options(*, running: bool = False) -> list[str]:

@@ -30,6 +30,14 @@ from sparsehist.sqlfront.script import pointed
 from sparsehist.store import is_store
 from sparsehist.workload import strategy_named
 
+_LIMITS = "not run; what follows is compared with the limits as they are"
+_NOT_FORESEEN = {
+    "": "not run",
+    "plan": "spends nothing",
+    "choose keys": "would spend its level, which is not added to what follows",
+    **dict.fromkeys(("set budget", "set cap", "declare disjoint"), _LIMITS),
+}
+
 
 @dataclass
 class _Series:
@@ -70,32 +78,25 @@ class DryRun:
 
     def outcome(self, statement: Statement) -> Outcome:
         """What a statement would do."""
-        piece, said = statement.piece, ""
-        error: SparsehistError | None = None
+        runs = {
+            "create series": self._create, "append": self._append, "drop series": self._drop,
+            "release": self._release,
+        }  # fmt: skip
+        piece, error, said = statement.piece, None, _NOT_FORESEEN.get(statement.kind, "")
         try:
-            match statement.kind:
-                case "":
-                    said = "not run"
-                case "create series":
-                    said = self._create(statement)
-                case "append":
-                    said = self._append(statement)
-                case "drop series":
-                    ended = self._ledger.ended_by_dropping(statement.name)
-                    said = f"{ended}erases the series; what it has cost stays in the ledger"
-                    dropped = self._series.pop(statement.name, None)
-                    if dropped is not None:
-                        self._ledger = self._ledger.with_dropped(dropped.series_id, datetime.now(UTC))
-                case "release":
-                    said = self._release(statement)
-                case "plan":
-                    said = "spends nothing"
-                case "set budget" | "set cap" | "declare disjoint":
-                    said = "not run; what follows is compared with the limits as they are"
+            if statement.kind in runs:
+                said = runs[statement.kind](statement)
         except SparsehistError as problem:
             problem.args = (pointed(str(problem), piece.script, piece.place),)
             said, error = "would be refused", problem
         return Outcome(piece.number, piece.line, statement.kind or "duckdb", said=said, error=error)
+
+    def _drop(self, statement: Statement) -> str:
+        ended = self._ledger.ended_by_dropping(statement.name)
+        dropped = self._series.pop(statement.name, None)
+        if dropped is not None:
+            self._ledger = self._ledger.with_dropped(dropped.series_id, datetime.now(UTC))
+        return f"{ended}erases the series; what it has cost stays in the ledger"
 
     def _create(self, statement: Statement) -> str:
         name = statement.name

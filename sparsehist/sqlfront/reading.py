@@ -428,6 +428,7 @@ _FROM = Clause("FROM", "series", lambda words: words.name("series"), "series")
 _BECAUSE = Clause("BECAUSE", "reason", _text("a reason"), "'reason'")
 _PROBABILITY = "a probability such as 1e-6"
 _LEVEL = Clause("AT LEVEL", "levels", _several(Words.level), "level")
+_ONE_LEVEL = Clause("AT LEVEL", "level", Words.level, "level")
 _AT_EPSILON = Clause("AT EPSILON", "levels", _several(_goal, "EPSILON"), "e DELTA d")
 _OF_RELEASE = (
     Clause("USING", "workload", _text("a workload such as 'prefix(1024)'"), "'workload'"),
@@ -484,6 +485,9 @@ FORMS = (
     ), ("query",), "series", kind="append"),
     Form("RELEASE", (_FROM, _LEVEL, _AT_EPSILON, *_OF_RELEASE, _TO), ("series",), "release"),
     Form("PLAN", (_FROM, _LEVEL, _AT_EPSILON, *_OF_RELEASE), ("series", "levels"), "release", may_be_unnamed=True),
+    Form("CHOOSE KEYS", (
+        _WITH, _ONE_LEVEL, Clause("TO", "target", _text("a file such as 'keys.parquet'"), "'keys.parquet'"), _AS,
+    ), ("options", "level", "query"), "discovery"),
     Form("SHOW SERIES"),
     Form("SHOW RELEASES", (_FROM,)),
     Form("SHOW LEDGER", (
@@ -502,7 +506,7 @@ FORMS = (
         Clause("OPEN SHARE", "open_share", Words.level, "s"),
         _BECAUSE,
     )),
-    Form("SET CAP", (Clause("AT LEVEL", "level", Words.level, "level"), _BECAUSE), ("level", "reason"), "series"),
+    Form("SET CAP", (_ONE_LEVEL, _BECAUSE), ("level", "reason"), "series"),
     Form("DECLARE DISJOINT", (
         Clause("", "populations", _several(lambda words: words.name("population")), "population, population"),
         _BECAUSE,

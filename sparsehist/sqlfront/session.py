@@ -31,6 +31,7 @@ from sparsehist.ledger.ledger import Ledger
 from sparsehist.release import any_kind
 from sparsehist.release.creation import NewLog, counted_into, declared_into, with_source
 from sparsehist.release.home import Home
+from sparsehist.release.key_discovery import discover
 from sparsehist.release.limits import declare_disjoint, raise_cap, set_budget
 from sparsehist.release.periods import append_period, declare_periods, declared_periods, drop
 from sparsehist.release.releases import AnyRelease, check_target
@@ -38,7 +39,7 @@ from sparsehist.release.steps import append_step
 from sparsehist.release.stored_declaration import declaration_of
 from sparsehist.sqlfront import release_tables
 from sparsehist.sqlfront.checking import Known, Problem, check_log, check_plain, checked
-from sparsehist.sqlfront.declaring import Declared, checked_query
+from sparsehist.sqlfront.declaring import Declared, checked_query, declared_discovery
 from sparsehist.sqlfront.engine_words import told
 from sparsehist.sqlfront.reading import Statement, bindable, meant
 from sparsehist.sqlfront.release_tables import asked_of, explained, made_before, shown
@@ -122,6 +123,7 @@ class Session:
             "append": self._append,
             "release": self._release,
             "plan": self._plan,
+            "choose keys": self._choose_keys,
             "drop series": self._drop,
             "set budget": self._set_budget,
             "set cap": self._set_cap,
@@ -345,6 +347,18 @@ class Session:
             if "strategy" in asked:
                 planned = planned.filter(strategy=asked["strategy"])
         return replace(_outcome(statement, "planned; nothing is spent"), frame=planned)
+
+    def _choose_keys(self, statement: Statement) -> Outcome:
+        store, target = self._existing(), statement.asked.get("target")
+        self._bring_releases(statement)
+        wanted, asked = declared_discovery(statement)
+        source = self._source(statement, wanted, runs=True)
+        found = discover(store, source, name=statement.name, level=statement.asked["level"], **asked)
+        if target is not None:
+            found.write_parquet(Path(target))
+        written = "" if target is None else f", written to {target}: the domain is catalogue(file={target!r})"
+        outcome = _outcome(statement, f"found {found.size:,} keys at level {statement.asked['level']}{written}")
+        return replace(outcome, frame=found.values.alias("value").to_frame())
 
     def _drop(self, statement: Statement) -> Outcome:
         name, store = statement.name, self._existing()

@@ -78,6 +78,8 @@ def test_a_frame_of_pandas_is_a_source():
     found = rows("select user_id, query || kind as query from log", {"log": frame})
     assert found == [(1, "ax"), (1, "by"), (2, "cy"), (9, "dx")]
     assert refused("select user_id, query from log limit 2", "LIMIT", {"log": frame})
+    floats = frame.assign(user_id=[1, None, 2, 9])
+    assert refused("select user_id, query from log", "of type double.*astype", {"log": floats})
 
 
 def test_columns_that_a_reader_adds_are_not_there(tmp_path):

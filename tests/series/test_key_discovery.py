@@ -12,8 +12,8 @@ from scipy.stats import binomtest, norm
 
 import sparsehist as sh
 from sparsehist.errors import BudgetExceededError, DeclarationError, NameTakenError
-from sparsehist.series import key_discovery
-from sparsehist.series.key_discovery import shares_of_rounds
+from sparsehist.release import key_discovery
+from sparsehist.release.key_discovery import shares_of_rounds
 from tests.stats import assert_consistent, assert_detected
 
 MOST, LEVEL, DELTA, PARTS = 64, 0.1, 1e-3, 256

@@ -487,3 +487,30 @@ def test_every_source_says_what_was_checked(log, here):
             sh.create(store, bad, name="d", **declared)
         series = sh.create(store, replace(bad, unverified=True), name="d", **declared)
         assert series.release("one", level=1).metadata["verified"] is False
+
+
+CHOOSE = """choose keys words with (unit = user_id, key = query, most_keys = 3, delta = 1e-6, rounds = 2)
+    at level 1 to 'words.parquet' as select user_id, query from log"""
+
+
+def test_keys_are_chosen_as_by_python(log, here):
+    """The same keys for the same seed; the file is a domain, and a query that mixes units is refused."""
+    with sh.open(":memory:", seed=7) as store:
+        frame = store.sql(f"{CHOOSE}; {CHOOSE}", tables={"log": log}).frame
+        spent = store.ledger(full=True).filter(scope="population")["level"].to_list()
+        with pytest.raises(errors.GuaranteeError, match="LIMIT"):
+            store.sql(CHOOSE.replace("from log", "from log limit 9"), tables={"log": log})
+        with pytest.raises(errors.StatementError, match="WITH has no most_keys"):
+            store.sql(CHOOSE.replace("most_keys = 3, ", ""), tables={"log": log})
+        made = OPTIONS.replace("'strings(max_bytes=16)'", "$domain") + ", on_outside = 'drop'"
+        store.sql(
+            f"create series s with ({made}) as from log",
+            tables={"log": log}, parameters={"domain": "catalogue(file='words.parquet')"},
+        )  # fmt: skip
+    with sh.open(":memory:", seed=7) as store:
+        query = sh.Query("select user_id, query from log", tables={"log": log})
+        found = sh.discover_keys(
+            store, query, unit="user_id", key="query", most_keys=3, level=1, delta="1e-6", rounds=2, name="words"
+        )
+    assert frame["value"].to_list() == found.values.to_list() and "weather" in found.values
+    assert spent == ["1"]

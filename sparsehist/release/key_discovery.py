@@ -1,0 +1,188 @@
+"""Which keys exist, where nobody can list them: found in a few rounds of weighted counts, published as a catalogue.
+
+In each round a unit with m keys adds 1/sqrt(m) to each of them, rounded down, so that its weights have length one
+whatever m is; Gaussian noise is added, and the keys above a threshold are found. Found keys leave everybody's set, so
+that the next round weighs the rest more. Each round is a series over an open domain with one release: the ledger, the
+budget and what a crash leaves behind are theirs.
+
+Source: MAD2R (arXiv:2502.08878) and DP-SIPS (arXiv:2301.01998) for the rounds; docs/mathematics.md, "Discovery".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import polars as pl
+
+from sparsehist.counting import Counting
+from sparsehist.counting.contract import Choice, Counts
+from sparsehist.declaration import Declaration
+from sparsehist.declaration.bounding import Share
+from sparsehist.declaration.checks import checked_name
+from sparsehist.domain import Catalogue, Open
+from sparsehist.domain.base import key_names
+from sparsehist.errors import DeclarationError, NameTakenError, NotFoundError, SeriesDiffersError, shown
+from sparsehist.histogram.open_domain import OpenBudget
+from sparsehist.ledger.ledger import CELLS, Ledger
+from sparsehist.privacy import Level, as_level, level_text
+from sparsehist.release import any_kind
+from sparsehist.release.cell_parameters import cell_metadata, requested
+from sparsehist.release.creation import NewLog, counted_into, with_source
+from sparsehist.release.home import Home
+from sparsehist.release.spending import cells_of, prepared
+from sparsehist.store import RegisteredFile, State
+
+_PARTS = 256
+"""Weights are multiples of 1/256: at 200 keys the weight of each is 18 of these, for 18.1."""
+_LAST, _EARLIER = Fraction(9, 10), Fraction(4, 5)
+"""Share of the last round, then of each earlier one in what is left. Chosen on MSWeb and generated logs."""
+_MOST_ROUNDS = 8
+
+
+def shares_of_rounds(rounds: int) -> list[Fraction]:
+    """Return the share of level and delta that each round takes; they add up to one.
+
+    Example:
+        >>> [str(share) for share in shares_of_rounds(3)]
+        ['1/50', '2/25', '9/10']
+    """
+    left, shares = Fraction(1), list[Fraction]()
+    for number in range(rounds - 1):
+        shares.append(left * (_LAST if number == 0 else _EARLIER))
+        left -= shares[-1]
+    return [left, *reversed(shares)]
+
+
+def discover(
+    home: Home,
+    source: object,
+    *,
+    unit: str | Sequence[str],
+    key: str,
+    most_keys: int,
+    level: Level,
+    delta: str | float | Fraction,
+    rounds: int = 3,
+    kind: Literal["string", "integer", "date"] = "string",
+    name: str = "discovery",
+    population: str = "default",
+    on_null: Choice = "error",
+    counting: Counting | None = None,
+) -> Catalogue:
+    """Find keys of a log that nobody can list; see `sparsehist.discover_keys`."""
+    if isinstance(source, Counts):
+        raise DeclarationError("Counts hold no units: discover keys in the log itself")
+    if isinstance(rounds, bool) or not isinstance(rounds, int) or not 1 <= rounds <= _MOST_ROUNDS:
+        raise DeclarationError(f"rounds must be a whole number from 1 to {_MOST_ROUNDS}, got {shown(rounds)}")
+    if not isinstance(key, str):
+        raise DeclarationError(f"key must name one column, got {shown(key)}")
+    checked_name("discovery", name)
+    whole = Open(kind, delta=delta)
+    planned = [
+        _Round.planned(name, number, share, as_level(level), whole, unit=unit, key=key, most_keys=most_keys,
+                       population=population, on_null=on_null)
+        for number, share in enumerate(shares_of_rounds(rounds), start=1)
+    ]  # fmt: skip
+    check_room(home, [(each.declared, each.level, each.threshold) for each in planned])
+    found = pl.DataFrame(schema={key_names(1)[0]: whole.dtypes[0]})
+    for each in planned:
+        declared = with_source(each.declared, source)
+        try:
+            made = counted_into(home, NewLog(source, declared, "resume"), counting, bound=_WithoutFound(found))
+            release = any_kind.release(
+                home, declared, made.series_id, "keys", level=each.level, threshold=each.threshold
+            )
+        except (SeriesDiffersError, NameTakenError):
+            told = "was made from another log or otherwise declared: give this discovery another name"
+            raise NameTakenError(f"the discovery {name!r} {told}") from None
+        found = pl.concat([found, release.frame.select(pl.col(key).alias(found.columns[0]))])
+    if found.is_empty():
+        raise NotFoundError(
+            f"no key of the log stood out at level {level_text(as_level(level))}, which is spent: discover again "
+            "under another name at a larger level or delta"
+        )
+    return Catalogue(found.to_series().sort())
+
+
+def check_room(home: Home, planned: Sequence[tuple[Declaration, str, float | None]]) -> None:
+    """Refuse what a budget has no room for, before anything is drawn; what was released before costs nothing.
+
+    Args:
+        home: The store.
+        planned: Series with the level and threshold of one release each.
+    """
+    if not home.path.exists():
+        return
+    with home.hold() as state:
+        ledger = Ledger.of(state)
+        for declaration, level, threshold in planned:
+            if state.series(declaration.name) is not None:
+                continue
+            ledger.check_series(
+                declaration.name, declaration.population, declaration.noise, is_open=declaration.domain.is_open
+            )
+            if declaration.domain.is_open:
+                ledger = ledger.with_open_series(declaration.population)
+            ledger = ledger.with_series(cells_of(declaration.name, declaration))
+            asked = requested("planned", level=level, threshold=threshold)
+            public = partial(cell_metadata, declaration, past=())
+            *_, release = prepared(ledger, declaration.name, declaration, CELLS, asked, public)
+            ledger.check(release)
+            ledger = ledger.with_release(release)
+
+
+@dataclass(frozen=True)
+class _Round:
+    """One round: public parameters, fixed before the first.
+
+    Attributes:
+        declared: The series of the round.
+        level: Of its one release, exact text.
+        threshold: Of weighted counts; a unit's own keys exceed it with the round's share of delta at most.
+    """
+
+    declared: Declaration
+    level: str
+    threshold: float
+
+    @classmethod
+    def planned(
+        cls, name: str, number: int, share: Fraction, level: Fraction, whole: Open, *, key: str, most_keys: int,
+        **declared: Any,
+    ) -> _Round:  # fmt: skip
+        """Plan the round with this share of level and delta."""
+        bounding = Share(most_keys=most_keys, parts=_PARTS)
+        domain = Open(*whole.types, delta=whole.delta * share)
+        series = Declaration(
+            name=f"{name}_{number}", key=(key,), max_keys=1, domain=domain, bounding=bounding, **declared
+        )
+        text = level_text(level * share)
+        budget = OpenBudget(domain.delta, series.touched)
+        lowest = budget.lowest_threshold((0, as_level(text)), series.family_in_units, budget.remaining)
+        return cls(series, text, lowest / series.unit_of_counts)
+
+
+class _WithoutFound:
+    """Leaves keys that were found out of every unit's set. Holds nothing of the log."""
+
+    def __init__(self, found: pl.DataFrame) -> None:
+        self._found = found
+
+    def begin(self, state: State) -> None:
+        """Nothing to read."""
+
+    def kept(self, pairs: pl.DataFrame, columns: str | Sequence[str]) -> pl.DataFrame:  # noqa: ARG002 - any columns
+        """The pairs whose key was not found yet."""
+        return pairs.join(self._found, on=self._found.columns, how="anti")
+
+    def check(self, state: State) -> None:
+        """Whatever else is in the store changes nothing."""
+
+    def files(self, directory: Path, *, durable: bool) -> list[RegisteredFile]:  # noqa: ARG002 - writes nothing
+        """Nothing to keep."""
+        return []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -195,13 +194,33 @@ class CountedKeys:
     bounding: Bounding | None = field(default=None, repr=False)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class CountRequest:
-    """What to count, as for `request`, checked as far as it can be without reading the log.
+    """What to count, checked as far as it can be without reading the log.
 
     Attributes:
-        unit: Column of the unit; of a unit that is a tuple, the one column its parts are written into.
-        unit_parts: Columns of the log that name the unit.
+        unit: Column of the unit; of a unit that is a tuple, the column its parts are written into. None for Counts.
+        unit_parts: Columns of the log that name the unit: text, whole numbers, dates or the like.
+        key: Column or columns of the key, as many as the domain has.
+        max_keys: Distinct keys a unit may have.
+        domain: Where the keys belong.
+        salt: 16 secret random bytes.
+        temporary_directory: Where rows wait that do not fit into memory, in a directory of mode 0700.
+        on_null: What to do about rows with a null, NaN or empty unit or key: "error" or "drop".
+        on_outside: What to do about rows with a key outside the domain: "error" or "drop".
+        memory_limit: Bytes, or a text such as "4GB": rows may take half of it and wait on disk beyond that; the
+            distinct texts of units and keys, which stay in memory, may take all of it. Half of what there is if None.
+        threads: How many threads count; as many as there are cores if None. Polars itself reads and sorts with all.
+        progress: Called with the name of each phase as it begins.
+        key_types: What key columns are turned into before they are placed: "date" (of timestamps and text),
+            "integer" or "text" (of whole numbers, booleans, decimals and text).
+        weights: What a unit adds to each of its keys, in parts of a count, falling from a whole one, with the most
+            keys it may add it to; units with more keys keep that many. Counts come in these parts.
+        portable: Keep keys in the order that every engine knows (`counting/tuples.py`), so that the counts are the
+            same on each for one salt.
+        note: Called with what bounding met.
+        without_key: Whether the log has no key column: each unit then has the one key of a domain of one cell.
+        measures: What is added up by unit and key, cut to its bounds, and then by key.
     """
 
     unit: str | None
@@ -210,18 +229,59 @@ class CountRequest:
     max_keys: int
     domain: Domain
     salt: bytes = field(repr=False)
-    on_null: Choice
-    on_outside: Choice
-    weights: Sequence[tuple[int, int]]
-    threads: int | None
-    memory_limit: str | None
     temporary_directory: Path
-    report: Callable[[str], None] = field(repr=False)
-    key_types: Mapping[str, str]
-    portable: bool
-    note: Callable[[Bounding], None] = field(repr=False)
-    without_key: bool
-    measures: tuple[Measure, ...] = ()
+    weights: Sequence[tuple[int, int]]
+    on_null: Choice = "error"
+    on_outside: Choice = "error"
+    memory_limit: str | int | None = None
+    threads: int | None = None
+    progress: Callable[[str], None] | None = field(default=None, repr=False)
+    key_types: Mapping[str, str] = field(default_factory=dict)
+    portable: bool = False
+    note: Callable[[Bounding], None] | None = field(default=None, repr=False)
+    without_key: bool = False
+    measures: Sequence[Measure] = ()
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.domain, Domain):
+            raise DeclarationError(f"domain must be a domain or its text, got {shown(self.domain)}")
+        cells, columns, parts = self.domain, self.columns, self.unit_parts
+        threads = 1 if self.threads is None else self.threads
+        kept = ("error", "drop")
+        for wrong, rule in (
+            (
+                not _is_number(self.max_keys),
+                f"max_keys must be a whole number of at least 1, not {shown(self.max_keys)}",
+            ),
+            (
+                len(self.key) != cells.columns,
+                f"{cells.describe()} has {cells.columns} key column(s), and key names another number of them",
+            ),
+            (len(set(parts)) != len(parts), f"unit names a column twice: {list(parts)}"),
+            (len(set(columns)) != len(columns), "unit and key must name different columns"),
+            (self.on_null not in kept, f'on_null must be "error" or "drop", not {shown(self.on_null)}'),
+            (self.on_outside not in kept, f'on_outside must be "error" or "drop", not {shown(self.on_outside)}'),
+            (not _is_number(threads), f"threads must be a whole number of at least 1, not {shown(threads)}"),
+            (len(self.salt) != SALT_BYTES, f"the salt must have {SALT_BYTES} bytes"),
+        ):
+            if wrong:
+                raise DeclarationError(rule)
+        for column, kind in self.key_types.items():
+            self._check_key_type(column, kind)
+
+    def _check_key_type(self, column: str, kind: str) -> None:
+        if column not in self.key:
+            which = shown(column) if len(self.key_types) <= len(self.key) else "a column"
+            raise DeclarationError(f"key_types names {which}, which is no key column")
+        if kind not in KEY_TYPES:
+            raise DeclarationError(
+                f"key_types makes of {shown(column)} one of {', '.join(map(repr, KEY_TYPES))}, not {shown(kind)}"
+            )
+        if kind != "text" and self.domain.accepts(self.key.index(column), pl.String()):
+            raise DeclarationError(
+                f"key_types makes {kind}s of {column!r}, but {self.domain.describe()} takes any text there: declare "
+                "a domain of them, or leave the type out"
+            )
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -248,127 +308,29 @@ class CountRequest:
         """What a unit with few keys adds to each: counts are in parts of it."""
         return self.weights[0][0]
 
+    def report(self, phase: str) -> None:
+        """Tell that a phase begins."""
+        if self.progress is not None:
+            self.progress(phase)
 
-def request(
-    *,
-    unit: str | Sequence[str] | None,
-    key: Sequence[str],
-    max_keys: int,
-    domain: Domain,
-    salt: bytes,
-    on_null: Choice = "error",
-    on_outside: Choice = "error",
-    memory_limit: str | int | None = None,
-    threads: int | None = None,
-    temporary_directory: Path,
-    progress: Callable[[str], None] | None = None,
-    key_types: Mapping[str, str] | None = None,
-    weights: Sequence[tuple[int, int]] | None = None,
-    portable: bool = False,
-    note: Callable[[Bounding], None] | None = None,
-    without_key: bool = False,
-    measures: Sequence[Measure] = (),
-) -> CountRequest:
-    """Check the declared parameters of a count.
+
+def request(*, unit: str | Sequence[str] | None, key: str | Sequence[str], **declared: Any) -> CountRequest:
+    """Check what is to be counted.
 
     Args:
-        unit: Column of the unit: text, whole numbers, dates or the like, not floating point; or several that name it
-            together. None for Counts.
-        key: Column or columns of the key, as many as the domain has.
-        max_keys: Distinct keys a unit may have.
-        domain: Where the keys belong.
-        salt: 16 secret random bytes.
-        on_null: What to do about rows with a null, NaN or empty unit or key: "error" or "drop".
-        on_outside: What to do about rows with a key outside the domain: "error" or "drop".
-        memory_limit: Bytes, or a text such as "4GB": rows may take half of it and wait on disk beyond that; the
-            distinct texts of units and keys, which stay in memory, may take all of it. Half of what there is if None.
-        threads: How many threads count; as many as there are cores if None. Polars itself reads and sorts with all.
-        temporary_directory: Where spill goes, into a directory of mode 0700 that is removed afterwards.
-        progress: Called with the name of each phase as it begins.
-        key_types: What key columns are turned into before they are placed: "date" (of timestamps and text),
-            "integer" or "text" (of whole numbers, booleans, decimals and text).
-        weights: Where units with more than max_keys keys count towards all of them: what a unit adds to each of its
-            keys, in parts of a count, falling from a whole one, with the most keys it may add it to. Counts come in
-            these parts.
-        portable: Keep keys in the order that every engine knows (`counting/tuples.py`), so that the counts are the
-            same on each for one salt.
-        note: Told what bounding met.
-        without_key: Whether the log has no key column: each unit then has the one key of a domain of one cell.
-        measures: What is added up by unit and key, cut to its bounds, and then by key.
+        unit: Column of the unit; or several that name it together; None for Counts.
+        key: Column or columns of the key.
+        declared: The other attributes of `CountRequest`.
 
     Raises:
         DeclarationError: If one is wrong; the message carries its value.
     """
-    names = (key,) if isinstance(key, str) else tuple(key)
-    if isinstance(max_keys, bool) or not isinstance(max_keys, int) or max_keys < 1:
-        raise DeclarationError(f"max_keys must be a whole number of at least 1, not {shown(max_keys)}")
-    if not isinstance(domain, Domain):
-        raise DeclarationError(f"domain must be a domain or its text, got {shown(domain)}")
-    if len(names) != domain.columns:
-        raise DeclarationError(
-            f"{domain.describe()} has {domain.columns} key column(s), and key names another number of them"
-        )
     parts = (unit,) if isinstance(unit, str) else tuple(unit or ())
-    if len(set(parts)) != len(parts):
-        raise DeclarationError(f"unit names a column twice: {list(parts)}")
-    name_of_unit = parts[0] if len(parts) == 1 else f"({', '.join(parts)})" if parts else None
-    columns = [*names, *([name_of_unit] if name_of_unit is not None else [])]
-    if len(set(columns)) != len(columns):
-        raise DeclarationError("unit and key must name different columns")
-    for name, value in (("on_null", on_null), ("on_outside", on_outside)):
-        if value not in ("error", "drop"):
-            raise DeclarationError(f'{name} must be "error" or "drop", not {shown(value)}')
-    if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 1):
-        raise DeclarationError(f"threads must be a whole number of at least 1, not {shown(threads)}")
-    if len(salt) != SALT_BYTES:
-        raise DeclarationError(f"the salt must have {SALT_BYTES} bytes")
-    return CountRequest(
-        name_of_unit,
-        parts,
-        names,
-        max_keys,
-        domain,
-        salt,
-        on_null,
-        on_outside,
-        weights or [(1, max_keys)],
-        threads,
-        _memory_text(memory_limit),
-        Path(temporary_directory),
-        progress or (lambda _: None),
-        checked_key_types(key_types, names, domain),
-        portable,
-        note or (lambda _: None),
-        without_key,
-        tuple(measures),
-    )
+    name = parts[0] if len(parts) == 1 else f"({', '.join(map(str, parts))})" if parts else None
+    declared["weights"] = declared.get("weights") or [(1, declared["max_keys"])]
+    declared["key_types"] = as_mapping("key_types", declared.get("key_types") or {})
+    return CountRequest(unit=name, unit_parts=parts, key=(key,) if isinstance(key, str) else tuple(key), **declared)
 
 
-def checked_key_types(key_types: Mapping[str, str] | None, key: Sequence[str], domain: Domain) -> dict[str, str]:
-    """What key columns are to become."""
-    told = as_mapping("key_types", key_types or {})
-    for column, kind in told.items():
-        if column not in key:
-            which = shown(column) if len(told) <= len(key) else "a column"
-            raise DeclarationError(f"key_types names {which}, which is no key column")
-        if kind not in KEY_TYPES:
-            raise DeclarationError(
-                f"key_types makes of {shown(column)} one of {', '.join(map(repr, KEY_TYPES))}, not {shown(kind)}"
-            )
-        if kind != "text" and domain.accepts(key.index(column), pl.String()):
-            raise DeclarationError(
-                f"key_types makes {kind}s of {column!r}, but {domain.describe()} takes any text there: declare a "
-                "domain of them, or leave the type out"
-            )
-    return told
-
-
-def _memory_text(limit: str | int | None) -> str | None:
-    """Write a memory limit as DuckDB reads it; a number is in bytes."""
-    if limit is None:
-        return None
-    if isinstance(limit, int) and not isinstance(limit, bool) and limit > 0:
-        return f"{limit}B"
-    if isinstance(limit, str) and re.fullmatch(r"\s*\d+(\.\d+)?\s*([KMGT]i?)?B\s*", limit, re.IGNORECASE):
-        return limit.strip()
-    raise DeclarationError(f'memory_limit must be bytes or a text such as "4GB", not {shown(limit)}')
+def _is_number(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1

@@ -103,7 +103,8 @@ def count(log: Log, wanted: CountRequest) -> pl.DataFrame:
                 own.append(more)
             met, above = met + int(pairs.sizes.sum()), above + int((pairs.sizes > wanted.max_keys).sum())
     wanted.report("counting")
-    wanted.note(Bounding(met, above))
+    if wanted.note is not None:
+        wanted.note(Bounding(met, above))
     counted = np.concatenate(weights) if wanted.full != 1 else None
     distinct, totals = _added_up(np.concatenate(cells), [counted, *map(np.concatenate, sums)])
     names = ["count", *sum_names(wanted.measures)]

@@ -8,7 +8,7 @@ import resource
 from collections.abc import Iterator
 from pathlib import Path
 
-from sparsehist.errors import present
+from sparsehist.errors import DeclarationError, shown
 
 ADDRESSES_PER_BYTE = 3
 """Threads and allocators reserve addresses that they never touch."""
@@ -23,13 +23,21 @@ def available_memory(groups: Path = Path("/proc/self/cgroup"), mounted: Path = P
     return min(limits)
 
 
-def allowed_memory(limit: str | None) -> int:
-    """Return a limit in bytes; half of what there is if None."""
+def allowed_memory(limit: str | int | None) -> int:
+    """Return a limit, a number of bytes or a text such as "4GB", in bytes; half of what there is if None."""
     if limit is None:
         return available_memory() // 2
-    number, unit = present(re.fullmatch(r"([\d.]+)\s*([A-Za-z]+)", limit)).groups()
-    power = "BKMGT".index(unit[0].upper())
-    return int(float(number) * (1024 if "i" in unit else 1000) ** power)
+    if isinstance(limit, int) and not isinstance(limit, bool) and limit > 0:
+        return limit
+    told = (
+        re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(?:([KMGT])(i?))?B\s*", limit, re.IGNORECASE)
+        if isinstance(limit, str)
+        else None
+    )
+    if told is None:
+        raise DeclarationError(f'memory_limit must be bytes or a text such as "4GB", not {shown(limit)}')
+    number, prefix, binary = told.groups()
+    return int(float(number) * (1024 if binary else 1000) ** " KMGT".index((prefix or " ").upper()))
 
 
 def _group_limits(groups: Path, mounted: Path) -> Iterator[int]:

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import polars as pl
 
 from sparsehist.counting.codes import taken
 from sparsehist.counting.log import Log
-from sparsehist.typing import BoolArray, NDArray
+from sparsehist.typing import BoolArray, NDArray, secret
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 BATCH_ROWS = 600_000
 READ_AT_ONCE = 1 << 20  # bytes of a column: all of it would be held beside what it is decoded to
+SMALL_FILE = 100_000  # rows: for each of several files, Arrow would make a batch
 LARGEST_ROW_GROUP = 4_000_000  # larger ones are left to Polars, which reads them in pieces
 RELEASE_FROM = 0.4  # share of a log from which Arrow gives back the memory of large row groups
 TEXTS = (pl.String, pl.Categorical, pl.Enum, pl.Binary)
@@ -48,26 +49,25 @@ class Column:
     places: NDArray[np.integer] | None = field(default=None, repr=False)
 
 
-@dataclass(frozen=True)
-class Batch:
-    """The rows of a part of a log that have a unit and a key. Secret.
+@secret
+class Batch(NamedTuple):
+    """The rows of a part of a log that have a unit and a key: their columns, and names of columns with gaps.
 
-    Attributes:
-        columns: The columns asked for.
-        incomplete: Names of the columns for which rows were left out: nulls or empty texts.
+    A gap is a null or an empty text, for which a row was left out.
     """
 
-    columns: list[Column] = field(repr=False)
+    columns: list[Column]
     incomplete: frozenset[str]
 
 
 @dataclass(frozen=True)
-class InFile:
-    """Some row groups of one Parquet file, next to each other."""
+class RowGroups:
+    """Some row groups of a Parquet file, next to each other; `late` if a good part of the log comes before."""
 
     file: str
     metadata: parquet.FileMetaData
     numbers: range
+    late: bool
 
     @property
     def dictionaries(self) -> set[str]:
@@ -81,21 +81,6 @@ class InFile:
         """Number of the first row, and how many rows there are."""
         sizes = [self.metadata.row_group(number).num_rows for number in range(self.numbers.stop)]
         return sum(sizes[: self.numbers.start]), sum(sizes[self.numbers.start :])
-
-
-@dataclass(frozen=True)
-class RowGroups:
-    """Row groups of one or several Parquet files that are read together.
-
-    Attributes:
-        parts: The row groups, file by file.
-        rows: How many rows they have.
-        before: Share of the pieces of the log that come before this one.
-    """
-
-    parts: list[InFile]
-    rows: int
-    before: float
 
 
 Piece = RowGroups | pl.DataFrame
@@ -176,15 +161,17 @@ def read(
         dtypes: Dtype of each column in the log.
         computed: Further columns of whole numbers, which come after those.
     """
-    if isinstance(piece, pl.DataFrame):
-        found = {column.name: _of_series(column.rechunk()) for column in piece}
-    else:
-        found = _by_polars(piece, columns, dtypes, computed)
-        for name in reversed(columns):  # keys first: they take most memory on the way
-            if name not in found:
-                found[name] = _of_chunks(_chunks(piece, name), dtypes[name])
-        if piece.rows > BATCH_ROWS and piece.before > RELEASE_FROM:
+    found = _by_arrow(piece, columns, dtypes) if isinstance(piece, RowGroups) else {}
+    if isinstance(piece, RowGroups):
+        # Polars reads text that is no dictionary in half of Arrow's time.
+        rest = [*(plain(name, dtypes[name]) for name in columns if name not in found), *computed.values()]
+        scan = pl.scan_parquet(piece.file, glob=False, hive_partitioning=False).slice(*piece.slice)
+        frame = scan.select(rest).collect() if rest else pl.DataFrame()
+        if piece.late:
             release_unused()
+    else:
+        frame = piece
+    found |= {column.name: _of_series(column.rechunk()) for column in frame}
     usable = {name: mask for name, (_, mask) in found.items() if mask is not None}
     kept = np.logical_and.reduce(list(usable.values())) if usable else None
     return Batch([_filtered(found[name][0], kept) for name in (*columns, *computed)], frozenset(usable))
@@ -197,9 +184,8 @@ def _row_groups(log: Log, columns: Sequence[str]) -> list[RowGroups] | None:
 
     if not all("." not in name and (is_whole(log.dtypes[name]) or log.dtypes[name] in TEXTS) for name in columns):
         return None
-    found: list[list[InFile]] = [[]]
-    sizes: list[int] = [0]
-    for file in log.files:
+    found = []
+    for place, file in enumerate(log.files):
         try:
             metadata = parquet.read_metadata(file)
         except (pa.ArrowException, OSError):  # Polars will say what is wrong
@@ -208,76 +194,58 @@ def _row_groups(log: Log, columns: Sequence[str]) -> list[RowGroups] | None:
         rows = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
         if any(names.count(name) != 1 for name in columns) or max(rows, default=0) > LARGEST_ROW_GROUP:
             return None
-        first = 0
-        for number, size in enumerate(rows):
-            sizes[-1] += size
-            if sizes[-1] >= BATCH_ROWS or number == len(rows) - 1:
-                found[-1].append(InFile(file, metadata, range(first, number + 1)))
-                first = number + 1
-            if sizes[-1] >= BATCH_ROWS:
-                found.append([])
-                sizes.append(0)
-    whole = [piece for piece in zip(found, sizes, strict=True) if piece[0]]
-    return [RowGroups(*piece, before=place / len(whole)) for place, piece in enumerate(whole)]
+        if len(log.files) > 1 and metadata.num_rows < SMALL_FILE:  # Polars reads many files at once
+            return None
+        first = size = 0
+        for number, own in enumerate(rows):
+            size += own
+            if size >= BATCH_ROWS or number == len(rows) - 1:
+                late = (place + number / len(rows)) / len(log.files) > RELEASE_FROM
+                found.append(RowGroups(file, metadata, range(first, number + 1), late and size > BATCH_ROWS))
+                first, size = number + 1, 0
+    return found
 
 
-def _by_polars(
-    piece: RowGroups, columns: Sequence[str], dtypes: Mapping[str, pl.DataType], computed: Mapping[str, pl.Expr]
+def _by_arrow(
+    piece: RowGroups, columns: Sequence[str], dtypes: Mapping[str, pl.DataType]
 ) -> dict[str, tuple[Column, BoolArray | None]]:
-    """Read with Polars what is computed, and text that is no dictionary, in half of Arrow's time."""
-    dictionaries = set.union(*(part.dictionaries for part in piece.parts))
-    names = [name for name in columns if dtypes[name] in TEXTS and name not in dictionaries]
-    wanted = [*(plain(name, dtypes[name]) for name in names), *computed.values()]
-    if not wanted:
-        return {}
-    scans = [
-        pl.scan_parquet(part.file, glob=False, hive_partitioning=False).slice(*part.slice).select(wanted)
-        for part in piece.parts
-    ]
-    frame = pl.concat(scans).collect()
-    return {column.name: _of_series(column.rechunk()) for column in frame}
-
-
-def _chunks(piece: RowGroups, name: str) -> list[pa.Array]:
+    """Read whole numbers, and text that is a dictionary, one column after another: both would take more memory."""
     from pyarrow import parquet
 
-    tables = []
-    for part in piece.parts:
-        dictionaries = [name] if name in part.dictionaries else None
-        options = {"read_dictionary": dictionaries, "pre_buffer": False, "buffer_size": READ_AT_ONCE}
-        with parquet.ParquetFile(part.file, metadata=part.metadata, **options) as file:
-            tables += [file.read_row_group(number, columns=[name], use_threads=False) for number in part.numbers]
-    return [chunk for table in tables for chunk in table[name].chunks]
+    found, texts = {}, [name for name in columns if name in piece.dictionaries and dtypes[name] in TEXTS]
+    options = {"read_dictionary": texts, "pre_buffer": False, "buffer_size": READ_AT_ONCE}
+    with parquet.ParquetFile(piece.file, metadata=piece.metadata, **options) as file:
+        for name in reversed(columns):  # keys first: they take most memory on the way
+            if name not in texts and not is_whole(dtypes[name]):
+                continue
+            tables = [file.read_row_group(number, columns=[name], use_threads=False) for number in piece.numbers]
+            chunks = [chunk for table in tables for chunk in table[name].chunks]
+            if name in texts:
+                found[name] = _of_dictionaries(chunks)
+            else:
+                parts = [pl.Series(name, chunk).cast(dtypes[name]) for chunk in chunks]
+                numbers = pl.concat(parts, rechunk=True).to_frame().select(plain(name, dtypes[name]))
+                found[name] = _of_series(numbers.to_series())
+    return found
 
 
-def _of_chunks(chunks: list[pa.Array], dtype: pl.DataType) -> tuple[Column, BoolArray | None]:
-    """Put the chunks of a column together; dictionaries stand one after another, whatever they share."""
-    import pyarrow as pa
-
-    if not chunks or not all(pa.types.is_dictionary(chunk.type) for chunk in chunks):
-        decoded = [chunk.dictionary_decode() if pa.types.is_dictionary(chunk.type) else chunk for chunk in chunks]
-        parts = [_bytes(chunk) if dtype in TEXTS else pl.Series(chunk).cast(dtype) for chunk in decoded]
-        empty = pl.Series([], dtype=pl.Binary if dtype in TEXTS else dtype)
-        column = pl.concat([empty, *parts], rechunk=True).alias("")
-        return _of_series(column if dtype in TEXTS else column.to_frame().select(plain("", dtype)).to_series())
-    places = np.empty(sum(map(len, chunks)), dtype=np.int32)
-    valid = np.ones(places.size, dtype=bool) if any(chunk.null_count for chunk in chunks) else None
-    values, row, start = [], 0, 0
+def _of_dictionaries(chunks: Sequence[pa.Array]) -> tuple[Column, BoolArray | None]:
+    """Put dictionaries one after another, whatever they share; mark the rows that are neither null nor empty."""
+    places, values, start = [np.zeros(0, np.int32)], [pl.Series([], dtype=pl.Binary)], 0
     for chunk in chunks:
-        own = slice(row, row + len(chunk))
         numbers = np.frombuffer(chunk.indices.buffers()[1], np.int32)[chunk.indices.offset :][: len(chunk)]
-        np.add(numbers, start, out=places[own])
-        if valid is not None and chunk.null_count:
-            valid[own] = chunk.is_valid().to_numpy(zero_copy_only=False)
+        places.append(numbers + np.int32(start))
         values.append(_bytes(chunk.dictionary))
-        row, start = own.stop, start + len(chunk.dictionary)
-    column = pl.concat(values, rechunk=True)
-    if valid is not None:
-        places[~valid] = 0
+        start += len(chunk.dictionary)
+    column, rows = pl.concat(values, rechunk=True), np.concatenate(places)
+    valid = None
+    if any(chunk.null_count for chunk in chunks):
+        valid = np.concatenate([chunk.is_valid().to_numpy(zero_copy_only=False) for chunk in chunks])
+        rows[~valid] = 0
     full = _full(column)
-    if full is not None:
-        valid = full[places] if valid is None else valid & full[places]
-    return Column(column, places), valid
+    if full is not None and rows.size:
+        valid = full[rows] if valid is None else valid & full[rows]
+    return Column(column, rows), valid
 
 
 def _bytes(values: pa.Array) -> pl.Series:

@@ -318,13 +318,14 @@ def test_distinct_texts_beyond_the_limit_are_refused(tmp_path):
 
 
 def test_pieces_are_whole_row_groups_and_all_of_them(tmp_path, monkeypatch):
-    """Every row is in exactly one piece; pieces are as large as asked, except the last; small files share one."""
+    """Every row is in exactly one piece; pieces are as large as asked, except the last of a file."""
     log = a_log(100)
     files = [str(tmp_path / name) for name in ("x.parquet", "y.parquet", "z.parquet")]
     for file, part in zip(files, (log, log[:7], log.clear()), strict=True):
         part.write_parquet(file, row_group_size=30)
-    for least, expected in ((1, [30, 30, 30, 10, 7]), (31, [60, 40, 7]), (1000, [107])):
+    for least, expected in ((1, [30, 30, 30, 10, 7]), (31, [60, 40, 7]), (1000, [100, 7])):
         monkeypatch.setattr(batches, "BATCH_ROWS", least)
+        monkeypatch.setattr(batches, "SMALL_FILE", 0)
         found = open_log(files, COLUMNS)
         read = [batches.read(piece, COLUMNS, found.dtypes) for piece in batches.pieces(found, COLUMNS)]
         assert [size for batch in read if (size := batch.columns[0].values.len())] == expected
@@ -343,6 +344,7 @@ def test_files_in_pieces_and_as_a_stream_count_alike(tmp_path, monkeypatch, unit
     monkeypatch.setattr(in_memory, "GROUP_ROWS", 20)
     for batch, largest, threads in ((10, 1000, 1), (10**6, 1000, 3), (100, 10, 2), (50, 1000, 3)):
         monkeypatch.setattr(batches, "BATCH_ROWS", batch)
+        monkeypatch.setattr(batches, "SMALL_FILE", 0)
         monkeypatch.setattr(batches, "LARGEST_ROW_GROUP", largest)
         assert count(str(tmp_path / "*.parquet"), threads=threads).frame.sort(pl.all()).equals(expected)
 

@@ -326,10 +326,13 @@ def request(*, unit: str | Sequence[str] | None, key: str | Sequence[str], **dec
         DeclarationError: If one is wrong; the message carries its value.
     """
     parts = (unit,) if isinstance(unit, str) else tuple(unit or ())
-    name = parts[0] if len(parts) == 1 else f"({', '.join(map(str, parts))})" if parts else None
+    keys = (key,) if isinstance(key, str) else tuple(key)
+    if not all(isinstance(name, str) for name in (*parts, *keys)):
+        raise DeclarationError("unit and key name columns, as text")
+    name = parts[0] if len(parts) == 1 else f"({', '.join(parts)})" if parts else None
     declared["weights"] = declared.get("weights") or [(1, declared["max_keys"])]
     declared["key_types"] = as_mapping("key_types", declared.get("key_types") or {})
-    return CountRequest(unit=name, unit_parts=parts, key=(key,) if isinstance(key, str) else tuple(key), **declared)
+    return CountRequest(unit=name, unit_parts=parts, key=keys, **declared)
 
 
 def _is_number(value: object) -> bool:

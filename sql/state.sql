@@ -41,7 +41,6 @@ create table series (                  -- appended; a dropped one keeps its row,
     declaration text,                  -- JSON
     salt        blob,                  -- secret
     made_from   text,                  -- secret: keyed digests of the query and the log, JSON
-    accepted    text,                  -- 'any log' where a log that may have changed was accepted since
     created     integer not null,
     dropped     integer,
     unit        text,                  -- column of the privacy unit; null where counts were bounded elsewhere
@@ -118,7 +117,7 @@ create table event (                   -- appended, never changed; limits are re
     what       text    not null,       -- 'create store', 'create series', 'release', 'drop series', 'adopt store',
                                        -- 'set budget', 'raise cap', 'declare disjoint', 'declare periods',
                                        -- 'drop periods',
-                                       -- 'accept changed source', 'append', 'finish series', 'finish periods', 'refuse'
+                                       -- 'append', 'finish series', 'finish periods', 'refuse'
     series_id  text,
     path_id    integer,
     level      text,
@@ -146,8 +145,8 @@ update store set generation = generation + $rounds where generation = $seen;
 -- name: read_series
 -- The series that were not dropped, in order of creation.
 -- in:  $name, or null for all
--- out: series_id, name, population, declaration (JSON), salt, made_from, accepted, source
-select series_id, name, population, declaration, salt, made_from, accepted, source
+-- out: series_id, name, population, declaration (JSON), salt, made_from, source
+select series_id, name, population, declaration, salt, made_from, source
 from series
 where dropped is null and ($name is null or name = $name)
 order by created, rowid;
@@ -157,7 +156,7 @@ order by created, rowid;
 -- Erase the secrets of a series from its row; its costs stay.
 -- in:  $series_id, $dropped
 update series
-set declaration = null, salt = null, made_from = null, accepted = null, dropped = $dropped
+set declaration = null, salt = null, made_from = null, dropped = $dropped
 where series_id = $series_id;
 
 

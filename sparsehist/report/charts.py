@@ -35,22 +35,6 @@ def _picture(title: str, about: str, chart: Any) -> Picture:
     return Picture(title, about, f"data:image/svg+xml;base64,{address}")
 
 
-def by_count(series: str, rows: Rows, releases: Sequence[str]) -> Picture:
-    """Probability of publication and mean error over the true count, a line for each release."""
-    alt = require_plots()
-    x = alt.X("count:Q", title="true count (units)", scale=alt.Scale(type="log", nice=False))
-    lines = {
-        "color": alt.Color("release:N", sort=list(releases), scale=alt.Scale(range=list(COLOURS))),
-        "strokeDash": alt.StrokeDash("release:N", sort=list(releases), legend=None),
-    }
-    base = alt.Chart(alt.InlineData(values=list(rows))).mark_line().properties(width=_WIDTH // 2, height=180)
-    published = base.encode(x=x, y=alt.Y("probability:Q", title="probability of publication"), **lines)
-    scale = alt.Scale(type="log", nice=False)
-    error = base.encode(x=x, y=alt.Y("error:Q", title="mean error (units)", scale=scale), **lines)
-    about = "By true count of a key: the probability that it is published, and its mean error if it is."
-    return _picture(f"Quality of the releases of {series}", about, published | error)
-
-
 def largest_keys(series: str, rows: Rows, releases: Sequence[str]) -> Picture:
     """Noisy counts of the largest keys with their intervals, a colour for each release."""
     about = "Noisy count and interval of each release, by key, in the order of the finest release."
@@ -74,19 +58,3 @@ def over_time(title: str, about: str, what: str, rows: Rows, order: Sequence[str
         .properties(width=_WIDTH, height=220)
     )
     return _picture(title, about, chart)
-
-
-def spending(rows: Rows, delta: float) -> Picture:
-    """A bar for each series: epsilon of its releases together."""
-    alt = require_plots()
-    chart = (
-        alt.Chart(alt.InlineData(values=list(rows)))
-        .mark_bar(color=COLOURS[2])
-        .encode(
-            x=alt.X("epsilon:Q", title=f"epsilon at delta {delta:g}"),
-            y=alt.Y("series:N", sort=None, title=None, axis=alt.Axis(labelLimit=260)),
-        )
-        .properties(width=_WIDTH)
-    )
-    about = "Series together cost less than the sum; the table has the numbers."
-    return _picture("Epsilon of each series", about, chart)

@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 
 COUNTS = (3, 10, 30, 100, 300, 1000, 3000, 10_000)
 CONFIDENCE = 0.95
-_CURVE = tuple(sorted({round(3 * 10 ** (step / 8)) for step in range(30)}))
 _LARGEST = 15
 _MOST_ROWS = 60
 """Of a table of releases or periods; the exported ledger lists all."""
@@ -112,7 +111,7 @@ def store_report(home: Home, *, delta: float = DEFAULT_DELTA, curator: bool = Fa
         made_at=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"), delta=delta, style=Markup(style),  # noqa: S704 - ours
         digest=base64.b64encode(hashlib.sha256(style.encode()).digest()).decode(),
         everybody=next((row for row in rows if row["scope"] == "everybody"), None),
-        spent=list(_spent(rows, delta, periodic)), spending=_spending(rows, delta),
+        spent=list(_spent(rows, delta, periodic)),
         periods=[row for row in rows if row["scope"] == "population" and row.get("periods")],
         warnings=[row["warning"] for row in rows if row["warning"] and row["scope"] != "path"],
         declared=list(_declared([*single, *(each[-1] for each in of_periods.values())])),
@@ -180,19 +179,6 @@ def _spent(rows: Sequence[Row], delta: float, periodic: Mapping[str, object]) ->
     if paths:
         heads = ["path", "noise", "releases", epsilon, "finest level", "δ of open domains", "numerical slack"]
         yield _table("Noise paths: each costs its finest release, however many there are", heads, paths)
-
-
-def _spending(rows: Sequence[Row], delta: float) -> Picture | None:
-    """Epsilon of each series, and of each population of periods."""
-    bars = [
-        {"series": row["series"] or f"{row['population']} (all periods)", "epsilon": row["epsilon"]}
-        for row in rows
-        if row["epsilon"] and (row["scope"] == "series" or (row["scope"] == "population" and row.get("periods")))
-    ]
-    of_periods = {row["population"] for row in rows if row.get("periods")}
-    names = {row["series"] for row in rows if row["scope"] == "series" and row["population"] in of_periods}
-    bars = [bar for bar in bars if bar["series"] not in names]
-    return charts.spending(bars[:_MOST_ROWS], delta) if bars else None
 
 
 def _declared(series: Sequence[OneSeries]) -> Iterator[Markup]:
@@ -387,13 +373,7 @@ def _largest_keys(name: str, released: Sequence[Release]) -> Markup:
 
 
 def _pictures(name: str, finest: Sequence[CellMetadata], released: Sequence[Release]) -> Iterator[Picture]:
-    curves = [
-        {"release": about.name, "count": count, "probability": probability, "error": error}
-        for about in finest
-        for count, (probability, error) in zip(_CURVE, _error(about, _CURVE), strict=True)
-    ]
     names = [about.name for about in finest]
-    yield charts.by_count(name, curves, names)
     columns = _keys_of(released[0])
     ranks = {key: i for i, key in enumerate(side_by_side(released).head(_LARGEST).select(columns).iter_rows(), 1)}
     spans = [

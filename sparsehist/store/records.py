@@ -80,10 +80,7 @@ class NewPath:
 
 @dataclass(frozen=True, repr=False)
 class SeriesRecord:
-    """A registered series; the first of its paths is that of the cells. `salt` and `made_from` are secret.
-
-    `accepted` says whether a log that may have changed since was accepted.
-    """
+    """A registered series; the first of its paths is that of the cells. `salt` and `made_from` are secret."""
 
     series_id: str
     name: str
@@ -91,7 +88,6 @@ class SeriesRecord:
     declaration: Mapping[str, Any]
     salt: bytes
     made_from: str
-    accepted: bool
     directory: Path
     files: tuple[RegisteredFile, ...]
     paths: tuple[PathRecord, ...]

@@ -25,7 +25,7 @@ def read_series(database: Database, series: Path, name: str | None = None) -> li
 
 
 def _series(database: Database, row: tuple[Any, ...], series: Path) -> SeriesRecord:
-    series_id, name, population, declaration, salt, made_from, accepted, source = row
+    series_id, name, population, declaration, salt, made_from, source = row
     files: dict[int | None, list[RegisteredFile]] = {}
     for path_id, *file in database.rows("read_files", series_id=series_id):
         files.setdefault(path_id, []).append(RegisteredFile(*file))
@@ -36,7 +36,6 @@ def _series(database: Database, row: tuple[Any, ...], series: Path) -> SeriesRec
         declaration=json.loads(declaration) | {"source": source},
         salt=salt,
         made_from=made_from,
-        accepted=accepted is not None,
         directory=series / series_id,
         files=tuple(files.get(None, ())),
         paths=tuple(

@@ -434,14 +434,6 @@ class State:
             self._database.change("insert or ignore into publication values ($directory)", directory=str(directory))
         self.publications |= {directory}
 
-    def accept_source(self, record: SeriesRecord, *, who: str | None) -> None:
-        """Record, once, that the log of a series may have changed."""
-        if not record.accepted:
-            with self._of_series("accept changed source", record, who=who):
-                self._database.change(
-                    "update series set accepted = 'any log' where series_id = $series_id", series_id=record.series_id
-                )
-
     def raise_marks(self) -> None:
         """Raise the mark beside the store, and that at its home if it was moved, to the generation."""
         if not self.durable or not self.generation:

@@ -207,35 +207,6 @@ def test_a_backup_serves_once_it_is_adopted(sparsehist, here, store):
     assert sh.read("first.parquet").frame.equals(sh.read("second.parquet").frame)
 
 
-def test_a_job_whose_log_or_query_changed_exits_with_5(sparsehist, declared, store, here):
-    """The next day's file, a WHERE that was added: named by create and run."""
-    reuse = ("create", store, *declared, "--if-exists", "reuse")
-    first = sparsehist("release", store, *RELEASE, "--json").json
-    assert (first["status"], sparsehist("release", store, *RELEASE, "--json").json["status"]) == (
-        "released",
-        "repeated",
-    )
-    query = "select user_id, url from read_parquet('more.parquet')"
-    text = "create series if not exists sqled with (unit = user_id, key = url, max_keys = 2, {}\n"
-    text += "  domain = 'strings(max_bytes=8)') as " + query
-    more = pl.DataFrame({"user_id": [1, 2], "url": ["/a", "/b"]})
-    more.write_parquet("more.parquet")
-    Path("job.sql").write_text(text.format(""), encoding="utf-8")
-    assert [sparsehist("run", "job.sql", "--store", store).code for _ in range(2)] == [0, 0]
-    more.head(1).write_parquet("more.parquet")
-    changed = sparsehist("run", "job.sql", "--store", store)
-    assert changed.code == 5 and "the log it was made from differs" in changed.err
-    Path("job.sql").write_text(text.format("") + " where url <> '/a'", encoding="utf-8")
-    changed = sparsehist("run", "job.sql", "--store", store, "--json")
-    assert changed.code == 5 and "the text of its query" in changed.json["error"]["message"]
-    pl.concat([pl.read_parquet(file) for file in Path("log").glob("*")]).write_parquet("log/c.parquet")
-    changed = sparsehist(*reuse)
-    assert changed.code == 5 and "the log it was made from differs" in changed.err
-    assert sparsehist("release", store, *RELEASE, "--json").json["metadata"] == first["metadata"]
-    checked = sparsehist("check", "--store", store)
-    assert checked.code == 0 and "is whole" in checked.out
-
-
 def test_a_bound_is_chosen_and_stands_in_the_ledger(sparsehist, log):
     """The choice of Python, its price told, and for nothing when asked again; a budget without room refuses."""
     asked = (

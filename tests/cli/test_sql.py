@@ -84,14 +84,6 @@ def test_a_dry_run_makes_nothing(sparsehist, script, here):
     assert not (here / "s").exists() and not (here / "public.parquet").exists()
 
 
-def test_values_are_shown_as_they_are(sparsehist, here):
-    """What is copied from a table is what is in it: no separators, no rounding."""
-    (here / "exact.sql").write_text(
-        "select 2014 as year, 1234.5678 as x, 12345678901 as id, null as nothing, '[b]' as t"
-    )
-    assert sparsehist("run", "exact.sql").out.split()[-5:] == ["2014", "1234.5678", "12345678901", "—", "[b]"]
-
-
 def test_a_script_on_standard_input_needs_no_prompt(sparsehist, store, monkeypatch):
     """`sparsehist sql STORE < script.sql` runs it."""
     monkeypatch.setattr(sys, "stdin", io.StringIO("show series; release a from visits at level 1;"))

@@ -36,6 +36,7 @@ from sparsehist.sqlfront import session as _session  # noqa: F401
 KINDS = ("write", "pwrite64", "fsync", "fdatasync", "rename", "unlink", "ftruncate", "mkdir", "rmdir", "unlinkat")
 LEVELS = ["0.05", "0.4", "0.1", "0.2", "0.05", "0.3"]
 REFUSED, FAILED = 3, 1
+MOST_STEPS = 400
 SCRIPT = """
 create series if not exists by_script with (unit = user, key = key, max_keys = 3, domain = 'strings(max_bytes=8)')
   as select "user", key from log;
@@ -165,6 +166,24 @@ def workload(place: Place) -> None:
     n = place.number()
     release = place.create().release(f"w{n}", workload="marginals([[]])", level=LEVELS[n % len(LEVELS)])
     release.write_parquet(place.out / f"w{n}.parquet")
+
+
+def appended(place: Place) -> None:
+    """Append the next step to a running series, release its counts and publish."""
+    series = sh.create(
+        sh.open(place.store, create=True, wait=20), name="days", unit="user", key="key", max_keys=3,
+        domain="strings(max_bytes=8)", steps=MOST_STEPS, if_exists="reuse",
+    )  # fmt: skip
+    step = min(series.appended() + 1, MOST_STEPS)
+    series.append(pl.scan_parquet(place.log).with_columns(pl.col("user") + 200 * step), step=step)
+    release = series.release(f"day_{step}", step=step, level=LEVELS[step % len(LEVELS)], threshold=90.0)
+    release.write_parquet(place.out / f"day_{step}.parquet")
+
+
+def prepare_append(place: Place) -> None:
+    """A running series with three steps: the fourth merges what the store knows of those before."""
+    for _ in range(3):
+        appended(place)
 
 
 def created(place: Place) -> None:
@@ -346,6 +365,7 @@ WORK: dict[str, tuple[Step, Step, Step]] = {
     "create": (nothing, created, uncreate),
     "release": (prepare, released, inspect),
     "workload": (prepare, workload, inspect),
+    "append": (prepare_append, appended, inspect),
     "drop": (prepare_drop, dropped, undrop),
     "budget": (prepare, budget, inspect),
     "backup": (prepare, backed_up, unbackup),

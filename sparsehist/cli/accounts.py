@@ -20,7 +20,9 @@ from sparsehist.errors import DeclarationError, InputError
 from sparsehist.ledger.budgets import budget_from
 from sparsehist.ledger.ledger import Ledger
 from sparsehist.ledger.table import for_people, ledger_rows
+from sparsehist.privacy import as_level, level_text
 from sparsehist.privacy.guarantees import EpsilonDelta
+from sparsehist.privacy.levels import in_prose
 from sparsehist.release import pipeline
 from sparsehist.release.limits import declare_disjoint, raise_cap, set_budget
 from sparsehist.release.parameter_rows import declaration_rows
@@ -61,6 +63,7 @@ def show(store: Path, /, *, using: Using = DEFAULT) -> Answer:
             shown += [f"[bold]{record.name}[/]", parameters_table(declaration_rows(declared))]
             unused = {column for column in ("workload", "threshold") if all(row[column] is None for row in releases)}
             used = [{column: row[column] for column in row if column not in unused} for row in releases]
+            used = [row | {"level": level_text(in_prose(as_level(row["level"])))} for row in used]
             shown.append(rows_table(used) if used else "  no releases yet")
         costs = {row["population"]: row for row in ledger_rows(ledger, short=True)}
         for name, rule in ledger.limits.periods.items():

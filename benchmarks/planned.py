@@ -21,7 +21,7 @@ from real_logs import LEVELS, Case, bounded_counts, cases
 from scipy.special import ndtri, pdtr, pdtrc
 
 import sparsehist as sh
-from sparsehist.histogram.publication import mean_error, publication_probability
+from sparsehist.histogram.thresholds import mean_error, publication_probability
 
 TARGET = 4.0
 _NEVER = 1e-12

@@ -1,10 +1,6 @@
-"""Readers at levels of their own, all served from one noise path.
+"""Readers at levels of their own, all served from one noise path: a coalition knows what its finest member knows.
 
-The views of a coalition are a function of the finest of them and of independent noise.
-
-Source: [KHP section 4.4], [ARNP section 2].
-
-Papers: [KHP eq. 43, section 4.3, Figures 5 to 7].
+Source: [KHP section 4.4], [ARNP section 2]. Papers: [KHP eq. 43, section 4.3, Figures 5 to 7].
 """
 
 from __future__ import annotations
@@ -73,9 +69,7 @@ class Audiences:
     def admit(self, reader: Hashable, level: Level) -> None:
         """Admit a reader, or give an admitted reader a finer level.
 
-        Raises:
-            LevelOrderError: If the reader has a finer level: it cannot be taken back.
-            CapExceededError: If the level is beyond the cap of the vector.
+        LevelOrderError if the reader has a finer level, which cannot be taken back; CapExceededError beyond the cap.
         """
         new, cap = as_level(level), self._vector.cap
         if cap is not None and new > cap:
@@ -91,11 +85,7 @@ class Audiences:
         return release
 
     def coalition(self, readers: Iterable[Hashable]) -> Coalition:
-        """Describe what readers know together; nothing is drawn.
-
-        Raises:
-            InputError: If there are none, or one was not admitted.
-        """
+        """Describe what readers know together; nothing is drawn. InputError if there are none, or one is unknown."""
         members = tuple(dict.fromkeys(readers))
         if not members:
             raise InputError("a coalition has at least one reader")
@@ -115,9 +105,7 @@ class Audiences:
 
 
 def by_distance(distances: Mapping[Any, int], nearest: Level = 1) -> dict[Any, Fraction]:
-    """Assign the level `nearest` / distance to everybody at distance 1 or more.
-
-    Distance 0 is the owner, who needs no release. Distance 1 has level `nearest`; it does not see the truth.
+    """Assign the level `nearest` / distance to everybody at distance 1 or more; the owner needs no release.
 
     Example:
         >>> by_distance({"owner": 0, "friend": 1, "stranger": 3})

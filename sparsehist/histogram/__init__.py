@@ -4,10 +4,9 @@ Core: numpy and scipy only, no I/O, state in and state out.
 """
 
 from sparsehist.histogram.dense import DenseReleases, release_dense
-from sparsehist.histogram.grid import effective_threshold, grid_step, round_to_grid
+from sparsehist.histogram.grid import count_near, effective_threshold, grid_step, numerical_slack, round_to_grid
 from sparsehist.histogram.history import draws_all_empty, largest_tail
 from sparsehist.histogram.round import NewlyTracked, Round, draw_exceeding, draw_round
-from sparsehist.histogram.slack import count_near, numerical_slack
 from sparsehist.histogram.thresholds import expected_false_keys, threshold_for_false_keys
 
 __all__ = [

@@ -67,8 +67,7 @@ def release_dense(
     paths: dict[Fraction, NoiseArray] = {}
     exact = read_each("levels", list(levels), as_level, "a level")
     for level in exact:
-        if level not in paths:
-            paths[level] = noise_at_level(family, level, paths, true_counts.size, rng=rng)
+        paths[level] = noise_at_level(family, level, paths, true_counts.size, rng=rng)
     noise = np.stack([paths[level] for level in exact])
     return DenseReleases(noise, noise > float_array("thresholds", thresholds)[:, None] - true_counts)
 
@@ -76,7 +75,9 @@ def release_dense(
 def noise_at_level(
     family: DenseFamily, level: Fraction, neighbours: dict[Fraction, NoiseArray], size: int, *, rng: Generator
 ) -> NoiseArray:
-    """Draw the noise of a new level given the noise at others (the two adjacent ones suffice)."""
+    """Draw the noise of a level given the noise at others (the two adjacent ones suffice); known noise as it is."""
+    if level in neighbours:
+        return neighbours[level]
     coarser = max((known for known in neighbours if known < level), default=None)
     finer = min((known for known in neighbours if known > level), default=None)
     if coarser is not None and finer is not None:

@@ -1,23 +1,29 @@
-"""The grid on which noise is published.
+"""The grid on which noise is published, and the numerical slack of a release.
 
-The real path stays in the state; what leaves is count + round(noise). The step is a power of two that
-depends on the standard deviation alone and divides 1, so a count of c and one of c + 1 have supports that are
-shifts of one another, and "rounded noisy count above the threshold" is the same event as "noise above
-effective_threshold - count".
+The real path stays in the state; what leaves is count + round(noise). The step is a power of two that depends on the
+standard deviation alone and divides 1. So the supports of counts c and c + 1 are shifts of one another, and "rounded
+noisy count above the threshold" is the event "noise above effective_threshold - count".
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
+from fractions import Fraction
 
 import numpy as np
 
+from sparsehist.errors import read_each
 from sparsehist.noise.family import Family
-from sparsehist.privacy.levels import Level
+from sparsehist.privacy.levels import Level, as_level
 from sparsehist.typing import FloatArray, float_entries, noise_array
 
 # Rounding to 2**-4 of the standard deviation adds less than 4e-4 of the variance, and rounding at random twice that.
 _BITS_BELOW_STD = 4
+# Total variation by which the number of candidates of a group may miss its binomial law.
+_OF_CANDIDATES = 1e-12
+_LAST_DIGIT = 2.0**-52
+_NEAR = Fraction(1, 10**5)
 
 
 def grid_step(std: float) -> float:
@@ -54,3 +60,30 @@ def effective_threshold(threshold: float, step: float) -> float:
     It is (floor(threshold / step) + 1/2) * step, in counts. Integer noise takes step = 1.
     """
     return (math.floor(threshold / step) + 0.5) * step
+
+
+def numerical_slack(numbers: int, std: float, step: float, *, near: int = 0, terms: int = 1) -> float:
+    """Bound the total variation by which one release may miss its law, because computers use doubles.
+
+    It counts as far as the data of one unit can change it, depends on public numbers only, and adds over releases.
+    docs/promises.md says what it means, docs/mathematics.md where the terms come from.
+
+    Args:
+        numbers: Noisy numbers that depend on one unit.
+        std: Standard deviation of their noise, in counts.
+        step: Step of the grid they are rounded to, in counts; 1 for integer noise.
+        near: Earlier points of the path whose level is nearly this one (`count_near`).
+        terms: How many independent numbers each noise is a sum of.
+
+    Example:
+        >>> numerical_slack(numbers=20, std=10.0, step=0.5) < 2.1e-11
+        True
+    """
+    of_noise = 4 * _LAST_DIGIT * (1 + math.log2(terms)) * (1 + std / step) * (1 + near)
+    return min(1.0, numbers * (_OF_CANDIDATES + of_noise))
+
+
+def count_near(past: Iterable[Level], level: Level) -> int:
+    """Count the earlier levels within a relative 1e-5 of a level: their rounding errors are seen once more."""
+    exact = as_level(level)
+    return sum(abs(at - exact) <= _NEAR * exact for at in read_each("levels", list(past), as_level, "a level"))

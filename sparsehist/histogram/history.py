@@ -24,7 +24,6 @@ from sparsehist.typing import BoolArray, FloatArray, IntArray, float_array
 RAREST = 3.0
 # Levels of one such step share a bound. Levels farther apart share too little noise for that to gain anything.
 _STEP = math.log(1.01)
-_PROBES = 12
 
 
 class History(NamedTuple):
@@ -110,19 +109,16 @@ def drawn_explicitly(family: Family, history: History, counts: FloatArray) -> Bo
 def least_rare(rarity_of: Callable[[FloatArray], FloatArray], counts: FloatArray) -> float:
     """The least of some counts whose history is too rare, infinite if none is.
 
-    Rarity rises with the count, so that few evaluations find where it passes: mostly the largest's alone.
+    Rarity rises with the count, so the largest count mostly answers alone.
     """
     distinct = np.unique(counts)
-    if not distinct.size or not rarity_of(distinct[-1:])[0] > RAREST:
+
+    def is_rare(at: int) -> bool:
+        return bool(rarity_of(distinct[at : at + 1])[0] > RAREST)
+
+    if not distinct.size or not is_rare(distinct.size - 1):
         return math.inf
-    first, end = 0, distinct.size - 1
-    while first < end:
-        probes = np.arange(first, end, -((first - end) // _PROBES))
-        rare = rarity_of(distinct[probes]) > RAREST
-        passed = int(np.argmax(rare)) if rare.any() else probes.size
-        end = int(probes[passed]) if passed < probes.size else end
-        first = int(probes[passed - 1]) + 1 if passed else first
-    return float(distinct[first])
+    return float(distinct[bisect_left(range(distinct.size - 1), 1, key=is_rare)])
 
 
 def draws_all_empty(family: Family, releases: Sequence[tuple[Level, float]]) -> bool:

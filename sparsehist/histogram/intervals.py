@@ -2,7 +2,7 @@
 
 A count c is published as Y = c + noise, given Y > threshold. For every c a set of values holds all but alpha of that
 truncated law; the limits of y are the counts whose set holds y. The estimate of y is the mean of all counts, weighted
-by how likely each is to be published as y, given that it is published.
+by how likely each is to be published as y.
 
 Source: our own derivation, by inversion of tests (docs/mathematics.md, intervals).
 """
@@ -101,7 +101,7 @@ def count_limits(
 
 
 class Estimates(NamedTuple):
-    """Estimates of true counts, and their root mean square errors over counts that are all as common; shape (n,)."""
+    """Estimates of true counts, and their root mean square errors under a uniform prior; shape (n,)."""
 
     counts: FloatArray
     errors: FloatArray
@@ -116,10 +116,10 @@ def count_estimates(
     *,
     least: float = 0.0,
 ) -> Estimates:
-    """Estimate the true counts behind published noisy counts, given that they were published.
+    """Estimate the true counts behind published noisy counts; the arguments are those of `count_limits`.
 
-    The arguments are those of `count_limits`. For counts that are all as common, no estimate has a smaller squared
-    error; far above the threshold it is the noisy count less the mean of the noise.
+    Under a uniform prior on counts no estimate has a smaller squared error; far above the threshold it is the noisy
+    count less the mean of the noise.
 
     Example:
         >>> from sparsehist.noise import Gaussian

@@ -2,10 +2,9 @@
 
 Keys that nobody touched are never published there, so a published key that one unit alone has reveals that unit.
 A unit with l such keys, to each of which it adds r, shows none of them at a point of the noise path with probability
-P[Z <= threshold - r]**l. By the union bound, delta_infinity is at most the sum over the points of
-1 - P[Z <= threshold - r]**l, for the r and l of the worst unit; all releases together are then
-delta_infinity-approximate rho-zCDP with rho the finest level. Levels and thresholds may be chosen by looking at
-earlier releases. Derivation: docs/mathematics.md, "Open domains".
+P[Z <= threshold - r]**l. The union bound adds up the complements over all points, for the r and l of the worst unit:
+all releases together are delta_infinity-approximate rho-zCDP with rho the finest level, also where levels and
+thresholds are chosen by looking at earlier releases. Derivation: docs/mathematics.md, "Open domains".
 """
 
 from __future__ import annotations

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -43,6 +44,7 @@ _BATCH = 1 << 19
 # Few cells try several paths at once, the last of many more and more: a step costs calls, not numbers.
 _FEW, _FEW_TRIES = 1 << 8, 4
 _TRIES_AT_ONCE = 1 << 11
+_Part: TypeAlias = tuple[NoiseArray, IntArray, BoolArray]  # paths, group, whether they exceed
 # Given the racers and whose they are: which of the two stayed inside the history, and the path of the exceeding one.
 Carry = Callable[[NoiseArray, NoiseArray, IntArray], tuple[BoolArray, NoiseArray]]
 
@@ -124,26 +126,19 @@ def draw_exceeding(
         )
     log_exceed = family.log_tail(margins, new_level)
     candidates = binomial(numbers, np.where(explicit, -np.inf, log_exceed), rng=rng)
-    groups = np.repeat(np.arange(candidates.size), candidates)
-    parts: list[_Part] = []
-    for begin in range(0, groups.size, _BATCH):
-        group = groups[begin : begin + _BATCH]
-        parts.append(_race(family, history, new_level, margins, log_exceed, counts, group, rng=rng))
-    groups = _all_cells(sizes, explicit)
-    for begin in range(0, groups.size, _BATCH):
-        group = groups[begin : begin + _BATCH]
-        paths = _draw_all(family, history, new_level, counts[group], rng=rng)
-        parts.append(_Part(paths, group, np.asarray(paths[-1] > margins[group])))
-    return _collect(parts, family, history)
-
-
-@secret
-class _Part(NamedTuple):
-    """Cells of one batch; rows of `paths` are the levels of the history, then the new level."""
-
-    paths: NoiseArray
-    group: IntArray
-    exceeds: BoolArray
+    lazily = np.repeat(np.arange(candidates.size), candidates)
+    whole = np.flatnonzero(explicit)
+    if not sizes[whole].max(initial=0.0) <= MOST_SUCCESSES:
+        raise ThresholdError(f"the thresholds would let more than {MOST_SUCCESSES:.2g} cells through; raise them")
+    explicitly = np.repeat(whole, sizes[whole].astype(np.int64))
+    draw = _Draw(family, history, new_level, counts, margins, log_exceed)
+    parts = [draw.lazily(lazily[i : i + _BATCH], rng=rng) for i in range(0, lazily.size, _BATCH)]
+    parts += [draw.explicitly(explicitly[i : i + _BATCH], rng=rng) for i in range(0, explicitly.size, _BATCH)]
+    paths, group, exceeds = parts[0] if len(parts) == 1 else draw.together(parts)
+    if (group[1:] < group[:-1]).any():
+        order = np.argsort(group, kind="stable")
+        paths, group, exceeds = paths[:, order], group[order], exceeds[order]
+    return NewlyTracked(paths[-1], np.ascontiguousarray(paths[history.column].T), group, exceeds)
 
 
 def _groups(
@@ -160,36 +155,73 @@ def _groups(
     return numbers, sizes, counts
 
 
-def _all_cells(sizes: FloatArray, explicit: BoolArray) -> IntArray:
-    """The group of each cell that is drawn explicitly."""
-    groups = np.flatnonzero(explicit)
-    if not sizes[groups].max(initial=0.0) <= MOST_SUCCESSES:
-        raise ThresholdError(f"the thresholds would let more than {MOST_SUCCESSES:.2g} cells through; raise them")
-    return np.repeat(groups, sizes[groups].astype(np.int64))
+@dataclass(frozen=True, repr=False)
+class _Draw:
+    """What all cells of a round have in common; `counts`, `margins` and `log_exceed` by group. Secret.
 
+    Paths have shape (levels of the history, then the new level; q).
+    """
 
-def _race(
-    family: Family,
-    history: History,
-    level: Fraction,
-    margins: FloatArray,
-    log_exceed: FloatArray,
-    counts: FloatArray,
-    group: IntArray,
-    *,
-    rng: Generator,
-) -> _Part:
-    """Race the candidates of one batch: those that win."""
-    if not history.levels:
-        values = family.sample_tail(group.size, margins[group], level, rng=rng)
-        return _Part(values[np.newaxis], group, np.ones(group.size, bool))
+    family: Family
+    history: History
+    level: Fraction
+    counts: FloatArray
+    margins: FloatArray
+    log_exceed: FloatArray
 
-    def carry(plain: NoiseArray, exceeding: NoiseArray, runner: IntArray) -> tuple[BoolArray, NoiseArray]:
-        return _carry_back(family, history, level, plain, exceeding, counts[group[runner]], rng=rng)
+    def lazily(self, group: IntArray, *, rng: Generator) -> _Part:
+        """Race candidates of these groups: those that win."""
+        if not self.history.levels:
+            values = self.family.sample_tail(group.size, self.margins[group], self.level, rng=rng)
+            return values[np.newaxis], group, np.ones(group.size, bool)
 
-    paths = _no_paths(family, history, group.size)
-    accepted = race(family, level, margins[group], log_exceed[group], carry, paths, rng=rng)
-    return _Part(paths[:, accepted], group[accepted], np.ones(int(accepted.sum()), bool))
+        def carry(plain: NoiseArray, exceeding: NoiseArray, runner: IntArray) -> tuple[BoolArray, NoiseArray]:
+            return self._carry_back(plain, exceeding, self.counts[group[runner]], rng=rng)
+
+        paths, limits = self._no_paths(group.size), (self.margins[group], self.log_exceed[group])
+        accepted = race(self.family, self.level, *limits, carry, paths, rng=rng)
+        return paths[:, accepted], group[accepted], np.ones(int(accepted.sum()), bool)
+
+    def explicitly(self, group: IntArray, *, rng: Generator) -> _Part:
+        """Draw cells of these groups given their history alone."""
+        family, level, levels = self.family, self.level, self.history.levels
+        if not levels:
+            paths = family.sample(group.size, level, rng=rng)[np.newaxis]
+        else:
+            paths, bounds = self._no_paths(group.size), self.history.bounds(self.counts[group])
+            draw_inside(lambda size: plain_path(family, levels, size, rng=rng), bounds, paths[:-1])
+            known = dict(zip(levels, paths, strict=False))
+            paths[-1] = noise_at_level(family, level, known, group.size, rng=rng)
+        return paths, group, np.asarray(paths[-1] > self.margins[group])
+
+    def together(self, parts: list[_Part]) -> _Part:
+        """All batches as one."""
+        none = self._no_paths(0), np.empty(0, np.int64), np.empty(0, bool)
+        paths, group, exceeds = zip(none, *parts, strict=True)
+        return np.concatenate(paths, axis=1), np.concatenate(group), np.concatenate(exceeds)
+
+    def _no_paths(self, size: int) -> NoiseArray:
+        return np.empty((len(self.history.levels) + 1, size), np.int64 if self.family.integer else np.float64)
+
+    def _carry_back(
+        self, plain: NoiseArray, exceeding: NoiseArray, counts: FloatArray, *, rng: Generator
+    ) -> tuple[BoolArray, NoiseArray]:
+        """Carry both racers to every past level: who stayed inside the history, and the path of the exceeding one."""
+        pair, levels = np.stack([plain, exceeding]), self.history.levels
+        inside, path = np.ones(pair.shape, bool), self._no_paths(exceeding.size)
+        path[-1] = exceeding
+        bounds = self.history.bounds(counts)
+        at = bisect_left(levels, self.level)
+        for leg in (range(at - 1, -1, -1), range(at, len(levels))):
+            current, known = pair, self.level
+            for i in leg:
+                current = self.family.carry(current, known, levels[i], rng=rng)
+                known = levels[i]
+                inside &= current <= bounds[i]
+                path[i] = current[1]
+            if not (current[1] >= current[0]).all():
+                raise LawError(f"steps of {self.family!r} reversed an order, so that cells cannot be drawn lazily")
+        return inside, path
 
 
 def race(
@@ -222,47 +254,6 @@ def race(
         paths[:, settled] = path[:, at]
         pending, tries = _undecided(pending, settled, tries)
     return accepted
-
-
-def _carry_back(
-    family: Family,
-    history: History,
-    level: Fraction,
-    plain: NoiseArray,
-    exceeding: NoiseArray,
-    counts: FloatArray,
-    *,
-    rng: Generator,
-) -> tuple[BoolArray, NoiseArray]:
-    """Carry both racers to every past level: who stayed inside the history, and the path of the exceeding one."""
-    pair = np.stack([plain, exceeding])
-    inside = np.ones(pair.shape, bool)
-    path = np.empty((len(history.levels) + 1, exceeding.size), pair.dtype)
-    path[-1] = exceeding
-    bounds = history.bounds(counts)
-    at = bisect_left(history.levels, level)
-    for leg in (range(at - 1, -1, -1), range(at, len(history.levels))):
-        current, known = pair, level
-        for i in leg:
-            current = family.carry(current, known, history.levels[i], rng=rng)
-            known = history.levels[i]
-            inside &= current <= bounds[i]
-            path[i] = current[1]
-        if not (current[1] >= current[0]).all():
-            raise LawError(f"steps of {family!r} reversed an order, so that its cells cannot be drawn lazily")
-    return inside, path
-
-
-def _draw_all(family: Family, history: History, level: Fraction, counts: FloatArray, *, rng: Generator) -> NoiseArray:
-    """Draw cells given their history alone; rows are its levels, then the new level."""
-    if not history.levels:
-        return family.sample(counts.size, level, rng=rng)[np.newaxis]
-    paths = _no_paths(family, history, counts.size)
-    past = paths[:-1]
-    draw_inside(lambda size: plain_path(family, history.levels, size, rng=rng), history.bounds(counts), past)
-    known = dict(zip(history.levels, past, strict=True))
-    paths[-1] = known[level] if level in known else noise_at_level(family, level, known, counts.size, rng=rng)
-    return paths
 
 
 def draw_inside(draw: Callable[[int], NoiseArray], bounds: FloatArray, paths: NoiseArray) -> None:
@@ -299,24 +290,6 @@ def _undecided(pending: IntArray, settled: IntArray, tries: int) -> tuple[IntArr
     """Who has to try again, and how often at once: when few are left, twice as often as before."""
     left = np.setdiff1d(pending, settled, assume_unique=True)
     return left, max(1, min(2 * tries, _TRIES_AT_ONCE // max(1, left.size)))
-
-
-def _no_paths(family: Family, history: History, size: int) -> NoiseArray:
-    return np.empty((len(history.levels) + 1, size), np.int64 if family.integer else np.float64)
-
-
-def _collect(parts: list[_Part], family: Family, history: History) -> NewlyTracked:
-    if not parts:
-        parts = [_Part(_no_paths(family, history, 0), np.empty(0, np.int64), np.empty(0, bool))]
-    paths, group, exceeds = parts[0]
-    if len(parts) > 1:
-        paths = np.concatenate([part.paths for part in parts], axis=1)
-        group = np.concatenate([part.group for part in parts])
-        exceeds = np.concatenate([part.exceeds for part in parts])
-    if (group[1:] < group[:-1]).any():
-        order = np.argsort(group, kind="stable")
-        paths, group, exceeds = paths[:, order], group[order], exceeds[order]
-    return NewlyTracked(paths[-1], np.ascontiguousarray(paths[history.column].T), group, exceeds)
 
 
 @secret
@@ -360,7 +333,5 @@ def draw_round(
     """
     at = read_each("levels of neighbours", list(as_mapping("neighbours", neighbours)), as_level, "a level")
     known = dict(zip(at, (noise_array("neighbours", noise) for noise in neighbours.values()), strict=True))
-    tracked = known.get(level)
-    if tracked is None:
-        tracked = noise_at_level(family, level, known, whole_number("n_tracked", n_tracked), rng=rng)
+    tracked = noise_at_level(family, level, known, whole_number("n_tracked", n_tracked), rng=rng)
     return Round(tracked, draw_exceeding(family, past, level, threshold, n_untracked, count=counts, rng=rng))

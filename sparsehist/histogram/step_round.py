@@ -1,9 +1,8 @@
 """One round of running counts: which cells become tracked at a release point, and with which noise; exact.
 
 The race and the rule for drawing explicitly are those of `sparsehist.histogram.round`. Noise at past points is the
-value at the new point times Cov/Var, plus an independent residual, which both racers share. Keys that are nonempty at
-some step have a history each; only the keys that are empty at all steps are exchangeable. A key that is empty at the
-step of a point may be drawn there although it has units later: otherwise a false key would show that it stays empty.
+value at the new point times Cov/Var, plus an independent residual, which both racers share. A key that is empty at
+a step may be drawn there although it has units later: otherwise a false key would show that it stays empty.
 
 Source: our own derivation (docs/mathematics.md, running counts); association is Pitt 1982.
 """
@@ -71,14 +70,9 @@ class PointHistory:
     def rarity(self, noise: StepNoise, counts: IntArray | FloatArray) -> FloatArray:
         """Bound -ln P[a cell with these counts never exceeded]; `counts` by step and cell; shape (cells,)."""
         total = np.zeros(counts.shape[1])
+        released = list(zip(self.points, self.thresholds, strict=True))
         for step, at in zip(self.steps, counts, strict=True):
-            of_step = history_of(
-                [
-                    (point.level, threshold)
-                    for point, threshold in zip(self.points, self.thresholds, strict=True)
-                    if point.step == step
-                ]
-            )
+            of_step = history_of([(point.level, threshold) for point, threshold in released if point.step == step])
             part = rarity(noise.at(step), of_step, at.astype(np.float64))
             total += np.where(at > 0, part, 0.0) if self.hides_empty else part
         return total

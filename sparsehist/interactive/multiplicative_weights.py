@@ -204,8 +204,7 @@ class Weighing:
 def first_guess(session: Weighing, release: ArrayLike | None = None) -> FloatArray:
     """Make the first hypothesis, as shares: uniform, or 15/16 of public noisy counts and 1/16 of uniform.
 
-    Raises:
-        DataError: If the release is of another shape, or holds nothing above 0.
+    DataError if the release is of another shape, or holds nothing above 0.
     """
     uniform = np.full(session.cells, 1.0 / session.cells)
     if release is None:
@@ -247,11 +246,11 @@ def updated(first: FloatArray, pulls: FloatArray, step: float) -> FloatArray:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class MultiplicativeWeights:
-    """A session of queries over all cells; it holds the counts and the noise of the threshold, so it is secret.
+    """A session of queries over all cells, made by `Weighing.start`. It holds true counts, so it is secret.
 
-    Made by `Weighing.start`. The session costs its level whatever is asked, and no ledger knows of it;
-    `Series.interactive` is a session that a store keeps. Each answer comes with the next state: save that first, then
-    send the answer. Two copies of a state cost more than the level.
+    The session costs its level whatever is asked, and no ledger knows of it; `Series.interactive` is a session that a
+    store keeps. Each answer comes with the next state: save that first, then send the answer. Two copies of a state
+    cost more than the level.
 
     Attributes:
         parameters: As declared; public.
@@ -278,14 +277,11 @@ class MultiplicativeWeights:
     threshold_noise: float
 
     def ask(self, predicate: ArrayLike, *, rng: Generator) -> tuple[MultiplicativeWeights, WeightedAnswer]:
-        """Answer the sum of the counts of the cells where a predicate holds.
+        """Answer the sum of the counts of the cells where a predicate holds, and give the next state.
 
         Args:
             predicate: Of each cell, as bool; shape (cells,). Public.
             rng: Randomness; from `sparsehist.entropy` outside tests.
-
-        Returns:
-            The next state, and the answer.
 
         Raises:
             BudgetExceededError: If all updates are used up.

@@ -102,11 +102,10 @@ class SparseVector:
 
 @dataclass(frozen=True, repr=False)
 class AboveThreshold:
-    """The state of a sparse vector. Made by `SparseVector.start`.
+    """The state of a sparse vector, made by `SparseVector.start`.
 
-    All answers together are `level`-DP, however many there are and however the queries are chosen. The state holds
-    the noise of the threshold, so it is secret. Each answer comes with the next state: save that first, then send the
-    answer. Two copies of a state cost more than the level.
+    All answers together are `level`-DP, however many there are and however the queries are chosen. Each answer comes
+    with the next state: save that first, then send the answer. Two copies of a state cost more than the level.
 
     Attributes:
         parameters: As declared; public.
@@ -119,14 +118,7 @@ class AboveThreshold:
     noisy_threshold: int
 
     def ask(self, value: int, *, rng: Generator) -> tuple[AboveThreshold, bool]:
-        """Say whether a count is at least the threshold, both with their noise.
-
-        Args:
-            value: A whole number. Secret.
-            rng: Randomness; from `sparsehist.entropy` outside tests.
-
-        Returns:
-            The next state, and the answer.
+        """Say whether a count (secret) is at least the threshold, both with noise: the next state, and the answer.
 
         Raises:
             BudgetExceededError: If all triggers are used up.

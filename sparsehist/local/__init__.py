@@ -4,8 +4,7 @@ Numpy and scipy only, no files; functions take their generator.
 """
 
 from sparsehist.local.client import RapporClient
-from sparsehist.local.decoding import Decoded, decode
-from sparsehist.local.frequencies import Frequencies, frequencies, frequency_std
+from sparsehist.local.estimates import Decoded, Frequencies, decode, frequencies, frequency_std
 from sparsehist.local.histories import Degradation, coarser_history, draw_memo, draw_report, finer_history
 from sparsehist.local.rappor import Rappor
 

@@ -56,11 +56,7 @@ class RapporClient:
 
     @classmethod
     def start(cls, setting: Rappor, value: str | bytes, cap: Level | None = None, *, rng: Generator) -> RapporClient:
-        """Draw the memo of a value, at the first and most private setting.
-
-        Raises:
-            CapExceededError: If the setting is beyond the cap.
-        """
+        """Draw the memo of a value at the most private setting. CapExceededError if that is beyond the cap."""
         limit = None if cap is None else float(at_least_zero(cap, "cap"))
         _require_within(limit, setting)
         bits = setting.filter(value)
@@ -68,11 +64,7 @@ class RapporClient:
         return cls((setting,), limit, (), bits, memo[None], np.empty((1, 0, setting.bits), np.bool_))
 
     def report(self, when: Hashable, *, rng: Generator) -> tuple[RapporClient, BoolArray]:
-        """Report for a day at the finest setting: drawn when first asked for, the same ever after.
-
-        Args:
-            when: A day, number or name.
-            rng: Randomness; from `sparsehist.entropy` outside tests.
+        """Report for a day, number or name, at the finest setting: drawn once, the same ever after.
 
         Returns:
             The next client, to be saved, and then the report, to be sent; shape (bits,).
@@ -99,11 +91,7 @@ class RapporClient:
         return dict(zip(self.days, self.drawn[row].copy(), strict=True))
 
     def relax(self, finer: Rappor, *, rng: Generator) -> RapporClient:
-        """Agree to a finer setting, and draw memo and all past reports at it.
-
-        Args:
-            finer: Less private than all settings so far.
-            rng: Randomness; from `sparsehist.entropy` outside tests.
+        """Agree to a finer setting, less private than all before, and draw memo and all past reports at it.
 
         Raises:
             DeclarationError: If the current setting does not follow from it; the message names the inequality.

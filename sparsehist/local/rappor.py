@@ -84,16 +84,10 @@ class Rappor:
         return Fraction(self.one_if_not)
 
     def epsilon(self, reports: int | None = None) -> float:
-        """Compute the epsilon of one person's reports when their value changes into any other.
+        """Compute the epsilon of r reports of one person, or of any number (None), when their value changes.
 
         Up to `hashes` bits of the filter change from 1 to 0 and as many from 0 to 1. The largest log ratios of r
         reports of a bit are those of r ones and of r zeros. Numbers are exact and rounded at the end.
-
-        Args:
-            reports: Number of reports; None for any number, which costs what the memo costs.
-
-        Raises:
-            DeclarationError: If `reports` is not a whole number of at least 1.
         """
         rare = (1 - self.kept) / 2
         if reports is None:
@@ -108,10 +102,7 @@ class Rappor:
         return self.hashes * (math.log(up) + math.log(down))
 
     def filter(self, value: str | bytes) -> BoolArray:
-        """Compute the Bloom filter of a value; shape (bits,). As secret as the value.
-
-        Hash function i is SHA-256 of i and the value, the same for all clients and decoders.
-        """
+        """Compute the Bloom filter of a value, by SHA-256; shape (bits,). As secret as the value."""
         if not isinstance(value, str | bytes):
             raise DeclarationError(f"a value is text or bytes, got {shown(value)}")
         data = value.encode() if isinstance(value, str) else bytes(value)
@@ -124,10 +115,8 @@ class Rappor:
     def std(self, count: float, people: int, reports: int | None = 1) -> float:
         """Compute the standard deviation of the estimated number of people with a bit set.
 
-        Args:
-            count: True number of these people.
-            people: Number of people who report.
-            reports: Of each person; None for the limit of many, which is not 0 because the memo is drawn once.
+        `count` is their true number, of `people`; `reports` are those of each person, None for the limit of many,
+        which is not 0 because the memo is drawn once.
 
         Example:
             >>> setting = Rappor(bits=128, hashes=2, keep=0.5, one_if_set=0.75, one_if_not=0.5)

@@ -1,5 +1,7 @@
 """Families of noise, one per file, and what they share."""
 
+import math
+
 from sparsehist.errors import DeclarationError, shown
 from sparsehist.noise.discrete_laplace import DiscreteLaplace
 from sparsehist.noise.exponential import Exponential
@@ -35,25 +37,19 @@ _NAMED: dict[str, type[Gaussian | Laplace | DiscreteLaplace | Poisson | Skellam]
 
 
 def family_named(name: str, max_keys: int) -> Family:
-    """The family of a histogram to which a unit adds at most 1 in each of `max_keys` cells.
-
-    Raises:
-        DeclarationError: If there is no such family, or it has no guarantee to give.
+    """The family of a histogram to which a unit adds at most 1 in each of `max_keys` cells; DeclarationError if none.
 
     Example:
         >>> family_named("gaussian", 16).std(2)
         2.0
     """
     if name == "exponential":
-        message = (
-            "noise='exponential' is a building block without any privacy guarantee; nothing is released under it"
-        )
-        raise DeclarationError(message)
+        raise DeclarationError("noise='exponential' has no privacy guarantee; nothing is released under it")
     if name not in _NAMED:
         known = ", ".join(map(repr, _NAMED))
         message = f"noise must be one of {known}, or an instance of one of these families, got {shown(name)}"
         raise DeclarationError(message)
-    return _NAMED[name].for_histogram(max_keys)
+    return Gaussian(math.sqrt(max_keys)) if name == "gaussian" else _NAMED[name](max_keys)
 
 
 def name_of(family: Family) -> str | None:

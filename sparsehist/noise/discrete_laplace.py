@@ -1,13 +1,11 @@
-"""Discrete Laplace noise: pure differential privacy on integers, drawn without a float.
+"""Discrete Laplace noise: pure differential privacy on integers, drawn exactly.
 
 Law: P[Z(epsilon) = x] is proportional to a^|x| with a = e^(-epsilon / sensitivity). With v = 2a/(1-a)^2 and h(t) =
 1 - cos t its characteristic function is 1 / (1 + v h), so coarse noise is fine noise plus a bridge that is 0 with
 probability v_fine / v_coarse and otherwise a draw of the coarse law: every step below follows by Bayes.
 
 Source: Inusah and Kozubowski 2006 (the law); Ghosh, Roughgarden and Sundararajan 2009 (its privacy); bridge, refine
-and between are our own derivation, after [KHP Alg. 1] for the real law.
-
-Papers: [ARNP Def. D.5, Lemma D.6].
+and between are our own derivation, after [KHP Alg. 1] for the real law. Papers: [ARNP Def. D.5, Lemma D.6].
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 
@@ -34,13 +32,13 @@ _SLOWEST = Fraction(1, 2**40)
 class DiscreteLaplace(Family):
     """Discrete Laplace noise: a release at level epsilon is epsilon-DP for integer counts of that L1 sensitivity.
 
-    `sample`, `coarsen`, `refine`, `between`, `carry` and `sample_tail` have exactly this law for every rational
-    level, tails included. (64-bit integers hold all noise but a share of e^-4,000,000.) Tails and their inverse use
-    doubles; cells drawn lazily rest on them, up to the numerical slack of a release.
+    All draws have exactly this law for every rational level, tails included. (64-bit integers hold all noise but a
+    share of e^-4,000,000.) Tail probabilities are doubles; cells drawn lazily rest on them, up to the numerical slack
+    of a release.
 
     Args:
-        sensitivity: L1 sensitivity of the vector of counts: max_keys for a histogram to which a unit adds at most 1
-            in each of max_keys cells. An integer or fraction; a float is read as its shortest decimal.
+        sensitivity: L1 sensitivity of the vector of counts. An integer or fraction; a float is read as its shortest
+            decimal.
 
     Raises:
         DeclarationError: If the sensitivity is not positive and finite.
@@ -58,11 +56,6 @@ class DiscreteLaplace(Family):
     integer: ClassVar[bool] = True
     norm: ClassVar[Norm | None] = "l1"
     currency: ClassVar[str] = "epsilon"
-
-    @classmethod
-    def for_histogram(cls, max_keys: int) -> Self:
-        """The noise of a histogram to which a unit adds at most 1 in each of `max_keys` cells."""
-        return cls(sensitivity=max_keys)
 
     def __post_init__(self) -> None:
         checked_sensitivity(self.sensitivity)
@@ -129,7 +122,6 @@ class DiscreteLaplace(Family):
         return self.log_tail(-np.floor(float_array("threshold", threshold)) - 1, level)
 
     def inverse_log_tail(self, log_probability: ArrayLike, level: Level) -> IntArray:
-        """The integer x with P[Z > x] <= e^log_probability < P[Z >= x]; int64, any shape."""
         rate = float(self.rate(level))
         log_upper = float_array("log_probability", log_probability)
         log_norm = math.log1p(math.exp(-rate))

@@ -3,39 +3,38 @@
 Law: Z(level) has density level * e**(-level x) on x >= 0. The coarser noise is the finer plus a bridge that is
 0 with probability level_coarse / level_fine and otherwise coarse noise itself, from which every step follows.
 
-Papers: [ARNP Def. F.6, Claim F.7].
+Papers: [ARNP Def. F.6].
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import ClassVar
 
 import numpy as np
 
 from sparsehist.errors import DeclarationError, shown
-from sparsehist.noise.family import Family, Three
+from sparsehist.noise.family import JumpFamily
 from sparsehist.privacy.levels import Level, as_level, level_float
 from sparsehist.typing import ArrayLike, FloatArray, Generator, float_array, float_entries, whole_number
 
 
 @dataclass(frozen=True)
-class Exponential(Family):
+class Exponential(JumpFamily):
     """Exponential noise of mean 1 / level: lossless in any order, and private for no one.
 
-    Noise that is never negative gives a count away from above: an output below the larger of two neighbouring
-    counts has probability 0 under one of them. So every guarantee is refused. Differences and sums of such
-    paths are families of their own (the Laplace law is the difference of two).
-
-    Exact in real arithmetic; the draws are numpy's ziggurat exponentials in doubles. Equal values at two levels
-    are equal to the last bit.
+    An output below the larger of two neighbouring counts has probability 0 under one of them, so every guarantee is
+    refused. Draws are numpy's exponentials in doubles; noise that is equal at two levels is equal to the last bit.
 
     Example:
         >>> Exponential().std(4)
         0.25
 
-    Source: [ARNP Claim F.7]; refine and between by Bayes' rule on it.
+    Source: `JumpFamily`; refine by Bayes' rule on its bridge.
     """
+
+    power: ClassVar[int] = 1
 
     def std(self, level: Level) -> float:
         """Standard deviation, in counts: 1 / level."""
@@ -46,11 +45,7 @@ class Exponential(Family):
         return self.std(level)
 
     def statement(self, level: Level) -> str:
-        """Refuse: there is no guarantee to state.
-
-        Raises:
-            DeclarationError: Always, with the reason.
-        """
+        """Raise DeclarationError: there is no guarantee to state."""
         raise DeclarationError(
             f"exponential noise has no privacy guarantee at any level (asked for level {shown(level)}): it is never "
             "negative, so an output below a count rules that count out; use Laplace, discrete Laplace or Gaussian"
@@ -59,22 +54,9 @@ class Exponential(Family):
     def _sampled(self, size: int, level: Level, *, rng: Generator) -> FloatArray:
         return rng.standard_exponential(size) * self.std(level)
 
-    def _bridge(self, size: int, fine: Fraction, coarse: Fraction, *, rng: Generator) -> FloatArray:
-        """0 with chance coarse / fine, else coarse noise."""
-        bridge = self.sample(size, coarse, rng=rng)
-        bridge[rng.random(size) < float(coarse / fine)] = 0.0
-        return bridge
-
     def _refined(self, coarse: FloatArray, known: Fraction, target: Fraction, *, rng: Generator) -> FloatArray:
         """An exponential, cut at the coarse noise."""
         return np.minimum(coarse, rng.standard_exponential(coarse.shape[-1]) / level_float(target - known))
-
-    def _inserted(self, coarse: FloatArray, fine: FloatArray, levels: Three, *, rng: Generator) -> FloatArray:
-        """Where they differ, the fine noise with probability (m - c)/(f - c), else that and a cut exponential."""
-        left, target, right = levels
-        stays = rng.random(len(fine)) < float((target - left) / (right - left))
-        step = rng.standard_exponential(len(fine)) / level_float(target - left)
-        return np.where(stays, fine, np.minimum(coarse, fine + step))
 
     def log_tail(self, threshold: ArrayLike, level: Level) -> FloatArray:
         return np.asarray(-np.maximum(float_array("threshold", threshold), 0.0) / self.std(level))

@@ -4,7 +4,7 @@ D(level) has the convolution preorder: D(coarse) is D(fine) convolved with a bri
 needs only the noise at its two neighbours, and all releases together reveal no more than the finest. A larger level
 is finer: less noise, less privacy. Families are frozen; their fields are public parameters, calls may carry secrets.
 
-Papers: [ARNP Def. 1.1].
+Papers: [ARNP Def. 1.1, Lemma F.2, Claim F.3, Lemma F.4, Lemma F.5, Claim F.7].
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import ClassVar, Literal, TypeAlias
 import numpy as np
 
 from sparsehist.errors import DeclarationError, LevelError, LevelOrderError, shown
-from sparsehist.privacy.levels import Level, as_level, compared
+from sparsehist.privacy.levels import Level, as_level, compared, quotient
 from sparsehist.typing import AnyArray, ArrayLike, FloatArray, Generator, float_entries, noise_array, whole_number
 
 NoiseArray = AnyArray
@@ -70,17 +70,7 @@ class DenseFamily(ABC):
     def coarsen(self, fine: NoiseArray, fine_level: Level, level: Level, *, rng: Generator) -> NoiseArray:
         """Draw the noise of a coarser release, given that of a finer one; never looks at the truth.
 
-        Args:
-            fine: Noise at `fine_level`, in counts; shape (n,). Secret.
-            fine_level: Level of `fine`.
-            level: Level wanted; below `fine_level`.
-            rng: Randomness; from `sparsehist.entropy` outside tests.
-
-        Returns:
-            Noise, in counts; shape (n,).
-
-        Raises:
-            LevelOrderError: If `level` is not below `fine_level`.
+        Arguments, result and errors are those of `between`; `level` is below `fine_level`.
         """
         target, known = as_level(level), as_level(fine_level)
         if not compared(target, known) < 0:
@@ -90,17 +80,7 @@ class DenseFamily(ABC):
     def refine(self, coarse: NoiseArray, coarse_level: Level, level: Level, *, rng: Generator) -> NoiseArray:
         """Draw the noise of a finer release, given that of a coarser one.
 
-        Args:
-            coarse: Noise already spent at `coarse_level`, in counts; shape (n,). Secret.
-            coarse_level: Level of `coarse`.
-            level: Level wanted; above `coarse_level`.
-            rng: Randomness.
-
-        Returns:
-            Noise (not noisy counts), in counts; shape (n,).
-
-        Raises:
-            LevelOrderError: If `level` is not above `coarse_level`.
+        Arguments, result and errors are those of `between`; `level` is above `coarse_level`.
         """
         target, known = as_level(level), as_level(coarse_level)
         if not compared(target, known) > 0:
@@ -120,25 +100,23 @@ class DenseFamily(ABC):
         """Draw the noise of a release between two given ones; never looks at the truth.
 
         Args:
-            coarse: Noise at `coarse_level`, in counts; shape (n,). Secret.
+            coarse: Noise already spent at `coarse_level`, in counts; shape (n,). Secret.
             coarse_level: Level of `coarse`; below `level`.
             fine: Noise at `fine_level`, in counts; shape (n,). Secret.
             fine_level: Level of `fine`; above `level`.
             level: Level wanted.
-            rng: Randomness.
+            rng: Randomness; from `sparsehist.entropy` outside tests.
 
         Returns:
-            Noise, in counts; shape (n,).
+            Noise (not noisy counts), in counts; shape (n,).
 
         Raises:
             LevelOrderError: Unless coarse_level < level < fine_level.
         """
         left, target, right = as_level(coarse_level), as_level(level), as_level(fine_level)
         if not compared(left, target) < 0 < compared(right, target):
-            raise LevelOrderError(
-                f"between needs coarse_level < level < fine_level, got {shown(coarse_level)}, {shown(level)} and "
-                f"{shown(fine_level)}"
-            )
+            given = f"{shown(coarse_level)}, {shown(level)} and {shown(fine_level)}"
+            raise LevelOrderError(f"between needs coarse_level < level < fine_level, got {given}")
         known = noise_array("coarse", coarse), noise_array("fine", fine)
         if known[0].shape != known[1].shape:
             raise DeclarationError("coarse and fine must have one shape")
@@ -153,7 +131,8 @@ class DenseFamily(ABC):
     def _coarsened(self, fine: NoiseArray, known: Fraction, target: Fraction, *, rng: Generator) -> NoiseArray: ...
 
     @abstractmethod
-    def _refined(self, coarse: NoiseArray, known: Fraction, target: Fraction, *, rng: Generator) -> NoiseArray: ...
+    def _refined(self, coarse: NoiseArray, known: Fraction, target: Fraction, *, rng: Generator) -> NoiseArray:
+        """Shape (n,); of a `Family` also shape (rows, n), with the same randomness in each column."""
 
     @abstractmethod
     def _inserted(self, coarse: NoiseArray, fine: NoiseArray, levels: Three, *, rng: Generator) -> NoiseArray: ...
@@ -165,17 +144,9 @@ class Family(DenseFamily):
     monotone: ClassVar[bool] = True
 
     def carry(self, values: NoiseArray, start: Level, end: Level, *, rng: Generator) -> NoiseArray:
-        """Coarsen or refine several rows with the same randomness in each column.
+        """Coarsen or refine several rows, shape (rows, n), with the same randomness in each column.
 
-        Args:
-            values: Noise at `start`, in counts; shape (rows, n). Secret.
-            start: Level of `values`.
-            end: Level wanted; coarser or finer.
-            rng: Randomness.
-
-        Returns:
-            Noise at `end`; shape (rows, n). Of a monotone family values[i] >= values[j] implies the same of the
-            result.
+        Of a monotone family values[i] >= values[j] implies the same of the result.
         """
         known, target, values = as_level(start), as_level(end), noise_array("values", values)
         if not (order := compared(target, known)):
@@ -201,17 +172,7 @@ class Family(DenseFamily):
         """The value, in counts, whose log tail is `log_probability`, at most 0; the least such integer."""
 
     def sample_tail(self, size: int, threshold: ArrayLike, level: Level, *, rng: Generator) -> NoiseArray:
-        """Draw Z given Z > threshold.
-
-        Args:
-            size: Number of draws.
-            threshold: In counts; scalar or shape (size,).
-            level: Positive.
-            rng: Randomness.
-
-        Returns:
-            Noise, in counts, every entry above its threshold; shape (size,).
-        """
+        """Draw Z given Z > threshold, a scalar or shape (size,); shape (size,), each above its threshold."""
         log_uniform = np.negative(rng.standard_exponential(whole_number("size", size)))
         bounds = float_entries("threshold", threshold, size)
         values = self.inverse_log_tail(self.log_tail(bounds, level) + log_uniform, level)
@@ -227,6 +188,37 @@ class Family(DenseFamily):
     @abstractmethod
     def _bridge(self, size: int, fine: Fraction, coarse: Fraction, *, rng: Generator) -> NoiseArray:
         """What coarse noise has on top of fine noise; shape (size,)."""
+
+
+class JumpFamily(Family):
+    """Real noise with 1 / (1 + v h) as its characteristic function, v proportional to level**-power.
+
+    The bridge is 0 with probability v_fine / v_coarse, and otherwise coarse noise. Noise that is equal at two levels
+    is equal to the last bit.
+    """
+
+    power: ClassVar[int]
+
+    def _bridge(self, size: int, fine: Fraction, coarse: Fraction, *, rng: Generator) -> FloatArray:
+        bridge: FloatArray = self.sample(size, coarse, rng=rng)
+        bridge[rng.random(size) < quotient(coarse, fine) ** self.power] = 0.0
+        return bridge
+
+    def _inserted(self, coarse: FloatArray, fine: FloatArray, levels: Three, *, rng: Generator) -> FloatArray:
+        """Where the neighbours are equal, so is the result.
+
+        Elsewhere the upper of the two bridges is 0 with the probability `stays`, given that their sum is not 0; else
+        the lower one has the law of finer noise given that sum.
+        """
+        left, target, right = (level**self.power for level in levels)
+        result = np.array(fine, np.float64)
+        stays = float((target - left) / (right - left))
+        moving = np.flatnonzero((rng.random(result.size) >= stays) & (coarse != fine))
+        gap = coarse[moving] - result[moving]
+        step = self._refined(gap, levels[0], levels[1], rng=rng)
+        # The atom at the coarse noise has to be hit to the last bit, which fine + (coarse - fine) may not do.
+        result[moving] = np.where(step == gap, coarse[moving], result[moving] + step)
+        return result
 
 
 def just_above(margins: FloatArray, *, integer: bool) -> FloatArray:

@@ -12,13 +12,11 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
-from scipy.special import log_ndtr, ndtr, ndtri_exp
 
-from sparsehist.errors import DeclarationError, shown
-from sparsehist.noise.family import Family, Norm, Three
+from sparsehist.noise.family import Family, Norm, Three, checked_sensitivity
 from sparsehist.privacy.levels import Level, as_level, compared, level_float, level_text, quotient
 from sparsehist.typing import ArrayLike, FloatArray, Generator, float_array, float_entries, whole_number
 
@@ -29,12 +27,11 @@ _FAR = 0.7  # standard deviations: here half of the draws are accepted either wa
 class Gaussian(Family):
     """Gaussian noise: a release at level rho is rho-zCDP for a vector of that L2 sensitivity.
 
-    Draws are doubles: numpy's ziggurat normals times a scale. What is published is rounded to a grid that does not
-    depend on the data (`sparsehist.histogram.grid`), so low-order bits carry nothing.
+    Draws are doubles: numpy's normals times a scale. What is published is rounded to a grid that does not depend on
+    the data (`sparsehist.histogram.grid`), so low-order bits carry nothing.
 
     Args:
-        sensitivity: L2 sensitivity of the vector of counts, in counts: sqrt(max_keys) for a histogram to
-            which a unit adds at most 1 in each of max_keys cells.
+        sensitivity: L2 sensitivity of the vector of counts, in counts.
 
     Raises:
         DeclarationError: If the sensitivity is not positive and finite.
@@ -53,14 +50,8 @@ class Gaussian(Family):
     norm: ClassVar[Norm | None] = "l2"
     currency: ClassVar[str] = "rho"
 
-    @classmethod
-    def for_histogram(cls, max_keys: int) -> Self:
-        """The noise of a histogram to which a unit adds at most 1 in each of `max_keys` cells."""
-        return cls(sensitivity=math.sqrt(max_keys))
-
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.sensitivity) and self.sensitivity > 0):
-            raise DeclarationError(f"sensitivity must be positive and finite, got {shown(self.sensitivity)}")
+        checked_sensitivity(self.sensitivity)
 
     def std(self, level: Level) -> float:
         """Standard deviation of the noise, in counts: sensitivity / sqrt(2 level)."""
@@ -95,23 +86,23 @@ class Gaussian(Family):
         noise += part
         return noise
 
-    def tail(self, threshold: ArrayLike, level: Level) -> FloatArray:
-        return np.asarray(ndtr(-float_array("threshold", threshold) / self.std(level)))
-
     def log_tail(self, threshold: ArrayLike, level: Level) -> FloatArray:
+        from scipy.special import log_ndtr  # slow to import, and not needed to read a store
+
         return np.asarray(log_ndtr(-float_array("threshold", threshold) / self.std(level)))
 
     def log_cdf(self, threshold: ArrayLike, level: Level) -> FloatArray:
-        return np.asarray(log_ndtr(float_array("threshold", threshold) / self.std(level)))
+        return self.log_tail(-float_array("threshold", threshold), level)
 
     def inverse_log_tail(self, log_probability: ArrayLike, level: Level) -> FloatArray:
+        from scipy.special import ndtri_exp
+
         return np.asarray(-self.std(level) * ndtri_exp(float_array("log_probability", log_probability)))
 
     def sample_tail(self, size: int, threshold: ArrayLike, level: Level, *, rng: Generator) -> FloatArray:
-        """Draw Z given Z > threshold.
+        """Draw Z given Z > threshold, by draws that are repeated until they are accepted: no tail is inverted.
 
-        Draws are repeated until they are accepted, so no tail is inverted and the law is exact but for rounding: near
-        zero, normals that exceed; further out Rayleigh variables that do, each with probability threshold over draw.
+        Near zero these are normals; further out Rayleigh variables, each accepted with probability threshold / draw.
 
         Source: Marsaglia 1964, Generating a variable from the tail of the normal distribution, Technometrics 6.
         """

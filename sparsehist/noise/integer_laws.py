@@ -133,9 +133,8 @@ def poisson_law(mean: float) -> IntegerLaw:
 def skellam_law(mean: float) -> IntegerLaw:
     """The difference of two independent Poisson(mean) numbers; means as for `poisson_law`.
 
-    The ratios of neighbouring masses are those of Bessel functions, r(k) = I_k / I_(k-1) at 2 mean, by their
-    recurrence 1 / r(k) = 2k / (2 mean) + r(k + 1). Backwards it contracts, so the bound of Amos that it starts from
-    [Amos 1974, eq. 11] leaves no trace.
+    The ratios of neighbouring masses are r(k) = I_k / I_(k-1) at 2 mean, by their recurrence 1 / r(k) = 2k / (2 mean)
+    + r(k + 1). Backwards it contracts, so the bound that it starts from [Amos 1974, eq. 11] leaves no trace.
     """
     argument = 2.0 * max(mean, _TINY)
     reach = _reach(argument, _FARTHEST)
@@ -169,18 +168,9 @@ def part_quantile(
 ) -> IntArray:
     """Quantiles of X given X + Y, for independent X ~ part and Y ~ rest, at one uniform number per column.
 
-    Both laws are Poisson, or both are Skellam, of these means. The result never falls as the sum rises (Efron 1965),
-    which is put right where rounding moved a boundary.
-
-    Args:
-        sums: X + Y; shape (n,) or (rows, n).
-        part: The law of X.
-        rest: The law of Y.
-        means: Of the processes behind X and Y.
-        uniforms: n of them.
-
-    Raises:
-        DataError: If a sum lies where such a sum practically never does.
+    Both laws are Poisson, or both are Skellam, of these means. Sums have shape (n,) or (rows, n). The result never
+    falls as the sum rises (Efron 1965), which is put right where rounding moved a boundary. DataError if a sum lies
+    where such a sum practically never does.
     """
     flat = np.asarray(sums, np.int64).reshape(-1)
     result = np.empty_like(flat)
@@ -193,10 +183,9 @@ def part_quantile(
 
 
 def _part_given(total: int, part: IntegerLaw, rest: IntegerLaw, means: tuple[float, float]) -> IntegerLaw:
-    """The law of X given that X + Y = total.
+    """The law of X given that X + Y = total, as far from its mean as a draw needs it.
 
-    Its mean is that share of the total that X has of the means, and its variance at most share (1 - share) times the
-    expected number of events, which is at most |total| + 2 (both means).
+    Its variance is at most share (1 - share) times the expected number of events, at most |total| + 2 (both means).
     """
     both = max(means[0] + means[1], _TINY)
     share = means[0] / both

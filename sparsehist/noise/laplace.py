@@ -4,8 +4,7 @@ Law: density proportional to e**(-level |x| / sensitivity). Its characteristic f
 with b = level / sensitivity, so the coarser noise is the finer plus a bridge that is 0 with probability
 (b_coarse / b_fine)**2 and otherwise coarse noise itself. Every step below is Bayes' rule on that sum.
 
-Papers: [ARNP Def. F.1, Lemma F.2, Claim F.3, Lemma F.4, Lemma F.5]; [KHP Def. 5, Prop. 6, Def. 7, Thm 8, Thm 9, eq.
-22, Alg. 1]; [KHP poster Thm 1].
+Papers: [ARNP Def. F.1]; [KHP Def. 5, Prop. 6, Def. 7, Thm 8, Thm 9, eq. 22, Alg. 1]; [KHP poster Thm 1].
 """
 
 from __future__ import annotations
@@ -13,21 +12,20 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, NamedTuple, Self
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from sparsehist.errors import DeclarationError, shown
 from sparsehist.noise.exact_draws import chunks, fair_coins
-from sparsehist.noise.family import Family, Norm, Three
-from sparsehist.privacy.levels import Level, as_level, level_float, level_text, quotient
+from sparsehist.noise.family import JumpFamily, Norm, checked_sensitivity
+from sparsehist.privacy.levels import Level, as_level, level_float, level_text
 from sparsehist.typing import ArrayLike, BoolArray, FloatArray, Generator, float_array
 
 _LN2 = math.log(2.0)
 
 
 @dataclass(frozen=True)
-class Laplace(Family):
+class Laplace(JumpFamily):
     """Laplace noise: a release at level epsilon is epsilon-DP for a vector of that L1 sensitivity.
 
     Noise that is equal at two levels (the bridge's atom at 0) is equal to the last bit, and later steps rely on it.
@@ -35,8 +33,7 @@ class Laplace(Family):
     a grid that does not depend on the data; where that is not enough, take the discrete Laplace family.
 
     Args:
-        sensitivity: L1 sensitivity of the vector of counts, in counts: max_keys for a histogram to which a
-            unit adds at most 1 in each of max_keys cells.
+        sensitivity: L1 sensitivity of the vector of counts, in counts.
 
     Raises:
         DeclarationError: If the sensitivity is not positive and finite.
@@ -45,23 +42,18 @@ class Laplace(Family):
         >>> Laplace(sensitivity=1.0).std(2) ** 2
         0.5000000000000001
 
-    Source: [KHP eq. 22, eq. 25, Alg. 1] (whose third case lacks its
-    return); between by our own derivation, as [ARNP Lemma F.5] has the wrong variance as printed.
+    Source: [KHP eq. 22, eq. 25, Alg. 1] (whose third case lacks its return); between by our own derivation, as [ARNP
+    Lemma F.5] has the wrong variance as printed.
     """
 
     sensitivity: float = 1.0
+    power: ClassVar[int] = 2
     scaled: ClassVar[bool] = True
     norm: ClassVar[Norm | None] = "l1"
     currency: ClassVar[str] = "epsilon"
 
-    @classmethod
-    def for_histogram(cls, max_keys: int) -> Self:
-        """The noise of a histogram to which a unit adds at most 1 in each of `max_keys` cells."""
-        return cls(sensitivity=float(max_keys))
-
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.sensitivity) and self.sensitivity > 0):
-            raise DeclarationError(f"sensitivity must be positive and finite, got {shown(self.sensitivity)}")
+        checked_sensitivity(self.sensitivity)
 
     def rate(self, level: Level) -> float:
         """The decay b of the density `e**(-b |x|)`, per count: level / sensitivity."""
@@ -77,35 +69,9 @@ class Laplace(Family):
     def _sampled(self, size: int, level: Level, *, rng: Generator) -> FloatArray:
         return _signed_exponentials(size, 1.0 / self.rate(level), rng=rng)
 
-    def _bridge(self, size: int, fine: Fraction, coarse: Fraction, *, rng: Generator) -> FloatArray:
-        """0 with probability (coarse / fine)**2, else coarse noise."""
-        stays = quotient(coarse, fine) ** 2
-        place = rng.random(size)  # where it stays, goes up or goes down
-        bridge = rng.standard_exponential(size)
-        bridge /= self.rate(coarse)
-        np.negative(bridge, out=bridge, where=place < (1.0 + stays) / 2.0)
-        bridge[place < stays] = 0.0
-        return bridge
-
     def _refined(self, coarse: FloatArray, known: Fraction, target: Fraction, *, rng: Generator) -> FloatArray:
         """The same randomness in each column, if there are several rows."""
         return _refined(coarse, self._kernel(known, target), rng=rng)
-
-    def _inserted(self, coarse: FloatArray, fine: FloatArray, levels: Three, *, rng: Generator) -> FloatArray:
-        """Where the neighbours are equal, so is the result.
-
-        Source: the first of the two bridges is 0 with probability (m**2 - c**2)/(f**2 - c**2) given that
-        their sum is not, and else has the law of finer noise given that sum.
-        """
-        left, target, right = levels
-        stays = float((target**2 - left**2) / (right**2 - left**2))
-        result = np.array(fine, dtype=np.float64)
-        moving = np.flatnonzero((rng.random(result.size) >= stays) & (coarse != fine))
-        gap = coarse[moving] - result[moving]
-        step = _refined(gap, self._kernel(left, target), rng=rng)
-        # The atom at the coarse noise has to be hit to the last bit, which fine + (coarse - fine) may not do.
-        result[moving] = np.where(step == gap, coarse[moving], result[moving] + step)
-        return result
 
     def log_tail(self, threshold: ArrayLike, level: Level) -> FloatArray:
         scaled = self.rate(level) * float_array("threshold", threshold)

@@ -1,11 +1,8 @@
 """Gaussian noise over steps and levels: the law of one cell of a series of running counts.
 
-A release point is (t, ρ): the running count of step t at level ρ. With C the covariance over steps, at level 1/2,
-
-    Cov[N(t, ρ), N(t', ρ')] = C[t, t'] / (2 max(ρ, ρ')),
-
-so ρ·N(·, ρ) is a Brownian motion over levels with values over the steps. One path serves all steps and levels in any
-order, and costs its finest level.
+A release point is (t, ρ): the running count of step t at level ρ. With C the covariance over steps at level 1/2, the
+noises have covariance C[t, t'] / (2 max(ρ, ρ')): one path serves all steps and levels in any order, and costs its
+finest level.
 
 Source: our own derivation (docs/mathematics.md, running counts).
 """
@@ -60,9 +57,8 @@ class StepNoise:
             raise DeclarationError("every step must have noise of a positive, finite variance")
         if matrix.min() < 0:
             raise DeclarationError(
-                "noises of two steps have a negative covariance, so their cells cannot be drawn lazily: of two "
-                "coupled paths the upper one would not stay above. Running counts have none; sliding windows and "
-                "differences of running counts do, and need noise paths of their own"
+                "noises of two steps have a negative covariance, so their cells cannot be drawn lazily; sliding "
+                "windows and differences of running counts need noise paths of their own"
             )
         self._covariance = matrix
         self._covariance.flags.writeable = False
@@ -124,15 +120,15 @@ class Factor(NamedTuple):
         return noise
 
     def given(self, point: int, known: FloatArray, *, rng: Generator) -> FloatArray:
-        """Draw the noise at one point, shape (size,), given that at all others, shape (m - 1, size).
-
-        By the column of the precision matrix, a sum of squares: two triangular solutions and no difference.
-        """
+        """Draw the noise at one point, shape (size,), given that at all others, shape (m - 1, size)."""
         weights, std = self.weights(point)
         return np.asarray(weights @ known + std * rng.standard_normal(known.shape[1]))
 
     def weights(self, point: int) -> tuple[FloatArray, float]:
-        """The mean of one noise as weights of the others, shape (m - 1,), and its standard deviation around it."""
+        """The mean of one noise as weights of the others, shape (m - 1,), and its standard deviation around it.
+
+        By the column of the precision matrix, a sum of squares: two triangular solutions and no difference.
+        """
         from scipy.linalg import solve_triangular  # few commands need it, and many import this module
 
         at = int(np.flatnonzero(self.order == point)[0])

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 
@@ -34,17 +34,12 @@ from sparsehist.typing import ArrayLike, FloatArray, Generator, IntArray, float_
 class ProcessNoise(Family):
     """Noise of independent increments, read at time 1/level; the number of keys enters the guarantee, not the law.
 
-    Draws invert tables of the laws in doubles, some 1e-14 from them in total variation. Tables end where less than
-    e**-6000 lies beyond; refining costs one of about 20 standard deviations for each different value.
+    Draws invert tables of the laws in doubles, some 1e-14 from them in total variation; tables end where less than
+    e**-6000 lies beyond.
     """
 
     sensitivity: int = 1
     integer: ClassVar[bool] = True
-
-    @classmethod
-    def for_histogram(cls, max_keys: int) -> Self:
-        """The noise of a histogram to which a unit adds at most 1 in each of `max_keys` cells."""
-        return cls(sensitivity=max_keys)
 
     def __post_init__(self) -> None:
         if isinstance(self.sensitivity, bool) or self.sensitivity != int(self.sensitivity) or self.sensitivity < 1:
@@ -54,8 +49,11 @@ class ProcessNoise(Family):
         """The law of the noise, or of an increment, from the mean of the processes."""
         raise NotImplementedError
 
+    def _at(self, level: Level) -> IntegerLaw:
+        return self._law(float(poisson_mean(level)))
+
     def _sampled(self, size: int, level: Level, *, rng: Generator) -> IntArray:
-        return self._law(_mean(level)).quantile(draw_uniforms(size, rng=rng))
+        return self._at(level).quantile(draw_uniforms(size, rng=rng))
 
     def _bridge(self, size: int, fine: Fraction, coarse: Fraction, *, rng: Generator) -> IntArray:
         """The events in between."""
@@ -64,7 +62,7 @@ class ProcessNoise(Family):
     def _refined(self, coarse: IntArray, known: Fraction, target: Fraction, *, rng: Generator) -> IntArray:
         """By one uniform number per column, so that orders are kept."""
         uniforms = draw_uniforms(coarse.shape[-1], rng=rng)
-        return self._part(coarse, _mean(target), _increment(known, target), uniforms)
+        return self._part(coarse, float(poisson_mean(target)), _increment(known, target), uniforms)
 
     def _inserted(self, coarse: IntArray, fine: IntArray, levels: Three, *, rng: Generator) -> IntArray:
         late, now, early = levels
@@ -75,14 +73,13 @@ class ProcessNoise(Family):
         return part_quantile(np.asarray(sums), self._law(part), self._law(rest), (part, rest), uniforms)
 
     def log_tail(self, threshold: ArrayLike, level: Level) -> FloatArray:
-        return self._law(_mean(level)).log_tails(float_array("threshold", threshold))[0]
+        return self._at(level).log_tails(float_array("threshold", threshold))[0]
 
     def log_cdf(self, threshold: ArrayLike, level: Level) -> FloatArray:
-        return self._law(_mean(level)).log_tails(float_array("threshold", threshold))[1]
+        return self._at(level).log_tails(float_array("threshold", threshold))[1]
 
     def inverse_log_tail(self, log_probability: ArrayLike, level: Level) -> IntArray:
-        """The integer x with P[Z > x] <= v < P[Z >= x], for ln v = log_probability at most 0; int64."""
-        return self._law(_mean(level)).inverse_log_tail(float_array("log_probability", log_probability))
+        return self._at(level).inverse_log_tail(float_array("log_probability", log_probability))
 
 
 def poisson_mean(level: Level) -> Fraction:
@@ -97,34 +94,24 @@ def poisson_mean(level: Level) -> Fraction:
     return mean
 
 
-def _mean(level: Level) -> float:
-    return float(poisson_mean(level))
-
-
 def _increment(coarse: Fraction, fine: Fraction) -> float:
     return float(poisson_mean(coarse) - poisson_mean(fine))
 
 
 @dataclass(frozen=True)
 class Poisson(ProcessNoise):
-    """Poisson noise of mean 1/level: (epsilon, delta)-DP, with delta from `delta`, and never any zCDP.
+    """Poisson noise of mean 1/level: (epsilon, delta)-DP for units with one key, and never any zCDP.
 
-    The noise is never negative and its mean is 1/level: a published count is count + noise, **not centred**.
-    Subtract `mean(level)`, a public number, to centre it. One output of 0 rules the larger of two neighbouring
-    counts out, so that Rényi divergence is infinite and no rho can be given.
+    A published count is count + noise, **not centred**: subtract `mean(level)`, a public number, to centre it. An
+    output of 0 rules the larger of two neighbouring counts out, so no rho can be given.
 
     Args:
-        sensitivity: 1: a unit has one key, whose count it changes by at most 1.
-
-    Raises:
-        DeclarationError: If the sensitivity is not 1; the delta of several keys has no simple formula.
+        sensitivity: 1: a unit has one key, whose count it changes by at most 1. DeclarationError for another number.
 
     Example:
         >>> family = Poisson()
         >>> family.std("0.01"), family.mean("0.01")
         (10.0, 100.0)
-        >>> round(family.delta("0.01", 0.5) * 1e7, 4)
-        3.5685
 
     Source: [ARNP Lemma E.4] for the steps; the guarantee is our own, 3 to 7 times below [ARNP Lemma E.2, Lemma E.3].
     """
@@ -139,15 +126,11 @@ class Poisson(ProcessNoise):
 
     def mean(self, level: Level) -> float:
         """Mean of the noise, in counts: 1 / level. Subtract it from a published count to centre that."""
-        return _mean(level)
+        return float(poisson_mean(level))
 
     def std(self, level: Level) -> float:
         """Standard deviation of the noise, in counts: sqrt(1 / level)."""
         return math.sqrt(self.mean(level))
-
-    def delta(self, level: Level, epsilon: float) -> float:
-        """The smallest delta with which one release at `level` is (epsilon, delta)-DP."""
-        return guarantee.delta(epsilon, level)
 
     def statement(self, level: Level) -> str:
         # With half a per cent on top, writing three digits rounds no delta down.

@@ -34,10 +34,8 @@ _FASTEST = 4000
 class RandomisedResponse(DenseFamily):
     """Randomised response: a release at level epsilon is epsilon-DP for who *changes* up to `sensitivity` answers.
 
-    The number of answers is public, and neighbours differ in what one person answered, not in who took part. Entries
-    of a vector are categories 0 … k-1; noise is added modulo k. All draws are exact.
-
-    It serves dense vectors (`sparsehist.MultipleRelease`); a sparse series refuses it, as on Z_k no order is kept.
+    Neighbours differ in what one person answered, not in who took part. Entries of a vector are categories 0 … k-1;
+    noise is added modulo k. All draws are exact. It serves dense vectors (`sparsehist.MultipleRelease`) only.
 
     Args:
         categories: k, the number of possible answers; at least 2.
@@ -88,7 +86,7 @@ class RandomisedResponse(DenseFamily):
         return -math.expm1(-rate) / (1.0 + (self.categories - 1) * math.exp(-rate))
 
     def std(self, level: Level) -> float:
-        """Root mean square distance from the truth in the discrete metric: the root of P[an answer changes]."""
+        """The square root of P[an answer changes]."""
         others = (self.categories - 1) * math.exp(-float(self.rate(level)))
         return math.sqrt(others / (1.0 + others))
 

@@ -17,18 +17,14 @@ from sparsehist.privacy.levels import Level, as_level, level_text
 
 @dataclass(frozen=True)
 class Skellam(ProcessNoise):
-    """Skellam noise, the difference of two Poisson(1/level) numbers: Rényi-DP, with its bound from `renyi`.
+    """Skellam noise, the difference of two Poisson(1/level) numbers: Rényi-DP.
 
-    Symmetric, of variance 2/level. That it were (sensitivity**2 / (2 variance))-zCDP, as a Gaussian of that
-    variance is, is false at orders near 1. No rho is given; `epsilon` converts the Rényi bound to
-    (epsilon, delta).
+    Symmetric, of variance 2/level. It is not (sensitivity**2 / (2 variance))-zCDP, as a Gaussian of that variance is:
+    that is false at orders near 1. So no rho is given.
 
     Args:
-        sensitivity: Number of keys a unit may touch, each by at most 1 count; a positive integer. It enters
-            the guarantee, not the law.
-
-    Raises:
-        DeclarationError: If the sensitivity is no positive integer.
+        sensitivity: Number of keys a unit may touch, each by at most 1 count; a positive integer. It enters the
+            guarantee, not the law.
 
     Example:
         >>> Skellam().std("0.02")
@@ -41,18 +37,11 @@ class Skellam(ProcessNoise):
         """Standard deviation of the noise, in counts: sqrt(2 / level)."""
         return math.sqrt(2.0 * float(poisson_mean(level)))
 
-    def renyi(self, level: Level, alpha: int) -> float:
-        """Upper bound on the Rényi divergence of order `alpha` of one release, for `sensitivity` keys."""
-        return guarantee.renyi(alpha, level, self.sensitivity)
-
-    def epsilon(self, level: Level, delta: float) -> float:
-        """An epsilon with which one release is (epsilon, delta)-DP, by the best order."""
-        return guarantee.epsilon(delta, level, self.sensitivity)
-
     def statement(self, level: Level) -> str:
+        epsilon = guarantee.epsilon(1e-9, level, self.sensitivity)
         return (
-            f"({self.epsilon(level, 1e-9):.4g}, 1e-9)-differential privacy for units of up to {self.sensitivity} "
-            f"keys, from Rényi bounds (Skellam noise of variance {level_text(2 / as_level(level))}; no zCDP)"
+            f"({epsilon:.4g}, 1e-9)-differential privacy for units of up to {self.sensitivity} keys, from Rényi "
+            f"bounds (Skellam noise of variance {level_text(2 / as_level(level))}; no zCDP)"
         )
 
     def _law(self, mean: float) -> IntegerLaw:

@@ -1,15 +1,11 @@
 """What several releases cost together.
 
-Releases on one noise path are functions of the finest of them, so the path costs that one. Paths have independent
-noise, so their costs add, and so do those of series over the same people: exactly where they are in one currency,
-as rho where each has one. `sparsehist.privacy.epsilon_delta` computes the (epsilon, delta) of the parts together.
-A person who may be in several populations bears the cost of all of them.
+All releases on one noise path are functions of the finest, so the path costs that one. Paths have independent noise,
+so their costs add, and so do those of series over the same people: exactly in one currency, else as rho where each
+has one. `sparsehist.privacy.epsilon_delta` gives the (epsilon, delta) of the parts together.
 
-Source: Bun and Steinke 2016, Lemma 1.7 (composition) and Proposition 1.4 (post-processing); epsilon-DP implies
-epsilon * tanh(epsilon / 2)-zCDP, our own derivation from randomised response; [ARNP Def. 3.4] (a path
-costs its finest release), [ARNP Cor. 4.6] (and so does whatever is made of its releases).
-
-Papers: [ARNP Lemma D.3]; [KHP Prop. 4].
+Source: Bun and Steinke 2016, Lemma 1.7 and Proposition 1.4; epsilon-DP implies epsilon * tanh(epsilon / 2)-zCDP (our
+own derivation); [ARNP Def. 3.4], [ARNP Cor. 4.6]. Papers: [ARNP Lemma D.3]; [KHP Prop. 4].
 """
 
 from __future__ import annotations
@@ -45,14 +41,14 @@ class Part:
 
 @dataclass(frozen=True)
 class Cost:
-    """What something costs.
+    """The cost of a path, a series or a population.
 
     Attributes:
         currency: "rho" (zCDP), "epsilon" (pure DP), or "none": a guarantee that is neither.
         amount: Exact, in that currency; None for "none" and for sums over two currencies.
         rho: As zCDP; None where the guarantee implies none.
         delta_infinity: Probability that a key of an open domain gives its owner away; adds up.
-        parts: What was released, for the sum as (epsilon, delta).
+        parts: The finest release of each path.
     """
 
     currency: str
@@ -72,12 +68,8 @@ def path_cost(
 ) -> Cost:
     """Cost of one noise path whose finest level is given, None where nothing was released.
 
-    Args:
-        currency: "rho", "epsilon" or "none": what the level is.
-        finest: The largest level released.
-        law: Of the noise, where more is known than the currency says: "gaussian", "poisson" or "skellam".
-        keys: Keys of a unit.
-        delta_infinity: Joint for all releases of the path.
+    `currency` says what the level is, `law` the noise where more is known ("gaussian", "poisson", "skellam"); `keys`
+    are those of a unit, and `delta_infinity` is joint for all releases of the path.
 
     Example:
         >>> round(path_cost("epsilon", Fraction(1)).rho, 12)

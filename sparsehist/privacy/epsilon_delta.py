@@ -1,14 +1,8 @@
 """The (epsilon, delta) of several noise paths together: the best of what is proved for their noise.
 
-Every route below is a valid bound, so the smallest epsilon is one too:
-
-- pure DP adds up; Gaussian noise adds up as rho and is one Gaussian mechanism of the sum, exactly;
-- pure and Gaussian paths together: epsilon-DP is at worst a coin of randomised response, whose loss is +-epsilon, and
-  the sum of the losses of coins and Gaussian noise is known;
-- everything with a rho adds up as zCDP, and with Skellam noise as Rényi-DP, of which zCDP is alpha * rho;
-- Poisson noise has no Rényi bound: its (epsilon, delta) is added to the rest's, each at an equal share of delta.
-
-delta_infinity is taken off delta first.
+Pure DP adds up; Gaussian noise is one Gaussian mechanism of the sum of the rho, exactly; both together are coins of
+randomised response (loss +-epsilon) and Gaussian noise, whose sum of losses is known; everything with a rho adds up
+as zCDP, and with Skellam noise as Rényi-DP; Poisson noise has its own (epsilon, delta) at a share of delta.
 
 Source: Dong, Roth and Su 2022, Theorem 3.2 and Corollary 3.3; Zhu, Dong and Wang 2022, Theorem 10; Kairouz, Oh and
 Viswanath 2015; Canonne, Kamath and Steinke 2020, Proposition 12; Bun and Steinke 2016, Lemma 8.2 (delta_infinity).
@@ -37,7 +31,7 @@ _ORDERS = np.array([*map(float, range(2, 257)), *(float(1 << k) for k in range(9
 def guarantee(cost: Cost, delta: float) -> float:
     """The smallest epsilon shown with which what was released is (epsilon, delta)-DP; infinite where none is shown.
 
-    delta is at least 0 and below 1; anything else raises DeclarationError.
+    delta is at least 0 and below 1 (else DeclarationError); delta_infinity is taken off it first.
 
     Example:
         >>> from sparsehist.privacy import path_cost, total_cost

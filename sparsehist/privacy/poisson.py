@@ -1,16 +1,11 @@
 """The exact (epsilon, delta) of Poisson noise on one count that changes by 1.
 
-With mean 1/level, F the distribution function and T = 1 - F, delta is the larger of
+With mean 1/level, F the distribution function and T = 1 - F, delta is the larger of F(k) - e**epsilon F(k - 1) at k =
+floor(mean e**-epsilon), where the count falls, and T(k - 1) - e**epsilon T(k) at k = floor(mean e**epsilon), where it
+rises. An output of 0 is impossible in one of the worlds, so no rho is given.
 
-    F(k) - e**epsilon F(k - 1),  k = floor(mean e**-epsilon)       where the count falls,
-    T(k - 1) - e**epsilon T(k),  k = floor(mean e**epsilon)      where it rises.
-
-An output of 0 is impossible in one of the worlds: no Rényi divergence is finite, and no rho is given. A unit with
-several keys has no such formula, so series with max_keys above 1 refuse Poisson noise.
-
-Source: our own derivation. [ARNP Lemma E.2, Lemma E.3] hold and are 3 to 7 times larger.
-
-Papers: [ARNP Thm E.2, Cor. E.3].
+Source: our own derivation. [ARNP Lemma E.2, Lemma E.3] hold and are 3 to 7 times larger. Papers: [ARNP Thm E.2, Cor.
+E.3].
 """
 
 from __future__ import annotations

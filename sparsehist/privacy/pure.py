@@ -2,18 +2,11 @@
 
 The hardest such releases are coins of randomised response, whose privacy loss is +epsilon_i with probability
 1 / (1 + e**-epsilon_i) and else -epsilon_i. With the law of the sum of the losses,
+delta(e) = 1 - prod over i of (1 - delta_i) * (1 - sum over losses L > e of P(L) (1 - e**(e - L))).
 
-    delta(e) = 1 - prod over i of (1 - delta_i) * (1 - sum over losses L > e of P(L) (1 - e**(e - L))).
-
-This replaces "advanced composition", which is looser, and [Interactive Thm 4], whose printed delta
-e**(-k epsilon / 2) is false: its proof gives e**(-k epsilon**2 / 2) and needs epsilon up to 1.256. Both hold for a
-fixed list of guarantees; for levels chosen along the way see `sparsehist.privacy.filters`. Numerical gap: a relative
-1e-9, and above by what rounding the epsilons up to a grid adds where there are more than 2**20 sums.
-
-Source: Kairouz, Oh and Viswanath 2015, Theorem 3.3, optimal over all such releases, however adaptive; Murtagh and
-Vadhan 2016, Theorem 1.5 (different guarantees).
-
-Papers: [Interactive section 3].
+Source: Kairouz, Oh and Viswanath 2015, Theorem 3.3, optimal over all such releases; Murtagh and Vadhan 2016, Theorem
+1.5. It replaces [Interactive Thm 4], whose printed delta is false. Numerical gap: a relative 1e-9, and above by what
+rounding epsilons up to a grid adds where there are more than 2**20 sums. Papers: [Interactive section 3].
 """
 
 from __future__ import annotations
@@ -91,12 +84,8 @@ def epsilon_of(delta: Level, each: Iterable[tuple[Level, Level]]) -> float:
 def losses(coins: Mapping[Fraction, int]) -> tuple[FloatArray, FloatArray]:
     """The privacy losses of independent coins of randomised response, and their probabilities in the likelier world.
 
-    Args:
-        coins: By epsilon, how many there are.
-
-    Returns:
-        Losses and probabilities; both of shape (m,). Where there would be more than 2**20 sums, epsilons are rounded
-        up to a grid: an upper bound.
+    `coins` holds how many there are of each epsilon; both results have shape (m,). Where there would be more than
+    2**20 sums, epsilons are rounded up to a grid: an upper bound.
     """
     if math.prod(times + 1 for times in coins.values()) > _MOST_SUMS:
         step = sum((level * times for level, times in coins.items()), Fraction(0)) / _GRID_STEPS

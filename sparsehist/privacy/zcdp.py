@@ -6,12 +6,10 @@ A rho-zCDP release is (epsilon, delta)-DP for every
 
 At the best t, (2t + 1) rho - epsilon = ln(1 + 1/t) and t**2 rho + ln(1 + t) = -ln delta, which is monotone in t. A
 delta_infinity-approximate rho-zCDP release is (epsilon, delta_infinity + (1 - delta_infinity) delta)-DP. Gaussian
-noise promises more than its rho: see `sparsehist.privacy.gaussian`. Numerical gap: a relative 1e-9, tested against
-mpmath.
+noise promises more than its rho: see `sparsehist.privacy.gaussian`. Numerical gap: a relative 1e-9.
 
-Source: Canonne, Kamath and Steinke 2020, Proposition 12; Bun and Steinke 2016, Definition 8.1 and Lemma 8.8.
-
-Papers: [ARNP Def. D.2]; [Interactive Lemma 5].
+Source: Canonne, Kamath and Steinke 2020, Proposition 12; Bun and Steinke 2016, Definition 8.1 and Lemma 8.8. Papers:
+[ARNP Def. D.2]; [Interactive Lemma 5].
 """
 
 from __future__ import annotations

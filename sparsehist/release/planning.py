@@ -19,7 +19,7 @@ from sparsehist.domain import Domain
 from sparsehist.domain.base import GREATEST_SIZE
 from sparsehist.domain.unread import UnreadDomain
 from sparsehist.errors import DeclarationError, LevelError, RefusedError, read_each, shown
-from sparsehist.histogram.publication import least_count, mean_error, publication_probability
+from sparsehist.histogram.thresholds import least_count, mean_error, publication_probability
 from sparsehist.html import in_notebook, table_of_dicts
 from sparsehist.ledger.budgets import Budget, Limits, budget_within
 from sparsehist.ledger.ledger import CELLS, Ledger, PathName, Spending, law_of

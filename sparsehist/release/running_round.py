@@ -14,9 +14,8 @@ import polars as pl
 from sparsehist.declaration import Declaration, Steps
 from sparsehist.domain import Open, draw_free
 from sparsehist.errors import DeclarationError, NotFoundError, present
-from sparsehist.histogram.grid import published_step
+from sparsehist.histogram.grid import count_near, numerical_slack, published_step
 from sparsehist.histogram.open_domain import OpenBudget
-from sparsehist.histogram.slack import count_near, numerical_slack
 from sparsehist.histogram.step_round import PointHistory, draw_step_round
 from sparsehist.ledger.ledger import PathName
 from sparsehist.noise.over_steps import Point, StepNoise

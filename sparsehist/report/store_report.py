@@ -24,7 +24,7 @@ from sparsehist.declaration import Declaration
 from sparsehist.declaration.declaration import CHECKED_QUERY, UNCHECKED_SOURCE
 from sparsehist.declaration.recurring import every_of
 from sparsehist.errors import SparsehistError
-from sparsehist.histogram.publication import mean_error, publication_probability
+from sparsehist.histogram.thresholds import mean_error, publication_probability
 from sparsehist.html import html_table, shown, templates
 from sparsehist.ledger.ledger import Ledger
 from sparsehist.ledger.table import DEFAULT_DELTA, Row, ledger_rows

@@ -43,12 +43,11 @@ def printed_fields(made: type) -> list[str]:
 def test_no_class_prints_arrays_unless_they_are_public() -> None:
     """A dataclass or named tuple whose generated repr shows arrays or tables is listed here: none holds secrets."""
     public = {
-        "audiences.graph.Graph",
         "series.max_keys.MaxKeysChoice",
         "workload.strategies.optimised._Decomposed",
         "release.pipeline.Published",
-        "local.decoding.Decoded",
-        "local.frequencies.Frequencies",
+        "local.estimates.Decoded",
+        "local.estimates.Frequencies",
         "histogram.history.History",
         "histogram.intervals.Estimates",
         "noise.over_steps.Factor",

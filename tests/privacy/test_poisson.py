@@ -67,4 +67,4 @@ def test_a_delta_that_is_no_probability_is_refused(wrong: object) -> None:
 def test_units_of_several_keys_are_refused_with_advice() -> None:
     """The formula for one key understates their cost: 3.6e-7 for 3.9e-2 at twenty keys."""
     with pytest.raises(DeclarationError, match="skellam"):
-        Poisson.for_histogram(20)
+        Poisson(20)

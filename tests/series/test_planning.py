@@ -12,7 +12,7 @@ import pytest
 import sparsehist as sh
 from sparsehist.entropy import seeded
 from sparsehist.errors import BudgetExceededError, DeclarationError, LevelError
-from sparsehist.histogram.publication import least_count, mean_error, publication_probability
+from sparsehist.histogram.thresholds import least_count, mean_error, publication_probability
 from sparsehist.noise import DiscreteLaplace, Gaussian, Laplace, Poisson, Skellam, family_named
 from sparsehist.release.planning import plan
 from tests.stats import assert_consistent, assert_detected, g_test

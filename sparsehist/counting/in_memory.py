@@ -33,7 +33,7 @@ from sparsehist.errors import DeclarationError
 from sparsehist.store.layout import spill_directory
 from sparsehist.store.statements import statement
 from sparsehist.threads import cores, in_threads
-from sparsehist.typing import BoolArray, IndexArray, IntArray, NDArray, WordArray
+from sparsehist.typing import AnyArray, BoolArray, IndexArray, IntArray, NDArray, WordArray
 
 GROUP_ROWS = 1 << 16
 AHEAD = 16  # groups bounded ahead, so that no thread waits
@@ -250,7 +250,7 @@ def distinct_pairs(
 
 
 def _sums(
-    measures: Sequence[Measure], beside: Sequence[IntArray], order: NDArray[np.uint32], starts: IndexArray
+    measures: Sequence[Measure], beside: Sequence[AnyArray], order: NDArray[np.uint32], starts: IndexArray
 ) -> list[IntArray]:
     """What the rows of each pair add up to, in steps and cut to the bounds, by measure; shape (pairs,) each."""
     found, read_steps = [], iter(beside)
@@ -334,9 +334,9 @@ def _added_up(cells: Numbers32or64, added: Sequence[IntArray | None]) -> tuple[N
     ]
 
 
-def _run_sums(values: IntArray, starts: IndexArray) -> IntArray:
+def _run_sums(values: AnyArray, starts: IndexArray) -> IntArray:
     """Sums over runs of values that begin at `starts`."""
-    return np.add.reduceat(values, starts) if starts.size else np.zeros(0, np.int64)
+    return np.add.reduceat(values, starts, dtype=np.int64) if starts.size else np.zeros(0, np.int64)
 
 
 def _ranks(keys: Words, cells: Numbers32or64) -> IndexArray:

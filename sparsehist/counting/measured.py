@@ -18,8 +18,8 @@ from sparsehist.declaration.measures import Measure
 from sparsehist.errors import DataError
 from sparsehist.store.series_files import SUM
 
-MOST_ROW_STEPS = 2**31
-"""Largest value of a row with bounds on both sides, in steps: 2**32 such rows still add up in 64 bits."""
+MOST_ROW_STEPS = 2**31 - 1
+"""Largest value of a row with bounds on both sides, in steps; 2**32 such rows still add up in 64 bits."""
 LARGEST_SUM = 2**46
 """Largest sum of a key, in steps: it, its noise and their grid fit into a double."""
 
@@ -35,8 +35,8 @@ def row_columns(measures: Sequence[Measure]) -> dict[str, Measure]:
 
 
 def row_steps(measures: Sequence[Measure], log: Log) -> dict[str, pl.Expr]:
-    """The steps of each row by measure, Int64."""
-    return {name: _steps(each, log).alias(name) for name, each in row_columns(measures).items()}
+    """The steps of each row by measure, Int32."""
+    return {name: _steps(each, log).cast(pl.Int32).alias(name) for name, each in row_columns(measures).items()}
 
 
 def _steps(measure: Measure, log: Log) -> pl.Expr:
@@ -72,10 +72,10 @@ def float_steps(sizes: pl.Series, measure: Measure, exact: type[np.floating]) ->
     """
     rises, per = float(measure.step.numerator), float(measure.step.denominator)
     size = sizes.fill_null(0).to_numpy()
-    whole = np.minimum(np.floor(size * (per / rises)), 2.0 * MOST_ROW_STEPS)
-    above, own = (((whole + more) * rises / per).astype(exact) for more in (1, 0))
-    whole += above <= size
-    whole -= own > size
+    whole = size * (per / rises)
+    np.rint(np.minimum(whole, 2.0 * MOST_ROW_STEPS, out=whole), out=whole)
+    multiple = whole / per if rises == 1 else whole * rises / per
+    whole -= multiple.astype(exact, copy=False) > size  # at most one too many
     found = pl.Series(sizes.name, whole.astype(np.int64))
     return found if not sizes.null_count() else found.zip_with(sizes.is_not_null(), pl.Series([None], dtype=pl.Int64))
 

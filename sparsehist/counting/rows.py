@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sparsehist.counting.codes import by_first_bits
-from sparsehist.typing import AnyArray, IntArray, WordArray, secret
+from sparsehist.typing import AnyArray, WordArray, secret
 
 GROUP_BITS = 8
 BLOCK = 1 << 18  # rows grouped at a time, within the cache of a core
@@ -33,12 +33,12 @@ class Rows:
     Args:
         directory: A private directory for rows that memory has no room for.
         memory: Bytes of rows that stay in memory.
-        beside: Columns of Int64 numbers besides units and keys.
+        beside: Number of columns besides units and keys.
     """
 
     def __init__(self, directory: Path, memory: int, beside: int = 0) -> None:
         self._files = [directory / f"column-{number}" for number in range(2 + beside)]
-        self._dtypes: list[np.dtype] = [*[np.dtype(np.uint64)] * 2, *[np.dtype(np.int64)] * beside]
+        self._dtypes: list[np.dtype] = [*[np.dtype(np.uint64)] * 2, *[np.dtype(np.int32)] * beside]
         self._room, self._written = memory, [0] * len(self._files)
         self._blocks: list[_Block] = []
         self._lock = Lock()
@@ -49,7 +49,7 @@ class Rows:
     def __len__(self) -> int:
         return sum(block.ends[-1] for block in self._blocks)
 
-    def add(self, units: WordArray, keys: AnyArray, *beside: IntArray) -> None:
+    def add(self, units: WordArray, keys: AnyArray, *beside: AnyArray) -> None:
         """Add a batch of rows; all of shape (n,)."""
         for start in range(0, keys.size, BLOCK):
             own = slice(start, start + BLOCK)

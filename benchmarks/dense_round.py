@@ -16,7 +16,7 @@ import numpy as np
 from _measure import arguments, figure, in_turns, milliseconds, options_of, ratio, report, seconds, summary, table
 
 from sparsehist.dense.dense_state import DenseState, draw_level, published
-from sparsehist.dense.tightening import step_of
+from sparsehist.dense.resale import step_of
 from sparsehist.entropy import generator
 from sparsehist.noise.discrete_laplace import DiscreteLaplace
 from sparsehist.noise.family import Family

@@ -1,11 +1,11 @@
 """What do prefix sums and ranges of ten million cells cost, beside a pair of Fourier transforms of that length?
 
-    python benchmarks/workload_speed.py --runs 7 --out workload_speed.json
+    python benchmarks/workload_speed.py --runs 3 --out workload_speed.json
 
-A level draws normals and transforms them once; prefix sums are added up, joined with the exact answers and
-rounded; of ranges R⁻¹(Rx + Z) is published, from which each is a sum. A new path also computes its strategy, checks
-it and prices every query. The pair is scipy's `rfft` and `irfft`. Target: at most 10 of it, and memory linear in the
-cells.
+A level draws normals and transforms them once; prefix sums are added up, joined with the exact answers and rounded;
+for ranges the cells x + R⁻¹·Z are published, from which each range is a sum. A new path also computes its strategy
+and the variance of every query; it takes a minute of CPU time and is measured once. The pair is scipy's `rfft` and
+`irfft`. Target for a level: at most 10 of it, and memory linear in the cells. Lines are printed as they are measured.
 """
 
 from __future__ import annotations
@@ -15,7 +15,19 @@ from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
-from _measure import arguments, figure, in_turns, milliseconds, options_of, ratio, report, seconds, summary, table
+from _measure import (
+    Spread,
+    Timings,
+    arguments,
+    figure,
+    in_turns,
+    milliseconds,
+    options_of,
+    ratio,
+    report,
+    seconds,
+    summary,
+)
 from scipy import fft
 
 from sparsehist.entropy import generator
@@ -30,20 +42,19 @@ LEVEL, FINER = Fraction(1), Fraction(2)
 GRID = grid_step(1.0)
 
 
-def contenders(cells: int) -> dict[str, Callable[[], object]]:
-    """The pair, and releases at a first and at a second level."""
-    rng = np.random.default_rng(1)
-    signal = rng.standard_normal(cells)
-    held = rng.choice(cells, cells // 10, replace=False)
-    counts = Cells((cells,), (held,), rng.integers(1, 100, held.size))
-    work: dict[str, Callable[[], object]] = {"rfft and irfft": lambda: fft.irfft(fft.rfft(signal), cells)}
-    for name, workload in (("prefix sums", Prefix(cells)), ("ranges", Ranges(cells))):
-        strategy = Spectral(workload)
-        known = {FINER: next_state(Gaussian(), strategy, {}, FINER, rng=generator())}
-        work[f"{name}, first level"] = released(strategy, counts, {})
-        work[f"{name}, a coarser level"] = released(strategy, counts, known)
-        work[f"{name}, a new path"] = new_path(workload, counts)
-    return work
+PAIR = "rfft and irfft"
+Work = dict[str, Callable[[], object]]
+
+
+def contenders(workload: Prefix | Ranges, name: str, counts: Cells) -> tuple[Work, Work]:
+    """Releases at a first and at a second level; and a new path."""
+    strategy = Spectral(workload)
+    known = {FINER: next_state(Gaussian(), strategy, {}, FINER, rng=generator())}
+    levels = {
+        f"{name}, first level": released(strategy, counts, {}),
+        f"{name}, a coarser level": released(strategy, counts, known),
+    }
+    return levels, {f"{name}, a new path": new_path(workload, counts)}
 
 
 def released(strategy: Strategy, counts: Cells, known: dict[Fraction, np.ndarray]) -> Callable[[], object]:
@@ -76,20 +87,26 @@ def new_path(workload: Prefix | Ranges, counts: Cells) -> Callable[[], object]:
 
 def main() -> None:
     """Measure, print a table, write JSON."""
-    parser = arguments(__doc__, runs=7)
+    parser = arguments(__doc__, runs=3)
     parser.add_argument("--cells", type=int, default=10_000_000)
     options = options_of(parser)
-    timings = in_turns(contenders(options.cells), options.runs, warm=1)
-    pair = "rfft and irfft"
-    ratios = {
-        what: {name: ratio(timings, name, pair, what) for name in timings if name != pair}
-        for what in ("cpu_s", "wall_s")
-    }
-    rows = [["", "CPU ms", "wall ms", "ratio, CPU", "ratio, wall"]]
-    for name, runs in timings.items():
-        compared = [figure(ratios[what][name]) if name != pair else "" for what in ratios]
-        rows.append([name, milliseconds(seconds(runs)), milliseconds(seconds(runs, "wall_s")), *compared])
-    print(table(rows))
+    rng = np.random.default_rng(1)
+    signal = rng.standard_normal(options.cells)
+    held = rng.choice(options.cells, options.cells // 10, replace=False)
+    counts = Cells((options.cells,), (held,), rng.integers(1, 100, held.size))
+    pair: Work = {PAIR: lambda: fft.irfft(fft.rfft(signal), options.cells)}
+    timings: Timings = {}
+    ratios: dict[str, dict[str, Spread]] = {"cpu_s": {}, "wall_s": {}}
+    for name, workload in (("prefix sums", Prefix(options.cells)), ("ranges", Ranges(options.cells))):
+        levels, path = contenders(workload, name, counts)
+        for work, runs, warm in ((levels, options.runs, 1), (path, 1, 0)):
+            measured = in_turns(pair | work, runs, warm=warm)
+            for each in work:
+                for what, found in ratios.items():
+                    found[each] = ratio(measured, each, PAIR, what)
+                cost = f"CPU {milliseconds(seconds(measured[each]))} ms, {figure(ratios['cpu_s'][each])} of the pair"
+                print(f"{each}: {cost}; on the clock {figure(ratios['wall_s'][each])}", flush=True)
+            timings = measured | timings
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     print(f"peak {peak / 2**20:,.0f} MB, {peak / options.cells:.0f} bytes per cell; target {TARGET} of the pair")
     result = {

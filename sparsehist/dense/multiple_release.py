@@ -20,9 +20,9 @@ import numpy as np
 from sparsehist import noise
 from sparsehist.dense.dense_release import LOSSLESS, DenseRelease
 from sparsehist.dense.dense_state import DenseState, draw_level, published, seal
+from sparsehist.dense.resale import bought_state, step_of
 from sparsehist.dense.rounding import as_power_of_two
 from sparsehist.dense.state_bytes import pack, unpack
-from sparsehist.dense.tightening import bought_state, step_of
 from sparsehist.dense.truth import read_truth
 from sparsehist.entropy import generator
 from sparsehist.errors import (

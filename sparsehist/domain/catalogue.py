@@ -82,25 +82,16 @@ class Catalogue(Domain, example="catalogue('DE', 'US') or catalogue(file='areas.
                 raise DomainError(f"catalogue(): {key} is text, got {shown(value)}")
         copy = files.get(named.get("sha256", ""))
         if not values and copy is not None:
-            return cls.from_copy(Path(copy), **named)
+            made = cls(file=copy, sha256=named["sha256"])
+            made._fix(**{"file": None, "column": None, "kind": None, **named})
+            return made
         if not values and "file" not in named:
             given = f"sha256 {named['sha256']} but " if "sha256" in named else ""
             raise DomainError(f"catalogue() has {given}no values; write {cls.example}")
         return cls(values or None, **named)
 
-    @classmethod
-    def from_copy(cls, path: Path, *, sha256: str, **named: str | None) -> Catalogue:
-        """Read a copy made by `write_parquet`, refused if its digest is another; `named` as in the text form."""
-        checked = read_file(path, None, None)
-        found = sha256_of(checked)
-        if found != sha256:
-            raise DomainError(f"catalogue copy {path.name!r} has sha256 {found}, {sha256} was recorded")
-        self = cls.__new__(cls)
-        self._fix(**{"file": None, "column": None, "kind": None, **named}, values=checked, sha256=found)
-        return self
-
     def write_parquet(self, path: Path | IO[bytes]) -> None:
-        """Write the values to a one-column Parquet file, which `from_copy` reads."""
+        """Write the values to a Parquet file of one column, which `Domain.parse` reads as one of `files`."""
         try:
             self.values.alias("value").to_frame().write_parquet(path)
         except OSError as error:

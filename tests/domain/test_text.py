@@ -59,30 +59,18 @@ BAD = [
     ("strings(max_bytes=32", "cannot read the domain"),
     ("strings(max_bytes=32) + 1", "is no domain; write one of strings"),
     ("strings", "is no domain"),
-    ("sh.strings(max_bytes=3)", "is no domain"),
     ("urls(max_bytes=32)", "there is no domain 'urls'; write one of"),
-    ("__import__('os')", "there is no domain '__import__'"),
     ("strings(32)", r"strings\(\): too many positional arguments; write strings\(max_bytes=32\)"),
-    ("strings(max_byte=32)", "unexpected keyword argument 'max_byte'"),
     ("strings(max_bytes=3.5)", "'3.5' is not a value"),
-    ("strings(max_bytes=2**5)", "is not a value"),
-    ("strings(max_bytes='32')", "got '32'"),
-    ("strings(max_bytes=len('abc'))", "is not a value"),
     ("strings(max_bytes=-True)", "only an integer can have a sign"),
     ("integers()", "missing a required argument"),
-    ("integers(1, 2, 3)", "too many positional arguments"),
-    ("integers(None)", "'None' is not a value"),
     ("integers(True)", "got True"),
     ("catalogue()", "no values"),
     ("catalogue('a' 'b')", "side by side; put a comma"),
-    ("catalogue('a', 'c'\n 'b')", "side by side; put a comma"),
     ("catalogue(f'a')", "is not a value"),
-    ("catalogue(b'a')", "is not a value"),
-    ("catalogue(['a'])", "is not a value"),
     ("catalogue(*'ab')", "is not a value"),
     ("catalogue('a', colour='b')", "unknown argument 'colour'"),
     ("catalogue(file=3)", "file is text, got 3"),
-    ("catalogue('a', 'a')", "'a' twice"),
     ("catalogue('\\udc80')", "lone surrogate"),
     ("product(integers(3))", "names each of its columns"),
     ("product(a=3)", "'3' is no domain"),
@@ -90,17 +78,12 @@ BAD = [
     ("product(**{3: integers(3)})", "names that are text"),
     ("product(**{'a': integers(3)}, a=integers(3))", "'a' twice"),
     ("product(a=product(b=integers(3)))", "itself a product"),
-    ("dates('2014-05-01')", "missing a required argument"),
-    ("hash64(3)", "too many positional arguments"),
     ("(" * 5000, "cannot read the domain"),
     ("catalogue('a\x00')", "cannot read the domain"),
     (None, "written as text, got None"),
     ("integers(0x1" + "0" * 5000 + ")", "over 60 digits"),
-    ("strings(max_bytes=0x1" + "0" * 5000 + ")", "over 60 digits"),
     ("integers(" + "9" * 5000 + ")", "cannot read the domain"),
     ("integers(" + "-" * 3000 + "1)", "cannot read the domain|only an integer can have a sign"),
-    ("a" + ".b" * 3000, "cannot read the domain|is no domain"),
-    ("a" * 5000 + "()", "there is no domain"),
     ("catalogue('" + "a" * 5000 + "', '" + "a" * 5000 + "')", "twice"),
 ]
 
@@ -125,20 +108,3 @@ def test_any_text_is_a_domain_or_an_error_of_ours(text):
     except DomainError:
         return
     assert Domain.parse(str(domain)) == domain
-
-
-def test_texts_are_stable():
-    """The text of each domain is what stores already hold."""
-    domains = {
-        "strings(max_bytes=32)": Strings(max_bytes=32),
-        "strings(max_chars=8, alphabet='abc')": Strings(max_chars=8, alphabet="cba"),
-        "integers(1000)": Integers(1000),
-        "integers(-5, 10)": Integers(-5, 10),
-        "catalogue('a', 'it\\'s \"b\"', '\\n')": Catalogue(["a", 'it\'s "b"', "\n"]),
-        "catalogue(1, -2)": Catalogue([1, -2]),
-        "dates('2014-05-01', '2014-05-12')": Dates("2014-05-01", "2014-05-12"),
-        "hash64()": Hash64(),
-        "product(a=integers(2), b=hash64())": Product(a=Integers(2), b=Hash64()),
-        "product(**{'a b': integers(2), 'c': hash64()})": Product({"a b": Integers(2), "c": Hash64()}),
-    }
-    assert {str(domain): domain for domain in domains.values()} == domains

@@ -41,7 +41,7 @@ STRATEGIES = [
         ("residual", Marginals((2, 3), [[0, 1], [0]])),
         ("direct", PAIRS),
         ("optimised", Ranges(4, [(0, 1), (1, 3)])),
-        ("optimised(power=60, share=50)", Prefix(4)),
+        ("optimised(share=50)", Prefix(4)),
         ("kronecker(optimised, identity)", Kronecker(Prefix(3), Identity(2))),
         ("kronecker(direct, spectral)", Kronecker(Ranges(3, [(0, 1), (1, 2)]), Prefix(2))),
         ("union(optimised, identity)", Union(Prefix(3), Identity(3))),

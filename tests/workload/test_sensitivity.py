@@ -39,7 +39,7 @@ SMALL: list[tuple[Workload, str]] = [
     *((Prefix(8), name) for name in ("square_root", "square_root(scaled=True)", "direct")),
     (Ranges(7, [(0, 3), (2, 5), (0, 6)]), "direct"),
     (SIGNED, "direct"),
-    (SIGNED, "optimised(power=30, share=20)"),
+    (SIGNED, "optimised(share=20)"),
     (Union(Total(6), Identity(6)), "direct"),
     (Union(Prefix(6), Identity(6)), "union(optimised, identity)"),
     *((Marginals((2, 2, 2), 2), name) for name in ("residual", "direct", "optimised")),
@@ -124,15 +124,14 @@ LARGE: list[tuple[Workload, str, float]] = [
     (Prefix(1500), "spectral(blend=2, window=1)", 1.02),
     (Prefix(300), "square_root(scaled=True)", 1.02),
     (Ranges(128), "haar", 1.0001),
-    (Ranges(128), "optimised(power=80, share=80)", 1.02),
+    (Ranges(128), "optimised(share=80)", 1.02),
     (Marginals((20, 15), 2), "residual", 1.05),
     (Marginals((2,) * 7, 3), "residual", 1.2),
     (Marginals((3, 4, 30), 2), "residual", 1.2),
-    (Marginals((4, 5, 6), 2), "direct", 1.2),
     (Kronecker(Prefix(32), Identity(16)), "kronecker(spectral, identity)", 1.1),
     (Kronecker(Prefix(16), Prefix(16)), "kronecker(spectral, haar)", 1.25),
     (Union(Prefix(64), Identity(64)), "union(spectral, identity)", 1.05),
-    (Matrix((seeded(2).random((40, 60)) < 0.3).astype(float)), "optimised(power=70, share=85)", 1.1),
+    (Matrix((seeded(2).random((40, 60)) < 0.3).astype(float)), "optimised(share=85)", 1.1),
     (Matrix(seeded(3).choice([-1.0, 1.0], (64, 64))), "direct", 1.5),
 ]
 
@@ -240,7 +239,6 @@ def test_products_of_rows_bound_the_rows_of_products() -> None:
         both = np.abs(np.kron(first, second))
         for keys in (1, 2, 5, 20):
             bound = products_of_rows([worst_row(first, keys), worst_row(second, keys)], keys).sum()
-            assert -np.sort(-both, axis=1)[:, :keys].sum(axis=1).min() >= 0
             assert (-np.sort(-both, axis=1)[:, :keys]).sum(axis=1).max() <= bound * (1 + 1e-12)
 
 

@@ -13,14 +13,7 @@ from sparsehist.workload.queries.matrix import Matrix
 from sparsehist.workload.queries.products import Union
 from sparsehist.workload.queries.ranges import RangeRows, Ranges, Total
 from sparsehist.workload.queries.workload import Workload
-from sparsehist.workload.sensitivity import (
-    LARGEST_GRAM,
-    ROUND_UP,
-    gram_of,
-    largest,
-    squared_l2_of_gram,
-    squared_l2_of_tables,
-)
+from sparsehist.workload.sensitivity import LARGEST_GRAM, ROUND_UP, gram_of, largest, squared_l2_of_gram
 from sparsehist.workload.strategies.strategy import Invertible, Strategy
 
 
@@ -48,12 +41,9 @@ class Direct(Strategy):
     def l2(self, max_keys: int) -> float:
         """From AᵀA of few cells, otherwise the sum of the largest column norms."""
         workload, keys = self.workload, min(max_keys, self.workload.n_cells)
-        if isinstance(workload, Marginals):
-            parts, ratios = np.ones(len(workload.marginals)), np.zeros(len(workload.columns))
-            return math.sqrt(squared_l2_of_tables(workload.columns, workload.marginals, parts, ratios, keys))
-        if not isinstance(workload, Total) and workload.n_cells <= LARGEST_GRAM:
-            return math.sqrt(squared_l2_of_gram(gram_of(workload), keys))
-        return _sum_of_largest(workload, 2, keys)
+        if isinstance(workload, Total | Marginals) or workload.n_cells > LARGEST_GRAM:
+            return _sum_of_largest(workload, 2, keys)
+        return math.sqrt(squared_l2_of_gram(gram_of(workload), keys))
 
     def l1(self, max_keys: int) -> float:
         """The sum of the largest column norms; exact where no entry is negative."""

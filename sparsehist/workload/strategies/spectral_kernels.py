@@ -16,7 +16,7 @@ from scipy import fft
 
 from sparsehist.typing import FloatArray
 
-_LEAF = 512
+_LEAF = 256
 
 
 class Kernel(abc.ABC):

@@ -14,10 +14,12 @@ from rich.markup import escape
 import sparsehist as sh
 from sparsehist.cli.answer import Answer, counted, parameters_table, rows_table
 from sparsehist.cli.options import DEFAULT, LevelOptions, Using, given
+from sparsehist.declaration.checks import checked_output
 from sparsehist.errors import DeclarationError, InputError, StoreError
 from sparsehist.release import any_kind
 from sparsehist.release.metadata import read_metadata
 from sparsehist.release.parameter_rows import release_rows
+from sparsehist.release.plots import save_plot
 from sparsehist.release.releases import check_estimates, check_target, of_cells
 
 MOST_ROWS = 1000
@@ -217,8 +219,6 @@ def plan(
         what: Of a running series, instead of running counts: 'new' units of the step, or of 'blocks(7)'.
         plot: Also draw it: .svg or .png; needs sparsehist[plots].
     """
-    if plot is not None and plot.suffix not in (".svg", ".png"):
-        raise DeclarationError(f"--plot writes .svg or .png, got {str(plot)!r}")
     if epsilon and delta is None:
         raise DeclarationError("--epsilon needs --delta, such as 1e-6 (0 with Laplace noise)")
     levels = [*(level or ()), *(sh.EpsilonDelta(each, delta or 0) for each in epsilon or ())] or None
@@ -248,7 +248,8 @@ def plan(
         _check_questions(planned, asked)
         made = planned.plan(**given(levels=levels), **asked)
     if plot is not None:
-        made.save_plot(plot)
+        target = checked_output("--plot", plot, (".svg", ".png"))
+        save_plot(made.plot(), target)
     data = {"noise": made.noise, "levels": list(made.by_level), "counts": list(made.by_count)}
     drawn = [f"drawn in {escape(str(plot))}"] if plot is not None else []
     return Answer(data | {"plot": None if plot is None else str(plot)}, [*_shown(made), *drawn])

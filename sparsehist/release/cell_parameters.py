@@ -102,37 +102,23 @@ def requested(
     return CellRequest(
         checked_name("release", name),
         **level_asked(level, epsilon, delta),
-        threshold=None if threshold is None else _checked_threshold(threshold),
-        false_keys=None if false_keys is None else _checked_false_keys("false_keys", false_keys),
-        open_delta=None if open_delta is None else _checked_delta(open_delta),
-        max_false_keys=_checked_false_keys("max_false_keys", max_false_keys, _MOST_FALSE_KEYS),
+        threshold=_within("threshold", threshold, -_LARGEST_THRESHOLD, _LARGEST_THRESHOLD),
+        false_keys=_within("false_keys", false_keys, 0, math.inf),
+        open_delta=_within("open_delta", open_delta, 0, math.nextafter(1, 0)),
+        max_false_keys=present(_within("max_false_keys", max_false_keys, 0, _MOST_FALSE_KEYS)),
     )
 
 
-def _checked_threshold(threshold: float) -> float:
-    value = checked_number("threshold", threshold)
-    if abs(value) > _LARGEST_THRESHOLD:
-        raise ThresholdError(
-            f"threshold must lie within {_LARGEST_THRESHOLD:.3g} counts of zero, got {shown(threshold)}"
-        )
-    return value
-
-
-def _checked_delta(delta: float) -> float:
-    value = checked_number("open_delta", delta)
-    if not 0 < value < 1:
-        raise DeclarationError(
-            f"open_delta must lie strictly between 0 and 1, got {shown(delta)}", parameter="open_delta"
-        )
-    return value
-
-
-def _checked_false_keys(what: str, number: float, most: float = math.inf) -> float:
-    value = checked_number(what, number)
-    if not 0 < value <= most:
-        limit = "" if most == math.inf else f" and at most {most:.3g}"
-        raise ThresholdError(f"{what} must be above 0{limit}, got {shown(number)}")
-    return value
+def _within(what: str, value: float | None, low: float, high: float) -> float | None:
+    """Return a number above `low` and at most `high`, or None for None."""
+    if value is None:
+        return None
+    number = checked_number(what, value)
+    if not low < number <= high:
+        bounds = f"lie between {low:.3g} and {high:.3g}" if high < math.inf else f"be above {low:g}"
+        kind = DeclarationError if what == "open_delta" else ThresholdError
+        raise kind(f"{what} must {bounds}, got {shown(value)}", parameter=what)
+    return number
 
 
 def cell_metadata(declaration: Declaration, request: CellRequest, past: Past) -> CellMetadata:

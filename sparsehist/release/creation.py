@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import polars as pl
 
@@ -53,20 +53,22 @@ def with_source(declaration: Declaration, source: object) -> Declaration:
     return replace(declaration, source=UNCHECKED_SOURCE)
 
 
-class UnitBound(Protocol):
-    """Leaves units out of a series that have counted in enough others."""
+class PairFilter:
+    """Leaves pairs of a unit and a key out before they are counted. This one leaves out none."""
 
     def begin(self, state: State) -> None:
-        """Read what they counted in."""
+        """Read from the store what decides, before the log is read."""
 
-    def kept(self, pairs: pl.DataFrame, columns: str | Sequence[str]) -> pl.DataFrame:
+    def kept(self, pairs: pl.DataFrame, columns: str | Sequence[str]) -> pl.DataFrame:  # noqa: ARG002 - see subclasses
         """Of distinct pairs of a unit, of these columns, and a key, those that count."""
+        return pairs
 
     def check(self, state: State) -> None:
-        """Refuse to go on if that has changed since it was read."""
+        """Refuse to commit if that has changed since it was read."""
 
-    def files(self, directory: Path, *, durable: bool) -> list[RegisteredFile]:
-        """Write who counts now."""
+    def files(self, directory: Path, *, durable: bool) -> list[RegisteredFile]:  # noqa: ARG002 - see subclasses
+        """Write what later series need to know."""
+        return []
 
 
 @dataclass(frozen=True, repr=False)
@@ -97,7 +99,7 @@ class NewLog:
 
 
 def counted_into(
-    home: Home, asked: NewLog, counting: Counting | None = None, *, bound: UnitBound | None = None
+    home: Home, asked: NewLog, counting: Counting | None = None, *, bound: PairFilter | None = None
 ) -> SeriesRecord:
     """Count a log into a new series, or return the one that is the same; makes the store if there is none.
 
@@ -191,7 +193,7 @@ def _counted(
     home: Home,
     asked: NewLog,
     written: Path,
-    bound: UnitBound | None,
+    bound: PairFilter | None,
     report: Callable[[str], None],
     *,
     durable: bool,

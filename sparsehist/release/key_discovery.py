@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from pathlib import Path
 from typing import Any, Literal
 
 import polars as pl
@@ -23,7 +22,7 @@ from sparsehist.counting import Counting
 from sparsehist.counting.contract import Choice, Counts
 from sparsehist.declaration import Declaration
 from sparsehist.declaration.bounding import Share
-from sparsehist.declaration.checks import checked_name
+from sparsehist.declaration.checks import checked_name, checked_whole
 from sparsehist.domain import Catalogue, Open
 from sparsehist.domain.base import key_names
 from sparsehist.errors import DeclarationError, NameTakenError, NotFoundError, SeriesDiffersError, shown
@@ -32,10 +31,9 @@ from sparsehist.ledger.ledger import CELLS, Ledger
 from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.release import any_kind
 from sparsehist.release.cell_parameters import cell_metadata, requested
-from sparsehist.release.creation import NewLog, counted_into, with_source
+from sparsehist.release.creation import NewLog, PairFilter, counted_into, with_source
 from sparsehist.release.home import Home
 from sparsehist.release.spending import cells_of, prepared
-from sparsehist.store import RegisteredFile, State
 
 _PARTS = 256
 """Weights are multiples of 1/256: at 200 keys the weight of each is 18 of these, for 18.1."""
@@ -77,8 +75,7 @@ def discover(
     """Find keys of a log that nobody can list; see `sparsehist.discover_keys`."""
     if isinstance(source, Counts):
         raise DeclarationError("Counts hold no units: discover keys in the log itself")
-    if isinstance(rounds, bool) or not isinstance(rounds, int) or not 1 <= rounds <= _MOST_ROUNDS:
-        raise DeclarationError(f"rounds must be a whole number from 1 to {_MOST_ROUNDS}, got {shown(rounds)}")
+    checked_whole("rounds", rounds, 1, _MOST_ROUNDS)
     if not isinstance(key, str):
         raise DeclarationError(f"key must name one column, got {shown(key)}")
     checked_name("discovery", name)
@@ -167,22 +164,12 @@ class _Round:
         return cls(series, text, lowest / series.unit_of_counts)
 
 
-class _WithoutFound:
+class _WithoutFound(PairFilter):
     """Leaves keys that were found out of every unit's set. Holds nothing of the log."""
 
     def __init__(self, found: pl.DataFrame) -> None:
         self._found = found
 
-    def begin(self, state: State) -> None:
-        """Nothing to read."""
-
     def kept(self, pairs: pl.DataFrame, columns: str | Sequence[str]) -> pl.DataFrame:  # noqa: ARG002 - any columns
         """The pairs whose key was not found yet."""
         return pairs.join(self._found, on=self._found.columns, how="anti")
-
-    def check(self, state: State) -> None:
-        """Whatever else is in the store changes nothing."""
-
-    def files(self, directory: Path, *, durable: bool) -> list[RegisteredFile]:  # noqa: ARG002 - writes nothing
-        """Nothing to keep."""
-        return []

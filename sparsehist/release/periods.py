@@ -35,7 +35,7 @@ from sparsehist.privacy.epsilon_delta import guarantee
 from sparsehist.privacy.guarantees import EpsilonDelta
 from sparsehist.release.calendar import Period, is_no_date, span_of
 from sparsehist.release.cell_parameters import CellRequest
-from sparsehist.release.creation import NewLog, checked_source, counted_into, with_source
+from sparsehist.release.creation import NewLog, PairFilter, checked_source, counted_into, with_source
 from sparsehist.release.home import Home
 from sparsehist.release.planning import Plan, Planner, checked_levels, finite_or_none
 from sparsehist.release.spending import cells_of
@@ -237,7 +237,7 @@ def _rows_of(
     return log.only(inside)
 
 
-class FirstPeriods:
+class FirstPeriods(PairFilter):
     """Keeps the units of a period that counted in fewer than `most_periods` before: first come, first kept.
 
     Whether a unit counts in a period depends on that unit alone: on the periods added before in which it counts. Each

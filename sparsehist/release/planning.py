@@ -7,13 +7,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, partial
-from pathlib import Path
 from typing import Any, Self
 
 import polars as pl
 
 from sparsehist.declaration import Declaration, Keep, Share
-from sparsehist.declaration.checks import checked_output, checked_whole
+from sparsehist.declaration.checks import checked_whole
 from sparsehist.declaration.noise import NoiseChoice
 from sparsehist.domain import Domain
 from sparsehist.domain.base import GREATEST_SIZE
@@ -101,17 +100,6 @@ class Plan:
         from sparsehist.release.plots import plot_plan
 
         return plot_plan(self.counts, self.levels["level"].to_list())
-
-    def save_plot(self, path: str | Path) -> None:
-        """Write the plot as .svg or .png.
-
-        Raises:
-            DeclarationError: If the file has another ending.
-            NotFoundError: If its directory does not exist, or altair is not installed.
-        """
-        from sparsehist.release.plots import save_plot
-
-        save_plot(self.plot(), checked_output("a plot", Path(path), (".svg", ".png")))
 
 
 def plan(

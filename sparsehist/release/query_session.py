@@ -10,7 +10,6 @@ from __future__ import annotations
 import io
 import threading
 import zlib
-from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -30,8 +29,6 @@ from sparsehist.errors import (
     of_kind,
     present,
     raise_alone,
-    read_each,
-    shown,
 )
 from sparsehist.interactive.multiplicative_weights import (
     MOST_CELLS,
@@ -348,14 +345,6 @@ def _told(start: Release) -> str:
 
 _ASKED = "is this cell asked for"
 _ANSWERS = {"update": pl.Int64, "value": pl.Int64}
-_PLAN: dict[str, type[pl.DataType]] = {
-    "level": pl.String,
-    "accuracy": pl.String,
-    "updates": pl.Int64,
-    "error": pl.Float64,
-    "std": pl.Float64,
-    "failure": pl.Float64,
-}
 
 
 class QuerySession:
@@ -530,42 +519,3 @@ class QuerySession:
         if asked.dtype != pl.Boolean:
             raise DeclarationError(f"a predicate is true or false for each key, but this one gives {asked.dtype}")
         return np.packbits(asked.fill_null(value=False).to_numpy()).tobytes()
-
-
-def plan_queries(
-    declaration: Declaration,
-    levels: Level | Iterable[Level],
-    accuracies: Level | Iterable[Level],
-    *,
-    mass: int,
-    queries: int,
-    most_updates: int | None,
-    started: bool,
-) -> pl.DataFrame:
-    """The table of `Series.plan_interactive`."""
-    check_possible(declaration)
-    rows = []
-    exact = read_each("levels", levels, as_level, "a positive, finite number")
-    errors = read_each("accuracies", accuracies, _accuracy, "a number between 0 and 1/2")
-    for level in exact:
-        for accuracy in errors:
-            request = QueryRequest("plan", level, accuracy, mass, most_updates)
-            parameters = replace(weighing(declaration, request), started=started)
-            rows.append(
-                {
-                    "level": level_text(level),
-                    "accuracy": level_text(4 * parameters.alpha),
-                    "updates": parameters.updates,
-                    "error": parameters.error,
-                    "std": parameters.noise(1).std(parameters.levels[1]),
-                    "failure": parameters.failure(queries),
-                }
-            )
-    return pl.DataFrame(rows, schema=_PLAN)
-
-
-def _accuracy(given: Any) -> Fraction:
-    exact = at_least_zero(given, "accuracy")
-    if not 0 < exact < Fraction(1, 2):
-        raise DeclarationError(f"accuracy must lie strictly between 0 and 1/2, got {shown(given)}")
-    return exact

@@ -18,16 +18,7 @@ import numpy as np
 import polars as pl
 
 from sparsehist.declaration.checks import checked_output, checked_whole
-from sparsehist.errors import (
-    DeclarationError,
-    InputError,
-    NotFoundError,
-    as_mapping,
-    needing,
-    of_kind,
-    printable,
-    raise_alone,
-)
+from sparsehist.errors import DeclarationError, InputError, NotFoundError, as_mapping, of_kind, printable, raise_alone
 from sparsehist.errors import shown as shown_in_error
 from sparsehist.html import ABOUT, html_table, in_notebook, shown
 from sparsehist.ledger.content_digest import content_digest
@@ -190,16 +181,6 @@ class AnyRelease:
         checked_whole("most", most, 1, _MOST_DRAWN)
         rows, about = self._with_limits(most, confidence)
         return plot_largest(rows, about, f"The largest rows of {self.name}")
-
-    def to_pandas(self) -> Any:
-        """The rows as a pandas DataFrame.
-
-        Raises:
-            NotFoundError: If pandas is not installed.
-        """
-        with needing("to_pandas", "pandas", instead="; `frame` is a Polars frame"):
-            import pandas  # noqa: F401, ICN001 - Polars imports it, with an error of its own
-        return self._frame.to_pandas()
 
     def write_parquet(self, path: str | os.PathLike[str]) -> None:
         """Write rows and metadata as one Parquet file, whole or not at all, and note it in the public ledger.

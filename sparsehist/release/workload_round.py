@@ -361,22 +361,15 @@ def planned_strategies(
         ledger = ledger_for(state, home.find(state, declaration.name, series_id), declaration, whole=True)
     asked = checked_levels(LEVELS if levels is None else levels)
     exact = [level_for(one, ledger, declaration) if isinstance(one, EpsilonDelta) else one for one in asked]
-    rows: list[dict[str, object]] = []
+    rows = []
     for candidate in compare(workload, declaration.max_keys, **_kind_of_noise(declaration)):
         strategy = strategy_named(candidate.strategy, workload)
-        family = family_for(declaration.family, strategy, candidate.sensitivity)
-        mean = strategy.mean_variance()
+        family, mean = family_for(declaration.family, strategy, candidate.sensitivity), strategy.mean_variance()
         for level in exact:
             std = family.std(level) * math.sqrt(mean)
+            bound = None if candidate.ratio is None else std / math.sqrt(candidate.ratio)
+            is_chosen = candidate.strategy == chosen.name
             rows.append(
-                {
-                    "strategy": candidate.strategy,
-                    "level": level_text(level),
-                    "std": std,
-                    "lower_bound": None if candidate.ratio is None else std / math.sqrt(candidate.ratio),
-                    "ratio": candidate.ratio,
-                    "sensitivity": candidate.sensitivity,
-                    "chosen": candidate.strategy == chosen.name,
-                }
+                (candidate.strategy, level_text(level), std, bound, candidate.ratio, candidate.sensitivity, is_chosen)
             )
-    return pl.DataFrame(rows, schema=_SCHEMA)
+    return pl.DataFrame(rows, schema=_SCHEMA, orient="row")

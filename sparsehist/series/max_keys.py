@@ -28,12 +28,12 @@ from sparsehist.counting.contract import SALT_BYTES, Choice, Counts
 from sparsehist.counting.count import list_pairs
 from sparsehist.counting.progress import reporting
 from sparsehist.declaration import Declaration
-from sparsehist.declaration.checks import checked_name
+from sparsehist.declaration.checks import checked_name, checked_whole
+from sparsehist.declaration.declaration import LARGEST_BOUND
 from sparsehist.declaration.noise import NoiseChoice
 from sparsehist.domain import Domain, Integers, Product
 from sparsehist.domain.base import key_names
 from sparsehist.errors import DeclarationError, NameTakenError, NotFoundError, SeriesDiffersError, present
-from sparsehist.errors import shown as shown_in_error
 from sparsehist.histogram import threshold_for_false_keys
 from sparsehist.noise import family_named
 from sparsehist.privacy import Level, as_level, level_text
@@ -142,8 +142,7 @@ def choose_max_keys(
     """
     if isinstance(source, Counts):
         raise DeclarationError("Counts hold no units: choose max_keys from the log itself")
-    if isinstance(largest_keys, bool) or not isinstance(largest_keys, int) or largest_keys < 1:
-        raise DeclarationError(f"largest_keys must be a whole number of keys, got {shown_in_error(largest_keys)}")
+    checked_whole("largest_keys", largest_keys, 1, LARGEST_BOUND)
     whole = as_level(level)
     few, most = (level_text(whole * share) for share in (_FIRST_SHARE, 1 - _FIRST_SHARE))
     later = _USUAL_LEVEL if release_level is None else as_level(release_level)

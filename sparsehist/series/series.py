@@ -255,50 +255,6 @@ class Series(CountedSeries):
         )
         return QuerySession(self.store.home, self.declaration, self.series_id, request)
 
-    def plan_interactive(
-        self,
-        levels: Level | Iterable[Level],
-        accuracies: Level | Iterable[Level] = (0.05, 0.1, 0.2),
-        *,
-        mass: int,
-        queries: int = 1000,
-        most_updates: int | None = None,
-        started: bool = False,
-    ) -> pl.DataFrame:
-        """Say what sessions of interactive queries would do; spends nothing and draws nothing.
-
-        Args:
-            levels: Candidate levels, as `interactive` takes them.
-            accuracies: Candidate errors, as shares of the mass.
-            mass: All bounded counts together, as far as anybody may know.
-            queries: How many would be asked.
-            most_updates: As `interactive` takes it.
-            started: Whether a release to start from would be given.
-
-        Returns:
-            One row per level and accuracy: level and accuracy (exact text), updates (answers that can be measured),
-            error (in counts, of any answer), std (of a measured answer, in counts) and failure (a bound on the
-            probability that any of `queries` answers is off by more than `error`, while updates last).
-
-        Raises:
-            DeclarationError: If a parameter is wrong, or the series has no such sessions.
-            LevelError: If a level is no level.
-
-        Example:
-            >>> import polars as pl
-            >>> import sparsehist as sh
-            >>> counts = sh.Counts(pl.DataFrame({"hour": [3], "count": [9]}), largest=1)
-            >>> visits = sh.create(":memory:", counts, name="visits", key="hour", max_keys=1, domain=sh.Integers(24))
-            >>> visits.plan_interactive(1, 0.2, mass=10**6).select("updates", "error").row(0)
-            (158, 200000.0)
-        """
-        from sparsehist.release.query_session import plan_queries
-
-        return plan_queries(
-            self.declaration, levels, accuracies, mass=mass, queries=queries, most_updates=most_updates,
-            started=started,
-        )  # fmt: skip
-
     def plan(
         self,
         levels: Level | EpsilonDelta | Iterable[Level | EpsilonDelta] | None = None,

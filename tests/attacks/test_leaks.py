@@ -60,7 +60,7 @@ def every_output(release: sh.Release, directory: Path) -> dict[str, bytes]:
         "buffers": whole,
         "ipc of a slice": polars_stream.getvalue(),
         **{ending: (directory / f"out.{ending}").read_bytes() for ending in ("parquet", "json", "arrow", "csv")},
-        "pandas": release.to_pandas().to_csv().encode(),
+        "pandas": release.frame.to_pandas().to_csv().encode(),
         "plot": release.plot().to_json().encode(),
         "notebook": release._repr_html_().encode(),
         "ledger": (directory / "sparsehist-ledger.json").read_bytes(),

@@ -95,49 +95,11 @@ def test_two_copies_adopted_from_one_backup_are_told_apart(tmp_path: Path, monke
     assert len(frames) == 1 or frames[0].equals(frames[1])
 
 
-def test_releases_can_be_written_from_another_working_directory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A store named by a relative path is the same store after chdir."""
-    monkeypatch.chdir(tmp_path)
-    release = a_series(Path("store")).release("first", level=1)
-    monkeypatch.chdir("/")
-    release.write_parquet(tmp_path / "out.parquet")
-    assert sh.read(tmp_path / "out.parquet").frame.equals(release.frame)
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "a[b]",
-        "sp ace",
-        "quo'te",
-        "new\nline",
-        "é中",
-        "%41",
-        "x;--",
-        ".hidden",
-    ],
-)
-def test_a_store_may_have_an_odd_name(tmp_path: Path, name: str) -> None:
-    """Whatever a directory may be called, a store in it opens and gives the same numbers again."""
-    frame = a_series(tmp_path / name).release("first", level=1).frame
-    assert sh.open(tmp_path / name).series("words").release("first").frame.equals(frame)
-
-
 @pytest.mark.parametrize("name", ["q?x", "a.generation"])
 def test_a_name_that_would_be_misread_is_refused(tmp_path: Path, name: str) -> None:
     """DuckDB reads options after a question mark, and a store's mark stands under its name and .generation."""
     with pytest.raises(DeclarationError, match="question mark"):
         a_series(tmp_path / name)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_path_that_is_no_text_is_refused_as_what_it_is(tmp_path: Path) -> None:
-    """A name that is not valid UTF-8 gives one of our errors, and nothing is left behind."""
-    path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff\xfe"))
-    with pytest.raises(SparsehistError):
-        a_series(path)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -291,42 +291,6 @@ def test_what_is_no_session_is_refused_by_name(series):
     assert session.updates_left == session.parameters.updates
 
 
-@pytest.mark.parametrize(
-    ("more", "match"),
-    [
-        ({"domain": sh.Open(delta=1e-6), "noise": "laplace"}, "open domain"),
-        ({"domain": sh.Integers(10**7 + 1)}, "10,000,000"),
-        ({"domain": sh.Strings(max_bytes=32)}, "1.17e.69 keys"),
-        ({"noise": "poisson"}, "poisson"),
-    ],
-)
-def test_series_without_sessions_say_why(more, match):
-    """Before anything is spent."""
-    store = sh.open(":memory:")
-    text = "Open" in type(more.get("domain")).__name__ or "Strings" in type(more.get("domain")).__name__
-    counts = sh.Counts(pl.DataFrame({"page": ["3"] if text else [3], "count": [9]}), largest=1)
-    declared = {"name": "visits", "key": "page", "max_keys": 1, "domain": sh.Integers(KEYS)} | more
-    with pytest.raises(DeclarationError, match=match):
-        sh.create(store, counts, **declared).interactive("ad_hoc", **ASKED)
-
-
-def test_shared_weights_are_refused():
-    """A unit with many keys would move a predicate by more than max_keys."""
-    log = pl.DataFrame({"user": [1, 1, 2], "page": [1, 2, 3]})
-    series = sh.create(
-        ":memory:",
-        log,
-        name="visits",
-        unit="user",
-        key="page",
-        max_keys=1,
-        domain=sh.Integers(KEYS),
-        bounding="share",
-    )
-    with pytest.raises(DeclarationError, match="bounding='keep'"):
-        series.interactive("ad_hoc", **ASKED)
-
-
 def test_what_is_no_predicate_is_refused(series):
     """Other types, other columns, other values; nothing is measured by it."""
     session = series.interactive("ad_hoc", **ASKED)
@@ -380,17 +344,6 @@ def test_nothing_secret_is_shown_copied_or_left(tmp_path):
     series.store.drop("visits")
     with pytest.raises(NotFoundError, match="was dropped"):
         session.ask(EVEN)
-
-
-def test_plans_are_what_sessions_do(series):
-    """Updates, error and noise of a session that is opened then; nothing is spent."""
-    planned = series.plan_interactive(["1", 20], ["0.2"], mass=100_000, queries=10).row(1, named=True)
-    assert series.store.ledger(full=True)["level"].null_count() == 4
-    session = series.interactive("ad_hoc", **ASKED, mass=100_000)
-    assert planned["updates"] == session.updates_left
-    assert planned["error"] == session.parameters.error
-    assert planned["std"] == session.metadata["std"]
-    assert 0 < planned["failure"] < 1e-6
 
 
 def test_one_question_follows_its_law():

@@ -51,16 +51,6 @@ def test_periods_come_in_any_order_and_twice(tmp_path: Path) -> None:
         log.series(WEEKS[4])
 
 
-def test_no_more_periods_than_were_declared() -> None:
-    """The year is over when it is over; a period that was added is still given again."""
-    log = in_weeks(periods=2)
-    for week in WEEKS[:2]:
-        log.append(of_users(USERS), period=week)
-    with pytest.raises(DeclarationError, match="all 2 weeks"):
-        log.append(of_users(USERS), period=WEEKS[2])
-    log.append(of_users(USERS), period=WEEKS[1])
-
-
 @pytest.mark.parametrize("most_periods", [None, 1])
 def test_a_period_without_rows_is_a_period(most_periods: int | None) -> None:
     """Whether anybody was there, or had room left, is no reason to refuse: that would show."""
@@ -180,20 +170,6 @@ def test_a_long_catalogue_comes_with_the_first_period(tmp_path: Path) -> None:
         sh.open(tmp_path / "s").series("log")
     log.append(pl.DataFrame({"user": USERS, "key": ["k7"] * 40}), period=WEEKS[0])
     assert sh.open(tmp_path / "s").series("log").declaration == log.declaration
-
-
-def test_units_of_several_columns_and_products_of_keys() -> None:
-    """Bounded periods count what plain ones do, whatever units and keys are made of."""
-    frame = pl.DataFrame(
-        {"a": [1, 1, 2, 2], "b": ["x", "y", "x", "x"], "k": [1, 1, 2, 2], "c": ["DE", "DE", "FR", "DE"]}
-    )
-    domain = sh.Product(k=sh.Integers(5), c=sh.Catalogue(["DE", "FR"]))
-    found = []
-    for most in (None, 3):
-        log = in_weeks(unit=("a", "b"), key=("k", "c"), domain=domain, max_keys=2, most_periods=most)
-        found.append(log.append(frame, period=WEEKS[0]).release("r", level=100, threshold=0.5).frame.sort("k", "c"))
-    assert found[0].select("k", "c").equals(found[1].select("k", "c")) and found[0].height == 3
-    assert (found[0]["noisy_count"] - found[1]["noisy_count"]).abs().max() < 1
 
 
 def test_a_unit_counts_in_its_first_periods() -> None:
@@ -316,23 +292,6 @@ def test_a_period_is_added_again_with_the_column_it_was_added_with() -> None:
         with pytest.raises(SeriesDiffersError, match=said):
             log.append(rows, period=week, time=then)
         log.append(rows, period=week, time=first)
-
-
-def test_text_that_is_no_date_is_no_other_period() -> None:
-    """It is refused; rows that are left out are told of, without their number, and need the column of time."""
-    text = moments().with_columns(at=pl.Series(["2026-03-15", "2026-03-16", "", "17.03.2026", None]))
-    log, told = in_weeks(), list[str]()
-    for choice in ("error", "drop"):
-        with pytest.raises(DataError, match="'at' holds text that is no date"):
-            log.append(text, period="2026-W12", time="at", on_other_period=choice)
-    kept = text.filter(pl.col("user") != "cid")
-    for week, said in (("2026-W12", "leaving out rows that are not of 2026-W12"), ("2026-W14", "every row")):
-        log.append(kept, period=week, time="at", on_other_period="drop", counting=sh.Counting(progress=told.append))
-        phase = next(phase for phase in told if phase.startswith("leaving out"))
-        assert said in phase and not set(phase.replace(week, "")) & set("0123456789")
-        told.clear()
-    with pytest.raises(DeclarationError, match="time="):
-        log.append(kept, period="2026-W13", on_other_period="drop")
 
 
 def test_names_of_a_log_and_of_its_periods_are_its_own(tmp_path: Path) -> None:

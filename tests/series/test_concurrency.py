@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 import sparsehist as sh
-from sparsehist.errors import StoreInUseError, StoreRolledBackError
+from sparsehist.errors import StoreRolledBackError
 
 LEVELS = ["0.1", "0.4", "0.2"]
 
@@ -69,19 +69,6 @@ def test_threads_at_once_share_one_history(tmp_path: Path) -> None:
 
     with ThreadPoolExecutor(4) as pool:
         assert_one_history(list(pool.map(ask, range(4))))
-
-
-def test_a_store_in_use_says_so_and_is_waited_for(tmp_path: Path) -> None:
-    """Without wait= at once; with it, as soon as the other is done."""
-    series = a_store(tmp_path / "store")
-    patient = sh.open(tmp_path / "store", wait=60).series("visits")
-    with ThreadPoolExecutor(1) as pool:
-        with series.store.home.hold():
-            with pytest.raises(StoreInUseError):
-                series.release("one", level="0.1")
-            waiting = pool.submit(patient.release, "one", level="0.1")
-            assert not waiting.done()
-        assert waiting.result(60).name == "one"
 
 
 FORK = """

@@ -15,6 +15,7 @@ from sparsehist.errors import BudgetExceededError, DeclarationError, LevelError
 from sparsehist.histogram.thresholds import least_count, mean_error, publication_probability
 from sparsehist.noise import DiscreteLaplace, Gaussian, Laplace, Poisson, Skellam, family_named
 from sparsehist.release.planning import plan
+from sparsehist.release.plots import save_plot
 from tests.stats import assert_consistent, assert_detected, g_test
 
 FAMILIES = [Gaussian(2.0), Laplace(2.0), DiscreteLaplace(2), Poisson(), Skellam(2)]
@@ -187,10 +188,24 @@ def test_what_cannot_be_planned_is_refused(wrong, error):
 
 
 def test_a_plan_can_be_drawn(tmp_path):
-    """The plot is written as a picture; another ending is refused."""
+    """The plot is written as a picture."""
     pytest.importorskip("altair")
     planned = plan(["0.1", "1"], d=10**9, max_keys=2)
-    planned.save_plot(tmp_path / "plan.svg")
+    save_plot(planned.plot(), tmp_path / "plan.svg")
     assert (tmp_path / "plan.svg").read_text(encoding="utf-8").startswith("<svg")
-    with pytest.raises(DeclarationError, match="svg"):
-        planned.save_plot(tmp_path / "plan.jpg")
+
+
+def test_domains_are_compared_side_by_side():
+    """Rows are those of each domain alone, with its text before them; a plot shows one."""
+    domains = ["strings(max_bytes=32)", "open('string', delta=1e-6)", sh.Integers(99)]
+    both = sh.plan(["0.1", "1"], domain=domains, max_keys=3)
+    for domain in domains:
+        alone = sh.plan(["0.1", "1"], domain=domain, max_keys=3)
+        assert [row for row in both.by_level if row["domain"] == str(domain)] == [
+            {"domain": str(domain), **row} for row in alone.by_level
+        ]
+    assert both.levels.height == 6 and both.counts["domain"].n_unique() == 3
+    with pytest.raises(DeclarationError):
+        both.plot()
+    with pytest.raises(DeclarationError):
+        sh.plan("1", domain=[], max_keys=3)

@@ -58,17 +58,6 @@ def test_three_releases_out_of_order_cost_what_the_finest_costs(tmp_path: Path) 
     assert ledger["releases"].to_list() == [3] * 4
 
 
-def test_rows_are_ordered_by_count_then_key_and_lie_on_the_grid() -> None:
-    """Largest first, ties by key; noise on the published grid; every row above the threshold."""
-    release = a_series().release("all", level="0.5", threshold=30)
-    frame, metadata = release.frame, release.metadata
-    assert frame.equals(frame.sort(["noisy_count", "key"], descending=[True, False]))
-    units = frame["noisy_count"].to_numpy() / metadata["grid"]
-    assert np.array_equal(units, np.rint(units))
-    assert frame["noisy_count"].min() > 30
-    assert frame.height > 5
-
-
 def test_a_name_that_exists_gives_the_same_release_for_ever(tmp_path: Path) -> None:
     """Also after other levels came, after reopening, with or without the parameters."""
     series = a_series(tmp_path / "store")
@@ -288,27 +277,6 @@ def test_the_memory_behind_a_release_is_a_function_of_its_rows() -> None:
     assert "".join(reordered["key"]).encode() != string_bytes(reordered), "sorting alone moves no string"
 
 
-def test_a_seed_is_for_stores_in_memory_only(tmp_path: Path) -> None:
-    """Two stores in memory with one seed agree; a store on disk refuses a seed."""
-    assert a_series().release("one", level=1).frame.equals(a_series().release("one", level=1).frame)
-    with pytest.raises(DeclarationError, match="memory"):
-        sh.open(tmp_path / "store", create=True, seed=7)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_metadata_depends_on_public_parameters_only() -> None:
-    """Two logs that differ in everything but the declaration give the same metadata, store and times aside."""
-    other = pl.DataFrame({"user": [1, 2, 3], "key": ["a", "b", "c"]})
-    one, two = (
-        sh.create(":memory:", log, name="v", unit="user", key="key", max_keys=4, domain=sh.Strings(max_bytes=16))
-        .release("one", level="0.1", false_keys=3)
-        .metadata
-        for log in (a_log(), other)
-    )
-    differing = {field for field in one if one[field] != two[field]}
-    assert differing <= {"store", "round", "released_at"}
-
-
 def test_keys_like_formulas_are_written_so_that_no_spreadsheet_runs_them(tmp_path: Path) -> None:
     """Nor obeyed by a terminal; what is added can be taken off again; numbers and the ledger are as ever."""
     keys = ["=cmd|'/c calc'!A1", "+1", "-1", "@x", "\t=1", "\r=1", "'=1", "'", "\uff1d1", "plain", 'a,"b"\n=c', "é"]
@@ -339,3 +307,11 @@ def test_keys_like_formulas_are_written_so_that_no_spreadsheet_runs_them(tmp_pat
             write(tmp_path / name)
     release.write(tmp_path / "p.pq")
     assert sh.read(tmp_path / "p.pq").frame.equals(release.frame)
+
+
+def test_a_seed_is_for_stores_in_memory_only(tmp_path: Path) -> None:
+    """Two stores in memory with one seed agree; a store on disk refuses a seed."""
+    assert a_series().release("one", level=1).frame.equals(a_series().release("one", level=1).frame)
+    with pytest.raises(DeclarationError, match="memory"):
+        sh.open(tmp_path / "store", create=True, seed=7)
+    assert list(tmp_path.iterdir()) == []

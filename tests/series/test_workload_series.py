@@ -132,15 +132,6 @@ def test_a_column_of_text_is_summed_over():
     np.testing.assert_allclose(released["noisy_answer"], [7, 5, 12], atol=0.5)
     with pytest.raises(DeclarationError, match="too many"):
         series.release("by_query", workload=sh.workload.Marginals([["query"]]), level=FINE)
-    pure = sh.create(
-        sh.open(":memory:", seed=1), sh.Counts(frame, count="users", largest=1),
-        name="pure", key=["country", "query"],
-        max_keys=2, domain=sh.Product(country=sh.Catalogue(["DE", "US"]), query=sh.Strings(max_bytes=32)),
-        noise="laplace",
-    ).release(
-        "by_country", workload=sh.workload.Marginals([["country"], []]), level=100, strategy="residual",
-    )  # fmt: skip
-    np.testing.assert_allclose(pure.frame["noisy_answer"], [7, 5, 12], atol=0.5)
 
 
 def test_a_matrix_is_a_workload(tmp_path):
@@ -289,14 +280,6 @@ def test_a_key_column_called_like_a_column_of_answers_is_refused(name):
     with pytest.raises(DeclarationError, match="rename it"):
         series.release("w", workload=sh.workload.Marginals(k=1), level="0.5")
     assert series.releases().is_empty()
-
-
-@pytest.mark.parametrize("noise", ["poisson", "skellam"])
-def test_noise_without_workloads_is_refused(noise):
-    """Poisson and Skellam noise has no workloads."""
-    series, _ = _hours(noise=noise, **({"max_keys": 1} if noise == "poisson" else {}))
-    with pytest.raises(DeclarationError, match="workloads"):
-        series.release("sums", workload=sh.workload.Prefix(), level="0.01")
 
 
 def test_discrete_laplace_answers_in_whole_numbers():

@@ -276,12 +276,6 @@ def test_counts_in_one_cell_of_the_domain_are_refused(tmp_path):
     refused(DataError, "one cell", of_file, unit=None, domain=Domain.parse("integers(9)"))
 
 
-def test_too_little_memory_is_a_declaration_not_a_crash():
-    """A limit that the distinct texts do not keep is refused as what it is."""
-    log = pl.select(user_id=pl.int_range(400_000), query=pl.int_range(400_000).cast(pl.String))
-    refused(DeclarationError, "memory_limit", log, memory_limit="2MB", threads=1)
-
-
 @pytest.mark.parametrize(
     ("unit", "key", "domain", "said"),
     [
@@ -297,9 +291,3 @@ def test_an_error_names_the_option_that_helps(tmp_path, unit, key, domain, said)
     with pytest.raises(InputError, match=re.escape(said)) as refused:
         count(path, unit=unit, key=[key], domain=domain)
     assert "2.55" not in str(refused.value) and "10:00" not in str(refused.value)
-
-
-def test_sums_are_no_counts():
-    """The error names what sums are called here."""
-    with pytest.raises(DataError, match="measures"):
-        count(sh.Counts(pl.DataFrame({"query": ["a"], "count": [2.5]}), largest=1), unit=None)

@@ -4,11 +4,9 @@ import datetime as dt
 from collections import Counter
 
 import duckdb
-import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
-import pytest
 
 from sparsehist.counting import Counts, Query
 from sparsehist.domain.base import Domain
@@ -97,54 +95,6 @@ def test_csv_ids_and_keys_are_text_and_only_empty_fields_are_null(tmp_path):
     )
     counted = count(path, key=["day", "country", "n"], domain=PRODUCT, on_outside="drop").frame
     assert counted.rows() == [(dt.date(2024, 2, 3), "NA", 7, 1)]
-
-
-def test_keys_in_one_cell_count_once_per_unit(tmp_path):
-    """Two raw keys that the domain takes for one cell are one key of their unit."""
-    log = tmp_path / "log.csv"
-    log.write_text("user_id,query\n1,1\n1,01\n1,2\n2,01\n")
-    integers = Domain.parse("integers(0, 9)")
-    assert as_dict(count(log, domain=integers, max_keys=2)) == {1: 2, 2: 1}
-
-
-def test_hash64_counts_cells():
-    """The keys of a hashed domain are its cells, in UInt64."""
-    hashed = Domain.parse("hash64()")
-    log = a_log()
-    counted = count(log, domain=hashed, max_keys=50).frame
-    cells = hashed.convert(pl.DataFrame({"key_0": list(brute_force(log))})).to_series()
-    assert dict(counted.rows()) == dict(zip(cells, brute_force(log).values(), strict=True))
-
-
-def test_rows_outside_or_missing_are_left_out_before_bounding():
-    """Dropped keys take no place in the bound."""
-    log = pl.DataFrame(
-        {"user_id": ["u", "u", "u", "u", "", None], "query": ["x" * 99, "y" * 99, "in", None, "in", "in"]}
-    )
-    dropping = {"on_null": "drop", "on_outside": "drop"}
-    assert as_dict(count(log, max_keys=1, **dropping)) == {"in": 1}
-
-
-def test_whole_numbers_too_far_apart_to_pack_are_exact():
-    """Units and keys over the whole 64-bit range keep apart, and uint64 beyond int64 too."""
-    far = [-(2**63), 2**63 - 1, 0, 1, -1]
-    log = pl.DataFrame({"user_id": np.repeat(far, 3), "query": np.tile(far, 3)})
-    domain = Domain.parse(f"integers({-(2**63)}, {2**63 - 1})")
-    assert as_dict(count(log, domain=domain)) == brute_force(log)
-    log = pl.DataFrame({"user_id": pl.Series([2**64 - 1, 2**64 - 2, 2**64 - 2], dtype=pl.UInt64), "query": ["a"] * 3})
-    assert as_dict(count(log)) == {"a": 2}
-
-
-DTYPES = [pl.Int8, pl.UInt32, pl.Int64, pl.Boolean, pl.Date, pl.Datetime("us"), pl.String, pl.Binary]
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_units_may_be_of_any_exact_dtype(dtype):
-    """Units are compared by value within their dtype."""
-    numbers = pl.Series([0, 1, 1, 0])
-    units = numbers.cast(pl.String).cast(dtype) if dtype in (pl.String, pl.Binary) else numbers.cast(dtype)
-    log = pl.DataFrame({"user_id": units, "query": ["a", "a", "a", "b"]})
-    assert as_dict(count(log)) == {"a": 2, "b": 1}
 
 
 def test_counts_made_elsewhere_are_taken_over():

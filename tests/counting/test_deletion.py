@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+import duckdb
 import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparsehist.counting import in_memory, words
+from sparsehist.counting import Query, in_memory, words
 from sparsehist.domain.base import Domain
-from tests.counting.logs import ALPHABET, SALT, a_log, kept_pairs
+from tests.counting.logs import ALPHABET, SALT, a_log, count, kept_pairs
 
 ZERO, THIRTY = np.uint64(0), np.uint64(30)
 ROWS = st.lists(st.tuples(st.integers(0, 4), st.sampled_from(ALPHABET)), min_size=1, max_size=60)
@@ -48,20 +53,6 @@ def test_the_same_where_keys_are_converted_or_left_out(domain):
     assert_deletions_change_nothing_else(log, max_keys=3, domain=Domain.parse(domain))
 
 
-def test_the_same_where_canonical_dtypes_differ_from_the_log():
-    """Narrow whole numbers are put in order as the domain's Int64, whether or not some are left out."""
-    log = a_log(150, 12).select("user_id", query=pl.col("query").rank("dense").cast(pl.Int16))
-    log = pl.concat([log, pl.DataFrame({"user_id": [99], "query": [1000]}, schema_overrides={"query": pl.Int16})])
-    assert_deletions_change_nothing_else(log, max_keys=3, domain=Domain.parse("integers(100)"))
-
-
-def test_product_keys_too():
-    """The rule holds for keys of several columns."""
-    log = a_log(150, 12).with_columns(size=pl.col("query").str.len_chars().cast(pl.Int64))
-    product = Domain.parse("product(q=strings(max_bytes=32), n=integers(100))")
-    assert_deletions_change_nothing_else(log, max_keys=3, key=("query", "size"), domain=product)
-
-
 @settings(max_examples=25)
 @given(rows=ROWS, order=st.randoms(use_true_random=False), cut=st.integers(0, 60))
 def test_order_of_rows_and_chunks_change_nothing(rows, order, cut):
@@ -70,18 +61,6 @@ def test_order_of_rows_and_chunks_change_nothing(rows, order, cut):
     shuffled = order.sample(rows, len(rows)) + rows[:3]
     parts = [a_frame(part) for part in (shuffled[:cut], shuffled[cut:])]
     assert kept_pairs(pl.concat(parts, rechunk=False), max_keys=2) == expected
-
-
-def test_file_splits_and_threads_change_nothing(tmp_path):
-    """Files in any number and order, and any number of threads, keep the same pairs."""
-    log = a_log(600, 30)
-    expected = kept_pairs(log, max_keys=3)
-    for i in range(3):
-        log[i::3].write_parquet(tmp_path / f"{i}.parquet", row_group_size=37)
-    for order in ([0, 1, 2], [2, 0, 1]):
-        assert kept_pairs([tmp_path / f"{i}.parquet" for i in order], max_keys=3) == expected
-    for threads in (1, 2):
-        assert kept_pairs(log, max_keys=3, threads=threads) == expected
 
 
 def test_salts_and_units_choose_differently():
@@ -130,26 +109,56 @@ def _cast(numbers, dtype):
     return numbers.cast(pl.String).cast(dtype) if texts else numbers.cast(pl.Int32).cast(dtype)
 
 
-@pytest.mark.parametrize("key", KEY_DOMAINS, ids=str)
-@pytest.mark.parametrize("unit", UNIT_TYPES, ids=str)
-@settings(max_examples=8)
+def _of_file(ending):
+    """A file of the log; text formats hold bytes as text."""
+
+    def written(log, directory):
+        path = directory / f"{len(list(directory.iterdir()))}.{ending}"
+        text = log if ending == "parquet" else log.with_columns(pl.col(pl.Binary).cast(pl.String))
+        getattr(text, {"jsonl": "write_ndjson"}.get(ending, f"write_{ending}"))(path)
+        return path
+
+    return written
+
+
+SOURCES = {
+    "frame": lambda log, _: log,
+    "lazy frame": lambda log, _: log.lazy(),
+    "arrow": lambda log, _: log.to_arrow(),
+    "relation": lambda log, _: duckdb.connect().from_arrow(log.to_arrow()),
+    "query": lambda log, _: Query("select * from log", {"log": log}),
+    "parquet": _of_file("parquet"),
+    "csv": _of_file("csv"),
+    "json lines": _of_file("jsonl"),
+}
+
+
+@pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES)
+@settings(max_examples=15)
 @given(
     rows=st.lists(st.tuples(st.integers(0, 4), st.integers(0, 7)), min_size=1, max_size=40),
+    unit=st.sampled_from(UNIT_TYPES),
+    key=st.sampled_from(list(KEY_DOMAINS)),
     gone=st.integers(0, 4),
     max_keys=st.integers(1, 4),
 )
-def test_units_and_keys_of_all_types(unit, key, rows, gone, max_keys):
-    """Whatever types units and keys have, a unit is deleted without a trace, and pairs are never merged."""
+def test_units_and_keys_of_all_types_in_all_sources(source, rows, unit, key, gone, max_keys):
+    """Whatever a log is made of, a unit is deleted without a trace, and counts are those of brute force."""
     numbers = pl.DataFrame(rows, schema=["user_id", "query"], orient="row")
     log = numbers.select(user_id=_cast(numbers["user_id"], unit), query=_cast(numbers["query"], key))
-    domain = Domain.parse(KEY_DOMAINS[key])
-    whole = kept_pairs(log, max_keys=max_keys, domain=domain)
-    rest = log.filter(numbers["user_id"] != gone)
-    unit_gone = _cast(pl.Series([gone]), unit)[0]
-    after = kept_pairs(rest, max_keys=max_keys, domain=domain) if rest.height else set()
-    assert after == {pair for pair in whole if pair[0] != unit_gone}
-    sizes = log.unique().group_by("user_id").len()["len"].clip(upper_bound=max_keys)
-    assert len(whole) == sizes.sum()
+    declared = {"domain": Domain.parse(KEY_DOMAINS[key]), "on_null": "error", "on_outside": "error"}
+    of_gone = numbers["user_id"] == gone
+    with tempfile.TemporaryDirectory() as directory:
+        given_as = [source(part, Path(directory)) for part in (log, log.filter(~of_gone), log.filter(of_gone))]
+        whole, rest, alone = (
+            kept_pairs(each, max_keys=max_keys, **declared) if some else set()
+            for each, some in zip(given_as, (True, not of_gone.all(), of_gone.any()), strict=True)
+        )
+        counts = count(source(log, Path(directory)), max_keys=99, **declared).frame["count"]
+    assert rest == whole - alone and len({one for one, _ in alone}) == of_gone.any()
+    assert sorted(counts) == sorted(Counter(key for _, key in set(rows)).values())
+    sizes = Counter(user for user, _ in set(rows)).values()
+    assert len(whole) == sum(min(size, max_keys) for size in sizes)
 
 
 def test_products_and_tuples_of_all_widths():

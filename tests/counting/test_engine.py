@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from sparsehist.counting import batches, codes, in_memory, rows, words
+from sparsehist.counting import batches, codes, in_memory, rows
 from sparsehist.counting.batches import Column, plain
 from sparsehist.counting.codes import Codes, by_first_bits, first_of_runs
 from sparsehist.counting.sources import open_log
@@ -143,14 +143,6 @@ def test_words_of_several_columns_lead_back_to_their_values(picks, rows_of, seed
     assert found.bits <= 64
     assert found.frame(cells).rows() == expected.rows()
     assert len(set(cells.tolist())) == len(set(expected.rows()))
-
-
-def test_only_columns_of_text_and_bytes_are_looked_up():
-    """Whole numbers of all types take no memory beyond their words; the narrow ones stand side by side."""
-    for values in VALUES:
-        found, _ = _words([values])
-        assert (found.memory == 0) is (values.dtype not in (pl.String, pl.Categorical, pl.Binary, pl.Int128))
-    assert Words.of_columns([pl.Int32(), pl.UInt16(), pl.Int8(), pl.UInt8()], [None] * 4).bits == 64
 
 
 def test_a_range_that_leaves_out_one_number_of_64_bits_has_its_bounds():
@@ -366,16 +358,6 @@ def test_nulls_and_empty_texts_of_parquet_files_are_left_out_or_refused(tmp_path
                     count(path)
 
 
-def test_nulls_among_whole_numbers_are_left_out_or_refused(tmp_path):
-    """A null is no number, whichever number stands in its memory."""
-    log = pl.DataFrame({"user_id": [1, None, 2, 0], "query": [5, 5, None, 0]})
-    log.write_parquet(tmp_path / "log.parquet")
-    for source in (log, log.lazy(), tmp_path / "log.parquet"):
-        assert dict(count(source, domain=Domain.parse("integers(9)"), on_null="drop").frame.rows()) == {5: 1, 0: 1}
-        with pytest.raises(DataError, match="null"):
-            count(source, domain=Domain.parse("integers(9)"))
-
-
 def test_values_of_a_dictionary_that_no_row_has_are_not_of_the_log(tmp_path):
     """A dictionary may hold a text of a row that was dropped, or of none: it is neither refused nor counted."""
     texts = pa.DictionaryArray.from_arrays([0, 0, 2], pa.array(["a", "far too long", "of no unit and too long"]))
@@ -398,14 +380,3 @@ def test_text_of_a_file_that_is_no_utf8_is_refused(tmp_path, column, dictionary)
         parquet.write_table(table, tmp_path / "x.parquet", use_dictionary=dictionary)
         with pytest.raises(DataError, match="cannot be read"):
             count(tmp_path / "x.parquet")
-
-
-def test_hashes_depend_on_the_salt():
-    """Another salt puts keys in another order."""
-    values = pl.Series(["x", "y", "z"])
-    found, cells = _words([values])
-    other = Words.of_columns([values.dtype], [None])
-    numbers, _ = other.numbers([Column(values.cast(pl.Binary))])
-    other.place(SALT[::-1])
-    assert set(other.hashes(numbers).tolist()).isdisjoint(found.hashes(cells).tolist())
-    assert words.value_hash(values, 1).tolist() != words.value_hash(values, 2).tolist()

@@ -6,7 +6,6 @@ import gzip
 import io
 import json
 import logging
-import ssl
 import threading
 import urllib.request
 from collections.abc import Iterator
@@ -224,22 +223,6 @@ def test_files_of_a_web_server_are_counted(web: str, tmp_path: Path) -> None:
         counts(f"http://{web}/*.parquet?sig={SECRETS[2]}")
 
 
-def test_certificates_are_those_the_environment_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server is read whose certificate is vouched for by who stands in `SSL_CERT_FILE`, and by nobody else."""
-    trustme = pytest.importorskip("trustme")
-    authority, context = trustme.CA(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    authority.issue_cert("127.0.0.1").configure_cert(context)
-    authority.cert_pem.write_to_path(tmp_path / "authority.pem")
-    with _serving(tmp_path / "served") as server:
-        server.socket = context.wrap_socket(server.socket, server_side=True)
-        url = f"https://127.0.0.1:{server.server_port}/log.parquet?sig={SECRETS[2]}"
-        LOG.write_parquet(tmp_path / "served" / "log.parquet")
-        with pytest.raises(DataError, match="cannot be read"):
-            lakes.remote_files(url, {}, in_folders=False)
-        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "authority.pem"))
-        assert counts(url) == counts(LOG)
-
-
 def test_a_url_signed_anew_is_the_same_log(web: str, tmp_path: Path) -> None:
     """Its signature is no part of what is remembered of it."""
     LOG.write_parquet(tmp_path / "served" / "log.parquet")
@@ -321,40 +304,6 @@ def test_credentials_stand_in_no_error(s3: dict[str, str], web: str, tmp_path: P
         assert planted(tmp_path / "none", str(caught.value), repr(caught.value)) == []
 
 
-@pytest.mark.parametrize(
-    ("url", "options"),
-    [
-        ("gs://lake/log/*.parquet", {"google_service_account_key": SECRETS[0]}),
-        ("az://lake/log/*.parquet", {"azure_storage_account_name": "me", "azure_storage_account_key": SECRETS[1]}),
-        ("abfss://lake@me.dfs.core.windows.net/log/*.parquet", {"azure_storage_sas_token": SECRETS[2]}),
-    ],
-)
-def test_other_stores_are_handed_what_was_given(
-    url: str, options: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """The listing and the reader get the URL and the options; there is no server of these here."""
-    obstore = pytest.importorskip("obstore")
-    store = pytest.importorskip("obstore.store")
-    root, asked = url.removesuffix("/log/*.parquet"), []
-    LOG.write_parquet(tmp_path / "log.parquet")
-    seen = {"path": "log/a.parquet", "size": 5, "e_tag": "x", "last_modified": None}
-    monkeypatch.setattr(store, "from_url", lambda *args, **named: asked.append((args, named)) or "the store")
-    monkeypatch.setattr(obstore, "list", lambda at, prefix: asked.append((at, prefix)) or [[seen]])
-    monkeypatch.setattr(obstore, "head", lambda at, path: asked.append((at, path)) or seen)
-    scan = pl.scan_parquet
-    read = []
-    monkeypatch.setattr(
-        pl, "scan_parquet", lambda file, **named: read.append((file, named)) or scan(tmp_path / "log.parquet")
-    )
-    source = sh.Files(url, storage_options={**options, "timeout": "5s"})
-    assert counts(source) == counts(LOG)
-    assert asked[0] == ((root,), {"config": options, "client_options": {"timeout": "5s"}})
-    assert asked[1] == ("the store", "log")
-    assert {file for file, _ in read} == {f"{root}/log/a.parquet"}
-    assert all(named["storage_options"] == source.storage_options and not named["glob"] for _, named in read)
-    assert planted(tmp_path / "none", repr(source)) == []
-
-
 def delta(path: Path) -> str:
     """A Delta table of the log, in two versions."""
     pytest.importorskip("deltalake")
@@ -410,20 +359,6 @@ def test_tables_are_counted_as_frames_are(make: object, tmp_path: Path) -> None:
         assert counts(source) == counts(LOG)
 
 
-def test_rows_deleted_from_a_table_are_not_counted(tmp_path: Path) -> None:
-    """In folders by a column or not; a table is what its format says, not the files in its directory."""
-    deltalake = pytest.importorskip("deltalake")
-    log = LOG.with_columns(half=pl.col("user_id") % 2)
-    log.write_delta(tmp_path / "table", delta_write_options={"partition_by": ["half"]})
-    deltalake.DeltaTable(tmp_path / "table").delete("user_id = 3")
-    domain = sh.Product(query=sh.Strings(max_bytes=32), half=sh.Integers(2))
-    declared = {"key": ["query", "half"], "domain": domain}
-    kept = log.filter(pl.col("user_id") != 3)
-    found = count(f"delta:{tmp_path}/table", **declared).frame
-    assert found.sort(pl.all()).equals(count(kept, **declared).frame.sort(pl.all()))
-    assert found["count"].sum() < count(log, **declared).frame["count"].sum()
-
-
 @pytest.mark.parametrize("make", [delta, iceberg])
 def test_a_series_knows_the_version_of_a_table(make: object, tmp_path: Path) -> None:
     """Not a newer one; an object stays at its version. A table is rows as they are: nothing is left unchecked."""
@@ -461,15 +396,6 @@ def test_sql_and_the_command_line_read_tables(
     capsys.readouterr()
     assert run(made) == 0, capsys.readouterr().err
     assert json.loads(capsys.readouterr().out)
-
-
-def test_what_is_no_table_is_told(tmp_path: Path) -> None:
-    """By its path, and what was tried."""
-    pytest.importorskip("deltalake")
-    pytest.importorskip("pyiceberg")
-    for kind in ("delta", "iceberg"):
-        with pytest.raises(DataError, match=f"the table '{kind}:"):
-            counts(f"{kind}:{tmp_path}/none")
 
 
 REMOTE_SQL = (

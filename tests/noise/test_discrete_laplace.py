@@ -12,13 +12,11 @@ import pytest
 
 from sparsehist import entropy
 from sparsehist.errors import DeclarationError, LevelError
-from sparsehist.histogram import DenseReleases, release_dense
 from sparsehist.histogram.dense import noise_at_level
 from sparsehist.noise import Family, discrete_laplace, exact_draws
 from sparsehist.noise.discrete_laplace import DiscreteLaplace
 from sparsehist.noise.exact_draws import Interval, Tail, enclose
-from tests.histogram.sparse_simulation import hide_unpublished, independent_redraw, release_sparse
-from tests.stats import assert_consistent, assert_detected, binomial_test, g_test, two_sample_outcomes
+from tests.stats import assert_consistent, assert_detected, binomial_test, g_test
 
 FAMILY = DiscreteLaplace(sensitivity=2)
 # epsilon / sensitivity is 1/4, 1/2 and 1.
@@ -260,30 +258,6 @@ def test_near_levels_mostly_share_their_noise() -> None:
     assert_consistent(binomial_test(int((fine == coarse).sum()), DRAWS, chance))
     closer = FAMILY.refine(coarse, "0.99", "0.99000000000000000000000000000001", rng=entropy.seeded(59))
     assert np.array_equal(closer, coarse)
-
-
-# Scrambled order, one level twice; 60,000 cells of a count see an error of 3 % in the commoner patterns.
-RELEASES, THRESHOLDS = ["2", "1/2", "1", "2"], [3.0, 6.0, 4.0, 2.0]
-COUNTS = np.repeat([0, 2], 60_000)
-
-
-def outcomes(drawn: DenseReleases, count: int) -> np.ndarray:
-    """Which releases a cell is in, and its noise at each (all hidden alike if it is in none)."""
-    mine = count == COUNTS
-    noise = np.nan_to_num(drawn.noise[:, mine], nan=-99).T.astype(np.int64)
-    return np.column_stack([np.clip(noise, -100, 12), drawn.published[:, mine].T])
-
-
-@pytest.mark.parametrize("count", [0, 2])
-def test_sparse_releases_have_the_joint_law_of_dense_ones(count: int) -> None:
-    """Lazy rounds publish the same cells with the same noise as the dense baseline, jointly over four releases."""
-    sparse = release_sparse(FAMILY, COUNTS, RELEASES, THRESHOLDS, rng=entropy.seeded(63))
-    dense = hide_unpublished(release_dense(FAMILY, COUNTS, RELEASES, THRESHOLDS, rng=entropy.seeded(64)))
-    assert_consistent(two_sample_outcomes(outcomes(sparse, count), outcomes(dense, count)))
-    redrawn = release_sparse(
-        FAMILY, COUNTS, RELEASES, THRESHOLDS, rng=entropy.seeded(65), tracked_noise=independent_redraw
-    )
-    assert_detected(two_sample_outcomes(outcomes(redrawn, count), outcomes(dense, count)), "an independent redraw")
 
 
 def test_the_supports_of_neighbouring_counts_are_shifts_of_one_another() -> None:

@@ -25,6 +25,7 @@ COUNTS = np.repeat([0, 2], 60_000)
 # Scrambled order, one level twice with a lower threshold.
 CASES = [
     (Laplace(1.5), ["1/2", "1/4", "2", "1/2"], [4.0, 7.0, 3.0, 3.25]),
+    (DiscreteLaplace(2), ["2", "1/2", "1", "2"], [3.0, 6.0, 4.0, 2.0]),
     (Poisson(), ["1/4", "1/9", "1/2", "1/4"], [6.0, 12.0, 4.0, 5.0]),
     (Skellam(), ["1/4", "1/9", "1/2", "1/4"], [3.0, 5.0, 3.0, 2.0]),
 ]

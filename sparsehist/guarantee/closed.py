@@ -26,7 +26,7 @@ from sparsehist.errors import (
 )
 from sparsehist.guarantee.check import Check
 from sparsehist.guarantee.extensions import draw_no_progress
-from sparsehist.guarantee.statement import Lookup, Rewritten, Source, break_ties, folded, quoted, rewrite
+from sparsehist.guarantee.statement import Lookup, Rewriting, Rewritten, Source, break_ties, folded, quoted
 from sparsehist.store.layout import spill_directory
 from sparsehist.store.statements import statement
 
@@ -106,9 +106,7 @@ def close(
         StatementError: If DuckDB cannot plan it.
     """
     with duckdb.connect(":memory:", config={"threads": 1, **_CLOSED}) as connection:
-        query = rewrite(
-            connection, text, lookup, parameters, public_files=frozenset(public_files), restricted=restricted
-        )
+        query = Rewriting(connection, text, lookup, parameters, frozenset(public_files), restricted).done()
         columns = {view: _columns_of(connection, source) for view, source in query.sources.items()}
         if not unit or not restricted:
             return Closed(query, columns)

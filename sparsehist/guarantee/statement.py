@@ -174,80 +174,68 @@ def folded(name: str) -> str:
     return "".join(letter.lower() if letter.isascii() else letter for letter in name)
 
 
-def rewrite(
-    parser: duckdb.DuckDBPyConnection,
-    text: str,
-    lookup: Lookup,
-    parameters: Mapping[str, Any],
-    *,
-    public_files: frozenset[str] = frozenset(),
-    restricted: bool = True,
-    looks_at_files: bool = True,
-) -> Rewritten:
-    """Bring every source of a query to a numbered view; `restricted` refuses what is not in the language.
-
-    `parser` holds nothing of the user's. Unless `looks_at_files`, files need not be there.
-
-    Raises:
-        GuaranteeError: If it is not one SELECT of the language, or reads what is no source.
-    """
-    made = _Rewriting(
-        text, lookup, parameters, public_files, parser, restricted=restricted, looks_at_files=looks_at_files
-    )
-    return made.done()
-
-
 def check_words(text: str, parameters: Mapping[str, Any]) -> None:
     """Refuse a query that is not of the language, whatever its tables are; files are not looked for."""
     with duckdb.connect(":memory:", config={"autoinstall_known_extensions": False}) as parser:
-        rewrite(parser, text, lambda path: Source(".".join(path)), parameters, looks_at_files=False)
+        Rewriting(parser, text, lambda path: Source(".".join(path)), parameters, looks_at_files=False).done()
 
 
-class _Rewriting:
-    """One pass over the parse tree."""
+@dataclass
+class Rewriting:
+    """One pass over the parse tree, which brings every source of a query to a numbered view.
 
-    def __init__(
-        self, text: str, lookup: Lookup, parameters: Mapping[str, Any], public_files: frozenset[str],
-        parser: duckdb.DuckDBPyConnection, *, restricted: bool, looks_at_files: bool,
-    ) -> None:  # fmt: skip
-        self.looks_at_files = looks_at_files
-        self._text, self._lookup, self._parser = text, lookup, parser
-        self._parameters = {name.lower(): value for name, value in parameters.items()}
-        self._public_files, self._restricted = public_files, restricted
-        self._sources: dict[str, Source] = {}
+    Attributes:
+        parser: A connection that holds nothing of the user's.
+        text: The query.
+        lookup: What a name in FROM stands for.
+        parameters: Values for $name.
+        public_files: Paths of files that hold nothing of any unit.
+        restricted: Whether what is not in the language is refused.
+        looks_at_files: Whether files have to be there.
+    """
+
+    parser: duckdb.DuckDBPyConnection
+    text: str
+    lookup: Lookup
+    parameters: Mapping[str, Any]
+    public_files: frozenset[str] = frozenset()
+    restricted: bool = True
+    looks_at_files: bool = True
+    sources: dict[str, Source] = field(default_factory=dict)
 
     def done(self) -> Rewritten:
-        tree = self._parsed(self._text)
+        """Return the rewritten query, or refuse what is not one SELECT of the language or reads what is no source."""
+        tree = self._parsed(self.text)
         statements = tree.get("statements", ())
         if tree["error"] or len(statements) != 1:
             at = int(tree.get("position", NOWHERE)) if tree["error"] else 0
             raise refusal(
-                self._text,
+                self.text,
                 "a series is made from one SELECT of the language that docs/sql.md describes"
                 + ("" if tree["error"] else "; this is more than one statement"),
                 (at, at + 1) if at < NOWHERE else None,
             )
         tree["statements"][0]["node"] = self._walk(statements[0]["node"], frozenset())
-        return Rewritten(self._text_of(tree), self._sources, self._text, tree)
+        return Rewritten(self._text_of(tree), self.sources, self.text, tree)
 
     def _parsed(self, text: str) -> Node:
-        ((found,),) = self._parser.execute(statement("guarantee_tree"), {"query": text}).fetchall()
+        ((found,),) = self.parser.execute(statement("guarantee_tree"), {"query": text}).fetchall()
         return dict(json.loads(found))
 
     def _text_of(self, tree: Node) -> str:
-        ((text,),) = self._parser.execute(statement("guarantee_text"), {"tree": json.dumps(tree)}).fetchall()
+        ((text,),) = self.parser.execute(statement("guarantee_text"), {"tree": json.dumps(tree)}).fetchall()
         return str(text)
 
     def _refuse(self, node: Node, reason: str) -> NoReturn:
         span = span_of(node) or min(filter(None, map(span_of, nodes(node))), default=None)
-        raise refusal(self._text, reason, span)
+        raise refusal(self.text, reason, span)
 
     def _walk(self, part: Any, ctes: frozenset[str]) -> Any:  # noqa: C901  one rule for each kind of node
         if isinstance(part, list):
             return [self._walk(one, ctes) for one in part]
         if not isinstance(part, dict):
             return part
-        if self._restricted:
+        if self.restricted:
             self._check(part)
         if part.get("class") == "PARAMETER":
             return self._constant(part)
@@ -255,7 +243,7 @@ class _Rewriting:
             called = str(part["function"]["function_name"]).lower()
             if called in ("delta_scan", "iceberg_scan"):
                 raise_alone(StatementError(LACKING))
-            if called in READERS or (called not in _ROW_MAKERS and self._restricted):
+            if called in READERS or (called not in _ROW_MAKERS and self.restricted):
                 return self._file(part, self._walk(part["function"], ctes))
         if part.get("type") == "BASE_TABLE":
             return self._table(part, ctes)
@@ -310,12 +298,11 @@ class _Rewriting:
     def _constant(self, node: Node) -> Node:
         """Replace a parameter by its value, of the type that DuckDB binds."""
         name = str(node.get("identifier", "")).lower()
-        if name not in self._parameters:
+        given = {known.lower(): value for known, value in self.parameters.items()}
+        if name not in given:
             self._refuse(node, f"the parameter ${name} has no value")
         try:
-            ((written, kind),) = self._parser.execute(
-                statement("guarantee_value"), {"value": self._parameters[name]}
-            ).fetchall()
+            ((written, kind),) = self.parser.execute(statement("guarantee_value"), {"value": given[name]}).fetchall()
         except duckdb.Error:
             self._refuse(node, f"the parameter ${name} is of a type that DuckDB does not take")
         text = "null" if written is None else f"cast({quoted_text(written)} as {kind})"
@@ -329,7 +316,7 @@ class _Rewriting:
             self._refuse(node, f"{min(beside).replace('_', ' ')} of a table is not in the language of docs/sql.md")
         if len(path) == 1 and folded(path[0]) in ctes:
             return node
-        source = self._lookup(tuple(map(folded, path)))
+        source = self.lookup(tuple(map(folded, path)))
         if source is None and len(path) == 1 and (reader := reader_of(path[0])):
             call = self._parsed(f"from {reader}({quoted_text(path[0])})")["statements"][0]["node"]["from_table"]
             alias = node.get("alias") or re.split(r"[/\\]", path[0])[-1].split(".")[0]
@@ -354,7 +341,7 @@ class _Rewriting:
             option, value = _option(argument)
             if not _is_constant(value):
                 self._refuse(node, f"what {name} reads and how must be constants or parameters")
-            (held,) = self._parser.execute(
+            (held,) = self.parser.execute(
                 self._text_of(_select(self._parsed("select 1"), {**value, "alias": ""}))
             ).fetchone() or (None,)  # fmt: skip
             if option:
@@ -365,14 +352,14 @@ class _Rewriting:
             self._refuse(node, f"{name} is read from files named in the query: a text or a list of texts")
         if not self.looks_at_files:
             return self._view(node, Source(", ".join(paths)), node.get("alias") or name)
-        public = set(paths) <= self._public_files
+        public = set(paths) <= self.public_files
         if any("://" in path for path in paths):
             raise_alone(StatementError(LACKING))
-        reason = "" if public or not self._restricted else guess_of(name, paths, options)
+        reason = "" if public or not self.restricted else guess_of(name, paths, options)
         if reason:
             self._refuse(node, reason)
         files = [file for path in paths for (file,) in
-                 self._parser.execute(statement("guarantee_files"), {"path": path}).fetchall()]  # fmt: skip
+                 self.parser.execute(statement("guarantee_files"), {"path": path}).fetchall()]  # fmt: skip
         if not files:
             self._refuse(node, f"{name} finds no file of that name")
         first = next(one for one in call["arguments"] if not _option(one)[0])
@@ -387,9 +374,9 @@ class _Rewriting:
     def _view(self, node: Node, source: Source, alias: str) -> Node:
         """The node of a numbered view in the place of a table; one view for each source."""
         view = next(
-            (view for view, known in self._sources.items() if known == source), f"source_{len(self._sources) + 1}"
+            (view for view, known in self.sources.items() if known == source), f"source_{len(self.sources) + 1}"
         )
-        self._sources[view] = source
+        self.sources[view] = source
         made: Node = self._parsed(f"from memory.main.{view}")["statements"][0]["node"]["from_table"]
         kept = ("query_location", "query_location_length", "column_name_alias", "sample")
         return {**made, **{key: node[key] for key in kept if key in node}, "alias": alias}

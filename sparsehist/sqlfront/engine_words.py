@@ -68,28 +68,16 @@ def told(
 
 
 def _in_words_of(message: str, text: str) -> str:
-    """A message without what it quotes that is neither in a text nor a plain type.
+    """A message up to a nested type, without what it quotes that is neither in a text nor a plain type.
 
     Example:
-        >>> _in_words_of("no abs(ENUM('a@b.org', 'b')), no 'x', no 'a@b.org'", "select abs(x) from t")
-        "no abs(ENUM(…)), no 'x', no …"
+        >>> _in_words_of("no 'x', no 'a@b.org', no abs(ENUM('a@b.org', 'b'))", "select abs(x) from t")
+        "no 'x', no …, no abs(ENUM(…)"
     """
-    for nested in reversed(list(_NESTED.finditer(message))):
-        message = message[: nested.end()] + "…" + message[_closed(message, nested.end()) :]
+    if nested := _NESTED.search(message):
+        message = f"{message[: nested.end()]}…)"
     known = set(re.findall(r"\w+", text.lower())) | _TYPES
     return _QUOTED.sub(lambda found: found[0] if set(re.findall(r"\w+", found[0].lower())) <= known else "…", message)
-
-
-def _closed(message: str, start: int) -> int:
-    """Where a parenthesis is closed, outside quotes; the end if it is not."""
-    depth, at = 1, start
-    while at < len(message):
-        quoted = _QUOTED.match(message, at)
-        depth += (message[at] == "(") - (message[at] == ")")
-        if depth == 0:
-            return at
-        at = quoted.end() if quoted else at + 1
-    return at
 
 
 def _place_by_plan(connection: duckdb.DuckDBPyConnection, text: str, parameters: Mapping[str, Any]) -> int | None:

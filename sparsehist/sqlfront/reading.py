@@ -548,6 +548,8 @@ def read_statement(piece: Piece, parameters: Mapping[str, Any]) -> Statement:
         left = [one for one in form.clauses if (one.choice or one.field) not in taken]
         clause = next((one for one in left if words.accept(*one.words.split())), None)
         if clause is None:
+            begun = (one for one in left if words.follow(*one.words.split()[:1]))
+            words.expect(*next((one.words.split() for one in begun), ()))
             raise words.error(f"expected {', '.join([*map(str, left), 'the end of the statement'])}")
         take(clause.field, clause.read)
     missing = next((one for one in form.clauses if one.field in form.needs and one.field not in asked), None)

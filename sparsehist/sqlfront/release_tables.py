@@ -20,7 +20,7 @@ from sparsehist.ledger.table import DEFAULT_DELTA, SCHEMA, ledger_rows
 from sparsehist.release import any_kind
 from sparsehist.release.home import Home
 from sparsehist.release.metadata import Request
-from sparsehist.release.pipeline import published
+from sparsehist.release.pipeline import RELEASES, rows_of_releases
 from sparsehist.release.releases import Release, WorkloadRelease
 from sparsehist.release.stored_declaration import declaration_of
 from sparsehist.sqlfront.declaring import TAKEN_NAMES
@@ -28,26 +28,15 @@ from sparsehist.sqlfront.reading import Statement
 from sparsehist.sqlfront.script import is_word, plain
 from sparsehist.store.statements import statement
 
-_SHOWN = {
-    "series": pl.String,
-    "name": pl.String,
-    "workload": pl.String,
-    "strategy": pl.String,
-    "level": pl.String,
-    "std": pl.Float64,
-    "threshold": pl.Float64,
-    "expected_false_keys": pl.Float64,
-    "released_at": pl.String,
-}
+_SHOWN = {"series": str, **RELEASES}
 
 
 def releases(store: Home, series: str) -> pl.DataFrame:
     """Each release of a series with its public parameters, in order; `workload` is null for one of cells."""
     with store.hold() as state:
         record = state.series(series)
-        made = [] if record is None else published(state, record)
-    rows = [{**release.metadata, "series": series, "name": release.name} for release in made]
-    return pl.DataFrame([{column: row.get(column) for column in _SHOWN} for row in rows], schema=_SHOWN)
+        made = [] if record is None else rows_of_releases(state, record)
+    return pl.DataFrame([{"series": series, **row} for row in made], schema=_SHOWN)
 
 
 def made_before(store: Home, series: str, name: str) -> Release | WorkloadRelease | None:

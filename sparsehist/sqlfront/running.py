@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sparsehist.errors import SparsehistError, StatementError
 from sparsehist.release.home import Home
@@ -11,9 +11,6 @@ from sparsehist.sqlfront.checking import Problem
 from sparsehist.sqlfront.reading import Statement
 from sparsehist.sqlfront.results import Outcome, SqlResult
 from sparsehist.sqlfront.session import Session
-
-if TYPE_CHECKING:
-    from sparsehist.sqlfront.dry_run import DryRun
 
 
 def run_script(
@@ -31,44 +28,28 @@ def run_script(
     """
     statements, problems = session.check(script)
     outcomes: list[Outcome] = []
+    foreseen = None
+    if dry_run:
+        from sparsehist.sqlfront.dry_run import DryRun  # workloads, and what of scipy they need
 
-    def note(outcome: Outcome) -> None:
+        foreseen = DryRun(session.store)
+    steps: list[Statement | Problem] = [*statements, *problems] if keep_going or not problems else [*problems]
+    for step in sorted(steps, key=lambda step: step.number):
+        if isinstance(step, Problem):
+            outcome = Outcome(step.number, step.line, "not run", error=step.error)
+        elif foreseen is not None:
+            outcome = foreseen.outcome(step)
+        else:
+            try:
+                outcome = session.execute(step)
+            except SparsehistError as problem:
+                outcome = Outcome(step.number, step.piece.line, "failed", error=problem)
         outcomes.append(outcome)
         if told is not None:
             told(outcome)
-
-    if problems and not keep_going:
-        for problem in problems:
-            note(_refused(problem))
-        return outcomes
-    foreseen = _foreseen(session) if dry_run else None
-    steps: list[Statement | Problem] = [*statements, *problems]
-    for step in sorted(steps, key=lambda step: step.number):
-        if isinstance(step, Problem):
-            note(_refused(step))
-            continue
-        outcome = _attempt(session, step) if foreseen is None else foreseen.outcome(step)
-        note(outcome)
-        if outcome.error is not None and not keep_going:
+        if outcome.error is not None and not keep_going and not isinstance(step, Problem):
             break
     return outcomes
-
-
-def _foreseen(session: Session) -> DryRun:
-    from sparsehist.sqlfront.dry_run import DryRun  # workloads, and what of scipy they need, take a quarter second
-
-    return DryRun(session.store)
-
-
-def _refused(problem: Problem) -> Outcome:
-    return Outcome(problem.number, problem.line, "not run", error=problem.error)
-
-
-def _attempt(session: Session, statement: Statement) -> Outcome:
-    try:
-        return session.execute(statement)
-    except SparsehistError as problem:
-        return Outcome(statement.piece.number, statement.piece.line, "failed", error=problem)
 
 
 def run_sql(

@@ -11,12 +11,12 @@ FILES = f"copy (select query, 1 as n from log where query like '{SECRET_KEY[:5]}
 ROWS = "read_csv('rows.csv', header = true)"
 
 TOLD = {
-    "a type of rows": (f"{ENUM} select abs('weather'::kind)", "abs(ENUM(…))"),
+    "a type of rows": (f"{ENUM} select abs('weather'::kind)", "abs(ENUM(…)"),
     "a column of such a type": (
         f"{ENUM} create table t (k kind); select k + 1 from t",
-        "+(ENUM(…), INTEGER_LITERAL)",
+        "+(ENUM(…)",
     ),
-    "columns of rows": (f"{PIVOT} select sum(wide) from wide", "sum(STRUCT(…))"),
+    "columns of rows": (f"{PIVOT} select sum(wide) from wide", "sum(STRUCT(…)"),
     "columns of rows, cast": (f"{PIVOT} select wide::struct(zz int) from wide", "STRUCT(…)"),
     "the first row of a file": (f"{FILES} select rows + 1 from {ROWS} rows", "STRUCT(…)"),
     "a wrong column": (f"{PIVOT} select nosuch from wide", 'Referenced column "nosuch" not found'),

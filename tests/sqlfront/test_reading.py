@@ -172,11 +172,11 @@ def test_clauses_stand_in_any_order(head, clauses):
     ("text", "column", "said"),
     [
         ("release from b at level 1", 14, "expected FROM series, "),
-        ("release a from b at lvel 1", 18, "found at"),
+        ("release a from b at lvel 1", 21, "expected AT LEVEL, found lvel"),
         ("release a from b treshold 1", 18, "expected AT LEVEL level, AT EPSILON e DELTA d, USING 'workload', STRAT"),
         ("release a from b at level", 26, "expected a level such as 0.01 or 1/3, found the end"),
         ("release a from b at level x", 27, "found x"),
-        ("release a from b at level 1 at level 2", 29, "found at"),
+        ("release a from b at level 1 at level 2", 32, "expected AT STEP, found level"),
         ("release a from b at level 1 expecting 1 keys", 41, "expected FALSE, found keys"),
         ("release a from b threshold 3 expecting 1 false keys", 30, "found expecting"),
         ("release a from b open delta 1e-6 at level 1 threshold 3", 45, "found threshold"),

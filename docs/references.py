@@ -46,10 +46,12 @@ def _of_command(name: str, command: App) -> list[str]:
         return [part for word in grouped for part in _of_command(f"{name} {word}", command[word])]
     listed = [
         _option(argument)
-        for argument in command.assemble_argument_collection(default_parameter=app.default_parameter)
+        for argument in command.assemble_argument_collection(
+            default_parameter=app.default_parameter, parse_docstring=True
+        )
         if argument.show
     ]
-    return [f"## {name}", _as_markdown(command.help), "\n".join(listed)]
+    return [f"## {name}", _as_markdown(command.help.partition("Args:")[0]), "\n".join(listed)]
 
 
 def _option(argument: Any) -> str:

@@ -13,7 +13,7 @@ from rich.markup import escape
 
 import sparsehist as sh
 from sparsehist.cli.answer import Answer, parameters_table, rows_table
-from sparsehist.cli.options import DEFAULT, Using, given
+from sparsehist.cli.options import DEFAULT, SeriesName, StorePath, Using, given
 from sparsehist.declaration.checks import checked_output
 from sparsehist.declaration.declaration import UNCHECKED_SOURCE
 from sparsehist.errors import DeclarationError, InputError
@@ -39,14 +39,11 @@ _VOUCHED = (
 )
 
 
-def show(store: Path, /, *, using: Using = DEFAULT) -> Answer:
+def show(store: StorePath, /, *, using: Using = DEFAULT) -> Answer:
     """Show the series of a store and their releases, with their public parameters.
 
     For example:
       sparsehist show logs.sparsehist
-
-    Args:
-        store: Directory of the store.
     """
     home = using.home(store)
     listed: list[dict[str, Any]] = []
@@ -88,7 +85,7 @@ def show(store: Path, /, *, using: Using = DEFAULT) -> Answer:
 
 
 def ledger(
-    store: Path,
+    store: StorePath,
     /,
     *,
     delta: float = 1e-6,
@@ -114,7 +111,6 @@ def ledger(
       sparsehist ledger logs.sparsehist --out ledger.json
 
     Args:
-        store: Directory of the store.
         delta: At which epsilon is shown.
         series: Only this series and its population.
         since: Only what was released since then (UTC), such as 2026-01-31, and its populations.
@@ -179,13 +175,13 @@ def _event_for_people(event: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _check_outside(store: Path, out: Path | None) -> None:
+def _check_outside(store: StorePath, out: Path | None) -> None:
     if out is not None and store.resolve() in out.resolve().parents:
         raise InputError(f"--out {str(out)!r} is inside the store, which nobody but its owner may read")
 
 
 def limit(
-    store: Path,
+    store: StorePath,
     /,
     *,
     population: str = "default",
@@ -226,7 +222,6 @@ def limit(
           --reason 'by country of residence'
 
     Args:
-        store: Directory of the store.
         population: The people that a budget is for.
         rho: Budget: limit on the sum in zCDP, exact.
         epsilon: Budget, instead: limit on epsilon at --delta.
@@ -267,7 +262,7 @@ def limit(
 
 
 def report(
-    store: Path, /, *, out: Path, delta: float = 1e-6, curator: bool = False, using: Using = DEFAULT
+    store: StorePath, /, *, out: Path, delta: float = 1e-6, curator: bool = False, using: Using = DEFAULT
 ) -> Answer:
     """Write a report that a privacy officer can read and sign: one HTML page.
 
@@ -279,7 +274,6 @@ def report(
       sparsehist report logs.sparsehist --out report.html
 
     Args:
-        store: Directory of the store.
         out: The page, a .html file; outside the store.
         delta: At which epsilon is shown.
         curator: Add exact numbers that only the curator may see; the page says that it is secret.
@@ -292,7 +286,9 @@ def report(
     return Answer({"store": str(store), "out": str(out), "curator": curator}, [f"{escape(str(out))}: {told}"])
 
 
-def backup(store: Path, destination: Annotated[Path, Parameter(name="DEST")], /, *, using: Using = DEFAULT) -> Answer:
+def backup(
+    store: StorePath, destination: Annotated[Path, Parameter(name="DEST")], /, *, using: Using = DEFAULT
+) -> Answer:
     """Copy a store, consistently and durably.
 
     The copy is as secret as the store. It is refused until it is adopted in the
@@ -303,7 +299,6 @@ def backup(store: Path, destination: Annotated[Path, Parameter(name="DEST")], /,
       sparsehist backup logs.sparsehist /backups/logs.sparsehist
 
     Args:
-        store: Directory of the store.
         destination: New directory for the copy.
     """
     using.store(store).backup(destination)
@@ -311,7 +306,7 @@ def backup(store: Path, destination: Annotated[Path, Parameter(name="DEST")], /,
     return Answer({"store": str(store), "backup": str(destination)}, shown)
 
 
-def adopt(store: Path, /, *, home_is_gone: bool = False, using: Using = DEFAULT) -> Answer:
+def adopt(store: StorePath, /, *, home_is_gone: bool = False, using: Using = DEFAULT) -> Answer:
     """Accept a copied or restored store in place of one that is gone for good.
 
     Refused while the original is still where it was, and if anything was released
@@ -324,7 +319,6 @@ def adopt(store: Path, /, *, home_is_gone: bool = False, using: Using = DEFAULT)
       sparsehist adopt logs.sparsehist --home-is-gone
 
     Args:
-        store: Directory of the store.
         home_is_gone: You vouch for all of this; asked for on a terminal.
     """
     if not home_is_gone and sys.stdin.isatty():
@@ -334,7 +328,7 @@ def adopt(store: Path, /, *, home_is_gone: bool = False, using: Using = DEFAULT)
 
 
 def drop(
-    store: Path, /, *, series: str, yes: bool = False, reason: str | None = None, using: Using = DEFAULT
+    store: StorePath, /, *, series: SeriesName, yes: bool = False, reason: str | None = None, using: Using = DEFAULT
 ) -> Answer:
     """Erase a series: its keys, counts and noise.
 
@@ -346,8 +340,6 @@ def drop(
       sparsehist drop logs.sparsehist --series queries --yes
 
     Args:
-        store: Directory of the store.
-        series: Name of the series.
         yes: Do not ask; needed where there is no terminal to ask on.
         reason: Why; one line, kept in the ledger for good.
     """

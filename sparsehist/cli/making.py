@@ -18,7 +18,17 @@ from sparsehist.cli.answer import (
     rows_table,
     significant,
 )
-from sparsehist.cli.options import DEFAULT, READ, Inputs, ReadingOptions, Using, given, options_of
+from sparsehist.cli.options import (
+    DEFAULT,
+    READ,
+    Inputs,
+    ReadingOptions,
+    SeriesName,
+    StorePath,
+    Using,
+    given,
+    options_of,
+)
 from sparsehist.counting.log_check import checked
 from sparsehist.counting.progress import reporting
 from sparsehist.declaration.checks import checked_output
@@ -42,7 +52,7 @@ choose = App(
 
 
 def create(
-    store: Path,
+    store: StorePath,
     /,
     *,
     declared: Annotated[_Declared, Parameter(name="*")],  # type: ignore[valid-type]
@@ -70,7 +80,6 @@ def create(
           --domain 'strings(max_bytes=32)' --steps 365 --name daily
 
     Args:
-        store: Directory of the store.
         if_exists: If the series exists: refuse, or keep it if declaration and log are the same; exits with 5 if not.
     """
     asked = given(declared)
@@ -108,10 +117,10 @@ def create(
 
 
 def append(
-    store: Path,
+    store: StorePath,
     /,
     *,
-    series: str,
+    series: SeriesName,
     step: str | None = None,
     period: str | None = None,
     time: str | None = None,
@@ -131,8 +140,6 @@ def append(
       sparsehist append logs.sparsehist --series daily --step 1 --input day_1.parquet
 
     Args:
-        store: Directory of the store.
-        series: Name of the series.
         step: Of a running series: a number from 1, or a day in it.
         period: Of a periodic series: 2026-W12, 2026-03, any day in it (2026-03-17), or a number from 1.
         time: With --period: column of the time of each row, to be checked.
@@ -156,7 +163,7 @@ def append(
     return Answer(data | given(step=step, period=period), [done if appended else again])
 
 
-def finish(store: Path, /, *, series: str, yes: bool = False, using: Using = DEFAULT) -> Answer:
+def finish(store: StorePath, /, *, series: SeriesName, yes: bool = False, using: Using = DEFAULT) -> Answer:
     """Let nothing more be appended to a running or periodic series, and erase who counted; releases go on.
 
     This cannot be undone.
@@ -165,8 +172,6 @@ def finish(store: Path, /, *, series: str, yes: bool = False, using: Using = DEF
       sparsehist finish logs.sparsehist --series daily --yes
 
     Args:
-        store: Directory of the store.
-        series: Name of the series.
         yes: Do not ask; needed where there is no terminal to ask on.
     """
     ending = _appended(using.store(store), series)
@@ -247,7 +252,7 @@ def check(
 
 @choose.command
 def max_keys(
-    store: Path,
+    store: StorePath,
     /,
     *,
     input: Inputs,  # noqa: A002
@@ -273,7 +278,6 @@ def max_keys(
           --level 0.01 --release-level 0.1
 
     Args:
-        store: Directory of the store.
         name: Its series are called NAME_keys and NAME_profile.
         largest_keys: Number of keys, the largest ones, to make the error small for.
         level: The price, exact.
@@ -299,7 +303,7 @@ def max_keys(
 
 @choose.command
 def keys(
-    store: Path,
+    store: StorePath,
     /,
     *,
     input: Inputs,  # noqa: A002
@@ -327,7 +331,6 @@ def keys(
           --out queries.parquet
 
     Args:
-        store: Directory of the store.
         most_keys: Keys of a unit that may count at all; a public number.
         level: rho of zCDP, spent by all rounds together; exact.
         delta: Probability that a key which one unit alone has is found.

@@ -15,6 +15,8 @@ from sparsehist.declaration.parameters import options, parameters
 from sparsehist.errors import DeclarationError
 from sparsehist.release.home import Home
 
+StorePath = Annotated[Path, Parameter(help="Directory of the store.")]
+SeriesName = Annotated[str, Parameter(help="Name of the series.")]
 Inputs = Annotated[
     list[str] | None, Parameter(help="Parquet, CSV or JSON lines: file or quoted glob; may be repeated.")
 ]

@@ -13,7 +13,7 @@ from rich.markup import escape
 
 import sparsehist as sh
 from sparsehist.cli.answer import Answer, counted, parameters_table, rows_table
-from sparsehist.cli.options import DEFAULT, LevelOptions, Using, given
+from sparsehist.cli.options import DEFAULT, LevelOptions, SeriesName, StorePath, Using, given
 from sparsehist.declaration.checks import checked_output
 from sparsehist.errors import DeclarationError, InputError, StoreError
 from sparsehist.release import any_kind
@@ -60,10 +60,10 @@ Workload = Annotated[
 
 
 def release(
-    store: Path,
+    store: StorePath,
     /,
     *,
-    series: str,
+    series: SeriesName,
     name: str,
     at: LevelOptions | None = None,
     threshold: float | None = None,
@@ -98,8 +98,6 @@ def release(
           --workload 'ranges()' --level 0.1 --out by_hour.parquet
 
     Args:
-        store: Directory of the store.
-        series: Name of the series.
         name: Name of the release: a-z, 0-9 and _. It stands for the same numbers for ever.
         threshold: Publish cells whose noisy count is above this many units.
         max_false_keys: Refuse a threshold that lets more empty keys through.

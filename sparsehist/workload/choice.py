@@ -195,7 +195,8 @@ def _plain_names(workload: Workload) -> list[str]:
     if len(workload.columns) == 1 or workload.n_cells <= _LARGEST_IDENTITY:
         names.append("identity")
     overlapping = isinstance(workload, Identity | Prefix | Kronecker)
-    if not overlapping and workload.n_queries <= _MOST_DIRECT and has_known_columns(workload):
+    few = isinstance(workload, Marginals) or workload.n_queries <= _MOST_DIRECT
+    if few and not overlapping and has_known_columns(workload):
         names.append("direct")
     if len(workload.columns) > 1 or isinstance(workload, Identity | Marginals | Kronecker):
         return names

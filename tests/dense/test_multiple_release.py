@@ -234,11 +234,6 @@ def test_no_refusal_shows_a_vector_given_in_the_wrong_place():
         assert "471" not in str(refused.value)
 
 
-def test_whole_floats_will_do_for_integer_noise():
-    """Counts that come as floats are read as integers."""
-    assert MultipleRelease(DiscreteLaplace(), [1.0, 2.0]).release(1).values.dtype == np.int64
-
-
 def test_an_object_shows_no_value():
     """Its text holds public parameters only."""
     vector = MultipleRelease(Gaussian(), [123456789, 987654321])

@@ -185,14 +185,6 @@ def test_a_product_is_every_combination():
     assert_consistent(g_test(observed, np.full(12, 1 / 12)), "draws of a product")
 
 
-def test_the_order_of_columns_makes_another_product():
-    """Products are equal when names, components and their order are."""
-    one, other = Product(a=Integers(2), b=Integers(3)), Product(b=Integers(3), a=Integers(2))
-    assert one == Product({"a": Integers(2)}, b=Integers(3))
-    assert one != other
-    assert len({one, other, Product(a=Integers(2), b=Integers(3))}) == 2
-
-
 BAD = [
     (lambda: Integers(0), r"integers\(0\) holds no integer"),
     (lambda: Integers(1.0), "got 1.0"),

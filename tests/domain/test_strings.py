@@ -111,12 +111,6 @@ def test_draws_are_valid_utf8_within_the_bound():
         assert len(set(data)) > 1000
 
 
-@pytest.mark.parametrize("n", [0, 1])
-def test_few_draws(n):
-    """No draw and one draw give a frame of that height."""
-    assert Strings(max_bytes=32).draw(n, rng=seeded(1)).height == n
-
-
 def test_membership():
     """Empty, too long and foreign strings are outside; bounds count bytes or characters as declared."""
     keys = frame(["", "a", "é", "éé", "ab", "abc", "€", "b\x00", "😀"])

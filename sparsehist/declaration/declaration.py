@@ -13,13 +13,12 @@ import polars as pl
 from sparsehist.declaration.bounding import Keep, Share, Shares, bounding_of
 from sparsehist.declaration.checks import checked_name
 from sparsehist.declaration.measures import MEAN_COLUMN, Measure, measures_of
-from sparsehist.declaration.noise import checked_noise
 from sparsehist.declaration.parameters import check_fields, parameter, parameters, written
 from sparsehist.declaration.recurring import Every, Steps, every_of, steps_of, without_budget
 from sparsehist.domain import Domain, Product, one_cell
 from sparsehist.domain.unread import UnreadDomain
 from sparsehist.errors import DeclarationError, DomainError, present, shown
-from sparsehist.noise import Family, family_named
+from sparsehist.noise import Family, family_named, name_of
 from sparsehist.privacy import as_level, level_text
 
 LARGEST_BOUND = 2**31 - 1
@@ -33,6 +32,8 @@ _OTHER_PERIODS = "that the log of a period holds no rows of another is on trust"
 WITHOUT_KEY = "all units"
 """The key column of a series that counts all units in one cell; logs have no such column, releases do."""
 KEY_TYPES = ("date", "integer", "text")
+NoiseChoice = str | Family
+"""A family by name, or as an instance with the sensitivity that max_keys implies."""
 _HANDLING = ("error", "drop")
 _MEASURED = ("gaussian", "laplace", "discrete_laplace")
 _HandlingOption = Literal["error", "drop"]
@@ -105,6 +106,28 @@ def _flag(what: str) -> Any:
         return value
 
     return read
+
+
+def _noise(noise: object, max_keys: int) -> str:
+    """Return the name by which a series stores its noise, given a name or an instance for `max_keys` keys."""
+    if isinstance(noise, str):
+        family_named(noise, max_keys)
+        return noise
+    name = name_of(noise) if isinstance(noise, Family) else None
+    if name is None:
+        raise DeclarationError(
+            "noise must be a name such as 'gaussian', or an instance such as sparsehist.noise.Gaussian(...), got "
+            f"{shown(noise)}",
+            parameter="noise",
+        )
+    family = family_named(name, max_keys)
+    if noise != family:
+        raise DeclarationError(
+            f"noise={noise!r} does not suit units of max_keys={max_keys}, which need {family!r}; pass that, or "
+            f"noise={name!r}",
+            parameter="noise",
+        )
+    return name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -221,7 +244,7 @@ class Declaration:
                 parameter="domain",
             )
         check_fields(self)
-        self._fix("noise", checked_noise(self.noise, self.max_keys))
+        self._fix("noise", _noise(self.noise, self.max_keys))
         if isinstance(self.unit, str) and self.unit in self.key:
             raise DeclarationError(
                 f"unit must name a column that is no key column, got {shown(self.unit)}", parameter="unit"

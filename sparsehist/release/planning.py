@@ -13,7 +13,7 @@ import polars as pl
 
 from sparsehist.declaration import Declaration, Keep, Share
 from sparsehist.declaration.checks import checked_whole
-from sparsehist.declaration.noise import NoiseChoice
+from sparsehist.declaration.declaration import NoiseChoice
 from sparsehist.domain import Domain
 from sparsehist.domain.base import GREATEST_SIZE
 from sparsehist.domain.unread import UnreadDomain

@@ -10,7 +10,7 @@ from sparsehist.counting.contract import Choice, Counts
 from sparsehist.counting.progress import Counting
 from sparsehist.declaration import Declaration, Every, Keep, Measure, Share, Steps
 from sparsehist.declaration.checks import checked_choice
-from sparsehist.declaration.noise import NoiseChoice
+from sparsehist.declaration.declaration import NoiseChoice
 from sparsehist.domain import Domain
 from sparsehist.errors import DeclarationError, shown
 from sparsehist.privacy import Level

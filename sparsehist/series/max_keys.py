@@ -29,8 +29,7 @@ from sparsehist.counting.count import list_pairs
 from sparsehist.counting.progress import reporting
 from sparsehist.declaration import Declaration
 from sparsehist.declaration.checks import checked_name, checked_whole
-from sparsehist.declaration.declaration import LARGEST_BOUND
-from sparsehist.declaration.noise import NoiseChoice
+from sparsehist.declaration.declaration import LARGEST_BOUND, NoiseChoice
 from sparsehist.domain import Domain, Integers, Product
 from sparsehist.domain.base import key_names
 from sparsehist.errors import DeclarationError, NameTakenError, NotFoundError, SeriesDiffersError, present

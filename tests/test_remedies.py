@@ -209,3 +209,57 @@ def test_revenue_is_refused_as_counts():
             max_keys=1,
             domain=sh.Strings(max_bytes=4),
         )
+
+
+def test_a_column_of_another_type_is_read_as_the_advice_says(command):
+    """Time stamps of Parquet become dates, and lists one row for each element."""
+    days = [f"2026-03-{1 + day:02} 10:00:00" for day in range(20)]
+    log = keys_of(20).with_columns(at=pl.Series(days).str.to_datetime(), tags=pl.Series([["a", "b"]] * 20))
+    log.write_parquet("log.parquet")
+    told = DECLARED | {"name": "s"}
+    with pytest.raises(
+        DataError, match=re.escape("sh.Files(…, types={'at': 'date'}), in a shell --key-type at=date")
+    ):
+        sh.create("one", "log.parquet", **told | {"key": "at"}, domain=sh.Dates("2026-03-01", "2026-03-31"))
+    sh.create("one", sh.Files("log.parquet", types={"at": "date"}), **told | {"key": "at"},
+              domain=sh.Dates("2026-03-01", "2026-03-31"))  # fmt: skip
+    with pytest.raises(DataError, match=re.escape("frame.explode('tags') or unnest in SQL")):
+        sh.create("two", "log.parquet", **told | {"key": "tags"}, domain=sh.Strings(max_bytes=4))
+    sh.create("two", log.explode("tags"), **told | {"key": "tags"}, domain=sh.Strings(max_bytes=4))
+    query = sh.Query("select UserID, unnest(tags) as tag from read_parquet('log.parquet')")
+    sh.create("three", query, **told | {"key": "tag"}, domain=sh.Strings(max_bytes=4))
+
+
+def test_ranges_of_dates_are_given_as_keys():
+    """Pairs of text in the place of numbers of cells are told the parameter that takes them."""
+    weeks = [("2026-03-02", "2026-03-08")]
+    with pytest.raises(DeclarationError, match=re.escape("keys=[('2026-03-02', '2026-03-08')]")):
+        sh.workload.Ranges(weeks)
+    days = pl.DataFrame({"UserID": range(9), "key": ["2026-03-03"] * 9})
+    series = sh.create(
+        ":memory:", days, name="s", domain="dates('2026-03-01', '2026-03-31')", **DECLARED | {"max_keys": 1}
+    )
+    assert series.release("week", workload=sh.workload.Ranges(keys=weeks), level=1).frame.height == 1
+
+
+def test_an_epsilon_alone_is_told_to_add_a_delta():
+    """No level of Gaussian noise keeps to an epsilon at delta 0."""
+    with pytest.raises(DeclarationError, match="give a delta as well, such as 1e-6"):
+        series_of().release("r", epsilon=1)
+    series_of().release("r", epsilon=1, delta="1e-6")
+
+
+def test_a_column_of_a_query_in_other_case_is_named(tmp_path):
+    """The one that differs in capitals only."""
+    keys_of().write_parquet(tmp_path / "log.parquet")
+    query = f"select UserID, key from read_parquet('{tmp_path}/log.parquet')"
+    with pytest.raises(DeclarationError, match="did you mean UserID"):
+        sh.check_query(query, unit="userid", key="key")
+    sh.check_query(query, unit="UserID", key="key")
+
+
+def test_words_that_are_no_files_are_not_told_about_globs(command):
+    """A statement after the store is no list of files that a shell expanded."""
+    assert "Quote a glob" not in command("ledger", "store", "show ledger")[1]
+    words = ("--input", "a.parquet", "b.parquet", "--domain", "hash64()", *SHELL)
+    assert "Quote a glob" in command("create", "store", *words)[1]

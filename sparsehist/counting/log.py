@@ -195,6 +195,9 @@ def check_unit_dtypes(log: Log, units: Sequence[str], *, portable: bool = False)
             part_of_tuple(unit, dtype)
 
 
+_KINDS_OF_KEYS = (((pl.Date,), "date"), ((pl.Int64, pl.UInt64), "integer"))
+
+
 def check_key_dtypes(log: Log, key: Sequence[str], domain: Domain) -> None:
     """Refuse key columns that the domain does not take; dates may be ISO text, whole numbers only in CSV files."""
     for column, name in enumerate(key):
@@ -203,7 +206,12 @@ def check_key_dtypes(log: Log, key: Sequence[str], domain: Domain) -> None:
         if parsed or domain.accepts(column, dtype):
             continue
         castable = dtype.is_integer() or dtype.is_decimal() or dtype in (*_TEXTS, pl.Boolean, pl.Date, pl.Datetime)
-        remedy = "say what it becomes (key_types, on the command line --key-type)" if castable else "cast it before"
+        kind = next((kind for of, kind in _KINDS_OF_KEYS if wanted in of), "text")
+        remedy = f"read it with sh.Files(…, types={{{name!r}: {kind!r}}}), in a shell --key-type {name}={kind}"
+        if isinstance(dtype, pl.List):
+            remedy = f"make a row of each element, by frame.explode({name!r}) or unnest in SQL"
+        elif not castable:
+            remedy = "cast it before"
         remedy = "cast it in the Spark frame" if log.of_spark else remedy
         if dtype.is_float() or dtype.is_decimal():
             raise _fractions(f"key column {name!r}", dtype, f"{remedy} as whole numbers or text")

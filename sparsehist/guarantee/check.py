@@ -212,7 +212,9 @@ class Check:
         """Refuse a plan unless each unit's rows depend on that unit's own rows and on public tables alone."""
         for name in (*self._units, *keys):
             if sum(folded(column) == folded(name) for column in columns) != 1 or name not in columns:
-                self._refuse(None, "one column", name=name, columns=", ".join(columns))
+                one = [column for column in columns if folded(column) == folded(name)]
+                meant = f"; did you mean {one[0]}?" if len(one) == 1 else ""
+                self._refuse(None, "one column", name=name, columns=", ".join(columns) + meant)
         self._check_fields_of_operators(root)
         result = self._relation(root)
         if not result.private:

@@ -171,7 +171,8 @@ def level_within(goal: EpsilonDelta, law: str, keys: int = 1) -> Fraction:
     """
     found = _largest_within(goal.epsilon, goal.delta, law, keys)
     if found <= 0:
-        raise DeclarationError(f"no level of {law} noise is {goal} with {keys} keys per unit")
+        advice = "" if goal.delta else "; give a delta as well, such as 1e-6"
+        raise DeclarationError(f"no level of {law} noise is {goal} with {keys} keys per unit{advice}")
     return found
 
 

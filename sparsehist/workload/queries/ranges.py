@@ -263,7 +263,10 @@ def _as_pairs(ranges: Sequence[tuple[int, int]] | ArrayLike, n: int | None) -> I
     if given.size == 0:
         raise DeclarationError("ranges=[] asks nothing; a workload has at least one query")
     if given.ndim != 2 or given.shape[1] != 2 or given.dtype.kind not in "iu":
-        raise DeclarationError("ranges are pairs of integers (low, high), such as ranges=[(0, 9), (10, 99)]")
+        raise DeclarationError(
+            "ranges are pairs of integers (low, high), such as ranges=[(0, 9), (10, 99)]; of keys of a "
+            "series, such as dates, they are keys=[('2026-03-02', '2026-03-08')]"
+        )
     if len(given) > _MOST_LISTED:
         raise DeclarationError(f"a list has at most {_MOST_LISTED} ranges")
     pairs = given.astype(np.int64)

@@ -104,7 +104,7 @@ def _run(words: list[str], *, as_json: bool) -> int:
             answer = app(words)
     except CycloptsError as problem:
         message = " ".join(str(problem).split()).replace(" requires an argument.", " is missing, or has no value.")
-        if isinstance(problem, UnusedCliTokensError) and any("." in token for token in problem.unused_tokens):
+        if isinstance(problem, UnusedCliTokensError) and any("." in token for token in problem.unused_tokens or ()):
             message += " Quote a glob, so that the shell leaves it alone: --input 'log/*.parquet'."
         return _refused(f"{message} See --help.", "UsageError", as_json=as_json)
     except BrokenPipeError:

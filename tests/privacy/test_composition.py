@@ -33,3 +33,9 @@ def test_a_guarantee_without_rho_is_never_added() -> None:
     assert (total.currency, total.amount, total.rho) == ("none", None, None)
     assert total_cost([path_cost("rho", HALF), path_cost("none", None)]).amount == HALF
     assert total_cost([]).amount == 0
+
+
+def test_the_delta_of_open_domains_adds_up():
+    """Each series may give a key's owner away on its own."""
+    apart = [path_cost("rho", Fraction(1, 2), delta_infinity=delta) for delta in (1e-6, 2e-6)]
+    assert total_cost(apart).delta_infinity == pytest.approx(3e-6, rel=1e-12)

@@ -104,3 +104,13 @@ def test_what_is_no_parameter_is_refused_with_its_value(wrong: object) -> None:
     ):
         with pytest.raises(DeclarationError, match=str(wrong)):
             call()
+
+
+@pytest.mark.parametrize(("epsilon", "rho"), [(0.1, 4), (1, 9), (2, 8)])
+def test_a_delta_that_is_no_small_tail_is_that_of_the_two_normal_laws(epsilon, rho):
+    """Where epsilon is far below rho, by 30 digits of Phi(-x) - e**epsilon Phi(-x - mu)."""
+    with mp.workdps(30):
+        mu = mp.sqrt(2 * rho)
+        x = mp.mpf(epsilon) / mu - mu / 2
+        exact = float(mp.ncdf(-x) - mp.exp(epsilon) * mp.ncdf(-x - mu))
+    assert gaussian.delta(epsilon, rho) == pytest.approx(exact, rel=1e-9)

@@ -119,6 +119,12 @@ BAD_BY_REASON = {
         "mode": "select user_id, mode(query) as query from log group by user_id",
     },
     "floating-point": {
+        "a floating-point sum as a condition": "select user_id, query from (select user_id, query, sum(w) as s from log group by all) where s > 1",
+        "a floating-point sum in order by": "select user_id, query from (select user_id, query, sum(w) as s from log group by all) order by s",
+        "a floating-point sum in a join": "select l.user_id, l.query from (select user_id, query, sum(w) as s from log group by all) x join log l on x.user_id = l.user_id and l.w < x.s",
+        "a floating-point sum as a number of rows": "select x.user_id, count(*)::varchar as query from (select user_id, query, sum(w) as s from log group by all) x, unnest(range((x.s * 10)::int)) t(q) group by x.user_id",
+        "a floating-point sum in distinct": "select user_id, count(*)::varchar as query from (select distinct * from (select user_id, query, sum(w) as s from log group by all)) group by user_id",
+        "a floating-point sum in a partition": "select user_id, count(*) over (partition by user_id, s)::varchar as query from (select user_id, query, sum(w) as s from log group by all)",
         "a floating-point sum": "select user_id, sum(w)::varchar as query from log group by user_id",
     },
     "rows of different units": {

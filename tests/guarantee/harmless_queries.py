@@ -107,5 +107,6 @@ GOOD = {
     "sessions": "with g as (select user_id, query, ts, (ts - lag(ts) over (partition by user_id order by ts) > interval 1 day)::int as gap from log) select user_id, query || sum(gap) over (partition by user_id order by ts)::varchar as query from g",
     "a left join instead of a correlated query": "select l.user_id, l.query || coalesce(c.k, 0) as query from log l left join (select user_id, count(*) as k from clicks group by user_id) c using (user_id)",
     "an anti join on the unit and the key": "select l.user_id, l.query from log l anti join clicks c on l.user_id = c.user_id and l.query = c.page",
+    "a floating-point sum that nothing uses": "select user_id, query from (select user_id, query, sum(w) as s from log group by all)",
     "sums of decimals": "select user_id, sum(w::decimal(18, 3))::varchar as query from log group by user_id",
 }

@@ -62,6 +62,17 @@ NO_EXAMPLE = {
         "a list as it comes, beside unnest",
         "two lists as they come",
         "a window of floating-point numbers beside row numbers",
+        *(
+            f"a floating-point sum {used}"
+            for used in (
+                "as a condition",
+                "in order by",
+                "in a join",
+                "as a number of rows",
+                "in distinct",
+                "in a partition",
+            )
+        ),
     ],
     "it hangs on what the session holds, not on rows": ["setseed", "settings"],
     "another way to write it is accepted": ["the unit in, or", "a unit twice", "a pivot over all"],

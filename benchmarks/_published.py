@@ -41,7 +41,7 @@ def normalised_square_root(n: int) -> float:
     def variance(row: int) -> float:
         query = np.zeros(n)
         query[: row + 1] = 1.0
-        return float(np.sum(strategy.solve_transposed(query) ** 2))
+        return float(np.sum(strategy.to_cells_transposed(query) ** 2))
 
     total = 0.0
     for place, weight in zip(np.concatenate(places), np.concatenate(weights), strict=True):
@@ -49,7 +49,7 @@ def normalised_square_root(n: int) -> float:
             below = math.floor(at)
             part = at - below
             total += weight * (variance(below) * (1 - part) + (variance(below + 1) * part if part else 0.0))
-    return total / n * strategy.sensitivity(1).l2 ** 2
+    return total / n * strategy.l2(1) ** 2
 
 
 def prefix_marginals(sizes: Sequence[int], order: int) -> Union:

@@ -447,6 +447,28 @@ class WorkloadRelease(AnyRelease):
             raise NotFoundError(f"the workload {self._about().workload} does not list one of these ranges")
         return found
 
+    def quantiles(self, probabilities: Sequence[float], *, confidence: float = 0.95) -> pl.DataFrame:
+        """Quantiles of the key over all units, from prefix sums of its cells: post-processing, at no cost.
+
+        The quantile of p is the first key up to which a share p of all units lies. An interval holds those keys at
+        which noisy prefix sums do not contradict it: each at least with that confidence, for bounded counts.
+
+        Args:
+            probabilities: Strictly between 0 and 1.
+            confidence: Of each interval.
+
+        Returns:
+            q, value, low and high, one row for each probability; the last three are keys of the domain.
+
+        Raises:
+            DeclarationError: If the release has no prefix sums of all cells, or a probability is none.
+
+        Source: our own derivation; docs/mathematics.md, measures.
+        """
+        from sparsehist.release.workload_answers import quantiles
+
+        return quantiles(self, probabilities, checked_confidence(confidence))
+
     def _with_limits(self, most: int, confidence: float) -> tuple[pl.DataFrame, str]:
         del confidence
         rows = self.frame
@@ -599,14 +621,19 @@ def _as_entry(metadata: Mapping[str, Any], digest: str) -> dict[str, Any]:
     return {name: getattr(about, name) for name in kept} | {"release": about.name, "digest": digest}
 
 
+def checked_confidence(confidence: float, what: str = "confidence") -> float:
+    """Return a number strictly between 0 and 1."""
+    number = isinstance(confidence, int | float) and not isinstance(confidence, bool)
+    if not (number and 0 < confidence < 1):
+        raise DeclarationError(f"{what} must lie strictly between 0 and 1, got {shown_in_error(confidence)}")
+    return float(confidence)
+
+
 def _with_intervals(
     frame: pl.DataFrame, metadata: Mapping[str, Any], *, confidence: float, simultaneous: bool
 ) -> pl.DataFrame:
     """Add the columns low and high to the rows of a release; see `Release.intervals`."""
-    number = isinstance(confidence, int | float) and not isinstance(confidence, bool)
-    if not (number and 0 < confidence < 1):
-        raise DeclarationError(f"confidence must lie strictly between 0 and 1, got {shown_in_error(confidence)}")
-    alpha = 1 - confidence
+    alpha = 1 - checked_confidence(confidence)
     if simultaneous and not frame.is_empty():  # Šidák: given which cells were published, their noises are independent
         alpha = -math.expm1(math.log(confidence) / frame.height)
     from sparsehist.histogram.intervals import count_limits  # reading a release should not load the families

@@ -121,6 +121,39 @@ def _values(numbers: IntArray, domain: Domain, name: str) -> pl.Series:
     return pl.select(pl.when(pl.Series(given)).then(values).alias(name)).to_series()
 
 
+def quantiles(release: WorkloadRelease, probabilities: Sequence[float], confidence: float) -> pl.DataFrame:
+    """Read quantiles off prefix sums; see `WorkloadRelease.quantiles`."""
+    from scipy.special import ndtri
+
+    from sparsehist.release.releases import checked_confidence
+
+    about = of_kind(read_metadata(release.metadata), WorkloadMetadata)
+    frame = release.frame
+    if release.implicit:
+        keys = frame[about.key[0]]
+        frame = release.answers(pl.Series([keys[0]] * len(keys), dtype=keys.dtype), keys)
+    elif "low" in frame.columns:
+        frame = frame.filter(pl.col("low") == pl.col("low").min()).unique("high").sort("high")
+    if "low" not in frame.columns or str(frame.height) != about.domain_size:
+        raise DeclarationError(
+            "quantiles need prefix sums of all cells of one column of keys: release workload=sh.workload.Prefix()"
+        )
+    prefix, std = (frame[name].to_numpy() for name in ("noisy_answer", "std"))
+    rising, keys = np.maximum.accumulate(prefix), frame["high"]
+    factor = float(ndtri(0.5 + confidence / 2))
+    rows = []
+    for share in (checked_confidence(given, "a probability") for given in probabilities):
+        excess, room = prefix - share * prefix[-1], factor * (std + share * std[-1])
+        reached = np.flatnonzero(excess >= -room)  # keys that the quantile may be
+        below = np.flatnonzero(excess < room)  # and those that it may be behind
+        value = int(np.searchsorted(rising, share * prefix[-1]))
+        low = int(reached[0]) if reached.size else len(keys) - 1
+        high = min(int(below[-1]) + 1 if below.size else 0, len(keys) - 1)
+        rows.append((share, *(keys[at] for at in (min(max(value, low), high), low, high))))
+    of_keys = dict.fromkeys(("value", "low", "high"), keys.dtype)
+    return pl.DataFrame(rows, {"q": pl.Float64, **of_keys}, orient="row")
+
+
 def as_keys(asked: Any, dtype: pl.DataType) -> pl.Series:
     """Read keys as a caller writes them; dates may be text."""
     try:

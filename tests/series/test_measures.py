@@ -306,3 +306,28 @@ def test_sums_of_a_shop_are_within_noise_of_the_truth() -> None:
     both = release.frame.join(truth, on="country", how="left").fill_null(0)
     assert release.frame.height == 5 and std == pytest.approx(2 * 500)
     assert ((both["amount_sum"] - both["amount"]).abs() < 5.5 * std).all()
+
+
+def test_quantiles_hold_the_true_ones_as_often_as_they_say() -> None:
+    """300 releases of ages, with prefix sums listed and not; a share read off the wrong total is seen."""
+    counts = np.r_[np.zeros(20, int), np.arange(1, 41), np.arange(40, 0, -1), np.zeros(20, int)]
+    told = sh.Counts(pl.DataFrame({"age": range(120), "count": counts}), largest=1)
+    truth = np.searchsorted(np.cumsum(counts), np.array([0.25, 0.5, 0.9]) * counts.sum())
+    held = near = 0
+    for seed in range(100):
+        ages = sh.create(
+            sh.open(":memory:", seed=seed), told, name="ages", key="age", max_keys=1, domain="integers(120)"
+        )
+        for workload in (sh.workload.Prefix(), sh.workload.Ranges()):
+            release = ages.release(f"by_{len(ages.releases())}", workload=workload, level="0.05")
+            found = release.quantiles([0.25, 0.5, 0.9], confidence=0.8)
+            held += int(((found["low"].to_numpy() <= truth) & (truth <= found["high"].to_numpy())).sum())
+            near += int((np.abs(found["value"].to_numpy() - truth) <= 6).sum())
+    assert held >= 0.8 * 600 and near >= 0.95 * 600
+    assert (found["high"] - found["low"]).max() <= 20
+    for bad in ([0], [1.5], ["x"]):
+        with pytest.raises(DeclarationError):
+            release.quantiles(bad)
+    product = sh.workload.Total()
+    with pytest.raises(DeclarationError, match="prefix sums"):
+        ages.release("total", workload=product, level="0.05").quantiles([0.5])

@@ -118,6 +118,11 @@ def _opened(source: object, wanted: CountRequest) -> tuple[CountingEngine, Log]:
             raise DeclarationError(
                 "a Spark frame is counted by Spark alone: declare portable=True; a running series takes none"
             )
+        if wanted.measures:
+            raise DeclarationError(
+                "measures are not counted on Spark: write the log as Parquet, or give sh.Counts with sums in steps",
+                parameter="measures",
+            )
         chosen = with_spark
     logging.getLogger("sparsehist").info("counting with %s", chosen.name())
     return chosen, log

@@ -86,3 +86,11 @@ def checked_output(what: str, target: Path, endings: tuple[str, ...]) -> Path:
     if not os.access(directory, os.W_OK):
         raise StoreError(f"cannot write {target}: its directory is not writable")
     return target
+
+
+def checked_confidence(confidence: float, what: str = "confidence") -> float:
+    """Return a number strictly between 0 and 1."""
+    number = isinstance(confidence, int | float) and not isinstance(confidence, bool)
+    if not (number and 0 < confidence < 1):
+        raise DeclarationError(f"{what} must lie strictly between 0 and 1, got {shown(confidence)}")
+    return float(confidence)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from sparsehist.declaration.checks import checked_output, checked_whole
+from sparsehist.declaration.checks import checked_confidence, checked_output, checked_whole
 from sparsehist.errors import DeclarationError, InputError, NotFoundError, as_mapping, of_kind, printable, raise_alone
 from sparsehist.errors import shown as shown_in_error
 from sparsehist.html import ABOUT, html_table, in_notebook, shown
@@ -619,14 +619,6 @@ def _as_entry(metadata: Mapping[str, Any], digest: str) -> dict[str, Any]:
     about = read_metadata(metadata)
     kept = ("store", "series", "level", "noise", "threshold", "generation", "round")
     return {name: getattr(about, name) for name in kept} | {"release": about.name, "digest": digest}
-
-
-def checked_confidence(confidence: float, what: str = "confidence") -> float:
-    """Return a number strictly between 0 and 1."""
-    number = isinstance(confidence, int | float) and not isinstance(confidence, bool)
-    if not (number and 0 < confidence < 1):
-        raise DeclarationError(f"{what} must lie strictly between 0 and 1, got {shown_in_error(confidence)}")
-    return float(confidence)
 
 
 def _with_intervals(

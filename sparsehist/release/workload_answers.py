@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
+from sparsehist.declaration.checks import checked_confidence
 from sparsehist.domain import Domain, Product
 from sparsehist.domain.ranges import read_date
 from sparsehist.entropy import generator
@@ -124,8 +125,6 @@ def _values(numbers: IntArray, domain: Domain, name: str) -> pl.Series:
 def quantiles(release: WorkloadRelease, probabilities: Sequence[float], confidence: float) -> pl.DataFrame:
     """Read quantiles off prefix sums; see `WorkloadRelease.quantiles`."""
     from scipy.special import ndtri
-
-    from sparsehist.release.releases import checked_confidence
 
     about = of_kind(read_metadata(release.metadata), WorkloadMetadata)
     frame = release.frame

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from typing import Any, Protocol
 
 import numpy as np
@@ -24,6 +25,7 @@ from sparsehist.counting.measured import check_sums, given_sums
 from sparsehist.counting.sources import open_log
 from sparsehist.errors import DataError, DeclarationError
 
+EMPTY = "the log is empty: it has no rows, or none that may be counted"
 # More keys than a unit can have.
 _UNBOUNDED = 2**62
 
@@ -87,9 +89,25 @@ def count_keys(
     chosen, log = _opened(source, wanted)
     frame = chosen.count(log, wanted)
     if frame.is_empty() and not may_be_empty:
-        raise DataError("the log is empty: it has no rows, or none that may be counted")
+        raise DataError(EMPTY)
     check_sums(frame, wanted.measures)
     return CountedKeys(frame, chosen.name(), met[-1] if met else None)
+
+
+def sorted_keys(source: object, order: bytes, **declared: Any) -> tuple[str, Iterator[pl.DataFrame]]:
+    """Count a Spark frame, in the order of a series' files and in bounded memory here.
+
+    Args:
+        source: A Spark frame.
+        order: 16 secret bytes, from which the order of keys with equal counts follows.
+        declared: As for `count_keys`.
+
+    Returns:
+        What counted; and frames of columns key_0, … and count, at least one.
+    """
+    wanted = request(**declared)
+    _, log = _opened(source, wanted)
+    return with_spark.name(), with_spark.in_order(log, wanted, order)
 
 
 def list_pairs(source: object, **declared: Any) -> UnitPairs:

@@ -31,6 +31,8 @@ Frame = Any
 _MISSING, _OUTSIDE = "sparsehist: missing", "sparsehist: outside"
 _REFUSED = re.compile(rf"({_MISSING}|{_OUTSIDE}) (\d+)")
 _UINT64 = "decimal(20,0)"
+PART_KEYS = 2_000_000
+"""Keys that come to the driver at once."""
 
 
 def name() -> str:
@@ -65,6 +67,35 @@ def counted(log: Log, wanted: CountRequest) -> Frame:
         weight = F.when(F.col("keys") <= most, part).otherwise(weight)
     keys = key_names(wanted.domain.columns)
     return _kept(log, wanted).groupBy(*keys).agg(F.sum(weight).cast("long").alias("count"))
+
+
+def in_order(log: Log, wanted: CountRequest, salt: bytes) -> Iterator[pl.DataFrame]:
+    """Count units by key, and bring the keys to the driver part by part: by count, then by a secret hash.
+
+    Args:
+        log: A frame of Spark.
+        wanted: What to count.
+        salt: 16 secret bytes: keys of one count come in an order that is random to whoever lacks it.
+
+    Yields:
+        Columns key_0, … and count, at most about `PART_KEYS` rows; at least one frame, perhaps empty.
+    """
+    F, keys = functions_for(log.rows), key_names(wanted.domain.columns)
+    cells = zip(keys, wanted.domain.dtypes, strict=True)
+    parts = [part for key, dtype in cells for part in _part(F, F.col(key), dtype)]
+    hashed = F.sha2(F.concat(hidden(log.rows, salt.hex()), *parts).cast("binary"), 256)
+    with _refusals(log, wanted):
+        found = counted(log, wanted).withColumn("order", hashed).persist()
+        n_parts = max(1, -(-found.count() // PART_KEYS))
+        placed = found.repartitionByRange(n_parts, "count", "order").withColumn("part", F.spark_partition_id())
+        placed = placed.persist()
+        try:
+            for number in range(n_parts):
+                rows = _collected(placed.where(F.col("part") == number).drop("part"), wanted.domain)
+                yield rows.sort("count", "order").drop("order")
+        finally:
+            placed.unpersist()
+            found.unpersist()
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,7 +15,7 @@ import polars as pl
 
 from sparsehist.counting import count_keys
 from sparsehist.counting.contract import ClosedQuery, Counts, Files, Query
-from sparsehist.counting.count import list_pairs
+from sparsehist.counting.count import EMPTY, list_pairs, sorted_keys
 from sparsehist.counting.fingerprint import Fingerprint
 from sparsehist.counting.lakes import is_table
 from sparsehist.counting.progress import Counting, reporting
@@ -27,9 +27,17 @@ from sparsehist.ledger.ledger import Ledger
 from sparsehist.release.cell_parameters import LARGEST_COUNT
 from sparsehist.release.home import PATIENCE, Home
 from sparsehist.release.stored_declaration import check_alike, declaration_of, write_bounding, write_catalogues
-from sparsehist.store import NewSeries, RegisteredFile, SeriesRecord, State, ensure_store, write_series_files
+from sparsehist.store import (
+    NewSeries,
+    RegisteredFile,
+    SeriesRecord,
+    State,
+    ensure_store,
+    write_series_files,
+    write_sorted,
+)
 from sparsehist.store.layout import spill_directory
-from sparsehist.store.support import BOUNDING, salt_for
+from sparsehist.store.support import BOUNDING, ORDER, salt_for
 
 _DIFFERS = {"query": "the text of its query", "source": "the log it was made from", "rows": "its rows"}
 
@@ -213,33 +221,50 @@ def _counted(
     if bound is not None:
         log = bound.kept(list_pairs(log, salt=bounding, **told, **how).frame(), present(declaration.unit))
         told = {"unit": "unit", "key": log.drop("unit").columns}
-    counted = count_keys(
-        log, max_keys=declaration.max_keys, salt=bounding, weights=declaration.touched,
-        portable=declaration.portable, may_be_empty=declaration.period is not None or bound is not None,
-        **told, **how,
-    )  # fmt: skip
-    frame = counted.frame
-    if home.reproducible:  # engines give rows in any order, and keys that count 0 or not
-        frame = frame.filter(pl.col("count") > 0).sort(pl.all())
-    if int(frame["count"].max() or 0) > LARGEST_COUNT:  # type: ignore[arg-type]
-        raise DataError(
-            f"a key has more than {LARGEST_COUNT} units: beyond that a count and its noise do not fit into one "
-            "double; the count column is not a number of units, or has to be scaled"
-        )
-    report("writing")
-    written.mkdir(mode=0o700)
-    files = write_series_files(written, frame, salt=salt, durable=durable, threads=how["threads"], rng=rng)
+    may_be_empty = declaration.period is not None or bound is not None
+    told |= how | {
+        "max_keys": declaration.max_keys, "salt": bounding, "weights": declaration.touched,
+        "portable": declaration.portable,
+    }  # fmt: skip
+    options: dict[str, Any] = {"salt": salt, "durable": durable, "threads": how["threads"]}
+    met = None
+    if is_spark_frame(log) and not home.reproducible:
+        engine, pieces = sorted_keys(log, salt_for(ORDER, salt), **told)
+        written.mkdir(mode=0o700)
+        files = write_sorted(written, _countable(pieces, may_be_empty=may_be_empty), **options)
+    else:
+        counted = count_keys(log, may_be_empty=may_be_empty, **told)
+        engine, met, frame = counted.engine, counted.bounding, counted.frame
+        if home.reproducible:  # engines give rows in any order, and keys that count 0 or not
+            frame = frame.filter(pl.col("count") > 0).sort(pl.all())
+        (frame,) = _countable([frame], may_be_empty=True)
+        report("writing")
+        written.mkdir(mode=0o700)
+        files = write_series_files(written, frame, rng=rng, **options)
     files += write_catalogues(written, declaration.domain, durable=durable)
-    files += write_bounding(written, counted.bounding, durable=durable)
+    files += write_bounding(written, met, durable=durable)
     if bound is not None:
         files += bound.files(written, durable=durable)
     if Fingerprint.of(asked.made_from, made_from.key) != made_from:
         raise DataError("files of the log changed while it was counted: count it again once they are whole")
-    stored = declaration.as_json() | {"engine": counted.engine}
+    stored = declaration.as_json() | {"engine": engine}
     integer = declaration.family.integer
     return NewSeries(
         secrets.token_hex(8), declaration.name, stored, salt, files, made_from.as_text(), integer, home.who
     )
+
+
+def _countable(frames: Iterable[pl.DataFrame], *, may_be_empty: bool) -> Iterator[pl.DataFrame]:
+    """Frames of counts as they are; refuses counts too large for noise, and a log without any."""
+    for number, frame in enumerate(frames):
+        if number == 0 and frame.is_empty() and not may_be_empty:
+            raise DataError(EMPTY)
+        if int(frame["count"].max() or 0) > LARGEST_COUNT:  # type: ignore[arg-type]
+            raise DataError(
+                f"a key has more than {LARGEST_COUNT} units: beyond that a count and its noise do not fit into one "
+                "double; the count column is not a number of units, or has to be scaled"
+            )
+        yield frame
 
 
 def _reused(home: Home, record: SeriesRecord, asked: NewLog) -> SeriesRecord:

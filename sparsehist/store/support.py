@@ -29,8 +29,8 @@ from sparsehist.typing import ByteArray, IntArray, WordArray
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# Purposes of salts: the choice of a unit's keys, which a warehouse or cluster that counts gets to know; the order of
-# keys of equal count; the look-up of keys; and the rounding of noise. All but the first stay with the store.
+# Purposes of salts: the choice of a unit's keys and the order of keys of equal count, which a warehouse or cluster
+# that counts gets to know; the look-up of keys; and the rounding of noise. The last two stay with the store.
 BOUNDING, ORDER, LOTS, _SUPPORT = b"bounding", b"order", b"lots", b"support-keys"
 
 _STEP = 0x9E3779B97F4A7C15  # 2⁶⁴ over the golden ratio, as in splitmix64

@@ -5,6 +5,7 @@ import pytest
 
 import sparsehist as sh
 from sparsehist.counting import with_spark
+from sparsehist.counting.count import sorted_keys
 from sparsehist.counting.log import Log
 from sparsehist.domain import Domain
 from sparsehist.errors import DataError, DeclarationError
@@ -76,6 +77,31 @@ def test_a_series_is_that_of_every_engine(kind):
     released = series.release("all", level=10**4, threshold=0.5)
     assert released.frame.equals(local.release("all", level=10**4, threshold=0.5).frame)
     assert series.declaration.portable and released.metadata["source"] == "unchecked source"
+
+
+def test_sorted_keys_come_in_parts(monkeypatch, tmp_path):
+    """By count, in random order where counts are equal, a few at a time; a series of them is that of a frame."""
+    log = a_log(900, 60)
+    source = spark.frame(log)
+    expected = count(log, max_keys=3, portable=True).frame.filter(pl.col("count") > 0)
+    declared = {"unit": "user_id", "key": ["query"], "max_keys": 3, "domain": Domain.parse("strings(max_bytes=32)")}
+    declared |= {"salt": SALT, "temporary_directory": tmp_path, "portable": True}
+    monkeypatch.setattr(with_spark, "PART_KEYS", 4)
+    orders = []
+    for salt in (SALT, SALT[::-1]):
+        _, parts = sorted_keys(source, salt, **declared)
+        frames = list(parts)
+        whole = pl.concat(frames)
+        assert len(frames) == -(-expected.height // 4) and max(map(len, frames)) < expected.height
+        assert whole.sort(pl.all()).equals(expected.sort(pl.all())) and whole["count"].is_sorted()
+        orders.append(whole["key_0"].to_list())
+    assert orders[0] != orders[1]
+    series = sh.create(tmp_path / "store", source, **DECLARED)
+    released = series.release("all", level=10**4, threshold=0.5).frame
+    assert released["noisy_count"].round().sum() == expected["count"].sum()  # whatever the salt
+    empty = spark.frame(log.with_columns(query=pl.lit("x" * 40)))
+    with pytest.raises(DataError, match="the log is empty"):
+        sh.create(tmp_path / "none", empty, on_outside="drop", **DECLARED)
 
 
 def _kept(log):

@@ -68,8 +68,8 @@ def test_noise_is_a_name_or_an_instance(noise: object, stored: str) -> None:
         ("no.such:Family", "must be one of"),
         (sh.noise.Exponential(), "got an Exponential"),
         (sh.noise.Gaussian, "got "),
-        (sh.noise.Laplace(sensitivity=1.0), r"max_keys=2, which need Laplace\(sensitivity=2.0\)"),
-        ("exponential", "building block"),
+        (sh.noise.Laplace(sensitivity=1.0), "max_keys=2, which need Laplace"),
+        ("exponential", "no privacy guarantee"),
         ("gauss", "must be one of 'gaussian'"),
     ],
 )

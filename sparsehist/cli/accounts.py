@@ -62,7 +62,8 @@ def show(store: StorePath, /, *, using: Using = DEFAULT) -> Answer:
             used = [{column: row[column] for column in row if column not in unused} for row in releases]
             used = [row | {"level": level_text(in_prose(as_level(row["level"])))} for row in used]
             shown.append(rows_table(used) if used else "  no releases yet")
-        costs = {row["population"]: row for row in ledger_rows(ledger, short=True)}
+        spent = ledger_rows(ledger, short=True) if ledger.limits.periods else []  # costs need scipy
+        costs = {row["population"]: row for row in spent}
         for name, rule in ledger.limits.periods.items():
             from sparsehist.release import periods  # and counting, which other series do without
 

@@ -158,7 +158,7 @@ def make_receivers(directory: Path) -> dict[type, Any]:
         audiences.Network([1, 2, 3, 4], _EDGES, noise.DiscreteLaplace(), levels={1: "1", 2: "1/2"}),
         audiences.Network([1, 2, 3, 4], _EDGES, noise.DiscreteLaplace(), levels={1: "1", 2: "1/2"}).view(0),
         sh.EpsilonDelta(1, "1e-6"),
-        sh.Counting(), sh.Steps(3), sh.Share(), sh.Integers(4), sh.Dates("2026-01-01", "2026-01-31"), sh.Hash64(),
+        sh.Counting(), sh.Steps(3), sh.Every("week", periods=3), sh.Share(), sh.Integers(4), sh.Dates("2026-01-01", "2026-01-31"), sh.Hash64(),
         sh.Strings(max_bytes=4), sh.Open(delta="1e-6"), sh.Product(query=_DOMAIN), _DOMAIN,
         noise.DiscreteLaplace(), noise.Exponential(), noise.Gaussian(), noise.Laplace(), noise.Poisson(),
         noise.RandomisedResponse(4), noise.Skellam(),

@@ -216,7 +216,7 @@ def counting_sql(
     Example:
         >>> made = counting_sql("postgres", "web.log", unit="user_id", key="day", max_keys=3,
         ...                     domain="dates('2024-01-01', '2024-01-31')", unit_types={"user_id": "integer"})
-        >>> print(made.sql[:92])
+        >>> print(made.sql[:94])
         with source as (
             select log."user_id" as u_0, log."day" as k_0
             from "web"."log" as log

@@ -56,7 +56,7 @@ def test_mistakes_are_shown_with_their_place_and_nothing_is_run(sparsehist, scri
     wrong = sparsehist("run", script("selec 1;", "release x from visits at lvel 1;"), "--store", "s")
     assert wrong.code == 2 and wrong.out == ""
     assert "line 4, column 37: the parameter $level has no value" in wrong.err
-    assert "line 5, column 1" in wrong.err and "line 6, column 23" in wrong.err and "Nothing was run" in wrong.err
+    assert "line 5, column 1" in wrong.err and "line 6, column 26" in wrong.err and "Nothing was run" in wrong.err
     assert not (here / "s").exists()
 
 

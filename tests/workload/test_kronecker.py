@@ -96,9 +96,9 @@ def test_a_factor_may_name_its_columns():
         (lambda: Kronecker(Prefix(3), 4), "made of workloads"),
         (lambda: Kronecker(Prefix(2**20), Prefix(2**20)), "too many"),
         (lambda: Kronecker(Ranges(5000), Prefix(2)), "not listed"),
-        (lambda: Kronecker(Prefix(3), Total(2)).for_domain((3, 3)), "got"),
-        (lambda: Kronecker(Prefix(), Total(2)).for_domain((3, 2, 2)), "2 columns, the domain has 3"),
-        (lambda: Kronecker(Prefix(), Prefix()).for_domain((3,)), "2 columns, the domain has 1"),
+        (lambda: Kronecker(Prefix(3), Total(2)).for_domain((3, 3)), "not of these"),
+        (lambda: Kronecker(Prefix(), Total(2)).for_domain((3, 2, 2)), "2 columns, the domain has another"),
+        (lambda: Kronecker(Prefix(), Prefix()).for_domain((3,)), "2 columns, the domain has another"),
     ],
 )
 def test_bad_input_is_refused(make, message):

@@ -4,7 +4,7 @@ Numpy and scipy only, no files; functions take their generator.
 """
 
 from sparsehist.local.client import RapporClient
-from sparsehist.local.estimates import Decoded, Frequencies, decode, frequencies, frequency_std
+from sparsehist.local.estimates import Decoded, Frequencies, decode, frequencies
 from sparsehist.local.histories import Degradation, coarser_history, draw_memo, draw_report, finer_history
 from sparsehist.local.rappor import Rappor
 
@@ -20,5 +20,4 @@ __all__ = [
     "draw_report",
     "finer_history",
     "frequencies",
-    "frequency_std",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 
 import numpy as np
 
@@ -107,7 +107,7 @@ class RapporClient:
 
     def to_bytes(self) -> bytes:
         """Write the client; as secret as the value."""
-        settings = [[one.bits, one.hashes, str(one.kept), str(one.if_set), str(one.if_not)] for one in self.settings]
+        settings = [[one.bits, one.hashes, *map(str, astuple(one)[2:])] for one in self.settings]
         header = {"settings": settings, "cap": self.cap, "days": self.days, "shape": self.drawn.shape}
         return pack("RapporClient", header, [np.packbits(bits) for bits in (self.true_bits, self.memos, self.drawn)])
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -12,7 +11,6 @@ from sparsehist.dense.dense_release import DenseRelease
 from sparsehist.errors import DataError, InputError, read_each
 from sparsehist.local.rappor import Rappor
 from sparsehist.noise.randomised_response import RandomisedResponse
-from sparsehist.privacy.levels import Level
 from sparsehist.typing import AnyArray, ArrayLike, ByteArray, FloatArray, IntArray, NDArray
 
 _BLOCK = 1 << 17
@@ -74,7 +72,7 @@ def _bit_counts(rows: NDArray[np.generic], setting: Rappor, each: int, people: i
         if block.dtype != np.bool_ and not bool(((block == 0) | (block == 1)).all()):
             raise DataError("reports may hold 0 and 1 only")
         shown += _column_sums(np.ascontiguousarray(block).astype(np.uint8, copy=False))
-    kept, beta, gamma = float(setting.kept), float(setting.if_set), float(setting.if_not)
+    kept, beta, gamma = float(setting.keep), float(setting.one_if_set), float(setting.one_if_not)
     at_rest = gamma + (beta - gamma) * (1 - kept) / 2
     return (shown / each - people * at_rest) / (kept * (beta - gamma))
 
@@ -157,20 +155,6 @@ def frequencies(release: DenseRelease) -> Frequencies:
     k, n, kept = family.categories, release.values.size, family.kept(release.level)
     shown = np.bincount(release.values, minlength=k)
     estimate = (shown - n * (1 - kept) / k) / kept
-    variance = _variances(np.clip(estimate, 0, n), n, k, kept)
+    same, other, counts = kept + (1 - kept) / k, (1 - kept) / k, np.clip(estimate, 0, n)
+    variance = (counts * same * (1 - same) + (n - counts) * other * (1 - other)) / kept**2
     return Frequencies(np.arange(k), np.asarray(estimate, np.float64), np.sqrt(variance))
-
-
-def frequency_std(family: RandomisedResponse, level: Level, people: int, count: float) -> float:
-    """Compute the standard deviation of the estimate of a category that `count` of `people` gave.
-
-    Example:
-        >>> round(frequency_std(RandomisedResponse(categories=5), 1, 10_000, 2_000), 3)
-        151.194
-    """
-    return math.sqrt(float(_variances(np.array([count]), people, family.categories, family.kept(level))[0]))
-
-
-def _variances(counts: FloatArray, people: int, k: int, kept: float) -> FloatArray:
-    same, other = kept + (1 - kept) / k, (1 - kept) / k
-    return np.asarray((counts * same * (1 - same) + (people - counts) * other * (1 - other)) / kept**2)

@@ -47,16 +47,16 @@ class Degradation:
         one, two = self.coarse, self.fine
         if (one.bits, one.hashes) != (two.bits, two.hashes):
             raise DeclarationError("both settings need the same filter: bits and hashes are fixed for good")
-        set1, not1, set2, not2 = one.if_set, one.if_not, two.if_set, two.if_not
+        set1, not1, set2, not2 = one.one_if_set, one.one_if_not, two.one_if_set, two.one_if_not
         unset1, unnot1, unset2, unnot2 = 1 - set1, 1 - not1, 1 - set2, 1 - not2
         needed = {
-            "keep(coarse) <= keep(fine)": one.kept <= two.kept,
+            "keep(coarse) <= keep(fine)": one.keep <= two.keep,
             "SET(coarse) * NOT(fine) <= NOT(coarse) * SET(fine)": set1 * not2 <= not1 * set2,
             "(1 - NOT(coarse)) * (1 - SET(fine)) <= (1 - SET(coarse)) * (1 - NOT(fine))": (
                 unnot1 * unset2 <= unset1 * unnot2
             ),
         }
-        if one.kept < two.kept:  # otherwise no bit of the memo is flipped, and only S = 0 occurs
+        if one.keep < two.keep:  # otherwise no bit of the memo is flipped, and only S = 0 occurs
             needed |= {
                 "(1 - NOT(coarse)) * NOT(fine) <= (1 - SET(coarse)) * SET(fine)": unnot1 * not2 <= unset1 * set2,
                 "SET(coarse) * (1 - SET(fine)) <= NOT(coarse) * (1 - NOT(fine))": set1 * unset2 <= not1 * unnot2,
@@ -72,26 +72,26 @@ class Degradation:
     @property
     def flip(self) -> Fraction:
         """P(S = 1), the probability that a bit of the coarse memo is not that of the fine one."""
-        return (1 - self.coarse.kept / self.fine.kept) / 2
+        return (1 - self.coarse.keep / self.fine.keep) / 2
 
     @property
     def one_after_one(self) -> tuple[Fraction, Fraction]:
         """u, the probability that a coarse report shows 1 where the fine one does, for S = 0 and S = 1."""
         zero, one = self.one_after_zero
-        slope = (self.coarse.if_set - self.coarse.if_not) / (self.fine.if_set - self.fine.if_not)
+        slope = (self.coarse.one_if_set - self.coarse.one_if_not) / (self.fine.one_if_set - self.fine.one_if_not)
         return zero + slope, one - slope
 
     @property
     def one_after_zero(self) -> tuple[Fraction, Fraction]:
         """v, the probability that it shows 1 where the fine one shows 0, for S = 0 and S = 1."""
-        one, two = self.coarse, self.fine
-        spread = two.if_set - two.if_not
-        kept = (one.if_not * two.if_set - one.if_set * two.if_not) / spread
-        return kept, (one.if_set * two.if_set - one.if_not * two.if_not) / spread  # S = 1 exchanges set and not
+        set1, not1 = self.coarse.one_if_set, self.coarse.one_if_not
+        set2, not2 = self.fine.one_if_set, self.fine.one_if_not
+        # S = 1 exchanges set and not.
+        return (not1 * set2 - set1 * not2) / (set2 - not2), (set1 * set2 - not1 * not2) / (set2 - not2)
 
     def memo_stays(self, *, coarse_is_true: bool) -> Fraction:
         """P(fine memo = the true bit), given whether the coarse memo is."""
-        fine, coarse = (1 + self.fine.kept) / 2, (1 + self.coarse.kept) / 2
+        fine, coarse = (1 + self.fine.keep) / 2, (1 + self.coarse.keep) / 2
         return fine * (1 - self.flip) / coarse if coarse_is_true else fine * self.flip / (1 - coarse)
 
     def fine_report(self, *, coarse_shows: int, memo: int, flipped: int) -> Fraction:
@@ -99,7 +99,7 @@ class Degradation:
 
         If the settings make that coarse report impossible, the result is 0 and never used.
         """
-        one = self.fine.if_set if memo else self.fine.if_not
+        one = self.fine.one_if_set if memo else self.fine.one_if_not
         after_one, after_zero = self.one_after_one[flipped], self.one_after_zero[flipped]
         seen_if_one, seen_if_zero = (after_one, after_zero) if coarse_shows else (1 - after_one, 1 - after_zero)
         total = one * seen_if_one + (1 - one) * seen_if_zero
@@ -108,13 +108,13 @@ class Degradation:
 
 def draw_memo(setting: Rappor, true_bits: BoolArray, *, rng: Generator) -> BoolArray:
     """Draw a person's memo from the Bloom filter of the value, shape (..., bits); once a person. Both are secret."""
-    rare = (1 - setting.kept) / 2
+    rare = (1 - setting.keep) / 2
     return flip((rare, 1 - rare), true_bits.view(np.int8), rng=rng)
 
 
 def draw_report(setting: Rappor, memo: BoolArray, *, rng: Generator) -> BoolArray:
     """Draw one report from a memo (secret), exactly; shape (..., bits) as the memo."""
-    return flip((setting.if_not, setting.if_set), memo.view(np.int8), rng=rng)
+    return flip((setting.one_if_not, setting.one_if_set), memo.view(np.int8), rng=rng)
 
 
 def coarser_history(

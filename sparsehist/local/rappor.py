@@ -27,7 +27,7 @@ _MOST_BITS = 1 << 20
 _BITS = 62
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Rappor:
     """One setting of RAPPOR; all of it is public.
 
@@ -51,37 +51,22 @@ class Rappor:
 
     bits: int
     hashes: int
-    keep: Level
-    one_if_set: Level
-    one_if_not: Level
+    keep: Fraction
+    one_if_set: Fraction
+    one_if_not: Fraction
 
-    def __post_init__(self) -> None:
-        for name, most in (("bits", _MOST_BITS), ("hashes", self.bits)):
-            value = getattr(self, name)
+    def __init__(self, bits: int, hashes: int, keep: Level, one_if_set: Level, one_if_not: Level) -> None:
+        for name, value, most in (("bits", bits, _MOST_BITS), ("hashes", hashes, bits)):
             if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
                 raise DeclarationError(f"{name} must be a whole number from 1 to {most}, got {shown(value)}")
-        for name in ("keep", "one_if_set", "one_if_not"):
-            object.__setattr__(self, name, at_least_zero(getattr(self, name), name))
-        if not 0 < self.kept < 1:
+            object.__setattr__(self, name, value)
+        for name, chance in (("keep", keep), ("one_if_set", one_if_set), ("one_if_not", one_if_not)):
+            object.__setattr__(self, name, at_least_zero(chance, name))
+        if not 0 < self.keep < 1:
             raise DeclarationError(f"a setting needs 0 < keep < 1, got keep={self.keep}")
-        if not self.if_not < self.if_set <= 1:
+        if not self.one_if_not < self.one_if_set <= 1:
             got = f"{self.one_if_not} and {self.one_if_set}"
             raise DeclarationError(f"a setting needs one_if_not < one_if_set <= 1, got {got}")
-
-    @property
-    def kept(self) -> Fraction:
-        """1 - alpha."""
-        return Fraction(self.keep)
-
-    @property
-    def if_set(self) -> Fraction:
-        """Beta."""
-        return Fraction(self.one_if_set)
-
-    @property
-    def if_not(self) -> Fraction:
-        """Gamma."""
-        return Fraction(self.one_if_not)
 
     def epsilon(self, reports: int | None = None) -> float:
         """Compute the epsilon of r reports of one person, or of any number (None), when their value changes.
@@ -89,14 +74,14 @@ class Rappor:
         Up to `hashes` bits of the filter change from 1 to 0 and as many from 0 to 1. The largest log ratios of r
         reports of a bit are those of r ones and of r zeros. Numbers are exact and rounded at the end.
         """
-        rare = (1 - self.kept) / 2
+        rare = (1 - self.keep) / 2
         if reports is None:
             return 2 * self.hashes * math.log((1 - rare) / rare)
         if isinstance(reports, bool) or not isinstance(reports, int) or reports < 1:
             message = f"reports must be a whole number of at least 1, or None for any, got {shown(reports)}"
             raise DeclarationError(message)
-        ones = self.if_set**reports, self.if_not**reports
-        zeros = (1 - self.if_set) ** reports, (1 - self.if_not) ** reports
+        ones = self.one_if_set**reports, self.one_if_not**reports
+        zeros = (1 - self.one_if_set) ** reports, (1 - self.one_if_not) ** reports
         up = ((1 - rare) * ones[0] + rare * ones[1]) / (rare * ones[0] + (1 - rare) * ones[1])
         down = (rare * zeros[0] + (1 - rare) * zeros[1]) / ((1 - rare) * zeros[0] + rare * zeros[1])
         return self.hashes * (math.log(up) + math.log(down))
@@ -117,17 +102,12 @@ class Rappor:
 
         `count` is their true number, of `people`; `reports` are those of each person, None for the limit of many,
         which is not 0 because the memo is drawn once.
-
-        Example:
-            >>> setting = Rappor(bits=128, hashes=2, keep=0.5, one_if_set=0.75, one_if_not=0.5)
-            >>> round(setting.std(200, 10_000), 3), round(setting.std(200, 10_000, None), 3)
-            (396.358, 86.603)
         """
         return math.sqrt(float(self.variances(np.array([float(count)]), people, reports)[0]))
 
     def variances(self, counts: FloatArray, people: int, reports: int | None = 1) -> FloatArray:
         """The squares of `std`, for many counts at once; shape as `counts`."""
-        kept, beta, gamma = float(self.kept), float(self.if_set), float(self.if_not)
+        kept, beta, gamma = float(self.keep), float(self.one_if_set), float(self.one_if_not)
         each = 0.0 if reports is None else 1.0 / whole_number("reports", reports)
 
         def of_one(memo: float) -> float:
@@ -143,13 +123,7 @@ class Rappor:
 
 
 def flip(chances: Sequence[Fraction], which: NDArray[np.integer], *, rng: Generator) -> BoolArray:
-    """Flip coin number `which[i]`, of these probabilities, for every i; any shape. No probability is rounded.
-
-    Example:
-        >>> from sparsehist import entropy
-        >>> flip([Fraction(0), Fraction(1)], np.array([0, 1, 1, 0]), rng=entropy.seeded(1)).tolist()
-        [False, True, True, False]
-    """
+    """Flip coin number `which[i]`, of these probabilities, for every i; any shape. No probability is rounded."""
     scaled = [chance * 2**_BITS for chance in chances]
     words, limits = rng.integers(0, 2**_BITS, which.shape), np.array([int(each) for each in scaled], np.int64)[which]
     heads: BoolArray = words < limits

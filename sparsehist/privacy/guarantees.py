@@ -61,21 +61,16 @@ class EpsilonDelta:
 
     @classmethod
     def parse(cls, text: str) -> EpsilonDelta:
-        """Read "epsilon_delta(1, 1e-6)"; LevelError for other texts.
-
-        Example:
-            >>> EpsilonDelta.parse("epsilon_delta(1, 1e-6)") == EpsilonDelta(1, "1e-6")
-            True
-        """
+        """Read "epsilon_delta(1, 1e-6)"; LevelError for other texts."""
         name, _, rest = text.strip().partition("(")
         epsilon, _, delta = rest.removesuffix(")").partition(",")
         if name.strip().lower() != "epsilon_delta" or not rest.endswith(")") or not delta.strip():
             raise LevelError(f"an (epsilon, delta) is written epsilon_delta(1, 1e-6), got {shown(text)}")
         return cls(epsilon.strip(), delta.strip())
 
-    def largest_rho(self, delta_infinity: Level = 0) -> float:
-        """The largest rho that implies it, beside an event of probability delta_infinity: `zcdp.largest_rho`."""
-        return zcdp.largest_rho(self.epsilon, self.delta, delta_infinity)
+    def largest_rho(self) -> float:
+        """The largest rho that implies it: `zcdp.largest_rho`."""
+        return zcdp.largest_rho(self.epsilon, self.delta)
 
     def largest_mu(self) -> float:
         """The largest mu (sensitivity over standard deviation) of Gaussian noise that keeps to it."""
@@ -86,12 +81,7 @@ class EpsilonDelta:
 
 
 def level_or_goal(value: Level | EpsilonDelta) -> Fraction | EpsilonDelta:
-    """Read a level, or an (epsilon, delta) that stands for the largest level that keeps to it.
-
-    Example:
-        >>> level_or_goal("0.5"), str(level_or_goal("epsilon_delta(1, 1e-6)"))
-        (Fraction(1, 2), '(1, 1e-06)-DP')
-    """
+    """Read a level, or an (epsilon, delta) that stands for the largest level that keeps to it."""
     if isinstance(value, str) and value.strip().lower().startswith("epsilon_delta"):
         value = EpsilonDelta.parse(value)
     if not isinstance(value, EpsilonDelta):

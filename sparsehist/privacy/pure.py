@@ -59,26 +59,16 @@ def delta_of(epsilon: Level, each: Iterable[tuple[Level, Level]]) -> float:
         4.808167386...e-05
     """
     asked = float(at_least_zero(epsilon, "epsilon"))
-    coins, log_kept = _read(each)
+    coins: Counter[Fraction] = Counter()
+    log_kept = 0.0  # the logarithm of the probability that no delta_i happens
+    for rate, apart in each:
+        coins[at_least_zero(rate, "epsilon_i")] += 1
+        chance = at_least_zero(apart, "delta_i")
+        if chance > 1:
+            raise DeclarationError(f"delta_i must be a probability, got {shown(apart)}")
+        log_kept += math.log1p(-float(chance)) if chance < 1 else -math.inf
     rest = min(_delta(asked, losses(coins)), 1.0)
     return -math.expm1(log_kept + math.log1p(-rest)) if rest < 1.0 else 1.0
-
-
-def epsilon_of(delta: Level, each: Iterable[tuple[Level, Level]]) -> float:
-    """The smallest epsilon with which releases of different (epsilon_i, delta_i) are together (epsilon, delta)-DP.
-
-    Here delta may be 0; infinite where it is below what the deltas alone come to.
-
-    Example:
-        >>> epsilon_of(1e-3, [(0.1, 0), (0.3, 0), (0.5, 0), (0.2, 0), (0.5, 0), (0.4, 0)])
-        1.973657000...
-    """
-    target = float(at_least_zero(delta, "delta"))
-    if target >= 1:
-        raise DeclarationError(f"delta must be below 1, got {shown(delta)}")
-    coins, log_kept = _read(each)
-    left = -math.expm1(math.log1p(-target) - log_kept) if math.isfinite(log_kept) else -1.0
-    return math.inf if left < -1e-15 * target else _epsilon(max(left, 0.0), losses(coins))
 
 
 def losses(coins: Mapping[Fraction, int]) -> tuple[FloatArray, FloatArray]:
@@ -126,28 +116,13 @@ def _delta(epsilon: float, law: tuple[FloatArray, FloatArray]) -> float:
 
 
 def _epsilon(delta: float, law: tuple[FloatArray, FloatArray]) -> float:
-    """Between two sums of losses delta is a - b e**epsilon, over the losses above."""
+    """Between two sums of losses delta, which is positive, is a - b e**epsilon, over the losses above."""
     order = np.argsort(-law[0])
     loss, weight = law[0][order], law[1][order]
-    if delta == 0.0:
-        return max(0.0, float(loss[0]))
     with np.errstate(divide="ignore"):
         above, log_theirs = np.cumsum(weight), np.logaddexp.accumulate(np.log(weight) - loss)
     place = int(np.argmax(above - np.exp(np.append(loss[1:], -np.inf) + log_theirs) > delta))
     return max(0.0, math.log(above[place] - delta) - float(log_theirs[place])) if above[place] > delta else 0.0
-
-
-def _read(each: Iterable[tuple[Level, Level]]) -> tuple[Counter[Fraction], float]:
-    """The epsilons, and the logarithm of the probability that no delta happens."""
-    coins: Counter[Fraction] = Counter()
-    log_kept = 0.0
-    for rate, apart in each:
-        coins[at_least_zero(rate, "epsilon_i")] += 1
-        chance = at_least_zero(apart, "delta_i")
-        if chance > 1:
-            raise DeclarationError(f"delta_i must be a probability, got {shown(apart)}")
-        log_kept += math.log1p(-float(chance)) if chance < 1 else -math.inf
-    return coins, log_kept
 
 
 def _times(times: int) -> int:

@@ -4,12 +4,10 @@ A rho-zCDP release is (epsilon, delta)-DP for every
 
     ln delta(t) = t ((t + 1) rho - epsilon) - t ln(1 + 1/t) - ln(1 + t),    t = order - 1 > 0.
 
-At the best t, (2t + 1) rho - epsilon = ln(1 + 1/t) and t**2 rho + ln(1 + t) = -ln delta, which is monotone in t. A
-delta_infinity-approximate rho-zCDP release is (epsilon, delta_infinity + (1 - delta_infinity) delta)-DP. Gaussian
-noise promises more than its rho: see `sparsehist.privacy.gaussian`. Numerical gap: a relative 1e-9.
+At the best t, (2t + 1) rho - epsilon = ln(1 + 1/t) and t**2 rho + ln(1 + t) = -ln delta, which is monotone in t.
+Gaussian noise promises more than its rho: see `sparsehist.privacy.gaussian`. Numerical gap: a relative 1e-9.
 
-Source: Canonne, Kamath and Steinke 2020, Proposition 12; Bun and Steinke 2016, Definition 8.1 and Lemma 8.8. Papers:
-[ARNP Def. D.2]; [Interactive Lemma 5].
+Source: Canonne, Kamath and Steinke 2020, Proposition 12. Papers: [ARNP Def. D.2]; [Interactive Lemma 5].
 """
 
 from __future__ import annotations
@@ -17,13 +15,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from sparsehist.errors import DeclarationError, shown
 from sparsehist.privacy.levels import Level, at_least_zero, probability, root
 
 _FARTHEST = 700.0  # ln t is sought from -700 to 700, as far as doubles reach
 
 
-def delta(epsilon: Level, rho: Level, delta_infinity: Level = 0.0) -> float:
+def delta(epsilon: Level, rho: Level) -> float:
     """The smallest delta with which every rho-zCDP release is shown to be (epsilon, delta)-DP.
 
     Example:
@@ -31,33 +28,28 @@ def delta(epsilon: Level, rho: Level, delta_infinity: Level = 0.0) -> float:
         0.0089332457...
     """
     asked, spent = float(at_least_zero(epsilon, "epsilon")), float(at_least_zero(rho, "rho"))
-    apart = _apart(delta_infinity)
-    rest = math.exp(least_log_delta(asked, spent)) if spent > 0 else 0.0
-    return min(apart + (1.0 - apart) * rest, 1.0)
+    return math.exp(least_log_delta(asked, spent)) if spent > 0 else 0.0
 
 
-def epsilon(delta: Level, rho: Level, delta_infinity: Level = 0.0) -> float:
+def epsilon(delta: Level, rho: Level) -> float:
     """The smallest epsilon with which every rho-zCDP release is shown to be (epsilon, delta)-DP.
 
     Example:
         >>> epsilon(1e-6, 0.1)
         2.1419389283...
     """
-    target, spent = _beyond(delta, delta_infinity), float(at_least_zero(rho, "rho"))
-    if spent == 0:
-        return 0.0
-    return max(0.0, epsilon_at(best_order(target, spent), target, spent))
+    target, spent = probability(delta), float(at_least_zero(rho, "rho"))
+    return max(0.0, epsilon_at(best_order(target, spent), target, spent)) if spent > 0 else 0.0
 
 
-def largest_rho(epsilon: Level, delta: Level, delta_infinity: Level = 0.0) -> float:
+def largest_rho(epsilon: Level, delta: Level) -> float:
     """The largest rho that is shown to imply (epsilon, delta)-DP: the budget in rho of a target.
 
     Example:
         >>> largest_rho(1.0, 1e-6)
         0.0243559703...
     """
-    target, asked = _beyond(delta, delta_infinity), float(at_least_zero(epsilon, "epsilon"))
-    wanted = -math.log(target)
+    wanted, asked = -math.log(probability(delta)), float(at_least_zero(epsilon, "epsilon"))
     t = _root(lambda t: t / (2.0 + 1.0 / t) * (asked + _log_inverse(t)) + math.log1p(t) - wanted)
     return max(0.0, (asked + _log_inverse(t) - (wanted - math.log1p(t)) / t) / (1.0 + t))
 
@@ -78,10 +70,8 @@ def from_pure(epsilon: Level) -> float:
 def least_log_delta(epsilon: float, rho: float, order: Callable[[float], list[float]] = lambda t: [t]) -> float:
     """The least ln delta(t), over all t or over those that `order` gives next to the best; at most 0."""
     best = _root(lambda t: (2.0 * t + 1.0) * rho - epsilon - _log_inverse(t))
-    return min(
-        0.0,
-        *(t * ((t + 1.0) * rho - epsilon) - t * _log_inverse(t) - math.log1p(t) for t in order(best)),
-    )
+    found = [t * ((t + 1.0) * rho - epsilon) - t * _log_inverse(t) - math.log1p(t) for t in order(best)]
+    return min(0.0, *found)
 
 
 def best_order(delta: float, rho: float) -> float:
@@ -104,20 +94,3 @@ def _root(rising: Callable[[float], float]) -> float:
 def _log_inverse(t: float) -> float:
     """ln(1 + 1/t)."""
     return math.log1p(t) - math.log(t) if t < 1.0 else math.log1p(1.0 / t)
-
-
-def _apart(delta_infinity: Level) -> float:
-    apart = at_least_zero(delta_infinity, "delta_infinity")
-    if apart >= 1:
-        raise DeclarationError(f"delta_infinity must be below 1, got {shown(delta_infinity)}")
-    return float(apart)
-
-
-def _beyond(delta: Level, delta_infinity: Level) -> float:
-    """What is left of delta for the releases that are zCDP."""
-    target, apart = probability(delta), _apart(delta_infinity)
-    if target <= apart:
-        raise DeclarationError(
-            f"delta must be above the delta_infinity already spent, {shown(apart)}, got {shown(target)}"
-        )
-    return (target - apart) / (1.0 - apart)

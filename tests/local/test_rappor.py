@@ -41,9 +41,9 @@ def enumerated(truth):
     law = {}
     for z1, w11, w12, z2, w21, w22 in STATES:
         flipped = z1 ^ z2
-        p = chance((1 + FINE.kept) / 2, z2 == truth) * chance((1 - COARSE.kept / FINE.kept) / 2, flipped)
+        p = chance((1 + FINE.keep) / 2, z2 == truth) * chance((1 - COARSE.keep / FINE.keep) / 2, flipped)
         for coarse, fine in ((w11, w21), (w12, w22)):
-            p *= chance(FINE.if_set if z2 else FINE.if_not, fine)
+            p *= chance(FINE.one_if_set if z2 else FINE.one_if_not, fine)
             p *= chance((STEP.one_after_one if fine else STEP.one_after_zero)[flipped], coarse)
         law[z1, w11, w12, z2, w21, w22] = p
     return law
@@ -91,8 +91,8 @@ def test_reports_cost_what_enumeration_says():
         for shown in itertools.product((0, 1), repeat=reports):
             law = [
                 sum(
-                    chance((1 + FINE.kept) / 2, z == y)
-                    * math.prod(chance(FINE.if_set if z else FINE.if_not, w) for w in shown)
+                    chance((1 + FINE.keep) / 2, z == y)
+                    * math.prod(chance(FINE.one_if_set if z else FINE.one_if_not, w) for w in shown)
                     for z in (0, 1)
                 )
                 for y in (0, 1)
@@ -121,9 +121,9 @@ def test_coarse_reports_have_their_law_and_all_together_say_what_the_fine_ones_s
     for truth, law in enumerate(laws):
         for z1, w11, w12 in itertools.product((0, 1), repeat=3):
             marginal = sum(p for state, p in law.items() if state[:3] == (z1, w11, w12))
-            direct = chance((1 + COARSE.kept) / 2, z1 == truth)
+            direct = chance((1 + COARSE.keep) / 2, z1 == truth)
             for w in (w11, w12):
-                direct *= chance(COARSE.if_set if z1 else COARSE.if_not, w)
+                direct *= chance(COARSE.one_if_set if z1 else COARSE.one_if_not, w)
             assert marginal == direct
     seen = {}
     for truth, law in enumerate(laws):
@@ -156,7 +156,7 @@ def test_wrong_histories_are_seen():
     z2, _ = finer_history(STEP, truths(1), z1, w1, rng=rng)
     afresh = np.stack([draw_report(FINE, z2, rng=rng) for _ in range(2)])
     assert_detected(p_value(columns(z1, w1, z2, afresh), 1), "reports drawn afresh from the memo")
-    closer = Rappor(1, 1, Fraction(21, 40), FINE.if_set, FINE.if_not)
+    closer = Rappor(1, 1, Fraction(21, 40), FINE.one_if_set, FINE.one_if_not)
     z2, w2 = history(closer, truths(1), rng)
     z1, w1 = coarser_history(STEP, z2, w2, rng=rng)
     assert_detected(p_value(columns(z1, w1, z2, w2), 1), "kept 5 % more often")
@@ -166,13 +166,13 @@ def test_thirty_reports_degraded_one_by_one_would_cost_twice_what_is_promised():
     """Each bit of 30 reports that are right one by one costs 1.0977 where ln(.625/.375) is promised."""
 
     def shown_given(setting, truth):
-        memo = chance((1 + setting.kept) / 2, truth)
-        return memo * setting.if_set + (1 - memo) * setting.if_not
+        memo = chance((1 + setting.keep) / 2, truth)
+        return memo * setting.one_if_set + (1 - memo) * setting.one_if_not
 
     slope = (shown_given(COARSE, 1) - shown_given(COARSE, 0)) / (shown_given(FINE, 1) - shown_given(FINE, 0))
     offset = shown_given(COARSE, 0) - slope * shown_given(FINE, 0)
-    zeros = [(1 - offset - slope * p) ** 30 for p in (FINE.if_not, FINE.if_set)]
-    common, rare = (1 + FINE.kept) / 2, (1 - FINE.kept) / 2
+    zeros = [(1 - offset - slope * p) ** 30 for p in (FINE.one_if_not, FINE.one_if_set)]
+    common, rare = (1 + FINE.keep) / 2, (1 - FINE.keep) / 2
     loss = math.log((common * zeros[0] + rare * zeros[1]) / (rare * zeros[0] + common * zeros[1]))
     assert loss == pytest.approx(1.0976637047894195224, rel=1e-14)
     assert COARSE.epsilon() / 2 == pytest.approx(math.log(0.625 / 0.375), rel=1e-15)
@@ -191,7 +191,7 @@ def test_thirty_reports_degraded_one_by_one_would_cost_twice_what_is_promised():
 )
 def test_settings_that_do_not_follow_name_the_inequality(coarse, named):
     """Each way to fail is refused by its own inequality."""
-    fine = FINE if coarse.if_set != Fraction(3, 10) else Rappor(1, 1, "0.5", "0.6", "0.1")
+    fine = FINE if coarse.one_if_set != Fraction(3, 10) else Rappor(1, 1, "0.5", "0.6", "0.1")
     with pytest.raises(DeclarationError, match=named):
         Degradation(coarse, fine)
 

@@ -29,7 +29,7 @@ def test_what_is_stated_is_never_less_than_the_exact_delta(
     shown = -math.expm1(max_keys * math.log1p(-q))
     parts = shown + (1 - shown) * gaussian.delta(epsilon, rho)
     assert max(shown, gaussian.delta(epsilon, rho)) * (1 - 1e-9) <= exact <= parts * (1 + 1e-9)
-    assert parts <= zcdp.delta(epsilon, rho, shown) * (1 + 1e-9)
+    assert parts <= (shown + (1 - shown) * zcdp.delta(epsilon, rho)) * (1 + 1e-9)
 
 
 def test_the_formula_agrees_with_an_integral_for_two_keys() -> None:
@@ -63,6 +63,6 @@ def test_the_gap_is_the_one_that_is_stated() -> None:
     """At delta 1e-6 and rho 0.5, half of delta spent on new keys: 4.887 exactly, 5.361 as approximate zCDP."""
     delta, rho, new_keys = 1e-6, 0.5, 5e-7
     exact = brentq(lambda epsilon: math.log(sparse_gaussian_delta(epsilon, rho, 1, new_keys) / delta), 1.0, 9.0)
-    stated = zcdp.epsilon(delta, rho, new_keys)
+    stated = zcdp.epsilon((delta - new_keys) / (1 - new_keys), rho)
     assert exact == pytest.approx(4.887, abs=5e-4)
     assert stated == pytest.approx(5.361, abs=5e-4)

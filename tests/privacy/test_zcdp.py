@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mpmath import mp
 
-from sparsehist.errors import DeclarationError
 from sparsehist.privacy import zcdp
 from tests.privacy import oracle_conversions as oracle
 
@@ -32,21 +31,6 @@ def test_conversions_agree_over_the_whole_range(epsilon: float) -> None:
     """rho, delta and epsilon from one another, from 1e-4 to 50 and from 1e-300 to a half."""
     for delta in DELTAS:
         check(epsilon, delta)
-
-
-def test_an_event_apart_takes_its_share_of_delta() -> None:
-    """delta is delta_infinity and the rest of the one that rho gives; the inverses undo it."""
-    slack, rho = 1e-7, 0.3
-    together = zcdp.delta(3.0, rho, slack)
-    assert together == pytest.approx(slack + (1 - slack) * zcdp.delta(3.0, rho), rel=1e-12)
-    assert zcdp.epsilon(together, rho, slack) == pytest.approx(3.0, rel=1e-9)
-    assert zcdp.largest_rho(3.0, together, slack) == pytest.approx(rho, rel=1e-9)
-    assert zcdp.epsilon(1e-6, rho, 1e-7) > zcdp.epsilon(1e-6, rho)
-    assert zcdp.delta(1.0, 0.0, slack) == slack
-    with pytest.raises(DeclarationError, match="1e-07"):
-        zcdp.epsilon(1e-7, rho, slack)
-    with pytest.raises(DeclarationError, match="below 1"):
-        zcdp.delta(1.0, rho, 1.0)
 
 
 def test_pure_dp_is_concentrated_by_its_hyperbolic_tangent() -> None:

@@ -1,8 +1,8 @@
 """What noisy counts that were published because they are above a threshold say of the true counts.
 
-A count c is published as Y = c + noise, given Y > threshold. For every c a set of values holds all but alpha of that
-truncated law; the limits of y are the counts whose set holds y. The estimate of y is the mean of all counts, weighted
-by how likely each is to be published as y.
+A count c is published as Y = c + noise, rounded to the grid, given Y > threshold. For every c a set of values holds
+all but alpha of that truncated law, or a little more; the limits of y are the counts whose set holds y. The estimate
+of y is the mean of all counts, weighted by how likely each is to be published as y.
 
 Source: our own derivation, by inversion of tests (docs/mathematics.md, intervals).
 """
@@ -22,8 +22,6 @@ from sparsehist.noise.family import Family, NoiseArray
 from sparsehist.privacy.levels import Level, as_level
 from sparsehist.typing import FloatArray, IndexArray
 
-# A count is found to within this share of a standard deviation, a thousandth of the step of the grid.
-_CLOSE = 1e-6
 # Standard deviations beyond which noise of any family is not looked for when counts are weighed.
 _CUT = 40.0
 _MOST_COUNTS = 4000
@@ -55,13 +53,21 @@ class _Law:
 
     def above(self, noisy: FloatArray, counts: FloatArray) -> FloatArray:
         """How much likelier than u it is to get `noisy` or more from a count; ln, rises with the count."""
-        at_least = noisy - counts - (1.0 if self.family.integer else self.step / 2)
+        at_least = noisy - counts - self.step / 2
         return np.asarray(self.family.log_tail(at_least, self.level) - self.log_missed(counts))
 
     def below(self, noisy: FloatArray, counts: FloatArray) -> FloatArray:
         """How much likelier than u it is to get `noisy` or less, published or not; ln, falls with the count."""
-        at_most = noisy - counts + (0.0 if self.family.integer else self.step / 2)
+        at_most = noisy - counts + self.step / 2
         return np.asarray(self.family.log_cdf(at_most, self.level) - self.log_missed(counts))
+
+    def two_steps_below(self, value: float) -> float:
+        """A multiple of the step that is below a value by two steps or a little more."""
+        return math.floor(value / self.step - 2) * self.step
+
+    def quantile(self, log_tail: float) -> float:
+        """The noise that is exceeded with this probability, before rounding."""
+        return float(self.family.inverse_log_tail(log_tail, self.level))
 
 
 def count_limits(
@@ -76,14 +82,14 @@ def count_limits(
 ) -> tuple[FloatArray, FloatArray]:
     """Compute confidence limits of the true counts behind published noisy counts, none of which is below `least`.
 
-    `step` is that of the grid, 1 for integer noise, whose limits are whole numbers and whose coverage is at least 1 -
-    alpha; for real noise it is 1 - alpha, to 1e-3 of alpha or so (the grid).
+    `step` is that of the grid of the noise, 1 for integers; the limits lie on it. For every true count coverage is
+    at least 1 - alpha, and above it by less than twice the largest probability of one published value.
 
     Example:
         >>> from sparsehist.noise import Gaussian
-        >>> low, high = count_limits(Gaussian(), 0.5, np.array([6.1, 20.0]), 6.0, 2**-10, alpha=0.05)
+        >>> low, high = count_limits(Gaussian(), 0.5, np.array([6.125, 20.0]), 6.03125, 2**-4, alpha=0.05)
         >>> low.round(2).tolist(), high.round(2).tolist()
-        ([0.0, 18.04], [7.85, 21.96])
+        ([0.0, 18.06], [7.88, 21.94])
     """
     if not 0 < alpha < 1:
         raise DeclarationError(f"alpha must lie strictly between 0 and 1, got {shown(alpha)}")
@@ -135,17 +141,14 @@ def count_estimates(
     counts = _counts_to_weigh(least, far - (_CUT + 20) * spread, max(far, solved[-1]) + _CUT * spread, spread)
     widths = np.gradient(counts) if counts.size > 1 else np.ones(1)
     log_published = family.log_tail(effective_threshold - counts, exact)
-    half = 0.5 if family.integer else step / 2
     shifts, errors = np.empty(solved.size), np.empty(solved.size)
     rows = max(1, _NUMBERS_AT_ONCE // counts.size)
     for first in range(0, solved.size, rows):
         part = slice(first, first + rows)
         noise = solved[part, np.newaxis] - counts
-        if family.integer:
-            noise = noise - 0.5
-        likely = family.log_tail(noise - half, exact)
+        likely = family.log_tail(noise - step / 2, exact)
         with np.errstate(divide="ignore", invalid="ignore"):
-            likely = likely + np.log(-np.expm1(np.minimum(family.log_tail(noise + half, exact) - likely, 0.0)))
+            likely = likely + np.log(-np.expm1(np.minimum(family.log_tail(noise + step / 2, exact) - likely, 0.0)))
         likely = np.where(np.isfinite(likely), likely, -np.inf) - log_published
         weights = np.exp(likely - likely.max(axis=1, keepdims=True)) * widths
         weights /= weights.sum(axis=1, keepdims=True)
@@ -172,38 +175,34 @@ def _lower(law: _Law, noisy: FloatArray, least: float) -> FloatArray:
     """The smallest count from which so much noise upwards is likelier than u."""
     result = np.full(noisy.size, least)
     # u is at most alpha / (1 + alpha) everywhere, so no lower limit is higher than this.
-    log_largest = math.log(law.alpha / (1 + law.alpha))
-    reach = float(law.family.inverse_log_tail(log_largest, law.level)) - 2 * law.step
+    reach = law.two_steps_below(law.quantile(math.log(law.alpha / (1 + law.alpha))))
     rows = np.flatnonzero(law.above(noisy, result) <= 0)
     values = noisy[rows]
-    result[rows] = _first(law, lambda at, counts: law.above(values[at], counts), result[rows], values - reach)
+    result[rows] = _first(law.step, lambda at, counts: law.above(values[at], counts), result[rows], values - reach)
     return result
 
 
 def _upper(law: _Law, noisy: FloatArray, least: float) -> FloatArray:
     """The largest count from which so much noise downwards is likelier than u."""
     # Where T is at most 1 / (1 + alpha) nothing is left out below ...
-    turn = law.effective_threshold - float(law.family.inverse_log_tail(-math.log1p(law.alpha), law.level))
-    turn = math.floor(turn) - 2.0 if law.family.integer else turn
+    turn = law.two_steps_below(law.effective_threshold - law.quantile(-math.log1p(law.alpha)))
     result = np.full(noisy.size, max(turn, least))
     # ... and u is at least alpha / 2 everywhere.
-    reach = float(law.family.inverse_log_tail(math.log1p(-law.alpha / 2), law.level)) - 2 * law.step
+    reach = law.two_steps_below(law.quantile(math.log1p(-law.alpha / 2)))
     rows = np.flatnonzero(law.below(noisy, result) > 0)
     values = noisy[rows]
     top = np.maximum(values - reach, result[rows] + law.step)
-    found = _first(law, lambda at, counts: -law.below(values[at], counts), result[rows], top)
-    result[rows] = found - 1 if law.family.integer else found
+    result[rows] = _first(law.step, lambda at, counts: -law.below(values[at], counts), result[rows], top) - law.step
     return result
 
 
-def _first(law: _Law, function: Rising, left: FloatArray, right: FloatArray) -> FloatArray:
-    """Find where a function turns positive, row by row, by halves; it is not yet at `left`, and it is at `right`."""
-    low, high = left.copy(), right.copy()
-    whole = law.family.integer
-    close = 1.0 if whole else np.maximum(_CLOSE * law.family.std(law.level), 2 * np.spacing(np.abs(high)))
-    while (rows := np.flatnonzero(high - low > close)).size:
-        middle = (low[rows] + high[rows]) / 2
-        middle = np.floor(middle) if whole else middle
+def _first(step: float, function: Rising, left: FloatArray, right: FloatArray) -> FloatArray:
+    """Find the first point of the grid where a function is positive, row by row; not at `left`, and at `right`."""
+    low, high, rows = left.copy(), right.copy(), np.arange(left.size)
+    while rows.size:
+        middle = np.floor((low[rows] + high[rows]) / 2 / step) * step
+        between = (low[rows] < middle) & (middle < high[rows])
+        rows, middle = rows[between], middle[between]
         positive = function(rows, middle) > 0
         high[rows[positive]], low[rows[~positive]] = middle[positive], middle[~positive]
     return high

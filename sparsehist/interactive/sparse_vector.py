@@ -34,8 +34,7 @@ class SparseVector:
         level: epsilon of everything together.
         sensitivity: How far one unit moves any one query: a whole number.
         triggers: Number of answers "above" before it is used up.
-        split: Share of the level that goes to the threshold, strictly between 0 and 1, or the pair (eps_1, eps_2) in
-            any proportion; by default the best one.
+        split: Share of the level that goes to the threshold, strictly between 0 and 1; by default the best one.
         monotone: Whether all queries move one way when a unit is added, as plain counts do; never for checks on
             two sides.
 
@@ -56,7 +55,7 @@ class SparseVector:
     level: Level
     sensitivity: int = 1
     triggers: int = 1
-    split: Level | tuple[Level, Level] | None = None
+    split: Level | None = None
     monotone: bool = False
 
     def __post_init__(self) -> None:
@@ -66,18 +65,13 @@ class SparseVector:
                 raise DeclarationError(f"{name} must be a whole number of at least {least}, got {shown(value)}")
         as_level(self.level)
         if not 0 < self.share < 1:
-            raise DeclarationError(
-                f"split must lie strictly between 0 and 1, or be two levels, got {shown(self.split)}"
-            )
+            raise DeclarationError(f"split must lie strictly between 0 and 1, got {shown(self.split)}")
 
     @property
     def share(self) -> Fraction:
         """The share of the level that goes to the threshold."""
         if self.split is None:
             return Fraction(1, 2) if self.monotone else _SHARE
-        if isinstance(self.split, tuple | list):
-            first, second = map(as_level, self.split)
-            return first / (first + second)
         return as_level(self.split)
 
     @property

@@ -179,13 +179,7 @@ def draw(tail: Tail, size: int, *, most: int = MOST, rng: Generator) -> IntArray
 
 
 def coins(chance: Tail, size: int, *, rng: Generator) -> BoolArray:
-    """Draw coins that show true with a probability of exactly the tail's weight; shape (size,).
-
-    Example:
-        >>> from sparsehist import entropy
-        >>> coins(Tail(lambda: decay(Fraction(9))), 4, rng=entropy.seeded(1)).tolist()
-        [False, False, False, False]
-    """
+    """Draw coins that show true with a probability of exactly the tail's weight; shape (size,)."""
     return draw(chance, size, most=1, rng=rng).astype(np.bool_)
 
 

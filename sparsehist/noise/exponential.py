@@ -37,15 +37,12 @@ class Exponential(JumpFamily):
     power: ClassVar[int] = 1
 
     def std(self, level: Level) -> float:
-        """Standard deviation, in counts: 1 / level."""
         return 1.0 / level_float(as_level(level))
 
     def mean(self, level: Level) -> float:
-        """Mean, in counts: 1 / level."""
         return self.std(level)
 
     def statement(self, level: Level) -> str:
-        """Raise DeclarationError: there is no guarantee to state."""
         raise DeclarationError(
             f"exponential noise has no privacy guarantee at any level (asked for level {shown(level)}): it is never "
             "negative, so an output below a count rules that count out; use Laplace, discrete Laplace or Gaussian"

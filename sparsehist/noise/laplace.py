@@ -70,7 +70,6 @@ class Laplace(JumpFamily):
         return _signed_exponentials(size, 1.0 / self.rate(level), rng=rng)
 
     def _refined(self, coarse: FloatArray, known: Fraction, target: Fraction, *, rng: Generator) -> FloatArray:
-        """The same randomness in each column, if there are several rows."""
         return _refined(coarse, self._kernel(known, target), rng=rng)
 
     def log_tail(self, threshold: ArrayLike, level: Level) -> FloatArray:

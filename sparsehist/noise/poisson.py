@@ -56,7 +56,6 @@ class ProcessNoise(Family):
         return self._at(level).quantile(draw_uniforms(size, rng=rng))
 
     def _bridge(self, size: int, fine: Fraction, coarse: Fraction, *, rng: Generator) -> IntArray:
-        """The events in between."""
         return self._law(_increment(coarse, fine)).quantile(draw_uniforms(size, rng=rng))
 
     def _refined(self, coarse: IntArray, known: Fraction, target: Fraction, *, rng: Generator) -> IntArray:

@@ -65,7 +65,6 @@ class RandomisedResponse(DenseFamily):
 
     @property
     def modulus(self) -> int:
-        """Noise is added modulo this: the number of categories."""
         return int(self.categories)
 
     def rate(self, level: Level) -> Fraction:
@@ -97,7 +96,6 @@ class RandomisedResponse(DenseFamily):
         )
 
     def _sampled(self, size: int, level: Level, *, rng: Generator) -> IntArray:
-        """Draw fresh noise, exactly. Numbers in 0 … k-1, to be added modulo k."""
         rate = self.rate(level)
         return self._chosen(np.zeros(size, np.int64), lambda: (1 / self._total(rate),), rng=rng)
 

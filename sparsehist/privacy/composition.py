@@ -115,12 +115,7 @@ def total_cost(costs: Iterable[Cost]) -> Cost:
 
 
 def shared_by_one_person(populations: Sequence[str], disjoint: Collection[frozenset[str]]) -> list[tuple[str, ...]]:
-    """The largest sets of populations that one person may be in: every maximal one without two declared disjoint.
-
-    Example:
-        >>> shared_by_one_person(["a", "b", "c"], [frozenset("ab")])
-        [('a', 'c'), ('b', 'c')]
-    """
+    """The largest sets of populations that one person may be in: every maximal one without two declared disjoint."""
     whole = frozenset(populations)
     found = {whole}
     for pair in {frozenset(pair) for declared in disjoint for pair in combinations(declared & whole, 2)}:

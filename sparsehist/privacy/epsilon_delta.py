@@ -52,8 +52,6 @@ def guarantee(cost: Cost, delta: float) -> float:
 def _of_parts(parts: tuple[Part, ...], delta: float) -> float:
     alone = [part for part in parts if part.law == POISSON]
     rest = tuple(part for part in parts if part.law != POISSON)
-    if not alone:
-        return _with_divergence(rest, delta)
     share = delta / (len(alone) + bool(rest))
     return sum(_poisson_epsilon(part, share) for part in alone) + (_with_divergence(rest, share) if rest else 0.0)
 

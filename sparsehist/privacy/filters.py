@@ -164,10 +164,6 @@ def level_within(goal: EpsilonDelta, law: str, keys: int = 1) -> Fraction:
     """The largest level, rounded down to 12 digits, at which one release keeps to a goal, all of delta for the noise.
 
     The law is one of `Filter.charge`. Pure noise gets epsilon itself. Refused if no level does.
-
-    Example:
-        >>> float(level_within(EpsilonDelta(1, "1e-6"), "gaussian"))
-        0.02801448191...
     """
     found = _largest_within(goal.epsilon, goal.delta, law, keys)
     if found <= 0:
@@ -180,10 +176,6 @@ def coin_divergence(order: int, epsilon: Fraction) -> Fraction:
     """The Rényi divergence of a coin of randomised response, rounded up: the most that epsilon-DP can cost.
 
     It is ln(cosh((order - 1/2) epsilon) / cosh(epsilon / 2)) / (order - 1).
-
-    Example:
-        >>> float(coin_divergence(2, Fraction(1)))
-        0.7353256640...
     """
     value = float(epsilon)
     if order * value > 600.0:

@@ -14,7 +14,7 @@ from fractions import Fraction
 
 from sparsehist.errors import DeclarationError, LevelError, shown
 from sparsehist.privacy import gaussian, zcdp
-from sparsehist.privacy.levels import Level, as_level, exactly, level_or_zero, level_text
+from sparsehist.privacy.levels import Level, as_level, at_least_zero, level_or_zero, level_text
 
 
 @dataclass(frozen=True, init=False)
@@ -40,11 +40,8 @@ class EpsilonDelta:
         except LevelError:
             message = f"epsilon must be 0, or a number from 1e-60 to 1e60, got {shown(epsilon)}"
             raise DeclarationError(message) from None
-        try:
-            exact = exactly(delta)
-        except (ArithmeticError, ValueError, TypeError):
-            exact = Fraction(-1)
-        if not 0 <= exact <= 1:
+        exact = at_least_zero(delta, "delta")
+        if exact > 1:
             raise DeclarationError(f"delta must be a probability from 0 to 1, got {shown(delta)}")
         object.__setattr__(self, "delta", exact)
 

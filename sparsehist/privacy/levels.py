@@ -59,17 +59,10 @@ def as_level(value: Level, name: str = "level") -> Fraction:
         >>> as_level(0.1) == as_level("1/10")
         True
     """
-    if type(value) is str:
-        return _from_text(value, name)
     # A round reads the levels of all rounds before it.
     if type(value) is Fraction and 0 < value.numerator <= _LARGEST and value.denominator <= _LARGEST:
         return value
-    return _checked(value, name)
-
-
-@lru_cache(maxsize=4096)
-def _from_text(text: str, name: str) -> Fraction:
-    return _checked(text, name)
+    return _from_text(value, name) if type(value) is str else _checked(value, name)
 
 
 def _checked(value: Level, name: str) -> Fraction:
@@ -84,6 +77,9 @@ def _checked(value: Level, name: str) -> Fraction:
     if level <= 0:
         raise LevelError(_advice(value, name))
     return level
+
+
+_from_text = lru_cache(maxsize=4096)(_checked)
 
 
 def _advice(value: object, name: str) -> str:
@@ -102,12 +98,7 @@ def _advice(value: object, name: str) -> str:
 
 
 def level_or_zero(value: Level, name: str = "level") -> Fraction:
-    """Read a level, or 0 however it is written.
-
-    Example:
-        >>> level_or_zero("0.0"), level_or_zero("1/2")
-        (Fraction(0, 1), Fraction(1, 2))
-    """
+    """Read a level, or 0 however it is written."""
     exact = _or_none(value)
     return exact if exact == 0 else as_level(value, name)
 
@@ -175,12 +166,7 @@ def level_text(level: Fraction) -> str:
 
 
 def rounded_down(value: Fraction, digits: int = 12) -> Fraction:
-    """Round a number other than 0 down to a number of significant decimal digits.
-
-    Example:
-        >>> rounded_down(Fraction(2, 3), 3)
-        Fraction(333, 500)
-    """
+    """Round a number other than 0 down to a number of significant decimal digits."""
     size = math.floor(math.log10(abs(value.numerator)) - math.log10(value.denominator))
     scale = Fraction(10) ** (digits - 1 - size)
     return math.floor(value * scale) / scale
@@ -197,12 +183,7 @@ def in_prose(level: Fraction) -> Fraction:
 
 
 def root(function: Callable[[float], float], low: float, high: float) -> float:
-    """Find a zero, to rounding, of a monotone function with opposite signs, or a zero, at `low` and `high`.
-
-    Example:
-        >>> round(root(lambda x: x * x - 2.0, 0.0, 2.0), 12)
-        1.414213562373
-    """
+    """Find a zero, to rounding, of a monotone function with opposite signs, or a zero, at `low` and `high`."""
     from scipy.optimize import brentq
 
     return float(brentq(function, low, high, xtol=1e-300, rtol=1e-15, maxiter=2000))

@@ -47,7 +47,7 @@ def first_trigger(values, *, threshold_rate=0.5, query_rate=0.25):
 def triggers_seen(values, **changed):
     """How often each query was the first to trigger, over many runs."""
     seen = np.zeros(len(values) + 1, int)
-    about, rng = SparseVector(threshold=THRESHOLD, level=1, split=(1, 1), **changed), np.random.default_rng(81)
+    about, rng = SparseVector(threshold=THRESHOLD, level=1, split="1/2", **changed), np.random.default_rng(81)
     for _ in range(RUNS):
         watch = about.start(rng=rng)
         seen[next((j for j, value in enumerate(values) if watch.ask(value, rng=rng)[1]), len(values))] += 1
@@ -98,7 +98,7 @@ def test_monotone_questions_have_half_the_noise():
 def test_after_a_trigger_the_threshold_is_drawn_afresh():
     """After a trigger the next answer follows the law of a new threshold, not that of the one that triggered."""
     seen, kept = np.zeros(2, int), np.zeros(2, int)
-    about, rng = SparseVector(threshold=0, level=2, triggers=2, split=(1, 1)), np.random.default_rng(82)
+    about, rng = SparseVector(threshold=0, level=2, triggers=2, split="1/2"), np.random.default_rng(82)
     for _ in range(2 * RUNS):  # one run in three triggers
         before = about.start(rng=rng)
         after, above = before.ask(0, rng=rng)
@@ -138,11 +138,11 @@ def test_what_it_costs_by_enumeration():
 
 
 def test_default_splits_and_levels():
-    """1 : 2^(2/3), or 1 : 1 where monotone; shares, pairs and triggers divide the level exactly."""
+    """1 : 2^(2/3), or 1 : 1 where monotone; shares and triggers divide the level exactly."""
     first, second = SparseVector(5, 1).levels
     assert float(second / first) == pytest.approx(2 ** (2 / 3), rel=1e-3)
     assert SparseVector(5, 1, monotone=True).levels == (Fraction(1, 2), Fraction(1, 2))
-    assert SparseVector(5, "0.9", triggers=3, split=(1, 2)).levels == (Fraction(1, 10), Fraction(1, 5))
+    assert SparseVector(5, "0.9", triggers=3, split="1/3").levels == (Fraction(1, 10), Fraction(1, 5))
     assert SparseVector(5, 1, split="1/4").levels == (Fraction(1, 4), Fraction(3, 4))
 
 
@@ -173,7 +173,7 @@ def test_what_is_no_question_is_refused_and_nothing_secret_shown():
 
 def test_a_state_goes_on_from_its_bytes():
     """The same triggers and noise, and levels to the last digit; other bytes are refused."""
-    watch = SparseVector(5, "1/3", sensitivity=2, triggers=3, split=(1, 2)).start(rng=entropy.seeded(85))
+    watch = SparseVector(5, "1/3", sensitivity=2, triggers=3, split="1/3").start(rng=entropy.seeded(85))
     again = AboveThreshold.from_bytes(watch.to_bytes())
     assert (again.triggers_left, again.noisy_threshold) == (3, watch.noisy_threshold)
     assert again.parameters.levels == watch.parameters.levels

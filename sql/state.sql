@@ -174,9 +174,11 @@ select path_id, name, size, digest from file where series_id = $series_id and no
 
 
 -- name: insert_path
+-- The cap is given with the cells, the first path of a series, whose further paths have the same.
 -- out: path_id
 insert into path (series_id, kind, workload, strategy, family, integer_noise, cap)
-values ($series_id, $kind, $workload, $strategy, $family, $integer_noise, $cap)
+values ($series_id, $kind, $workload, $strategy, $family, $integer_noise,
+        coalesce($cap, (select cap from path where series_id = $series_id and kind = 'cells')))
 returning path_id;
 
 

@@ -279,7 +279,7 @@ class Ledger:
         None where nothing limits; 0 where no level is allowed. What was released already stays allowed.
         """
         known = self._path(series_id, path)
-        others, cap = self._others(known), self.limits.cap(series_id, known.cap).now
+        others, cap = self._others(known), self.cap(series_id).now
         budget = self.budget_of(known.population)
         rooms = [] if cap is None else [shortened(cap - others)]
         if budget is not None:
@@ -476,7 +476,7 @@ class Ledger:
         return room, order.get(known.series_id, len(order))
 
     def _check_cap(self, release: Spending, known: Spent) -> None:
-        cap: Fraction | None = self.limits.cap(release.series_id, known.cap).now
+        cap: Fraction | None = self.cap(release.series_id).now
         others = self._others(known)
         if cap is None or others + release.level <= cap:
             return
@@ -494,7 +494,7 @@ class Ledger:
                 f"{_beginning(known.population, budget)}, which cannot charge "
                 f"{_ways(known.noise, known.law)}; nothing was spent"
             )
-        cap = self.limits.cap(release.series_id, known.cap).now
+        cap = self.cap(release.series_id).now
         others = self._others(known)
         if release.level <= self._largest_charged(budget, known, cap, others):
             return

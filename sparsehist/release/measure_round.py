@@ -200,7 +200,7 @@ class MeasurePath:
         declaration = self.held.declaration
         kind, name, strategy = path_of(self.measure.name)
         of_series = (self.held.record.series_id, name, strategy, declaration.noise)
-        return NewPath(kind, *of_series, integer_noise=family.integer, cap=declaration.cap_text)
+        return NewPath(kind, *of_series, integer_noise=family.integer)
 
     def _tracked(self, path_id: int | None, like: pl.DataFrame) -> tuple[Tracked, pl.DataFrame]:
         """The cells of the path, and the keys of the empty ones."""

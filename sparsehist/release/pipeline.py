@@ -69,7 +69,7 @@ class Held:
             kind, workload, strategy = path.name
             of_series = (self.record.series_id, str(workload), str(strategy), self.declaration.noise)
             integer = drawn["level_noise"].dtype.kind == "i"
-            path_id = NewPath(kind, *of_series, integer_noise=integer, cap=self.declaration.cap_text)
+            path_id = NewPath(kind, *of_series, integer_noise=integer)
         said = (stored or request.as_json(), metadata.as_dict())
         return NewRound(path_id, request.name, present(request.level), *said, **drawn, who=self.home.who)
 

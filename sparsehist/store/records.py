@@ -75,7 +75,6 @@ class NewPath:
     strategy: str | None
     family: str
     integer_noise: bool = False
-    cap: str | None = None
 
 
 @dataclass(frozen=True, repr=False)

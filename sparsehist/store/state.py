@@ -235,7 +235,7 @@ class State:
             )  # fmt: skip
             self._register(series_id, record.files)
             path = NewPath("cells", series_id, None, None, declaration["noise"], record.integer_noise)
-            ((path_id,),) = self._database.rows("insert_path", **asdict(path) | {"cap": declaration.get("cap")})
+            ((path_id,),) = self._database.rows("insert_path", **asdict(path), cap=declaration.get("cap"))
             event["path_id"] = path_id
         return int(path_id)
 
@@ -286,7 +286,7 @@ class State:
         """Register a round in a transaction; returns what its event says."""
         path_id, head, series_id = record.path_id, written.head, written.directory.name
         if isinstance(path_id, NewPath):
-            ((path_id,),) = self._database.rows("insert_path", **asdict(path_id))
+            ((path_id,),) = self._database.rows("insert_path", **asdict(path_id), cap=None)
         self._register(series_id, record.attachments, path_id)
         self._database.change(
             "insert_release",

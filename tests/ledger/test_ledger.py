@@ -29,13 +29,14 @@ def a_series(store, name="visits", **more):
 
 
 def a_workload(series, name, level, family="gaussian"):
-    """Check and commit a round of a new workload path, as a release of one does."""
+    """Check and commit a round of one workload, whose path the first one opens, as a release of it does."""
     with series.store.home.hold() as state:
         record = state.series(series.name)
         level = Fraction(level)
         release = Spending(record.series_id, level, ("workload", "total", "identity"))
         check_release(state, Ledger.of(state), release, name=name)
-        path = NewPath("workload", record.series_id, "total", "identity", family)
+        known = next((path.path_id for path in state.paths(record) if path.workload == "total"), None)
+        path = known or NewPath("workload", record.series_id, "total", "identity", family)
         state.commit_round(NewRound(path, name, level, {}, {}, np.zeros(1)))
 
 
@@ -63,6 +64,34 @@ def test_a_cap_bounds_the_sum_over_cells_and_workloads(store):
     with pytest.raises(CapExceededError, match=r"remaining 0\.5, difference 0\.1"):
         series.release("finer", level="0.6", threshold=50)
     assert spent(store, "series")["level"] == "1"
+    assert store.ledger(full=True).filter(scope="path")["cap"].to_list() == ["1", "1"]
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
+def test_a_workload_is_not_refined_beyond_the_cap(store, noise):
+    """Its path was opened at 0.4 under a cap of 1, of which the cells hold 0.5: 0.5 is left to it, raised or not."""
+    series = a_series(store, cap=1, noise=noise)
+    series.release("cells", level="0.5", threshold=50)
+    a_workload(series, "coarse", "0.4", noise)
+    with pytest.raises(CapExceededError, match=r"other paths hold 0\.5, remaining 0\.5, difference 0\.1"):
+        a_workload(series, "fine", "0.6", noise)
+    series.raise_cap("1.1", reason="more is needed")
+    a_workload(series, "fine", "0.6", noise)
+    with pytest.raises(CapExceededError, match=r"remaining 0\.6"):
+        a_workload(series, "finer", "0.7", noise)
+
+
+def test_a_budget_in_epsilon_is_used_up_to_its_exact_delta(store):
+    """All of delta is for noise in closed domains, half of it where one is open: mpmath gives 0.10050 and 0.09468."""
+    for population, fits, beyond in (("closed", "0.1005", "0.1006"), ("open", "0.0946", "0.0947")):
+        store.set_budget(epsilon=2, delta=1e-6, population=population)
+        opened = {"domain": sh.Open(delta="1e-7")} if population == "open" else {}
+        first = a_series(store, population, population=population, **opened)
+        first.release("a", level="0.05", threshold=500)
+        second = a_series(store, f"{population}_too", population=population)
+        with pytest.raises(BudgetExceededError, match="remaining gaussian"):
+            second.release("a", level=Fraction(beyond) - Fraction("0.05"), threshold=500)
+        second.release("a", level=Fraction(fits) - Fraction("0.05"), threshold=500)
 
 
 def test_a_budget_in_rho_is_shared_by_the_series_of_a_population(store):

@@ -103,11 +103,17 @@ def sorted_keys(source: object, order: bytes, **declared: Any) -> tuple[str, Ite
         declared: As for `count_keys`.
 
     Returns:
-        What counted; and frames of columns key_0, … and count, at least one.
+        What counted; and frames of columns key_0, …, count and sum_0, …, at least one.
     """
     wanted = request(**declared)
     _, log = _opened(source, wanted)
-    return with_spark.name(), with_spark.in_order(log, wanted, order)
+
+    def checked() -> Iterator[pl.DataFrame]:
+        for frame in with_spark.in_order(log, wanted, order):
+            check_sums(frame, wanted.measures)
+            yield frame
+
+    return with_spark.name(), checked()
 
 
 def list_pairs(source: object, **declared: Any) -> UnitPairs:
@@ -135,11 +141,6 @@ def _opened(source: object, wanted: CountRequest) -> tuple[CountingEngine, Log]:
         if not wanted.portable:
             raise DeclarationError(
                 "a Spark frame is counted by Spark alone: declare portable=True; a running series takes none"
-            )
-        if wanted.measures:
-            raise DeclarationError(
-                "measures are not counted on Spark: write the log as Parquet, or give sh.Counts with sums in steps",
-                parameter="measures",
             )
         chosen = with_spark
     logging.getLogger("sparsehist").info("counting with %s", chosen.name())

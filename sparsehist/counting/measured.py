@@ -7,7 +7,8 @@ Whatever becomes of a value, a unit's sum is cut to the bounds afterwards: the g
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import polars as pl
@@ -39,13 +40,53 @@ def row_steps(measures: Sequence[Measure], log: Log) -> dict[str, pl.Expr]:
     return {name: _steps(each, log).cast(pl.Int32).alias(name) for name, each in row_columns(measures).items()}
 
 
-def _steps(measure: Measure, log: Log) -> pl.Expr:
-    column = str(measure.column)
+def check_number(column: str, log: Log) -> pl.DataType:
+    """Return the dtype of a column that is added up; refuse what is no number."""
     dtype = log.dtypes[column]
     if not (dtype.is_numeric() or column in log.texts):
         raise DataError(
             f"measure column {column!r} has dtype {dtype}: cast it to whole numbers, decimals or floats, which add up"
         )
+    return dtype
+
+
+def steps_sql(
+    measure: Measure, column: str, say: Callable[[str, str], str], exact: type[np.floating] = np.float64
+) -> tuple[str, str]:
+    """A row's steps in SQL, as `float_steps` finds them, and the condition that it can be measured.
+
+    Args:
+        measure: What is added up.
+        column: Which holds its values, numbers of any type.
+        say: Casts the second argument to the first, "double", "bigint" or, for `exact` of 32 bits, "real".
+        exact: Of the column, as for `float_steps`.
+    """
+    if measure.column is None:
+        return say("bigint", "1"), ""
+    rises, per = measure.step.numerator, measure.step.denominator
+
+    def multiple(steps: int) -> str:
+        return say("double", repr(float(exact(float(steps * rises) / per))))
+
+    value = say("double", column)
+    size, up, down = f"abs({value})", say("double", str(rises)), say("double", str(per))
+    most = MOST_ROW_STEPS if measure.signed else measure.most_steps
+    near = f"floor({size} * {down} / {up} + 0.5)"  # the number of steps, or one too many
+    reached = f"{near} * {up} / {down}"
+    reached = reached if exact is np.float64 else say("double", say("real", reached))
+    steps = say(
+        "bigint",
+        f"case when {size} < {multiple(1)} then 0 when {size} >= {multiple(most)} then {most} "
+        f"else {near} - case when {reached} > {size} then 1 else 0 end end",
+    )
+    if not measure.signed:
+        return steps, f"{value} between 0 and {say('double', repr(sys.float_info.max))}"
+    return f"case when {value} < 0 then -{steps} else {steps} end", f"{size} < {multiple(most + 1)}"
+
+
+def _steps(measure: Measure, log: Log) -> pl.Expr:
+    column = str(measure.column)
+    dtype = check_number(column, log)
     if dtype.is_integer():
         # Cut to what decides, in steps and rounded up: so the product fits into 64 bits.
         most = MOST_ROW_STEPS if measure.signed else measure.most_steps

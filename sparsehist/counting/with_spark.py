@@ -13,13 +13,16 @@ from contextlib import contextmanager
 from functools import reduce
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from sparsehist.counting.contract import CountRequest, UnitPairs
 from sparsehist.counting.keys import OUTSIDE_REMEDY, missing_error
 from sparsehist.counting.log import Log, engine_errors
+from sparsehist.counting.measured import check_number, steps_sql, sum_names, unmeasured_error
 from sparsehist.counting.spark_sources import column, functions_for, hidden, listed, quiet, window_for
 from sparsehist.counting.tuples import part_of_tuple
+from sparsehist.declaration.measures import Measure
 from sparsehist.domain import Catalogue, Dates, Domain, Hash64, Integers, Strings
 from sparsehist.domain.base import key_names
 from sparsehist.domain.strings import only_of
@@ -28,8 +31,9 @@ from sparsehist.errors import DataError, DeclarationError, SparsehistError
 Column = Any
 """A column of Spark, which need not be there to check types."""
 Frame = Any
-_MISSING, _OUTSIDE = "sparsehist: missing", "sparsehist: outside"
-_REFUSED = re.compile(rf"({_MISSING}|{_OUTSIDE}) (\d+)")
+_MISSING, _OUTSIDE, _UNMEASURED = "sparsehist: missing", "sparsehist: outside", "sparsehist: unmeasured"
+_REFUSED = re.compile(rf"({_MISSING}|{_OUTSIDE}|{_UNMEASURED}) (\d+)")
+_CASTS = {"double": "cast({x} as double)", "bigint": "cast({x} as bigint)", "real": "cast({x} as float)"}
 _UINT64 = "decimal(20,0)"
 PART_KEYS = 2_000_000
 """Keys that come to the driver at once."""
@@ -43,7 +47,7 @@ def name() -> str:
 
 
 def count(log: Log, wanted: CountRequest) -> pl.DataFrame:
-    """Count units by key: columns key_0, …, count."""
+    """Count units by key: columns key_0, …, count and sum_0, …."""
     with _refusals(log, wanted):
         return _collected(counted(log, wanted), wanted.domain)
 
@@ -59,14 +63,15 @@ def kept_pairs(log: Log, wanted: CountRequest) -> UnitPairs:
 
 
 def counted(log: Log, wanted: CountRequest) -> Frame:
-    """Count units by key: columns key_0, … and count, a frame that nothing has run yet."""
+    """Count units by key: columns key_0, …, count and sum_0, …, a frame that nothing has run yet."""
     F = functions_for(log.rows)
     # The last weight is that of every unit with more keys.
     weight = F.lit(wanted.weights[-1][0])
     for part, most in reversed(wanted.weights[:-1]):
         weight = F.when(F.col("keys") <= most, part).otherwise(weight)
     keys = key_names(wanted.domain.columns)
-    return _kept(log, wanted).groupBy(*keys).agg(F.sum(weight).cast("long").alias("count"))
+    sums = (F.sum(name).cast("long").alias(name) for name in sum_names(wanted.measures))
+    return _kept(log, wanted).groupBy(*keys).agg(F.sum(weight).cast("long").alias("count"), *sums)
 
 
 def in_order(log: Log, wanted: CountRequest, salt: bytes) -> Iterator[pl.DataFrame]:
@@ -78,7 +83,7 @@ def in_order(log: Log, wanted: CountRequest, salt: bytes) -> Iterator[pl.DataFra
         salt: 16 secret bytes: keys of one count come in an order that is random to whoever lacks it.
 
     Yields:
-        Columns key_0, … and count, at most about `PART_KEYS` rows; at least one frame, perhaps empty.
+        Columns key_0, …, count and sum_0, …, at most about `PART_KEYS` rows; at least one frame, perhaps empty.
     """
     F, keys = functions_for(log.rows), key_names(wanted.domain.columns)
     cells = zip(keys, wanted.domain.dtypes, strict=True)
@@ -110,6 +115,8 @@ def _refusals(log: Log, wanted: CountRequest) -> Iterator[None]:
         if found[1] == _OUTSIDE:
             domain = wanted.domain.describe()
             return DataError(f"key column(s) {wanted.key[at]!r}: there are keys outside {domain}: {OUTSIDE_REMEDY}")
+        if found[1] == _UNMEASURED:
+            return unmeasured_error(wanted.measures[at])
         of_unit = at < len(wanted.unit_parts)
         name = wanted.columns[0] if of_unit else wanted.key[at - len(wanted.unit_parts)]
         return missing_error(name, "unit" if of_unit else "key")
@@ -125,13 +132,19 @@ def _collected(frame: Frame, domain: Domain) -> pl.DataFrame:
 
 
 def _kept(log: Log, wanted: CountRequest) -> Frame:
-    """The pairs that count: columns unit_0, …, key_0, … and keys, how many the unit has."""
+    """The pairs that count: columns unit_0, …, key_0, …, sum_0, … and keys, how many the unit has."""
     F, window = functions_for(log.rows), window_for(log.rows)
     units = [f"unit_{i}" for i in range(len(wanted.unit_parts))]
     keys = key_names(wanted.domain.columns)
     wanted.report("counting")
     # By unit alone, although pairs are to be distinct: then no row moves a second time.
-    pairs = _placed(log, wanted).repartition(*units).dropDuplicates([*units, *keys])
+    placed = _placed(log, wanted).repartition(*units)
+    pairs = placed.dropDuplicates([*units, *keys])
+    if wanted.measures:
+        named = zip(sum_names(wanted.measures), wanted.measures, strict=True)
+        cut = ((name, F.sum(name), F.lit(each.least_steps), F.lit(each.most_steps)) for name, each in named)
+        sums = (F.greatest(F.least(added, high), low).alias(name) for name, added, low, high in cut)
+        pairs = placed.groupBy(*units, *keys).agg(*sums)
     of_unit = window.partitionBy(*units)
     sized = pairs.withColumn("keys", F.count(F.lit(1)).over(of_unit))
     message = F.concat(
@@ -171,14 +184,18 @@ def _part(F: Any, value: Column, dtype: pl.DataType) -> list[Column]:
 
 
 def _placed(log: Log, wanted: CountRequest) -> Frame:
-    """Bring units and keys to columns unit_0, …, key_0, …: rows that are dropped are gone, others are refused."""
-    F = functions_for(log.rows)
+    """Bring rows to columns unit_0, …, key_0, …, sum_0, …: those that are dropped are gone, others are refused."""
+    F, sums = functions_for(log.rows), sum_names(wanted.measures)
     frame = log.rows.select(
         *(_present(F, log, name).alias(f"unit_{i}") for i, name in enumerate(wanted.unit_parts)),
         *(_present(F, log, name).alias(f"raw_{i}") for i, name in enumerate(wanted.key)),
+        *(_amount(F, log, each).alias(name) for name, each in zip(sums, wanted.measures, strict=True)),
     )
     roles = [*(f"unit_{i}" for i in range(len(wanted.unit_parts))), *(f"raw_{i}" for i in range(len(wanted.key)))]
     frame = _without_nulls(F, frame, roles, _MISSING if wanted.on_null == "error" else None)
+    for name, each in zip(sums, wanted.measures, strict=True):
+        frame = frame.withColumn(name, _steps(F, log, name, each))
+    frame = _without_nulls(F, frame, sums, _UNMEASURED if wanted.on_null == "error" else None)
     for i, part in enumerate(wanted.domain.parts):
         frame = _cell(F, frame, i, part, log.dtypes[wanted.key[i]]).drop(f"raw_{i}")
     refusal = _OUTSIDE if wanted.on_outside == "error" else None
@@ -195,9 +212,24 @@ def _present(F: Any, log: Log, name: str) -> Column:
     return found
 
 
+def _amount(F: Any, log: Log, measure: Measure) -> Column:
+    """The value of a row: of a measure that counts rows, one."""
+    if measure.column is None:
+        return F.lit(1)
+    check_number(measure.column, log)
+    return column(F, measure.column)
+
+
+def _steps(F: Any, log: Log, name: str, measure: Measure) -> Column:
+    """A row's steps, null where it cannot be measured."""
+    exact = np.float32 if log.dtypes.get(measure.column or "") == pl.Float32 else np.float64
+    steps, measurable = steps_sql(measure, name, lambda to, x: _CASTS[to].replace("{x}", x), exact)
+    return F.expr(f"case when {measurable or 'true'} then {steps} end")
+
+
 def _without_nulls(F: Any, frame: Frame, columns: Sequence[str], refusal: str | None) -> Frame:
     """Leave rows with a null out, or let Spark stop at the first."""
-    if refusal is None:
+    if refusal is None and columns:
         return frame.where(reduce(lambda one, other: one & other, (F.col(name).isNotNull() for name in columns)))
     for i, name in enumerate(columns):
         stop = F.raise_error(F.lit(f"{refusal} {i}"))

@@ -21,8 +21,10 @@ from sqlglot import exp
 
 from sparsehist.counting.contract import SALT_BYTES, Counts, request
 from sparsehist.counting.log import engine_errors
+from sparsehist.counting.measured import steps_sql, sum_names
 from sparsehist.counting.sources import open_log
 from sparsehist.counting.tuples import part_of_tuple
+from sparsehist.declaration.measures import Measure, measures_of
 from sparsehist.domain.base import Domain, key_names
 from sparsehist.domain.catalogue import Catalogue
 from sparsehist.domain.hash64 import Hash64
@@ -46,6 +48,8 @@ _ANY = {
     "written": "cast({x} as text)",
     "days": "({x} - cast('1970-01-01' as date))",
     "whole": "({x} & {x})",
+    "double": "cast({x} as double precision)",
+    "bigint": "cast({x} as bigint)",
     "translate": "translate",
     "nul": "chr(0)",
 }
@@ -79,6 +83,8 @@ DIALECTS: dict[str, dict[str, str]] = {
         "text": "toString({x})",
         "date": "toDate32({x})",
         "whole": "bitAnd({x}, {x})",
+        "double": "toFloat64({x})",
+        "bigint": "toInt64({x})",
         "micros": "toUnixTimestamp64Micro(toDateTime64({x}, 6))",
         "hash64": "reinterpretAsUInt64(substring(MD5({x}), 9, 8))",
         "translate": "translateUTF8",
@@ -91,6 +97,7 @@ DIALECTS: dict[str, dict[str, str]] = {
         "sha256": "sha2({x}, 256)",
         "days": "unix_date({x})",
         "written": "cast({x} as string)",
+        "double": "cast({x} as double)",
         "text": "cast(cast(cast({x} as string) as binary) as string)",  # which has no collation
         "micros": "unix_micros({x})",
         "hash64": f"cast(conv({_MD5_HEX}, 16, 10) as decimal(20, 0))",
@@ -109,13 +116,15 @@ class CountingSql:
     """A count that a warehouse makes.
 
     Attributes:
-        sql: One SELECT: the key columns by their names, and the count; the salt is a parameter of it.
+        sql: One SELECT: the key columns by their names, the count, and sums in steps, such as price_steps; the salt
+            is a parameter of it.
         dialect: It is written in.
         key: Key columns.
         max_keys: Distinct keys a unit may have.
         domain: Where the keys belong.
         count: Name of the count column.
         salt: What decides which keys a unit with too many keeps; 16 secret bytes.
+        measures: What is added up.
 
     Example:
         >>> made = counting_sql("duckdb", "log", unit="user_id", key="query", max_keys=20,
@@ -135,14 +144,15 @@ class CountingSql:
     domain: Domain
     count: str
     salt: bytes = field(repr=False)
+    measures: tuple[Measure, ...] = ()
 
     @property
     def parameters(self) -> dict[str, str]:
         """The salt by the name it has in the query; where parameters have no names, the one there is."""
         return {"salt": self.salt.hex()}
 
-    def check(self, *, key: str | Sequence[str], max_keys: int) -> None:
-        """Refuse a series with another key or bound than was counted with; any domain does, which places the keys.
+    def check(self, *, key: str | Sequence[str], max_keys: int, measures: Sequence[Measure] = ()) -> None:
+        """Refuse a series with another key, bound or measure than was counted with; any domain does.
 
         Raises:
             DeclarationError: If they differ.
@@ -152,6 +162,12 @@ class CountingSql:
             raise DeclarationError(
                 f"these counts were made with key={list(self.key)} and max_keys={self.max_keys}, not with "
                 f"key={list(keys)} and max_keys={max_keys}"
+            )
+        if not set(measures) <= set(self.measures):
+            raise DeclarationError(
+                f"these counts were made with measures={list(map(str, self.measures))}, not with "
+                f"{list(map(str, measures))}",
+                parameter="measures",
             )
 
     def counts(self, result: object) -> Counts:
@@ -163,7 +179,7 @@ class CountingSql:
         Raises:
             DeclarationError: If a column is missing.
         """
-        columns = [*self.key, self.count]
+        columns = [*self.key, self.count, *(each.steps_column for each in self.measures)]
         log = open_log(result, columns)
         exact = dict(zip(self.key, self.domain.dtypes, strict=True))
         with engine_errors(log.label, log):
@@ -189,11 +205,13 @@ def counting_sql(
     unit_types: Mapping[str, str] | None = None,
     count: str = "count",
     salt: bytes | None = None,
+    measures: Measure | str | Sequence[Measure | str] = (),
 ) -> CountingSql:
     """Write the count of a log as one SELECT for the warehouse it lies in.
 
-    Rows without a unit or a key (null or empty) and keys outside the domain are left out; all else is as for
-    `sparsehist.create`, in the portable order. Names of columns are taken as they stand, letter by letter.
+    Rows without a unit or a key (null or empty), keys outside the domain and rows that cannot be measured are left
+    out; all else is as for `sparsehist.create`, in the portable order. Names of columns are taken as they stand,
+    letter by letter.
 
     Args:
         dialect: "duckdb", "postgres", "clickhouse" or "spark".
@@ -206,6 +224,8 @@ def counting_sql(
             "timestamp".
         count: What the column of counts is called.
         salt: 16 secret bytes, to make the same counts again; random by default.
+        measures: What is added up by key, as `create` takes it. Numbers are read as doubles: cast a column of 32-bit
+            floats to decimals in a view, or 0.29 may become 28 steps of 0.01.
 
     Returns:
         The query, its parameter, and what makes a log of its result.
@@ -240,10 +260,16 @@ def counting_sql(
         _check_name(name)
     if count in keys:
         raise DeclarationError(f"count={count!r} is a key column: give the column of counts another name")
+    added = measures_of(measures)
+    if {each.steps_column for each in added} & {*keys, count}:
+        raise DeclarationError(
+            "a column of sums, such as price_steps, has the name of a key or of the count: rename that",
+            parameter="measures",
+        )
     sql = _Writer(dialect, domain).query(
-        names, parts, [told.get(part, "text") for part in parts], keys, max_keys=max_keys, count=count
+        names, parts, [told.get(part, "text") for part in parts], keys, added, max_keys=max_keys, count=count
     )
-    return CountingSql(sql, dialect, wanted.key, max_keys, domain, count, salt)
+    return CountingSql(sql, dialect, wanted.key, max_keys, domain, count, salt, added)
 
 
 def _check_name(name: object) -> None:
@@ -267,6 +293,7 @@ class _Writer:
         unit: Sequence[str],
         kinds: Sequence[str],
         key: Sequence[str],
+        measures: Sequence[Measure],
         *,
         max_keys: int,
         count: str,
@@ -274,6 +301,10 @@ class _Writer:
         """Fill the template; `kinds` are the types of the unit's columns."""
         keys = key_names(len(key))
         own = [*(f"u_{i}" for i in range(len(unit))), *(f"k_{i}" for i in range(len(key)))]
+        columns = list(zip(map(self._name, (*unit, *key)), own, strict=True))
+        columns += [(self._name(each.column), f"m_{i}") for i, each in enumerate(measures) if each.column is not None]
+        steps = [steps_sql(each, f"source.m_{i}", self._say) for i, each in enumerate(measures)]
+        sums = sum_names(measures)
         units = [
             self._of_unit(name, f"source.u_{i}", kind) for i, (name, kind) in enumerate(zip(unit, kinds, strict=True))
         ]
@@ -284,11 +315,18 @@ class _Writer:
             loader=PackageLoader("sparsehist", "templates"), undefined=StrictUndefined
         )
         return templates.get_template("counting.sql.jinja").render(
-            columns=list(zip(map(self._name, (*unit, *key)), own, strict=True)),
+            columns=columns,
             table=".".join(map(self._name, table)),
             unit=" || ".join(part for part, _ in units),
             cells=[cell for cell, _ in placed],
-            conditions=[condition for _, condition in (*units, *placed)],
+            conditions=[condition for _, condition in (*units, *placed, *steps) if condition],
+            steps=[step for step, _ in steps],
+            sums=sums,
+            bounds=[(each.least_steps, each.most_steps) for each in measures],
+            totals=[
+                (self._name(each.steps_column), self._say("bigint", f"sum(kept.{own})"))
+                for each, own in zip(measures, sums, strict=True)
+            ],
             keys=keys,
             digest=self._say("sha256", " || ".join([DIALECTS[self._dialect]["salt"], "sized.unit", *cells])),
             max_keys=max_keys,

@@ -123,7 +123,7 @@ def create(  # type: ignore[misc] # overloads leave out what they share
     if log is None:
         raise DeclarationError("create needs a log, unless steps= or every= declares one that goes on")
     if isinstance(log, Counts) and log.counted_by is not None:
-        log.counted_by.check(key=declaration.key, max_keys=declaration.max_keys)
+        log.counted_by.check(key=declaration.key, max_keys=declaration.max_keys, measures=declaration.measures)
     asked = NewLog(log, with_source(declaration, log), if_exists)
     record = counted_into(home.home, asked, counting)
     return Series(home, asked.declaration, record.series_id)

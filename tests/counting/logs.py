@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 from pathlib import Path
 
 import polars as pl
 
+from sparsehist import Measure
 from sparsehist.counting import CountedKeys, count_keys, in_memory
 from sparsehist.counting.contract import request
 from sparsehist.counting.sources import open_log
@@ -86,3 +88,21 @@ def brute_force(log: pl.DataFrame) -> dict[object, int]:
 def as_dict(counted: CountedKeys) -> dict[object, int]:
     """Turn a count over one key column into a dict, without what counts 0."""
     return dict(counted.frame.select("key_0", "count").filter(pl.col("count") > 0).rows())
+
+
+def measured_log() -> pl.DataFrame:
+    """Hundredths of both signs, and rows whose value is outermost, infinite, no number or missing."""
+    rng = seeded(4)
+    units, keys = (pl.Series(rng.integers(most, size=900)) for most in (30, 6))
+    odd = [0.29, -0.29, 1e300, -1e300, math.inf, -math.inf, math.nan, None, 5e-324, -0.0, 2.0**40, 21474836.48]
+    paid = rng.integers(0, 2 ** rng.integers(1, 62, 900))
+    log = pl.DataFrame({"user_id": units, "query": keys, "price": rng.integers(-900, 900, 900) / 100, "paid": paid})
+    rows = pl.DataFrame({"user_id": range(50, 62), "query": [n % 6 for n in range(12)], "price": odd, "paid": 7})
+    return pl.concat([log, rows.cast(log.schema)])
+
+
+PAID = [Measure("paid", clip=12000, step=1000), Measure.events(most=5)]
+MEASURES = [
+    [Measure("price", clip=(-50, 50), step="0.01"), *PAID],
+    [Measure("price", clip=7, step="1/3"), *PAID],
+]

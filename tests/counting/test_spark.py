@@ -10,7 +10,7 @@ from sparsehist.counting.log import Log
 from sparsehist.domain import Domain
 from sparsehist.errors import DataError, DeclarationError
 from tests.counting import spark
-from tests.counting.logs import SALT, a_log, count
+from tests.counting.logs import MEASURES, SALT, a_log, count, measured_log
 from tests.counting.one_histogram import CASES, counts_by_hand
 from tests.counting.test_deletion import without
 from tests.test_docs import CHECKOUT, _blocks
@@ -159,3 +159,25 @@ def test_weights_are_shared_as_elsewhere():
     by_spark, by_polars = (count(log, **told).frame.sort("key_0") for log in (spark.frame(case.log), case.log))
     assert by_spark.equals(by_polars)
     assert sum(counts_by_hand(case).values()) != by_spark["count"].sum()
+
+
+def test_sums_are_those_of_the_local_engine():
+    """Doubles and floats of 32 bits, counts and sums at once; rows that cannot be measured are refused or dropped."""
+    log = measured_log()
+    told = {"max_keys": 3, "domain": sh.Integers(6), "portable": True}
+    for measures, dtype in zip(MEASURES, (pl.Float64, pl.Float32), strict=True):
+        log = log.with_columns(pl.col("price").cast(dtype))
+        by_spark, by_polars = (
+            count(given, **told, on_null="drop", measures=measures).frame.sort("key_0")
+            for given in (spark.frame(log), log)
+        )
+        assert by_spark.equals(by_polars)
+    with pytest.raises(DataError, match="'price' holds null, NaN, infinite or negative") as refused:
+        count(spark.frame(log), **told, measures=MEASURES[1])
+    assert refused.value.__context__ is None
+    with pytest.raises(DataError, match="cast it"):
+        count(spark.frame(log.cast({"price": pl.String})), **told, measures=MEASURES[1])
+    declared = DECLARED | {"domain": "integers(6)", "on_null": "drop", "measures": MEASURES[1]}
+    series = sh.create(":memory:", spark.frame(log), **declared)
+    released = series.release("all", level=10**4, measures=10**4, threshold=0.5).frame
+    assert abs(released["events_sum"].round().sum() - by_polars["sum_2"].sum()) <= 1

@@ -14,7 +14,7 @@ from sqlglot import exp
 import sparsehist as sh
 from sparsehist.counting.with_sql import DIALECTS
 from sparsehist.errors import DataError, DeclarationError
-from tests.counting.logs import SALT, a_log
+from tests.counting.logs import MEASURES, SALT, a_log, count, measured_log
 from tests.counting.one_histogram import CASES, counts_by_hand, digest
 from tests.counting.warehouses import WAREHOUSES, counted_in
 
@@ -258,3 +258,30 @@ def test_booleans_and_listed_days_are_keys_too(engine: str) -> None:
     assert found.select("query", "day").rows() == [
         (min((True, False), key=lambda key: digest((1,), (key, day))), day)
     ]
+
+
+@pytest.mark.parametrize("engine", HERE)
+def test_sums_are_those_of_the_local_engine(engine: str) -> None:
+    """Both signs, overflow, null, NaN and infinity, and units cut to max_keys."""
+    log = measured_log()
+    told = {"unit": "user_id", "key": "query", "max_keys": 3, "domain": sh.Integers(6)}
+    for measures in MEASURES:
+        local = count(log, **told, portable=True, on_null="drop", on_outside="drop", salt=SALT, measures=measures)
+        made = sh.counting_sql(engine, "log", **told, unit_types=OF_LOG, salt=SALT, measures=measures)
+        found = WAREHOUSES[engine](log, made)
+        assert found.columns == ["query", "count", "price_steps", "paid_steps", "events_steps"]
+        assert sorted(found.rows()) == sorted(local.frame.rows())
+        series = sh.create(
+            ":memory:",
+            made.counts(found),
+            name="v",
+            key="query",
+            max_keys=3,
+            domain=sh.Integers(6),
+            measures=measures,
+        )
+        assert "price_sum" in series.release("one", level=1, measures=1).frame.columns
+        other = sh.Measure("price", clip=100, step="0.01")
+        with pytest.raises(DeclarationError, match="made with measures"):
+            sh.create(":memory:", made.counts(found), name="v", key="query", max_keys=3, domain="integers(6)",
+                      measures=other)  # fmt: skip

@@ -347,17 +347,11 @@ def test_a_query_whose_measure_looks_at_other_units_is_refused(price: str) -> No
         sh.create(":memory:", sh.Query(f"select u, k, {price} as price from log", tables={"log": log}), **told)
 
 
-def test_periods_have_measures_and_spark_has_none(tmp_path: Path) -> None:
-    """Units are whole in a period, so their sums can be cut there; Spark does not count them."""
+def test_periods_have_measures() -> None:
+    """Units are whole in a period, so their sums can be cut there."""
     weeks = sh.create(
         ":memory:", name="weeks", unit="u", key="k", max_keys=2, domain="integers(40)",
         every=sh.Every("week", periods=3, protects="user-week"), measures="price:clip=20,step=0.01",
     )  # fmt: skip
     week = weeks.append(a_log(), period="2026-W12").release("one", level=1, measures="1/2", threshold=0)
     assert week.frame["price_sum"].max() > 1000 and "1.5-zCDP per user-week" in week.metadata["guarantee"]
-    spark = Log(object(), {"u": pl.Int64(), "k": pl.Int64(), "price": pl.Float64()}, "the Spark frame")
-    with pytest.raises(DeclarationError, match="not counted on Spark"):
-        count_keys(
-            spark, unit="u", key=["k"], max_keys=2, domain=sh.Integers(5), salt=bytes(16), portable=True,
-            temporary_directory=tmp_path, measures=[sh.Measure("price", clip=3)],
-        )  # fmt: skip

@@ -17,12 +17,7 @@ from sparsehist.typing import ArrayLike
 
 
 class View(Mapping[Any, Any]):
-    """Noisy values by owner, of all owners near enough to one of the readers. It is meant for these readers only.
-
-    Args:
-        rows: By owner, the value with noise and the hops to the nearest reader.
-        levels: The level of each distance.
-    """
+    """Noisy values by owner, of all owners near enough to one of the readers. It is meant for these readers only."""
 
     def __init__(self, rows: Mapping[Any, tuple[Any, int]], levels: Mapping[int, Fraction]) -> None:
         self._rows, self._levels = rows, levels

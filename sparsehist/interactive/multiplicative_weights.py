@@ -2,7 +2,6 @@
 
 A public hypothesis answers every query that it answers well enough; a sparse vector watches whether it does. Where it
 does not, the truth is asked and the hypothesis moved towards it, at most k times however many queries are asked.
-Workloads that can be listed beforehand are answered far better by a release.
 
 Source: Hardt and Rothblum 2010; [Interactive section 3], whose threshold has no noise and is replaced by a sparse
 vector. Our own: with step eta = 8 alpha an update of a query that is off by 2 alpha lowers the relative entropy by at
@@ -202,10 +201,7 @@ class Weighing:
 
 
 def first_guess(session: Weighing, release: ArrayLike | None = None) -> FloatArray:
-    """Make the first hypothesis, as shares: uniform, or 15/16 of public noisy counts and 1/16 of uniform.
-
-    DataError if the release is of another shape, or holds nothing above 0.
-    """
+    """Make the first hypothesis, as shares: uniform, or 15/16 of public noisy counts and 1/16 of uniform."""
     uniform = np.full(session.cells, 1.0 / session.cells)
     if release is None:
         return uniform
@@ -219,11 +215,7 @@ def first_guess(session: Weighing, release: ArrayLike | None = None) -> FloatArr
 def verdict(
     guess: float, truth: float, threshold: float, noise: Callable[[], float]
 ) -> Literal["high", "low"] | None:
-    """Decide, with noise, whether a guess is too high or too low; None where it is near enough.
-
-    Truth and noisy threshold are secret; `noise` draws the noise of a check. All three are whole numbers, so the
-    comparison with the real guess is exact.
-    """
+    """Decide whether a guess is too high or too low, by whole noisy numbers; None where it is near enough."""
     if guess >= threshold + truth - noise():
         return "high"
     return "low" if guess <= truth + noise() - threshold else None
@@ -235,11 +227,7 @@ def pull(query: FloatArray, *, high: bool) -> FloatArray:
 
 
 def updated(first: FloatArray, pulls: FloatArray, step: float) -> FloatArray:
-    """Compute the hypothesis after all updates: y_i e^(-step r_i), r the sum of their pulls, normalised.
-
-    The step is eta = 8 alpha; all arrays have shape (cells,). A session that is read back from its updates gives the
-    same numbers, as only the sum matters.
-    """
+    """Compute the hypothesis after all updates: y_i e^(-step r_i), r the sum of their pulls, normalised; (cells,)."""
     moved = first * np.exp((pulls - pulls.min()) * -step)
     return np.asarray(moved / moved.sum())
 

@@ -95,10 +95,7 @@ class Degradation:
         return fine * (1 - self.flip) / coarse if coarse_is_true else fine * self.flip / (1 - coarse)
 
     def fine_report(self, *, coarse_shows: int, memo: int, flipped: int) -> Fraction:
-        """P(fine report shows 1), given the coarse report, the fine memo and S.
-
-        If the settings make that coarse report impossible, the result is 0 and never used.
-        """
+        """P(fine report shows 1), given the coarse report, the fine memo and S; 0 if they are impossible together."""
         one = self.fine.one_if_set if memo else self.fine.one_if_not
         after_one, after_zero = self.one_after_one[flipped], self.one_after_zero[flipped]
         seen_if_one, seen_if_zero = (after_one, after_zero) if coarse_shows else (1 - after_one, 1 - after_zero)
@@ -155,10 +152,7 @@ def finer_history(
 
 @lru_cache(maxsize=64)
 def _chances(step: Degradation) -> tuple[list[Fraction], list[Fraction]]:
-    """Coarse reports by fine report + 2 S, and fine ones by coarse report + 2 fine memo + 4 S.
-
-    They are 0 for S = 1 if it cannot occur.
-    """
+    """Coarse reports by fine report + 2 S, fine ones by coarse report + 2 fine memo + 4 S; 0 for an impossible S."""
     u, v = step.one_after_one, step.one_after_zero
     coarse = [v[0], u[0], v[1], u[1]]
     cases = product((0, 1), repeat=3)

@@ -37,10 +37,6 @@ class Uniforms(NamedTuple):
     upper: BoolArray
     distance: FloatArray
 
-    def take(self, which: IntArray) -> Uniforms:
-        """Those at some positions."""
-        return Uniforms(self.upper[which], self.distance[which])
-
 
 def draw_uniforms(size: int, *, rng: Generator) -> Uniforms:
     """Draw independent uniform numbers."""
@@ -177,8 +173,8 @@ def part_quantile(
     order = np.argsort(flat, kind="stable")
     ends = np.flatnonzero(np.diff(flat[order])) + 1
     for mine in np.split(order, ends) if flat.size else []:
-        law = _part_given(int(flat[mine[0]]), part, rest, means)
-        result[mine] = law.quantile(uniforms.take(mine % sums.shape[-1]))
+        law, column = _part_given(int(flat[mine[0]]), part, rest, means), mine % sums.shape[-1]
+        result[mine] = law.quantile(Uniforms(uniforms.upper[column], uniforms.distance[column]))
     return result.reshape(sums.shape) if sums.ndim == 1 else _in_order_of(sums, result.reshape(sums.shape))
 
 

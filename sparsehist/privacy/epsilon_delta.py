@@ -32,12 +32,6 @@ def guarantee(cost: Cost, delta: float) -> float:
     """The smallest epsilon shown with which what was released is (epsilon, delta)-DP; infinite where none is shown.
 
     delta is at least 0 and below 1 (else DeclarationError); delta_infinity is taken off it first.
-
-    Example:
-        >>> from sparsehist.privacy import path_cost, total_cost
-        >>> half = path_cost("rho", Fraction(1, 2), law="gaussian")
-        >>> guarantee(total_cost([half, half]), 1e-6) < 2 * guarantee(half, 1e-6)
-        True
     """
     if isinstance(delta, bool) or not isinstance(delta, int | float) or not 0 <= delta < 1:
         raise DeclarationError(f"delta must be at least 0 and below 1, got {shown(delta)}")

@@ -15,6 +15,7 @@ from sparsehist import EpsilonDelta, MultipleRelease
 from sparsehist.errors import LevelError, shown
 from sparsehist.noise import Gaussian
 from sparsehist.privacy import as_level, level_text
+from sparsehist.privacy.levels import level_or_zero, rounded_down
 
 
 def test_one_level_in_many_spellings() -> None:
@@ -23,6 +24,14 @@ def test_one_level_in_many_spellings() -> None:
     assert {as_level(spelling) for spelling in spellings} == {Fraction(1, 10)}
     assert as_level(2) == as_level(np.int64(2)) == as_level("2") == 2
     assert as_level(np.float32(0.5)) == Fraction(1, 2)
+    assert level_or_zero("0.0") == 0 and level_or_zero("1/2") == Fraction(1, 2)
+
+
+def test_levels_are_rounded_down_to_significant_digits() -> None:
+    """Of either sign, and exact where there is nothing to round."""
+    assert rounded_down(Fraction(2, 3), 3) == Fraction(333, 500)
+    assert rounded_down(Fraction(-2, 3), 3) == Fraction(-667, 1000)
+    assert rounded_down(Fraction(125, 10**9), 3) == Fraction(125, 10**9)
 
 
 @pytest.mark.parametrize(

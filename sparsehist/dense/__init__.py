@@ -1,6 +1,6 @@
 """Release of a vector that fits in memory: any order, sealing, tightening, resale, the Laplace path."""
 
-from sparsehist.dense.dense_release import DenseRelease, PostProcessing, clip_negative, round_to, scale, threshold
+from sparsehist.dense.dense_release import DenseRelease, PostProcessing, clip_negative, scale, threshold
 from sparsehist.dense.laplace_path import LaplacePath, sample_laplace_path
 from sparsehist.dense.multiple_release import MultipleRelease
 from sparsehist.dense.resale import joint_level, tighten
@@ -12,7 +12,6 @@ __all__ = [
     "PostProcessing",
     "clip_negative",
     "joint_level",
-    "round_to",
     "sample_laplace_path",
     "scale",
     "threshold",

@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from sparsehist.dense.rounding import as_power_of_two, round_into
 from sparsehist.errors import DeclarationError, shown
 from sparsehist.noise.family import DenseFamily, NoiseArray
 
@@ -99,21 +98,6 @@ def threshold(at: float) -> PostProcessing:
     if not math.isfinite(at):
         raise DeclarationError(f"the threshold must be finite, got {shown(at)}")
     return PostProcessing(f"threshold({at:g})", lossless=False, apply=lambda values: np.where(values > at, values, 0))
-
-
-def round_to(step: float) -> PostProcessing:
-    """Round to multiples of a power of two, halves down; weakly lossless.
-
-    Example:
-        >>> round_to(0.5).apply(np.array([0.25, 0.3])).tolist()
-        [0.0, 0.5]
-    """
-    exact = as_power_of_two(step, "the step")
-
-    def rounded(values: NoiseArray) -> NoiseArray:
-        return round_into(np.asarray(values, np.float64), exact, np.empty(values.shape)) + 0.0
-
-    return PostProcessing(f"round_to({step:g})", lossless=False, apply=rounded)
 
 
 def clip_negative() -> PostProcessing:

@@ -51,16 +51,10 @@ class DenseState:
 
 
 def draw_level(state: DenseState, level: Fraction, *, rng: Generator) -> NoiseArray:
-    """Draw the offsets of a new level, shape (n,), from its two neighbours; the state is not changed.
-
-    Source: [ARNP Alg. 4, Alg. 5].
-    """
+    """Draw the offsets of a new level, shape (n,); the state is not changed. Source: [ARNP Alg. 4, Alg. 5]."""
     drawn = np.empty_like(state.anchor)
-    finer = min((other for other in state.offsets if other > level), default=None)
-    coarser = max((other for other in state.offsets if other < level), default=None)
-    neighbours = {other: state.offsets[other] for other in (coarser, finer) if other is not None}
     for part in chunks(state.size):
-        known = {other: offsets[part] for other, offsets in neighbours.items()}
+        known = {other: offsets[part] for other, offsets in state.offsets.items()}
         drawn[part] = noise_at_level(state.family, level, known, part.stop - part.start, rng=rng)
     return drawn
 

@@ -43,17 +43,6 @@ class History(NamedTuple):
         """The largest noise that stayed unpublished, by level and cell; shape (m, cells)."""
         return np.asarray(self.thresholds[:, np.newaxis] - counts)
 
-    def with_release(self, level: Fraction, threshold: float) -> History:
-        """The history after one more release."""
-        at = bisect_left(self.levels, level)
-        if at < len(self.levels) and self.levels[at] == level:
-            thresholds = self.thresholds.copy()
-            thresholds[at] = min(threshold, thresholds[at])
-            return History(self.levels, thresholds, np.append(self.column, at))
-        column = np.append(self.column + (self.column >= at), at)
-        levels = (*self.levels[:at], level, *self.levels[at:])
-        return History(levels, np.insert(self.thresholds, at, threshold), column)
-
 
 def history_of(releases: Sequence[tuple[Level, float]]) -> History:
     """Sort out (level, threshold) pairs, in any order; a level may occur again."""

@@ -45,6 +45,7 @@ _BATCH = 1 << 19
 _FEW, _FEW_TRIES = 1 << 8, 4
 _TRIES_AT_ONCE = 1 << 11
 _Part: TypeAlias = tuple[NoiseArray, IntArray, BoolArray]  # paths, group, whether they exceed
+_Attempts: TypeAlias = tuple[BoolArray, BoolArray, NoiseArray]  # whether decided, whether won, paths
 # Given the racers and whose they are: which of the two stayed inside the history, and the path of the exceeding one.
 Carry = Callable[[NoiseArray, NoiseArray, IntArray], tuple[BoolArray, NoiseArray]]
 
@@ -117,7 +118,7 @@ def draw_exceeding(
     margins = float_entries("threshold", threshold, 1)[0] - counts
     occupied = sizes > 0
     explicit = np.zeros(counts.size, bool)
-    explicit[occupied] = drawn_explicitly(family, history.with_release(new_level, threshold), counts[occupied])
+    explicit[occupied] = drawn_explicitly(family, history_of([*past, (new_level, threshold)]), counts[occupied])
     # The same sums as in the round before, but for an ulp or two of another machine.
     if explicit.any() and (rarity(family, history, counts[explicit]) > RAREST * (1 + 1e-9)).any():
         raise InputError(
@@ -240,31 +241,27 @@ def race(
     releases; `paths`, shape (rows, q), is filled with those of the winners.
     """
     least = just_above(margins, integer=family.integer)
-    accepted = np.zeros(margins.size, bool)
-    pending, tries = np.arange(margins.size), _first_tries(margins.size)
-    while pending.size:
-        runner = np.tile(pending, tries)
+
+    def attempt(runner: IntArray) -> _Attempts:
         log_uniform = np.negative(rng.standard_exponential(runner.size))
         # None below the least value above its margin: rounding may land on the margin.
         exceeding = np.maximum(family.inverse_log_tail(log_exceed[runner] + log_uniform, level), least[runner])
         plain = np.minimum(family.inverse_log_tail(log_uniform, level), exceeding)
         inside, path = carry(plain, exceeding, runner)
-        settled, at = _first_of_each(runner, inside[0] | inside[1])
-        accepted[settled] = inside[1, at]
-        paths[:, settled] = path[:, at]
-        pending, tries = _undecided(pending, settled, tries)
-    return accepted
+        return inside[0] | inside[1], inside[1], path
+
+    return _decided(attempt, paths)
 
 
 def draw_inside(draw: Callable[[int], NoiseArray], bounds: FloatArray, paths: NoiseArray) -> None:
     """Fill `paths`, shape (rows, q), with independent draws, again until each stays at or below its bounds."""
-    pending, tries = np.arange(bounds.shape[1]), _first_tries(bounds.shape[1])
-    while pending.size:
-        cell = np.tile(pending, tries)
+
+    def attempt(cell: IntArray) -> _Attempts:
         path = draw(cell.size)
-        settled, at = _first_of_each(cell, np.all(path <= bounds[:, cell], axis=0))
-        paths[:, settled] = path[:, at]
-        pending, tries = _undecided(pending, settled, tries)
+        inside = np.all(path <= bounds[:, cell], axis=0)
+        return inside, inside, path
+
+    _decided(attempt, paths)
 
 
 def plain_path(family: Family, levels: tuple[Fraction, ...], size: int, *, rng: Generator) -> NoiseArray:
@@ -275,21 +272,19 @@ def plain_path(family: Family, levels: tuple[Fraction, ...], size: int, *, rng: 
     return np.stack(path[::-1])
 
 
-def _first_tries(size: int) -> int:
-    return max(1, min(_FEW_TRIES, _FEW // max(1, size)))
-
-
-def _first_of_each(runner: IntArray, decided: BoolArray) -> tuple[IntArray, IntArray]:
-    """Who is settled, and where the first of their tries that is decided stands."""
-    places = np.flatnonzero(decided)
-    settled, first = np.unique(runner[places], return_index=True)
-    return settled, places[first]
-
-
-def _undecided(pending: IntArray, settled: IntArray, tries: int) -> tuple[IntArray, int]:
-    """Who has to try again, and how often at once: when few are left, twice as often as before."""
-    left = np.setdiff1d(pending, settled, assume_unique=True)
-    return left, max(1, min(2 * tries, _TRIES_AT_ONCE // max(1, left.size)))
+def _decided(attempt: Callable[[IntArray], _Attempts], paths: NoiseArray) -> BoolArray:
+    """Repeat attempts until each of q cells has one that is decided; fill `paths`, return who won, shape (q,)."""
+    won, pending = np.zeros(paths.shape[1], bool), np.arange(paths.shape[1])
+    tries = max(1, min(_FEW_TRIES, _FEW // max(1, pending.size)))
+    while pending.size:
+        runner = np.tile(pending, tries)
+        decided, wins, path = attempt(runner)
+        places = np.flatnonzero(decided)
+        settled, first = np.unique(runner[places], return_index=True)
+        won[settled], paths[:, settled] = wins[places[first]], path[:, places[first]]
+        pending = np.setdiff1d(pending, settled, assume_unique=True)
+        tries = max(1, min(2 * tries, _TRIES_AT_ONCE // max(1, pending.size)))
+    return won
 
 
 @secret

@@ -61,7 +61,7 @@ def gram_of(workload: Workload) -> FloatArray:
 def largest(values: FloatArray, number: int) -> FloatArray:
     """The largest values along the last axis, at most `number` of them, in falling order."""
     kept = min(number, values.shape[-1])
-    return -np.sort(-np.partition(values, values.shape[-1] - kept, axis=-1)[..., values.shape[-1] - kept :], axis=-1)
+    return -np.sort(-np.partition(values, -kept, axis=-1)[..., -kept:], axis=-1)
 
 
 def squared_l2_of_gram(gram: FloatArray, keys: int) -> float:

@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from sparsehist.dense import clip_negative, round_to, scale, threshold
+from sparsehist.dense import clip_negative, scale, threshold
 from sparsehist.dense.dense_release import LOSSLESS, WEAKLY_LOSSLESS
 from sparsehist.dense.multiple_release import MultipleRelease
+from sparsehist.dense.rounding import round_into
 from sparsehist.errors import DeclarationError
 from sparsehist.histogram.grid import round_to_grid
 from sparsehist.noise import Gaussian
@@ -22,7 +23,6 @@ def test_steps_do_what_they_say():
     """Each step leaves its argument alone and computes one plain function."""
     before = VALUES.copy()
     assert threshold(1.5).apply(VALUES).tolist() == [0, 0, 0, 0, 0, 1.75]
-    assert round_to(1).apply(VALUES).tolist() == [-3, -1, 0, 0, 1, 2]
     assert clip_negative().apply(VALUES).tolist() == [0, 0, 0, 0.5, 1.5, 1.75]
     assert scale(-2).apply(VALUES).tolist() == [5, 1, 0, -1, -3, -3.5]
     assert np.array_equal(VALUES, before)
@@ -56,15 +56,14 @@ def test_scaling_keeps_values_of_a_grid_apart(units, factor):
 @given(arrays(np.float64, 4, elements=st.floats(-1e6, 1e6)), st.integers(-10, 10))
 def test_rounding_is_to_the_nearest_halves_down(values, exponent):
     """The same rule as everywhere else."""
-    assert np.array_equal(round_to(2.0**exponent).apply(values), round_to_grid(values, 2.0**exponent))
+    assert np.array_equal(round_into(values, 2.0**exponent, np.empty(4)), round_to_grid(values, 2.0**exponent))
 
 
 def test_steps_that_are_none_are_refused():
-    """A factor of 0, a step that is no power of two, a threshold that is no number."""
+    """A factor of 0, a threshold that is no number."""
     for build in (
         lambda: scale(0),
         lambda: scale(float("inf")),
-        lambda: round_to(0.3),
         lambda: threshold(float("nan")),
     ):
         with pytest.raises(DeclarationError):

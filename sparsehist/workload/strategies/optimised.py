@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sparsehist.errors import DeclarationError, shown
-from sparsehist.typing import ArrayLike, FloatArray, IntArray
+from sparsehist.typing import ArrayLike, FloatArray
 from sparsehist.workload.queries.workload import Workload
 from sparsehist.workload.sensitivity import gram_of, l1_of_columns, squared_l2_of_gram
 from sparsehist.workload.strategies.strategy import Invertible
@@ -91,10 +91,6 @@ class Optimised(Invertible):
 
     def l1(self, max_keys: int) -> float:
         return l1_of_columns(self._strategy, min(max_keys, self.n_noise))
-
-    def range_variances(self, low: IntArray, high: IntArray) -> FloatArray:
-        sums = np.concatenate([np.zeros((1, self.n_noise)), np.cumsum(self._inverse, axis=0)])
-        return np.asarray(np.sum((sums[high + 1] - sums[low]) ** 2, axis=1))
 
     def mean_variance(self) -> float:
         gram = _decomposed(self.workload).gram

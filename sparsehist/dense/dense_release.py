@@ -1,8 +1,7 @@
 """One published release of a dense vector, and its post-processing by fixed functions of the values.
 
 A step is *lossless* if it is invertible on the grid of the values: processed releases together then reveal what the
-finest processed one reveals. Otherwise it is *weakly lossless*: processed releases cost no more than the finest
-level, but together they may reveal more than the finest processed release alone.
+finest processed one reveals. Otherwise it is *weakly lossless*: together they cost no more than the finest level.
 
 Papers: [ARNP Lemma 4.3, Thm 4.4, Def. 4.5, Cor. 4.6]; [KHP Prop. 3, Cor. 15].
 """
@@ -26,13 +25,7 @@ WEAKLY_LOSSLESS = "any releases together are a function of unprocessed ones and 
 
 @dataclass(frozen=True)
 class PostProcessing:
-    """One step.
-
-    Attributes:
-        name: As recorded in the metadata: "threshold(10)".
-        lossless: Whether it is invertible on the grid of the values.
-        apply: Function from values to new values, both of shape (n,); it does not change its argument.
-    """
+    """A step: its name in the metadata, whether it is lossless, and a function of the values, shape (n,) to (n,)."""
 
     name: str
     lossless: bool
@@ -66,10 +59,6 @@ class DenseRelease:
         shown = {key: self.metadata.get(key) for key in ("level", "noise", "std", "grid", "post_processing")}
         return f"DenseRelease(size={self.values.size}, {shown})"
 
-    def __len__(self) -> int:
-        """Number of entries."""
-        return int(self.values.size)
-
     def process(self, step: PostProcessing) -> DenseRelease:
         """Apply a step of post-processing and record it in the metadata.
 
@@ -89,12 +78,7 @@ class DenseRelease:
 
 
 def threshold(at: float) -> PostProcessing:
-    """Values at or below the threshold become 0; weakly lossless.
-
-    Example:
-        >>> threshold(2).apply(np.array([2, 3])).tolist()
-        [0, 3]
-    """
+    """Values at or below the threshold become 0; weakly lossless."""
     if not math.isfinite(at):
         raise DeclarationError(f"the threshold must be finite, got {shown(at)}")
     return PostProcessing(f"threshold({at:g})", lossless=False, apply=lambda values: np.where(values > at, values, 0))
@@ -106,11 +90,7 @@ def clip_negative() -> PostProcessing:
 
 
 def scale(factor: float) -> PostProcessing:
-    """Multiply by a factor; lossless, as values have far fewer digits than a double.
-
-    Raises:
-        DeclarationError: If the factor is 0 or not finite.
-    """
+    """Multiply by a factor, finite and not 0; lossless, as values have far fewer digits than a double."""
     if not (math.isfinite(factor) and factor != 0):
         raise DeclarationError(f"the factor must be finite and not 0, got {shown(factor)}")
     return PostProcessing(f"scale({factor:g})", lossless=True, apply=lambda values: factor * values)

@@ -1,13 +1,10 @@
 """The noise of the Laplace mechanism at all levels of an interval at once, stored by its jumps.
 
-From fine to coarse the noise has independent increments: jumps come at rate 2/level, and each is a Laplace draw of
-scale sensitivity/level. From coarse to fine it is Markov: from x it jumps at rate 1/level + |x|/sensitivity to y with
-density proportional to exp(-level (|y| + |x - y|)/sensitivity).
+From fine to coarse, jumps come at rate 2/level, each an independent Laplace draw of scale sensitivity/level. From
+coarse to fine, x jumps at rate 1/level + |x|/sensitivity to y with density proportional to exp(-level (|y| + |x -
+y|)/sensitivity).
 
-Source: [KHP section 3.4]; the jumps follow from their eq. (22): the probability of no jump from x between levels
-a < b is (a/b) exp(-(b - a)|x|/sensitivity).
-
-Papers: [ARNP Figure 1]; [KHP Thm 1, section 3.4].
+Source: [KHP section 3.4], jumps by eq. (22). Papers: [ARNP Figure 1]; [KHP Thm 1, section 3.4].
 """
 
 from __future__ import annotations
@@ -27,13 +24,7 @@ from sparsehist.typing import AnyArray, FloatArray, Generator, IntArray, secret
 
 @secret
 class Jumps(NamedTuple):
-    """Jumps of many coordinates in one list.
-
-    Attributes:
-        coordinate: The coordinate that jumps; shape (m,), int64.
-        levels: Levels of the jumps; shape (m,).
-        values: Noise on the coarse side of the jump, in counts; shape (m,). Secret.
-    """
+    """Jumps of many coordinates: who jumps, at which level, and the noise on the coarse side; shape (m,) each."""
 
     coordinate: IntArray
     levels: FloatArray

@@ -76,14 +76,10 @@ class MultipleRelease:
 
     Each release has the law of a single release at its level, and all of them together reveal what the finest one
     reveals. A level that was released before gives the same values again. Threads may share one object; a forked
-    process may not draw new levels. Memory: 8 bytes per entry for the vector, for each level, and for each release
-    that the caller keeps.
+    process may not draw new levels. Memory: 8 bytes per entry for the vector and for each level.
 
     **Only one copy may draw.** After `to_bytes` (or a pickle) go on with either the object or the bytes. Two copies
     that draw the same level draw different noise, and together they cost more than the finest level.
-
-    Discrete Laplace noise is exact. Real noise has the law of 53-bit draws, rounded to a grid that divides the grid
-    of the truth.
 
     Args:
         family: The noise, such as `sparsehist.noise.Gaussian(sensitivity=1.0)`; the sensitivity is that of the whole
@@ -208,13 +204,7 @@ class MultipleRelease:
             return pack(_KIND, about, [state.anchor, *state.offsets.values()])
 
     def release(self, level: Level) -> VectorRelease:
-        """Release the vector at a level; the same values again if the level was released before.
-
-        Args:
-            level: Any order; not beyond the cap.
-
-        Returns:
-            Values and public metadata.
+        """Release the vector at a level, in any order; the same values again if the level was released before.
 
         Raises:
             LevelError: If it is not a level.

@@ -1,14 +1,10 @@
 """Coarser releases from a published one, without the truth, and what several of them cost together.
 
-Coarsening adds independent noise, so releases form a tree: on one noise path each level follows from the next finer
-one, and a resale begins a new path below the release it came from. Together, releases are a function of their lowest
-common ancestor, whose level bounds their cost; the sum of their levels does not, because their noise is not
-independent. A release carries its line of descent as random names of paths: a digest of the parent would let a buyer
-test guesses against it.
+Releases form a tree: a resale begins a new noise path below the release it came from. Together, releases are a
+function of their lowest common ancestor, whose level bounds their cost. A release carries its line of descent as
+random names of paths: a digest of the parent would let a buyer test guesses against it.
 
-Source: [KHP section 4.3]; lowest common ancestors, and precisions for Gaussian noise, are our own derivation.
-
-Papers: [KHP eq. 26].
+Source: [KHP section 4.3, eq. 26]; common ancestors, and precisions for Gaussian noise, are our own derivation.
 """
 
 from __future__ import annotations

@@ -57,12 +57,7 @@ def kept_step(std: float) -> float:
 
 
 def round_into(noise: FloatArray, step: float, out: FloatArray) -> FloatArray:
-    """Round to multiples of a power of two, halves down, exactly, below 2**51 steps; the rule of `round_to_grid`.
-
-    Example:
-        >>> round_into(np.array([0.5, 0.51, -0.5, 1.5]), 1.0, np.empty(4)).tolist()
-        [0.0, 1.0, -1.0, 1.0]
-    """
+    """Round to multiples of a power of two, halves down, exactly, below 2**51 steps; the rule of `round_to_grid`."""
     # u in (k - 1/2, k + 1/2] has ceil(2u) in {2k, 2k + 1}; every operation is exact.
     np.multiply(noise, 2.0 / step, out=out)
     np.ceil(out, out=out)
@@ -75,8 +70,7 @@ def round_into(noise: FloatArray, step: float, out: FloatArray) -> FloatArray:
 def keep_on_lattice(noise: FloatArray, step: float) -> None:
     """Move noise, in place, to the middle of its cell (k step, (k + 1) step].
 
-    Rounding to any coarser grid of powers of two gives the same before and after, and equal numbers stay equal: so
-    published values stay the same, and the Laplace path keeps standing still.
+    Rounding to any coarser grid of powers of two gives the same before and after, and equal numbers stay equal.
     """
     np.multiply(noise, 1.0 / step, out=noise)
     np.ceil(noise, out=noise)

@@ -23,9 +23,8 @@ def draw_free(
 ) -> pl.DataFrame:
     """Draw n distinct free cells, every set and order of them equally likely, as columns key_0 and so on.
 
-    While at most half of the domain is taken or wanted, cells are drawn, and those `taken` or seen before are thrown
-    away: at most two draws per cell on average. Otherwise the domain is no larger than twice what the caller holds,
-    and its free cells are ranked, by `taken_keys`.
+    While at most half of the domain is taken or wanted, cells are drawn until enough are free and new: at most two
+    draws per cell on average. Otherwise the free cells are ranked, by `taken_keys`.
 
     Example:
         >>> from sparsehist.domain import Integers

@@ -27,8 +27,8 @@ class Product(Domain, example="product(country=catalogue('DE', 'US'), n=integers
         named: The same, as keyword arguments.
 
     Raises:
-        DomainError: If there is no component, a name is given twice, or a component is no domain
-            of one column, or there are more than 10**4000 cells.
+        DomainError: If there is no component, a name is given twice, a component is not a domain of one column, or
+            there are more than 10**4000 cells.
 
     Example:
         >>> from sparsehist.domain import Dates

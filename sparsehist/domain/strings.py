@@ -227,12 +227,7 @@ def _read_alphabet(text: str) -> str:
 
 
 def only_of(alphabet: str) -> str:
-    r"""A regular expression for text of these characters alone, as Polars and Spark read it.
-
-    Example:
-        >>> print(only_of("0123456789"))
-        \A[\x{30}-\x{39}]*\z
-    """
+    r"""A pattern for text of these characters alone, such as \A[\x{30}-\x{39}]*\z, for Polars and Spark."""
     points = np.array(list(map(ord, alphabet)))
     runs = np.split(points, np.flatnonzero(np.diff(points) > 1) + 1)
     ranges = "".join(rf"\x{{{run[0]:x}}}-\x{{{run[-1]:x}}}" for run in runs)

@@ -8,14 +8,7 @@ from sparsehist.domain.base import Domain
 class UnreadDomain(Domain):
     """The text of a domain without its keys: enough to show, to compare and to plan with, not to count with.
 
-    Args:
-        text: The textual form.
-        columns: Number of key columns.
-        size: Number of cells, if known.
-
-    Example:
-        >>> str(UnreadDomain("catalogue(sha256='ab')")), UnreadDomain("10**69 cells", size=10**69).size == 10**69
-        ("catalogue(sha256='ab')", True)
+    `text` is the textual form, `columns` the number of key columns, `size` the number of cells where it is known.
     """
 
     def __init__(self, text: str, columns: int = 1, *, size: int | None = None) -> None:

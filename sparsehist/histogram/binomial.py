@@ -1,7 +1,7 @@
-"""How many cells of each group exceed: binomial numbers, for groups of any size and probabilities as logarithms.
+"""How many cells of each group exceed: binomial draws for groups of any size, with probabilities as logarithms.
 
-numpy's binomial is not exact (1e-4 in total variation at a mean of 300). Here small means add up masses, all groups
-at once, and the few large ones invert a table each.
+numpy's binomial is not exact (1e-4 in total variation at a mean of 300). Small means add up masses,
+all groups at once; the few large ones by a table each.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from sparsehist.noise.integer_laws import binomial_law, draw_uniforms, poisson
 from sparsehist.typing import ArrayLike, FloatArray, Generator, IntArray
 
 _LOG_HALF = -math.log(2)
-# More successes in one group than this are refused. Of cells with a count there are never so many in memory; of the
-# empty ones a series refuses half as many to be expected, by public numbers. So no refusal tells a secret size.
+# Larger groups of successes are refused. This tells no secret size: cells with a count fit into memory, and for empty
+# cells a series refuses half of this, by public numbers.
 MOST_SUCCESSES = 2.0**31
-# From here on, and below this probability, a Poisson law is nearer than 2.4e-13 in total variation.
+# For more trials and smaller probabilities a Poisson law is within 2.4e-13 in total variation.
 _MANY_TRIALS, _RARE = 1e15, 1e-12
-# Means from here on have a table each.
+# Larger means have a table each.
 _LARGE_MEAN = 64.0
-# Less than e**-300 of a law with a smaller mean lies beyond.
+# Less than e**-300 of a law with a smaller mean lies beyond this.
 _FARTHEST = 512
 # Masses added up at once.
 _STEPS = 8
@@ -45,8 +45,8 @@ def as_sizes(numbers: Sequence[int] | IntArray) -> FloatArray:
 def binomial(numbers: Sequence[int] | IntArray, log_p: ArrayLike, *, rng: Generator) -> IntArray:
     """Draw Binomial(n, p) for many (n, p) at once; shape (g,), int64.
 
-    `log_p` has a small relative error also near 0, where it says how far p is from 1. Given the smaller of p and 1 -
-    p as a double, each number is within 1e-12 of its law in total variation for means below 1e6.
+    Given the smaller of p and 1 - p as a double, each number is within 1e-12 of its law in total variation for means
+    below 1e6.
 
     Raises:
         ThresholdError: If more than 2**31 successes are to be expected in one group.

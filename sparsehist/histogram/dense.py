@@ -19,11 +19,9 @@ from sparsehist.typing import ArrayLike, BoolArray, Generator, float_array, secr
 
 @secret
 class DenseReleases(NamedTuple):
-    """Noise of every cell at every release, and which cells were published.
+    """Noise of every cell, in counts, and whether it was published; shape (releases, cells) each.
 
-    Attributes:
-        noise: In counts; shape (releases, cells). Secret where `published` is false.
-        published: counts + noise above the threshold; shape (releases, cells), bool.
+    Noise is secret where `published` is false.
     """
 
     noise: NoiseArray

@@ -27,12 +27,7 @@ _NEAR = Fraction(1, 10**5)
 
 
 def grid_step(std: float) -> float:
-    """The step of the grid, in counts: min(1, 2**(floor(log2(std)) - 4)).
-
-    Example:
-        >>> grid_step(10.0)
-        0.5
-    """
+    """The step of the grid, in counts: min(1, 2**(floor(log2(std)) - 4)), such as 0.5 for a `std` of 10."""
     exponent = math.frexp(std)[1] - 1
     return min(1.0, math.ldexp(1.0, exponent - _BITS_BELOW_STD))
 

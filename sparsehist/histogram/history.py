@@ -32,7 +32,7 @@ class History(NamedTuple):
     Attributes:
         levels: Exact; m of them.
         thresholds: In counts; shape (m,).
-        column: Where each release stands among the levels; shape (releases,).
+        column: Index of each release's level; shape (releases,).
     """
 
     levels: tuple[Fraction, ...]
@@ -45,7 +45,7 @@ class History(NamedTuple):
 
 
 def history_of(releases: Sequence[tuple[Level, float]]) -> History:
-    """Sort out (level, threshold) pairs, in any order; a level may occur again."""
+    """The history of (level, threshold) pairs, in any order; a level may occur again."""
     exact = read_each("levels", [level for level, _ in releases], as_level, "a level")
     # By doubles, which fractions that share one settle: most pairs of fractions never meet.
     order = sorted(range(len(exact)), key=lambda i: (level_float(exact[i]), exact[i]))
@@ -96,10 +96,7 @@ def drawn_explicitly(family: Family, history: History, counts: FloatArray) -> Bo
 
 
 def least_rare(rarity_of: Callable[[FloatArray], FloatArray], counts: FloatArray) -> float:
-    """The least of some counts whose history is too rare, infinite if none is.
-
-    Rarity rises with the count, so the largest count mostly answers alone.
-    """
+    """The least of some counts whose history is too rare, infinite if none is; rarity rises with the count."""
     distinct = np.unique(counts)
 
     def is_rare(at: int) -> bool:
@@ -130,6 +127,6 @@ def largest_tail(family: Family, past: Sequence[tuple[Level, float]]) -> float:
 
 
 def _rungs(levels: Sequence[Fraction]) -> list[int]:
-    """Where levels pass to another rung of a ladder with steps of 1 %, which stands wherever levels do."""
+    """Indices at which levels pass to another step of 1 % on a logarithmic scale, with both ends."""
     rungs = np.floor(np.log(list(map(level_float, levels))) / _STEP)
     return [0, *(np.flatnonzero(np.diff(rungs)) + 1).tolist(), len(levels)]

@@ -1,10 +1,8 @@
 """What an open domain costs: the probability that a key of one unit alone is ever published.
 
-Keys that nobody touched are never published there, so a published key that one unit alone has reveals that unit.
-A unit with l such keys, to each of which it adds r, shows none of them at a point of the noise path with probability
-P[Z <= threshold - r]**l. The union bound adds up the complements over all points, for the r and l of the worst unit:
-all releases together are delta_infinity-approximate rho-zCDP with rho the finest level, also where levels and
-thresholds are chosen by looking at earlier releases. Derivation: docs/mathematics.md, "Open domains".
+A unit with l keys of its own, to each of which it adds r, shows none of them at a point of the noise path with
+probability P[Z <= threshold - r]**l. The complements, added up over all points for the worst r and l, bound the delta
+of all releases together, also if they are chosen adaptively. Derivation: docs/mathematics.md, "Open domains".
 """
 
 from __future__ import annotations
@@ -27,11 +25,7 @@ Point = tuple[int, Fraction]
 def exposure(family: Family, level: Fraction, threshold: float, touched: Sequence[tuple[int, int]]) -> list[Fraction]:
     """Return, for each kind of unit, the probability that one release publishes a key of its own.
 
-    Args:
-        family: Noise, in the unit of the counts.
-        level: Level of the release.
-        threshold: Effective threshold, in the unit of the counts.
-        touched: What a unit adds to each of its keys, and the most keys it may then have.
+    `touched` says what a unit adds to each of its keys, and the most keys it may then have.
     """
     added, keys = np.array(touched, np.float64).T
     hidden = keys * family.log_cdf(threshold - added, level)

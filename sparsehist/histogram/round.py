@@ -158,7 +158,7 @@ def _groups(
 
 @dataclass(frozen=True, repr=False)
 class _Draw:
-    """What all cells of a round have in common; `counts`, `margins` and `log_exceed` by group. Secret.
+    """Parameters shared by all cells of a round, by group where arrays. Secret.
 
     Paths have shape (levels of the history, then the new level; q).
     """
@@ -289,12 +289,7 @@ def _decided(attempt: Callable[[IntArray], _Attempts], paths: NoiseArray) -> Boo
 
 @secret
 class Round(NamedTuple):
-    """Noise drawn by one round. Secret.
-
-    Attributes:
-        tracked: Noise at the new level of the cells tracked before; shape (t,).
-        new: The cells that become tracked.
-    """
+    """Noise at the new level of the cells tracked before, shape (t,), and the newly tracked cells. Secret."""
 
     tracked: NoiseArray
     new: NewlyTracked

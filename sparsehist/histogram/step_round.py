@@ -1,8 +1,8 @@
 """One round of running counts: which cells become tracked at a release point, and with which noise; exact.
 
-The race and the rule for drawing explicitly are those of `sparsehist.histogram.round`. Noise at past points is the
-value at the new point times Cov/Var, plus an independent residual, which both racers share. A key that is empty at
-a step may be drawn there although it has units later: otherwise a false key would show that it stays empty.
+Cells are raced or drawn explicitly as in `sparsehist.histogram.round`. Noise at past points is the value at the new
+point times Cov/Var plus an independent residual, which both racers share. Keys that are empty at a step may be drawn
+there although they have units later; otherwise a false key would show that it stays empty.
 
 Source: our own derivation (docs/mathematics.md, running counts); association is Pitt 1982.
 """
@@ -33,12 +33,9 @@ CountsAt = Callable[[IntArray], IntArray]
 
 @dataclass(frozen=True)
 class PointHistory:
-    """The release points of a path so far, each once, in the order of their first release.
+    """The distinct release points of a path so far, in order of first release, each with its lowest threshold.
 
-    Attributes:
-        points: All different; m of them.
-        thresholds: The lowest effective one of each, in counts; m of them.
-        hides_empty: Whether the domain is open: then keys are not drawn at points where they are empty.
+    `hides_empty`: the domain is open, and keys are not drawn at points where they are empty.
     """
 
     points: tuple[Point, ...] = ()
@@ -163,7 +160,7 @@ def draw_step_round(
 
 
 def _near_explicit(noise: StepNoise, history: PointHistory, largest: IntArray) -> IntArray:
-    """Which listed keys would have too rare a history if they had their largest count at all points."""
+    """Indices of listed keys whose history would be too rare with their largest count at all points."""
     steps = len(history.steps)
 
     def rarity_at(counts: FloatArray) -> FloatArray:
@@ -175,7 +172,7 @@ def _near_explicit(noise: StepNoise, history: PointHistory, largest: IntArray) -
 def _candidates(
     family: Gaussian, history: PointHistory, point: Point, threshold: float, counts: IntArray, *, rng: Generator
 ) -> IntArray:
-    """Each listed key by itself, with the probability of exceeding."""
+    """Draw for each listed key whether it exceeds; return indices of those that do."""
     distinct, group = np.unique(counts, return_inverse=True)
     log_exceed = family.log_tail(threshold - distinct, point.level)
     if history.hides_empty:
@@ -185,7 +182,7 @@ def _candidates(
 
 @dataclass(frozen=True, repr=False)
 class _Draw:
-    """What all cells of a round have in common."""
+    """Parameters shared by all cells of a round."""
 
     noise: StepNoise
     past: PointHistory
@@ -197,7 +194,7 @@ class _Draw:
     looked_at: IntArray
 
     def lazily(self, cells: IntArray, *, rng: Generator) -> tuple[IntArray, FloatArray, BoolArray]:
-        """Those candidates that win their race."""
+        """Return the candidates that win their race."""
         point = self.history.points[self.row]
         family, counts = self.noise.at(point.step), self._counts(cells)
         margins = self.threshold - counts[self.history.steps.index(point.step)]
@@ -236,7 +233,7 @@ class _Draw:
         return cells, paths, exceeds & (at > 0) if self.history.hides_empty else exceeds
 
     def _counts(self, cells: IntArray) -> IntArray:
-        """By step and cell; those that are empty at all steps have none."""
+        """Counts by step and cell; 0 for cells that are empty at all steps."""
         counts = np.zeros((len(self.history.steps), cells.size), np.int64)
         listed = cells >= 0
         counts[:, listed] = self.looked_at[:, np.searchsorted(self.looked, cells[listed])]

@@ -59,39 +59,19 @@ def threshold_for_false_keys(family: Family, level: Level, domain_size: int, fal
 
 
 def publication_probability(family: Family, level: Level, threshold: float, counts: ArrayLike) -> FloatArray:
-    """P[count + Z > threshold], with which keys of true counts are published; the threshold is the effective one.
-
-    Example:
-        >>> from sparsehist.noise import Gaussian
-        >>> publication_probability(Gaussian(), 0.5, 6.0, [6, 9]).round(5).tolist()
-        [0.5, 0.99865]
-    """
+    """P[count + Z > threshold], with which keys of true counts are published; the threshold is the effective one."""
     return np.exp(family.log_tail(threshold - np.asarray(counts, np.float64), level))
 
 
 def least_count(family: Family, level: Level, threshold: float, probability: float) -> int:
-    """The smallest true count, at least 0, that is published with at least this probability.
-
-    Example:
-        >>> from sparsehist.noise import Gaussian
-        >>> least_count(Gaussian(), 0.5, 6.0, 0.95)
-        8
-    """
+    """The smallest true count, at least 0, that is published with at least this probability."""
     least = math.log(probability)
     counts = range(_MOST_COUNT)
     return bisect_left(counts, 1, key=lambda count: float(family.log_tail(threshold - count, level)) >= least)
 
 
 def mean_error(family: Family, level: Level, threshold: float, count: int) -> float:
-    """E[|Z - mean| given count + Z > threshold], in counts: how far off a published noisy count is on average.
-
-    To about 1e-4 of itself.
-
-    Example:
-        >>> from sparsehist.noise import Gaussian
-        >>> round(mean_error(Gaussian(), 0.5, -100.0, 5), 3)  # all are published: the mean of |Z|
-        0.798
-    """
+    """E[|Z - mean| given count + Z > threshold], in counts, to about 1e-4: the error of a published count."""
     shares = (np.arange(_NODES) + 0.5) / _NODES
     log_published = family.log_tail(threshold - count, level)
     noise = family.inverse_log_tail(np.log(shares) + log_published, level)

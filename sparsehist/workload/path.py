@@ -53,13 +53,9 @@ def next_state(
 
 
 def gaussian_step(coarse: Fraction | None, fine: Fraction | None, level: Fraction) -> tuple[float, float, float]:
-    """Weights of the coarser and the finer neighbour, and the deviation of what is added, at sensitivity 1.
+    """Weights of the coarser and the finer neighbour, and the deviation of the added noise, at sensitivity 1.
 
-    Source: with S(ρ) = ρ·Z(ρ) a Brownian motion of variance ρ/2, the law of S at a level given S at its neighbours.
-
-    Example:
-        >>> gaussian_step(None, None, Fraction(2))
-        (0.0, 0.0, 0.5)
+    They are those of S(ρ) = ρ·Z(ρ), a Brownian motion of variance ρ/2, given S at the neighbours.
     """
     if coarse is not None and fine is not None:
         span = level * (fine - coarse)

@@ -30,17 +30,7 @@ _BLOCK = 32
 
 
 def gram_of(workload: Workload) -> FloatArray:
-    """AᵀA; shape (cells, cells).
-
-    Raises:
-        DeclarationError: If there are more than 1,024 cells.
-
-    Example:
-        >>> gram_of(Workload.parse("prefix(3)"))
-        array([[3., 2., 1.],
-               [2., 2., 1.],
-               [1., 1., 1.]])
-    """
+    """AᵀA; shape (cells, cells). Refuses more than 1,024 cells."""
     n = workload.n_cells
     if n > LARGEST_GRAM:
         raise DeclarationError(f"a matrix of {n} by {n} cells is not written out; at most {LARGEST_GRAM} are")
@@ -65,13 +55,9 @@ def largest(values: FloatArray, number: int) -> FloatArray:
 
 
 def squared_l2_of_gram(gram: FloatArray, keys: int) -> float:
-    """Bound 1ᵀ_S G 1_S over sets of at most `keys` cells; G has shape (cells, cells).
+    """Bound 1ᵀ_S G 1_S over sets S of at most `keys` cells; G has shape (cells, cells).
 
-    The least of three bounds: the largest sums of largest entries of rows, the largest column norms, the eigenvalue.
-
-    Example:
-        >>> round(squared_l2_of_gram(np.array([[1.0, 0.5], [0.5, 1.0]]), 2), 6)
-        3.0
+    The least of three bounds: by sums of the largest entries of rows, by column norms, by the largest eigenvalue.
     """
     rows = largest(np.maximum(gram, 0.0), keys).sum(axis=1)
     norms = largest(np.sqrt(np.maximum(np.diag(gram), 0.0)), keys)
@@ -84,9 +70,9 @@ def squared_l2_of_tables(
 ) -> float:
     """Bound 1ᵀ_S G 1_S over sets of at most `keys` cells, for a strategy that measures tables of marginals.
 
-    G(x, x') = Σ_A f_A Π_{i ∈ A, x_i ≠ x'_i} r_i depends only on the pattern: the columns in which two cells differ.
-    Pairs of cells go to the patterns with the largest values first: a cell has only as many others at a pattern as
-    the domain has, and at most e(l) pairs of l cells differ in one column only.
+    G(x, x') = Σ_A f_A Π_{i ∈ A, x_i ≠ x'_i} r_i depends on the pattern only: the columns in which two cells differ.
+    Pairs of cells take the patterns with the largest values, as often as the domain holds them; at most e(l) pairs
+    of l cells differ in one column only.
 
     Args:
         sizes: Number of values of each column.

@@ -41,7 +41,7 @@ class Union(Composite):
         *parts: Workloads on the same columns, each a list of queries; a part without sizes takes those of the others.
 
     Raises:
-        DeclarationError: If there are none, if columns differ, or if a part cannot be listed.
+        DeclarationError: If there are no parts, their columns differ, or a part cannot be listed.
 
     Example:
         >>> Union(Workload.parse("total(2)"), Workload.parse("identity(2)")).apply([3, 4])

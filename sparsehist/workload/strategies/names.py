@@ -40,8 +40,8 @@ def strategy_named(text: str | Strategy, workload: Workload) -> Strategy:
 
     Example:
         >>> from sparsehist.workload import Prefix
-        >>> strategy_named("square_root(scaled=True)", Prefix(64)).name
-        'square_root(scaled=True)'
+        >>> strategy_named("spectral(blend=4)", Prefix(64)).name
+        'spectral(blend=4)'
     """
     if isinstance(text, Strategy):
         if text.workload != workload:

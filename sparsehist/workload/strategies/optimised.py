@@ -1,11 +1,8 @@
 """The best factorization of a small workload, found numerically.
 
-For a unit of one cell: minimise tr(AᵀA X⁻¹) over X = RᵀR with diagonal 1, a convex problem. With V = diag(v) its
-solution is X = V^-½ (V^½ AᵀA V^½)^½ V^-½ at the fixed point v = diag((V^½ AᵀA V^½)^½). Steps go twice as far as to
-the image of v, and their number is fixed, so that the name of a strategy determines it.
-
-For a unit of l cells the columns of X should overlap less. X is sought among mixtures (1 - t)·Y + t·I, where Y has
-the power 0.8 in place of ½ and columns scaled to 1. X always holds a small part of I, so that R is invertible.
+For a unit of one cell, tr(AᵀA X⁻¹) is minimised over X = RᵀR with diagonal 1. With V = diag(v) the solution is
+X = V^-½ (V^½ AᵀA V^½)^½ V^-½ at the fixed point v = diag((V^½ AᵀA V^½)^½), found in a fixed number of steps. For a
+unit of l cells X is the best mixture (1 - t)·Y + t·I, where Y has the power 0.8 in place of ½ and columns of norm 1.
 
 Source: the fixed point is that of Denisov, McMahan, Rush, Smith and Thakurta 2022; steps and mixtures are ours.
 """
@@ -98,15 +95,10 @@ class Optimised(Invertible):
 
 
 def one_cell_optimum(gram: FloatArray) -> tuple[FloatArray, float]:
-    """Find the weights whose X is best for a unit of one cell, given AᵀA; each step is an eigendecomposition.
+    """Find the weights v, shape (cells,), whose X is best for a unit of one cell, given AᵀA.
 
-    Returns:
-        v, shape (cells,), 0 for cells that no query counts; and the bound T²/Σv that every v proves, T the trace of
-        the root: no factorization with columns of norm at most 1 has a smaller sum of variances.
-
-    Example:
-        >>> round(one_cell_optimum(np.diag([4.0, 1.0]))[1], 12)
-        5.0
+    Also returns the lower bound that v proves for the sum of variances of a factorization with columns of norm at
+    most 1: T²/Σv with T the trace of the root. Weights of cells that no query counts are 0.
     """
     used = np.diag(gram) > 0.0
     inner = gram[np.ix_(used, used)]

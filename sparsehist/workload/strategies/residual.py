@@ -28,13 +28,7 @@ from sparsehist.workload.strategies.strategy import Strategy
 def variances_of(sizes: Sequence[int], marginals: Sequence[Subset]) -> tuple[list[Subset], sparse.csr_array]:
     """List the residuals inside some marginals, and the variance each adds to a query of each marginal.
 
-    Returns:
-        The columns of each residual, of at least two values each; and variances for noise of variance 1, a sparse
-        array of shape (marginals, residuals).
-
-    Example:
-        >>> variances_of((2, 3), [(0,), (0, 1)])[0]
-        [(), (0,), (1,), (0, 1)]
+    Variances are for noise of variance 1, in a sparse array of shape (marginals, residuals).
     """
     inside = [list(_subsets_of(sizes, marginal)) for marginal in marginals]
     subsets = sorted({subset for listed in inside for subset in listed}, key=lambda subset: (len(subset), subset))
@@ -58,8 +52,7 @@ def _subsets_of(sizes: Sequence[int], marginal: Subset) -> Iterator[Subset]:
 class ResidualBasis(Strategy):
     """Residuals of all marginals, each measured by itself: the factorization of least mean variance.
 
-    Args:
-        workload: Marginals with their columns known.
+    The workload is `Marginals` with their columns known.
     """
 
     word = "residual"

@@ -98,8 +98,8 @@ def test_unpublished_cells_taken_for_empty_would_bias_the_sums(released):
         own = Measured(np.eye(12), full["noisy_count"].to_numpy(), np.eye(12) * STD**2)
         both = agree([own, measured(strategy, marginals.frame["noisy_answer"].to_numpy(), about["noise_std"])])
         return [
-            frame.with_columns(consistent=pl.Series(one.values), consistent_error=pl.Series(one.errors))
-            for frame, one in zip((full, marginals.frame), both, strict=True)
+            frame.with_columns(consistent=pl.Series(values), consistent_error=pl.Series(errors))
+            for frame, (values, errors) in zip((full, marginals.frame), both, strict=True)
         ]
 
     off, said, _ = np.moveaxis(errors_of(released, naive)["marginals"], 1, 0)
@@ -123,9 +123,9 @@ def test_it_is_the_minimum_of_the_weighted_squares(workload):
     spread = np.linalg.pinv(rows.T @ weights @ rows)
     fitted = rows @ spread @ rows.T @ weights @ values
     made = agree([one, other])
-    assert np.concatenate([each.values for each in made]) == pytest.approx(fitted, abs=1e-9)
+    assert np.concatenate([values for values, _ in made]) == pytest.approx(fitted, abs=1e-9)
     errors = np.sqrt(np.diag(rows @ spread @ rows.T))
-    assert np.concatenate([each.errors for each in made]) == pytest.approx(errors, abs=1e-9)
+    assert np.concatenate([errors for _, errors in made]) == pytest.approx(errors, abs=1e-9)
 
 
 def test_what_is_refused(released):

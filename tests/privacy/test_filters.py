@@ -157,10 +157,10 @@ def test_a_split_of_delta_holds_where_a_shared_one_does_not():
         betrayed = sum(move.amount for move in made if move.kind == "open")
         for share in (0.3, 0.68, 1.0):
             yield Move("gaussian", (float(noise.limit) - spent) * share)
-            yield Move("open", (0.25e-6 - betrayed) * share)
+            yield Move("open", (0.5e-6 - betrayed) * share)
 
     found = most(split, epsilon, 3)
-    assert 0.7e-6 < found < 0.75e-6 * (1 + ERROR)
+    assert 0.9e-6 < found < 1e-6 * (1 + ERROR)
 
 
 @pytest.mark.parametrize(("order", "coarse", "fine"), [(2, 0.49, 1.04), (8, 0.103, 0.219)])

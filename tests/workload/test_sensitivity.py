@@ -124,7 +124,7 @@ LARGE: list[tuple[Workload, str, float]] = [
     (Prefix(1500), "spectral(blend=2, window=1)", 1.02),
     (Prefix(300), "square_root(scaled=True)", 1.02),
     (Ranges(128), "haar", 1.0001),
-    (Ranges(128), "optimised(share=80)", 1.02),
+    (Ranges(128), "optimised(share=80)", 1.04),
     (Marginals((20, 15), 2), "residual", 1.05),
     (Marginals((2,) * 7, 3), "residual", 1.2),
     (Marginals((3, 4, 30), 2), "residual", 1.2),

@@ -179,5 +179,5 @@ def test_sums_are_those_of_the_local_engine():
         count(spark.frame(log.cast({"price": pl.String})), **told, measures=MEASURES[1])
     declared = DECLARED | {"domain": "integers(6)", "on_null": "drop", "measures": MEASURES[1]}
     series = sh.create(":memory:", spark.frame(log), **declared)
-    released = series.release("all", level=10**4, measures=10**4, threshold=0.5).frame
-    assert abs(released["events_sum"].round().sum() - by_polars["sum_2"].sum()) <= 1
+    released = series.release("all", level=10**4, measures={"events": 100}, threshold=0.5).frame
+    assert abs(released["events_sum"].sum() - by_polars["sum_2"].sum()) < 15  # ten standard deviations

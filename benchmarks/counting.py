@@ -22,12 +22,13 @@ PLAIN = ("plain polars", "plain duckdb")
 
 COUNT = """
 import tempfile
+from pathlib import Path
 from sparsehist.counting import count_keys
 from sparsehist.domain.base import Domain
 with tempfile.TemporaryDirectory() as directory:
     result = count_keys(path, unit="user_id", key=["query"], max_keys={max_keys},
                         domain=Domain.parse("strings(max_bytes=32)"), salt=bytes(range(16)),
-                        temporary_directory=directory)
+                        temporary_directory=Path(directory))
 """
 
 CONTENDERS = {

@@ -74,11 +74,11 @@ def count_keys(
         DataError: If the log breaks a rule; the message names column, rule and remedy, never a value.
 
     Example:
-        >>> import sparsehist as sh, tempfile
+        >>> import pathlib, tempfile, sparsehist as sh
         >>> log = pl.DataFrame({"user_id": [1, 1, 2], "query": ["a", "b", "a"]})
         >>> with tempfile.TemporaryDirectory() as directory:
         ...     counted = count_keys(log, unit="user_id", key=["query"], max_keys=2, domain=sh.Strings(max_bytes=32),
-        ...                          salt=bytes(16), temporary_directory=directory)
+        ...                          salt=bytes(16), temporary_directory=pathlib.Path(directory))
         >>> counted.frame.sort("key_0").rows()
         [('a', 2), ('b', 1)]
     """

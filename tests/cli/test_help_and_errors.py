@@ -74,7 +74,7 @@ def test_the_overview_names_every_command(sparsehist):
 @pytest.mark.parametrize(
     ("words", "hint"),
     [
-        (["ledger", "s", "t"], "Quote a glob"),
+        (["ledger", "s", "t.parquet"], "Quote a glob"),
         (["releas", "s"], "Did you mean 'release'"),
         (["drop", "s", "--sries", "a"], "Did you mean --series instead of --sries?"),
         (["nothing"], "drop, run"),

@@ -123,7 +123,7 @@ def test_keys_become_what_they_are_declared_to_be(tmp_path: Path, form: str) -> 
         assert of("flag", "integer", sh.Integers(2)) == {1: 2, 0: 1}
         with pytest.raises(DeclarationError, match="does not become"):
             of("price", "date", days)
-        with pytest.raises(DataError, match="key_types"):
+        with pytest.raises(DataError, match="types="):
             counted(source, tmp_path, days, key=["time"])
     with pytest.raises(DeclarationError, match="key_types makes of 'price' one of"):
         of("price", "number", days)

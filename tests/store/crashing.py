@@ -106,6 +106,29 @@ def open_session(path: Path) -> None:
     series.interactive("ad_hoc", level=500, accuracy="0.1", start=series.release("public"))
 
 
+def release_sums(path: Path) -> None:
+    """Release counts and the sums of two measures, each from a noise path of its own."""
+    sh.open(path).series("visits").release("sums", level=1, measures=1)
+
+
+def check_release_sums(path: Path) -> None:
+    """All three paths have their round and are charged, or none; then begin anew."""
+    series = sh.open(path).series("visits")
+    names = series.releases()["name"].to_list()
+    assert names in ([], ["sums"])
+    charged = series.store.ledger(full=True).filter(scope="path")["level"].drop_nulls()
+    assert charged.to_list() == ["1"] * 3 * len(names)
+    with open_state(path) as state:
+        state.verify()
+        record = state.series("visits")
+        assert len(list(record.directory.glob("round-*"))) == len(state.series_releases(record)) == 3 * len(names)
+    released = series.release("sums", level=1, measures=1).frame.filter(pl.col("page") < 8)
+    assert released.height == 8 and series.release("sums").frame.filter(pl.col("page") < 8).equals(released)
+    assert (released["price_sum"] - 50_000).abs().max() < 5_000 and released["events_sum"].min() > 11_000
+    shutil.rmtree(path)
+    prepare_visits(path)
+
+
 def check_release(path: Path) -> None:
     """Every release that is there is whole, and the next one can be made."""
     with open_state(path) as state:
@@ -269,11 +292,14 @@ def prepare_start(path: Path) -> None:
 
 
 def prepare_visits(path: Path) -> sh.Series:
-    """A store with a series of 64 pages, of which eight hold all visits."""
-    counts = sh.Counts(pl.DataFrame({"page": range(8), "count": [12_500] * 8}), largest=1)
+    """A store with a series of 64 pages, of which eight hold all visits, and two measures."""
+    held = {"count": 12_500, "price_steps": 500_000, "events_steps": 12_500}
+    pages = pl.DataFrame({"page": range(8)} | {name: [number] * 8 for name, number in held.items()})
+    counts = sh.Counts(pages, largest=1)
     return sh.create(
-        path, counts, name="visits", key="page", max_keys=1, domain=sh.Integers(64), noise="discrete_laplace"
-    )
+        path, counts, name="visits", key="page", max_keys=1, domain=sh.Integers(64), noise="discrete_laplace",
+        measures=[sh.Measure("price", clip=100, step="0.1"), sh.Measure.events(most=50)],
+    )  # fmt: skip
 
 
 def prepare_nothing(path: Path) -> None:
@@ -281,8 +307,9 @@ def prepare_nothing(path: Path) -> None:
     path.parent.mkdir(exist_ok=True)
 
 
-WORK: dict[str, tuple[Callable[[Path], None], Callable[[Path], None], Callable[[Path], None]]] = {
+WORK: dict[str, tuple[Callable[[Path], object], Callable[[Path], None], Callable[[Path], None]]] = {
     "release": (prepare, release, check_release),
+    "release_sums": (prepare_visits, release_sums, check_release_sums),
     "workload": (prepare, release_workload, check_release_workload),
     "ask": (prepare_session, ask, check_ask),
     "open_session": (prepare_start, open_session, check_open_session),

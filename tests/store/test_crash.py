@@ -28,7 +28,16 @@ def run(*arguments, before=()):
         "create",
         *(
             pytest.param(work, marks=pytest.mark.slow)
-            for work in ("workload", "ask", "open_session", "create_series", "drop", "adopt", "backup")
+            for work in (
+                "release_sums",
+                "workload",
+                "ask",
+                "open_session",
+                "create_series",
+                "drop",
+                "adopt",
+                "backup",
+            )
         ),
     ],
 )

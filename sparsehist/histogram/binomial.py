@@ -43,13 +43,9 @@ def as_sizes(numbers: Sequence[int] | IntArray) -> FloatArray:
 
 
 def binomial(numbers: Sequence[int] | IntArray, log_p: ArrayLike, *, rng: Generator) -> IntArray:
-    """Draw Binomial(n, p) for many (n, p) at once; shape (g,), int64.
+    """Draw Binomial(n, p) for many (n, p) at once, within 1e-12 of their law for means below 1e6; shape (g,), int64.
 
-    Given the smaller of p and 1 - p as a double, each number is within 1e-12 of its law in total variation for means
-    below 1e6.
-
-    Raises:
-        ThresholdError: If more than 2**31 successes are to be expected in one group.
+    ThresholdError if more than 2**31 successes are to be expected in one group.
     """
     sizes, log_p = as_sizes(numbers), np.atleast_1d(np.asarray(log_p, np.float64))
     flip = log_p > _LOG_HALF

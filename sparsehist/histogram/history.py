@@ -27,17 +27,11 @@ _STEP = math.log(1.01)
 
 
 class History(NamedTuple):
-    """Distinct levels, ascending, each with the lowest threshold it was released at.
-
-    Attributes:
-        levels: Exact; m of them.
-        thresholds: In counts; shape (m,).
-        column: Index of each release's level; shape (releases,).
-    """
+    """Distinct levels, ascending, each with the lowest threshold it was released at; and each release's level."""
 
     levels: tuple[Fraction, ...]
     thresholds: FloatArray
-    column: IntArray
+    column: IntArray  # index of a level; shape (releases,)
 
     def bounds(self, counts: FloatArray) -> FloatArray:
         """The largest noise that stayed unpublished, by level and cell; shape (m, cells)."""
@@ -68,7 +62,9 @@ def rarity(family: Family, history: History, counts: FloatArray) -> FloatArray:
     """
     if not history.levels:
         return np.zeros(counts.size)
-    rungs = _rungs(history.levels)
+    # Where levels pass to another step of 1 %, with both ends.
+    steps = np.floor(np.log(list(map(level_float, history.levels))) / _STEP)
+    rungs = [0, *(np.flatnonzero(np.diff(steps)) + 1).tolist(), steps.size]
     rarities = np.add.reduceat(-_log_hidden(family, history, counts), rungs[:-1], axis=0)
     for rung in np.flatnonzero(np.diff(rungs) > 1).tolist():
         begin, end = rungs[rung : rung + 2]
@@ -124,9 +120,3 @@ def largest_tail(family: Family, past: Sequence[tuple[Level, float]]) -> float:
     """
     spent = float(rarity(family, history_of(past), np.zeros(1))[0])
     return -math.expm1(min(0.0, spent - RAREST))
-
-
-def _rungs(levels: Sequence[Fraction]) -> list[int]:
-    """Indices at which levels pass to another step of 1 % on a logarithmic scale, with both ends."""
-    rungs = np.floor(np.log(list(map(level_float, levels))) / _STEP)
-    return [0, *(np.flatnonzero(np.diff(rungs)) + 1).tolist(), len(levels)]

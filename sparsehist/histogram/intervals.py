@@ -84,12 +84,6 @@ def count_limits(
 
     `step` is that of the grid of the noise, 1 for integers; the limits lie on it. For every true count coverage is
     at least 1 - alpha, and above it by less than twice the largest probability of one published value.
-
-    Example:
-        >>> from sparsehist.noise import Gaussian
-        >>> low, high = count_limits(Gaussian(), 0.5, np.array([6.125, 20.0]), 6.03125, 2**-4, alpha=0.05)
-        >>> low.round(2).tolist(), high.round(2).tolist()
-        ([0.0, 18.06], [7.88, 21.94])
     """
     if not 0 < alpha < 1:
         raise DeclarationError(f"alpha must lie strictly between 0 and 1, got {shown(alpha)}")
@@ -126,12 +120,6 @@ def count_estimates(
 
     Under a uniform prior on counts no estimate has a smaller squared error; far above the threshold it is the noisy
     count less the mean of the noise.
-
-    Example:
-        >>> from sparsehist.noise import Gaussian
-        >>> counts, errors = count_estimates(Gaussian(), 0.5, np.array([6.1, 7.5, 20.0]), 6.0, 2**-10)
-        >>> counts.round(2).tolist(), errors.round(2).tolist()
-        ([2.35, 7.01, 20.0], [1.93, 1.34, 1.0])
     """
     exact, spread = as_level(level), family.std(level)
     values, place = np.unique(np.asarray(noisy_counts, np.float64), return_inverse=True)

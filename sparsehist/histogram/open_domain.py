@@ -34,25 +34,13 @@ def exposure(family: Family, level: Fraction, threshold: float, touched: Sequenc
 
 @dataclass(frozen=True)
 class OpenBudget:
-    """The delta of an open domain, and what each point of a noise path has spent of it.
+    """The delta of an open domain, and by point of a noise path the `exposure` of each kind of unit.
 
-    Releases at one point share their noise, so that only the lowest threshold there counts. Sums are exact, and half
-    of what remains can be spent again and again.
-
-    Attributes:
-        delta: Declared for the series.
-        touched: What a unit adds to each of its keys, and the most keys it may then have: one pair per kind of unit.
-        spent: By point, the `exposure` of each kind of unit.
-
-    Example:
-        >>> from sparsehist.noise import Gaussian
-        >>> budget = OpenBudget(Fraction("1e-6"), [(1, 1)]).after((0, Fraction(1, 2)), Gaussian(), 6.0)
-        >>> float(budget.delta_infinity)  # P[1 + Z > 6] for a standard normal Z
-        2.86651571879193...e-07
+    Releases at one point share their noise, so that only the lowest threshold there counts. Sums are exact.
     """
 
     delta: Fraction
-    touched: Sequence[tuple[int, int]]
+    touched: Sequence[tuple[int, int]]  # as of `exposure`
     spent: Mapping[Point, Sequence[Fraction]] = field(default_factory=dict)
 
     @property
@@ -80,13 +68,7 @@ class OpenBudget:
     def lowest_threshold(self, point: Point, family: Family, delta: float) -> float:
         """Find the lowest threshold to declare, on the grid, for a release that adds at most `delta`.
 
-        Raises:
-            DeclarationError: If `delta` is not above 0, or more than what remains.
-
-        Example:
-            >>> from sparsehist.noise import Gaussian
-            >>> OpenBudget(Fraction("1e-6"), [(1, 1)]).lowest_threshold((0, Fraction(1, 2)), Gaussian(), 2.9e-7)
-            6.0
+        DeclarationError if `delta` is not above 0, or more than what remains.
         """
         if not 0 < Fraction(delta) <= self.delta - self.delta_infinity:
             raise DeclarationError(f"delta must be above 0 and at most {shown(self.remaining)}, got {shown(delta)}")

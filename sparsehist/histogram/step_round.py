@@ -88,20 +88,15 @@ class PointHistory:
 
 @secret
 class StepRound(NamedTuple):
-    """Noise drawn by one round of running counts. Secret.
+    """Noise at the new point of the cells tracked before, and what becomes tracked. Secret.
 
-    Attributes:
-        tracked: Noise at the new point of the cells tracked before; shape (t,).
-        cells: The cells that become tracked, among the listed keys; -1 for one that is empty at all steps, of which
-            a uniform choice is left to the caller; shape (q,).
-        paths: Their noise at all points, those of the past first; shape (points, q).
-        exceeds: Whether their count at the step with its noise is above the threshold; shape (q,), bool.
+    A cell that is empty at all steps is -1 in `cells`: which of them it is, a uniform choice, is left to the caller.
     """
 
-    tracked: FloatArray
-    cells: IntArray
-    paths: FloatArray
-    exceeds: BoolArray
+    tracked: FloatArray  # shape (t,)
+    cells: IntArray  # among the listed keys; shape (q,)
+    paths: FloatArray  # at all points, those of the past first; shape (points, q)
+    exceeds: BoolArray  # whether count and noise are above the threshold; shape (q,)
 
 
 def draw_step_round(
@@ -119,17 +114,9 @@ def draw_step_round(
 ) -> StepRound:
     """Draw one round: noise of the tracked cells, and the cells that become tracked with their whole paths.
 
-    Args:
-        noise: Of one cell.
-        past: The releases before.
-        point: The new one; may be a past one.
-        threshold: Effective threshold.
-        tracked: Noise of the tracked cells at the points of `past`, in their order; shape (m, t).
-        counts: Of the untracked keys that have a unit at some step, at the step of the point; shape (n,).
-        largest: Their counts at the last step of any point, the new one included; shape (n,).
-        counts_at: Gives counts of some of them at the distinct steps of all points, the new one included.
-        n_empty: Untracked keys that are empty at all steps; a Python integer of any size.
-        rng: Randomness.
+    `tracked` is noise at the points of `past`, in their order, shape (m, t). `counts` and `largest`, shape (n,), are
+    those of the untracked keys with a unit at some step, at the step of the point and at the last step of any point,
+    the new one included; `n_empty` more keys are empty at all steps.
     """
     history = past.with_release(point, threshold)
     row = history.points.index(point)

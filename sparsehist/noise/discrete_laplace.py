@@ -61,11 +61,7 @@ class DiscreteLaplace(Family):
         checked_sensitivity(self.sensitivity)
 
     def rate(self, level: Level) -> Fraction:
-        """epsilon / sensitivity: how fast the law falls.
-
-        Raises:
-            LevelError: If the level is so coarse that its noise might not fit 64-bit integers.
-        """
+        """epsilon / sensitivity; LevelError if so small that noise might not fit 64-bit integers."""
         rate = as_level(level) / as_level(self.sensitivity)
         if rate < _SLOWEST:
             least = float(_SLOWEST * as_level(self.sensitivity))
@@ -73,7 +69,6 @@ class DiscreteLaplace(Family):
         return rate
 
     def std(self, level: Level) -> float:
-        """Standard deviation of the noise, in counts: sqrt(2a) / (1 - a)."""
         rate = float(self.rate(level))
         return math.sqrt(2) * math.exp(-rate / 2) / -math.expm1(-rate)
 
@@ -86,7 +81,6 @@ class DiscreteLaplace(Family):
         return _signed(_size(self.rate(level)), size, rng=rng)
 
     def _bridge(self, size: int, fine: Fraction, coarse: Fraction, *, rng: Generator) -> IntArray:
-        """0 with probability v_fine / v_coarse, else coarse noise; between near levels it is mostly 0."""
         return _signed(_bridge_size(self.rate(fine), self.rate(coarse)), size, rng=rng)
 
     def _refined(self, coarse: IntArray, known: Fraction, target: Fraction, *, rng: Generator) -> IntArray:
@@ -99,7 +93,6 @@ class DiscreteLaplace(Family):
         return noise
 
     def _inserted(self, coarse: IntArray, fine: IntArray, levels: Three, *, rng: Generator) -> IntArray:
-        """The fine noise, or with some probability that and a draw of the lower step's noise given the distance."""
         left, middle, right = map(self.rate, levels)
         chances, step = _moving(left, middle, right), _refining(left, middle)
         noise = np.array(fine, np.int64)

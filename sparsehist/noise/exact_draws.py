@@ -69,10 +69,7 @@ def _exact(number: Fraction) -> Interval:
 class Tail:
     """The law P[N > k] = weight * e**(-shrink * power - rate * k), k = 0, 1, …; each draw has a power of its own.
 
-    Attributes:
-        weight: Bounds the weight, in (0, 1], at the working precision.
-        rate: Positive.
-        shrink: At least 0.
+    `weight` bounds the weight, in (0, 1], at the working precision; the rate is positive, the shrink at least 0.
     """
 
     weight: Callable[[], Interval]
@@ -115,8 +112,7 @@ class Uniforms:
     ) -> IntArray:
         """Count the k >= 0 with U < weight * e**(-shrink * power - rate * k), for the numbers U at m positions.
 
-        `flipped` takes 1 - U for U; results are cut at `most`; each argument is a scalar or has shape (m,). Results
-        for one U are consistent with one another.
+        `flipped` takes 1 - U for U; results are cut at `most`; each argument is a scalar or has shape (m,).
         """
         words = self._words[at]
         words = np.where(flipped, ~words, words) if np.any(flipped) else words

@@ -68,20 +68,14 @@ class DenseFamily(ABC):
         return self._sampled(whole_number("size", size), level, rng=rng)
 
     def coarsen(self, fine: NoiseArray, fine_level: Level, level: Level, *, rng: Generator) -> NoiseArray:
-        """Draw the noise of a coarser release, given that of a finer one; never looks at the truth.
-
-        Arguments, result and errors are those of `between`; `level` is below `fine_level`.
-        """
+        """Draw the noise at a `level` below `fine_level`; arguments, result and errors are those of `between`."""
         target, known = as_level(level), as_level(fine_level)
         if not compared(target, known) < 0:
             raise LevelOrderError(f"coarsen needs level < fine_level, got {shown(level)} and {shown(fine_level)}")
         return self._coarsened(noise_array("fine", fine), known, target, rng=rng)
 
     def refine(self, coarse: NoiseArray, coarse_level: Level, level: Level, *, rng: Generator) -> NoiseArray:
-        """Draw the noise of a finer release, given that of a coarser one.
-
-        Arguments, result and errors are those of `between`; `level` is above `coarse_level`.
-        """
+        """Draw the noise at a `level` above `coarse_level`; arguments, result and errors are those of `between`."""
         target, known = as_level(level), as_level(coarse_level)
         if not compared(target, known) > 0:
             raise LevelOrderError(f"refine needs level > coarse_level, got {shown(level)} and {shown(coarse_level)}")
@@ -191,11 +185,7 @@ class Family(DenseFamily):
 
 
 class JumpFamily(Family):
-    """Real noise with 1 / (1 + v h) as its characteristic function, v proportional to level**-power.
-
-    The bridge is 0 with probability v_fine / v_coarse, and otherwise coarse noise. Noise that is equal at two levels
-    is equal to the last bit.
-    """
+    """Real noise whose bridge is 0 with probability (coarse / fine)**power, else coarse noise; see `Laplace`."""
 
     power: ClassVar[int]
 
@@ -205,10 +195,9 @@ class JumpFamily(Family):
         return bridge
 
     def _inserted(self, coarse: FloatArray, fine: FloatArray, levels: Three, *, rng: Generator) -> FloatArray:
-        """Where the neighbours are equal, so is the result.
+        """Where the neighbours differ, the upper of the two bridges is 0 with the probability `stays`.
 
-        Elsewhere the upper of the two bridges is 0 with the probability `stays`, given that their sum is not 0; else
-        the lower one has the law of finer noise given that sum.
+        Else the lower one has the law of finer noise given their sum.
         """
         left, target, right = (level**self.power for level in levels)
         result = np.array(fine, np.float64)

@@ -54,7 +54,6 @@ class Gaussian(Family):
         checked_sensitivity(self.sensitivity)
 
     def std(self, level: Level) -> float:
-        """Standard deviation of the noise, in counts: sensitivity / sqrt(2 level)."""
         return self.sensitivity / math.sqrt(2 * level_float(as_level(level)))
 
     def statement(self, level: Level) -> str:

@@ -54,12 +54,8 @@ class IntegerLaw:
         self._up_to = np.concatenate([[0.0], np.minimum(np.cumsum(masses), 1.0)])
         self._above = np.concatenate([np.minimum(np.cumsum(masses[::-1]), 1.0)[::-1], [0.0]])
 
-    def __repr__(self) -> str:
-        return f"IntegerLaw(first={self.first}, last={self.last})"
-
     @property
     def last(self) -> int:
-        """The last integer of the table."""
         return self.first + self.logs.size - 1
 
     def quantile(self, uniforms: Uniforms) -> IntArray:

@@ -60,17 +60,25 @@ class Laplace(JumpFamily):
         return level_float(as_level(level)) / self.sensitivity
 
     def std(self, level: Level) -> float:
-        """Standard deviation of the noise, in counts: sqrt(2) * sensitivity / level."""
         return math.sqrt(2.0) / self.rate(level)
 
     def statement(self, level: Level) -> str:
         return f"{level_text(as_level(level))}-differential privacy (pure), up to the rounding of doubles"
 
     def _sampled(self, size: int, level: Level, *, rng: Generator) -> FloatArray:
-        return _signed_exponentials(size, 1.0 / self.rate(level), rng=rng)
+        noise = rng.standard_exponential(size)
+        noise *= 1.0 / self.rate(level)
+        np.negative(noise, out=noise, where=fair_coins(size, rng=rng))
+        return noise
 
     def _refined(self, coarse: FloatArray, known: Fraction, target: Fraction, *, rng: Generator) -> FloatArray:
-        return _refined(coarse, self._kernel(known, target), rng=rng)
+        """The kernel's quantiles at one uniform number per column."""
+        noise, kernel = np.empty(coarse.shape), self._kernel(known, target)
+        for part in chunks(coarse.shape[-1]):
+            exponential = rng.standard_exponential(part.stop - part.start)
+            upper = fair_coins(exponential.size, rng=rng)
+            noise[..., part] = _quantile(coarse[..., part], kernel, exponential, upper)
+        return noise
 
     def log_tail(self, threshold: ArrayLike, level: Level) -> FloatArray:
         scaled = self.rate(level) * float_array("threshold", threshold)
@@ -113,16 +121,6 @@ class _Kernel(NamedTuple):
     far: float  # ln(2b/(b - a))
 
 
-def _refined(coarse: FloatArray, kernel: _Kernel, *, rng: Generator) -> FloatArray:
-    """Draw from the kernel: its quantiles at one uniform number per column; shape (n,) or (rows, n)."""
-    noise = np.empty(coarse.shape)
-    for part in chunks(coarse.shape[-1]):
-        exponential = rng.standard_exponential(part.stop - part.start)
-        upper = fair_coins(exponential.size, rng=rng)
-        noise[..., part] = _quantile(coarse[..., part], kernel, exponential, upper)
-    return noise
-
-
 def _quantile(values: FloatArray, kernel: _Kernel, exponential: FloatArray, upper: BoolArray) -> FloatArray:
     """The kernel's quantile at the uniform whose smaller side is e**-exponential / 2; monotone to the last bit.
 
@@ -139,10 +137,3 @@ def _quantile(values: FloatArray, kernel: _Kernel, exponential: FloatArray, uppe
     near = np.minimum(np.maximum((survival - kernel.near) / kernel.difference, 0.0), beyond)
     result = np.where(past_zero > 0, -past_zero, near)
     return np.where(positive, result, -result)
-
-
-def _signed_exponentials(size: int, scale: float, *, rng: Generator) -> FloatArray:
-    draws = rng.standard_exponential(size)
-    draws *= scale
-    np.negative(draws, out=draws, where=fair_coins(size, rng=rng))
-    return draws

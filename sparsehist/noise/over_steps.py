@@ -34,19 +34,9 @@ class Point(NamedTuple):
 
 
 class StepNoise:
-    """Gaussian noise of one cell over the steps, at every level.
+    """Gaussian noise of one cell over the steps, at every level, from the covariance at level 1/2, in squared counts.
 
-    Args:
-        covariance: Over the steps at level 1/2, in squared counts; no entry negative; shape (steps, steps).
-
-    Raises:
-        DeclarationError: If it is no covariance, or has a negative entry: a path above another one at one point would
-            not stay above it, and cells could not be drawn lazily.
-
-    Example:
-        >>> noise = StepNoise(np.array([[1.0, 0.5], [0.5, 1.0]]))
-        >>> noise.at(1).std(Fraction(1, 2))
-        1.0
+    DeclarationError if that is none, or has a negative entry: paths would not stay above one another.
     """
 
     def __init__(self, covariance: FloatArray) -> None:
@@ -63,13 +53,6 @@ class StepNoise:
         self._covariance = matrix
         self._covariance.flags.writeable = False
 
-    def __repr__(self) -> str:
-        return f"StepNoise(steps={self.n_steps})"
-
-    @property
-    def n_steps(self) -> int:
-        return len(self._covariance)
-
     def at(self, step: int) -> Gaussian:
         """The noise of one step by itself."""
         return Gaussian(math.sqrt(self._covariance[step, step]))
@@ -83,7 +66,7 @@ class StepNoise:
     def factor(self, points: Sequence[Point]) -> Factor:
         """The triangular factor of the noises at some points, all different."""
         order = sorted(range(len(points)), key=lambda i: (points[i].level, points[i].step))
-        check_levels([points[i].level for i in order])
+        _check_levels([points[i].level for i in order])
         steps = sorted({point.step for point in points})
         place = {step: i for i, step in enumerate(steps)}
         grown = self._covariance[np.ix_(steps, steps)]
@@ -141,7 +124,7 @@ class Factor(NamedTuple):
         return np.delete(by_place, point), 1 / math.sqrt(precision)
 
 
-def check_levels(levels: Sequence[Fraction]) -> None:
+def _check_levels(levels: Sequence[Fraction]) -> None:
     """Refuse ascending levels that are nearly equal."""
     for coarse, fine in itertools.pairwise(levels):
         if coarse < fine < coarse * (1 + LEAST_GAP):

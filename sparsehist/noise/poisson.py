@@ -82,11 +82,7 @@ class ProcessNoise(Family):
 
 
 def poisson_mean(level: Level) -> Fraction:
-    """1 / level, the mean of one process.
-
-    Raises:
-        LevelError: If the mean is beyond 2**24: tables of so much noise would be too long.
-    """
+    """1 / level, the mean of one process; LevelError beyond 2**24, where tables would be too long."""
     mean = 1 / as_level(level)
     if mean > LARGEST_MEAN:
         raise LevelError(f"Poisson and Skellam noise need a level of at least 2**-24, got {shown(level)}")
@@ -124,11 +120,9 @@ class Poisson(ProcessNoise):
             )
 
     def mean(self, level: Level) -> float:
-        """Mean of the noise, in counts: 1 / level. Subtract it from a published count to centre that."""
         return float(poisson_mean(level))
 
     def std(self, level: Level) -> float:
-        """Standard deviation of the noise, in counts: sqrt(1 / level)."""
         return math.sqrt(self.mean(level))
 
     def statement(self, level: Level) -> str:

@@ -1,9 +1,7 @@
 """Randomised response: an answer out of k categories, replaced by another one with exactly known odds.
 
-Law: noise on the group Z_k, added modulo k. With a = e^(-epsilon / sensitivity), P[Z = 0] = 1 / (1 + (k-1) a) and
-every other value has a / (1 + (k-1) a). Written as "keep with probability kappa, else a uniform category", kappa =
-(1 - a) / (1 + (k-1) a), kappas multiply under convolution: coarse noise is fine noise, replaced by a uniform value
-with probability R = 1 - kappa_coarse / kappa_fine. The other laws follow by Bayes.
+Law: noise on the group Z_k, added modulo k: 0 with 1 / a times the probability of each other value, where
+a = e^(-epsilon / sensitivity). It keeps with probability kappa and else draws a uniform category; kappas multiply.
 
 Source: Warner 1965 and Kairouz, Oh and Viswanath 2014 (the law); bridge, refine and between: own derivation,
 docs/mathematics.md, "Lossless randomised response".
@@ -68,11 +66,7 @@ class RandomisedResponse(DenseFamily):
         return int(self.categories)
 
     def rate(self, level: Level) -> Fraction:
-        """epsilon / sensitivity, the logarithm of the odds between the truth and any one other answer.
-
-        Raises:
-            LevelError: If the level is so fine that next to no answer would ever change.
-        """
+        """epsilon / sensitivity; LevelError if so large that next to no answer would ever change."""
         rate = as_level(level) / as_level(self.sensitivity)
         if rate > _FASTEST:
             most = float(_FASTEST * as_level(self.sensitivity))

@@ -34,7 +34,6 @@ class Skellam(ProcessNoise):
     """
 
     def std(self, level: Level) -> float:
-        """Standard deviation of the noise, in counts: sqrt(2 / level)."""
         return math.sqrt(2.0 * float(poisson_mean(level)))
 
     def statement(self, level: Level) -> str:

@@ -79,7 +79,7 @@ def new_path(workload: Prefix | Ranges, counts: Cells) -> Callable[[], object]:
 
     def work() -> object:
         strategy = Spectral(workload)
-        known = strategy.l2(1), strategy.prefix_variances(), strategy.mean_variance()
+        known = strategy.l2(1), strategy.prefix_variances, strategy.mean_variance()
         return known, released(strategy, counts, {})()
 
     return work

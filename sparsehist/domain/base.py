@@ -23,9 +23,6 @@ from sparsehist.typing import BoolArray, IntArray, noise_array, whole_number
 if TYPE_CHECKING:
     from sparsehist.domain.catalogue import Catalogue
 
-INDEXABLE = 2**63
-"""Domains below this size number their cells in int64."""
-
 GREATEST_SIZE = 10**4000
 """Python writes integers of at most 4300 digits, and metadata and errors hold sizes."""
 
@@ -50,6 +47,8 @@ class Domain(abc.ABC):
     example: ClassVar[str]
     arguments: ClassVar[tuple[type, ...]] = (int, str, bool)
     """Types of the arguments of the textual form; `Form` if they are domains."""
+    is_open: ClassVar[bool] = False
+    """Whether its keys cannot be listed: then it has no size, and cells are neither numbered nor drawn."""
 
     def __init_subclass__(cls, *, example: str | None = None) -> None:
         """Register the textual form, if there is an example of it."""
@@ -61,11 +60,6 @@ class Domain(abc.ABC):
     @abc.abstractmethod
     def size(self) -> int:
         """Number of cells, exact however large."""
-
-    @property
-    def is_open(self) -> bool:
-        """Whether its keys cannot be listed: then it has no size, and cells are neither numbered nor drawn."""
-        return False
 
     @property
     def parts(self) -> tuple[Domain, ...]:
@@ -156,7 +150,7 @@ class Domain(abc.ABC):
             object.__setattr__(self, name, value)
 
     def _require_indexable(self) -> None:
-        if self.size >= INDEXABLE:
+        if self.size >= 2**63:
             raise DomainError(f"cells are numbered in domains below 2**63 cells only; {self.describe()} has more")
 
     def _require_writable_size(self) -> None:

@@ -120,7 +120,7 @@ class Catalogue(Domain, example="catalogue('DE', 'US') or catalogue(file='areas.
 
     def describe(self) -> str:
         text = str(self)
-        if self.file is None and self.size <= _LONGEST_INLINE and len(text) <= 120:
+        if self._is_inline and len(text) <= 120:
             return text
         return f"catalogue of {self.size} {_NOUNS[str(self.values.dtype)]}, sha256 {self.sha256}"
 

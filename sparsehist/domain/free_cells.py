@@ -25,14 +25,6 @@ def draw_free(
 
     While at most half of the domain is taken or wanted, cells are drawn until enough are free and new: at most two
     draws per cell on average. Otherwise the free cells are ranked, by `taken_keys`.
-
-    Example:
-        >>> from sparsehist.domain import Integers
-        >>> from sparsehist.entropy import seeded
-        >>> held = pl.DataFrame({"key_0": [0, 1, 3]})
-        >>> draw_free(Integers(4), 1, n_taken=3, taken=lambda keys: keys["key_0"].to_numpy() != 2,
-        ...           taken_keys=lambda: held, rng=seeded(1))["key_0"].to_list()
-        [2]
     """
     promise(0 <= n <= domain.size - n_taken, "more free cells wanted than there are")
     found = domain.draw(0, rng=rng)

@@ -43,7 +43,7 @@ class Open(Domain, example="open(delta='1e-6')"):
     """
 
     arguments = (int, str, bool, float)
-
+    is_open = True
     types: tuple[str, ...]
     delta: Fraction
 
@@ -53,10 +53,6 @@ class Open(Domain, example="open(delta='1e-6')"):
             if given not in _TYPES:
                 raise DomainError(f"open(): a key column is one of {tuple(_TYPES)}, got {shown(given)}; {_ADVICE}")
         self._fix(types=types, delta=_read_delta(delta))
-
-    @property
-    def is_open(self) -> bool:
-        return True
 
     @property
     def size(self) -> int:

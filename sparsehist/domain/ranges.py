@@ -64,10 +64,8 @@ class Integers(Domain, example="integers(1000) or integers(5, 10)"):
         return np.asarray((values >= self.low) & (values <= self.high), dtype=np.bool_)
 
     def draw(self, n: int, *, rng: np.random.Generator) -> pl.DataFrame:
-        signed = self.dtypes[0] == pl.Int64
-        drawn = rng.integers(
-            self.low, self.high, size=whole_number("n", n), dtype=np.int64 if signed else np.uint64, endpoint=True
-        )
+        kind = np.int64 if self.dtypes[0] == pl.Int64 else np.uint64
+        drawn = rng.integers(self.low, self.high, size=whole_number("n", n), dtype=kind, endpoint=True)
         return pl.DataFrame({"key_0": drawn})
 
     def _index(self, keys: pl.DataFrame) -> IntArray:

@@ -28,8 +28,8 @@ from sparsehist.typing import BoolArray, IntArray, whole_number
 LONGEST = 4096
 """Greatest bound on the length."""
 
-_SURROGATES = (0xD800, 0x800)
-"""First surrogate, and their number: code points that are no characters."""
+_FIRST_SURROGATE, _SURROGATES = 0xD800, 0x800
+"""Code points that are no characters: the first, and their number."""
 
 _NAMED = {
     "ascii": "".join(map(chr, range(128))),
@@ -150,15 +150,13 @@ class Strings(Domain, example="strings(max_bytes=32)"):
         """The character of this rank in the alphabet."""
         if self.alphabet is not None:
             return self.alphabet[rank]
-        first, many = _SURROGATES
-        return chr(rank if rank < first else rank + many)
+        return chr(rank if rank < _FIRST_SURROGATE else rank + _SURROGATES)
 
     def _rank(self, character: str) -> int:
         if self.alphabet is not None:
             return bisect_left(self.alphabet, character)
-        first, many = _SURROGATES
         point = ord(character)
-        return point if point < first else point - many
+        return point if point < _FIRST_SURROGATE else point - _SURROGATES
 
     @property
     def _table(self) -> _Table:

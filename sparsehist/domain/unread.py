@@ -6,10 +6,7 @@ from sparsehist.domain.base import Domain
 
 
 class UnreadDomain(Domain):
-    """The text of a domain without its keys: enough to show, to compare and to plan with, not to count with.
-
-    `text` is the textual form, `columns` the number of key columns, `size` the number of cells where it is known.
-    """
+    """The text of a domain without its keys: enough to show, to compare and to plan with, not to count with."""
 
     def __init__(self, text: str, columns: int = 1, *, size: int | None = None) -> None:
         self._text, self._columns, self._size = text, columns, size

@@ -74,7 +74,7 @@ def choose(workload: Workload, max_keys: int, *, pure: bool = False, integer: bo
         >>> choose(Prefix(1024), 1).name, choose(Prefix(1024), 1, pure=True).name
         ('spectral', 'haar')
     """
-    errors = {one: _error(one, max_keys, pure=pure) for one in _candidates(workload, max_keys, pure=pure)
+    errors = {one: _priced(one, max_keys, pure=pure)[0] for one in _candidates(workload, max_keys, pure=pure)
               if one.integral or not integer}  # fmt: skip
     errors = {one: error for one, error in errors.items() if 0 < error < math.inf}
     if not errors:
@@ -94,10 +94,7 @@ def compare(workload: Workload, max_keys: int, *, pure: bool = False, integer: b
     others = [strategy for name in _plain_names(workload) for strategy in _served(strategy_named, name, workload)]
     found = {one.name: one for one in [*others, chosen] if one.integral or not integer}
     bound = lower_bound(workload) if max_keys == 1 and not pure else None
-    table = []
-    for strategy in found.values():
-        sensitivity = strategy.l1(max_keys) if pure else strategy.l2(max_keys)
-        table.append(Candidate(strategy.name, sensitivity**2 * strategy.mean_variance(), sensitivity, bound))
+    table = [Candidate(name, *_priced(one, max_keys, pure=pure), bound) for name, one in found.items()]
     return sorted(table, key=lambda candidate: candidate.mean_squared_error)
 
 
@@ -137,8 +134,10 @@ def _nuclear_norm(workload: Workload) -> float | None:
     return float(np.sqrt(values[values > _RANK * values[-1]]).sum())
 
 
-def _error(strategy: Strategy, max_keys: int, *, pure: bool) -> float:
-    return (strategy.l1(max_keys) if pure else strategy.l2(max_keys)) ** 2 * strategy.mean_variance()
+def _priced(strategy: Strategy, max_keys: int, *, pure: bool) -> tuple[float, float]:
+    """Its mean squared error and its sensitivity."""
+    sensitivity = strategy.l1(max_keys) if pure else strategy.l2(max_keys)
+    return sensitivity**2 * strategy.mean_variance(), sensitivity
 
 
 def _candidates(whole: Workload, max_keys: int, *, pure: bool) -> list[Strategy]:

@@ -36,10 +36,7 @@ def measured(strategy: Strategy, values: FloatArray, noise_std: float) -> Measur
 
 
 def agree(answers: Sequence[Measured]) -> list[tuple[FloatArray, FloatArray]]:
-    """Estimate every answer from all of them, whose noises are independent: values and standard deviations.
-
-    Each pair has arrays of shape (queries,).
-    """
+    """Estimate every answer from all, of independent noises: values and standard deviations; shape (queries,)."""
     whitened, targets = zip(*map(_whitened, answers), strict=True)
     left, sizes, right = np.linalg.svd(np.concatenate(whitened), full_matrices=False)
     known = sizes > _NEGLIGIBLE * sizes[0]

@@ -55,10 +55,7 @@ def largest(values: FloatArray, number: int) -> FloatArray:
 
 
 def squared_l2_of_gram(gram: FloatArray, keys: int) -> float:
-    """Bound 1ᵀ_S G 1_S over sets S of at most `keys` cells; G has shape (cells, cells).
-
-    The least of three bounds: by sums of the largest entries of rows, by column norms, by the largest eigenvalue.
-    """
+    """Bound 1ᵀ_S G 1_S over sets S of at most `keys` cells by the least of three bounds; G is (cells, cells)."""
     rows = largest(np.maximum(gram, 0.0), keys).sum(axis=1)
     norms = largest(np.sqrt(np.maximum(np.diag(gram), 0.0)), keys)
     eigenvalue = np.linalg.eigvalsh(gram)[-1] if keys > 1 else np.inf
@@ -68,20 +65,12 @@ def squared_l2_of_gram(gram: FloatArray, keys: int) -> float:
 def squared_l2_of_tables(
     sizes: Sequence[int], subsets: Sequence[tuple[int, ...]], parts: FloatArray, ratios: FloatArray, keys: int
 ) -> float:
-    """Bound 1ᵀ_S G 1_S over sets of at most `keys` cells, for a strategy that measures tables of marginals.
+    """Bound 1ᵀ_S G 1_S over sets of at most `keys` cells, where G(x, x') = Σ_A f_A Π_{i ∈ A, x_i ≠ x'_i} r_i.
 
-    G(x, x') = Σ_A f_A Π_{i ∈ A, x_i ≠ x'_i} r_i depends on the pattern only: the columns in which two cells differ.
-    Pairs of cells take the patterns with the largest values, as often as the domain holds them; at most e(l) pairs
-    of l cells differ in one column only.
+    `parts` are f_A >= 0 by subset, `ratios` r_i in [-1, 0] by column. Pairs of cells take the patterns of columns in
+    which they differ with the largest values, as often as the domain holds them.
 
-    Args:
-        sizes: Number of values of each column.
-        subsets: The sets A of column numbers.
-        parts: f_A >= 0; shape (subsets,).
-        ratios: r_i in [-1, 0]; shape (columns,).
-        keys: l.
-
-    Source: Lindsey 1964 for e(l), the sum of the digits of the first l cells, the largest column last.
+    Source: Lindsey 1964 for the number of pairs that differ in one column only.
     """
     wide = [column for column, size in enumerate(sizes) if size > 1]
     # For each subset and each wide column, the factor by which the entry changes where two cells differ in it.
@@ -127,10 +116,7 @@ def products_of_rows(rows: Sequence[FloatArray], keys: int) -> FloatArray:
 
 
 def worst_row(gram: FloatArray, keys: int) -> FloatArray:
-    """A row whose sums of the first 1, 2, … entries are the largest of all rows of |G|.
-
-    In sums of largest entries, also of products with other rows, it bounds every row (weak majorisation).
-    """
+    """A row whose sums of the first 1, 2, … entries bound those of all rows of |G| (weak majorisation)."""
     sums = np.cumsum(largest(np.abs(gram), keys), axis=1).max(axis=0)
     return np.diff(sums, prepend=0.0)
 

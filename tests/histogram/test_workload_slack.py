@@ -280,6 +280,6 @@ def test_rounding_adds_next_to_nothing_to_the_noise(name: str, text: str) -> Non
     strategy = strategy_named(name, Prefix(512) if text == "prefix()" else Ranges(512))
     step = cell_grid(strategy, 1.0)
     lengths = np.arange(1.0, 513)
-    variances = strategy.prefix_variances()  # type: ignore[attr-defined]
+    variances = strategy.prefix_variances  # type: ignore[attr-defined]
     assert step is not None
     assert float((lengths * step**2 / 6 / variances).max()) < 7e-4

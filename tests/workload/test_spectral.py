@@ -59,7 +59,7 @@ def test_variances_of_a_long_column_are_those_of_its_queries(workload, parameter
     cells = strategy.to_cells(np.eye(1201))
     assert np.sum(strategy.apply(np.eye(1201)) ** 2, axis=0).max() == pytest.approx(1.0)
     sums = np.cumsum(cells, axis=0)
-    np.testing.assert_allclose(strategy.prefix_variances(), np.sum(sums**2, axis=1), rtol=1e-9)
+    np.testing.assert_allclose(strategy.prefix_variances, np.sum(sums**2, axis=1), rtol=1e-9)
     low, high = np.array([0, 0, 7, 700, 300]), np.array([0, 900, 7, 700, 1200])
     ranges = sums[high] - np.where(low[:, None] > 0, sums[low - 1], 0.0)
     np.testing.assert_allclose(strategy.range_variances(low, high), np.sum(ranges**2, axis=1), rtol=1e-9)

@@ -126,16 +126,9 @@ class Workload(abc.ABC):
         return None if not self.explicit else {"query": np.arange(self.n_queries, dtype=np.int64)}
 
     def for_domain(self, columns: tuple[int, ...], keys: KeyColumns = NO_KEYS) -> Workload:  # noqa: ARG002  for some
-        """Fill in sizes, column names and keys from a domain; refuse a domain that does not fit.
+        """Fill in sizes and the numbers of keys from a domain, given by sizes and keys of its columns.
 
-        Args:
-            columns: Number of values of each key column.
-            keys: The key columns, without which a workload may not name columns or keys.
-
-        Example:
-            >>> letters = lambda keys: np.array(["abcd".index(key) for key in keys])
-            >>> str(Workload.parse("ranges(keys=[('a', 'b'), ('b', 'd')])").for_domain((4,), {"letter": letters}))
-            'ranges(4, [(0, 1), (1, 3)])'
+        Refuses a domain that does not fit, and without `keys` a workload that names columns or keys.
         """
         self.require_domain(columns)
         return self

@@ -33,7 +33,6 @@ class Haar(Invertible):
         return 1 << self._depth
 
     def l2(self, max_keys: int) -> float:
-        """The first l cells share most nodes."""
         keys = min(max_keys, self.workload.n_cells)
         if not self._depth:
             return float(keys)
@@ -42,7 +41,6 @@ class Haar(Invertible):
         return float((shared + 2 * keys) ** 0.5)
 
     def l1(self, max_keys: int) -> float:
-        """Exact for a full tree of cells."""
         return float(_largest_differences(self._depth, min(max_keys, self.workload.n_cells)))
 
     def apply(self, x: ArrayLike) -> FloatArray:
@@ -74,7 +72,6 @@ class Haar(Invertible):
         return float(self.n_noise)
 
     def range_variances(self, low: IntArray, high: IntArray) -> FloatArray:
-        """Sum over the nodes that hold an end of the range and are not inside it."""
         start, end = low, high + 1
         variances = ((end - start) / self.n_noise) ** 2
         for level in range(1, self._depth + 1):
@@ -87,13 +84,10 @@ class Haar(Invertible):
 
 @lru_cache(maxsize=64)
 def _largest_differences(depth: int, keys: int) -> int:
-    """Largest sum of the total and |left - right| at every node of a full binary tree, over sets of `keys` cells.
-
-    From the leaves up: `best[c]` is the largest sum below a node with c cells, over all splits into halves.
-    """
+    """Largest sum of the total and |left - right| at every node of a full binary tree, over sets of `keys` cells."""
     best, numbers = np.zeros(min(keys, 1) + 1, np.int64), np.arange(keys + 1)
     for height in range(1, depth + 1):
-        most = min(keys, 2**height)
+        most = min(keys, 2**height)  # best[c] is the largest sum below a node with c cells
         following, less = np.full(most + 1, -1, np.int64), best - numbers[: best.size]
         for left in range(best.size):
             end = min(left, most - left, best.size - 1) + 1

@@ -36,15 +36,9 @@ _LEAST_WEIGHT = 1e-8
 
 
 class Optimised(Invertible):
-    """A numerically optimised strategy for a workload of at most 512 cells, for units of one cell or of several.
+    """A numerically optimised strategy for a workload of at most 512 cells, its columns known.
 
-    Args:
-        workload: Any, with its columns known.
-        share: t in percent, the part of X that measures every cell by itself; 0 is the optimum for a unit of one
-            cell.
-
-    Raises:
-        DeclarationError: If there are more cells, the share is not a percentage, or A is 0.
+    `share` is t in percent; 0 is the optimum for a unit of one cell.
     """
 
     word = "optimised"
@@ -95,10 +89,9 @@ class Optimised(Invertible):
 
 
 def one_cell_optimum(gram: FloatArray) -> tuple[FloatArray, float]:
-    """Find the weights v, shape (cells,), whose X is best for a unit of one cell, given AᵀA.
+    """Find the weights v whose X is best for a unit of one cell, given AᵀA; 0 for cells that no query counts.
 
-    Also returns the lower bound that v proves for the sum of variances of a factorization with columns of norm at
-    most 1: T²/Σv with T the trace of the root. Weights of cells that no query counts are 0.
+    Also returns the lower bound T²/Σv that v proves for the sum of variances, with T the trace of the root.
     """
     used = np.diag(gram) > 0.0
     inner = gram[np.ix_(used, used)]

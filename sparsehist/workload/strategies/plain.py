@@ -39,14 +39,12 @@ class Direct(Strategy):
         return z
 
     def l2(self, max_keys: int) -> float:
-        """From AᵀA of few cells, otherwise the sum of the largest column norms."""
         workload, keys = self.workload, min(max_keys, self.workload.n_cells)
         if isinstance(workload, Total | Marginals) or workload.n_cells > LARGEST_GRAM:
             return _sum_of_largest(workload, 2, keys)
         return math.sqrt(squared_l2_of_gram(gram_of(workload), keys))
 
     def l1(self, max_keys: int) -> float:
-        """The sum of the largest column norms; exact where no entry is negative."""
         return _sum_of_largest(self.workload, 1, min(max_keys, self.workload.n_cells))
 
     def variance(self) -> FloatArray:

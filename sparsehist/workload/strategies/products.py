@@ -56,7 +56,6 @@ class KroneckerStrategy(Combined):
         return math.prod(strategy.n_noise for strategy in self.strategies)
 
     def l2(self, max_keys: int) -> float:
-        """From the products of the factors' rows, their eigenvalues, and the largest column norms."""
         keys = min(max_keys, self.workload.n_cells)
         column = math.prod(strategy.l2(1) for strategy in self.strategies)
         row = float(self.gram_row(keys).sum()) * ROUND_UP
@@ -94,11 +93,9 @@ class KroneckerStrategy(Combined):
 
 
 class UnionStrategy(Combined):
-    """Each part of a union by a strategy of its own, at a share of the budget.
+    """Each part of a union by a strategy of its own, its queries times r_i, so that Δ² is at most Σ r_i²·Δ_i².
 
-    R stacks the strategies' queries, part i times r_i, so Δ² is at most Σ r_i²·Δ_i². With v_i the sum of variances
-    of part i and one cell per unit, Σ v_i/r_i² is least at Σ r_i²·Δ_i² = 1 for r_i² ∝ √v_i/Δ_i. Every max_keys uses
-    these r_i, so that the names of the strategies determine them.
+    The r_i are best for one cell per unit and do not depend on max_keys, so the names of the strategies fix them.
     """
 
     word = "union"
@@ -111,28 +108,26 @@ class UnionStrategy(Combined):
         shares = np.sqrt(variances) * norms
         if not np.all((norms > 0) & (shares > 0) & np.isfinite(shares)):
             raise DeclarationError(f"a part of {workload.describe()} asks nothing: leave it out of the union")
-        self._factors: list[float] = (np.sqrt(shares / shares.sum()) / norms).tolist()
+        factors: list[float] = (np.sqrt(shares / shares.sum()) / norms).tolist()
+        self._weighted = list(zip(factors, self.strategies, strict=True))
 
     @property
     def n_noise(self) -> int:
         return sum(strategy.n_noise for strategy in self.strategies)
 
     def l2(self, max_keys: int) -> float:
-        return float(np.linalg.norm([factor * part.l2(max_keys) for factor, part in self._weighted()]))
+        return float(np.linalg.norm([factor * part.l2(max_keys) for factor, part in self._weighted]))
 
     def l1(self, max_keys: int) -> float:
-        return float(sum(factor * part.l1(max_keys) for factor, part in self._weighted()))
+        return float(sum(factor * part.l1(max_keys) for factor, part in self._weighted))
 
     def apply(self, x: ArrayLike) -> FloatArray:
-        return np.concatenate([factor * part.apply(x) for factor, part in self._weighted()])
+        return np.concatenate([factor * part.apply(x) for factor, part in self._weighted])
 
     def noise_answers(self, z: FloatArray) -> FloatArray:
         pieces = np.split(z, np.cumsum([part.n_noise for part in self.strategies])[:-1])
-        parts = zip(self._weighted(), pieces, strict=True)
+        parts = zip(self._weighted, pieces, strict=True)
         return np.concatenate([part.noise_answers(piece) / factor for (factor, part), piece in parts])
 
     def variance(self) -> FloatArray:
-        return np.concatenate([part.variance() / factor**2 for factor, part in self._weighted()])
-
-    def _weighted(self) -> list[tuple[float, Strategy]]:
-        return list(zip(self._factors, self.strategies, strict=True))
+        return np.concatenate([part.variance() / factor**2 for factor, part in self._weighted])

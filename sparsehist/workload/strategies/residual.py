@@ -26,10 +26,7 @@ from sparsehist.workload.strategies.strategy import Strategy
 
 
 def variances_of(sizes: Sequence[int], marginals: Sequence[Subset]) -> tuple[list[Subset], sparse.csr_array]:
-    """List the residuals inside some marginals, and the variance each adds to a query of each marginal.
-
-    Variances are for noise of variance 1, in a sparse array of shape (marginals, residuals).
-    """
+    """The residuals inside some marginals, and the variance each adds to a query of each; (marginals, residuals)."""
     inside = [list(_subsets_of(sizes, marginal)) for marginal in marginals]
     subsets = sorted({subset for listed in inside for subset in listed}, key=lambda subset: (len(subset), subset))
     place = {subset: at for at, subset in enumerate(subsets)}
@@ -50,10 +47,7 @@ def _subsets_of(sizes: Sequence[int], marginal: Subset) -> Iterator[Subset]:
 
 
 class ResidualBasis(Strategy):
-    """Residuals of all marginals, each measured by itself: the factorization of least mean variance.
-
-    The workload is `Marginals` with their columns known.
-    """
+    """Residuals of all marginals, each measured by itself: the factorization of least mean variance."""
 
     word = "residual"
 
@@ -79,12 +73,10 @@ class ResidualBasis(Strategy):
         return math.sqrt(min(bound, keys * self.largest_eigenvalue()))
 
     def l1(self, max_keys: int) -> float:
-        """One cell moves P_A·y_A by 2^|A|·p_A in L1."""
         held = np.array([2.0 ** len(subset) for subset in self._subsets])
         return min(max_keys, self.workload.n_cells) * float((held * self._costs / self._scales).sum()) * ROUND_UP
 
     def largest_eigenvalue(self) -> float:
-        """Of each residual 1/σ_A² times the number of cells of the columns it does not hold."""
         logs = np.array([math.log(size) for size in self._sizes])
         inside = np.array([sum(logs[column] for column in subset) for subset in self._subsets])
         largest = float(np.max(logs.sum() - inside - np.log(self._squares)))
@@ -114,7 +106,6 @@ class ResidualBasis(Strategy):
         return np.concatenate(centred)
 
     def noise_answers(self, z: FloatArray) -> FloatArray:
-        """L·z: every marginal from the residuals inside it."""
         parts = dict(zip(self._subsets, self._everything.split(self._centred(z, self._scales)), strict=True))
         rebuilt = []
         for marginal, size in zip(self._asked.marginals, self._asked.sizes, strict=True):

@@ -29,17 +29,9 @@ _RANK_GROUPS = 256
 class Spectral(Invertible):
     """The strategy for prefix sums and ranges whose error is within a few per cent of the least possible.
 
-    Mean squared error at one cell per unit over the singular-value bound: all ranges 1.018 at n = 256 and 1.013 at
-    1024; prefix sums 1.047 and 1.035; closer to 1 for greater n. With blend 0, d² is the diagonal of K, which suits
-    one cell per unit. The cells of a larger unit overlap where K is smooth; there some identity in K, and d² as the
-    sum of K over a window about the diagonal, reduce the error.
-
-    Args:
-        workload: On one column. Prefix sums use their own spectrum, all other workloads that of all ranges.
-        blend: c in units of the least singular value; not negative.
-        window: Cells on either side of the diagonal over which d² is summed.
-
-    Source: docs/mathematics.md, "Workloads".
+    Prefix sums use their own spectrum, all other workloads that of all ranges. `blend` is c in units of the least
+    singular value, `window` the cells on either side of the diagonal of K over which d² is summed; both reduce the
+    error of units of several cells.
     """
 
     word = "spectral"
@@ -79,11 +71,9 @@ class Spectral(Invertible):
 
     @cached_property
     def _scales(self) -> FloatArray:
-        """d, so that the largest column norm is 1; shape (cells,).
-
-        Beyond the ends W^½ continues as its own reflection, so that d² is as smooth as K.
-        """
+        """d, so that the largest column norm is 1; shape (cells,)."""
         kernel, reach, table = self.kernel, self.window, self._table
+        # Beyond the ends W^½ continues as its own reflection, so that d² is as smooth as K.
         around = np.concatenate([table[1 : reach + 1][::-1], table, -kernel.sign * table[1 : reach + 1]])
         sums = np.concatenate([np.zeros(1), np.cumsum(around)])
         windows = sums[2 * reach + 1 :] - sums[: sums.size - 2 * reach - 1]
@@ -102,7 +92,6 @@ class Spectral(Invertible):
         return self.kernel.transform(a * along(self._scales, a)) / along(np.sqrt(self._spectrum), a)
 
     def l2(self, max_keys: int) -> float:
-        """By sliding windows of the table, rank by rank; of few cells also from RᵀR."""
         n, keys = self.kernel.n, min(max_keys, self.kernel.n)
         if keys == 1:
             return ROUND_UP
@@ -139,25 +128,20 @@ class Spectral(Invertible):
         return np.concatenate([[own], np.repeat(falls, 2)])[:keys] * ROUND_UP
 
     def largest_eigenvalue(self) -> float:
-        """At most the largest eigenvalue of K over the least d²."""
         return float(self._spectrum.max() / self._scales.min() ** 2) * ROUND_UP
 
     @cached_property
-    def _prefix_variances(self) -> FloatArray:
+    def prefix_variances(self) -> FloatArray:
+        """Running sums of 2 d_i Σ_{j < i} K⁻¹[i, j]·d_j + d_i² K⁻¹[i, i]."""
         d, table = self._scales, self._inverse_table
         return np.asarray(np.cumsum(d * (2 * self.kernel.sums_before(table, d) + d * self.kernel.diagonal(table))))
 
-    def prefix_variances(self) -> FloatArray:
-        """Running sums of 2 d_i Σ_{j < i} K⁻¹[i, j]·d_j + d_i² K⁻¹[i, i]."""
-        return self._prefix_variances
-
     def range_variances(self, low: IntArray, high: IntArray) -> FloatArray:
-        """Prefix sums and single cells from the table; a transform for each other range."""
         variances, first = np.empty(low.size), low == 0
         single = (low == high) & ~first
         rest = ~(first | single)
         if first.any():
-            variances[first] = self.prefix_variances()[high[first]]
+            variances[first] = self.prefix_variances[high[first]]
         if single.any():
             variances[single] = (self._scales**2 * self.kernel.diagonal(self._inverse_table))[low[single]]
         variances[rest] = super().range_variances(low[rest], high[rest])

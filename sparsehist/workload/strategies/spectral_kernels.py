@@ -22,10 +22,7 @@ _LEAF = 256
 class Kernel(abc.ABC):
     """Singular values and right singular vectors of A for n cells, and functions K of AᵀA.
 
-    Attributes:
-        n: Number of cells.
-        unit: Lower limit of the singular values, at the highest frequency.
-        singular_values: Of A, in the order of the transform; shape (n,).
+    `singular_values` are in the order of the transform, shape (n,); `unit` is their lower limit.
     """
 
     sign: float
@@ -38,9 +35,9 @@ class Kernel(abc.ABC):
     def transform(self, x: FloatArray) -> FloatArray:
         """Coordinates along the right singular vectors; shape (n,) or (n, m)."""
 
-    @abc.abstractmethod
     def transform_back(self, y: FloatArray) -> FloatArray:
-        """The inverse and transpose of `transform`."""
+        """The inverse and transpose of `transform`, which a subclass replaces unless they are the same."""
+        return self.transform(y)
 
     @abc.abstractmethod
     def table(self, spectrum: FloatArray) -> FloatArray:
@@ -83,9 +80,6 @@ class RangesKernel(Kernel):
 
     def transform(self, x: FloatArray) -> FloatArray:
         return np.asarray(fft.dst(x, type=1, norm="ortho", axis=0))
-
-    def transform_back(self, y: FloatArray) -> FloatArray:
-        return self.transform(y)
 
     def table(self, spectrum: FloatArray) -> FloatArray:
         half = fft.dct(np.concatenate([[0.0], spectrum, [0.0]]), type=1) / (2 * self.n + 2)

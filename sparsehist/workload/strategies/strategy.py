@@ -10,6 +10,7 @@ Source: [ARNP Lemma 5.1], which asks for an L with a left inverse; it is not nee
 from __future__ import annotations
 
 import abc
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -25,11 +26,7 @@ _NUMBERS_AT_ONCE = 2**22
 
 
 class Strategy(abc.ABC):
-    """A factorization A = L·R of a workload. Immutable; all parameters are public.
-
-    A subclass defines `word`, `n_noise`, `apply`, `noise_answers`, `l2`, `l1` and `variance`; if R has a left inverse
-    it derives from `Invertible`.
-    """
+    """A factorization A = L·R of a workload. Immutable; all parameters are public."""
 
     word: ClassVar[str]
     """The name in the textual form."""
@@ -110,8 +107,7 @@ class Strategy(abc.ABC):
 class Invertible(Strategy):
     """A strategy R with a left inverse R⁺: L = A·R⁺ for every workload A on the same cells.
 
-    A subclass defines R, R⁺ and its transpose. Variances take one transposed inverse per query; a subclass replaces
-    them where it has a quicker form.
+    Variances take one transposed inverse per query; a subclass replaces them where it has a quicker form.
     """
 
     invertible = True
@@ -152,29 +148,22 @@ class Invertible(Strategy):
         return variances
 
     def mean_variance(self) -> float:
-        """Mean over all queries.
-
-        All ranges are the differences of n + 1 prefix sums P, and ½ Σ_{a, b} Var(P_a − P_b) = (n + 1) Σ Var P_a −
-        Var Σ P_a.
-        """
         if not (isinstance(self.workload, Ranges) and not self.workload.explicit):
             return super().mean_variance()
+        # Differences of n + 1 prefix sums P: ½ Σ_{a, b} Var(P_a − P_b) = (n + 1) Σ Var P_a − Var Σ P_a.
         n = self.workload.n
         ramp = self.to_cells_transposed(np.arange(n, 0.0, -1.0))
-        return 2 * ((n + 1) * float(self.prefix_variances().sum()) - float(ramp @ ramp)) / (n * (n + 1))
+        return 2 * ((n + 1) * float(self.prefix_variances.sum()) - float(ramp @ ramp)) / (n * (n + 1))
 
+    @cached_property
     def prefix_variances(self) -> FloatArray:
         """Variance of the sums of the first 1, 2, …, n cells; shape (cells,)."""
         n = self.workload.n_cells
         return self.range_variances(np.zeros(n, np.int64), np.arange(n))
 
     def range_variances(self, low: IntArray, high: IntArray) -> FloatArray:
-        """Variance of the sums of cells low, …, high; shape (queries,).
-
-        Of few cells and many ranges, computed from the covariance of all prefix sums.
-        """
         n = self.workload.n_cells
-        if n <= LARGEST_LISTED and low.size >= n:
+        if n <= LARGEST_LISTED and low.size >= n:  # from the covariance of all prefix sums
             sums = np.zeros((n + 1, self.n_noise))
             np.cumsum(self.to_cells(np.eye(self.n_noise)), axis=0, out=sums[1:])
             covariance = sums @ sums.T

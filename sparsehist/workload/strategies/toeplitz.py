@@ -16,9 +16,7 @@ from sparsehist.workload.strategies.strategy import Invertible, along
 
 
 class SquareRoot(Invertible):
-    """The square root of the prefix sums, plain, or with columns scaled to norm 1.
-
-    Scaled it has a smaller error at one cell per unit.
+    """The square root of the prefix sums, plain, or with columns scaled to norm 1, better for units of one cell.
 
     Source: Fichtenberger, Henzinger and Upadhyay 2023, section 3, for the plain one.
     """
@@ -51,7 +49,6 @@ class SquareRoot(Invertible):
         return float(np.mean(self._norms**2) * (self._inverse @ self._inverse))
 
     def l2(self, max_keys: int) -> float:
-        """Of many cells by the largest column norm, which the first column has."""
         n, keys = self.workload.n_cells, min(max_keys, self.workload.n_cells)
         if keys > 1 and n <= LARGEST_GRAM:
             rows = self.apply(np.eye(n))
@@ -59,7 +56,6 @@ class SquareRoot(Invertible):
         return keys * ROUND_UP * (1.0 if self.scaled else float(np.linalg.norm(self._column)))
 
     def l1(self, max_keys: int) -> float:
-        """The sum of the largest column norms, exact as no entry is negative."""
         sums = np.cumsum(self._column)[::-1] / self._norms
         return float(largest(sums, min(max_keys, self.workload.n_cells)).sum()) * ROUND_UP
 

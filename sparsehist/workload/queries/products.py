@@ -193,10 +193,7 @@ class Kronecker(Composite):
 def along_axes(
     steps: Sequence[Callable[[FloatArray], FloatArray]], lengths: Sequence[int], values: FloatArray
 ) -> FloatArray:
-    """Apply to each axis of a row-major table a linear map of arrays (length, m) to (new length, m).
-
-    `values` has shape (product of lengths,) or (product of lengths, columns); so has the result.
-    """
+    """Apply to each axis of a row-major table (flat, or with columns) a linear map of arrays (length, m)."""
     behind = values.shape[1:]
     table = values.reshape(*lengths, -1)
     for axis, step in enumerate(steps):

@@ -36,10 +36,7 @@ _LEAST_WEIGHT = 1e-8
 
 
 class Optimised(Invertible):
-    """A numerically optimised strategy for a workload of at most 512 cells, its columns known.
-
-    `share` is t in percent; 0 is the optimum for a unit of one cell.
-    """
+    """A numerically optimised strategy for at most 512 cells; `share` is t in percent, 0 for units of one cell."""
 
     word = "optimised"
 

@@ -112,7 +112,6 @@ class Spectral(Invertible):
         return math.sqrt(bound)
 
     def l1(self, max_keys: int) -> float:
-        """By column norms; of many cells by a bound on them, as no entry of the transform is above √(2/n)."""
         n, keys = self.kernel.n, min(max_keys, self.kernel.n)
         if n <= LARGEST_GRAM:
             return l1_of_columns(self.apply(np.eye(n)), keys)

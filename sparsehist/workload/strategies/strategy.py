@@ -105,10 +105,7 @@ class Strategy(abc.ABC):
 
 
 class Invertible(Strategy):
-    """A strategy R with a left inverse R⁺: L = A·R⁺ for every workload A on the same cells.
-
-    Variances take one transposed inverse per query; a subclass replaces them where it has a quicker form.
-    """
+    """A strategy R with a left inverse R⁺: L = A·R⁺ for every workload A on the same cells."""
 
     invertible = True
 

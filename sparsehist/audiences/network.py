@@ -38,7 +38,6 @@ class View(Mapping[Any, Any]):
         return self._levels[self._rows[person][1]]
 
     def __repr__(self) -> str:
-        """Number of owners and levels, without values."""
         shown = ", ".join(f"{hops}: {level}" for hops, level in sorted(self._levels.items()))
         return f"View({len(self)} people, levels by distance {{{shown}}})"
 
@@ -124,7 +123,6 @@ class Network:
         self._vector.seal()
 
     def __repr__(self) -> str:
-        """Public parameters only."""
         return f"Network({len(self._graph.people)} people, {self._vector!r})"
 
 

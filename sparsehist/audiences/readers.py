@@ -95,7 +95,6 @@ class Audiences:
         return Coalition(members, finest, family.std(finest), sum(levels, Fraction(0)), precision**-0.5)
 
     def __repr__(self) -> str:
-        """Number of readers, and the vector's public parameters."""
         return f"Audiences({len(self._levels)} readers of {self._vector!r})"
 
     def _level(self, reader: Hashable) -> Fraction:

@@ -55,7 +55,6 @@ class DenseRelease:
         self.values.flags.writeable = False
 
     def __repr__(self) -> str:
-        """Public parameters, without values."""
         shown = {key: self.metadata.get(key) for key in ("level", "noise", "std", "grid", "post_processing")}
         return f"DenseRelease(size={self.values.size}, {shown})"
 

@@ -30,12 +30,7 @@ _WIDEST = 2.0**20
 class DenseState:
     """A vector and its noise at every level drawn; secret until sealed, so no field is printed.
 
-    Attributes:
-        family: The noise.
-        anchor: The truth, or once sealed the release at the cap down to `truth_step`; shape (n,).
-        truth_step: Grid of the truth, in counts; every anchor is a multiple of it.
-        offsets: By level: release minus anchor; shape (n,) each.
-        sealed: Whether the truth is gone.
+    The anchor and the offsets (release minus anchor, by level) have shape (n,); anchors are on the grid `truth_step`.
     """
 
     family: DenseFamily
@@ -74,8 +69,7 @@ def seal(state: DenseState, cap: Fraction, *, rng: Generator) -> None:
     """Overwrite the truth by the release at the cap; every level up to the cap can still be drawn.
 
     Real noise is first moved to a lattice of 2**-25 standard deviations at the cap, so that its low-order bits do not
-    reveal its size. Published values stay, and the variance of later draws changes by less than 1e-15 of itself. If
-    sealing is interrupted, the state is erased.
+    reveal its size. If sealing is interrupted, the state is erased.
     """
     if any(level > cap for level in state.offsets):
         raise LevelOrderError(f"a level finer than {level_text(cap)} was released: seal at the finest one")

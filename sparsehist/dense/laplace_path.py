@@ -19,7 +19,7 @@ from scipy.special import wrightomega
 from sparsehist.errors import DeclarationError, LevelOrderError, shown
 from sparsehist.noise.integer_laws import poisson
 from sparsehist.privacy.levels import Level, as_level, level_float, level_text
-from sparsehist.typing import AnyArray, FloatArray, Generator, IntArray, secret
+from sparsehist.typing import FloatArray, Generator, IntArray, secret
 
 
 @secret
@@ -29,10 +29,6 @@ class Jumps(NamedTuple):
     coordinate: IntArray
     levels: FloatArray
     values: FloatArray
-
-    def take(self, chosen: AnyArray) -> Jumps:
-        """Select jumps by mask or by index."""
-        return Jumps(self.coordinate[chosen], self.levels[chosen], self.values[chosen])
 
 
 class LaplacePath:
@@ -51,11 +47,9 @@ class LaplacePath:
         self._finest_values, self._jumps = finest_values, jumps
 
     def __len__(self) -> int:
-        """Number of coordinates."""
         return int(self._finest_values.size)
 
     def __repr__(self) -> str:
-        """Public parameters only."""
         interval = f"{level_text(self._coarsest)} to {level_text(self._finest)}"
         return f"LaplacePath({len(self)} coordinates, levels {interval}, sensitivity {self._sensitivity:g})"
 
@@ -78,10 +72,7 @@ class LaplacePath:
         """Return the noise at a level, in counts; shape (n,). LevelOrderError outside the interval."""
         target = as_level(level)
         if not self._coarsest <= target <= self._finest:
-            raise LevelOrderError(
-                f"level {level_text(target)} is outside the sampled interval from {level_text(self._coarsest)} to "
-                f"{level_text(self._finest)}; extend the path first"
-            )
+            raise LevelOrderError(f"level {level_text(target)} is outside the interval; extend the path first")
         if target == self._finest:
             return self._finest_values.copy()
         past = self._jumps.levels >= level_float(target)
@@ -102,7 +93,8 @@ class LaplacePath:
         else:
             raise LevelOrderError(f"level {level_text(target)} is inside the interval: evaluate the path there")
         both = Jumps(*(np.concatenate(pair) for pair in zip(self._jumps, new, strict=True)))
-        ordered = both.take(np.lexsort((-both.levels, both.coordinate)))
+        order = np.lexsort((-both.levels, both.coordinate))
+        ordered = Jumps(both.coordinate[order], both.levels[order], both.values[order])
         return LaplacePath(sensitivity, min(target, self._coarsest), max(target, self._finest), fine, ordered)
 
 

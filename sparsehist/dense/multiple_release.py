@@ -57,17 +57,9 @@ class VectorRelease(DenseRelease):
 
         Raises:
             LevelOrderError: If it is not coarser.
-
-        Example:
-            >>> from sparsehist.noise import DiscreteLaplace
-            >>> bought = MultipleRelease(DiscreteLaplace(), [3, 1, 4]).release(1)
-            >>> bought.resell("1/2").metadata["guarantee"].split(" ")[0]
-            '0.5-DP'
         """
         if not as_level(level) < self.level:
-            raise LevelOrderError(
-                f"a release at level {level_text(self.level)} is resold at a coarser (smaller) level"
-            )
+            raise LevelOrderError(f"a release at level {level_text(self.level)} is resold at a smaller level")
         return MultipleRelease.from_release(self).release(level)
 
 
@@ -286,11 +278,9 @@ class MultipleRelease:
         return self._state.sealed
 
     def __len__(self) -> int:
-        """Number of entries."""
         return self._state.size
 
     def __repr__(self) -> str:
-        """Public parameters only."""
         levels = ", ".join(level_text(level) for level in self.levels)
         cap = "None" if self._cap is None else level_text(self._cap)
         name = type(self.family).__name__
@@ -306,9 +296,7 @@ class MultipleRelease:
 
     def _require_own_process(self) -> None:
         if os.getpid() != self._process:
-            raise StoreError(
-                "this process was forked from the one that holds the vector: draw all levels in one process"
-            )
+            raise StoreError("this process was forked from the one that holds the vector: draw in that one only")
 
 
 def _described(family: DenseFamily) -> list[Any]:

@@ -17,13 +17,17 @@ import numpy as np
 
 from sparsehist.dense.dense_release import DenseRelease
 from sparsehist.dense.dense_state import DenseState, draw_level, published, whole_steps
-from sparsehist.dense.rounding import as_power_of_two, chunks, publication_step
+from sparsehist.dense.rounding import as_power_of_two, chunks
 from sparsehist.dense.truth import require_categories
-from sparsehist.errors import DataError, InputError, LevelOrderError
+from sparsehist.errors import DataError, DeclarationError, InputError, LevelOrderError
+from sparsehist.histogram.grid import grid_step
 from sparsehist.noise.family import DenseFamily, NoiseArray
 from sparsehist.noise.gaussian import Gaussian
 from sparsehist.privacy.levels import Level, as_level, level_text
 from sparsehist.typing import ArrayLike, Generator
+
+# Noise reaches some 2**6 standard deviations, and rounding is exact below 2**51 steps.
+_FINEST_STEP = 2.0**-44
 
 Line = tuple[tuple[str, Fraction], ...]
 """Name of each path, and the level at which the next path (or the release) left it."""
@@ -89,17 +93,21 @@ def tighten(
     """
     have, want = as_level(level_have), as_level(level_want)
     if not want < have:
-        raise LevelOrderError(
-            f"a release at level {level_text(have)} is tightened to a coarser (smaller) level, got {level_text(want)}"
-        )
+        raise LevelOrderError(f"level {level_text(have)} is tightened to a smaller level, got {level_text(want)}")
     state = bought_state(values, family, have, truth_step=truth_step)
     state.offsets[want] = draw_level(state, want, rng=rng)
     return published(state, want, step_of(state, want))
 
 
 def step_of(state: DenseState, level: Fraction, step: float | None = None) -> float:
-    """The grid on which a level of this state is published; 1 for integer families."""
-    return 1.0 if state.family.integer else publication_step(state.family.std(level), state.truth_step, step)
+    """The grid of a published level: by default the finer of 2**(floor(log2(std)) - 4) and the grid of the truth."""
+    if state.family.integer:
+        return 1.0
+    std = state.family.std(level)
+    chosen = state.truth_step * grid_step(std / state.truth_step) if step is None else step
+    if chosen < std * _FINEST_STEP:
+        raise DeclarationError(f"doubles cannot hold noise of deviation {std:g} on a grid of {chosen:g}: coarsen it")
+    return chosen
 
 
 def joint_level(releases: Iterable[DenseRelease]) -> Fraction:
@@ -127,8 +135,7 @@ def joint_level(releases: Iterable[DenseRelease]) -> Fraction:
         raise InputError("there are no releases to price")
     if len({line[0][0] for line in lines}) > 1 or len({repr(release.family) for release in given}) > 1:
         raise InputError("these releases do not descend from one vector: what they cost adds up")
-    exact = isinstance(given[0].family, Gaussian)
-    return _joint(sorted(lines), exact=exact)
+    return _joint(sorted(lines), exact=isinstance(given[0].family, Gaussian))
 
 
 def _line(release: DenseRelease) -> Line:

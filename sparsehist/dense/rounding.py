@@ -11,7 +11,6 @@ import math
 import numpy as np
 
 from sparsehist.errors import DeclarationError, shown
-from sparsehist.histogram.grid import grid_step
 from sparsehist.typing import FloatArray
 
 # A chunk of doubles and two scratch arrays fit into a cache of a megabyte; smaller chunks cost more Python calls.
@@ -20,9 +19,6 @@ CHUNK = 1 << 16
 # A double has 53 bits: 25 below the standard deviation leave 28 above it, and the lattice of the ziggurat changes the
 # probability of a cell by less than the cell.
 _KEPT_BITS_BELOW_STD = 25
-
-# Noise reaches some 2**6 standard deviations, and rounding is exact below 2**51 steps.
-_FINEST_STEP = 2.0**-44
 
 
 def chunks(size: int) -> list[slice]:
@@ -36,19 +32,6 @@ def as_power_of_two(step: float, what: str) -> float:
     if not (math.isfinite(value) and value > 0 and math.frexp(value)[0] == 0.5):
         raise DeclarationError(f"{what} must be a power of two, such as 1, 0.5 or 2**-10, got {shown(step)}")
     return value
-
-
-def publication_step(std: float, truth_step: float, step: float | None) -> float:
-    """The grid on which the noise of one level is published, in counts; refused if doubles cannot hold the noise.
-
-    By default (`step` None) the finer of 2**(floor(log2(std)) - 4) and the grid of the truth.
-    """
-    chosen = truth_step * grid_step(std / truth_step) if step is None else step
-    if chosen < std * _FINEST_STEP:
-        raise DeclarationError(
-            f"doubles cannot hold noise of deviation {std:g} on a grid of {chosen:g}: declare a coarser step"
-        )
-    return chosen
 
 
 def kept_step(std: float) -> float:

@@ -16,13 +16,7 @@ _DIGEST = 32
 
 
 def pack(kind: str, header: dict[str, Any], arrays: Sequence[AnyArray] = ()) -> bytes:
-    """Write a state; `unpack` with the same kind reads it. As secret as the state.
-
-    Args:
-        kind: The class of the state.
-        header: What JSON can hold.
-        arrays: Of numbers or booleans, any shape.
-    """
+    """Write a state, whose class is `kind`; `unpack` reads it. As secret as the state."""
     shapes = [[array.dtype.str, list(array.shape)] for array in arrays]
     head = _first_line(kind) + json.dumps({"header": header, "arrays": shapes}).encode() + b"\n"
     parts = [head, *(array.tobytes() for array in arrays)]
@@ -33,12 +27,7 @@ def pack(kind: str, header: dict[str, Any], arrays: Sequence[AnyArray] = ()) -> 
 
 
 def unpack(kind: str, content: bytes) -> tuple[dict[str, Any], list[AnyArray]]:
-    """Read the header and the arrays that `pack` wrote.
-
-    Raises:
-        InputError: If the bytes hold no state of this kind.
-        StoreDamagedError: If they were truncated or altered.
-    """
+    """Read what `pack` wrote. InputError for other bytes, StoreDamagedError if they were altered."""
     if not isinstance(content, bytes) or not content.startswith(_first_line(kind)):
         raise InputError(f"these bytes were not written by {kind}.to_bytes, or by another version of it")
     if hashlib.sha256(content[:-_DIGEST]).digest() != content[-_DIGEST:]:

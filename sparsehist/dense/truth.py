@@ -21,14 +21,7 @@ _LARGEST_IN_STEPS = 2.0**52
 
 @secret
 class Truth(NamedTuple):
-    """A vector ready to be released.
-
-    Attributes:
-        values: A copy: float64 for real families, int64 for integer families; multiples of `step`. Secret.
-        step: The grid of the values, in counts; public.
-        family: The noise; its sensitivity includes `charge`. Public.
-        charge: What rounding the values may add to the sensitivity; public.
-    """
+    """A copy of a vector, in multiples of `step`; the family's sensitivity includes `charge`, added for rounding."""
 
     values: NoiseArray
     step: float
@@ -99,9 +92,7 @@ def _whole(given: AnyArray) -> NoiseArray:
 
 def _floats(given: AnyArray, step: float) -> NoiseArray:
     if _largest(given) > _LARGEST_IN_STEPS * step:
-        raise DataError(
-            f"the truth holds values above 2**52 times its grid of {step:g}: declare a coarser grid with truth_step"
-        )
+        raise DataError(f"the truth has values above 2**52 times its grid of {step:g}: declare a coarser truth_step")
     return given.astype(np.float64)
 
 

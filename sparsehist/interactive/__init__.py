@@ -4,21 +4,7 @@ Numpy and scipy only, no files. A step returns the new state beside its answer. 
 answer, and never ask an old state again: two copies of a state together cost more than the level.
 """
 
-from sparsehist.interactive.multiplicative_weights import (
-    MultiplicativeWeights,
-    Weighing,
-    WeightedAnswer,
-    first_guess,
-    updated,
-)
+from sparsehist.interactive.multiplicative_weights import MultiplicativeWeights, Weighing, WeightedAnswer
 from sparsehist.interactive.sparse_vector import AboveThreshold, SparseVector
 
-__all__ = [
-    "AboveThreshold",
-    "MultiplicativeWeights",
-    "SparseVector",
-    "Weighing",
-    "WeightedAnswer",
-    "first_guess",
-    "updated",
-]
+__all__ = ["AboveThreshold", "MultiplicativeWeights", "SparseVector", "Weighing", "WeightedAnswer"]

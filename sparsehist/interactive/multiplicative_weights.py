@@ -23,7 +23,7 @@ from sparsehist.dense.state_bytes import pack, unpack
 from sparsehist.errors import BudgetExceededError, DataError, DeclarationError, present, shown
 from sparsehist.noise.discrete_laplace import DiscreteLaplace
 from sparsehist.privacy.composition import PURE, ZCDP, as_rho
-from sparsehist.privacy.levels import Level, as_level, at_least_zero, level_text, root, rounded_down
+from sparsehist.privacy.levels import Level, as_level, at_least_zero, root, rounded_down
 from sparsehist.typing import ArrayLike, FloatArray, Generator
 
 MOST_CELLS = 10**7
@@ -279,10 +279,7 @@ class MultiplicativeWeights:
         if asked.shape != (about.cells,) or asked.dtype != np.bool_:
             raise DataError(f"a query is a predicate, one bool per cell: {about.cells}")
         if not self.updates_left:
-            raise BudgetExceededError(
-                f"all {about.updates} updates are used up, and with them the level of "
-                f"{level_text(as_level(about.level))}; the hypothesis stays readable"
-            )
+            raise BudgetExceededError(f"all {about.updates} updates are used up; the hypothesis stays readable")
         query = asked.astype(np.float64)
         guess, truth = present(about.mass) * float(query @ self._shares), float(query @ self.counts)
         found = verdict(guess, truth, about.threshold + self.threshold_noise, lambda: self._noise(4, 0, rng=rng))
@@ -316,7 +313,6 @@ class MultiplicativeWeights:
         return cls(Weighing(**header["parameters"]), counts, first, pulls, *header["state"])
 
     def __repr__(self) -> str:
-        """Public parameters only."""
         return f"MultiplicativeWeights({self.parameters}, updates_left={self.updates_left})"
 
     def _noise(self, scale: int, which: int, *, rng: Generator) -> float:

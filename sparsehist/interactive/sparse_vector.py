@@ -18,7 +18,7 @@ import numpy as np
 from sparsehist.dense.state_bytes import pack, unpack
 from sparsehist.errors import BudgetExceededError, DataError, DeclarationError, shown
 from sparsehist.noise.discrete_laplace import DiscreteLaplace
-from sparsehist.privacy.levels import Level, as_level, level_text
+from sparsehist.privacy.levels import Level, as_level
 from sparsehist.typing import Generator
 
 # eps_1 : eps_2 = 1 : 2^(2/3) minimises the variance of the difference of both noises; 1 : 1 for monotone queries.
@@ -80,11 +80,6 @@ class SparseVector:
         each = as_level(self.level) / self.triggers
         return each * self.share, each * (1 - self.share)
 
-    @property
-    def query_noise(self) -> DiscreteLaplace:
-        """Noise of a query, at level eps_2."""
-        return DiscreteLaplace(sensitivity=self.sensitivity if self.monotone else 2 * self.sensitivity)
-
     def start(self, *, rng: Generator) -> AboveThreshold:
         """Draw the noise of the threshold. From now on the level is spent."""
         return AboveThreshold(self, self.triggers, self._noisy_threshold(rng=rng))
@@ -122,11 +117,9 @@ class AboveThreshold:
             raise DataError("only whole numbers are compared; round the value, and count that in the sensitivity")
         about = self.parameters
         if not self.triggers_left:
-            raise BudgetExceededError(
-                f"all {about.triggers} triggers are used up, and with them the level of "
-                f"{level_text(as_level(about.level))}; a new sparse vector costs its level again"
-            )
-        noise = about.query_noise.sample(1, about.levels[1], rng=rng)
+            raise BudgetExceededError(f"all {about.triggers} triggers are used up; a new state costs the level again")
+        spread = about.sensitivity if about.monotone else 2 * about.sensitivity
+        noise = DiscreteLaplace(sensitivity=spread).sample(1, about.levels[1], rng=rng)
         if int(value) + int(noise[0]) < self.noisy_threshold:
             return self, False
         return AboveThreshold(about, self.triggers_left - 1, about._noisy_threshold(rng=rng)), True  # noqa: SLF001
@@ -144,5 +137,4 @@ class AboveThreshold:
         return cls(SparseVector(**header["parameters"]), *header["state"])
 
     def __repr__(self) -> str:
-        """Public parameters only."""
         return f"AboveThreshold({self.parameters}, triggers_left={self.triggers_left})"

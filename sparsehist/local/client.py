@@ -125,7 +125,6 @@ class RapporClient:
         return cls(read, header["cap"], tuple(header["days"]), true_bits, memos, drawn)
 
     def __repr__(self) -> str:
-        """Settings and the number of reports."""
         return f"RapporClient({', '.join(map(str, self.settings))}; {len(self.days)} reports)"
 
 

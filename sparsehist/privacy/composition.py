@@ -26,13 +26,7 @@ _MOST_SETS = 1000
 
 @dataclass(frozen=True, order=True)
 class Part:
-    """The finest release of one noise path.
-
-    Attributes:
-        law: "gaussian", "poisson", "skellam"; "rho" or "epsilon" for other noise with such a guarantee; "none".
-        level: Exact.
-        keys: Keys of a unit, for Skellam noise.
-    """
+    """The finest release of one noise path: its law, or currency where no more is known; level; keys of a unit."""
 
     law: str
     level: Fraction

@@ -45,10 +45,6 @@ _UP = Fraction(10**13 + 1, 10**13)  # the rounding of doubles
 class Filter:
     """A limit on a sum of charges, fixed before anything is charged.
 
-    Gaussian noise, and pure noise on the pure route, is charged path by path at its finest level. Other noise is
-    charged once for a whole series, at its cap: its increments are not independent mechanisms, but the series is one
-    interactive mechanism within its cap.
-
     Attributes:
         route: One of `ROUTES`: how noise is charged.
         limit: The largest sum; exact.
@@ -71,17 +67,17 @@ class Filter:
         return law in _CHARGES[self.route]
 
     def by_path(self, law: str) -> bool:
-        """Whether each path is charged at its finest level; else a series is charged once, at its cap."""
+        """Whether each path is charged at its finest level.
+
+        Else a series is charged once, at its cap: its increments are not independent, but it is one mechanism.
+        """
         return law in (GAUSSIAN, ZCDP) or self.route == PURE_ROUTE
 
     def charge(self, law: str, level: Fraction, keys: int = 1, *, earlier: int = 0) -> Fraction:
         """Charge of a level: the finest of a path, or the cap of a series (see `by_path`).
 
-        Args:
-            law: "gaussian", "skellam" or "poisson"; "rho" or "epsilon" for other noise with such a guarantee.
-            level: Exact.
-            keys: Keys of a unit, for Skellam noise.
-            earlier: Poisson series charged before this one.
+        The law is "gaussian", "skellam" or "poisson", else "rho" or "epsilon"; `keys` are those of a unit, for
+        Skellam noise, and `earlier` counts the Poisson series charged before.
         """
         if not self.takes(law):
             could = ", ".join(f"route={route!r}" for route in routes_for(law)) or "no route"

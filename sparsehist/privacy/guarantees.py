@@ -35,11 +35,7 @@ class EpsilonDelta:
     delta: Fraction
 
     def __init__(self, epsilon: Level, delta: Level) -> None:
-        try:
-            object.__setattr__(self, "epsilon", level_or_zero(epsilon))
-        except LevelError:
-            message = f"epsilon must be 0, or a number from 1e-60 to 1e60, got {shown(epsilon)}"
-            raise DeclarationError(message) from None
+        object.__setattr__(self, "epsilon", level_or_zero(epsilon, "epsilon"))
         exact = at_least_zero(delta, "delta")
         if exact > 1:
             raise DeclarationError(f"delta must be a probability from 0 to 1, got {shown(delta)}")

@@ -86,14 +86,8 @@ def _advice(value: object, name: str) -> str:
     is_text = isinstance(value, str) and value.strip().lower().startswith("epsilon_delta")
     if is_text or hasattr(value, "largest_rho"):  # an EpsilonDelta, whose module imports this one
         if name == "cap":
-            return (
-                f"a cap is a level, one number, got {value}: give a rho (with Laplace noise an epsilon), or limit "
-                "all that its population loses to the pair by set_budget(epsilon=…, delta=…)"
-            )
-        return (
-            f"a level is one number here, got {value}; with Gaussian noise the finest level that keeps to it is "
-            "its largest_mu() ** 2 / 2. Series, unlike vectors, take the pair itself"
-        )
+            return f"a cap is a level, one number, got {value}: limit the pair by set_budget(epsilon=…, delta=…)"
+        return f"a level is one number here, got {value}; series, unlike vectors, take the pair itself"
     return f"{name} must be a positive, finite number (such as 0.1, '1/3' or 2), got {shown(value)}"
 
 
@@ -138,10 +132,7 @@ def quotient(one: Fraction, other: Fraction) -> float:
 
 def level_float(level: Fraction) -> float:
     """The level as the nearest double, for arithmetic on noise."""
-    value = level.numerator / level.denominator
-    if not (value > 0 and math.isfinite(value)):
-        raise LevelError(f"level {level_text(level)} is beyond what a double holds")
-    return value
+    return level.numerator / level.denominator
 
 
 def level_text(level: Fraction) -> str:
@@ -173,12 +164,7 @@ def rounded_down(value: Fraction, digits: int = 12) -> Fraction:
 
 
 def in_prose(level: Fraction) -> Fraction:
-    """A level as prose names it: rounded up to four significant digits, so that what it promises still holds.
-
-    Example:
-        >>> level_text(in_prose(Fraction("0.0280144819126"))), level_text(in_prose(Fraction(2)))
-        ('0.02802', '2')
-    """
+    """A level as prose names it: rounded up to four significant digits, so that what it promises still holds."""
     return -rounded_down(-level, 4)
 
 

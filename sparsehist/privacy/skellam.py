@@ -35,9 +35,7 @@ def renyi(alpha: int, level: Level, keys: int = 1) -> float:
         True
     """
     if isinstance(alpha, bool) or alpha != int(alpha) or alpha < 2:
-        raise DeclarationError(
-            f"the Rényi bound of Skellam noise is proved for integer orders from 2 on, got {shown(alpha)}"
-        )
+        raise DeclarationError(f"the Rényi bound is proved for integer orders from 2 on, got {shown(alpha)}")
     return float(renyi_curve(np.array([float(alpha)]), level, keys)[0])
 
 

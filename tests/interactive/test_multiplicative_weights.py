@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from sparsehist.errors import BudgetExceededError, DataError, DeclarationError, StoreDamagedError
-from sparsehist.interactive import MultiplicativeWeights, Weighing, first_guess, updated
+from sparsehist.interactive import MultiplicativeWeights, Weighing
+from sparsehist.interactive.multiplicative_weights import first_guess, updated
 from sparsehist.privacy import pure
 
 

@@ -93,7 +93,7 @@ def tighten(
     """
     have, want = as_level(level_have), as_level(level_want)
     if not want < have:
-        raise LevelOrderError(f"level {level_text(have)} is tightened to a smaller level, got {level_text(want)}")
+        raise LevelOrderError(f"level {level_text(have)} is tightened to a coarser level, got {level_text(want)}")
     state = bought_state(values, family, have, truth_step=truth_step)
     state.offsets[want] = draw_level(state, want, rng=rng)
     return published(state, want, step_of(state, want))

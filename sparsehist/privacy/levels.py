@@ -87,7 +87,10 @@ def _advice(value: object, name: str) -> str:
     if is_text or hasattr(value, "largest_rho"):  # an EpsilonDelta, whose module imports this one
         if name == "cap":
             return f"a cap is a level, one number, got {value}: limit the pair by set_budget(epsilon=…, delta=…)"
-        return f"a level is one number here, got {value}; series, unlike vectors, take the pair itself"
+        return (
+            f"a level is one number here, got {value}; with Gaussian noise the finest level that keeps to it is "
+            "its largest_mu() ** 2 / 2. Series, unlike vectors, take the pair itself"
+        )
     return f"{name} must be a positive, finite number (such as 0.1, '1/3' or 2), got {shown(value)}"
 
 

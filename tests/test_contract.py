@@ -77,7 +77,8 @@ def test_the_examples_of_the_contract_run(files: Path) -> None:
     assert public.metadata["false_keys"] == 0.01 and partner.threshold == 80 and internal.metadata["false_keys"] == 1
     assert yearly.metadata["epsilon_delta"] == "epsilon_delta(1, 0.000001)"
     assert series.plan(epsilon=1, delta=1e-6).levels["level"].to_list() == [yearly.metadata["level"]]
-    assert partner.frame.columns == ["query", "noisy_count"] and partner.frame.height == 3
+    assert partner.frame.columns == ["query", "noisy_count"]
+    assert partner.frame.height >= 3  # a false key may be among them
     assert partner.frame["noisy_count"].is_sorted(descending=True)
     priced = series.release("priced", level="0.02", measures={"price": "0.02"}).frame
     assert priced.columns == ["query", "noisy_count", "price_sum"]

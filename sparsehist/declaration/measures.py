@@ -150,7 +150,7 @@ class Measure:
         """
         found = _TEXT.fullmatch(text.replace(" ", "")) if isinstance(text, str) else None
         if found is None:
-            raise DeclarationError(f"cannot read the measure {shown(text)}; {_ADVICE}", parameter="measures")
+            raise DeclarationError(f"cannot read a measure: {_ADVICE}", parameter="measures")
         name, low, high, step = found.groups()
         clip = low if high is None else (low, high)
         if name == EVENTS and low.isdigit() and high is None and step in (None, "1"):

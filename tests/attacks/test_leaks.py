@@ -19,7 +19,7 @@ import pyarrow as pa
 import pytest
 
 import sparsehist as sh
-from sparsehist.errors import DataError, SparsehistError, ThresholdError
+from sparsehist.errors import SparsehistError, ThresholdError
 from sparsehist.histogram import binomial
 from sparsehist.release import cell_parameters as cell_request
 from tests.counting.logs import count
@@ -181,8 +181,8 @@ def _breaking():
 
 
 @pytest.mark.parametrize("source", BAD.values(), ids=BAD)
-def test_no_error_text_holds_a_secret(tmp_path: Path, capfd, source) -> None:
-    """What is printed of an error, as Python, a logger or a worker process prints it, quotes nothing."""
+def test_no_error_holds_a_secret(tmp_path: Path, capfd, source) -> None:
+    """Neither its traceback, pickle, causes and notes nor an engine's error in a frame quotes a value."""
     with warnings.catch_warnings(), pytest.raises(SparsehistError) as caught:  # noqa: PT012
         warnings.simplefilter("ignore")
         count(source(tmp_path))
@@ -190,21 +190,19 @@ def test_no_error_text_holds_a_secret(tmp_path: Path, capfd, source) -> None:
     assert not holds_secret(pickle.dumps(caught.value))
     captured = capfd.readouterr()
     assert not holds_secret(captured.out + captured.err)
-
-
-@pytest.mark.parametrize("source", BAD.values(), ids=BAD)
-def test_no_error_carries_an_engine_error_that_holds_a_secret(tmp_path: Path, source) -> None:
-    """Nor does the engine's own error ride along as the context of ours, where reporters of errors find it."""
-    with warnings.catch_warnings(), pytest.raises(SparsehistError) as caught:  # noqa: PT012
-        warnings.simplefilter("ignore")
-        count(source(tmp_path))
     link: BaseException | None = caught.value
     while link is not None:
-        assert not holds_secret(f"{link!s}{link.__notes__ if hasattr(link, '__notes__') else ''}")
+        assert not holds_secret(f"{link!s}{getattr(link, '__notes__', '')}")
         link = link.__cause__ or link.__context__
     held = [value for frame, _ in traceback.walk_tb(caught.value.__traceback__) for value in frame.f_locals.values()]
     errors = [value for value in held if isinstance(value, BaseException) and not isinstance(value, SparsehistError)]
     assert not any(holds_secret(str(error)) for error in errors)
+
+
+def test_an_engine_error_does_hold_a_secret() -> None:
+    """Control: the planted cast fails in DuckDB with the secret in its text."""
+    with pytest.raises(duckdb.Error, match="SECRET"):
+        duckdb.sql(f"select '{SECRET}'::int").fetchall()
 
 
 LOGS = {
@@ -282,48 +280,6 @@ def test_a_refusal_for_too_many_rows_does_not_depend_on_the_log(
     assert (refusals[0] is not None) == refused
 
 
-@pytest.mark.parametrize("limit", [float("nan"), None, "many"])
-def test_a_limit_that_is_no_number_is_refused(limit: object) -> None:
-    """max_false_keys is checked like every declared number; NaN would switch the limit off."""
-    series = sh.create(
-        ":memory:",
-        sh.Counts(LOGS["many keys"], largest=1),
-        name="c",
-        key="cell",
-        max_keys=1,
-        domain=sh.Integers(1000),
-    )
-    with pytest.raises(SparsehistError):
-        series.release("first", level=1, threshold=-50, max_false_keys=limit)
-
-
-def test_a_level_with_a_huge_exponent_is_refused_at_once() -> None:
-    """'1e99999' is no level, and finding that out does not write out its digits."""
-    from sparsehist.privacy import as_level
-
-    with pytest.raises(SparsehistError):
-        as_level("1e400")
-    with pytest.raises(SparsehistError):
-        as_level("1e-99999")
-    assert not _expands("1e99999999")
-
-
-def _expands(text: str) -> bool:
-    """Whether reading a level computes a power of ten of that size, in a child that may use three seconds of CPU."""
-    import resource
-    import subprocess
-    import sys
-
-    lines = [
-        "from contextlib import suppress",
-        "from sparsehist.privacy import as_level",
-        f"with suppress(ValueError): as_level({text!r})",
-    ]
-    command = [sys.executable, "-c", "\n".join(lines)]
-    limit = lambda: resource.setrlimit(resource.RLIMIT_CPU, (3, 3))  # noqa: E731
-    return subprocess.run(command, preexec_fn=limit, check=False, capture_output=True).returncode != 0
-
-
 def test_the_order_of_rows_is_that_of_the_published_values() -> None:
     """Ties included: by noisy count, then by key, whatever the order of the counts file."""
     counted = pl.DataFrame({"cell": range(500), "count": [1000] * 500})
@@ -354,14 +310,6 @@ def test_a_full_disk_says_nothing_about_the_log(tmp_path: Path) -> None:
     assert not holds_secret("".join(traceback.format_exception(caught.value)))
     assert len(series.release("first", level=1)) >= 3
     assert directory.is_dir()
-
-
-def test_duckdb_is_the_one_that_these_errors_come_from() -> None:
-    """The planted cast does fail in DuckDB, with the secret in its text: the tests above can see it."""
-    with pytest.raises(duckdb.Error, match="SECRET"):
-        duckdb.sql(f"select '{SECRET}'::int").fetchall()
-    with pytest.raises(DataError):
-        count(sh.Query(f"select '1' user_id, '{SECRET}'::int::varchar query"))
 
 
 CREDENTIALS = [

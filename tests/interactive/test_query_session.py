@@ -347,9 +347,9 @@ def test_nothing_secret_is_shown_copied_or_left(tmp_path):
 
 
 def test_one_question_follows_its_law():
-    """High, low or near over 1,500 sessions, by enumeration; half the noise of checks is seen."""
+    """High, low or near over 600 sessions, by enumeration; half the noise of checks is seen."""
     asked, seen = pl.col("page").is_in([0, *range(8, 14)]), np.zeros(3, int)
-    for number in range(1500):
+    for number in range(600):
         if number % 50 == 0:
             series = visits(sh.open(":memory:", seed=number), per_page=125)
         session = series.interactive(f"s{number}", level="0.5", accuracy="0.1", mass=1000, most_updates=3)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from itertools import combinations
 
 import pytest
 
 from sparsehist.privacy import path_cost, total_cost
+from sparsehist.privacy.composition import shared_by_one_person
 
 HALF, TENTH = Fraction(1, 2), Fraction(1, 10)
 
@@ -39,3 +41,13 @@ def test_the_delta_of_open_domains_adds_up():
     """Each series may give a key's owner away on its own."""
     apart = [path_cost("rho", Fraction(1, 2), delta_infinity=delta) for delta in (1e-6, 2e-6)]
     assert total_cost(apart).delta_infinity == pytest.approx(3e-6, rel=1e-12)
+
+
+@pytest.mark.parametrize("disjoint", [[], ["ab"], ["ab", "bc"], ["abc"], ["ab", "cd"], ["abcd"]])
+def test_one_person_is_in_any_largest_set_without_two_disjoint_populations(disjoint: list[str]) -> None:
+    """Brute force over all sets of four populations."""
+    pairs = [set(pair) for declared in disjoint for pair in combinations(declared, 2)]
+    sets = [set(some) for size in range(5) for some in combinations("abcd", size)]
+    possible = [some for some in sets if not any(pair <= some for pair in pairs)]
+    largest = [tuple(sorted(some)) for some in possible if not any(some < other for other in possible)]
+    assert shared_by_one_person("abcd", {frozenset(each) for each in disjoint}) == sorted(largest)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from fractions import Fraction
+from itertools import product
 
 import pytest
 from mpmath import mp
@@ -265,11 +266,12 @@ def test_sigma_at_one_and_a_millionth():
     ],
 )
 def test_the_largest_level_fits_and_a_thousandth_more_does_not(within, law, keys):
-    """Of all that is left and of a part of it."""
-    for room in (within.limit, within.limit / 3):
-        level = within.largest(room, law, keys)
-        assert within.fits(room, law, level, keys)
-        assert not within.fits(room, law, level * Fraction(1001, 1000), keys)
+    """In all that is left and in a part of it; for one series and for three equal ones together."""
+    for room, times in product((within.limit, within.limit / 3), (1, 3)):
+        level = within.largest(room, law, keys, times=times)
+        assert within.fits(room, law, level, keys, times=times)
+        assert not within.fits(room, law, level * Fraction(1001, 1000), keys, times=times)
+        assert sum(within.charge(law, level, keys, earlier=series) for series in range(times)) <= room
     assert within.largest(Fraction(0), law, keys) == 0
 
 

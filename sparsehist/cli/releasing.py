@@ -172,6 +172,7 @@ def plan(
     probability: float | None = None,
     equal: int | None = None,
     within: str | None = None,
+    measures: str | None = None,
     step: str | None = None,
     what: str | None = None,
     workload: Workload = None,
@@ -213,6 +214,7 @@ def plan(
         probability: With which --shows shows it; 0.95 by default.
         equal: Instead of levels: the cap that leaves room for this many equal series.
         within: Without a store: what --equal divides, such as 'epsilon_delta(4, 1e-6)' or a rho.
+        measures: Of a series: what would be published beside counts, as for release: price=0.5,events=1/3.
         step: Of a running series: up to which step units are counted.
         what: Of a running series, instead of running counts: 'new' units of the step, or of 'blocks(7)'.
         plot: Also draw it: .svg or .png; needs sparsehist[plots].
@@ -226,7 +228,7 @@ def plan(
     )
     asked = given(
         threshold=threshold, false_keys=false_keys, open_delta=open_delta, counts=count, shows=shows,
-        probability=probability, equal=equal, step=step, what=what,
+        probability=probability, equal=equal, measures=measures, step=step, what=what,
     )  # fmt: skip
     if store is None and series is None:
         if max_keys is None:

@@ -370,14 +370,6 @@ class Declaration:
         """The noise, with the sensitivity that max_keys implies; in counts."""
         return family_named(self.noise, self.max_keys)
 
-    def family_of(self, measure: Measure) -> Family:
-        """The noise of a measure, in steps: a unit adds at most `most_steps` to each of max_keys sums."""
-        return replace(self.family, sensitivity=self.family.sensitivity * measure.most_steps)  # type: ignore[type-var, attr-defined]
-
-    def measure_named(self, name: str) -> Measure:
-        """The measure of a name."""
-        return next(measure for measure in self.measures if measure.name == name)
-
     @property
     def n_steps(self) -> int | None:
         """Number of steps of a running series; None for others."""

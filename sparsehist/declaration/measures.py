@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
 from sparsehist.errors import DeclarationError, shown
+from sparsehist.noise.family import Family
 from sparsehist.privacy.levels import exactly, level_text
 
 EVENTS = "events"
@@ -135,6 +136,10 @@ class Measure:
     def signed(self) -> bool:
         """Whether negative values are taken."""
         return self.low < 0
+
+    def noise(self, family: Family) -> Family:
+        """The noise of a sum in steps, given that of a count: a unit adds at most `most_steps` to each."""
+        return replace(family, sensitivity=family.sensitivity * self.most_steps)  # type: ignore[type-var, attr-defined]
 
     def __str__(self) -> str:
         high = level_text(self.high)

@@ -33,12 +33,16 @@ from sparsehist.store import State
 PathName = tuple[str, str | None, str | None]
 """Of a noise path: kind ("cells", "measure", "workload", "interactive"), measure, workload or session, strategy."""
 CELLS: PathName = ("cells", None, None)
-MEASURE = "measure"
 INTERACTIVE = "interactive"
 _NOTHING = Fraction(0)
 _ANOTHER = "another"  # a series that is yet to come
 _LONGEST_EXACT = 16
 _LAWS = {"gaussian": GAUSSIAN, "poisson": POISSON, "skellam": SKELLAM}
+
+
+def measure_path(name: str) -> PathName:
+    """The noise path of a measure."""
+    return ("measure", name, "sum")
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,13 @@ class Spending:
     path: PathName = CELLS
     delta_infinity: float = 0.0
     numerical_slack: float = 0.0
+
+    @property
+    def words(self) -> str:
+        """The level and what it is asked for, as refusals say it."""
+        kind, name, _ = self.path
+        of = f" of the {kind} {name}" if kind in ("measure", "workload") else ""
+        return f"requested level {amount_text(self.level)}{of}"
 
 
 @dataclass(frozen=True)
@@ -148,8 +159,8 @@ class Ledger:
         paths = (replace(path, dropped=when) if path.series_id == series_id else path for path in self.paths)
         return replace(self, paths=tuple(paths))
 
-    def with_release(self, release: Spending) -> Ledger:
-        """The ledger once a release was made."""
+    def with_release(self, release: Spending, *beside: Spending) -> Ledger:
+        """The ledger once a release was made, and what came beside it."""
         known = self._path(release.series_id, release.path)
         spent = replace(
             known,
@@ -162,7 +173,8 @@ class Ledger:
         )
         others = [path for path in self.paths if _name(path) != _name(known)]
         place = next((i for i, path in enumerate(self.paths) if _name(path) == _name(known)), len(others))
-        return replace(self, paths=(*others[:place], spent, *others[place:]))
+        after = replace(self, paths=(*others[:place], spent, *others[place:]))
+        return after.with_release(*beside) if beside else after
 
     def of_series(self, series_id: str) -> tuple[Spent, ...]:
         """Its noise paths; the cells come first."""
@@ -200,8 +212,8 @@ class Ledger:
 
     # What is allowed.
 
-    def check(self, release: Spending) -> None:
-        """Refuse a release beyond the cap of its series or the budget of its population."""
+    def check(self, release: Spending, *beside: Spending) -> None:
+        """Refuse a release beyond the cap of its series or the budget of its population; then what is beside it."""
         known = self._path(release.series_id, release.path)
         budget = self.budget_of(known.population)
         if release.level > (known.finest or _NOTHING):
@@ -210,6 +222,8 @@ class Ledger:
                 self._check_noise(budget, release, known)
         if budget is not None:
             self._check_delta(budget, release, known)
+        if beside:
+            self.with_release(release).check(*beside)
 
     def check_series(
         self, name: str, population: str, family: str, *, is_open: bool, of_period: bool = False
@@ -483,7 +497,7 @@ class Ledger:
         spent = f", of which other paths hold {amount_text(others)}" if others else ""
         remaining = max(cap - others, _NOTHING)
         raise CapExceededError(
-            f"requested level {amount_text(release.level)}, cap of the series {amount_text(cap)}{spent}, remaining "
+            f"{release.words}, cap of the series {amount_text(cap)}{spent}, remaining "
             f"{amount_text(remaining)}, difference {amount_text(release.level - remaining)}; {self._advice(release)}"
         )
 
@@ -503,7 +517,7 @@ class Ledger:
         # Of periods, not all that was spent is borne together.
         apart = known.series_id if known.population in self.limits.periods else None
         left = amount_text(max(charges.limit - self.charged(charges, known.population, apart), _NOTHING))
-        what = f"requested level {amount_text(release.level)}"
+        what = release.words
         if not charges.by_path(known.law):
             if cap is not None and not self._released(release.series_id):
                 what += f" of a series whose cap {amount_text(cap)} is charged whole at its first release"
@@ -560,12 +574,12 @@ def check_release(
     state: State,
     ledger: Ledger,
     release: Spending,
-    *,
+    *beside: Spending,
     path_id: int | None = None,
     name: str | None = None,
     who: str | None = None,
 ) -> None:
-    """Refuse a release beyond a limit of a store, and note that among its events."""
+    """Refuse a release, or what is beside it, beyond a limit of a store, and note that among its events."""
     try:
         ledger.check(release)
     except RefusedError as refusal:
@@ -581,6 +595,8 @@ def check_release(
             details=said,
         )
         raise
+    if beside:
+        check_release(state, ledger.with_release(release), *beside, name=name, who=who)
 
 
 def _spent(row: dict[str, Any]) -> Spent:

@@ -17,7 +17,7 @@ from sparsehist.privacy.guarantees import EpsilonDelta
 from sparsehist.release import cell_round, pipeline
 from sparsehist.release.cell_parameters import requested
 from sparsehist.release.home import Home
-from sparsehist.release.measure_round import measure_levels
+from sparsehist.release.measure_parameters import sums_asked
 from sparsehist.release.metadata import Request
 from sparsehist.release.planning import COUNTS, Plan, Planner, levels_or_goal
 from sparsehist.release.releases import Release, WorkloadRelease, refuse_to_replace, released
@@ -67,7 +67,7 @@ def request_of(
     _refuse(given, _OF_WORKLOADS, "for workloads: give workload=")
     of_cells = {word: given[word] for word in _OF_CELLS if word in given and word != "measures"}
     cells = requested(name, **levels, **of_cells, max_false_keys=max_false_keys)
-    cells = replace(cells, measures=measure_levels(declaration, given.get("measures")))
+    cells = replace(cells, measures=sums_asked(declaration, given.get("measures")))
     if declaration.steps is None:
         return cells, cell_round.open_path
     from sparsehist.release import running_round
@@ -99,7 +99,8 @@ def plan(
     **asked: Any,
 ) -> Plan:
     """Plan releases of cells or of a step; see `Series.plan` and `RunningSeries.plan`."""
-    chosen = requested("plan", **asked)
+    sums = sums_asked(declaration, asked.pop("measures", None))
+    chosen = replace(requested("plan", **asked), measures=sums)
     if declaration.steps is None:
         _refuse([word for word in (step and "step", what and "what") if word], _OF_STEPS, _NO_STEPS)
     elif step is None:

@@ -24,9 +24,11 @@ from sparsehist.histogram import (
 )
 from sparsehist.histogram.grid import published_step
 from sparsehist.histogram.open_domain import OpenBudget, Point
+from sparsehist.ledger.ledger import PathName, measure_path
 from sparsehist.noise.family import Family
 from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.privacy.guarantees import EpsilonDelta
+from sparsehist.release.measure_parameters import SumsAsked, measure_metadata, measure_slack
 from sparsehist.release.metadata import CellMetadata, Request, level_asked, shared
 from sparsehist.store import Past
 
@@ -59,18 +61,18 @@ class CellRequest(Request):
     open_delta: float | None = None
     max_false_keys: float = 1e7
     open_room: float | None = None
-    measures: tuple[tuple[str, Fraction], ...] = ()
+    measures: tuple[SumsAsked, ...] = ()
 
     @property
-    def beside(self) -> tuple[tuple[str, Fraction], ...]:
-        return self.measures
+    def beside(self) -> tuple[tuple[PathName, Fraction], ...]:
+        return tuple((measure_path(sums.measure.name), sums.level) for sums in self.measures)
 
     def at(self, level: Fraction | None, open_room: float | None) -> Self:
         return replace(self, level=level, open_room=open_room)
 
     def as_json(self) -> dict[str, Any]:
         asked = {"threshold": self.threshold, "false_keys": self.false_keys, "open_delta": self.open_delta}
-        levels = {name: level_text(level) for name, level in self.measures} or None
+        levels = {sums.measure.name: level_text(sums.level) for sums in self.measures} or None
         return super().as_json() | asked | {"measures": levels}
 
     def chosen(self, metadata: CellMetadata) -> dict[str, Any]:
@@ -139,16 +141,18 @@ def cell_metadata(declaration: Declaration, request: CellRequest, past: Past) ->
             return largest_tail(family, past) if draws_all_empty(family, [*past, (level, effective)]) else None
 
         chosen = closed_parameters(family, declaration.domain, request, still_lazy, unit)
+    slack = numerical_slack(
+        declaration.most_touched,
+        family.std(level),
+        published_step(family, level),
+        near=count_near((known for known, _ in past), level),
+    )
     return CellMetadata(
         **shared(declaration),
         **of_release(family, request, unit),
         **chosen,
-        numerical_slack=numerical_slack(
-            declaration.most_touched,
-            family.std(level),
-            published_step(family, level),
-            near=count_near((known for known, _ in past), level),
-        ),
+        **measure_metadata(request.measures),
+        numerical_slack=slack + measure_slack(declaration.most_touched, request.measures),
         counts=None if declaration.shares is None else f"weighted counts: {declaration.shares.describe()}",
     )
 

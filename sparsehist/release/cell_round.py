@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Protocol
 
 import numpy as np
 import polars as pl
 
-from sparsehist.declaration import Declaration, Measure
+from sparsehist.declaration import Declaration
 from sparsehist.domain import Domain, draw_free
 from sparsehist.errors import present
 from sparsehist.histogram import NewlyTracked, draw_round, round_to_grid
 from sparsehist.ledger.ledger import CELLS, PathName
 from sparsehist.noise.family import NoiseArray
-from sparsehist.privacy import as_level
-from sparsehist.release import measure_round
 from sparsehist.release.cell_parameters import CellRequest, cell_metadata, cell_statement
 from sparsehist.release.measure_intervals import means
-from sparsehist.release.measure_round import MeasurePath, Table, measured_columns
+from sparsehist.release.measure_parameters import sums_published
+from sparsehist.release.measure_round import MeasurePath, Table
 from sparsehist.release.metadata import CellMetadata
 from sparsehist.release.pipeline import Held, adjacent
 from sparsehist.store import NewRound, Past, PathRecord, SeriesFiles, Spot, Tracked
@@ -44,15 +43,12 @@ class CellPath:
         return CELLS
 
     def metadata(self, request: CellRequest) -> CellMetadata:
-        declaration, levels = self.held.declaration, request.measures
-        of_cells = cell_metadata(declaration, request, self.held.state.past(self.path_id))
-        together = of_cells.numerical_slack + measure_round.slack(declaration, levels)
-        return replace(of_cells, numerical_slack=together, **measure_round.measure_metadata(declaration, levels))
+        return cell_metadata(self.held.declaration, request, self.held.state.past(self.path_id))
 
     def statement(self, request: CellRequest, metadata: CellMetadata) -> str:
         past = self.held.state.past(self.path_id)
         of_cells = cell_statement(self.held.declaration, present(request.level), metadata, past)
-        return of_cells + measure_round.statement(self.held.declaration, request.measures)
+        return of_cells + "".join(sums.statement for sums in request.measures)
 
     def draw(self, request: CellRequest, metadata: CellMetadata, *, rng: np.random.Generator) -> NewRound:
         state, files, level = self.held.state, self.held.files, present(request.level)
@@ -85,10 +81,8 @@ class CellPath:
             shown = self._shown(after, np.append(drawn.tracked, drawn.new.values), metadata)
             table = _table(shown, pl.concat([known, new_keys]))
             beside = [
-                MeasurePath(self.held, declaration.measure_named(name)).draw(
-                    request.name, at, table, metadata.round, rng=rng
-                )
-                for name, at in request.measures
+                MeasurePath(self.held, sums).draw(request.name, table, metadata.round, rng=rng)
+                for sums in request.measures
             ]
         return self.held.new_round(
             self,
@@ -112,9 +106,10 @@ class CellPath:
         shown = self._shown(tracked, noise, metadata)
         empty_keys = self._empty_keys(tracked)
         del tracked, noise  # before the rows take their place
-        levels = zip(metadata.measures or (), metadata.measure_levels or (), strict=True)
-        measured = [(Measure.parse(text), as_level(at)) for text, at in levels]
-        beside = measured_columns(self.held, measured, _table(shown, empty_keys)) if measured else {}
+        beside = {}
+        if measured := sums_published(metadata):
+            table = _table(shown, empty_keys)
+            beside = {each.measure.sum_column: MeasurePath(self.held, each).sums(table) for each in measured}
         return published_frame(declaration, self.held.files, empty_keys, shown, beside | means(beside))
 
     def _shown(self, tracked: Tracked, noise: NoiseArray, metadata: CellMetadata) -> Shown:

@@ -128,9 +128,9 @@ def check_room(home: Home, planned: Sequence[tuple[Declaration, str, float | Non
             ledger = ledger.with_series(cells_of(declaration.name, declaration))
             asked = requested("planned", level=level, threshold=threshold)
             public = partial(cell_metadata, declaration, past=())
-            *_, release = prepared(ledger, declaration.name, declaration, CELLS, asked, public)
-            ledger.check(release)
-            ledger = ledger.with_release(release)
+            *_, spends = prepared(ledger, declaration.name, declaration, CELLS, asked, public)
+            ledger.check(*spends)
+            ledger = ledger.with_release(*spends)
 
 
 @dataclass(frozen=True)

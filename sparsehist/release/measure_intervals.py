@@ -4,40 +4,38 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 
-from sparsehist.declaration.measures import EVENTS, MEAN_COLUMN, Measure
+from sparsehist.declaration.measures import EVENTS, MEAN_COLUMN
 from sparsehist.noise import Gaussian
-from sparsehist.noise.family import Family
-from sparsehist.privacy import as_level
-from sparsehist.release.measure_round import sum_grid
+from sparsehist.release.measure_parameters import SumsAsked, sums_published
 from sparsehist.release.metadata import CellMetadata
 from sparsehist.typing import FloatArray
 
 
 class _Sum(NamedTuple):
-    """A published sum: its values, and how far they are from the truth, all in units of its column."""
+    """A published sum and its law; all in units of its column."""
 
     values: FloatArray
-    family: Family
-    level: str
-    measure: Measure
+    law: SumsAsked
+
+    @property
+    def least(self) -> float:
+        return -math.inf if self.law.measure.signed else 0.0
 
     def within(self, alpha: float) -> float:
         """A distance that its noise and rounding pass with probability alpha at most."""
-        grid = 0.0 if self.family.integer else sum_grid(self.family, as_level(self.level)) / 2
-        distance = float(self.family.inverse_log_tail(math.log(alpha / 2), as_level(self.level))) + grid
-        return distance * float(self.measure.step)
+        grid = 0.0 if self.law.family.integer else self.law.grid / 2
+        distance = float(self.law.family.inverse_log_tail(math.log(alpha / 2), self.law.level)) + grid
+        return distance * float(self.law.measure.step)
 
     @property
     def variance(self) -> float:
         """Of noise and rounding together."""
-        grid = sum_grid(self.family, as_level(self.level))
-        return (self.family.std(self.level) ** 2 + grid**2 / 12) * float(self.measure.step) ** 2
+        return self.law.std**2 + (self.law.grid * float(self.law.measure.step)) ** 2 / 12
 
 
 def measure_limits(frame: pl.DataFrame, about: CellMetadata, alpha: float) -> dict[str, FloatArray]:
@@ -53,26 +51,18 @@ def measure_limits(frame: pl.DataFrame, about: CellMetadata, alpha: float) -> di
         whose denominator may be 0 has no limits but those of its measure's sign.
     """
     found: dict[str, FloatArray] = {}
-    sums = {one.measure.name: one for one in _sums(frame, about)}
+
+    def keep(name: str, one: _Sum, low: FloatArray, high: FloatArray) -> None:
+        found[f"{name}_low"], found[f"{name}_high"] = np.maximum(low, one.least), np.maximum(high, one.least)
+
+    sums = {law.measure.name: _Sum(frame[law.measure.sum_column].to_numpy(), law) for law in sums_published(about)}
     for name, one in sums.items():
-        least, distance = (-math.inf if one.measure.signed else 0.0), one.within(alpha)
-        found[f"{name}_sum_low"] = np.maximum(one.values - distance, least)
-        found[f"{name}_sum_high"] = np.maximum(one.values + distance, least)
+        distance = one.within(alpha)
+        keep(f"{name}_sum", one, one.values - distance, one.values + distance)
     events = sums.pop(EVENTS, None)
-    for name, one in sums.items() if events is not None else ():
-        low, high = _ratio_limits(one, events, alpha)  # type: ignore[arg-type]
-        least = -math.inf if one.measure.signed else 0.0
-        found[f"{name}{MEAN_COLUMN}_low"] = np.maximum(low, least)
-        found[f"{name}{MEAN_COLUMN}_high"] = np.maximum(high, least)
-    return found
-
-
-def _sums(frame: pl.DataFrame, about: CellMetadata) -> list[_Sum]:
-    found = []
-    for text, level in zip(about.measures or (), about.measure_levels or (), strict=True):
-        measure = Measure.parse(text)
-        family = replace(about.family, sensitivity=about.family.sensitivity * measure.most_steps)  # type: ignore[type-var, attr-defined]
-        found.append(_Sum(frame[measure.sum_column].to_numpy(), family, level, measure))
+    if events is not None:
+        for name, one in sums.items():
+            keep(name + MEAN_COLUMN, one, *_ratio_limits(one, events, alpha))
     return found
 
 
@@ -83,7 +73,7 @@ def _ratio_limits(above: _Sum, below: _Sum, alpha: float) -> tuple[FloatArray, F
     the ratios of a box that holds both sums.
     """
     unbounded = np.full(above.values.size, np.inf)
-    if isinstance(above.family, Gaussian):
+    if isinstance(above.law.family, Gaussian):
         z = float(Gaussian(1.0).inverse_log_tail(math.log(alpha / 2), 0.5))
         square = below.values**2 - z**2 * below.variance
         product = above.values * below.values

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Self
 
 from sparsehist.declaration import Declaration
 from sparsehist.errors import DeclarationError, InputError
+from sparsehist.ledger.ledger import PathName
 from sparsehist.noise import Family, Gaussian, family_named
 from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.privacy.guarantees import EpsilonDelta, level_or_goal
@@ -32,8 +33,8 @@ class Request:
     goal: EpsilonDelta | None = field(default=None, kw_only=True)
 
     @property
-    def beside(self) -> tuple[tuple[str, Fraction], ...]:
-        """Measures that are released with it, and their levels."""
+    def beside(self) -> tuple[tuple[PathName, Fraction], ...]:
+        """Noise paths that are released with it, and their levels."""
         return ()
 
     @property

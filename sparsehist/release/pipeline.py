@@ -25,7 +25,7 @@ from sparsehist.ledger.ledger import PathName, check_release
 from sparsehist.privacy.levels import in_prose
 from sparsehist.release.home import Home
 from sparsehist.release.metadata import Metadata, Request, read_metadata
-from sparsehist.release.spending import ledger_for, of_all_periods, prepared, spending_beside
+from sparsehist.release.spending import ledger_for, of_all_periods, prepared
 from sparsehist.store import NewPath, NewRound, PathRecord, ReleaseRecord, SeriesFiles, SeriesRecord, State
 
 AUTO = "auto"
@@ -154,17 +154,15 @@ def release(held: Held, request: Request, open_path: Opener) -> Published:
     path = open_path(held, request, None)
     ledger = ledger_for(state, record, declaration, whole=request.goal is not None)
     request, metadata, spends = prepared(ledger, record.series_id, declaration, path.name, request, path.metadata)
-    check_release(state, ledger, spends, path_id=path.path_id, name=request.name, who=held.home.who)
-    for beside in spending_beside(record.series_id, request):
-        check_release(state, ledger.with_release(spends), beside, name=request.name, who=held.home.who)
-        ledger = ledger.with_release(beside)
+    check_release(state, ledger, *spends, path_id=path.path_id, name=request.name, who=held.home.who)
+    level = spends[0].level
     # Once nothing can refuse, as it may take longer than the checks.
     if request.goal is None:
         guarantee = path.statement(request, metadata)
     else:  # a finer level states less, and so still holds; laws without a currency name their parameters
-        rounded = in_prose(spends.level) if declaration.family.currency != "none" else spends.level
+        rounded = in_prose(level) if declaration.family.currency != "none" else level
         stated = path.statement(replace(request, level=rounded), metadata)
-        guarantee = f"{request.goal.in_words} was asked for: {stated}"
+        guarantee = f"{request.goal.in_words} was asked for{' of the counts' if request.beside else ''}: {stated}"
     # The source is that of the steps released, where there are some.
     on_trust = replace(declaration, source=metadata.source or "").rests_on
     periods, of_periods = of_all_periods(ledger, declaration, spends)
@@ -181,7 +179,7 @@ def release(held: Held, request: Request, open_path: Opener) -> Published:
     )
     state.commit_round(path.draw(request, metadata, rng=held.home.generator()))
     try:
-        rows = path.rows(spends.level, metadata)
+        rows = path.rows(level, metadata)
     except StoreError as error:
         told = (
             f"{error}; the release {request.name!r} is committed and spent: asked for again then, it gives its rows"

@@ -21,7 +21,7 @@ from sparsehist.errors import DeclarationError, LevelError, RefusedError, read_e
 from sparsehist.histogram.thresholds import least_count, mean_error, publication_probability
 from sparsehist.html import in_notebook, table_of_dicts
 from sparsehist.ledger.budgets import Budget, Limits, budget_within
-from sparsehist.ledger.ledger import CELLS, Ledger, PathName, Spending, law_of
+from sparsehist.ledger.ledger import CELLS, Ledger, PathName, Spending, cost_of, law_of
 from sparsehist.ledger.table import DEFAULT_DELTA
 from sparsehist.noise import Family
 from sparsehist.privacy import Cost, Level, level_text
@@ -31,6 +31,7 @@ from sparsehist.privacy.filters import GAUSSIAN_ROUTE, POISSON_ROUTE, PURE_ROUTE
 from sparsehist.privacy.guarantees import EpsilonDelta, level_or_goal
 from sparsehist.privacy.levels import rounded_down
 from sparsehist.release.cell_parameters import CellRequest, cell_metadata, requested
+from sparsehist.release.measure_parameters import sums_published
 from sparsehist.release.metadata import CellMetadata, level_asked
 from sparsehist.release.spending import cells_of, prepared
 from sparsehist.store import Past
@@ -53,7 +54,8 @@ class Plan:
             published_50, published_95 and published_99 (the true count from which a key is published with that
             probability), adds (exact text in `currency`: what this release alone would add to the cost of its
             population), population_epsilon (afterwards, at delta 1e-6) and refused (why a cap or budget would
-            refuse it, if one would); for open domains delta_share and delta_remaining too.
+            refuse it, if one would); for open domains delta_share and delta_remaining too; for each measure
+            price_sum_std (in units of the column) and price_sum_adds (its part of `adds`).
         by_count: One row per level and true count: probability (that the key is published), error (mean distance of
             the published noisy count from the true one, in counts, given that it is published) and
             relative_error (that, over the count).
@@ -237,17 +239,18 @@ class Planner:
         at = _checked_counts(counts)
         by_level: list[dict[str, Any]] = []
         by_count: list[dict[str, Any]] = []
-        for about, release in map(self._release, found or checked_levels(LEVELS)):
-            by_level.append(_level_row(self.declaration, release.level, about) | _cost_in(self.ledger, release))
-            by_count += _count_rows(about.family, release.level, about.effective_threshold, at)
+        for about, spends in map(self._release, found or checked_levels(LEVELS)):
+            level = spends[0].level
+            by_level.append(_level_row(self.declaration, level, about) | _cost_in(self.ledger, spends))
+            by_count += _count_rows(about.family, level, about.effective_threshold, at)
         return Plan(by_level, by_count, self.declaration.noise)
 
     def cost_of_release(self, level: Fraction | EpsilonDelta) -> Cost:
         """What a release at a level costs on its own."""
         ledger = Ledger().with_series(cells_of(self.series_id, self.declaration))
-        return ledger.with_release(self._release(level)[1]).paths[0].cost
+        return cost_of(ledger.with_release(*self._release(level)[1]).paths)
 
-    def _release(self, level: Fraction | EpsilonDelta) -> tuple[CellMetadata, Spending]:
+    def _release(self, level: Fraction | EpsilonDelta) -> tuple[CellMetadata, tuple[Spending, ...]]:
         request = replace(self.request, **level_asked(level))
         return prepared(self.ledger, self.series_id, self.declaration, self.path, request, self.metadata)[1:]
 
@@ -293,7 +296,8 @@ def _level_row(declaration: Declaration, level: Fraction, parameters: CellMetada
     told = ("level", "std", "threshold", "expected_false_keys")
     opened = ("delta_share", "delta_remaining") if declaration.domain.is_open else ()
     least = {f"published_{100 * p:.0f}": least_count(family, level, effective, p) for p in PROBABILITIES}
-    return {name: getattr(parameters, name) for name in (*told, *opened)} | least
+    sums = {f"{each.measure.sum_column}_std": each.std for each in sums_published(parameters)}
+    return {name: getattr(parameters, name) for name in (*told, *opened)} | least | sums
 
 
 def _count_rows(family: Family, level: Fraction, effective: float, counts: Sequence[int]) -> list[dict[str, Any]]:
@@ -311,19 +315,22 @@ def _count_rows(family: Family, level: Fraction, effective: float, counts: Seque
     ]
 
 
-def _cost_in(ledger: Ledger, release: Spending) -> dict[str, Any]:
+def _cost_in(ledger: Ledger, spends: Sequence[Spending]) -> dict[str, Any]:
     """What a release would do to a ledger, on its own; "adds" is exact text, "0" where a finer one was released."""
-    population = ledger.of_series(release.series_id)[0].population
-    after = ledger.with_release(release)
+    population = ledger.of_series(spends[0].series_id)[0].population
+    after = ledger.with_release(*spends)
     try:
-        ledger.check(release)
+        ledger.check(*spends)
         refused = None
     except RefusedError as refusal:
         refused = str(refusal)
     was, then = (one.cost_of(one.of_population(population)) for one in (ledger, after))
     adds, currency = _difference(was, then)
     epsilon = finite_or_none(guarantee(then, DEFAULT_DELTA))
-    return {"adds": adds, "currency": currency, "population_epsilon": epsilon, "refused": refused}
+    finest = {path.path: path.finest for path in ledger.of_series(spends[0].series_id) if path.finest}
+    more = {each.path[1]: each.level - finest.get(each.path, Fraction(0)) for each in spends[1:]}
+    sums = {f"{name}_sum_adds": level_text(each) if each > 0 else "0" for name, each in more.items()}
+    return {"adds": adds, "currency": currency, **sums, "population_epsilon": epsilon, "refused": refused}
 
 
 def _difference(before: Cost, after: Cost) -> tuple[str, str]:

@@ -5,7 +5,7 @@ The same functions serve a release, its plan and a dry run, so that they refuse 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any, TypeVar
 
@@ -13,7 +13,7 @@ from sparsehist.declaration import Declaration
 from sparsehist.declaration.recurring import USER
 from sparsehist.errors import BudgetExceededError, present
 from sparsehist.ledger.budgets import OPEN_SHARE, Budget, Limits, Split
-from sparsehist.ledger.ledger import MEASURE, Ledger, PathName, Spending, Spent, law_of
+from sparsehist.ledger.ledger import Ledger, PathName, Spending, Spent, law_of
 from sparsehist.privacy import level_text
 from sparsehist.privacy.filters import POISSON_ROUTE, PURE_ROUTE, RHO_ROUTE, filter_on, level_within
 from sparsehist.privacy.guarantees import EpsilonDelta
@@ -48,15 +48,12 @@ def ledger_for(state: State, record: SeriesRecord, declaration: Declaration, *, 
     return Ledger.of(state)
 
 
-def spending_beside(series_id: str, request: Request) -> list[Spending]:
-    """What the measures of a release add to the ledger; their slack is in that of the release."""
-    return [Spending(series_id, level, (MEASURE, name, "sum")) for name, level in request.beside]
-
-
-def of_all_periods(ledger: Ledger, declaration: Declaration, release: Spending) -> tuple[str, dict[str, Any]]:
+def of_all_periods(
+    ledger: Ledger, declaration: Declaration, spends: Sequence[Spending]
+) -> tuple[str, dict[str, Any]]:
     """What the periods of a log cost once a release was made, in words and as metadata; nothing of other logs."""
     population = declaration.population
-    after, rule = ledger.with_release(release), ledger.limits.periods.get(population)
+    after, rule = ledger.with_release(*spends), ledger.limits.periods.get(population)
     if rule is None:
         return "", {}
     costs = (after.cost_per_period(population, rule), after.cost_of(after.of_population(population)))
@@ -77,8 +74,11 @@ def prepared(
     path: PathName,
     request: _Request,
     metadata: Callable[[_Request], _Metadata],
-) -> tuple[_Request, _Metadata, Spending]:
-    """Fix the level, all that is public of a release, and what it would add to the ledger; nothing is drawn."""
+) -> tuple[_Request, _Metadata, tuple[Spending, ...]]:
+    """Fix the level, all that is public of a release, and what it would add to the ledger; nothing is drawn.
+
+    The noise path of the release comes first among what is added, then those beside it, whose slack is in the first.
+    """
     goal, room = request.goal, ledger.open_room(declaration.population, declaration.name)
     split = None
     if goal is not None:
@@ -92,7 +92,7 @@ def prepared(
     release = Spending(series_id, present(request.level), path, about.delta_spent, about.numerical_slack)
     if goal is not None and split is not None:
         _check_goal(goal, split, release, max(known.delta_infinity for known in ledger.of_series(series_id)))
-    return request, about, release
+    return request, about, (release, *(Spending(series_id, at, name) for name, at in request.beside))
 
 
 def level_for(goal: EpsilonDelta, ledger: Ledger, declaration: Declaration) -> Fraction:

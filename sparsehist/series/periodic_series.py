@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import date
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ from sparsehist.privacy.guarantees import EpsilonDelta
 from sparsehist.release import periods
 from sparsehist.release.calendar import span_of
 from sparsehist.release.cell_parameters import requested
+from sparsehist.release.measure_parameters import sums_asked
 from sparsehist.release.parameter_rows import declaration_rows
 from sparsehist.release.periods import periods_of
 from sparsehist.release.planning import COUNTS, LEVELS, Plan, levels_or_goal
@@ -163,6 +165,7 @@ class PeriodicSeries:
         false_keys: float | None = None,
         threshold: float | None = None,
         open_delta: float | None = None,
+        measures: Level | Mapping[str, Level] | None = None,
         counts: Sequence[int] = COUNTS,
     ) -> Plan:
         """Say what one more period would publish at candidate levels, and what all of them would cost so.
@@ -172,6 +175,7 @@ class PeriodicSeries:
         and one unit), and both as epsilon at delta 1e-6.
         """
         chosen = requested("plan", threshold=threshold, false_keys=false_keys, open_delta=open_delta)
+        chosen = replace(chosen, measures=sums_asked(self.declaration, measures))
         if epsilon is not None or delta is not None:
             levels = levels_or_goal(None, epsilon, delta)
         return periods.plan_period(self.store.home, self.declaration, levels, chosen, counts)

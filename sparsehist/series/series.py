@@ -125,9 +125,9 @@ class Series(CountedSeries):
         Args:
             name: Of the release, unique in the series: a-z, 0-9 and _, a letter first.
             level: Privacy level, exact; larger is finer. ρ for Gaussian noise, ε for Laplace.
-            epsilon: Instead of a level, with `delta`: the largest level at which the release keeps to them, rounded
-                down to 12 digits. In an open domain half of delta is for the domain, unless the budget of the
-                population splits it otherwise.
+            epsilon: Instead of a level, with `delta`: the largest level at which the counts keep to them, rounded
+                down to 12 digits; measures add to that. In an open domain half of delta is for the domain, unless the
+                budget of the population splits it otherwise.
             delta: See epsilon; 0 by default.
             threshold: Publish cells whose rounded noisy count is above it, in counts.
             false_keys: Instead of `threshold`: the expected number of empty cells among the published; the lowest
@@ -264,6 +264,7 @@ class Series(CountedSeries):
         false_keys: float | None = None,
         threshold: float | None = None,
         open_delta: float | None = None,
+        measures: Level | Mapping[str, Level] | None = None,
         counts: Sequence[int] = COUNTS,
         shows: int | None = None,
         probability: float = 0.95,
@@ -272,7 +273,8 @@ class Series(CountedSeries):
         """Say what releases at candidate levels would do, each on its own; spends nothing and draws nothing.
 
         Depends on the declaration and on earlier releases, never on the counts. Parameters and errors are those of
-        `sparsehist.plan`; `equal` divides what the budget of the population leaves.
+        `sparsehist.plan`; `equal` divides what the budget of the population leaves, and `measures` are those that
+        each release would publish, as `release` takes them.
 
         Returns:
             The plan: tables by level and by count, and `plot()`.
@@ -293,6 +295,6 @@ class Series(CountedSeries):
         """
         return any_kind.plan(
             self.store.home, self.declaration, self.series_id, levels, epsilon=epsilon, delta=delta,
-            false_keys=false_keys, threshold=threshold, open_delta=open_delta, counts=counts, shows=shows,
-            probability=probability, equal=equal,
+            false_keys=false_keys, threshold=threshold, open_delta=open_delta, measures=measures, counts=counts,
+            shows=shows, probability=probability, equal=equal,
         )  # fmt: skip

@@ -19,7 +19,7 @@ from sparsehist.release.cell_parameters import cell_metadata
 from sparsehist.release.home import Home
 from sparsehist.release.metadata import CellMetadata, RunningMetadata
 from sparsehist.release.pipeline import AUTO
-from sparsehist.release.spending import cells_of, prepared, spending_beside
+from sparsehist.release.spending import cells_of, prepared
 from sparsehist.release.stored_declaration import declaration_of
 from sparsehist.release.workload_round import chosen_strategy
 from sparsehist.sqlfront.declaring import declared
@@ -138,15 +138,12 @@ class DryRun:
             raise NotFoundError(f"the series {asked['series']} has no release {statement.name}: AT LEVEL makes one")
         made: CellMetadata | None = None
         if "workload" not in asked:
-            made, release = self._of_cells(series, statement)
+            made, spends = self._of_cells(series, statement)
         else:
-            release = self._of_workload(series, statement)
-        after_it = self._ledger
-        for spends in (release, *spending_beside(series.series_id, request_of(series.declaration, statement))):
-            after_it.check(spends)
-            after_it = after_it.with_release(spends)
-        before = self._spent(series.declaration.population)
-        self._ledger = after_it
+            spends = self._of_workload(series, statement)
+        self._ledger.check(*spends)
+        before, release = self._spent(series.declaration.population), spends[0]
+        self._ledger = self._ledger.with_release(*spends)
         series.names.add(statement.name)
         if "workload" in asked:
             series.levels.setdefault(release.path, set()).add(release.level)
@@ -166,7 +163,7 @@ class DryRun:
                 said += f"; of the series' delta {spent:.3g} are spent then and {left:.3g} left"
         return said
 
-    def _of_cells(self, series: _Series, statement: Statement) -> tuple[CellMetadata, Spending]:
+    def _of_cells(self, series: _Series, statement: Statement) -> tuple[CellMetadata, tuple[Spending, ...]]:
         """The release as it would stand in the store, but for what only drawing tells."""
         declaration = series.declaration
         request: Any = request_of(declaration, statement)
@@ -185,10 +182,10 @@ class DryRun:
 
     def _prepared(
         self, series: _Series, path: PathName, request: Any, metadata: Callable[[Any], Any]
-    ) -> tuple[Any, Spending]:
+    ) -> tuple[Any, tuple[Spending, ...]]:
         return prepared(self._ledger, series.series_id, series.declaration, path, request, metadata)[1:]
 
-    def _of_workload(self, series: _Series, statement: Statement) -> Spending:
+    def _of_workload(self, series: _Series, statement: Statement) -> tuple[Spending, ...]:
         request: Any = request_of(series.declaration, statement)
         workload = request.workload
         if workload is None:

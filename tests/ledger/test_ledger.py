@@ -56,7 +56,7 @@ def test_a_cap_bounds_the_sum_over_cells_and_workloads(store):
     series = a_series(store, cap=1)
     series.release("cells", level="0.5", threshold=50)
     with pytest.raises(
-        CapExceededError, match=r"level 0\.6, .*other paths hold 0\.5, remaining 0\.5, difference 0\.1"
+        CapExceededError, match=r"level 0\.6 of the workload total, .*hold 0\.5, remaining 0\.5, difference 0\.1"
     ):
         a_workload(series, "total", "0.6")
     a_workload(series, "total", "0.5")

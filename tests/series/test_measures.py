@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from fractions import Fraction
 from pathlib import Path
 
@@ -27,6 +28,8 @@ from sparsehist.errors import (
     NameTakenError,
     StoreError,
 )
+from sparsehist.sqlfront.running import run_script
+from sparsehist.sqlfront.session import Session
 from sparsehist.store.state import State
 from tests.stats import assert_consistent, assert_detected, binomial_test
 
@@ -49,7 +52,7 @@ def test_a_unit_changes_sums_by_no_more_than_the_sensitivity(tmp_path_factory, c
     values = [(unit, key, 0.3 * value) for unit, key, value in rows]
     log = pl.DataFrame(values, {"unit": pl.Int64, "key": pl.Int64, "price": pl.Float64}, orient="row")
     measures = [sh.Measure("price", clip=clip, step=step), sh.Measure.events(most=2)]
-    family = Declaration(name="v", unit="unit", key="key", max_keys=2, domain="integers(5)", measures=measures)
+    family = Declaration(name="v", unit="unit", key="key", max_keys=2, domain="integers(5)").family
     whole = counted(log, measures, directory)
     for unit in log["unit"].unique():
         without = counted(log.filter(pl.col("unit") != unit), measures, directory)
@@ -57,7 +60,7 @@ def test_a_unit_changes_sums_by_no_more_than_the_sensitivity(tmp_path_factory, c
         for number, measure in enumerate(measures):
             change = (both[f"sum_{number}"] - both[f"sum_{number}_right"]).to_numpy()
             assert np.count_nonzero(change) <= 2 and np.abs(change).max(initial=0) <= measure.most_steps
-            assert np.sqrt((change**2).sum()) <= family.family_of(measure).sensitivity * (1 + 1e-12)
+            assert np.sqrt((change**2).sum()) <= measure.noise(family).sensitivity * (1 + 1e-12)
 
 
 @pytest.mark.parametrize(("clip", "step"), CLIPS)
@@ -198,14 +201,45 @@ def test_costs_of_measures_add_up_and_are_checked_before_anything_is_drawn() -> 
     assert "price_sum, on a noise path of its own, adds 0.5-zCDP" in first.metadata["guarantee"]
     spent = series.store.ledger(full=True).filter(pl.col("scope") == "everybody")["level"].item()
     assert spent == "1.75"
-    for measures, error in (({"price": "4.9"}, BudgetExceededError), ({"price": "9"}, CapExceededError)):
-        with pytest.raises(error, match="nothing was spent"):
-            series.release("second", level=2, measures=measures)
+    for price, error, largest in (("4.9", BudgetExceededError, "4.75"), ("9", CapExceededError, "4.75")):
+        told = f"level {price} of the measure price, .*largest level that would fit is {largest}; nothing was spent"
+        with pytest.raises(error, match=told):
+            series.release("second", level=2, measures={"price": price})
+        (refused,) = series.plan("2", measures={"price": price}).levels["refused"]
+        assert re.search(told, refused)
     assert series.releases()["name"].to_list() == ["first"]
     assert series.store.ledger(full=True).filter(pl.col("scope") == "everybody")["level"].item() == spent
     again = series.release("second", level=2, measures={"price": "2"})
     assert series.store.ledger(full=True).filter(pl.col("scope") == "everybody")["level"].item() == "4.25"
     assert again.metadata["measure_levels"] == ["2"]
+
+
+def test_what_a_plan_says_of_measures_is_served() -> None:
+    """Deviations and costs of each path by level; then exactly that is released, in Python and in SQL."""
+    series = a_series(noise="laplace")
+    series.release("first", level=1, measures={"price": "1/2"})
+    asked = {"price": 1, "events": "1/4"}
+    for name, level, adds in (("coarse", "0.5", ["0.5", "0.25"]), ("fine", "2", ["0", "0"])):
+        row = series.plan([level], measures=asked).levels.row(0, named=True)
+        assert [row["price_sum_adds"], row["events_sum_adds"]] == adds
+        before = Fraction(series.store.ledger(full=True).filter(scope="everybody")["level"].item())
+        made = series.release(name, level=level, measures=asked)
+        after = Fraction(series.store.ledger(full=True).filter(scope="everybody")["level"].item())
+        assert made.metadata["measure_stds"] == [row["price_sum_std"], row["events_sum_std"]]
+        assert made.metadata["threshold"] == row["threshold"] and after - before == Fraction(row["adds"])
+    beyond = "from v at level 3 measures 'price=2,events=1'"
+    planned = series.store.sql(f"plan {beyond}").frame.row(0, named=True)
+    assert planned["price_sum_adds"] == "1" and planned["refused"] is None
+    with Session(series.store.home) as session:
+        (dry,) = run_script(session, f"release more {beyond}", dry_run=True)
+    assert "6 after" in dry.said
+    with pytest.raises(DeclarationError, match="measures="):
+        series.plan("1", measures={"cost": 1})
+    weeks = sh.create(
+        ":memory:", name="weeks", unit="u", key="k", max_keys=2, domain="integers(40)",
+        every=sh.Every("week", periods=3, protects="user-week"), measures="price:clip=20,step=0.01",
+    )  # fmt: skip
+    assert weeks.plan("1", measures="1/2").levels["all_per_user"].item() == "4.5"
 
 
 def test_a_name_stands_for_the_same_sums(tmp_path: Path) -> None:

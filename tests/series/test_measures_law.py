@@ -11,7 +11,7 @@ from sparsehist import entropy
 from sparsehist.histogram import effective_threshold, grid_step, release_dense, round_to_grid
 from sparsehist.noise import family_named
 from sparsehist.privacy import as_level
-from sparsehist.release.measure_round import sum_grid
+from sparsehist.release.measure_parameters import SumsAsked
 from tests.stats import assert_consistent, assert_detected, two_sample_outcomes, two_sample_vectors
 
 # Levels of cells, of the price and of events, in scrambled order; every release publishes a good part of the cells.
@@ -68,13 +68,13 @@ def densely(noise: str, seed: int, *, scale: float = 1.0, shared: bool = False) 
     found = np.full((len(levels), 3, COUNTS.size), np.nan)
     found[:, 0] = COUNTS + np.stack([round_to_grid(own, step) for own, step in zip(drawn.noise, steps, strict=True)])
     path = None
-    for at, (truth, most) in enumerate(((PRICES, 8), (EVENTS, 3)), 1):
-        own = type(family)(sensitivity=family.sensitivity * most)
+    for at, (truth, measure) in enumerate(zip((PRICES, EVENTS), MEASURES, strict=True), 1):
+        own = type(family)(sensitivity=family.sensitivity * measure.most_steps)
         if path is None or not shared:
             asked = [each[1 if shared else at] for each in levels]
             path = release_dense(own, np.zeros(COUNTS.size), asked, [0.0] * len(asked), rng=rng).noise
         for i, each in enumerate(levels):
-            grid = sum_grid(own, as_level(each[at]))
+            grid = SumsAsked(measure, own, as_level(each[at])).grid
             found[i, at] = round_to_grid(truth + np.asarray(path[i]) * scale, grid)
     return np.where(drawn.published[:, np.newaxis], found, np.nan)
 

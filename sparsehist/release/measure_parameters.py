@@ -1,0 +1,120 @@
+"""Sums beside a release of cells: levels, noise and cost, from public parameters alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from sparsehist.declaration import Declaration
+from sparsehist.declaration.measures import Measure
+from sparsehist.errors import DeclarationError, LevelError, shown
+from sparsehist.histogram import numerical_slack
+from sparsehist.noise.family import Family
+from sparsehist.privacy import Level, as_level, level_text
+from sparsehist.release.metadata import CellMetadata
+
+_LEAST_STD, _LARGEST_STD = 2.0**-2, 2.0**46
+"""In steps: within these a sum, its noise and their grid fit into a double."""
+_BITS_BELOW_STD = 4
+
+
+@dataclass(frozen=True)
+class SumsAsked:
+    """The sums of one measure at a level.
+
+    Attributes:
+        measure: What is added up.
+        family: Noise of a sum, in steps.
+        level: Of its noise path.
+    """
+
+    measure: Measure
+    family: Family
+    level: Fraction
+
+    @property
+    def std(self) -> float:
+        """Standard deviation of the noise, in units of the column."""
+        return self.family.std(self.level) * float(self.measure.step)
+
+    @property
+    def grid(self) -> float:
+        """The grid of published sums, in steps: a power of two near a sixteenth of the standard deviation.
+
+        Unlike that of counts it may be above 1: truth and noise are rounded together.
+        """
+        if self.family.integer:
+            return 1.0
+        return math.ldexp(1.0, math.frexp(self.family.std(self.level))[1] - 1 - _BITS_BELOW_STD)
+
+    @property
+    def statement(self) -> str:
+        """What the sums add to the guarantee of the counts, in words."""
+        return f"; {self.measure.sum_column}, on a noise path of its own, adds {self.family.statement(self.level)}"
+
+    def check_std(self) -> None:
+        """Refuse a level whose noise does not fit into a double with the sums."""
+        std = self.family.std(self.level)
+        if not _LEAST_STD <= std <= _LARGEST_STD:
+            fine = std < _LEAST_STD
+            raise LevelError(
+                f"level {level_text(self.level)} is too {'fine' if fine else 'coarse'} for the measure "
+                f"{self.measure.name!r}: the standard deviation of its noise is {std:.3g} steps, and must be from "
+                f"{_LEAST_STD:.3g} to {_LARGEST_STD:.3g}: ask for a {'smaller' if fine else 'larger'} level"
+            )
+
+
+def sums_asked(declaration: Declaration, asked: Level | Mapping[str, Level] | None) -> tuple[SumsAsked, ...]:
+    """Read measures=: a level for all measures, or a level by name, also as text: price=0.5, events=1/3."""
+    if asked is None:
+        return ()
+    if isinstance(asked, str) and "=" in asked:
+        pairs = (part.partition("=") for part in asked.split(","))
+        asked = {name.strip(): level.strip() for name, _, level in pairs}
+    names = [measure.name for measure in declaration.measures]
+    if not names:
+        raise DeclarationError(
+            "the series has no measures: declare them when it is created, measures=[sh.Measure(…)]",
+            parameter="measures",
+        )
+    given = asked if isinstance(asked, Mapping) else dict.fromkeys(names, asked)
+    if not given or not set(given) <= set(names):
+        raise DeclarationError(
+            f"measures= names measures of the series with their levels, or gives one level for all of "
+            f"{', '.join(names)}, got {shown(asked)}",
+            parameter="measures",
+        )
+    found = [
+        SumsAsked(each, each.noise(declaration.family), as_level(given[each.name]))
+        for each in declaration.measures
+        if each.name in given
+    ]
+    for sums in found:
+        sums.check_std()
+    return tuple(found)
+
+
+def measure_metadata(asked: Sequence[SumsAsked]) -> dict[str, Any]:
+    """What metadata of a release say of its measures; nothing where it has none."""
+    if not asked:
+        return {}
+    return {
+        "measures": tuple(str(sums.measure) for sums in asked),
+        "measure_levels": tuple(level_text(sums.level) for sums in asked),
+        "measure_stds": tuple(sums.std for sums in asked),
+    }
+
+
+def sums_published(about: CellMetadata) -> list[SumsAsked]:
+    """The measures of a release, read off its metadata."""
+    measures = [Measure.parse(text) for text in about.measures or ()]
+    levels = map(as_level, about.measure_levels or ())
+    return [SumsAsked(each, each.noise(about.family), level) for each, level in zip(measures, levels, strict=True)]
+
+
+def measure_slack(max_keys: int, asked: Sequence[SumsAsked]) -> float:
+    """What the sums of a release add to its numerical slack."""
+    return math.fsum(numerical_slack(max_keys, sums.family.std(sums.level), sums.grid) for sums in asked)

@@ -241,7 +241,7 @@ class BudgetExceededError(RefusedError):
 
 
 class LawError(SparsehistError):
-    """A promise would be broken: draws without their law, a record that does not fit its round. Nothing was released.
+    """A promise would be broken: a draw has the wrong law, or a record does not fit its round. Nothing is released.
 
     By an error of this package or in a family of noise. `promise`, `present` and `of_kind` raise it; an `assert`
     would be gone under `python -O`.

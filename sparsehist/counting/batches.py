@@ -272,7 +272,7 @@ def _of_series(values: pl.Series) -> tuple[Column, BoolArray | None]:
 
 
 def _filtered(column: Column, kept: BoolArray | None) -> Column:
-    """Leave rows out, and values that no row has: they are not of the log."""
+    """Remove rows, and then the values that no remaining row uses."""
     if column.places is None:
         return column if kept is None else Column(column.values.filter(pl.Series(kept)))
     places = column.places if kept is None else column.places[kept]

@@ -148,7 +148,7 @@ def _opened(source: object, wanted: CountRequest) -> tuple[CountingEngine, Log]:
 
 
 def given_counts(source: Counts, wanted: CountRequest) -> pl.DataFrame:
-    """Bring counts made elsewhere to columns key_0, …, count; refuse what breaks a rule."""
+    """Check counts made elsewhere and rename their columns to key_0, …, count."""
     if wanted.unit is not None:
         raise DeclarationError(f"Counts hold no units: leave out unit={wanted.unit!r}")
     if wanted.full != 1:

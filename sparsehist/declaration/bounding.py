@@ -1,4 +1,4 @@
-"""Contribution bounds: what becomes of a unit with more than max_keys keys."""
+"""Contribution bounds: how a unit with more than max_keys keys is counted."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Share:
             thresholds of an open domain rise with it.
         portable: As for `Keep`, where a unit has more than most_keys keys.
         parts: Weights are rounded down to multiples of 1/parts, a power of two from 2 to 1024. Fewer parts are
-            faster, more lose less of small weights.
+            faster; more parts round small weights less.
 
     Example:
         >>> str(Share()), str(Share(most_keys=100))
@@ -151,11 +151,11 @@ class Shares:
         )
 
     def weights(self, keys: object) -> IntArray:
-        """Return the weights, in parts of a count, of units with so many keys (1 to most_keys); same shape."""
+        """Return the weights of units with 1 to most_keys keys, in parts of a count; same shape."""
         m = np.asarray(keys, np.int64)
         if self.norm == "l1":
             return np.minimum(self.parts * self.max_keys // m, self.parts)
-        # floor √(parts² l/m) from the whole part of what is under the root: both have the same whole root
+        # floor √(parts² l/m), computed from floor(parts² l/m), which has the same integer root
         square = self.parts**2 * self.max_keys // m
         root = np.floor(np.sqrt(square.astype(np.float64))).astype(np.int64)
         root -= root * root > square

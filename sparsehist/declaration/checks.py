@@ -16,7 +16,7 @@ _Value = TypeVar("_Value")
 
 
 def checked_name(what: str, name: str) -> str:
-    """Return the name of a series, release or population if it is one."""
+    """Return the name of a series, release or population, if it is valid."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise DeclarationError(
             f"the name of a {what} is a lower-case letter, then up to 62 of a-z, 0-9 and _; got {shown(name)}",
@@ -26,7 +26,7 @@ def checked_name(what: str, name: str) -> str:
 
 
 def checked_text(what: str, text: str | None, *, needed: bool = False) -> str | None:
-    """Return a name or a reason that goes into the ledger for good, if it is fit for it."""
+    """Return a name or a reason for the ledger, which keeps it for ever, if it is printable and short."""
     if text is None and not needed:
         return None
     fits = isinstance(text, str) and 0 < len(text.strip()) <= LONGEST_REASON and text.isprintable()
@@ -75,7 +75,7 @@ def checked_choice(what: str, value: _Value, allowed: tuple[_Value, ...]) -> _Va
 
 
 def checked_output(what: str, target: Path, endings: tuple[str, ...]) -> Path:
-    """Return a file that can be written; asked before anything is done for it."""
+    """Return the path of an output file, if it can be written; called before any work is done."""
     directory = target.absolute().parent
     if target.suffix not in endings:
         raise DeclarationError(f"{what}: the file must end in {' or '.join(endings)}, got {str(target)!r}")

@@ -262,7 +262,7 @@ class Declaration:
         object.__setattr__(self, name, value)
 
     def _check_going_on(self) -> None:
-        """Check what running and periodic series need."""
+        """Check the parameters of running and periodic series."""
         what = "a running series" if self.every is None else "a periodic series"
         if self.steps is not None and self.every is not None:
             raise DeclarationError("give steps= or every=, not both", parameter="every")
@@ -361,7 +361,7 @@ class Declaration:
 
     @property
     def rests_on(self) -> str:
-        """What the guarantee of each release rests on besides the noise, in words; empty for files."""
+        """In words: what the guarantee of each release assumes besides the noise; empty for files."""
         on_trust = self.period is not None and self.time is None
         return "; ".join(filter(None, (_RESTS_ON.get(self.source), _OTHER_PERIODS if on_trust else None)))
 
@@ -394,7 +394,7 @@ class Declaration:
 
     @property
     def unit_of_counts(self) -> int:
-        """Parts that a count is divided into: true counts, and noise as it is drawn, are in these."""
+        """Number of parts of a count; true counts and drawn noise are in these parts."""
         return self.bounding.parts if isinstance(self.bounding, Share) else 1
 
     @property
@@ -421,7 +421,7 @@ class Declaration:
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any], *, files: Mapping[str, Path] | None = None) -> Declaration:
-        """Read what `as_json` gave.
+        """Read the result of `as_json`.
 
         Args:
             stored: The declaration; what is no parameter is ignored.
@@ -432,7 +432,7 @@ class Declaration:
         text = known["domain"]
         if isinstance(text, str) and files is not None:
             known["domain"] = Domain.parse(text, files=files)
-        elif isinstance(text, str) and Domain.names_a_file(text):  # a file that a stranger names is never opened
+        elif isinstance(text, str) and Domain.names_a_file(text):  # never open a file that untrusted metadata names
             known["domain"] = UnreadDomain(text, len(_columns("key", known["key"])))
         return cls(**known)
 

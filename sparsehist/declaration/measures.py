@@ -38,7 +38,7 @@ class Measure:
         column: Name of the column: whole numbers, decimals or floats.
         clip: What one unit adds to one key at most: a number B for [0, B], which refuses negative values, or
             (-B, B). A multiple of the step; a public number, never read off the log.
-        step: Everything is counted in multiples of it; at most 2**30 of them make B.
+        step: Values are counted in multiples of it; B is at most 2**30 steps.
 
     Attributes:
         column: As given; None for `Measure.events`.
@@ -48,7 +48,7 @@ class Measure:
         step: Exact.
 
     Raises:
-        DeclarationError: If one of them is wrong.
+        DeclarationError: If an argument is wrong.
 
     Example:
         >>> price = Measure("price", clip=100, step=0.01)

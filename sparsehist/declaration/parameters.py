@@ -1,4 +1,4 @@
-"""Parameters: fields of a frozen dataclass that carry what Python, command line, SQL and store need to know."""
+"""Parameters: dataclass fields with everything that Python, command line, SQL and store need to know of them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _KEY = "parameter"
 
 @dataclass(frozen=True)
 class Parameter:
-    """What is known of one parameter besides its name and default.
+    """The properties of one parameter besides its name and default.
 
     Attributes:
         help: One sentence or two; `--help`, the reference pages and errors of SQL show it.
-        title: How people read it in tables; empty if it is not shown.
+        title: Its name in tables for people; empty if it is not shown.
         least, most: Bounds of a whole number.
         choices: The texts it may have.
         read: Makes the canonical value of what a caller, a command line, SQL or a store gives.
@@ -28,7 +28,7 @@ class Parameter:
         several: Whether SQL may give a list.
         example: A value as SQL writes it.
         published: Whether metadata of releases states it.
-        compared: Whether another value makes another series.
+        compared: Whether series with different values are different series.
     """
 
     help: str
@@ -50,7 +50,7 @@ class Parameter:
         """Return the canonical value.
 
         Raises:
-            DeclarationError: If it is none; names the parameter, what it may be, and the value or its type.
+            DeclarationError: If the value is invalid; names the parameter, what it may be, and the value or its type.
         """
         if self.choices:
             if not isinstance(value, str) or value not in self.choices:
@@ -84,7 +84,7 @@ def check_fields(record: Any) -> None:
 
 
 def written(record: Any) -> dict[str, Any]:
-    """What JSON can hold of an instance: every parameter but those that are None by default."""
+    """An instance as JSON: every parameter except those that are None by default."""
     found = {}
     for name, about in parameters(record).items():
         value = getattr(record, name)
@@ -105,7 +105,7 @@ def rows(record: Any) -> list[tuple[str, str]]:
 
 
 def sql_words(record: Any) -> dict[str, str]:
-    """The words of WITH (…), and the field that each stands for; those without a default first."""
+    """The words of WITH (…) and their fields; those without a default first."""
     known = [each for each in fields(record) if _KEY in each.metadata and each.metadata[_KEY].sql is not None]
     known.sort(key=lambda each: each.default is not MISSING)
     return {each.metadata[_KEY].sql or each.name: each.name for each in known}

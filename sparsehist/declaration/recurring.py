@@ -1,4 +1,4 @@
-"""Logs that go on: a running series has steps, a periodic series has one histogram per day, week or month."""
+"""Growing logs: a running series has steps, a periodic series has one histogram per day, week or month."""
 
 from __future__ import annotations
 
@@ -98,9 +98,9 @@ class Every:
         periods: How many there will be at most; those of a year by default.
         protects: What the budget counts for. "user": one unit over all periods, whose cost is the sum. "user-week"
             ("user-day", …): one unit in one period, whose cost is that of the costliest.
-        most_periods: In how many periods a unit counts at most, the first ones that are added; None for all. One unit
-            then bears that many of the costliest periods, and one unit in one period bears at most two.
-        budget: rho, or `sh.EpsilonDelta(8, 1e-6)`, that no choice of levels exceeds; None for none.
+        most_periods: In how many periods a unit counts at most, the first ones that are added; None for all. The cost
+            for one unit is then that of as many of the costliest periods, for one unit in one period that of two.
+        budget: rho, or `sh.EpsilonDelta(8, 1e-6)`, that the releases together never exceed; None for none.
 
     Example:
         >>> str(Every("week", periods=10)), Every("month").periods
@@ -138,7 +138,7 @@ class Every:
 
     @property
     def what(self) -> str:
-        """What one of them is called."""
+        """The name of one period, such as "week"."""
         return str(self.period) if self.period in _PER_YEAR else "period"
 
     @property
@@ -147,7 +147,7 @@ class Every:
         return f"{USER}-{self.what}"
 
     def per_period(self, n_periods: int) -> int:
-        """How many of the costliest periods add up for one unit in one period, once there are so many.
+        """How many of the costliest periods add up for one unit in one period, if there are that many.
 
         Two where a unit counts in some periods only: taking it out of one lets a later one count it
         (docs/mathematics.md, Periods).
@@ -155,11 +155,11 @@ class Every:
         return 1 if self.most_periods is None or n_periods <= self.most_periods else 2
 
     def protected(self, n_periods: int) -> int | None:
-        """How many of the costliest periods a budget adds up, once there are so many; None for all."""
+        """How many of the costliest periods a budget adds up, if there are that many; None for all."""
         return self.most_periods if self.protects == USER else self.per_period(n_periods)
 
     def names(self, log: str, series: str) -> bool:
-        """Whether a name is one that a period of the log of that name may take."""
+        """Whether a name could be that of a period of the given log."""
         name = r"\d{4}w\d\d" if self.period == "week" else r"\d+"
         return series.startswith(f"{log}_") and bool(re.fullmatch(name, series.removeprefix(f"{log}_")))
 

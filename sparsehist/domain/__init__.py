@@ -1,4 +1,4 @@
-"""Domains: the keys a histogram could count, declared and never listed."""
+"""Domains: the set of keys that a histogram can count, declared rather than listed."""
 
 from sparsehist.domain.base import Domain
 from sparsehist.domain.catalogue import Catalogue, one_cell

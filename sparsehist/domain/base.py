@@ -203,7 +203,7 @@ _NOTATION = Notation(
 
 
 def _names_a_file(form: Form) -> bool:
-    """Whether any form in a form names a file or its digest."""
+    """Whether a parsed text, or any part of it, names a file or its digest."""
     inner = [value for value in (*form.values, *form.named.values()) if isinstance(value, Form)]
     return not form.named.keys().isdisjoint(("file", "sha256")) or any(map(_names_a_file, inner))
 

@@ -36,6 +36,6 @@ def draw_free(
     while (missing := n - found.height) > 0:
         drawn = domain.draw(missing * domain.size // (domain.size - n_taken - n) + 8, rng=rng)
         free = drawn.filter(~np.asarray(taken(drawn), dtype=np.bool_))
-        # first occurrences in the order drawn: what drawing one by one would have kept
+        # first occurrences in the order drawn, as if drawn one by one
         found = pl.concat([found, free]).unique(keep="first", maintain_order=True)
     return found.head(n)

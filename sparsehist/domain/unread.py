@@ -1,4 +1,4 @@
-"""Domains whose keys are not known: a catalogue without its file, or a number of cells."""
+"""Domains without known keys: a catalogue without its file, or a number of cells."""
 
 from __future__ import annotations
 

@@ -16,8 +16,8 @@ from sparsehist.noise.integer_laws import binomial_law, draw_uniforms, poisson
 from sparsehist.typing import ArrayLike, FloatArray, Generator, IntArray
 
 _LOG_HALF = -math.log(2)
-# Larger groups of successes are refused. This tells no secret size: cells with a count fit into memory, and for empty
-# cells a series refuses half of this, by public numbers.
+# More successes in a group are refused. This reveals no secret size: counted cells fit into memory, and for empty
+# cells a series already refuses half of this, from public numbers.
 MOST_SUCCESSES = 2.0**31
 # For more trials and smaller probabilities a Poisson law is within 2.4e-13 in total variation.
 _MANY_TRIALS, _RARE = 1e15, 1e-12
@@ -30,7 +30,7 @@ _STEPS = 8
 
 
 def as_sizes(numbers: Sequence[int] | IntArray) -> FloatArray:
-    """Read numbers of cells, at least 0, as doubles, infinite beyond them; shape (g,)."""
+    """Convert numbers of cells, at least 0, to doubles, infinite where they overflow; shape (g,)."""
     try:
         sizes = np.asarray(numbers, np.float64)
     except OverflowError:
@@ -88,11 +88,11 @@ def _inverted(trials: FloatArray, success: FloatArray, *, rng: Generator) -> Int
         over, k = np.flatnonzero(passed[-1]), k + _STEPS
         pending = pending[over]
         uniform, rise, fall, mass, reached = (each[over] for each in (uniform, rise, fall, masses[-1], sums[-1]))
-    # A mass that should end at n may end at a rounding error.
+    # Beyond n the mass should be 0, but may be a rounding error.
     return np.minimum(result, trials.astype(np.int64))
 
 
 def _mean_of(number: int, log_p: float) -> float:
-    """number * e**log_p, where the number may be beyond doubles."""
+    """number * e**log_p, where the number may exceed the range of doubles."""
     halvings = max(0, number.bit_length() - 900)
     return float(number >> halvings) * math.exp(log_p + math.log(2) * halvings)

@@ -73,7 +73,7 @@ def release_dense(
 def noise_at_level(
     family: DenseFamily, level: Fraction, neighbours: dict[Fraction, NoiseArray], size: int, *, rng: Generator
 ) -> NoiseArray:
-    """Draw the noise of a level given the noise at others (the two adjacent ones suffice); known noise as it is."""
+    """Draw noise at a level given that at others (the two adjacent ones suffice); a known level keeps its noise."""
     if level in neighbours:
         return neighbours[level]
     coarser = max((known for known in neighbours if known < level), default=None)

@@ -20,7 +20,7 @@ from sparsehist.typing import FloatArray, float_entries, noise_array
 
 # Rounding to 2**-4 of the standard deviation adds less than 4e-4 of the variance, and rounding at random twice that.
 _BITS_BELOW_STD = 4
-# Total variation by which the number of candidates of a group may miss its binomial law.
+# Total variation between the drawn number of candidates of a group and its binomial law, at most.
 _OF_CANDIDATES = 1e-12
 _LAST_DIGIT = 2.0**-52
 _NEAR = Fraction(1, 10**5)
@@ -60,7 +60,7 @@ def effective_threshold(threshold: float, step: float) -> float:
 def numerical_slack(numbers: int, std: float, step: float, *, near: int = 0, terms: int = 1) -> float:
     """Bound the total variation by which one release may miss its law, because computers use doubles.
 
-    It counts as far as the data of one unit can change it, depends on public numbers only, and adds over releases.
+    Only errors that the data of one unit can change count. It depends on public numbers and adds over releases.
     docs/promises.md says what it means, docs/mathematics.md where the terms come from.
 
     Args:
@@ -79,6 +79,6 @@ def numerical_slack(numbers: int, std: float, step: float, *, near: int = 0, ter
 
 
 def count_near(past: Iterable[Level], level: Level) -> int:
-    """Count the earlier levels within a relative 1e-5 of a level: their rounding errors are seen once more."""
+    """Count the earlier levels within a relative 1e-5 of a level, whose rounding errors show a second time."""
     exact = as_level(level)
     return sum(abs(at - exact) <= _NEAR * exact for at in read_each("levels", list(past), as_level, "a level"))

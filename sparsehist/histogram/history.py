@@ -41,7 +41,7 @@ class History(NamedTuple):
 def history_of(releases: Sequence[tuple[Level, float]]) -> History:
     """The history of (level, threshold) pairs, in any order; a level may occur again."""
     exact = read_each("levels", [level for level, _ in releases], as_level, "a level")
-    # By doubles, which fractions that share one settle: most pairs of fractions never meet.
+    # Compare as doubles first; fractions are compared only if their doubles are equal.
     order = sorted(range(len(exact)), key=lambda i: (level_float(exact[i]), exact[i]))
     levels: list[Fraction] = []
     column = np.empty(len(exact), dtype=np.int64)
@@ -57,12 +57,12 @@ def history_of(releases: Sequence[tuple[Level, float]]) -> History:
 def rarity(family: Family, history: History, counts: FloatArray) -> FloatArray:
     """Bound -ln P[a cell of this count never exceeded] from above; shape of `counts`, infinite where that cannot be.
 
-    Levels within 1 % of one another are bounded jointly where that is better: as bridges are symmetric or never
-    negative, noise at the coarsest of them exceeds the lowest threshold at least half as often as any does (Lévy).
+    Levels within 1 % of one another share a bound where that is better. Bridges are symmetric or never negative, so
+    the noise at the coarsest of these levels exceeds the lowest threshold at least half as often as any does (Lévy).
     """
     if not history.levels:
         return np.zeros(counts.size)
-    # Where levels pass to another step of 1 %, with both ends.
+    # Indices at which a new step of 1 % begins, with both ends.
     steps = np.floor(np.log(list(map(level_float, history.levels))) / _STEP)
     rungs = [0, *(np.flatnonzero(np.diff(steps)) + 1).tolist(), steps.size]
     rarities = np.add.reduceat(-_log_hidden(family, history, counts), rungs[:-1], axis=0)
@@ -85,14 +85,14 @@ def _log_hidden(family: Family, history: History, counts: FloatArray) -> FloatAr
 
 
 def drawn_explicitly(family: Family, history: History, counts: FloatArray) -> BoolArray:
-    """Which groups have so rare a history, by their counts; shape (g,)."""
+    """Which groups have a history too rare to draw lazily, by their counts; shape (g,)."""
     if len(history.levels) == 1:
         return rarity(family, history, counts) > RAREST
     return np.asarray(counts >= least_rare(lambda some: rarity(family, history, some), counts))
 
 
 def least_rare(rarity_of: Callable[[FloatArray], FloatArray], counts: FloatArray) -> float:
-    """The least of some counts whose history is too rare, infinite if none is; rarity rises with the count."""
+    """The least count whose history is too rare, infinite if none is; rarity rises with the count."""
     distinct = np.unique(counts)
 
     def is_rare(at: int) -> bool:
@@ -109,7 +109,7 @@ def draws_all_empty(family: Family, releases: Sequence[tuple[Level, float]]) -> 
 
 
 def largest_tail(family: Family, past: Sequence[tuple[Level, float]]) -> float:
-    """A P[Z > threshold] with which one more release leaves the empty cells of a domain to be drawn lazily.
+    """A value of P[Z > threshold] at which, after one more release, empty cells can still be drawn lazily.
 
     From public numbers only: `past` is the (level, effective threshold) of every past release of the path.
 

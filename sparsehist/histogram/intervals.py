@@ -1,4 +1,4 @@
-"""What noisy counts that were published because they are above a threshold say of the true counts.
+"""Confidence limits and estimates of true counts, from noisy counts published because they exceed a threshold.
 
 A count c is published as Y = c + noise, rounded to the grid, given Y > threshold. For every c a set of values holds
 all but alpha of that truncated law, or a little more; the limits of y are the counts whose set holds y. The estimate
@@ -22,7 +22,7 @@ from sparsehist.noise.family import Family, NoiseArray
 from sparsehist.privacy.levels import Level, as_level
 from sparsehist.typing import FloatArray, IndexArray
 
-# Standard deviations beyond which noise of any family is not looked for when counts are weighed.
+# Noise farther than this many standard deviations is ignored when counts are weighed.
 _CUT = 40.0
 _MOST_COUNTS = 4000
 _MOST_SOLVED = 2000
@@ -52,12 +52,12 @@ class _Law:
         return np.asarray(np.minimum(math.log(self.alpha) + log_published, both_sides))
 
     def above(self, noisy: FloatArray, counts: FloatArray) -> FloatArray:
-        """How much likelier than u it is to get `noisy` or more from a count; ln, rises with the count."""
+        """ln of P[`noisy` or more | count] / u; rises with the count."""
         at_least = noisy - counts - self.step / 2
         return np.asarray(self.family.log_tail(at_least, self.level) - self.log_missed(counts))
 
     def below(self, noisy: FloatArray, counts: FloatArray) -> FloatArray:
-        """How much likelier than u it is to get `noisy` or less, published or not; ln, falls with the count."""
+        """ln of P[`noisy` or less, published or not | count] / u; falls with the count."""
         at_most = noisy - counts + self.step / 2
         return np.asarray(self.family.log_cdf(at_most, self.level) - self.log_missed(counts))
 
@@ -88,9 +88,9 @@ def count_limits(
     if not 0 < alpha < 1:
         raise DeclarationError(f"alpha must lie strictly between 0 and 1, got {shown(alpha)}")
     law = _Law(family, as_level(level), effective_threshold, step, alpha)
-    # Released rows lie on a grid: each value is solved for once.
+    # Released rows lie on a grid, so each distinct value is solved once.
     values, place = np.unique(np.asarray(noisy_counts, np.float64), return_inverse=True)
-    # So far above the threshold nothing of the law is cut off, and limits keep their distance from the value.
+    # Far above the threshold the law is not truncated, so limits have a constant distance from the value.
     near = int(np.searchsorted(values, effective_threshold + _FAR * family.std(level) + abs(family.mean(level))))
     solved, beyond = values[: near + 1], values[near + 1 :]
     limits = []
@@ -148,7 +148,7 @@ def count_estimates(
 
 
 def _counts_to_weigh(least: float, low: float, top: float, spread: float) -> FloatArray:
-    """Every count where these are few; else eight to a standard deviation, and fewer and fewer far below."""
+    """All counts if they are few; otherwise eight per standard deviation, and fewer far below."""
     if top - least <= _MOST_COUNTS:
         return np.arange(least, math.ceil(top) + 1)
     gap = spread / 8
@@ -160,7 +160,7 @@ def _counts_to_weigh(least: float, low: float, top: float, spread: float) -> Flo
 
 
 def _lower(law: _Law, noisy: FloatArray, least: float) -> FloatArray:
-    """The smallest count from which so much noise upwards is likelier than u."""
+    """The smallest count for which an upward error this large has a probability above u."""
     result = np.full(noisy.size, least)
     # u is at most alpha / (1 + alpha) everywhere, so no lower limit is higher than this.
     reach = law.two_steps_below(law.quantile(math.log(law.alpha / (1 + law.alpha))))
@@ -171,7 +171,7 @@ def _lower(law: _Law, noisy: FloatArray, least: float) -> FloatArray:
 
 
 def _upper(law: _Law, noisy: FloatArray, least: float) -> FloatArray:
-    """The largest count from which so much noise downwards is likelier than u."""
+    """The largest count for which a downward error this large has a probability above u."""
     # Where T is at most 1 / (1 + alpha) nothing is left out below ...
     turn = law.two_steps_below(law.effective_threshold - law.quantile(-math.log1p(law.alpha)))
     result = np.full(noisy.size, max(turn, least))
@@ -185,7 +185,7 @@ def _upper(law: _Law, noisy: FloatArray, least: float) -> FloatArray:
 
 
 def _first(step: float, function: Rising, left: FloatArray, right: FloatArray) -> FloatArray:
-    """Find the first point of the grid where a function is positive, row by row; not at `left`, and at `right`."""
+    """Find, by row, the first grid point where a function is positive; it is not at `left` and is at `right`."""
     low, high, rows = left.copy(), right.copy(), np.arange(left.size)
     while rows.size:
         middle = np.floor((low[rows] + high[rows]) / 2 / step) * step

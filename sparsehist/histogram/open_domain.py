@@ -1,4 +1,4 @@
-"""What an open domain costs: the probability that a key of one unit alone is ever published.
+"""The cost of an open domain: the probability that a key which only one unit has is ever published.
 
 A unit with l keys of its own, to each of which it adds r, shows none of them at a point of the noise path with
 probability P[Z <= threshold - r]**l. The complements, added up over all points for the worst r and l, bound the delta
@@ -25,7 +25,7 @@ Point = tuple[int, Fraction]
 def exposure(family: Family, level: Fraction, threshold: float, touched: Sequence[tuple[int, int]]) -> list[Fraction]:
     """Return, for each kind of unit, the probability that one release publishes a key of its own.
 
-    `touched` says what a unit adds to each of its keys, and the most keys it may then have.
+    `touched` lists the kinds of unit: what a unit adds to each of its keys, and its largest number of keys.
     """
     added, keys = np.array(touched, np.float64).T
     hidden = keys * family.log_cdf(threshold - added, level)
@@ -34,7 +34,7 @@ def exposure(family: Family, level: Fraction, threshold: float, touched: Sequenc
 
 @dataclass(frozen=True)
 class OpenBudget:
-    """The delta of an open domain, and by point of a noise path the `exposure` of each kind of unit.
+    """The delta of an open domain, and for each point of a noise path the `exposure` of each kind of unit.
 
     Releases at one point share their noise, so that only the lowest threshold there counts. Sums are exact.
     """
@@ -45,12 +45,12 @@ class OpenBudget:
 
     @property
     def delta_infinity(self) -> Fraction:
-        """Spent by all releases, for the worst kind of unit."""
+        """The delta spent by all releases, for the worst kind of unit."""
         return max(self._sums())
 
     @property
     def remaining(self) -> float:
-        """What later releases may add; rounded down."""
+        """The delta that later releases may add; rounded down."""
         left = self.delta - self.delta_infinity
         rounded = float(left)
         return rounded if Fraction(rounded) <= left else math.nextafter(rounded, -math.inf)
@@ -77,7 +77,7 @@ class OpenBudget:
         step = published_step(family, level)
 
         def alone(kind: tuple[int, int], room: Fraction) -> float:
-            """Where the keys of one unit exceed with a probability of `room`; at most that of 53 bits below 1."""
+            """The threshold that the keys of one unit exceed with probability `room`, at most 1 - 2**-53."""
             added, keys = kind
             chance = -math.expm1(math.log1p(-min(float(room), 1 - 2.0**-53)) / keys)
             return added + float(family.inverse_log_tail(math.log(chance), level))

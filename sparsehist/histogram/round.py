@@ -41,12 +41,12 @@ from sparsehist.typing import (
 
 # Cells drawn at once: bounds the memory of a round at about 8 * levels * this many bytes beside what it returns.
 _BATCH = 1 << 19
-# Few cells try several paths at once, the last of many more and more: a step costs calls, not numbers.
+# Few cells try several paths at once, because a step costs calls rather than numbers.
 _FEW, _FEW_TRIES = 1 << 8, 4
 _TRIES_AT_ONCE = 1 << 11
 _Part: TypeAlias = tuple[NoiseArray, IntArray, BoolArray]  # paths, group, whether they exceed
 _Attempts: TypeAlias = tuple[BoolArray, BoolArray, NoiseArray]  # whether decided, whether won, paths
-# Given the racers and whose they are: which of the two stayed inside the history, and the path of the exceeding one.
+# From racers and their cells: which of the two stayed inside the history, and the path of the exceeding one.
 Carry = Callable[[NoiseArray, NoiseArray, IntArray], tuple[BoolArray, NoiseArray]]
 
 
@@ -119,7 +119,7 @@ def draw_exceeding(
     occupied = sizes > 0
     explicit = np.zeros(counts.size, bool)
     explicit[occupied] = drawn_explicitly(family, history_of([*past, (new_level, threshold)]), counts[occupied])
-    # The same sums as in the round before, but for an ulp or two of another machine.
+    # The same sums as in the round before, up to a rounding error of another machine.
     if explicit.any() and (rarity(family, history, counts[explicit]) > RAREST * (1 + 1e-9)).any():
         raise InputError(
             "untracked cells with so rare a history do not occur in a series: cells of their count were all drawn "
@@ -145,7 +145,7 @@ def draw_exceeding(
 def _groups(
     n_untracked: int | Sequence[int] | IntArray, count: ArrayLike
 ) -> tuple[Sequence[int] | IntArray, FloatArray, FloatArray]:
-    """Numbers of cells, the same as doubles, and counts; one entry a group."""
+    """Numbers of cells as integers and as doubles, and counts; one entry per group."""
     counts = np.atleast_1d(float_array("count", count))
     numbers = [int(n_untracked)] * counts.size if isinstance(n_untracked, int | np.integer) else n_untracked
     sizes = as_sizes(numbers)
@@ -171,7 +171,7 @@ class _Draw:
     log_exceed: FloatArray
 
     def lazily(self, group: IntArray, *, rng: Generator) -> _Part:
-        """Race candidates of these groups: those that win."""
+        """Race the candidates of these groups and return the winners."""
         if not self.history.levels:
             values = self.family.sample_tail(group.size, self.margins[group], self.level, rng=rng)
             return values[np.newaxis], group, np.ones(group.size, bool)
@@ -196,7 +196,7 @@ class _Draw:
         return paths, group, np.asarray(paths[-1] > self.margins[group])
 
     def together(self, parts: list[_Part]) -> _Part:
-        """All batches as one."""
+        """Join batches into one."""
         none = self._no_paths(0), np.empty(0, np.int64), np.empty(0, bool)
         paths, group, exceeds = zip(none, *parts, strict=True)
         return np.concatenate(paths, axis=1), np.concatenate(group), np.concatenate(exceeds)
@@ -244,7 +244,7 @@ def race(
 
     def attempt(runner: IntArray) -> _Attempts:
         log_uniform = np.negative(rng.standard_exponential(runner.size))
-        # None below the least value above its margin: rounding may land on the margin.
+        # Raise values that rounding put on the margin to the least value above it.
         exceeding = np.maximum(family.inverse_log_tail(log_exceed[runner] + log_uniform, level), least[runner])
         plain = np.minimum(family.inverse_log_tail(log_uniform, level), exceeding)
         inside, path = carry(plain, exceeding, runner)

@@ -1,8 +1,8 @@
 """One round of running counts: which cells become tracked at a release point, and with which noise; exact.
 
-Cells are raced or drawn explicitly as in `sparsehist.histogram.round`. Noise at past points is the value at the new
-point times Cov/Var plus an independent residual, which both racers share. Keys that are empty at a step may be drawn
-there although they have units later; otherwise a false key would show that it stays empty.
+Cells are raced or drawn explicitly as in `sparsehist.histogram.round`. Noise at a past point is the noise at the new
+point times Cov/Var plus an independent residual, which both racers share. A key that is empty at a step may be
+published there even if it has units later; otherwise a false key would reveal that it stays empty.
 
 Source: our own derivation (docs/mathematics.md, running counts); association is Pitt 1982.
 """
@@ -147,7 +147,7 @@ def draw_step_round(
 
 
 def _near_explicit(noise: StepNoise, history: PointHistory, largest: IntArray) -> IntArray:
-    """Indices of listed keys whose history would be too rare with their largest count at all points."""
+    """Indices of listed keys whose history could be too rare: with their largest count at every point it is."""
     steps = len(history.steps)
 
     def rarity_at(counts: FloatArray) -> FloatArray:
@@ -208,7 +208,7 @@ class _Draw:
         return cells[accepted], paths[:, accepted], np.ones(int(accepted.sum()), bool)
 
     def explicitly(self, cells: IntArray, *, rng: Generator) -> tuple[IntArray, FloatArray, BoolArray]:
-        """All of them, by plain draws of all points, again until the past lies inside its bounds."""
+        """Draw all points of each cell, again until its past lies within its bounds."""
         counts = self._counts(cells)
         bounds = np.full((len(self.history.points), cells.size), np.inf)
         if self.past.points:

@@ -1,4 +1,6 @@
-"""Thresholds, what they let through, and what they do to a key of a given count: functions of public parameters only.
+"""Thresholds: how many false keys they let through, and how likely a key of a given count is published.
+
+Everything here is a function of public parameters.
 
 The law of a release does not depend on earlier ones, so all of this holds for every release of a series at a level
 and a threshold.
@@ -18,7 +20,7 @@ from sparsehist.noise.family import Family
 from sparsehist.privacy.levels import Level
 from sparsehist.typing import ArrayLike, FloatArray, float_entries
 
-# Midpoints of the quantile function: the mean of |Z| is off by about 1e-4 of itself.
+# Midpoints of the quantile function; they give the mean of |Z| with a relative error of about 1e-4.
 _NODES = 1 << 14
 _MOST_COUNT = 1 << 60
 
@@ -59,7 +61,7 @@ def threshold_for_false_keys(family: Family, level: Level, domain_size: int, fal
 
 
 def publication_probability(family: Family, level: Level, threshold: float, counts: ArrayLike) -> FloatArray:
-    """P[count + Z > threshold], with which keys of true counts are published; the threshold is the effective one."""
+    """The probability that a key of each count is published: P[count + Z > threshold] (effective threshold)."""
     return np.exp(family.log_tail(threshold - np.asarray(counts, np.float64), level))
 
 

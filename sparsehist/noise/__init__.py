@@ -37,7 +37,7 @@ _NAMED: dict[str, type[Gaussian | Laplace | DiscreteLaplace | Poisson | Skellam]
 
 
 def family_named(name: str, max_keys: int) -> Family:
-    """The family of a histogram to which a unit adds at most 1 in each of `max_keys` cells; DeclarationError if none.
+    """Return the family by name for units that add at most 1 to each of `max_keys` cells; DeclarationError if none.
 
     Example:
         >>> family_named("gaussian", 16).std(2)
@@ -58,5 +58,5 @@ def name_of(family: Family) -> str | None:
 
 
 def currency_of(name: str) -> str:
-    """The currency that levels of a family are in, for adding up: "rho", "epsilon", or "none"."""
+    """The currency of the levels of a family, for composition: "rho", "epsilon", or "none"."""
     return _NAMED[name].currency if name in _NAMED else "none"

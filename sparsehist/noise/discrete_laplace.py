@@ -212,5 +212,5 @@ def _signed(size_law: Tail, size: int, *, rng: Generator) -> IntArray:
 
 
 def _clipped(whole: FloatArray) -> IntArray:
-    """Whole doubles as int64; infinities end at the edge of what noise can be."""
+    """Convert whole doubles to int64; infinities become the largest possible noise."""
     return np.clip(whole, -(2.0**62), 2.0**62).astype(np.int64)

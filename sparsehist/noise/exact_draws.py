@@ -44,7 +44,7 @@ def chunks(size: int) -> Iterator[slice]:
 
 @cache
 def _intervals() -> Any:
-    """A context of our own: its precision is changed here only. Bounds hold at any precision."""
+    """A private interval context; only this module changes its precision. Bounds hold at any precision."""
     from mpmath.ctx_iv import MPIntervalContext  # slow to import, and hardly ever needed
 
     return MPIntervalContext()
@@ -94,7 +94,7 @@ class Tail:
 
 @secret
 class Uniforms:
-    """Independent uniform numbers on (0, 1): 64 bits of each, and further bits of those that need them."""
+    """Independent uniform numbers on (0, 1): 64 bits each, and more bits where a comparison needs them."""
 
     def __init__(self, size: int, *, rng: Generator) -> None:
         self._words = rng.integers(0, 2**64 - 1, size, dtype=np.uint64, endpoint=True)

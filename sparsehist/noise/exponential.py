@@ -22,7 +22,7 @@ from sparsehist.typing import ArrayLike, FloatArray, Generator, float_array, flo
 
 @dataclass(frozen=True)
 class Exponential(JumpFamily):
-    """Exponential noise of mean 1 / level: lossless in any order, and private for no one.
+    """Exponential noise of mean 1 / level: lossless in any order, but without any privacy guarantee.
 
     An output below the larger of two neighbouring counts has probability 0 under one of them, so every guarantee is
     refused. Draws are numpy's exponentials in doubles; noise that is equal at two levels is equal to the last bit.
@@ -52,7 +52,7 @@ class Exponential(JumpFamily):
         return rng.standard_exponential(size) * self.std(level)
 
     def _refined(self, coarse: FloatArray, known: Fraction, target: Fraction, *, rng: Generator) -> FloatArray:
-        """An exponential, cut at the coarse noise."""
+        """The smaller of an exponential draw and the coarse noise."""
         return np.minimum(coarse, rng.standard_exponential(coarse.shape[-1]) / level_float(target - known))
 
     def log_tail(self, threshold: ArrayLike, level: Level) -> FloatArray:

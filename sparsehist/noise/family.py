@@ -1,4 +1,4 @@
-"""What a family of noise can do: `DenseFamily` for vectors that are held whole, `Family` for cells drawn lazily, too.
+"""The interface of noise families: `DenseFamily` for vectors held whole, `Family` also for cells drawn lazily.
 
 D(level) has the convolution preorder: D(coarse) is D(fine) convolved with a bridge. So a release at any new level
 needs only the noise at its two neighbours, and all releases together reveal no more than the finest. A larger level
@@ -33,10 +33,10 @@ class DenseFamily(ABC):
     Attributes:
         integer: Whether the noise is int64 rather than float64.
         monotone: Whether `carry` never reverses an order, so that cells can be drawn lazily.
-        linear: Whether linear images of its paths step as they do (Brownian motion).
-        scaled: Whether its law at any level is one law times the standard deviation there.
+        linear: Whether a linear image of paths is again such a path (Brownian motion).
+        scaled: Whether the law at every level is one law times the standard deviation.
         norm: The norm of its sensitivity; None for laws that are for histograms only.
-        currency: What its levels are, for adding up: "rho" (zCDP), "epsilon" (pure DP), or "none".
+        currency: Of its levels, for composition: "rho" (zCDP), "epsilon" (pure DP), or "none".
     """
 
     integer: ClassVar[bool] = False
@@ -181,7 +181,7 @@ class Family(DenseFamily):
 
     @abstractmethod
     def _bridge(self, size: int, fine: Fraction, coarse: Fraction, *, rng: Generator) -> NoiseArray:
-        """What coarse noise has on top of fine noise; shape (size,)."""
+        """Draw coarse noise less fine noise; shape (size,)."""
 
 
 class JumpFamily(Family):
@@ -211,12 +211,12 @@ class JumpFamily(Family):
 
 
 def just_above(margins: FloatArray, *, integer: bool) -> FloatArray:
-    """The least noise above each margin."""
+    """The smallest possible noise above each margin."""
     return np.floor(margins) + 1 if integer else np.nextafter(margins, np.inf)
 
 
 def checked_sensitivity(value: Level) -> None:
-    """Refuse a sensitivity, exact, that is not positive and finite."""
+    """Return an exact sensitivity; DeclarationError if it is not positive and finite."""
     try:
         as_level(value)
     except LevelError:

@@ -20,7 +20,7 @@ from sparsehist.typing import ArrayLike, BoolArray, FloatArray, Generator, IntAr
 
 LARGEST_MEAN = 2**24
 """Means of tables that are kept."""
-# Tables end where less than e**-6000 of the mass lies beyond (domains have up to so many cells), and those of a
+# Tables stop where less than e**-6000 of the mass lies beyond (domains have up to so many cells), and those of a
 # single draw at e**-45.
 _FARTHEST, _FAR = 6000.0, 45.0
 # Smaller means, and distances of uniform numbers from 0 or 1, are read as this.
@@ -102,7 +102,7 @@ class IntegerLaw:
 
 
 def _reach(variance: float, exponent: float) -> int:
-    """A distance from the mean beyond which less than 2 e**-exponent lies, by Bernstein's inequality."""
+    """A distance from the mean that is exceeded with probability below 2 e**-exponent, by Bernstein's inequality."""
     return math.ceil(exponent / 3 + math.sqrt((exponent / 3) ** 2 + 2 * exponent * variance))
 
 
@@ -140,7 +140,7 @@ def skellam_law(mean: float) -> IntegerLaw:
 
 
 def binomial_law(trials: float, success: float) -> IntegerLaw:
-    """Binomial(trials, success) for success at most 1/2, as far as a draw needs it."""
+    """Binomial(trials, success) for success at most 1/2, tabulated as far as draws reach."""
     mean = trials * success
     reach, mode = _reach(mean * (1.0 - success), _FAR), math.floor(mean)
     first, last = max(0, mode - reach), min(trials, mode + reach)
@@ -161,8 +161,8 @@ def part_quantile(
     """Quantiles of X given X + Y, for independent X ~ part and Y ~ rest, at one uniform number per column.
 
     Both laws are Poisson, or both are Skellam, of these means. Sums have shape (n,) or (rows, n). The result never
-    falls as the sum rises (Efron 1965), which is put right where rounding moved a boundary. DataError if a sum lies
-    where such a sum practically never does.
+    falls as the sum rises (Efron 1965); where rounding moved a boundary, this is restored. DataError if a sum has
+    practically no probability.
     """
     flat = np.asarray(sums, np.int64).reshape(-1)
     result = np.empty_like(flat)
@@ -175,7 +175,7 @@ def part_quantile(
 
 
 def _part_given(total: int, part: IntegerLaw, rest: IntegerLaw, means: tuple[float, float]) -> IntegerLaw:
-    """The law of X given that X + Y = total, as far from its mean as a draw needs it.
+    """The law of X given X + Y = total, tabulated as far from its mean as draws reach.
 
     Its variance is at most share (1 - share) times the expected number of events, at most |total| + 2 (both means).
     """
@@ -192,7 +192,7 @@ def _part_given(total: int, part: IntegerLaw, rest: IntegerLaw, means: tuple[flo
 
 
 def _in_order_of(values: IntArray, carried: IntArray) -> IntArray:
-    """`carried` with each column put into the order of `values`; shapes (rows, n)."""
+    """Sort each column of `carried` into the order of the same column of `values`; shapes (rows, n)."""
     order = np.argsort(values, axis=0, kind="stable")
     ordered = np.maximum.accumulate(np.take_along_axis(carried, order, axis=0), axis=0)
     result = np.empty_like(carried)

@@ -36,7 +36,7 @@ class Point(NamedTuple):
 class StepNoise:
     """Gaussian noise of one cell over the steps, at every level, from the covariance at level 1/2, in squared counts.
 
-    DeclarationError if that is none, or has a negative entry: paths would not stay above one another.
+    DeclarationError if the matrix is no covariance or has a negative entry, because paths could then cross.
     """
 
     def __init__(self, covariance: FloatArray) -> None:
@@ -88,7 +88,7 @@ class StepNoise:
 
 
 class Factor(NamedTuple):
-    """Noises as independent normals: noise[order] = triangle @ normals, in counts; shapes (m,) and (m, m).
+    """Noise at m points as a matrix times normals: noise[order] = triangle @ normals; shapes (m,) and (m, m).
 
     Points are ordered by ascending level, then step.
     """
@@ -97,7 +97,7 @@ class Factor(NamedTuple):
     triangle: FloatArray
 
     def draw(self, size: int, *, rng: Generator) -> FloatArray:
-        """Noise at all points, from nothing; shape (m, size)."""
+        """Draw fresh noise at all points; shape (m, size)."""
         noise = np.empty((self.order.size, size))
         noise[self.order] = self.triangle @ rng.standard_normal((self.order.size, size))
         return noise

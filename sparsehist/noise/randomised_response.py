@@ -24,7 +24,7 @@ from sparsehist.privacy.levels import Level, as_level, level_text
 from sparsehist.typing import Generator, IntArray, NDArray
 
 _MOST_CATEGORIES = 2**31
-# Finer laws change an answer with a probability below e^-4000: never.
+# At larger levels an answer changes with a probability below e^-4000.
 _FASTEST = 4000
 
 
@@ -40,7 +40,7 @@ class RandomisedResponse(DenseFamily):
         sensitivity: Entries of the vector that belong to one person. An integer or fraction.
 
     Raises:
-        DeclarationError: If either is not what it should be.
+        DeclarationError: If `categories` is below 2 or `sensitivity` is not positive.
 
     Example:
         >>> from sparsehist import entropy
@@ -74,7 +74,7 @@ class RandomisedResponse(DenseFamily):
         return rate
 
     def kept(self, level: Level) -> float:
-        """kappa: the probability that an answer is kept for sure, rather than replaced by a uniform one."""
+        """kappa: the probability that an answer is kept rather than replaced by a uniform draw."""
         rate = float(self.rate(level))
         return -math.expm1(-rate) / (1.0 + (self.categories - 1) * math.exp(-rate))
 
@@ -108,7 +108,7 @@ class RandomisedResponse(DenseFamily):
     def _ends(
         self, first: IntArray, second: IntArray, chances: Callable[[], tuple[Interval, ...]], *, rng: Generator
     ) -> IntArray:
-        """Choose where both values agree with the first chance, where they differ with the other two."""
+        """Draw the middle noise: the first chance applies where both ends agree, the other two where not."""
         noise, agree = first.copy(), first == second
         noise[agree] = self._chosen(first[agree], lambda: chances()[:1], rng=rng)
         noise[~agree] = self._chosen(first[~agree], lambda: chances()[1:], second[~agree], rng=rng)
@@ -122,7 +122,7 @@ class RandomisedResponse(DenseFamily):
         *,
         rng: Generator,
     ) -> IntArray:
-        """The first value, the second, each with its chance, else a uniform one of all other categories."""
+        """Draw the first value or the second, each with its chance, else one of the other categories uniformly."""
         chosen = first.copy()
         left = np.flatnonzero(~coins(Tail(lambda: chances()[0]), first.size, rng=rng))
         if second is None:

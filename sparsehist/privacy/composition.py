@@ -20,13 +20,13 @@ from sparsehist.privacy import zcdp
 
 ZCDP, PURE, NOT_ADDITIVE = "rho", "epsilon", "none"
 GAUSSIAN, POISSON, SKELLAM = "gaussian", "poisson", "skellam"
-# Beyond this number of sets of populations the plain sum over all of them is taken, which is never less.
+# With more sets of populations than this the cost is the sum over all populations, an upper bound.
 _MOST_SETS = 1000
 
 
 @dataclass(frozen=True, order=True)
 class Part:
-    """The finest release of one noise path: its law, or currency where no more is known; level; keys of a unit."""
+    """The finest release of one noise path: its law (else its currency), its level, and the keys of a unit."""
 
     law: str
     level: Fraction
@@ -41,7 +41,7 @@ class Cost:
         currency: "rho" (zCDP), "epsilon" (pure DP), or "none": a guarantee that is neither.
         amount: Exact, in that currency; None for "none" and for sums over two currencies.
         rho: As zCDP; None where the guarantee implies none.
-        delta_infinity: Probability that a key of an open domain gives its owner away; adds up.
+        delta_infinity: Probability that a key of an open domain reveals its only owner; adds over series.
         parts: The finest release of each path.
     """
 
@@ -60,10 +60,10 @@ def path_cost(
     keys: int = 1,
     delta_infinity: float = 0.0,
 ) -> Cost:
-    """Cost of one noise path whose finest level is given, None where nothing was released.
+    """Cost of one noise path, given its finest level, or None where nothing was released.
 
-    `currency` says what the level is, `law` the noise where more is known ("gaussian", "poisson", "skellam"); `keys`
-    are those of a unit, and `delta_infinity` is joint for all releases of the path.
+    `currency` is that of the level. `law` names noise with a tighter bound ("gaussian", "poisson", "skellam"). `keys`
+    is the number of keys of a unit, and `delta_infinity` holds for all releases of the path together.
 
     Example:
         >>> round(path_cost("epsilon", Fraction(1)).rho, 12)
@@ -109,7 +109,7 @@ def total_cost(costs: Iterable[Cost]) -> Cost:
 
 
 def shared_by_one_person(populations: Sequence[str], disjoint: Collection[frozenset[str]]) -> list[tuple[str, ...]]:
-    """The largest sets of populations that one person may be in: every maximal one without two declared disjoint."""
+    """The maximal sets of populations that one person may belong to: no two of a set are declared disjoint."""
     whole = frozenset(populations)
     found = {whole}
     for pair in {frozenset(pair) for declared in disjoint for pair in combinations(declared & whole, 2)}:

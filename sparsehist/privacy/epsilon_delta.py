@@ -53,12 +53,12 @@ def _of_parts(parts: tuple[Part, ...], delta: float) -> float:
 def _poisson_epsilon(part: Part, delta: float) -> float:
     try:
         return poisson.epsilon(delta, part.level)
-    except DeclarationError:  # delta is 0, or less than the probability of an output that only one world can give
+    except DeclarationError:  # delta is 0, or below the probability of an output that one neighbour alone can give
         return math.inf
 
 
 def _with_divergence(parts: tuple[Part, ...], delta: float) -> float:
-    """Pure, zCDP and Skellam parts."""
+    """The epsilon of pure, zCDP and Skellam parts together."""
     if any(part.law not in (GAUSSIAN, ZCDP, PURE, SKELLAM) for part in parts):
         return math.inf
     coins = Counter(part.level for part in parts if part.law == PURE)
@@ -108,7 +108,7 @@ def _with_coins(coins: Counter[Fraction], rho: Fraction, delta: float, high: flo
 
 
 def _stick(epsilon: FloatArray, mu: float) -> FloatArray:
-    """delta of Gaussian noise at any epsilon, negative ones included."""
+    """The delta of Gaussian noise at any epsilon, also a negative one."""
     from scipy.special import log_ndtr
 
     if mu == 0:

@@ -25,17 +25,17 @@ from sparsehist.privacy.levels import rounded_down
 
 RHO_ROUTE, GAUSSIAN_ROUTE, PURE_ROUTE, RENYI_ROUTE, POISSON_ROUTE = "rho", "gaussian", "pure", "renyi", "poisson"
 _CHARGES = {
-    RHO_ROUTE: (GAUSSIAN, ZCDP, PURE),  # rho, for pure noise that of a coin; up to a rho
-    GAUSSIAN_ROUTE: (GAUSSIAN,),  # rho; up to the largest whose exact delta is allowed
+    RHO_ROUTE: (GAUSSIAN, ZCDP, PURE),  # charges rho (for pure noise that of randomised response); the limit is a rho
+    GAUSSIAN_ROUTE: (GAUSSIAN,),  # charges rho; the limit is the largest rho whose exact delta is allowed
     PURE_ROUTE: (PURE,),  # epsilon
     RENYI_ROUTE: (GAUSSIAN, ZCDP, PURE, SKELLAM),  # the divergence at one order
-    POISSON_ROUTE: (POISSON,),  # epsilon at a share of delta: half of what earlier series left
+    POISSON_ROUTE: (POISSON,),  # charges epsilon at a share of delta: half of what earlier series left
 }
 ROUTES = tuple(_CHARGES)
 MOST_ORDER = 1 << 20
-# Levels are sought between these. Poisson and Skellam noise is drawn up to a mean of 2**24 (`sparsehist.noise`).
+# Bounds of the search for levels. Poisson and Skellam noise has a mean of at most 2**24 (`sparsehist.noise`).
 _LEAST, LEAST_OF_MEANS, _MOST = Fraction(1, 10**60), Fraction(1, 2**24), Fraction(10**59)
-# Largest levels are found to this share and then rounded down to 12 digits.
+# Relative precision of the search for largest levels, which are then rounded down to 12 digits.
 _CLOSE = 1e-13
 _NOTHING = Fraction(0)
 _UP = Fraction(10**13 + 1, 10**13)  # the rounding of doubles
@@ -49,7 +49,7 @@ class Filter:
         route: One of `ROUTES`: how noise is charged.
         limit: The largest sum; exact.
         order: Of the Rényi divergence; None on other routes.
-        delta: Shared by Poisson series; 0 on other routes.
+        delta: Divided among Poisson series; 0 on other routes.
 
     Example:
         >>> within = Filter("rho", Fraction(1, 2))
@@ -69,7 +69,7 @@ class Filter:
     def by_path(self, law: str) -> bool:
         """Whether each path is charged at its finest level.
 
-        Else a series is charged once, at its cap: its increments are not independent, but it is one mechanism.
+        Otherwise a series is charged once, at its cap: its refinements are dependent, but it is one mechanism.
         """
         return law in (GAUSSIAN, ZCDP) or self.route == PURE_ROUTE
 
@@ -94,7 +94,7 @@ class Filter:
     def fits(
         self, room: Fraction, law: str, level: Fraction, keys: int = 1, *, earlier: int = 0, times: int = 1
     ) -> bool:
-        """Whether the charges of a level, of several equal paths or series, are together at most `room`."""
+        """Whether `times` equal paths or series at this level cost at most `room` together."""
         if room <= 0 or not self.takes(law):
             return False
         if law != POISSON:
@@ -157,9 +157,10 @@ def routes_for(law: str) -> list[str]:
 
 
 def level_within(goal: EpsilonDelta, law: str, keys: int = 1) -> Fraction:
-    """The largest level, rounded down to 12 digits, at which one release keeps to a goal, all of delta for the noise.
+    """The largest level, rounded down to 12 digits, at which one release satisfies an (epsilon, delta).
 
-    The law is one of `Filter.charge`. Pure noise gets epsilon itself. Refused if no level does.
+    The noise may use all of delta. `law` is one of those of `Filter.charge`; pure noise gets epsilon itself.
+    DeclarationError if no level satisfies the goal.
     """
     found = _largest_within(goal.epsilon, goal.delta, law, keys)
     if found <= 0:
@@ -169,7 +170,7 @@ def level_within(goal: EpsilonDelta, law: str, keys: int = 1) -> Fraction:
 
 
 def coin_divergence(order: int, epsilon: Fraction) -> Fraction:
-    """The Rényi divergence of a coin of randomised response, rounded up: the most that epsilon-DP can cost.
+    """The Rényi divergence of randomised response, rounded up; no epsilon-DP release has a larger one.
 
     It is ln(cosh((order - 1/2) epsilon) / cosh(epsilon / 2)) / (order - 1).
     """
@@ -194,7 +195,7 @@ def _largest_within(epsilon: Fraction, delta: Fraction, law: str, keys: int = 1)
 
 
 def _largest(fits: Callable[[Fraction], bool], law: str) -> Fraction:
-    """The largest level, rounded down to 12 digits, that fits, where smaller ones do; 0 if none does."""
+    """The largest level that fits, rounded down to 12 digits, or 0; if a level fits, smaller ones do."""
     least = LEAST_OF_MEANS if law in (POISSON, SKELLAM) else _LEAST
     if not fits(least):
         return _NOTHING

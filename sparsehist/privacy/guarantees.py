@@ -23,7 +23,7 @@ class EpsilonDelta:
 
     Attributes:
         epsilon: Exact; at least 0.
-        delta: Exact; from 0 (pure DP) to 1, where it says nothing.
+        delta: Exact; from 0 (pure DP) to 1 (no guarantee).
 
     Example:
         >>> goal = EpsilonDelta(1, 1e-6)
@@ -74,7 +74,7 @@ class EpsilonDelta:
 
 
 def level_or_goal(value: Level | EpsilonDelta) -> Fraction | EpsilonDelta:
-    """Read a level, or an (epsilon, delta) that stands for the largest level that keeps to it."""
+    """Read a level, or an (epsilon, delta), which stands for the largest level that satisfies it."""
     if isinstance(value, str) and value.strip().lower().startswith("epsilon_delta"):
         value = EpsilonDelta.parse(value)
     if not isinstance(value, EpsilonDelta):

@@ -25,7 +25,7 @@ _LONGEST = 400  # '1e99999999' would take minutes and gigabytes to refuse
 
 
 def exactly(value: Level) -> Fraction:
-    """Read a finite number exactly. TypeError, ValueError or ArithmeticError if it is none, or too long."""
+    """Read a finite number exactly. TypeError, ValueError or ArithmeticError for anything else or too many digits."""
     if isinstance(value, bool):
         raise TypeError
     if isinstance(value, str):
@@ -124,7 +124,7 @@ def _or_none(value: Level) -> Fraction | None:
 
 
 def compared(one: Fraction, other: Fraction) -> int:
-    """Negative, 0 or positive as the first is coarser, the same or finer; by integers, as rounds compare many."""
+    """Negative, 0 or positive as the first level is coarser, equal or finer; in integers, which is fast."""
     return one.numerator * other.denominator - other.numerator * one.denominator
 
 
@@ -167,7 +167,7 @@ def rounded_down(value: Fraction, digits: int = 12) -> Fraction:
 
 
 def in_prose(level: Fraction) -> Fraction:
-    """A level as prose names it: rounded up to four significant digits, so that what it promises still holds."""
+    """A level for prose: rounded up to four significant digits, so that the stated guarantee still holds."""
     return -rounded_down(-level, 4)
 
 

@@ -29,10 +29,11 @@ def delta(epsilon: Level, level: Level) -> float:
 
 
 def epsilon(delta: Level, level: Level) -> float:
-    """The smallest epsilon with which Poisson noise of mean 1/level is (epsilon, delta)-DP; `delta` of it agrees.
+    """The smallest epsilon with which Poisson noise of mean 1/level is (epsilon, delta)-DP; the inverse of `delta`.
 
     Raises:
-        DeclarationError: If no epsilon would do: an output that only one world can give has probability e**-mean.
+        DeclarationError: If no epsilon suffices: an output that only one of the neighbours gives has probability
+            e**-mean.
 
     Example:
         >>> epsilon(1e-6, "0.01")

@@ -60,7 +60,7 @@ def delta_of(epsilon: Level, each: Iterable[tuple[Level, Level]]) -> float:
     """
     asked = float(at_least_zero(epsilon, "epsilon"))
     coins: Counter[Fraction] = Counter()
-    log_kept = 0.0  # the logarithm of the probability that no delta_i happens
+    log_kept = 0.0  # the logarithm of the probability that none of the events of probability delta_i occurs
     for rate, apart in each:
         coins[at_least_zero(rate, "epsilon_i")] += 1
         chance = at_least_zero(apart, "delta_i")
@@ -72,7 +72,7 @@ def delta_of(epsilon: Level, each: Iterable[tuple[Level, Level]]) -> float:
 
 
 def losses(coins: Mapping[Fraction, int]) -> tuple[FloatArray, FloatArray]:
-    """The privacy losses of independent coins of randomised response, and their probabilities in the likelier world.
+    """The privacy losses of independent randomised responses, and their probabilities under the likelier neighbour.
 
     `coins` holds how many there are of each epsilon; both results have shape (m,). Where there would be more than
     2**20 sums, epsilons are rounded up to a grid: an upper bound.
@@ -116,7 +116,7 @@ def _delta(epsilon: float, law: tuple[FloatArray, FloatArray]) -> float:
 
 
 def _epsilon(delta: float, law: tuple[FloatArray, FloatArray]) -> float:
-    """Between two sums of losses delta, which is positive, is a - b e**epsilon, over the losses above."""
+    """Solve for epsilon: between two sums of losses delta is a - b e**epsilon, over the losses above."""
     order = np.argsort(-law[0])
     loss, weight = law[0][order], law[1][order]
     with np.errstate(divide="ignore"):

@@ -24,7 +24,7 @@ from sparsehist.privacy import zcdp
 from sparsehist.privacy.levels import Level, as_level, at_least_zero, probability
 from sparsehist.typing import FloatArray
 
-_EXPAND_FROM = 1e3  # variance from which the quotient of the Bessel functions is too near to 1
+_EXPAND_FROM = 1e3  # from this variance on the quotient of the Bessel functions is rounded to 1
 
 
 def renyi(alpha: int, level: Level, keys: int = 1) -> float:
@@ -83,7 +83,7 @@ def _lines(level: Level, keys: int) -> list[tuple[float, float]]:
 
 
 def _integers(best: float) -> list[float]:
-    """The integers from 1 on, on either side of a real order less 1."""
+    """The two integers, at least 1, around a real order less 1."""
     below = float(max(1, math.floor(best)))
     return [below, below + 1.0]
 

@@ -68,7 +68,7 @@ def from_pure(epsilon: Level) -> float:
 
 
 def least_log_delta(epsilon: float, rho: float, order: Callable[[float], list[float]] = lambda t: [t]) -> float:
-    """The least ln delta(t), over all t or over those that `order` gives next to the best; at most 0."""
+    """The least ln delta(t), at most 0: over all t, or over the candidates that `order` makes of the best t."""
     best = _root(lambda t: (2.0 * t + 1.0) * rho - epsilon - _log_inverse(t))
     found = [t * ((t + 1.0) * rho - epsilon) - t * _log_inverse(t) - math.log1p(t) for t in order(best)]
     return min(0.0, *found)

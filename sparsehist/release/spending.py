@@ -124,7 +124,7 @@ def _split(goal: EpsilonDelta, budget: Budget | None, *, opens: bool) -> Split:
 
 
 def _check_goal(goal: EpsilonDelta, split: Split, release: Spending, before: float) -> None:
-    """Hold what a release in an open domain takes of delta against its share."""
+    """Check that the delta spent by a release in an open domain fits its share."""
     if release.delta_infinity - before > float(split.open) * (1 + 1e-9):
         raise BudgetExceededError(
             f"this threshold would add {release.delta_infinity - before:.6g} to the delta of open domains, but "

@@ -116,7 +116,7 @@ class Words:
         return Place(end, end + 1) if token is None else Place(token.start, token.end + 1)
 
     def since(self, start: Place) -> Place:
-        """Return the place from `start` to the end of the word that was taken last."""
+        """Return the span from `start` to the end of the last word read."""
         return Place(start.start, self._piece.tokens[self._next - 1].end + 1)
 
     def keyword(self, ahead: int = 0) -> str:

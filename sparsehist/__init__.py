@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from sparsehist.dense.multiple_release import MultipleRelease
     from sparsehist.domain import Catalogue, Dates, Domain, Hash64, Integers, Open, Product, Strings
     from sparsehist.privacy.guarantees import EpsilonDelta
+    from sparsehist.release.key_discovery import discover_keys
     from sparsehist.release.planning import Plan, plan
     from sparsehist.release.releases import Release, WorkloadRelease, read
     from sparsehist.series.create import create
-    from sparsehist.series.key_discovery import discover_keys
     from sparsehist.series.max_keys import choose_max_keys
     from sparsehist.series.store import Store, open, sql
     from sparsehist.sqlfront.analyst import AnalystSession, open_analyst
@@ -38,7 +38,7 @@ _NAMES = {
     "counting": "Counting Counts Files Query check_log", "counting.with_sql": "counting_sql",
     "declaration": "Every Keep Measure Share Steps", "dense.multiple_release": "MultipleRelease",
     "domain": "Catalogue Dates Domain Hash64 Integers Open Product Strings", "counting.queries": "check_query",
-    "series.key_discovery": "discover_keys", "privacy.guarantees": "EpsilonDelta", "release.planning": "Plan plan",
+    "release.key_discovery": "discover_keys", "privacy.guarantees": "EpsilonDelta", "release.planning": "Plan plan",
     "release.releases": "Release WorkloadRelease read", "series.create": "create",
     "series.max_keys": "choose_max_keys", "series.store": "Store open sql",
     "sqlfront.analyst": "AnalystSession open_analyst", "store": "adopt",

@@ -13,8 +13,7 @@ import sparsehist as sh
 from sparsehist.errors import DeclarationError, LevelError, NameTakenError, SeriesDiffersError
 from sparsehist.release import home
 from sparsehist.series.periodic_series import PeriodicSeries
-from sparsehist.series.running_series import RunningSeries
-from sparsehist.series.series import Series
+from sparsehist.series.series import RunningSeries, Series
 
 MODULES = "audiences dense errors histogram interactive local noise privacy workload".split()
 NAMES = (

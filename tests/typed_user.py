@@ -9,8 +9,7 @@ import numpy as np
 import polars as pl
 
 import sparsehist as sh
-from sparsehist.series.running_series import RunningSeries
-from sparsehist.series.series import Series
+from sparsehist.series.series import RunningSeries, Series
 from sparsehist.sqlfront.results import SqlResult
 
 

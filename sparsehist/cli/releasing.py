@@ -20,7 +20,7 @@ from sparsehist.release import any_kind
 from sparsehist.release.metadata import read_metadata
 from sparsehist.release.parameter_rows import release_rows
 from sparsehist.release.plots import save_plot
-from sparsehist.release.releases import check_estimates, check_target, of_cells
+from sparsehist.release.releases import check_target
 
 MOST_ROWS = 1000
 _SELDOM = 0.0005
@@ -78,7 +78,6 @@ def release(
     post_processing: list[str] | None = None,
     out: Path | None = None,
     head: int = 0,
-    estimates: bool = False,
     using: Using = DEFAULT,
 ) -> Answer:
     r"""Release a series at a level, or write out again a release that was made.
@@ -108,13 +107,11 @@ def release(
         post_processing: With --workload: consistent or non_negative; repeat it for both. Costs nothing.
         out: File to write: .parquet, .json or .arrow with metadata, or .csv.
         head: Also print this many of the largest rows.
-        estimates: Beside noisy counts, best estimates and their errors, in .csv and --head; they cost nothing.
     """
     if head < 0:
         raise DeclarationError(f"--head takes a number of rows from 0 up, got {head}")
     if out is not None:  # before anything is drawn
         check_target("--out", out, store)
-        check_estimates(out, estimates=estimates)
     asked = given(
         at, threshold=threshold, false_keys=false_keys, open_delta=open_delta, step=step, what=what,
         workload=workload, strategy=strategy, post_processing=post_processing, max_false_keys=max_false_keys,
@@ -123,7 +120,7 @@ def release(
     released = any_kind.release(using.home(store), series, None, name, target=out, **asked)
     if out is not None:
         try:
-            released.write(out, estimates=estimates)
+            released.write(out)
         except (StoreError, InputError) as problem:
             raise type(problem)(
                 f"{problem}. The release {name!r} is committed to the store: repeat the command to write it"
@@ -139,7 +136,7 @@ def release(
         parameters_table(release_rows(about)),
     ]
     if head:
-        rows = (of_cells(released).estimates() if estimates else released.frame).head(head).to_dicts()
+        rows = released.frame.head(head).to_dicts()
         data["head"] = rows
         shown.append(rows_table(rows[:MOST_ROWS], keys=about.key))
         if len(rows) > MOST_ROWS:

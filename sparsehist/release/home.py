@@ -9,6 +9,7 @@ import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -104,6 +105,20 @@ class Home:
         """Erase a store in memory."""
         if self.in_memory:
             shutil.rmtree(self.path.parent, ignore_errors=True)
+
+
+@runtime_checkable
+class OfStore(Protocol):
+    """A `sparsehist.Store`."""
+
+    home: Home
+
+
+def home_of(store: str | os.PathLike[str] | Home | OfStore) -> Home:
+    """Return where a store stands, given its directory or a `sparsehist.Store`."""
+    if isinstance(store, Home):
+        return store
+    return store.home if isinstance(store, OfStore) else Home(store)
 
 
 def _directory_in_memory(owner: object) -> Path:

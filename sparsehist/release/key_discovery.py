@@ -10,6 +10,7 @@ Source: MAD2R (arXiv:2502.08878) and DP-SIPS (arXiv:2301.01998) for the rounds; 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -32,7 +33,7 @@ from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.release import any_kind
 from sparsehist.release.cell_parameters import cell_metadata, requested
 from sparsehist.release.creation import NewLog, PairFilter, counted_into, with_source
-from sparsehist.release.home import Home
+from sparsehist.release.home import Home, OfStore, home_of
 from sparsehist.release.spending import cells_of, prepared
 
 _PARTS = 256
@@ -56,8 +57,8 @@ def shares_of_rounds(rounds: int) -> list[Fraction]:
     return [left, *reversed(shares)]
 
 
-def discover(
-    home: Home,
+def discover_keys(
+    store: str | os.PathLike[str] | Home | OfStore,
     source: object,
     *,
     unit: str | Sequence[str],
@@ -72,7 +73,50 @@ def discover(
     on_null: Choice = "error",
     counting: Counting | None = None,
 ) -> Catalogue:
-    """Find keys of a log that nobody can list; see `sparsehist.discover_keys`."""
+    """Find keys of a log that nobody can list, privately, and return them as a catalogue.
+
+    Far more keys are found than the releases of an open domain show, and the series that is then made over the
+    catalogue needs no delta. All levels and thresholds are fixed before the first round. The rounds stand in the
+    ledger as series `{name}_1`, … over open domains; asked again with the same name, the store gives the same
+    catalogue at no cost.
+
+    Args:
+        store: Directory of the store, made if there is none; ":memory:" for experiments; or a Store.
+        source: The log itself, as for `create`; not `Counts`.
+        unit: Column of the privacy unit, or several that name it together.
+        key: Column of the key.
+        most_keys: Keys of a unit that may count at all, at least 1; of more, so many are kept by an order that its
+            own rows decide. A public number: thresholds rise with it.
+        level: rho of zCDP, spent by all rounds together.
+        delta: Probability that a key which one unit alone has is found, over all rounds together; above 0, below 1.
+        rounds: From 1 to 8. Later rounds take most of level and delta.
+        kind: Type of the keys.
+        name: Of the discovery.
+        population: Whose costs add up over series.
+        on_null: "error" or "drop" for rows without unit or key.
+        counting: As for `create`; the distinct pairs of unit and key stay in memory.
+
+    Returns:
+        The keys that were found, sorted. Public: print it, save it with `write_parquet`, declare it as a domain.
+
+    Raises:
+        DeclarationError: If a parameter is wrong.
+        DataError: If the log breaks a rule.
+        BudgetExceededError: If the population's budget has no room for all rounds; before anything is drawn.
+        NotFoundError: If no key was found: the level is too small for this log. It is spent.
+        NameTakenError: If the name stands for another discovery.
+
+    Example:
+        >>> import polars as pl
+        >>> import sparsehist as sh
+        >>> log = pl.DataFrame({"user": range(3000), "page": [f"p{user % 3}" for user in range(3000)]})
+        >>> found = sh.discover_keys(
+        ...     sh.open(":memory:", seed=1), log, unit="user", key="page", most_keys=10, level=0.1, delta=1e-6
+        ... )
+        >>> str(found)
+        "catalogue('p0', 'p1', 'p2')"
+    """
+    home = home_of(store)
     if isinstance(source, Counts):
         raise DeclarationError("Counts hold no units: discover keys in the log itself")
     checked_whole("rounds", rounds, 1, _MOST_ROUNDS)

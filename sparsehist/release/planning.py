@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, Self
 
 import polars as pl
@@ -94,11 +94,8 @@ class Plan:
         """Draw the probability of publication and the relative error by true count; an altair chart.
 
         Raises:
-            DeclarationError: If the plan compares several domains.
             NotFoundError: If altair is not installed.
         """
-        if "domain" in self.by_level[0]:
-            raise DeclarationError("a plot shows one domain: plan each by itself")
         from sparsehist.release.plots import plot_plan
 
         return plot_plan(self.counts, self.levels["level"].to_list())
@@ -108,7 +105,7 @@ def plan(
     levels: Level | EpsilonDelta | Iterable[Level | EpsilonDelta] | None = None,
     *,
     d: int | None = None,
-    domain: Domain | str | Sequence[Domain | str] | None = None,
+    domain: Domain | str | None = None,
     max_keys: int,
     noise: NoiseChoice = "gaussian",
     bounding: str | Keep | Share = "keep",
@@ -128,7 +125,7 @@ def plan(
     Args:
         levels: Candidate levels, exact; larger is finer. 0.001, 0.01, 0.1 and 1 by default.
         d: Cells of the domain; a whole number up to 10**4000.
-        domain: Instead of `d`: the domain, or its text; or several to compare: rows then begin with `domain`.
+        domain: Instead of `d`: the domain, or its text.
         max_keys: Keys a unit may count towards.
         noise: Family of noise: a name, a class or an instance, as in `sparsehist.create`.
         bounding: "keep", "share" or `sh.Share(…)`, as there; true counts are weighted if units share.
@@ -161,15 +158,6 @@ def plan(
         >>> plan(d=10**69, max_keys=20, equal=52, within=EpsilonDelta(4, 1e-6)).levels["level"].item()
         '0.00675007016184'
     """
-    if isinstance(domain, list | tuple):
-        if not all(isinstance(one, Domain | str) for one in domain):
-            raise DeclarationError("domain: each of several must be a domain or its text", parameter="domain")
-        alone = partial(
-            plan, levels, d=d, max_keys=max_keys, noise=noise, bounding=bounding, epsilon=epsilon, delta=delta,
-            false_keys=false_keys, threshold=threshold, open_delta=open_delta, counts=counts, shows=shows,
-            probability=probability, equal=equal, within=within,
-        )  # fmt: skip
-        return _side_by_side({str(one): alone(domain=one) for one in domain})
     asked = _domain_asked(d, domain)
     columns = [f"key_{i}" for i in range(asked.columns)]
     declared: Any = {"key": columns, "domain": asked, "bounding": bounding, "noise": noise}
@@ -189,15 +177,6 @@ def levels_or_goal(levels: Any, epsilon: Level | None, delta: Level | None) -> A
     if epsilon is None and delta is None:
         return levels
     return [level_asked(levels, epsilon, delta)["goal"]]
-
-
-def _side_by_side(plans: Mapping[str, Plan]) -> Plan:
-    """One plan of several domains."""
-    if not plans:
-        raise DeclarationError("domain=[] names no domain")
-    by_level = [{"domain": domain, **row} for domain, plan in plans.items() for row in plan.by_level]
-    by_count = [{"domain": domain, **row} for domain, plan in plans.items() for row in plan.by_count]
-    return Plan(by_level, by_count, next(iter(plans.values())).noise)
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,6 @@ from sparsehist.store.witnesses import LEDGER_NAME
 from sparsehist.typing import FloatArray, IntArray
 
 if TYPE_CHECKING:
-    from sparsehist.domain import Domain
     from sparsehist.workload import Strategy
 
 _METADATA_KEY = "sparsehist"
@@ -203,9 +202,7 @@ class AnyRelease:
         self._frame.write_parquet(content, metadata={_METADATA_KEY: json.dumps(stored, ensure_ascii=False)})
         write_published(target, content.getbuffer())
 
-    def write_csv(
-        self, path: str | os.PathLike[str], *, spreadsheet_safe: bool = True, estimates: bool = False
-    ) -> None:
+    def write_csv(self, path: str | os.PathLike[str], *, spreadsheet_safe: bool = True) -> None:
         r"""Write the rows as CSV, without metadata, whole or not at all, and note it in the public ledger.
 
         Keys are chosen by strangers, and a spreadsheet runs a text such as `=cmd` as a formula. Unless it is told not
@@ -217,14 +214,11 @@ class AnyRelease:
         Args:
             path: The file, which ends in .csv; replaced only where it holds the same bytes.
             spreadsheet_safe: False writes every text as it is, for programs.
-            estimates: Whether to write the columns of `estimates` too; of a workload there are none.
 
         Raises:
             SparsehistError: As for `write_parquet`.
         """
         target, frame = _ending(path, _CSV), self._frame
-        if estimates:
-            frame = of_cells(self).estimates()
         if spreadsheet_safe:
             letters = str.maketrans(_ESCAPED)
             frame = frame.rename(lambda name: re.sub(f"({_FORMULA})", r"'\1", name.translate(letters)))
@@ -232,20 +226,18 @@ class AnyRelease:
             frame = frame.with_columns(texts.str.replace(f"({_FORMULA})", "'$1"))
         self._write_bytes(target, frame.write_csv(quote_style="non_numeric").encode())
 
-    def write(self, path: str | os.PathLike[str], *, estimates: bool = False) -> None:
+    def write(self, path: str | os.PathLike[str]) -> None:
         """Write the release in the format that the file's name says, whole or not at all.
 
         Args:
             path: Ends in .parquet or .pq (`write_parquet`), .csv (`write_csv`), .json (an object with the fields
                 "metadata" and "rows", a list of one object a row) or .arrow (Arrow IPC, metadata in its schema).
-            estimates: For .csv only: whether to write the columns of `estimates` too.
         """
-        check_estimates(path, estimates=estimates)
         target = _ending(path, _FILES)
         if target.suffix in _PARQUET:
             self.write_parquet(target)
         elif target.suffix in _CSV:
-            self.write_csv(target, estimates=estimates)
+            self.write_csv(target)
         else:
             self._write_bytes(target, self._as_json() if target.suffix in _JSON else self._as_arrow())
 
@@ -365,33 +357,6 @@ class Release(AnyRelease):
     def _with_limits(self, most: int, confidence: float) -> tuple[pl.DataFrame, str]:
         found = self.intervals(confidence).head(most).rename({"noisy_count": "value"})
         return found, f"units, with {100 * confidence:g} % intervals"
-
-    def consistent(self, *workloads: WorkloadRelease, domain: Domain | None = None) -> list[pl.DataFrame]:
-        """Make this release of cells and releases of workloads of the same series agree: post-processing, at no cost.
-
-        Each is weighted by the inverse of its squared error: that of `estimates`, and the covariance of the noise of
-        workloads. All frames then follow from one vector of counts. What was *not* published is not taken for 0, but
-        is known as far as the workloads tell. Counts near the threshold may be biased as `estimates` are.
-
-        Args:
-            workloads: At least one, of the same series, without post-processing; of each workload and strategy one
-                release, the finest: coarser ones add noise and no knowledge.
-            domain: That of the series; needed where the metadata holds but a digest of a long catalogue.
-
-        Returns:
-            The frame of each release, this one first, with two more columns, in counts: `consistent`, which may be
-            negative, and `consistent_error`, its standard deviation. Float64.
-
-        Raises:
-            InputError: If the releases are not of one series, or a key column has the name of one to be added.
-            DeclarationError: If there are more than 2,048 cells or queries, post-processed answers or two releases of
-                one workload, or if the domain cannot be told from the metadata.
-
-        Source: see `sparsehist.workload.least_squares`.
-        """
-        from sparsehist.release.workload_answers import consistent
-
-        return consistent(self, workloads, domain)
 
 
 class WorkloadRelease(AnyRelease):
@@ -534,14 +499,6 @@ def check_target(what: str, target: Path, store: Path | None) -> None:
         raise_alone(DeclarationError(f"{str(target)!r} names no file: {os.strerror(problem.errno or 0)}"))
     if inside:
         raise DeclarationError(f"{what}: {str(target)!r} is inside the store, which nobody but its owner may read")
-
-
-def check_estimates(path: str | os.PathLike[str], *, estimates: bool) -> None:
-    """Refuse to write estimates to anything but CSV: beside metadata, from which they follow, they need not stand."""
-    if estimates and Path(path).suffix not in _CSV:
-        raise DeclarationError(
-            f"estimates are written to .csv only, not to {str(path)!r}: Release.estimates() has them"
-        )
 
 
 def refuse_to_replace(target: Path, metadata: Mapping[str, Any], content: bytes | None = None) -> None:

@@ -1,4 +1,4 @@
-"""The answers of a workload: keys as cell numbers, noise on its grid, post-processing, agreement with cells.
+"""The answers of a workload: keys as cell numbers, noise on its grid, post-processing.
 
 Rounding never shows what is rounded beyond the noise. Where one number per cell is kept, each cell gets its noise,
 rounded to a grid that divides 1, before anything is summed. Otherwise exact whole answers get rounded noise. Noise is
@@ -20,27 +20,24 @@ from sparsehist.declaration.checks import checked_confidence
 from sparsehist.domain import Domain, Product
 from sparsehist.domain.ranges import read_date
 from sparsehist.entropy import generator
-from sparsehist.errors import DeclarationError, DomainError, InputError, NotFoundError, of_kind, raise_alone, shown
+from sparsehist.errors import DeclarationError, DomainError, NotFoundError, of_kind, raise_alone, shown
 from sparsehist.histogram import count_near, grid_step, numerical_slack, round_to_grid
 from sparsehist.ledger.ledger import PathName
 from sparsehist.noise import Family
 from sparsehist.noise.family import NoiseArray
 from sparsehist.privacy import Level, as_level, level_text
-from sparsehist.release.metadata import CellMetadata, WorkloadMetadata, read_metadata
+from sparsehist.release.metadata import WorkloadMetadata, read_metadata
 from sparsehist.store import SeriesFiles
 from sparsehist.store.support import LOTS, salt_for
 from sparsehist.typing import FloatArray, Generator, IntArray
-from sparsehist.workload import Cells, Strategy, Workload, answers_of_state, cells_of_state, strategy_named
-from sparsehist.workload.least_squares import Measured, agree, measured
+from sparsehist.workload import Cells, Strategy, Workload, answers_of_state, cells_of_state
 from sparsehist.workload.queries.workload import AnswerArray, KeyNumbers
 
 if TYPE_CHECKING:
-    from sparsehist.release.releases import Release, WorkloadRelease
+    from sparsehist.release.releases import WorkloadRelease
 
 STEPS = ("consistent", "non_negative")
 _LARGEST_SOLVED = 2**22
-_MOST_WEIGHED = 2048
-_ADDED = ("consistent", "consistent_error")
 # A column of so many values, such as text, has no numbers for them.
 _NUMBERED = 2**63
 # In a query: the key column is summed over.
@@ -369,57 +366,3 @@ def _nearest_histogram(workload: Workload, answers: FloatArray, std: FloatArray,
     else:
         solved = lsmr(operator, target, atol=1e-13, btol=1e-13, maxiter=10 * sum(workload.shape))[0]
     return workload.apply(solved)
-
-
-# Agreement of cells and workloads
-
-
-def consistent(cells: Release, workloads: Sequence[WorkloadRelease], domain: Domain | None) -> list[pl.DataFrame]:
-    """See `Release.consistent`."""
-    about, found = _checked(cells, workloads)
-    if domain is None:
-        try:
-            domain = Domain.parse(about.domain)
-        except DeclarationError:
-            raise DeclarationError(
-                f"{cells.name!r} names its domain by a digest only, as the catalogue is long: hand in that of the "
-                "series, consistent(…, domain=series.declaration.domain)"
-            ) from None
-    strategies = [strategy_named(one.strategy, Workload.parse(one.workload)) for one in found]
-    largest = max(*(strategy.n_noise for strategy in strategies), *map(len, workloads))
-    if domain.is_open or max(domain.size, largest) > _MOST_WEIGHED:
-        raise DeclarationError(
-            f"cells and answers are weighed together up to {_MOST_WEIGHED} of them: {domain.describe()}"
-        )
-    estimates = cells.estimates()
-    columns = zip(key_domains(domain), cells.frame.select(about.key).get_columns(), strict=True)
-    coordinates = tuple(column.index(pl.DataFrame({"key_0": values})) for column, values in columns)
-    rows = np.eye(domain.size)[np.ravel_multi_index(coordinates, column_sizes(domain))]
-    own = Measured(rows, estimates["estimate"].to_numpy(), np.diag(estimates["estimate_error"].to_numpy() ** 2))
-    answered = [
-        measured(strategy, one.frame["noisy_count" if one.implicit else "noisy_answer"].to_numpy(), said.noise_std)
-        for strategy, one, said in zip(strategies, workloads, found, strict=True)
-    ]
-    frames = [one.frame for one in (cells, *workloads)]
-    return [
-        frame.with_columns(pl.Series(name, column) for name, column in zip(_ADDED, one, strict=True))
-        for frame, one in zip(frames, agree([own, *answered]), strict=True)
-    ]
-
-
-def _checked(cells: Release, workloads: Sequence[WorkloadRelease]) -> tuple[CellMetadata, list[WorkloadMetadata]]:
-    about = read_metadata(cells.metadata)
-    if not isinstance(about, CellMetadata):
-        raise DeclarationError(f"{cells.name!r} is a workload release; call consistent() on a cell release")
-    found = [of_kind(read_metadata(one.metadata), WorkloadMetadata) for one in workloads]
-    if not found:
-        raise DeclarationError("consistent takes the releases of workloads that are to agree with this one")
-    if {(one.store, one.series) for one in found} != {(about.store, about.series)}:
-        raise InputError("only releases of one series have counts in common")
-    if any(one.post_processing for one in found):
-        raise DeclarationError("answers that were post-processed have no known covariance: release them without")
-    if len({(one.workload, one.strategy) for one in found}) < len(found):
-        raise DeclarationError("of each workload and strategy one release, the finest: others add nothing but noise")
-    if any(set(_ADDED) & set(one.frame.columns) for one in (cells, *workloads)):
-        raise InputError(f"a key column is called as one to be added, {' or '.join(_ADDED)}: rename it in the log")
-    return about, found

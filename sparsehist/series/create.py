@@ -15,12 +15,11 @@ from sparsehist.domain import Domain
 from sparsehist.errors import DeclarationError, shown
 from sparsehist.privacy import Level
 from sparsehist.release.creation import NewLog, counted_into, declared_into, with_source
-from sparsehist.series.series import Series
+from sparsehist.series.series import RunningSeries, Series
 from sparsehist.series.store import Store
 
 if TYPE_CHECKING:
     from sparsehist.series.periodic_series import PeriodicSeries
-    from sparsehist.series.running_series import RunningSeries
 
 
 @overload
@@ -137,8 +136,6 @@ def _checked_counting(counting: object) -> Counting:
 
 def _going_on(store: Store, declaration: Declaration, if_exists: str) -> RunningSeries | PeriodicSeries:
     if declaration.steps is not None:
-        from sparsehist.series.running_series import RunningSeries  # and linear algebra, which others do without
-
         return RunningSeries(store, declaration, declared_into(store.home, declaration, if_exists).series_id)
     from sparsehist.release.periods import declare_periods
     from sparsehist.series.periodic_series import PeriodicSeries

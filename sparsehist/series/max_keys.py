@@ -38,7 +38,7 @@ from sparsehist.noise import family_named
 from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.release import any_kind
 from sparsehist.release.creation import NewLog, checked_source, counted_into, with_source
-from sparsehist.release.home import Home
+from sparsehist.release.home import Home, home_of
 from sparsehist.release.key_discovery import check_room
 from sparsehist.release.pipeline import published_metadata
 from sparsehist.release.releases import Release, of_cells
@@ -156,7 +156,7 @@ def choose_max_keys(
         name=f"{name}_profile", key=("keys", "largest"), max_keys=1, domain=classes, noise=first.noise,
         population=population,
     )  # fmt: skip
-    home, counting = (store if isinstance(store, Store) else Store(store)).home, counting or Counting()
+    home, counting = home_of(store), counting or Counting()
     check_room(home, [(first, level_text(whole), None)])  # costs add up: so it is told of the level that was named
     planned: list[tuple[Declaration, str, float | None]] = [(first, few, None), (second, most, None)]
     if release_level is not None:

@@ -21,12 +21,11 @@ from sparsehist.release.home import Home
 from sparsehist.release.limits import declare_disjoint, set_budget
 from sparsehist.release.pipeline import published
 from sparsehist.release.stored_declaration import declaration_of
-from sparsehist.series.series import Series
+from sparsehist.series.series import RunningSeries, Series
 from sparsehist.store import State, backup, ensure_store
 
 if TYPE_CHECKING:
     from sparsehist.series.periodic_series import PeriodicSeries
-    from sparsehist.series.running_series import RunningSeries
     from sparsehist.sqlfront.results import SqlResult
 
 _OF_LEDGER = ("scope", "population", "series", "path", "level", "epsilon")
@@ -106,11 +105,8 @@ class Store:
                 return PeriodicSeries(self, declared_periods(self.home, state, name))
             record = self.home.find(state, name)
         declaration = declaration_of(record)
-        if declaration.steps is None:
-            return Series(self, declaration, record.series_id)
-        from sparsehist.series.running_series import RunningSeries  # and linear algebra, which others do without
-
-        return RunningSeries(self, declaration, record.series_id)
+        kind = Series if declaration.steps is None else RunningSeries
+        return kind(self, declaration, record.series_id)
 
     def series_names(self) -> list[str]:
         """Return the names of the series, sorted; of a periodic series those of its periods."""

@@ -77,7 +77,7 @@ def declared_for_step(statement: Statement, declaration: Declaration | None) -> 
 
 
 def declared_discovery(statement: Statement) -> tuple[Declared, dict[str, Any]]:
-    """Check the options of CHOOSE KEYS: what its query must satisfy, and the parameters of `discover`."""
+    """Check the options of CHOOSE KEYS: what its query must satisfy, and the parameters of `discover_keys`."""
     asked = {name: option.value for name, option in statement.options.items()}
     for name, option in statement.options.items():
         if name not in (*_OF_DISCOVERY, *_OWN_OPTIONS):

@@ -31,7 +31,7 @@ from sparsehist.ledger.ledger import Ledger
 from sparsehist.release import any_kind
 from sparsehist.release.creation import NewLog, counted_into, declared_into, with_source
 from sparsehist.release.home import Home
-from sparsehist.release.key_discovery import discover
+from sparsehist.release.key_discovery import discover_keys
 from sparsehist.release.limits import declare_disjoint, raise_cap, set_budget
 from sparsehist.release.periods import append_period, declare_periods, declared_periods, drop
 from sparsehist.release.releases import AnyRelease, check_target
@@ -353,7 +353,7 @@ class Session:
         self._bring_releases(statement)
         wanted, asked = declared_discovery(statement)
         source = self._source(statement, wanted, runs=True)
-        found = discover(store, source, name=statement.name, level=statement.asked["level"], **asked)
+        found = discover_keys(store, source, name=statement.name, level=statement.asked["level"], **asked)
         if target is not None:
             found.write_parquet(Path(target))
         written = "" if target is None else f", written to {target}: the domain is catalogue(file={target!r})"

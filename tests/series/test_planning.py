@@ -193,19 +193,3 @@ def test_a_plan_can_be_drawn(tmp_path):
     planned = plan(["0.1", "1"], d=10**9, max_keys=2)
     save_plot(planned.plot(), tmp_path / "plan.svg")
     assert (tmp_path / "plan.svg").read_text(encoding="utf-8").startswith("<svg")
-
-
-def test_domains_are_compared_side_by_side():
-    """Rows are those of each domain alone, with its text before them; a plot shows one."""
-    domains = ["strings(max_bytes=32)", "open('string', delta=1e-6)", sh.Integers(99)]
-    both = sh.plan(["0.1", "1"], domain=domains, max_keys=3)
-    for domain in domains:
-        alone = sh.plan(["0.1", "1"], domain=domain, max_keys=3)
-        assert [row for row in both.by_level if row["domain"] == str(domain)] == [
-            {"domain": str(domain), **row} for row in alone.by_level
-        ]
-    assert both.levels.height == 6 and both.counts["domain"].n_unique() == 3
-    with pytest.raises(DeclarationError):
-        both.plot()
-    with pytest.raises(DeclarationError):
-        sh.plan("1", domain=[], max_keys=3)

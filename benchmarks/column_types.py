@@ -4,11 +4,11 @@
     python benchmarks/column_types.py --rows 5_000_000 --runs 1   (`make bench`: under five minutes)
     python benchmarks/column_types.py --only 'UInt64 × text' --runs 5
 
-Each case is a release from log to published Parquet file and, beside it, Polars' plain count of the same columns:
-distinct units per key, without bounding and privacy. Both run in processes of their own, in turns; CPU, wall clock
-and peak of the resident set are of the whole process, imports included. `added` is our CPU minus that of the plain
-count in the same turn, for 10^7 rows. Fields of CSV files are text for both. Units have log-normal activity of sigma
-1.5; there are half as many queries as rows, of two or three words. Imports take half a second: short logs show it.
+For each case two programs run in turn, each in its own process: ours reads the log, releases a histogram and writes a
+Parquet file; Polars counts the distinct units per key of the same columns, without bounds and without privacy. We
+report CPU time, wall time and peak resident memory of each process, imports included. `added` is our CPU time minus
+that of Polars in the same turn, scaled to 10^7 rows. CSV fields are text for both. Rows per unit are log-normal with
+sigma 1.5, and there are half as many different queries as rows. Importing takes half a second, visible in short logs.
 """
 
 from __future__ import annotations

@@ -95,9 +95,9 @@ def _escaped(text: str) -> str:
 
 
 _OF_STEPS = {
-    "step": "Up to which units are counted, from 1.",
-    "what": '"running" counts, unless another is given; "new" for units that have the key first in this step; '
-    '"blocks(7)" for those of a block of so many steps, of which this is the last.',
+    "step": "Count the units of the steps 1, …, n of a running series.",
+    "what": "What to count in a running series. 'running', the default: units with the key in steps 1, …, n. 'new': "
+    "units that first have the key in step n. 'blocks(7)': units with the key in the 7 steps that end at n.",
 }
 
 
@@ -123,7 +123,7 @@ def sql() -> str:
         "## Statements",
         "\n".join(f"- {statements}" for statements in syntax),
         "## Clauses of RELEASE and PLAN",
-        "They stand in any order, each once. A plan takes several levels; a workload has no threshold.",
+        "They may come in any order, each once. A plan takes several levels; a workload has no threshold.",
         _table(("clause", "meaning"), clauses),
         "## Options of CREATE SERIES",
         f"`WITH (option = value, …)`; a value is {values}. A running series has the options {listed}.",

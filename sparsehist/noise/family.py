@@ -216,7 +216,7 @@ def just_above(margins: FloatArray, *, integer: bool) -> FloatArray:
 
 
 def checked_sensitivity(value: Level) -> None:
-    """Return an exact sensitivity; DeclarationError if it is not positive and finite."""
+    """Raise DeclarationError unless a sensitivity is positive and finite."""
     try:
         as_level(value)
     except LevelError:

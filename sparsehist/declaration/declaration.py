@@ -164,16 +164,15 @@ class Declaration:
     key: tuple[str, ...] = parameter(
         "Key column; repeat it, in the domain's order, for a product domain.",
         title="key", write=list, read=_key, show=", ".join, option=list[str], several=True, example="query",
-        published=True,
     )  # fmt: skip
     max_keys: int = parameter(
         "Distinct keys that one unit counts towards at most; noise grows with its root.",
-        title="max_keys", least=1, most=LARGEST_BOUND, show="{:,}".format, option=int, example="20", published=True,
+        title="max_keys", least=1, most=LARGEST_BOUND, show="{:,}".format, option=int, example="20",
     )  # fmt: skip
     bounding: Keep | Share = parameter(
         "A unit with more than max_keys keys counts towards that many of them (keep), or shares its weight over all, "
         "at the same noise (share, share(most_keys=640)): far less bias where many units have more.",
-        Keep(), title="bounding", write=str, read=bounding_of, option=str, published=True,
+        Keep(), title="bounding", write=str, read=bounding_of, option=str,
         show=lambda bounding: "" if bounding == Keep() else str(bounding),
     )  # fmt: skip
     domain: Domain = parameter(
@@ -181,22 +180,21 @@ class Declaration:
         "strings(max_chars=20, alphabet='digits'), integers(1000), dates('2014-05-01', '2014-05-12'), hash64(), "
         "catalogue('DE', 'US'), catalogue(file='areas.csv', column='url'), product(country=…, day=…); or, where "
         "nobody can list them, open(delta='1e-6').",
-        title="domain", write=str, read=_domain, option=str, example="'strings(max_bytes=32)'", published=True,
+        title="domain", write=str, read=_domain, option=str, example="'strings(max_bytes=32)'",
         show=lambda domain: f"{domain.describe()}, {domain.describe_size()}",
     )  # fmt: skip
     noise: str = parameter(
         "Family of noise: gaussian (level: rho of zCDP), laplace or discrete_laplace (level: epsilon of pure DP), "
         "poisson or skellam (level: 1/mean).",
-        "gaussian", title="noise", option=str, published=True,
+        "gaussian", title="noise", option=str,
     )  # fmt: skip
     cap: Fraction | None = parameter(
         "Refuse releases beyond this level, workloads added to it; exact, such as 2 or 1/3.",
         None, title="cap", write=level_text, read=lambda cap: as_level(cap, "cap"), show=level_text, option=str,
-        published=True,
     )  # fmt: skip
     population: str = parameter(
         "The people behind the units; costs add within it.", "default", title="population", option=str,
-        read=lambda value: checked_name("population", value), published=True,
+        read=lambda value: checked_name("population", value),
     )  # fmt: skip
     measures: tuple[Measure, ...] = parameter(
         "Sums by key that releases may publish beside counts: column:clip=B,step=S, where a unit adds at most B to a "

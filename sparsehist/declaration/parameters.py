@@ -27,7 +27,6 @@ class Parameter:
         sql: Word in WITH (…); None if SQL does not take it, "" for the name of the field.
         several: Whether SQL may give a list.
         example: A value as SQL writes it.
-        published: Whether metadata of releases states it.
         compared: Whether series with different values are different series.
     """
 
@@ -43,7 +42,6 @@ class Parameter:
     sql: str | None = ""
     several: bool = False
     example: str = ""
-    published: bool = False
     compared: bool = True
 
     def checked(self, name: str, value: Any) -> Any:

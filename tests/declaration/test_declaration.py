@@ -139,9 +139,7 @@ def test_every_word_of_sql_has_a_parameter():
 class Wider(Declaration):
     """A copy of the declaration with one more parameter."""
 
-    colour: str = parameter(
-        "Colour of the series.", "red", title="colour", choices=("red", "blue"), option=str, published=True
-    )
+    colour: str = parameter("Colour of the series.", "red", title="colour", choices=("red", "blue"), option=str)
 
 
 def test_one_field_is_one_parameter():

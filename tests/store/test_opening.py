@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import errno
 import json
 import shutil
 import subprocess
@@ -64,18 +63,6 @@ def test_only_a_store_is_opened(tmp_path):
         with pytest.raises(NotFoundError, match="no store"), open_state(tmp_path / name):
             pass
     assert sorted(place.name for place in (tmp_path / "foreign").iterdir()) == ["series"]
-
-
-def test_a_place_that_may_not_be_looked_at_is_no_internal_error(tmp_path, monkeypatch):
-    """The directory of another user is told by its name and the remedy."""
-
-    def refuse(_):
-        raise PermissionError(errno.EACCES, "engine text")
-
-    monkeypatch.setattr(Path, "is_file", refuse)
-    told = r"theirs: it cannot be read or written; check .* its owner"
-    with pytest.raises(StoreError, match=told), open_state(tmp_path / "theirs"):
-        pass
 
 
 def test_a_store_is_made_only_where_nothing_is(tmp_path):
@@ -210,27 +197,6 @@ def test_a_restored_store_is_refused_by_its_mark(tmp_path):
         assert state.generation == 3
 
 
-def test_a_restored_store_is_refused_by_a_public_ledger(tmp_path):
-    """A public ledger is enough to refuse an older store when its mark is lost."""
-    path = make_store(tmp_path / "s")
-    out = tmp_path / "out"
-    out.mkdir()
-    with open_state(path) as state:
-        state.record_publication(out)
-    shutil.copytree(path, tmp_path / "older")
-    generation = release(path)
-    with open_state(path) as state:
-        publish(out, published(state, generation))
-    put_back(path, tmp_path / "older")
-    (tmp_path / "s.generation").unlink()
-    with pytest.raises(StoreRolledBackError, match="sparsehist-ledger"), open_state(path):
-        pass
-    (out / "sparsehist-ledger.json").unlink()
-    adopt(path, home_is_gone=True)
-    with open_state(path):
-        pass
-
-
 def test_a_mark_that_a_dead_run_did_not_raise_is_raised_by_the_next(tmp_path, monkeypatch):
     """A round that was committed but not marked counts as published once the store is opened again."""
     path = make_store(tmp_path / "s")
@@ -347,26 +313,6 @@ def test_of_two_copies_adopted_at_one_generation_one_goes_on(tmp_path, monkeypat
     with pytest.raises(StoreRolledBackError, match="shows that"), open_state(copy):
         pass
     assert release(other) == 3
-
-
-def test_a_moved_store_is_the_same_store(tmp_path):
-    """Moving a store needs no adoption, and shuts out copies made before a release after it."""
-    path = make_store(tmp_path / "s")
-    release(path)
-    shutil.copytree(path, tmp_path / "older")
-    moved = path.rename(tmp_path / "moved")
-    assert release(moved, "2") == 3
-    shutil.copytree(tmp_path / "older", path)
-    with pytest.raises(StoreRolledBackError), open_state(path):
-        pass
-    with pytest.raises(StoreRolledBackError, match="shows that"):
-        adopt(path, home_is_gone=True)
-    shutil.rmtree(path)
-    adopt(moved)
-    assert release(moved, "3") == 5
-    put_back(moved, tmp_path / "older")
-    with pytest.raises(StoreRolledBackError), open_state(moved):
-        pass
 
 
 def test_a_backup_can_take_the_place_of_a_lost_store_only(tmp_path):

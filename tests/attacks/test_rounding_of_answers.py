@@ -41,7 +41,9 @@ def weighed_noisy_cells(matrix: np.ndarray, release: sh.Release) -> int:
     return int(near.size)
 
 
-@pytest.mark.parametrize("strategy", ["identity", "haar", "optimised"])
+@pytest.mark.parametrize(
+    "strategy", ["identity", *(pytest.param(name, marks=pytest.mark.slow) for name in ("haar", "optimised"))]
+)
 def test_many_answers_say_no_more_than_the_noisy_cells_they_rest_on(strategy: str) -> None:
     """A hundred thousand multiples of one cell are those of one noisy count: none shows how its count was rounded."""
     weights = 1.0 + entropy.seeded(2).random(100_000)

@@ -18,6 +18,11 @@ from tests.histogram.sparse_simulation import hide_unpublished, independent_redr
 from tests.stats import assert_consistent, assert_detected, two_sample_outcomes, two_sample_vectors
 
 FAMILIES = [Gaussian(1.5), Laplace(1.5), DiscreteLaplace(2), Poisson(), Skellam()]
+# By default one family of reals and one of integers.
+EACH_KIND = [
+    pytest.param(family, marks=[] if isinstance(family, Gaussian | DiscreteLaplace) else pytest.mark.slow)
+    for family in FAMILIES
+]
 Rounds = list[tuple[str, float]]
 
 
@@ -81,7 +86,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("family", FAMILIES, ids=repr)
+@pytest.mark.parametrize("family", EACH_KIND, ids=repr)
 def test_low_thresholds_and_close_levels_have_the_dense_law(family: Family, case: str) -> None:
     """Groups drawn explicitly at once, later or never; relative errors of 3 % in common patterns are seen."""
     rounds = [(level, at(family, level, stds)) for level, stds in CASES[case]]
@@ -103,7 +108,7 @@ def test_large_counts_have_the_dense_law(family: Family) -> None:
     assert_consistent(p_value(sparse, dense), "large counts")
 
 
-@pytest.mark.parametrize("family", FAMILIES, ids=repr)
+@pytest.mark.parametrize("family", EACH_KIND, ids=repr)
 def test_wrong_samplers_are_told_from_the_reference(family: Family) -> None:
     """A scale 5 % too wide, and one level redrawn for the tracked cells, are seen by the same comparison."""
     rounds = [(level, at(family, level, stds)) for level, stds in CASES["hidden, then nearly none"]]
@@ -172,7 +177,7 @@ def drawn_explicitly(family: Family, n: int, *, plain: bool = False) -> tuple[np
     return np.stack([known[Fraction(level)] for level in (first, second, *LATER)], axis=1), drawn.exceeds
 
 
-@pytest.mark.parametrize("family", FAMILIES, ids=repr)
+@pytest.mark.parametrize("family", EACH_KIND, ids=repr)
 def test_cells_drawn_explicitly_have_the_dense_law_published_or_not(family: Family) -> None:
     """Both kinds, over three more rounds; 20,000 cells see errors of a per cent or two in the paths' marginals."""
     n = 20_000

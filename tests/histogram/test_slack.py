@@ -92,7 +92,7 @@ def test_real_noise_crosses_boundaries_of_the_grid_less_often_than_stated(max_ke
         assert 0 < measured <= numerical_slack(max_keys, std, grid_step(std)) - max_keys * OF_CANDIDATES
 
 
-@pytest.mark.parametrize("mean", [4.0, 100.0, 2500.0])
+@pytest.mark.parametrize("mean", [4.0, 100.0, pytest.param(2500.0, marks=pytest.mark.slow)])
 def test_integer_noise_is_off_by_less_than_stated(mean: float) -> None:
     """In total variation: fresh noise, and the part of a sum that a step to twice the level keeps."""
     half = (mean / 2, mean / 2)

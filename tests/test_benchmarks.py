@@ -23,19 +23,7 @@ SCRIPTS = {
     "release": ["--runs", "1", "--rows", "50"],
     "real_logs": [],
     "dense_round": ["--runs", "1", "--size", "2000"],
-    "dense_sparse": [
-        "--runs",
-        "1",
-        "--sizes",
-        "10000",
-        "--rounds",
-        "1",
-        "2",
-        "--nonzero",
-        "400",
-        "--published",
-        "100",
-    ],
+    "dense_sparse": "--runs 1 --sizes 10000 --rounds 1 2 --nonzero 400 --published 100".split(),
     "discrete_laplace": ["--runs", "1", "--draws", "2000"],
     "histories": ["--runs", "1", "--cells", "300", "--families", "gaussian", "poisson"],
     "key_discovery": ["--runs", "1"],
@@ -45,28 +33,13 @@ SCRIPTS = {
     "peers": ["--runs", "1", "--rows", "2000", "--peers", ""],
     "people": ["--runs", "1", "--people", "2000", "--cells", "3000"],
     "floor": ["--runs", "1", "--rows", "2000", "--ids", "random", "uuid", "--activity", "0.7"],
-    "column_types": [
-        "--runs",
-        "1",
-        "--rows",
-        "2000",
-        "--only",
-        "Int64 × text",
-        "(date, text) × text",
-        "Arrow stream",
-    ],
+    "column_types": [*"--runs 1 --rows 2000 --only".split(), "Int64 × text", "(date, text) × text", "Arrow stream"],
     "pipeline": ["--runs", "1", "--rows", "2000", "--ids", "uuid", "--activity", "0.7"],
     "planned": [],
     "profiles": ["--runs", "1", "--rows", "2000", "--published", "50", "--cells", "500"],
     "counting": ["--runs", "1", "--rows", "2000"],
-    "running": [
-        *("--runs", "1", "--days", "3", "--keys", "2000", "--units", "500", "--rows", "400", "--many", "800"),
-        *("--after", "1", "4"),
-    ],
-    "scale": [
-        *("--runs", "1", "--nonzero", "9000", "--tracked", "500", "1000", "--releases", "12", "--cells", "50"),
-        *("--rows", "2000"),
-    ],
+    "running": "--runs 1 --days 3 --keys 2000 --units 500 --rows 400 --many 800 --after 1 4".split(),
+    "scale": "--runs 1 --nonzero 9000 --tracked 500 1000 --releases 12 --cells 50 --rows 2000".split(),
     "sensitivity": ["--max-keys", "1"],
     "spark": ["--runs", "1", "--rows", "4000", "--warm", "2000", "--memory", "1g"],
     "sql_front": ["--runs", "1", "--rows", "2000"],
@@ -75,7 +48,8 @@ SCRIPTS = {
     "workload_speed": ["--runs", "1", "--cells", "3000"],
 }
 
-MANY_PROCESSES = {"dense_sparse", "lossless", "profiles", "scale", "spark"}
+# By default one of each kind: a log counted, releases, arithmetic of the core, sizes of workloads.
+BY_DEFAULT = {"release", "round_arithmetic", "planned", "noise", "workload_speed"}
 NO_TARGET = {"domains", "floor", "profiles", "real_logs"}
 
 
@@ -100,7 +74,7 @@ def ran(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     "script",
     [
-        pytest.param(s, marks=[pytest.mark.slow] * (s in MANY_PROCESSES) + [pytest.mark.spark] * (s == "spark"))
+        pytest.param(s, marks=[pytest.mark.slow] * (s not in BY_DEFAULT) + [pytest.mark.spark] * (s == "spark"))
         for s in SCRIPTS
     ],
 )

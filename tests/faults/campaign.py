@@ -29,9 +29,11 @@ import polars as pl
 import sparsehist as sh
 from sparsehist.errors import SparsehistError
 from sparsehist.privacy import as_level
+from sparsehist.release.steps import StepFiles
 
 # All that the work imports on its way, so that an attempt makes its own calls only.
 from sparsehist.sqlfront import session as _session  # noqa: F401
+from tests.periods.logs import who_counts
 
 KINDS = ("write", "pwrite64", "fsync", "fdatasync", "rename", "unlink", "ftruncate", "mkdir", "rmdir", "unlinkat")
 LEVELS = ["0.05", "0.4", "0.1", "0.2", "0.05", "0.3"]
@@ -122,16 +124,14 @@ def inspect(place: Place) -> None:
         else []
     )
     assert {entry["round"] for entry in entries if entry["series"] in opened.series_names()} <= set(by_round)
-    spent = {
-        row["series"]: row["level"]
-        for row in _rows(opened.ledger(full=True))
-        if row["scope"] == "path" and row["path"] == "cells"
-    }
+    ledger_rows = _rows(opened.ledger(full=True))
+    populations = {row["population"]: row["level"] for row in ledger_rows if row["scope"] == "population"}
+    paths = {row["series"]: row["level"] for row in ledger_rows if row["scope"] == "path" and row["path"] == "cells"}
     for release in by_round.values():
         if release.metadata["kind"] == "cells":
-            assert as_level(spent[release.metadata["series"]]) >= release.level, (
-                "the ledger shows less than what left"
-            )
+            # Of a periodic series the ledger has one row, that of its population.
+            spent = paths.get(release.metadata["series"]) or populations[release.metadata["population"]]
+            assert as_level(spent) >= release.level, "the ledger shows less than what left"
     _check_remains(place, registered)
 
 
@@ -168,6 +168,11 @@ def workload(place: Place) -> None:
     release.write_parquet(place.out / f"w{n}.parquet")
 
 
+def day(place: Place, step: int) -> pl.LazyFrame:
+    """The log of a step or a week: half of its users were there before."""
+    return pl.scan_parquet(place.log).with_columns(pl.col("user") + 400 * step)
+
+
 def appended(place: Place) -> None:
     """Append the next step to a running series, release its counts and publish."""
     series = sh.create(
@@ -175,7 +180,7 @@ def appended(place: Place) -> None:
         domain="strings(max_bytes=8)", steps=MOST_STEPS, if_exists="reuse",
     )  # fmt: skip
     step = min(series.appended() + 1, MOST_STEPS)
-    series.append(pl.scan_parquet(place.log).with_columns(pl.col("user") + 200 * step), step=step)
+    series.append(day(place, step), step=step)
     release = series.release(f"day_{step}", step=step, level=LEVELS[step % len(LEVELS)], threshold=90.0)
     release.write_parquet(place.out / f"day_{step}.parquet")
 
@@ -184,6 +189,46 @@ def prepare_append(place: Place) -> None:
     """A running series with three steps: the fourth merges what the store knows of those before."""
     for _ in range(3):
         appended(place)
+
+
+def check_append(place: Place) -> None:
+    """The counts are those of whole steps, each counted once."""
+    inspect(place)
+    series = sh.open(place.store).series("days")
+    with series._hold() as (state, record):
+        files = StepFiles(state, record, series.declaration.domain.dtypes)
+        counts = files.counts_at(range(files.n_steps), files.all_keys.height)
+    assert (np.diff(counts, axis=0) >= 0).all()
+    log = pl.concat([day(place, step) for step in range(1, files.n_steps + 1)]).unique().collect()
+    assert counts[-1].sum() == log.group_by("user").len()["len"].clip(upper_bound=3).sum()
+
+
+def added(place: Place) -> None:
+    """Append the log of the next week to a periodic series in which a user counts in two weeks, release, publish."""
+    series = sh.create(
+        sh.open(place.store, create=True, wait=20), name="weeks", unit="user", key="key", max_keys=3,
+        domain="strings(max_bytes=8)", if_exists="reuse", every=sh.Every("week", most_periods=2, budget="1"),
+    )  # fmt: skip
+    number = min(len(series.appended()) + 1, 52)
+    log = day(place, number).collect()
+    release = series.append(log, period=f"2026-W{number:02}").release("public", level="0.3", threshold=20.0)
+    release.write_parquet(place.out / f"week_{number}.parquet")
+
+
+def prepare_add(place: Place) -> None:
+    """A periodic series with a released week."""
+    added(place)
+
+
+def check_add(place: Place) -> None:
+    """Nobody counts in more than two weeks, and everybody in the first two they were in."""
+    inspect(place)
+    series, times = sh.open(place.store).series("weeks"), Counter[int]()
+    for number, (week, units) in enumerate(who_counts(series).items(), 1):
+        assert week == f"2026-W{number:02}"
+        wanted = {user for user in day(place, number).collect()["user"].unique() if times[user] < 2}
+        assert units == wanted
+        times.update(wanted)
 
 
 def created(place: Place) -> None:
@@ -365,7 +410,8 @@ WORK: dict[str, tuple[Step, Step, Step]] = {
     "create": (nothing, created, uncreate),
     "release": (prepare, released, inspect),
     "workload": (prepare, workload, inspect),
-    "append": (prepare_append, appended, inspect),
+    "append": (prepare_append, appended, check_append),
+    "add": (prepare_add, added, check_add),
     "drop": (prepare_drop, dropped, undrop),
     "budget": (prepare, budget, inspect),
     "backup": (prepare, backed_up, unbackup),

@@ -1,4 +1,4 @@
-"""One published release of a dense vector, and its post-processing by fixed functions of the values.
+"""A published release of a dense vector, and its post-processing by fixed functions of the values.
 
 A step is *lossless* if it is invertible on the grid of the values: processed releases together then reveal what the
 finest processed one reveals. Otherwise it is *weakly lossless*: together they cost no more than the finest level.

@@ -1,4 +1,4 @@
-"""The state of a dense multiple release, and the steps on it.
+"""The state of a dense multiple release, and its transitions.
 
 An entry at a level is anchor + offset: at first truth + noise. Sealing moves the noise at the cap, rounded down to
 the grid of the truth, from the offsets into the anchor. The state is then a function of the release at the cap and of
@@ -22,7 +22,7 @@ from sparsehist.noise.family import DenseFamily, NoiseArray
 from sparsehist.privacy.levels import level_text
 from sparsehist.typing import FloatArray, Generator
 
-# Beyond this ratio of standard deviations the offsets of one state do not fit a double at the lattice of the cap.
+# Beyond this ratio of standard deviations an offset on the lattice of the cap does not fit into a double.
 _WIDEST = 2.0**20
 
 
@@ -106,7 +106,7 @@ def _move_anchor(state: DenseState, cap: Fraction) -> None:
         for offsets in state.offsets.values():
             offsets[part] -= shift
             _wrap(state, offsets[part])
-    # Anchor and shift together give the truth of the last piece: overwrite the shift.
+    # Anchor and shift together reveal the truth of the last piece, so overwrite the shift.
     moved.fill(0)
 
 

@@ -24,7 +24,7 @@ from sparsehist.typing import FloatArray, Generator, IntArray, secret
 
 @secret
 class Jumps(NamedTuple):
-    """Jumps of many coordinates: who jumps, at which level, and the noise on the coarse side; shape (m,) each."""
+    """Jumps of many coordinates: the coordinate, the level, and the noise on the coarse side; shape (m,) each."""
 
     coordinate: IntArray
     levels: FloatArray
@@ -186,10 +186,10 @@ def _jumps_to_finer(
 
 
 def _next_jump(distance: FloatArray, level: FloatArray, clock: FloatArray) -> FloatArray:
-    """The level t > level at which ln(t/level) + (t - level) distance reaches the clock."""
+    """The level t > level at which ln(t/level) + (t - level) * distance equals the clock."""
     # With w = t distance this is w + ln w = level distance + ln(level distance) + clock: Wright's omega.
     product = level * distance
-    # For smaller products the distance does not matter, and omega would underflow.
+    # For smaller products the distance is negligible, and omega would underflow.
     far = product > 1e-280
     ends = level * np.exp(clock)
     right = product[far] + np.log(product[far]) + clock[far]

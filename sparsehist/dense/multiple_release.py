@@ -213,7 +213,7 @@ class MultipleRelease:
                     f"requested level {level_text(target)}, cap {level_text(self._cap)}, difference "
                     f"{level_text(target - self._cap)}; nothing was released"
                 )
-            state.family.statement(target)  # a family without a guarantee refuses before anything is drawn
+            state.family.statement(target)  # a family without a guarantee raises here, before anything is drawn
             grid = step_of(state, target, self._step)
             if target not in state.offsets:
                 self._require_own_process()

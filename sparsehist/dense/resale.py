@@ -26,7 +26,7 @@ from sparsehist.noise.gaussian import Gaussian
 from sparsehist.privacy.levels import Level, as_level, level_text
 from sparsehist.typing import ArrayLike, Generator
 
-# Noise reaches some 2**6 standard deviations, and rounding is exact below 2**51 steps.
+# Noise is at most about 2**6 standard deviations, and rounding is exact below 2**51 steps.
 _FINEST_STEP = 2.0**-44
 
 Line = tuple[tuple[str, Fraction], ...]
@@ -146,7 +146,7 @@ def _line(release: DenseRelease) -> Line:
 
 
 def _joint(lines: Sequence[Line], *, exact: bool) -> Fraction:
-    """The level of the common ancestor of lines; if `exact`, that of the precision they add up to."""
+    """The level of the common ancestor of lineages; if `exact`, the level of their summed precision."""
     depth = 0
     while len({line[: depth + 2][-1][0] for line in lines}) == 1 and all(
         len(line) > depth + 1 and line[depth][1] == lines[0][depth][1] for line in lines

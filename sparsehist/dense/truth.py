@@ -1,4 +1,4 @@
-"""The vector to be released: which values it may hold, and what rounding them costs."""
+"""The vector to be released: its permitted values, and the cost of rounding them."""
 
 from __future__ import annotations
 

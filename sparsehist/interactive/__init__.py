@@ -1,4 +1,4 @@
-"""Queries that nobody listed beforehand: the sparse vector technique and private multiplicative weights.
+"""Interactive queries: the sparse vector technique and private multiplicative weights.
 
 Numpy and scipy only, no files. A step returns the new state beside its answer. Save the new state before you send the
 answer, and never ask an old state again: two copies of a state together cost more than the level.

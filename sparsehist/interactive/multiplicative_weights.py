@@ -1,7 +1,7 @@
-"""Private multiplicative weights: counting queries over the cells of a closed domain, as they come to mind.
+"""Private multiplicative weights: adaptive counting queries over the cells of a closed domain.
 
-A public hypothesis answers every query that it answers well enough; a sparse vector watches whether it does. Where it
-does not, the truth is asked and the hypothesis moved towards it, at most k times however many queries are asked.
+A public hypothesis answers a query if its answer is accurate enough, which a sparse vector checks. Otherwise the
+query is measured with noise and the hypothesis is updated, at most k times however many queries are asked.
 
 Source: Hardt and Rothblum 2010; [Interactive section 3], whose threshold has no noise and is replaced by a sparse
 vector. Our own: with step eta = 8 alpha an update of a query that is off by 2 alpha lowers the relative entropy by at

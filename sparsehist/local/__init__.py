@@ -1,4 +1,4 @@
-"""Answers that people randomise themselves: randomised response, and RAPPOR with its histories of reports.
+"""Local privacy: randomised response, and RAPPOR with its histories of reports.
 
 Numpy and scipy only, no files; functions take their generator.
 """

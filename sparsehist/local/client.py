@@ -1,4 +1,4 @@
-"""One person's RAPPOR client: the value, its memo at every setting so far, and all reports."""
+"""The RAPPOR client of one person: the value, its memo at every setting so far, and all reports."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sparsehist.typing import BoolArray, Generator
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RapporClient:
-    """One person's RAPPOR: a report for each day, and past reports at a finer setting once the person agrees.
+    """The RAPPOR client of one person: a report per day, and past reports at a finer setting if the person agrees.
 
     A report is drawn once, for its day and for every setting. All reports together cost `setting.epsilon()` of the
     finest setting.
@@ -27,7 +27,7 @@ class RapporClient:
 
     Attributes:
         settings: Coarse to fine; public.
-        cap: Largest epsilon, of any number of reports, that may be relaxed to; or None. Public.
+        cap: Largest epsilon (of any number of reports) that the person may relax to, or None. Public.
         days: Names of the reports, in the order drawn.
         true_bits: The Bloom filter of the value; shape (bits,). Secret.
         memos: One a setting; shape (settings, bits). Secret.
@@ -64,7 +64,7 @@ class RapporClient:
         return cls((setting,), limit, (), bits, memo[None], np.empty((1, 0, setting.bits), np.bool_))
 
     def report(self, when: Hashable, *, rng: Generator) -> tuple[RapporClient, BoolArray]:
-        """Report for a day, number or name, at the finest setting: drawn once, the same ever after.
+        """Report for a day, given by number or name, at the finest setting. It is drawn once and then repeated.
 
         Returns:
             The next client, to be saved, and then the report, to be sent; shape (bits,).

@@ -14,7 +14,7 @@ from sparsehist.noise.randomised_response import RandomisedResponse
 from sparsehist.typing import AnyArray, ArrayLike, FloatArray, IntArray, NDArray
 
 _BLOCK = 1 << 17
-# Filters hold 0 and 1: dependent columns leave a pivot of rounding errors, others one far above this.
+# Filters contain 0 and 1, so the pivot of a dependent column is a rounding error and any other is far above this.
 _LEAST_PIVOT = 1e-6
 
 

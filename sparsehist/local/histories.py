@@ -1,7 +1,7 @@
-"""Histories of RAPPOR reports at two settings that together say exactly what the finer ones say.
+"""Histories of RAPPOR reports at two settings that together reveal exactly what the finer ones reveal.
 
-The memo is degraded once: z_coarse = z_fine XOR S with S drawn once a bit, and each coarse report follows from the
-fine one by a kernel that depends on S. (Were each report degraded by itself, many would cost more than promised.)
+The memo is degraded once: z_coarse = z_fine XOR S with S drawn once per bit, and each coarse report is drawn from the
+fine one by a kernel that depends on S. (Degrading each report independently would cost more than promised.)
 Relaxing draws the fine memo and reports from the same joint law, given the coarse ones.
 
 Source: own derivation; it replaces [KHP section 4.2], which is lossless at the Laplace level only. Papers: [KHP
@@ -24,7 +24,7 @@ from sparsehist.typing import BoolArray, Generator
 
 @dataclass(frozen=True)
 class Degradation:
-    """How a coarse setting follows from a fine one.
+    """The random map from reports at a fine setting to reports at a coarse one.
 
     Args:
         coarse: The more private setting.
@@ -56,7 +56,7 @@ class Degradation:
                 unnot1 * unset2 <= unset1 * unnot2
             ),
         }
-        if one.keep < two.keep:  # otherwise no bit of the memo is flipped, and only S = 0 occurs
+        if one.keep < two.keep:  # otherwise no bit of the memo is flipped and S is always 0
             needed |= {
                 "(1 - NOT(coarse)) * NOT(fine) <= (1 - SET(coarse)) * SET(fine)": unnot1 * not2 <= unset1 * set2,
                 "SET(coarse) * (1 - SET(fine)) <= NOT(coarse) * (1 - NOT(fine))": set1 * unset2 <= not1 * unnot2,

@@ -23,7 +23,7 @@ from sparsehist.privacy.levels import Level, at_least_zero
 from sparsehist.typing import BoolArray, FloatArray, Generator, NDArray, float_array, float_entries, whole_number
 
 _MOST_BITS = 1 << 20
-# Random bits that decide a coin, except with probability 2**-62; then the next ones do.
+# Number of random bits that decide a coin; with probability 2**-62 the next bits are needed.
 _BITS = 62
 
 

@@ -1,7 +1,7 @@
 """Linear workloads by the factorization mechanism: queries A·x released as A·x + L·Z, where A = L·R.
 
-x are the counts of all cells, A the workload (`Workload`), R the queries that are measured and L the way back from
-them to A (`Strategy`), Z the noise on R·x. `next_state` draws the state of a new level.
+x are the counts of all cells and A is the workload (`Workload`). A `Strategy` measures the queries R·x with noise Z
+and computes the answers from them by L. `next_state` draws the state of a new level.
 """
 
 from sparsehist.workload.choice import Candidate, choose, compare, lower_bound

@@ -1,4 +1,4 @@
-"""Choice of the strategy with the least predicted error at the series' max_keys; all of it is public."""
+"""Choose the strategy with the least predicted error at the series' max_keys, from public parameters."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from sparsehist.workload.strategies.spectral import Spectral
 from sparsehist.workload.strategies.spectral_kernels import PrefixKernel, RangesKernel
 from sparsehist.workload.strategies.strategy import Strategy
 
-# Prefix sums and ranges of more cells are priced on a shorter column: the best strategy hardly depends on its length.
+# Prefix sums and ranges of more cells are priced on a shorter column; the best strategy hardly depends on the length.
 _LONGEST_PRICED = 4096
 # Lists with more queries times cells are priced on a sample of the queries.
 _LARGEST_PRICED, _SAMPLED = 2**21, 64
-# Most cells, or queries for `direct`, for which a strategy is a candidate.
+# Largest number of cells (for `direct`, of queries) for which a strategy is a candidate.
 _LARGEST_OPTIMISED, _LONGEST_SQUARE_ROOT, _MOST_DIRECT, _LARGEST_IDENTITY = 128, 4096, 2**16, 2**24
-# Eigenvalues below this share of the largest are rounding errors, whose roots would add up.
+# Eigenvalues below this share of the largest are rounding errors; the sum of their roots would be noticeable.
 _RANK = 1e-12
 
 
@@ -59,7 +59,7 @@ class Candidate(NamedTuple):
 def choose(workload: Workload, max_keys: int, *, pure: bool = False, integer: bool = False) -> Strategy:
     """Choose the strategy of the least predicted mean squared error.
 
-    Keep its name: a later version may choose another one, whose noise would be a path of its own.
+    Keep the name of the strategy: a later version may choose another one, whose noise would be a separate path.
 
     Args:
         workload: Its sizes filled in.
@@ -135,13 +135,13 @@ def _nuclear_norm(workload: Workload) -> float | None:
 
 
 def _priced(strategy: Strategy, max_keys: int, *, pure: bool) -> tuple[float, float]:
-    """Its mean squared error and its sensitivity."""
+    """Return the mean squared error and the sensitivity of a strategy."""
     sensitivity = strategy.l1(max_keys) if pure else strategy.l2(max_keys)
     return sensitivity**2 * strategy.mean_variance(), sensitivity
 
 
 def _candidates(whole: Workload, max_keys: int, *, pure: bool) -> list[Strategy]:
-    """Strategies for a workload, or for a similar one that is priced quickly."""
+    """List the candidate strategies for a workload, or for a similar workload that is quicker to price."""
     workload, names = _shorter(whole, max_keys), _plain_names(whole)
     if isinstance(workload, Kronecker):
         for keys in {1, max_keys}:  # the best of each factor for such units
@@ -149,7 +149,7 @@ def _candidates(whole: Workload, max_keys: int, *, pure: bool) -> list[Strategy]
     if isinstance(workload, Union):
         parts = [one.name for part in workload.parts for one in _served(partial(choose, pure=pure), part, max_keys)]
         names.append(f"union({', '.join(parts)})")
-    # The queries of a sample would overlap less than all of them.
+    # A sample of the queries would overlap less than all queries do.
     made = [one for name in names for one in _served(strategy_named, name, whole if name == "direct" else workload)]
     if pure:
         return made
@@ -163,7 +163,7 @@ def _candidates(whole: Workload, max_keys: int, *, pure: bool) -> list[Strategy]
 
 
 def _shorter(workload: Workload, max_keys: int) -> Workload:
-    """A similar workload that is priced quickly."""
+    """Return a similar workload that is quicker to price."""
     if isinstance(workload, Prefix) or (isinstance(workload, Ranges) and not workload.explicit):
         length = min(workload.n, max(_LONGEST_PRICED, 8 * max_keys))
         return workload if length == workload.n else type(workload)(length)
@@ -179,7 +179,7 @@ def _shorter(workload: Workload, max_keys: int) -> Workload:
 
 
 def _served(make: Callable[..., Strategy], *arguments: object) -> list[Strategy]:
-    """The strategy in a list; an empty list if it does not serve its workload."""
+    """Return the strategy in a list, or an empty list if it cannot answer the workload."""
     try:
         return [make(*arguments)]
     except DeclarationError:

@@ -1,4 +1,4 @@
-"""Upper bounds on how far a unit of at most l cells moves the measured queries R·x, in L2 and in L1.
+"""Sensitivity: upper bounds on how far a unit with at most l cells moves R·x, in L2 and in L1.
 
 With the Gram matrix G = RᵀR, a set S of cells moves R·x by 1ᵀ_S G 1_S in squared L2. All bounds are rounded up.
 
@@ -23,7 +23,7 @@ from sparsehist.workload.queries.workload import Workload
 LARGEST_GRAM = 1024
 """Most cells of which a matrix of cells by cells is written out."""
 
-# Relative; far above the rounding error of the sums here.
+# Relative margin, far above the rounding error of the sums here.
 ROUND_UP = 1.0 + 1e-9
 _MOST_PATTERNS = 2**12
 _BLOCK = 32
@@ -35,7 +35,7 @@ def gram_of(workload: Workload) -> FloatArray:
     if n > LARGEST_GRAM:
         raise DeclarationError(f"a matrix of {n} by {n} cells is not written out; at most {LARGEST_GRAM} are")
     if isinstance(workload, RangeRows):
-        # Cells i <= j are both in the ranges that begin at i or before and end at j or after.
+        # Cells i <= j are both in a range if it begins at or before i and ends at or after j.
         low, high = workload.bounds()
         begun = np.bincount(low * n + high, minlength=n * n).reshape(n, n).cumsum(axis=0)
         both = np.triu(begun[:, ::-1].cumsum(axis=1)[:, ::-1]).astype(np.float64)
@@ -85,7 +85,7 @@ def squared_l2_of_tables(
         for pattern in combinations(wide, length):
             value = float(parts @ factors[:, pattern].prod(axis=1))
             patterns.append((value, math.prod(sizes[column] - 1 for column in pattern), length))
-    if longest < len(wide):  # longer patterns are bounded by one column they hold
+    if longest < len(wide):  # longer patterns are bounded by one of their columns
         most = float((parts @ np.abs(factors[:, wide])).max())
         patterns.append((most, math.prod(sizes), longest + 1))
     in_one_column, left, total = 2 * _digit_sum(sizes, keys), keys * (keys - 1), keys * float(parts.sum())
@@ -116,7 +116,7 @@ def products_of_rows(rows: Sequence[FloatArray], keys: int) -> FloatArray:
 
 
 def worst_row(gram: FloatArray, keys: int) -> FloatArray:
-    """A row whose sums of the first 1, 2, … entries bound those of all rows of |G| (weak majorisation)."""
+    """Return a row whose sums of the first 1, 2, … entries bound those of every row of |G| (weak majorisation)."""
     sums = np.cumsum(largest(np.abs(gram), keys), axis=1).max(axis=0)
     return np.diff(sums, prepend=0.0)
 

@@ -1,1 +1,1 @@
-"""What is asked: linear queries A·x on the counts x of a series, by the form of A."""
+"""Workloads: linear queries A·x on the counts x of a series, one module for each form of A."""

@@ -15,7 +15,7 @@ from sparsehist.workload.queries.workload import AnswerArray, Workload
 
 _LARGEST_INTEGER = 2**20  # sums of entries times counts below 2**43 do not overflow
 _LARGEST = 1e60  # doubles hold fourth powers of entries, and their inverses
-_MOST_ENTRIES = 10**6  # every release of a matrix keeps its text
+_MOST_ENTRIES = 10**6  # every release stores the text of its matrix
 
 
 class Matrix(Workload):

@@ -14,7 +14,7 @@ from sparsehist.typing import ArrayLike, FloatArray, IntArray, NDArray
 from sparsehist.workload.queries.cells import Cells
 from sparsehist.workload.queries.workload import NO_KEYS, AnswerArray, KeyColumns, Workload
 
-# Every release of a list keeps its text.
+# Every release stores the text of its list.
 _MOST_LISTED = 2**24
 LARGEST = 2**31
 """Most cells of a column that is held in memory as a vector."""

@@ -122,7 +122,7 @@ class Workload(abc.ABC):
         """Squared norm of each row of A: the variance of its answer if every cell has noise of variance 1."""
 
     def queries(self) -> Mapping[str, IntArray] | None:
-        """Describe each row by columns of length n_queries; None where the queries are not listed."""
+        """Describe the rows of A by columns of length n_queries; None if the queries are not listed."""
         return None if not self.explicit else {"query": np.arange(self.n_queries, dtype=np.int64)}
 
     def for_domain(self, columns: tuple[int, ...], keys: KeyColumns = NO_KEYS) -> Workload:  # noqa: ARG002  for some
@@ -135,7 +135,7 @@ class Workload(abc.ABC):
 
     @property
     def is_open(self) -> bool:
-        """Whether the size is still to be taken from the domain of a series."""
+        """Whether the workload has no size yet and takes it from the domain of a series."""
         try:
             return not self.columns
         except DeclarationError:

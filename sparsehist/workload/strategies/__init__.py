@@ -1,1 +1,1 @@
-"""How it is answered: factorizations A = L·R, each with its sensitivity and variances."""
+"""Strategies: factorizations A = L·R, each with its sensitivity and variances."""

@@ -28,7 +28,7 @@ _NOTATION = Notation(
 
 
 def check_strategy(text: str) -> None:
-    """Refuse a text that names no strategy; it need not serve any workload."""
+    """Refuse a text that is not the name of a strategy, without checking it against a workload."""
     _NOTATION.kind(_NOTATION.read(text), dict.fromkeys(("auto", *_COMBINED, *_MAKERS)))
 
 

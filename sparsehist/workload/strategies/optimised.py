@@ -27,16 +27,19 @@ _STEPS = 40
 _SHARES = (0, 5, 10, 20, 30, 40, 50, 60, 70, 80, 85, 90, 95, 97, 100)
 # At 0.8 errors are within a per cent of those of the best power, for 5 to 60 cells a unit.
 _POWER = 0.8
-# Smaller eigenvalues of AᵀA, relative to the largest, are rounding errors: no query asks for their vectors.
+# Relative to the largest, smaller eigenvalues of AᵀA are rounding errors: no query depends on their vectors.
 _RANK = 1e-11
-# Part of the identity in every X: it adds a hundredth of a per cent to a standard deviation.
+# Share of the identity in every X; it adds a hundredth of a per cent to a standard deviation.
 _LEAST_SHARE = 2e-4
-# Least weight relative to the largest: weights of cells that others cover tend to 0 and would be lost.
+# Least weight, relative to the largest. The weights of redundant cells tend to 0 and would be lost.
 _LEAST_WEIGHT = 1e-8
 
 
 class Optimised(Invertible):
-    """A numerically optimised strategy for at most 512 cells; `share` is t in percent, 0 for units of one cell."""
+    """A numerically optimised strategy for at most 512 cells.
+
+    `share` is the weight t of the identity in the mixture, in percent; 0 is best for units of one cell.
+    """
 
     word = "optimised"
 
@@ -133,7 +136,7 @@ def _mixture(about: _Decomposed, share: int) -> FloatArray:
     overlap = (about.vectors * raised) @ about.vectors.T / np.outer(scale, scale)
     norms = np.sqrt(np.where(used & (np.diag(overlap) > 0.0), np.diag(overlap), 1.0))
     if share == 0 and np.count_nonzero(about.values) < np.count_nonzero(used):
-        # Columns scaled one by one would no longer span what the workload asks about.
+        # Scaling single columns would change the row space, which has to contain that of the workload.
         norms = np.full_like(norms, norms[used].max())
     part = max(share / 100.0, _LEAST_SHARE)
     mixed: FloatArray = (1.0 - part) * overlap / np.outer(norms, norms) + part * np.eye(len(norms))

@@ -1,4 +1,4 @@
-"""Strategies made of others: one for each factor of a product, or for each part of a union."""
+"""Combined strategies: one for each factor of a product, or one for each part of a union."""
 
 from __future__ import annotations
 

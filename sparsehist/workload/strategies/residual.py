@@ -1,8 +1,9 @@
 """The residual basis: marginals at the least variance any factorization reaches, for any number of columns.
 
-For a set A of columns let P_A centre a table over A along each of its columns, and y_A be the marginal over A. The
-strategy measures P_A·y_A/σ_A for every A inside a marginal, and spreads each evenly over the other columns of the
-marginals that hold A. Costs, variances and the choice of σ_A: docs/mathematics.md, "Workloads".
+For a set A of columns, y_A is the marginal over A, and P_A y_A is y_A with its mean subtracted along each column. The
+strategy measures P_A y_A for every A within a requested marginal, with noise of standard deviation σ_A. A marginal is
+the sum of its residuals, each spread evenly over the other columns. Costs, variances and the choice of σ_A:
+docs/mathematics.md, "Workloads".
 
 Source: Xiao, He, Zhang and Kifer 2023 (ResidualPlanner), with centred independent noise, which has the same law.
 """
@@ -97,7 +98,7 @@ class ResidualBasis(Strategy):
         return Marginals(self._sizes, [list(subset) for subset in self._subsets])
 
     def _centred(self, rows: FloatArray, scales: FloatArray) -> FloatArray:
-        """Centre every residual along its columns and scale it; the shape stays."""
+        """Centre every residual along its columns and scale it; the shape does not change."""
         centred = []
         for subset, table, scale in zip(self._subsets, self._everything.split(rows), scales, strict=True):
             for axis in range(len(subset)):

@@ -21,7 +21,7 @@ from sparsehist.workload.sensitivity import LARGEST_GRAM, ROUND_UP, l1_of_column
 from sparsehist.workload.strategies.spectral_kernels import PrefixKernel, RangesKernel
 from sparsehist.workload.strategies.strategy import Invertible, along
 
-# Up to this number of cells RᵀR is written out, which gives bounds that are closer by a per cent.
+# Up to this number of cells RᵀR is computed as a matrix, which makes bounds one per cent tighter.
 _WRITTEN_OUT = 256
 _RANK_GROUPS = 256
 
@@ -73,7 +73,7 @@ class Spectral(Invertible):
     def _scales(self) -> FloatArray:
         """d, so that the largest column norm is 1; shape (cells,)."""
         kernel, reach, table = self.kernel, self.window, self._table
-        # Beyond the ends W^½ continues as its own reflection, so that d² is as smooth as K.
+        # At the ends W^½ is continued by reflection, so that d² is as smooth as K.
         around = np.concatenate([table[1 : reach + 1][::-1], table, -kernel.sign * table[1 : reach + 1]])
         sums = np.concatenate([np.zeros(1), np.cumsum(around)])
         windows = sums[2 * reach + 1 :] - sums[: sums.size - 2 * reach - 1]
@@ -99,7 +99,7 @@ class Spectral(Invertible):
         sums = np.concatenate([np.zeros(1), np.cumsum(self._table)])
         bound = 0.0
         for first, end in pairwise(np.unique(np.linspace(0, keys, _RANK_GROUPS + 1).astype(np.int64)).tolist()):
-            # A cell with first, …, end - 1 cells of the unit on its left has at most the rest on its right.
+            # A cell with first, …, end - 1 cells of the unit on its left has at most the remaining ones on its right.
             before, behind = np.minimum(end - 1, i), np.minimum(keys - 1 - first, n - 1 - i)
             toeplitz = sums[before + 1] + sums[behind + 1] - sums[1] + self._added
             hankel = sums[2 * i + behind + shift + 1] - sums[2 * i - before + shift]
@@ -118,7 +118,7 @@ class Spectral(Invertible):
         return keys * float(np.sqrt(2 * self._spectrum / n).sum() / self._scales.min()) * ROUND_UP
 
     def gram_row(self, max_keys: int) -> FloatArray:
-        """For many cells the largest entry of RᵀR at each distance, which falls with the distance."""
+        """For many cells, the largest entry of RᵀR at each distance; it falls with the distance."""
         n, keys, d = self.kernel.n, min(max_keys, self.kernel.n), self._scales
         if n <= LARGEST_GRAM:
             return super().gram_row(keys)

@@ -41,7 +41,9 @@ _ON_ROWS = ("on_null", "on_outside")
 _Declared = options_of("Declared")
 _Checked = options_of("Checked", ("unit", "key", "domain", "max_keys", *_ON_ROWS), optional=True)
 _Units = options_of("Units", ("unit", "population", "on_null"))
-_Asked = options_of("Asked", ("unit", "key", "domain", "noise", "population", *_ON_ROWS))
+_Asked = options_of(
+    "Asked", ("unit", "key", "domain", "noise", "population", *_ON_ROWS), also_needed=("key", "domain")
+)
 _NEEDED = {"--input": "input", "--unit": "unit", "--key": "key", "--domain": "domain", "--max-keys": "max_keys"}
 choose = App(
     name="choose",

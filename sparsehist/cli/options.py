@@ -106,19 +106,27 @@ class ReadingOptions:
 READ = ReadingOptions()
 
 
-def options_of(name: str, only: Collection[str] = (), *, optional: bool = False, record: type = Declaration) -> type:
+def options_of(
+    name: str,
+    only: Collection[str] = (),
+    *,
+    optional: bool = False,
+    also_needed: Collection[str] = (),
+    record: type = Declaration,
+) -> type:
     """Make a dataclass whose fields are options of a series; cyclopts flattens it into those of a command.
 
     Args:
         name: Of the dataclass.
         only: The parameters to take; all but those of reading files by default.
         optional: Whether even those without a default may be left out.
+        also_needed: Those that a series may leave out and the command may not.
         record: The declaration.
     """
     made: list[tuple[str, Any, Any]] = []
     for word, (kind, each) in options(record).items():
         if word in only if only else word != "key_types":
-            needed = each.default is MISSING and not optional
+            needed = (each.default is MISSING and not optional) or word in also_needed
             text = isinstance(each.default, str)
             hint: Any = kind if needed or text else kind | None
             about = Parameter(name="--measure" if word == "measures" else None, help=parameters(record)[word].help)

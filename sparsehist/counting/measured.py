@@ -123,10 +123,11 @@ def float_steps(sizes: pl.Series, measure: Measure, exact: type[np.floating]) ->
 
 def unmeasured_error(measure: Measure) -> DataError:
     """Refuse rows that cannot be measured."""
-    negative = "values too large for its step" if measure.signed else "negative values"
+    beyond = "too large for its step" if measure.signed else "negative"
     also = "" if measure.signed else "; clip=(-B, B) takes negative ones"
     return DataError(
-        f"measure column {str(measure.column)!r} holds null, NaN, infinite or {negative}: {NULL_REMEDY}{also}"
+        f"measure column {str(measure.column)!r} holds values that are null, NaN, no number, infinite or {beyond}: "
+        f"{NULL_REMEDY}{also}"
     )
 
 

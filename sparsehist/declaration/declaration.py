@@ -53,7 +53,7 @@ def _columns(what: str, given: object) -> tuple[str, ...]:
 
 
 def _key(given: object) -> tuple[str, ...]:
-    columns = (WITHOUT_KEY,) if given is None else _columns("key", given)
+    columns = _columns("key", given)
     if "noisy_count" in columns:
         raise DeclarationError("a key column cannot be called noisy_count: releases use that name", parameter="key")
     return columns
@@ -65,8 +65,6 @@ def _unit(given: object) -> str | tuple[str, ...]:
 
 
 def _domain(given: object) -> Domain:
-    if given is None:
-        return one_cell()
     parsed = Domain.parse(given) if isinstance(given, str) else given
     if not isinstance(parsed, Domain):
         raise DomainError(
@@ -162,8 +160,9 @@ class Declaration:
         example="user_id",
     )  # fmt: skip
     key: tuple[str, ...] = parameter(
-        "Key column; repeat it, in the domain's order, for a product domain.",
-        title="key", write=list, read=_key, show=", ".join, option=list[str], several=True, example="query",
+        "Key column; repeat it, in the domain's order, for a product domain. Without key and domain, all units count "
+        "in one cell.",
+        None, title="key", write=list, read=_key, show=", ".join, option=list[str], several=True, example="query",
     )  # fmt: skip
     max_keys: int = parameter(
         "Distinct keys that one unit counts towards at most; noise grows with its root.",
@@ -180,7 +179,7 @@ class Declaration:
         "strings(max_chars=20, alphabet='digits'), integers(1000), dates('2014-05-01', '2014-05-12'), hash64(), "
         "catalogue('DE', 'US'), catalogue(file='areas.csv', column='url'), product(country=…, day=…); or, where "
         "nobody can list them, open(delta='1e-6').",
-        title="domain", write=str, read=_domain, option=str, example="'strings(max_bytes=32)'",
+        None, title="domain", write=str, read=_domain, option=str, example="'strings(max_bytes=32)'",
         show=lambda domain: f"{domain.describe()}, {domain.describe_size()}",
     )  # fmt: skip
     noise: str = parameter(
@@ -237,10 +236,18 @@ class Declaration:
         """Check every parameter, then those that depend on each other."""
         if (self.key is None) != (self.domain is None):
             raise DomainError(
-                "a key needs a domain: all keys that could occur, such as sh.Strings(max_bytes=32); key=None counts "
-                "all units in one cell, and has no domain",
+                "a key needs a domain, all keys that could occur, such as sh.Strings(max_bytes=32), and a domain a "
+                "key; without both, all units count in one cell",
                 parameter="domain",
             )
+        if self.key is None:
+            if self.max_keys != 1:
+                raise DeclarationError(
+                    "without a key all units count in one cell: max_keys is 1, or name a key and its domain",
+                    parameter="max_keys",
+                )
+            self._fix("key", (WITHOUT_KEY,))
+            self._fix("domain", one_cell())
         check_fields(self)
         self._fix("noise", _noise(self.noise, self.max_keys))
         if isinstance(self.unit, str) and self.unit in self.key:

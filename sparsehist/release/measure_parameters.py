@@ -110,9 +110,7 @@ def measure_metadata(asked: Sequence[SumsAsked]) -> dict[str, Any]:
 
 def sums_published(about: CellMetadata) -> list[SumsAsked]:
     """The measures of a release, read off its metadata."""
-    measures = [Measure.parse(text) for text in about.measures or ()]
-    levels = map(as_level, about.measure_levels or ())
-    return [SumsAsked(each, each.noise(about.family), level) for each, level in zip(measures, levels, strict=True)]
+    return [SumsAsked(each, each.noise(about.family), as_level(level)) for each, level, _ in about.sums]
 
 
 def measure_slack(max_keys: int, asked: Sequence[SumsAsked]) -> float:

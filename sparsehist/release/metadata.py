@@ -8,7 +8,7 @@ from dataclasses import MISSING, dataclass, field, fields, replace
 from fractions import Fraction
 from typing import Any, ClassVar, Self
 
-from sparsehist.declaration import Declaration
+from sparsehist.declaration import Declaration, Measure
 from sparsehist.errors import DeclarationError, InputError
 from sparsehist.ledger.ledger import PathName
 from sparsehist.noise import Family, Gaussian, family_named
@@ -183,6 +183,12 @@ class CellMetadata(Metadata):
     @property
     def delta_spent(self) -> float:
         return self.delta_infinity or 0.0
+
+    @property
+    def sums(self) -> list[tuple[Measure, str, float]]:
+        """Measure, level and standard deviation of each column of sums."""
+        columns = (self.measures or (), self.measure_levels or (), self.measure_stds or ())
+        return [(Measure.parse(text), level, std) for text, level, std in zip(*columns, strict=True)]
 
     @property
     def family(self) -> Family:

@@ -53,6 +53,7 @@ def release_rows(about: Metadata) -> list[tuple[str, str]]:
         *([("step", f"{about.step} of {about.steps}")] if isinstance(about, RunningMetadata) else []),
         *level,
         noise,
+        *((each.sum_column, f"level {level}, standard deviation {std:.4g}") for each, level, std in about.sums),
         ("threshold", f"{about.threshold:,.4f} units"),
         ("expected false keys", f"{about.expected_false_keys:.3g}"),
     ]

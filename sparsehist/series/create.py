@@ -42,7 +42,7 @@ def create(  # type: ignore[misc] # overloads leave out what they share
     *,
     name: str,
     unit: str | Sequence[str] | None = None,
-    key: str | Sequence[str] | None,
+    key: str | Sequence[str] | None = None,
     max_keys: int,
     domain: Domain | str | None = None,
     bounding: str | Keep | Share = "keep",

@@ -161,7 +161,8 @@ def test_weights_are_shared_as_elsewhere():
     assert sum(counts_by_hand(case).values()) != by_spark["count"].sum()
 
 
-def test_sums_are_those_of_the_local_engine():
+@pytest.mark.parametrize("kind", ["spark", "connect"])
+def test_sums_are_those_of_the_local_engine(kind):
     """Doubles and floats of 32 bits, counts and sums at once; rows that cannot be measured are refused or dropped."""
     log = measured_log()
     told = {"max_keys": 3, "domain": sh.Integers(6), "portable": True}
@@ -169,17 +170,17 @@ def test_sums_are_those_of_the_local_engine():
         log = log.with_columns(pl.col("price").cast(dtype))
         by_spark, by_polars = (
             count(given, **told, on_null="drop", measures=measures).frame.sort("key_0")
-            for given in (spark.frame(log), log)
+            for given in (spark.frame(log, kind), log)
         )
         assert by_spark.equals(by_polars)
-    with pytest.raises(DataError, match="'price' holds null, NaN, infinite or negative") as refused:
-        count(spark.frame(log), **told, measures=MEASURES[1])
+    with pytest.raises(DataError, match="null, NaN, no number, infinite or negative") as refused:
+        count(spark.frame(log, kind), **told, measures=MEASURES[1])
     assert refused.value.__context__ is None
     with pytest.raises(DataError, match="cast it"):
-        count(spark.frame(log.cast({"price": pl.String})), **told, measures=MEASURES[1])
+        count(spark.frame(log.cast({"price": pl.String}), kind), **told, measures=MEASURES[1])
     told = {"max_keys": 6, "domain": sh.Integers(6), "on_null": "drop", "measures": MEASURES[1]}
     truth = count(log, **told).frame["sum_2"].sum()  # of all keys, so that it does not depend on the salt
     declared = DECLARED | told
-    series = sh.create(":memory:", spark.frame(log), **declared)
+    series = sh.create(":memory:", spark.frame(log, kind), **declared)
     released = series.release("all", level=10**4, measures={"events": 100}, threshold=0.5).frame
     assert abs(released["events_sum"].sum() - truth) < 13  # six standard deviations

@@ -129,10 +129,10 @@ def test_a_file_that_a_text_names_is_not_opened(tmp_path):
 def test_every_word_of_sql_has_a_parameter():
     """WITH takes the fields that have a word, those without a default first."""
     words = sql_words(Declaration)
-    assert list(words)[:3] == ["key", "max_keys", "domain"]
+    assert list(words)[:2] == ["max_keys", "unit"]
     assert {"unit", "bounding", "noise", "cap", "unverified"} <= words.keys()
     assert {"name", "source", "period", "key_types"}.isdisjoint(words)
-    assert needed(Declaration) == ["name", "key", "max_keys", "domain"]
+    assert needed(Declaration) == ["name", "max_keys"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ import pytest
 import sparsehist as sh
 from sparsehist.declaration import Declaration
 from sparsehist.entropy import seeded
-from sparsehist.errors import BudgetExceededError, DeclarationError, NameTakenError, NotFoundError
+from sparsehist.errors import DeclarationError, NameTakenError, NotFoundError
 from sparsehist.series.max_keys import BOUNDS, _class_of, _profile
 
 DOMAIN = sh.Integers(50_000)
@@ -95,19 +95,6 @@ def test_it_is_paid_once_and_later_releases_add_to_it(tmp_path: Path):
     series.release("r", level="0.1")
     assert spent(store) == ["0.1", "0.125", "0.375"]
     assert store.ledger(full=True).filter(scope="population")["level"].to_list() == ["0.6"]
-
-
-def test_a_budget_without_room_is_refused_before_anything_is_drawn(tmp_path: Path):
-    """For the choice, and for it and the later release together; then nothing is in the store."""
-    log = heavy_log(500)
-    asked = {"unit": "unit", "key": "key", "domain": DOMAIN}
-    store = sh.open(tmp_path / "s", create=True)
-    store.set_budget(rho="0.1")
-    with pytest.raises(BudgetExceededError, match=r"level 0\.2,.*would fit is 0\.1;"):
-        sh.choose_max_keys(store, log, **asked, level="0.2")
-    with pytest.raises(BudgetExceededError):
-        sh.choose_max_keys(store, log, **asked, level="0.05", release_level="0.06")
-    assert list(store.series_names()) == [] and store.ledger(full=True).height == 0
 
 
 def test_what_is_refused():

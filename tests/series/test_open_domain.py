@@ -95,22 +95,6 @@ def test_only_keys_of_the_log_are_published_even_where_most_are() -> None:
     assert release.metadata["domain_size"] is None
 
 
-def test_a_release_says_what_was_spent_and_what_is_left() -> None:
-    """Half of the rest by default; the guarantee is that of all releases together, at the finest level."""
-    series = popular()
-    first = series.release("first", level="0.5").metadata
-    assert first["delta"] == "1e-6"
-    assert first["delta_share"] == pytest.approx(5e-7)
-    assert 3e-7 < first["delta_infinity"] <= 5e-7
-    assert first["delta_infinity"] + first["delta_remaining"] == pytest.approx(1e-6, rel=1e-9)
-    second = series.release("second", level="0.1").metadata
-    assert second["delta_infinity"] > first["delta_infinity"]
-    assert "-approximate 0.5-zCDP" in second["guarantee"]
-    assert series.release("first").frame["query"].to_list() == ["weather"]
-    ledger = series.store.ledger(full=True)
-    assert ledger.filter(pl.col("scope") == "series")["delta_infinity"].to_list() == [second["delta_infinity"]]
-
-
 def test_delta_can_be_shared_out_by_the_caller() -> None:
     """A share, all that remains, then nothing; a threshold that costs nothing is still served."""
     series = popular()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 import re
-from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +12,6 @@ import pytest
 
 import sparsehist as sh
 from sparsehist.errors import (
-    CapExceededError,
     DataError,
     DeclarationError,
     DomainError,
@@ -72,15 +70,6 @@ def test_a_name_that_exists_gives_the_same_release_for_ever(tmp_path: Path) -> N
         again.release("one", level="0.2")
 
 
-def test_two_names_at_one_level_share_their_noise() -> None:
-    """The lower threshold publishes a superset, with the same numbers where both publish."""
-    series = a_series()
-    high = series.release("high", level="0.3", threshold=60).frame
-    low = series.release("low", level=0.3, threshold=35).frame
-    assert low.height > high.height
-    assert high.join(low, on=["key", "noisy_count"]).height == high.height
-
-
 def test_a_false_key_once_published_is_tracked() -> None:
     """Empty cells, too, are released consistently: at a finer level their noise is refined, not redrawn."""
     series = a_series(domain=sh.Strings(max_bytes=16))
@@ -110,34 +99,16 @@ def test_a_product_domain_has_several_key_columns() -> None:
     assert series.release("whole", level="0.1", threshold=-1e5).frame.height == domain.size
 
 
-def test_levels_beyond_the_cap_are_refused_and_cost_nothing(tmp_path: Path) -> None:
-    """The error says what was asked, what is allowed and by how much it differs."""
-    series = a_series(tmp_path / "store", cap="0.5")
-    series.release("fine", level="1/2")
-    with pytest.raises(
-        CapExceededError, match=r"level 0\.6, cap of the series 0\.5, remaining 0\.5, difference 0\.1"
-    ):
-        series.release("finer", level="0.6")
-    assert series.store.ledger(full=True)["releases"].to_list() == [1] * 4
-
-
 @pytest.mark.parametrize(
     ("request_", "error"),
     [
         ({"level": 0}, LevelError),
-        ({"level": -1}, LevelError),
         ({"level": float("nan")}, LevelError),
-        ({"level": float("inf")}, LevelError),
-        ({"level": "many"}, LevelError),
         ({"level": 1, "threshold": float("nan")}, DeclarationError),
-        ({"level": 1, "threshold": "x"}, DeclarationError),
-        ({"level": 1, "threshold": "80"}, DeclarationError),
         ({"level": 1, "threshold": 1e300}, ThresholdError),
         ({"level": "1e9"}, LevelError),
-        ({"level": "1e-30"}, LevelError),
         ({"level": 1, "threshold": 5, "false_keys": 1}, DeclarationError),
         ({"level": 1, "false_keys": 0}, ThresholdError),
-        ({"level": 1, "false_keys": -2}, ThresholdError),
         ({"level": 1, "threshold": 3.0}, ThresholdError),
         ({}, NotFoundError),
     ],
@@ -164,27 +135,15 @@ def test_a_threshold_too_low_says_which_would_do() -> None:
     ("wrong", "error"),
     [
         ({"max_keys": 0}, DeclarationError),
-        ({"max_keys": 2.5}, DeclarationError),
-        ({"max_keys": True}, DeclarationError),
         ({"name": "Visits"}, DeclarationError),
-        ({"name": ""}, DeclarationError),
         ({"unit": "nobody"}, DeclarationError),
-        ({"key": "nothing"}, DeclarationError),
-        ({"key": []}, DeclarationError),
         ({"key": None}, DeclarationError),
-        ({"max_keys": 10**12}, DeclarationError),
-        ({"cap": "abc"}, LevelError),
         ({"key": "user"}, DeclarationError),
-        ({"key": ["key", "key"]}, DeclarationError),
         ({"noise": "cauchy"}, DeclarationError),
         ({"cap": 0}, LevelError),
         ({"population": "All People"}, DeclarationError),
-        ({"on_null": "ignore"}, DeclarationError),
-        ({"on_outside": "keep"}, DeclarationError),
         ({"if_exists": "replace"}, DeclarationError),
         ({"domain": "strings(max_bytes=0)"}, DomainError),
-        ({"domain": "everything"}, DomainError),
-        ({"domain": 32}, DomainError),
         ({"domain": sh.Integers(5)}, DataError),
     ],
 )
@@ -208,22 +167,6 @@ def test_the_name_of_a_series_is_taken_once(tmp_path: Path) -> None:
     assert sh.open(tmp_path / "store").series("visits").release("one").frame.equals(one.frame)
     with pytest.raises(NameTakenError, match="max_keys=4"):
         a_series(tmp_path / "store", if_exists="reuse", max_keys=5)
-
-
-def test_series_of_one_population_add_up_and_dropped_ones_stay_in_the_ledger(tmp_path: Path) -> None:
-    """Costs are exact sums of exact levels; another population has its own sum."""
-    store = tmp_path / "store"
-    a_series(store).release("one", level="0.1")
-    a_series(store, name="other").release("one", level="0.2")
-    a_series(store, name="third", population="animals").release("one", level="1/3")
-    opened = sh.open(store)
-    opened.drop("visits")
-    assert opened.series_names() == ["other", "third"]
-    with pytest.raises(NotFoundError):
-        opened.series("visits")
-    totals = opened.ledger(full=True).filter(pl.col("scope") == "population")
-    assert dict(zip(totals["population"], totals["level"], strict=True)) == {"default": "0.3", "animals": "1/3"}
-    assert Fraction(totals["level"][0]) in {Fraction(3, 10), Fraction(1, 3)}
 
 
 def test_only_published_rows_leave(tmp_path: Path) -> None:

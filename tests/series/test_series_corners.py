@@ -9,7 +9,8 @@ import pytest
 
 import sparsehist as sh
 from sparsehist.errors import DataError, DeclarationError, DomainError
-from tests.series.test_series import SECRET, a_log, a_series
+from sparsehist.noise import family_named
+from tests.series.test_series import SECRET, a_log
 
 
 def test_a_catalogue_from_a_file_is_kept_with_the_series(tmp_path: Path) -> None:
@@ -43,42 +44,6 @@ def test_counts_that_do_not_fit_beside_their_noise_are_refused(tmp_path: Path) -
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("noise", "stored"),
-    [
-        ("laplace", "laplace"),
-        (sh.noise.Laplace(sensitivity=2.0), "laplace"),
-        (sh.noise.Gaussian(sensitivity=2**0.5), "gaussian"),
-        (sh.noise.DiscreteLaplace(sensitivity=2), "discrete_laplace"),
-        (sh.noise.Skellam(sensitivity=2), "skellam"),
-    ],
-)
-def test_noise_is_a_name_or_an_instance(noise: object, stored: str) -> None:
-    """What is stored is the name; the family has the sensitivity that two keys imply."""
-    declaration = a_series(noise=noise, max_keys=2).declaration
-    assert declaration.noise == stored
-    assert declaration.family == (noise if not isinstance(noise, str | type) else declaration.family)
-    assert sh.plan("0.1", d=10_000, max_keys=2, noise=noise).noise == stored
-
-
-@pytest.mark.parametrize(
-    ("noise", "why"),
-    [
-        (3, "got 3"),
-        ("no.such:Family", "must be one of"),
-        (sh.noise.Exponential(), "got an Exponential"),
-        (sh.noise.Gaussian, "got "),
-        (sh.noise.Laplace(sensitivity=1.0), "max_keys=2, which need Laplace"),
-        ("exponential", "no privacy guarantee"),
-        ("gauss", "must be one of 'gaussian'"),
-    ],
-)
-def test_errors_say_what_is_wrong_with_a_family(noise: object, why: str) -> None:
-    """That there is no such family, that it is none for histograms, or has another sensitivity."""
-    with pytest.raises(DeclarationError, match=why):
-        a_series(noise=noise, max_keys=2)
-
-
 def test_ties_are_ordered_by_key_whatever_the_columns_are_called() -> None:
     """Integer counts tie often; within a tie keys rise, over several columns and with any names."""
     log = pl.DataFrame(
@@ -95,17 +60,20 @@ def test_ties_are_ordered_by_key_whatever_the_columns_are_called() -> None:
 
 @pytest.mark.parametrize("noise", ["gaussian", "laplace", "discrete_laplace", "poisson", "skellam"])
 def test_whatever_may_be_declared_can_be_released(noise: str) -> None:
-    """Long strings are released twice; what is too large is refused before the log is counted."""
+    """By name or as an instance, long strings too; what is too large is refused before the log is counted."""
     log = pl.DataFrame({"user": [1, 2], "query": ["a", "b"]})
 
-    def declared(most: int) -> sh.Series:
+    def declared(most: int, noise: object) -> sh.Series:
         domain = f"strings(max_bytes={most})"
         return sh.create(":memory:", log, name="v", unit="user", key="query", max_keys=1, domain=domain, noise=noise)
 
-    for most in (125, 126, 1000):
-        series = declared(most)
+    for family in (noise, family_named(noise, 1)):
+        series = declared(1000, family)
+        assert series.declaration.noise == noise
         for name, level in (("coarse", "0.5"), ("fine", "0.7")):
-            release = series.release(name, level=level, false_keys=2)
-            assert (release.frame["query"].str.len_bytes() <= most).all()
+            assert (series.release(name, level=level, false_keys=2).frame["query"].str.len_bytes() <= 1000).all()
     with pytest.raises(DomainError, match="hash64"):
-        declared(4096)
+        declared(4096, noise)
+    for wrong in (3, "gauss", "exponential", sh.noise.Exponential(), sh.noise.Laplace(sensitivity=2.0)):
+        with pytest.raises(DeclarationError, match="noise"):
+            declared(9, wrong)

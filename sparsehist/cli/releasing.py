@@ -75,7 +75,6 @@ def release(
     what: str | None = None,
     workload: Workload = None,
     strategy: str | None = None,
-    post_processing: list[str] | None = None,
     out: Path | None = None,
     head: int = 0,
     using: Using = DEFAULT,
@@ -104,7 +103,6 @@ def release(
         step: Of a running series: up to which step units are counted.
         what: Of a running series, instead of running counts: 'new' units of the step, or of 'blocks(7)'.
         strategy: With --workload: how it is answered; by default the one of least mean error.
-        post_processing: With --workload: consistent or non_negative; repeat it for both. Costs nothing.
         out: File to write: .parquet, .json or .arrow with metadata, or .csv.
         head: Also print this many of the largest rows.
     """
@@ -114,7 +112,7 @@ def release(
         check_target("--out", out, store)
     asked = given(
         at, threshold=threshold, false_keys=false_keys, open_delta=open_delta, step=step, what=what,
-        workload=workload, strategy=strategy, post_processing=post_processing, max_false_keys=max_false_keys,
+        workload=workload, strategy=strategy, max_false_keys=max_false_keys,
         measures=measures,
     )  # fmt: skip
     released = any_kind.release(using.home(store), series, None, name, target=out, **asked)

@@ -24,7 +24,7 @@ from sparsehist.release.releases import Release, WorkloadRelease, refuse_to_repl
 from sparsehist.release.stored_declaration import declaration_of
 
 _OF_CELLS = ("threshold", "false_keys", "open_delta", "measures")
-_OF_WORKLOADS = ("workload", "strategy", "post_processing")
+_OF_WORKLOADS = ("workload", "strategy")
 _OF_STEPS = ("step", "what")
 _NO_STEPS = "for running series, and this series is not one"
 

@@ -229,7 +229,6 @@ class WorkloadMetadata(Metadata):
         least_std: That of the answer with the least noise, in counts.
         sensitivity: Of R·x, in the norm of the noise.
         cell_grid: To which the noise of each cell was rounded before it was summed or weighed, if it was.
-        post_processing: Steps after the noise.
         counts: What an answer counts: units, or units once per cell they are in.
     """
 
@@ -242,7 +241,6 @@ class WorkloadMetadata(Metadata):
     least_std: float
     sensitivity: float
     cell_grid: float | None
-    post_processing: tuple[str, ...]
     counts: str | None = None
 
 

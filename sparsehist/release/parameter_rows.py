@@ -44,7 +44,6 @@ def release_rows(about: Metadata) -> list[tuple[str, str]]:
             *level,
             ("noise", f"{about.noise}, {std}"),
             ("counts", about.counts or "units"),
-            ("post-processing", ", ".join(about.post_processing) or "none"),
         ]
     noise = ("noise", f"{about.noise}, standard deviation {about.std:.4g} units")
     if not isinstance(about, CellMetadata):

@@ -366,7 +366,7 @@ class WorkloadRelease(AnyRelease):
         frame: One row per query: low and high, or the key columns (null where the query sums over one), or the number
             of the query; then noisy_answer and std, in counts. Of a workload that is not listed (all ranges) one row
             per cell of the domain, in its order: key column and noisy_count; `answer` and `answers` add these up.
-        metadata: Public parameters; `std` stands for answers before any declared post-processing.
+        metadata: Public parameters; `std` is the root mean square over the answers.
     """
 
     @property

@@ -1,4 +1,4 @@
-"""The answers of a workload: keys as cell numbers, noise on its grid, post-processing.
+"""The answers of a workload: keys as cell numbers, and noise on its grid.
 
 Rounding never shows what is rounded beyond the noise. Where one number per cell is kept, each cell gets its noise,
 rounded to a grid that divides 1, before anything is summed. Otherwise exact whole answers get rounded noise. Noise is
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import is_dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -30,14 +30,12 @@ from sparsehist.release.metadata import WorkloadMetadata, read_metadata
 from sparsehist.store import SeriesFiles
 from sparsehist.store.support import LOTS, salt_for
 from sparsehist.typing import FloatArray, Generator, IntArray
-from sparsehist.workload import Cells, Strategy, Workload, answers_of_state, cells_of_state
+from sparsehist.workload import Cells, Strategy, answers_of_state, cells_of_state
 from sparsehist.workload.queries.workload import AnswerArray, KeyNumbers
 
 if TYPE_CHECKING:
     from sparsehist.release.releases import WorkloadRelease
 
-STEPS = ("consistent", "non_negative")
-_LARGEST_SOLVED = 2**22
 # A column of so many values, such as text, has no numbers for them.
 _NUMBERED = 2**63
 # In a query: the key column is summed over.
@@ -295,74 +293,3 @@ def rounded(values: AnswerArray, step: float, lots: Generator) -> FloatArray:
     below += lots.random(below.shape) < units - below
     below *= step
     return below
-
-
-# Post-processing: a function of the noisy answers alone, so releases at several levels cost what the finest costs
-
-
-def checked_steps(steps: str | Iterable[str]) -> tuple[str, ...]:
-    """Read the declared steps, in the order they are done."""
-    given = {steps} if isinstance(steps, str) else set(steps)
-    unknown = sorted(map(repr, given - set(STEPS)))
-    if unknown:
-        raise DeclarationError(f"post_processing takes {' and '.join(map(repr, STEPS))}, got {', '.join(unknown)}")
-    return tuple(step for step in STEPS if step in given)
-
-
-def check_possible(workload: Workload, steps: tuple[str, ...]) -> None:
-    """Refuse steps that do not fit the workload, before anything is spent."""
-    if "non_negative" in steps and not workload.non_negative:
-        raise DeclarationError(f"answers of {workload.describe()} may be negative: its matrix has negative entries")
-    if "consistent" in steps and workload.explicit and workload.n_cells > _LARGEST_SOLVED:
-        raise DeclarationError(
-            f"consistent answers are found by solving for the cells, and {workload.n_cells} are too many; "
-            f"at most {_LARGEST_SOLVED}"
-        )
-
-
-def post_process(workload: Workload, answers: FloatArray, std: FloatArray, steps: tuple[str, ...]) -> FloatArray:
-    """Make listed answers, of standard deviations `std`, consistent, non-negative or both; shape (queries,).
-
-    "consistent" answers are those that some histogram gives, nearest in least squares weighted by the deviations;
-    "non_negative" ones are none below 0; both, those of a histogram without negative counts.
-    """
-    if "consistent" in steps:
-        return _nearest_histogram(workload, answers, std, non_negative="non_negative" in steps)
-    return np.maximum(answers, 0.0) if "non_negative" in steps else answers
-
-
-def post_process_cells(counts: FloatArray, steps: tuple[str, ...]) -> FloatArray:
-    """The same for the cells of a workload that is not listed, whose answers are consistent already.
-
-    Without negative counts prefix sums rise: the nearest rising ones are taken.
-
-    Example:
-        >>> post_process_cells(np.array([3.0, -1.0, 2.0]), ("non_negative",)).tolist()
-        [2.5, 0.0, 1.5]
-    """
-    if "non_negative" not in steps:
-        return counts
-    from scipy.optimize import isotonic_regression
-
-    rising = np.maximum(isotonic_regression(np.cumsum(counts)).x, 0.0)
-    return np.diff(rising, prepend=0.0)
-
-
-def _nearest_histogram(workload: Workload, answers: FloatArray, std: FloatArray, *, non_negative: bool) -> FloatArray:
-    from scipy.optimize import lsq_linear
-    from scipy.sparse.linalg import LinearOperator, lsmr
-
-    weights = 1.0 / np.where(std > 0, std, 1.0)
-    operator = LinearOperator(
-        workload.shape,
-        matvec=lambda x: weights * workload.apply(x.reshape(-1)),
-        rmatvec=lambda y: workload.apply_transposed(weights * y.reshape(-1)),
-        dtype=np.float64,
-    )
-    target = weights * answers
-    if non_negative:
-        solved = lsq_linear(operator, target, bounds=(0.0, np.inf), lsq_solver="lsmr", tol=1e-9).x
-        solved = np.maximum(solved, 0.0)
-    else:
-        solved = lsmr(operator, target, atol=1e-13, btol=1e-13, maxiter=10 * sum(workload.shape))[0]
-    return workload.apply(solved)

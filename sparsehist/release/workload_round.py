@@ -32,8 +32,6 @@ from sparsehist.release.workload_answers import (
     cell_grid,
     cells_of,
     check_noise,
-    check_possible,
-    checked_steps,
     column_sizes,
     family_for,
     key_domains,
@@ -41,8 +39,6 @@ from sparsehist.release.workload_answers import (
     noisy_answers,
     noisy_cells,
     numbers_of,
-    post_process,
-    post_process_cells,
     queries_frame,
     slack_of,
 )
@@ -72,7 +68,6 @@ class WorkloadRequest(Request):
 
     workload: Workload | None = None
     strategy: str = AUTO
-    post_processing: tuple[str, ...] | None = None
 
     @property
     def complete(self) -> bool:
@@ -80,8 +75,7 @@ class WorkloadRequest(Request):
 
     def as_json(self) -> dict[str, Any]:
         workload = None if self.workload is None else str(self.workload)
-        steps = None if self.post_processing is None else list(self.post_processing)
-        return {"workload": workload, "strategy": self.strategy, **super().as_json(), "post_processing": steps}
+        return {"workload": workload, "strategy": self.strategy, **super().as_json()}
 
 
 def requested(
@@ -93,7 +87,6 @@ def requested(
     epsilon: Level | None = None,
     delta: Level | None = None,
     strategy: str | Strategy | None = None,
-    post_processing: str | Iterable[str] | None = None,
 ) -> WorkloadRequest:
     """Check what can be checked without a store."""
     if declaration.most_keys is not None:
@@ -117,18 +110,15 @@ def requested(
         raise DeclarationError(
             f"a key column is called {taken[0]!r}, as releases of workloads call theirs: rename it"
         )
-    steps = None if post_processing is None else checked_steps(post_processing)
     if asked is not None:
         parts = zip(declaration.key, key_domains(declaration.domain), strict=True)
         keys = {name: numbers_of(part, name) for name, part in parts}
         asked = asked.for_domain(column_sizes(declaration.domain), keys)
-        check_possible(asked, steps or ())
     return WorkloadRequest(
         checked_name("release", name),
         **level_asked(level, epsilon, delta),
         workload=asked,
         strategy=strategy.name if isinstance(strategy, Strategy) else strategy or AUTO,
-        post_processing=steps,
     )
 
 
@@ -186,8 +176,7 @@ class WorkloadPath:
             self,
             request,
             metadata,
-            stored=request.as_json()
-            | {"strategy": self._strategy.name, "post_processing": list(metadata.post_processing), "rows": rows.name},
+            stored=request.as_json() | {"strategy": self._strategy.name, "rows": rows.name},
             level_noise=None if level in spent else noise,
             attachments=[rows],
         )
@@ -206,15 +195,14 @@ class WorkloadPath:
 
     def _answers(self, noise: NoiseArray, level: Fraction, metadata: WorkloadMetadata) -> pl.DataFrame:
         """The published numbers: noisy_answer and std, or noisy_count."""
-        strategy, declaration, steps = self._strategy, self._held.declaration, metadata.post_processing
+        strategy, declaration = self._strategy, self._held.declaration
         drawn: Any = (self._family, strategy, noise, cells_of(self._held.files, declaration.domain))
         lots = lots_for(self._held.record.salt, self.name, level)
         how: Any = {"grid": metadata.grid, "by_cell": metadata.cell_grid, "lots": lots}
         if not strategy.workload.explicit:
-            return pl.DataFrame({"noisy_count": post_process_cells(noisy_cells(*drawn, **how), steps)})
+            return pl.DataFrame({"noisy_count": noisy_cells(*drawn, **how)})
         std = metadata.noise_std * np.sqrt(strategy.variance())
-        answers = post_process(strategy.workload, noisy_answers(*drawn, **how), std, steps)
-        return pl.DataFrame({"noisy_answer": answers, "std": std})
+        return pl.DataFrame({"noisy_answer": noisy_answers(*drawn, **how), "std": std})
 
     def _stored(self, release: str) -> pl.DataFrame:
         record = present(self._held.state.release_named(self._held.record, release))
@@ -320,7 +308,6 @@ def workload_metadata(
         cell_grid=by_cell,
         threshold=None,
         numerical_slack=slack_of(family, strategy, level, declaration.max_keys, least=price.least, past=past),
-        post_processing=request.post_processing or (),
         counts=_counted(declaration, strategy.workload),
     )
 

@@ -106,7 +106,6 @@ class CountedSeries:
         measures: Level | Mapping[str, Level] | None = None,
         workload: Workload | str | None = None,
         strategy: Strategy | str | None = None,
-        post_processing: str | Iterable[str] | None = None,
     ) -> Release | WorkloadRelease:
         """Release the histogram, or the answers of a workload, or return the release of that name.
 
@@ -135,8 +134,6 @@ class CountedSeries:
             workload: Answer this instead of cells: a workload such as `sh.workload.Ranges()`, or its text.
             strategy: How it is answered: "spectral", "identity", "residual"; or "auto", the default, which takes the
                 least mean error at the series' max_keys and keeps to it.
-            post_processing: Of a workload, free of cost: "consistent" (answers that some histogram gives),
-                "non_negative", or both. Standard deviations are those before it.
 
         Returns:
             The release; a `WorkloadRelease` for a workload, with one row per query, or `answer(low, high)` where
@@ -172,7 +169,6 @@ class CountedSeries:
             self.store.home, self.declaration, self.series_id, name, level=level, epsilon=epsilon, delta=delta,
             threshold=threshold, false_keys=false_keys, open_delta=open_delta, max_false_keys=max_false_keys,
             step=step, what=what, measures=measures, workload=workload, strategy=strategy,
-            post_processing=post_processing,
         )  # fmt: skip
 
     def plan(

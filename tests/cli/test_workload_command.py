@@ -63,4 +63,3 @@ def test_a_workload_that_does_not_fit_is_refused(sparsehist, areas, workload, co
     words = ("release", areas, "--series", "visits", "--name", "x", "--level", "0.5", "--workload")
     refused = sparsehist(*words, workload)
     assert refused.code == code and told in refused.err
-    assert sparsehist(*words, "prefix()", "--post-processing", "tidy").code == 2

@@ -144,7 +144,6 @@ def test_a_name_stands_for_the_same_numbers():
         {"level": "0.6"},
         {"workload": sh.workload.Ranges()},
         {"strategy": "haar"},
-        {"post_processing": "consistent"},
     ):
         with pytest.raises(NameTakenError, match="sums"):
             series.release("sums", **{"workload": sh.workload.Prefix(), "level": "0.5"} | wrong)
@@ -175,23 +174,6 @@ def test_the_joint_law_over_levels_goes_through_the_store(noise):
             assert_detected(ks_test(off[coarse] - np.roll(off[fine], 1), law))
 
 
-@pytest.mark.parametrize("steps", ["non_negative", "consistent", ("non_negative", "consistent")])
-def test_post_processing_is_declared_and_done(steps):
-    """Consistent answers are those of some histogram, non-negative ones have no negative; metadata says so."""
-    series, _ = _hours(max_keys=4)
-    workload = sh.workload.Ranges(ranges=[(i, i) for i in range(24)] + [(0, 23), (0, 11)])
-    released = series.release("shifts", workload=workload, level="0.001", strategy="identity", post_processing=steps)
-    answers = released.frame["noisy_answer"].to_numpy()
-    named = {steps} if isinstance(steps, str) else set(steps)
-    assert set(released.metadata["post_processing"]) == named
-    if "non_negative" in named:
-        assert answers.min() >= 0
-    if "consistent" in named:
-        assert answers[24] == pytest.approx(answers[:24].sum(), abs=1e-4 * released.frame["std"].max())
-    plain = series.release("plain", workload=workload, level="0.001", strategy="identity").frame["noisy_answer"]
-    assert plain.min() < 0
-
-
 @pytest.mark.parametrize(
     ("wrong", "error"),
     [
@@ -202,7 +184,6 @@ def test_post_processing_is_declared_and_done(steps):
         ({"level": None}, NotFoundError),
         ({"strategy": "best"}, DeclarationError),
         ({"strategy": "residual"}, DeclarationError),
-        ({"post_processing": "smooth"}, DeclarationError),
     ],
 )
 def test_bad_input_is_refused_before_anything_is_spent(wrong, error):

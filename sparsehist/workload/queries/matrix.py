@@ -45,7 +45,6 @@ class Matrix(Workload):
         """A as a sparse array of floats, rows in order."""
         entries: NDArray[np.float64] = self.matrix.data
         self.integral = bool(np.all((entries == np.rint(entries)) & (np.abs(entries) <= _LARGEST_INTEGER)))
-        self.non_negative = bool(np.all(entries >= 0))
         self.largest_entry = float(np.abs(entries).max(initial=0.0))
 
     @property

@@ -28,7 +28,6 @@ class Composite(Workload):
                 raise DeclarationError(f"{self.word}() is made of workloads, got {shown(part)}")
         self.parts = parts
         self.integral = all(part.integral for part in parts)
-        self.non_negative = all(part.non_negative for part in parts)
 
     def arguments(self) -> str:
         return ", ".join(map(str, self.parts))

@@ -63,9 +63,6 @@ class Workload(abc.ABC):
     integral: bool = True
     """Whether every entry of A is an integer, so that answers are exact integers."""
 
-    non_negative: bool = True
-    """Whether no entry of A is negative, so that no true answer is negative."""
-
     largest_entry: float = 1.0
     """Largest absolute entry of A, or a bound on it."""
 

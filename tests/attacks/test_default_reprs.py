@@ -1,4 +1,4 @@
-"""What holds secret arrays prints nothing of them: a debugger, a log or a traceback with locals shows no count."""
+"""Objects that hold secret arrays print no count: not in a debugger, a log or a traceback with local variables."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_no_class_prints_arrays_unless_they_are_public() -> None:
     ids=lambda made: type(made).__name__,
 )
 def test_secret_arrays_are_not_printed(made: object) -> None:
-    """Neither by repr nor by str; the name is all there is."""
+    """repr and str show the name of the class only."""
     for shown in (repr(made), str(made), f"{made}", repr([made])):
         assert not any(character.isdigit() for character in shown)
         assert "array" not in shown

@@ -1,4 +1,4 @@
-"""Attempts to be told an answer, or a sum of answers, that carries no noise."""
+"""Attempts to get an answer, or a sum of answers, without noise."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ UNEVEN = {
 @pytest.mark.parametrize("matrix", UNEVEN.values(), ids=UNEVEN.keys())
 @pytest.mark.parametrize("max_keys", [1, 3])
 def test_every_query_gets_noise_however_large_the_others_are(matrix: np.ndarray, max_keys: int) -> None:
-    """What is measured determines every query: none is answered from the counts alone, not even in part."""
+    """The noisy measurements determine every query, so no part of an answer comes from the true counts alone."""
     workload = Matrix(matrix)
     strategy = choose(workload, max_keys)
     factored = strategy.noise_answers(strategy.apply(np.eye(workload.n_cells)))
@@ -31,7 +31,7 @@ def test_every_query_gets_noise_however_large_the_others_are(matrix: np.ndarray,
 
 @pytest.mark.parametrize("matrix", UNEVEN.values(), ids=UNEVEN.keys())
 def test_an_optimised_strategy_loses_no_query(matrix: np.ndarray) -> None:
-    """What the numerical optimum takes for rounding is measured too, beside queries of far larger entries."""
+    """A query with tiny entries is measured too, though the numerical optimum treats it as a rounding error."""
     strategy = strategy_named("optimised", Matrix(matrix))
     cells = strategy.to_cells(strategy.apply(np.eye(matrix.shape[1])))
     np.testing.assert_allclose(cells, np.eye(matrix.shape[1]), atol=1e-9)
@@ -56,7 +56,7 @@ def test_two_answers_do_not_share_all_of_their_noise() -> None:
 
 @pytest.mark.parametrize("users", [8000, 8500])
 def test_no_release_fails_for_what_the_counts_are(users: int) -> None:
-    """Whether an answer fits into a number is no reason to refuse: only the counts would tell."""
+    """A release is never refused because an answer overflows, since that would reveal the counts."""
     log = pl.DataFrame({"user": range(users), "a": [0] * users, "b": [0] * users})
     domain = sh.Product(a=sh.Integers(1), b=sh.Integers(1))
     series = sh.create(

@@ -48,7 +48,7 @@ def test_a_release_imports_nothing_that_it_names(tmp_path: Path, monkeypatch: py
     ids=str,
 )
 def test_metadata_of_another_type_are_refused(tmp_path: Path, changes: dict[str, object]) -> None:
-    """By an error of ours, not by whatever stumbles over them."""
+    """The error is one of the package, with the name of the field."""
     path = forged(a_series().release("one", level=1), tmp_path / "a.parquet", **changes)
     with pytest.raises(InputError, match=rf"{next(iter(changes))}' that is no|is not a release"):
         sh.read(path).intervals()
@@ -101,7 +101,7 @@ def at_once() -> Iterator[None]:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("place", ["mark", "format", "ledger"])
 def test_what_stands_in_the_place_of_a_small_file_is_refused_at_once(tmp_path: Path, place: str, kind: str) -> None:
-    """Of the mark, the format and the public ledger of a store; a damaged ledger is no ledger that knows nothing."""
+    """The mark, the format file and the public ledger of a store. A damaged ledger is not read as an empty one."""
     store, out = tmp_path / "store", tmp_path / "out"
     out.mkdir()
     series = a_series(store)
@@ -114,7 +114,7 @@ def test_what_stands_in_the_place_of_a_small_file_is_refused_at_once(tmp_path: P
 @pytest.mark.usefixtures("at_once")
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_session_for_readers_refuses_them_at_once(tmp_path: Path, kind: str) -> None:
-    """In the place of the ledger they are refused, in that of a release they are passed over."""
+    """A planted ledger is refused; a planted release is skipped."""
     a_series().release("one", level=1).write_parquet(tmp_path / "a.parquet")
     planted(tmp_path / "b.parquet", kind)
     with sh.open_analyst(tmp_path) as session:
@@ -130,7 +130,7 @@ def test_a_session_for_readers_refuses_them_at_once(tmp_path: Path, kind: str) -
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", ["ledger.json", "ledger.parquet"])
 def test_an_export_of_the_ledger_replaces_none_of_them(tmp_path: Path, name: str, kind: str) -> None:
-    """What stands there is looked at without waiting for it."""
+    """The export checks the existing file without blocking on it."""
     a_series(tmp_path / "store")
     planted(tmp_path / name, kind)
     with pytest.raises(InputError, match="no exported ledger"):
@@ -141,7 +141,7 @@ BELLS = "\x1b]0;owned\x07\x1bc\x9b31m\u202e"
 
 
 def test_no_control_character_reaches_a_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Neither from column names and keys nor from paths and metadata; not in errors, tables, JSON or reprs."""
+    """Control characters in column names, keys, paths and metadata are escaped in errors, tables, JSON and reprs."""
     log = pl.DataFrame({"user": range(900), f"key{BELLS}": [f"/{BELLS}"] * 900})
     log.write_parquet(tmp_path / f"log{BELLS}.parquet")
     bounds = ["--max-keys", "1", "--domain", "strings(max_bytes=40)"]

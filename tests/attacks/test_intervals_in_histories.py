@@ -33,7 +33,7 @@ def _held_and_known(seed: int) -> list[dict[int, tuple[np.ndarray, np.ndarray]]]
 
 
 def test_coverage_is_nominal_in_every_release_of_a_history() -> None:
-    """Levels up and down, one of them twice: for each true count the share of intervals that hold is the same."""
+    """Levels go up and down, one twice: for each true count the nominal share of the intervals holds."""
     for number, release in enumerate(_held_and_known(41)):
         for count, (holds, _) in release.items():
             assert_consistent(
@@ -42,7 +42,7 @@ def test_coverage_is_nominal_in_every_release_of_a_history() -> None:
 
 
 def test_coverage_is_another_one_among_keys_picked_by_earlier_releases() -> None:
-    """Keys that were published before had the larger noise then, and share it now: nothing is promised of them."""
+    """Keys selected by an earlier release still have its large noise, so coverage among them is not promised."""
     holds, known = _held_and_known(42)[3][4]
     picked = holds[known]
     assert_detected(binomial_test(int(picked.sum()), picked.size, _CONFIDENCE), "intervals of keys published before")

@@ -1,4 +1,4 @@
-"""Corners of the joint law: many levels in scrambled order, ties, forced explicit draws; and privacy, measured."""
+"""Edge cases of the joint law (many levels, ties, forced explicit draws), and an empirical test of privacy."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def both(
 
 
 def test_sixteen_rounds_in_scrambled_order_have_the_dense_law() -> None:
-    """Ties of level and of threshold, rises and falls, and bounds below zero leave the joint law alone."""
+    """The joint law holds with equal levels, equal, rising and falling thresholds, and thresholds below zero."""
     counts = np.repeat([0, 1, 4], 15_000)
     sparse, dense = both(MANY, counts, 11)
     for count in (0, 1, 4):
@@ -64,7 +64,7 @@ def test_counts_around_old_thresholds_have_the_dense_law() -> None:
 
 @pytest.mark.parametrize("rarest", [0.0, 1.0, 30.0], ids=["every group explicitly", "most", "none"])
 def test_where_groups_are_drawn_explicitly_is_no_matter(monkeypatch: pytest.MonkeyPatch, rarest: float) -> None:
-    """Wherever the line between lazy and explicit drawing is drawn, the joint law is that of the dense mechanism."""
+    """The joint law is the dense one whatever the limit between lazy and explicit drawing."""
     monkeypatch.setattr(history, "RAREST", rarest)
     monkeypatch.setattr(rounds_of_cells, "RAREST", rarest)
     counts = np.repeat([0, 2], 15_000)
@@ -134,13 +134,13 @@ def worst(rounds: list[tuple[str, float]], count: int, seed: int, **wrong: objec
 def test_joint_releases_of_neighbours_keep_the_bound_of_the_finest_level(
     rounds: list[tuple[str, float]], count: int
 ) -> None:
-    """No event of both releases together tells c from c + 1 better than the finest release alone may."""
+    """No event of both releases distinguishes c from c + 1 better than the finest release alone is allowed to."""
     # Twenty-four looks; 7 deviations are 3e-11 in all.
     assert worst(rounds, count, 21 + 2 * count) < 7
 
 
 def test_the_measurement_sees_releases_that_cost_more() -> None:
-    """Fresh noise at each level costs the sum of the levels, and the same measurement says so."""
+    """Negative control: with fresh noise at each level, which costs the sum of the levels, the bound is exceeded."""
     assert worst(ROUNDS, 2, 31, tracked_noise=independent_redraw) > 7
 
 

@@ -1,4 +1,4 @@
-"""Planted secrets and unlike logs: nothing but the published rows leaves, and nothing public depends on the rest."""
+"""Planted secrets and different logs: only published rows leave, and everything public is the same for all logs."""
 
 from __future__ import annotations
 
@@ -93,8 +93,7 @@ def test_no_output_holds_a_secret(tmp_path: Path, caplog: pytest.LogCaptureFixtu
 
 
 def test_later_features_hold_no_secret_either(tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd) -> None:
-    """Running series, shared weights, sessions of queries, reports, signed files, readers, SQL; who counted."""
-    pytest.importorskip("cryptography")
+    """Running series, shares, interactive sessions, reports, readers and SQL show no planted secret either."""
     caplog.set_level(logging.DEBUG)
     store, out = tmp_path / "store", tmp_path / "public"
     out.mkdir()
@@ -258,7 +257,7 @@ def test_everything_public_is_the_same_for_any_log() -> None:
 def test_a_refusal_for_too_many_rows_does_not_depend_on_the_log(
     monkeypatch: pytest.MonkeyPatch, threshold: float, *, refused: bool
 ) -> None:
-    """The limit on cells drawn lazily is met or not by public numbers; a small stand-in for 2**31 shows it.
+    """Whether the limit on drawn cells is met depends on public numbers only; a small limit stands in for 2**31.
 
     The public limit is half of what may be drawn of one group, and no other group counts towards it.
     """
@@ -331,7 +330,7 @@ CREDENTIALS = [
 
 @pytest.mark.parametrize("text", CREDENTIALS)
 def test_no_form_of_credentials_is_shown(text: str) -> None:
-    """Not in an error, what it holds, or the repr of a query; what only sounds like them stays."""
+    """Credentials are removed from errors, their arguments and reprs of queries; similar column names are kept."""
     error = sh.errors.StatementError(f"line 3: {text} is no statement of ours")
     for shown in (str(error), repr(error), repr(error.args), repr(sh.Query(text))):
         assert "PLANTED" not in shown

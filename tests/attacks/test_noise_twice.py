@@ -43,7 +43,7 @@ def folder(path: Path) -> Path:
 
 
 def test_a_release_of_a_dropped_series_stays_in_the_public_ledger(tmp_path: Path) -> None:
-    """What left under a name that is used again is still shown: both left, so both stand there."""
+    """If a name is used again after a drop, the public ledger lists both releases."""
     out = folder(tmp_path / "public")
     a_series(tmp_path / "store").release("first", level=1).write_parquet(out / "one.parquet")
     before = published(out)
@@ -53,7 +53,7 @@ def test_a_release_of_a_dropped_series_stays_in_the_public_ledger(tmp_path: Path
 
 
 def test_an_old_copy_cannot_publish_over_what_the_ledger_knows(tmp_path: Path) -> None:
-    """A store that learns from the ledger, as it publishes, that it is older than what is out, publishes nothing."""
+    """If the public ledger shows that a store was rolled back, the store publishes nothing."""
     project, out = folder(tmp_path / "project"), folder(tmp_path / "public")
     series = a_series(project / "store")
     shutil.copytree(project, tmp_path / "backup")
@@ -71,7 +71,7 @@ def test_an_old_copy_cannot_publish_over_what_the_ledger_knows(tmp_path: Path) -
 
 
 def test_two_copies_adopted_from_one_backup_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run that dies while it adopts a copy leaves nothing that lets a second copy and the first both go on."""
+    """If adopting a copy is interrupted, the first and a second copy still cannot both draw different noise."""
     home = folder(tmp_path / "home")
     a_series(home / "store")
     copies = [tmp_path / "one", tmp_path / "two"]
@@ -144,7 +144,7 @@ def test_a_series_made_again_under_a_dropped_name_is_another_one(tmp_path: Path)
 
 @pytest.mark.parametrize("names", [("words", "others")])
 def test_one_release_name_in_two_series_and_two_stores(tmp_path: Path, names: tuple[str, str]) -> None:
-    """Names of releases belong to their series, and series to their store, in the public ledger as well."""
+    """The public ledger distinguishes equal names of releases in different series and stores."""
     out = folder(tmp_path / "public")
     for store in ("one", "two"):
         for name in names:
@@ -166,7 +166,7 @@ while True:
 
 
 def test_an_interrupt_at_any_moment_changes_no_release(tmp_path: Path) -> None:
-    """What a run printed before Ctrl-C, the next run finds under that name, and the store opens."""
+    """Every release that a run printed before Ctrl-C has the same numbers in the next run."""
     a_series(tmp_path / "store")
     seen: dict[str, str] = {}
     for attempt in range(4):

@@ -1,4 +1,4 @@
-"""What reading a log may not do: guess its format from somebody's rows, or take another column or file for it."""
+"""Attacks on reading a log: rows of one unit that change how others are read, and mistaken columns or files."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def kept_or_refused(source, **declared) -> set | str:
 
 
 def test_a_short_row_of_one_unit_does_not_cut_the_keys_of_others(tmp_path: Path) -> None:
-    """A row with a field missing is refused, or read as it stands; nobody else's `c# course` becomes `c`."""
+    """A row with a missing field is refused, or read as it is; it never turns the `c# course` of others into `c`."""
     whole = kept_pairs(written(tmp_path / "a.csv", "user_id,query\n" + rows(USERS)))
     assert len(whole) == len(USERS)
     broken = kept_or_refused(written(tmp_path / "b.csv", "user_id,query\n" + rows(USERS) + "#one\n"))
@@ -87,7 +87,7 @@ def test_line_breaks_inside_quotes_are_part_of_the_key(tmp_path: Path) -> None:
 
 
 def test_the_ending_of_each_file_says_what_separates_its_fields(tmp_path: Path) -> None:
-    """Neither the folder nor the first file of the log nor the rows have a say; columns go by name."""
+    """The delimiter does not depend on the folder, the first file or the rows; columns are matched by name."""
     folder = tmp_path / "log.tsv.d"
     folder.mkdir()
     first = written(folder / "a.csv", "user_id,query\nann,a\tb\n")
@@ -96,7 +96,7 @@ def test_the_ending_of_each_file_says_what_separates_its_fields(tmp_path: Path) 
 
 
 def test_relations_whose_columns_differ_in_case_are_read_exactly_or_refused() -> None:
-    """A wanted column that another resembles is refused; others are told by their place."""
+    """A column whose name differs from a needed one only in case is refused; others do not matter."""
     assert kept_or_refused(Query("select 1 as USER_ID, 2 as user_id, 'a' as query")) == "refused"
     read = kept_pairs(Query("select 'x' as Q, 'y' as q, 'z' as q_1, 'a' as query, 'u' as user_id"))
     assert read == {("u", "a")}

@@ -1,4 +1,4 @@
-"""Attempts to tell counts from how a computer rounds the answers of workloads with real weights."""
+"""Attempts to infer counts from the floating-point rounding of workload answers."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def weighed_noisy_cells(matrix: np.ndarray, release: sh.Release) -> int:
     "strategy", ["identity", *(pytest.param(name, marks=pytest.mark.slow) for name in ("haar", "optimised"))]
 )
 def test_many_answers_say_no_more_than_the_noisy_cells_they_rest_on(strategy: str) -> None:
-    """A hundred thousand multiples of one cell are those of one noisy count: none shows how its count was rounded."""
+    """A hundred thousand answers about one cell agree with a single noisy count: rounding reveals no true count."""
     weights = 1.0 + entropy.seeded(2).random(100_000)
     matrix = np.stack([weights, np.zeros_like(weights)], axis=1)
     made = _of_two_cells(10**9, 3).release("w", workload=Matrix(matrix), level="0.5", strategy=strategy)
@@ -54,7 +54,7 @@ def test_many_answers_say_no_more_than_the_noisy_cells_they_rest_on(strategy: st
 
 @pytest.mark.parametrize("exponent", range(-8, 41, 4))
 def test_the_grid_of_cells_divides_one(exponent: int) -> None:
-    """However large the noise, to round it and then add counts is to round their sum: none shows modulo a step."""
+    """Rounding the noise and adding the count equals rounding their sum, so no count shows modulo the step."""
     strategy = strategy_named("identity", Matrix(np.array([[0.5, 1.5]])))
     step = cell_grid(strategy, 1.3 * 2.0**exponent)
     assert step is not None
@@ -64,7 +64,7 @@ def test_the_grid_of_cells_divides_one(exponent: int) -> None:
 
 
 def test_noise_too_large_for_doubles_is_refused() -> None:
-    """Small weights do not hide that the noise of a cell dwarfs every count: the sum would round the count away."""
+    """If a double cannot hold a count beside the noise of its cell, the release is refused despite small weights."""
     series = _of_two_cells(5, 3)
     with pytest.raises(LevelError, match="standard deviation"):
         series.release("w", workload=Matrix(np.array([[1e-9, 2.5e-9]])), level="1e-32", strategy="identity")
@@ -73,7 +73,7 @@ def test_noise_too_large_for_doubles_is_refused() -> None:
 
 @pytest.mark.parametrize("name", ["identity", "haar", "optimised", "optimised(share=30)"])
 def test_answers_depend_on_noisy_measurements_alone(name: str) -> None:
-    """Other counts, with noise that makes up for them, give the same answers to the last bit."""
+    """Different counts with the same noisy measurements give the same answers to the last bit."""
     weights = 1.0 + entropy.seeded(3).random(30_000)
     strategy = strategy_named(name, Matrix(np.stack([weights, weights, 3 * weights], axis=1)))
     family = family_for(Gaussian(), strategy, strategy.l2(2))
@@ -92,7 +92,7 @@ def test_answers_depend_on_noisy_measurements_alone(name: str) -> None:
 
 
 def test_an_answer_of_huge_weights_is_that_of_noisy_cells_too() -> None:
-    """Beside entries of 1e20 the grid of the small answers is finer than a double: no bits are left to be seen."""
+    """Beside entries of 1e20 the small answers still agree with a noisy cell."""
     matrix = np.array([[1e20, 0.0], [1.5, 0.0]])
     for count in (0, 1, 10**6):
         made = _of_two_cells(count, 3).release("w", workload=Matrix(matrix), level="0.5", strategy="identity")
@@ -100,7 +100,7 @@ def test_an_answer_of_huge_weights_is_that_of_noisy_cells_too() -> None:
 
 
 def test_answers_that_share_no_grid_are_refused() -> None:
-    """Where answers get noise of their own, the noise of the largest has to reach the grid of the smallest."""
+    """If each answer has its own noise, a workload whose answers cannot share a grid is refused."""
     counts = sh.Counts(pl.DataFrame({"a": [0], "b": [1], "count": [7]}), largest=1)
     domain = sh.Product(a=sh.Integers(2), b=sh.Integers(3))
     series = sh.create(sh.open(":memory:", seed=1), counts, name="s", key=["a", "b"], max_keys=1, domain=domain)

@@ -1,4 +1,4 @@
-"""What Spark itself writes down while it counts: its log of events, EXPLAIN, and the logger of its Python side."""
+"""Leaks through Spark itself: its event log, EXPLAIN, and the logger of PySpark."""
 
 from __future__ import annotations
 

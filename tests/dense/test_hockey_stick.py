@@ -1,4 +1,4 @@
-"""Pairs of releases of neighbouring truths differ by what the finest level allows, and independent ones by more."""
+"""Pairs of releases of neighbouring vectors satisfy the bound of the finest level; independent releases do not."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_gaussian_pairs_cost_what_the_finer_costs(seal):
 @pytest.mark.parametrize("seal", [False, True])
 @pytest.mark.parametrize("family", [Laplace(), DiscreteLaplace(sensitivity=1)])
 def test_laplace_pairs_are_epsilon_private(family, seal):
-    """At the finer level's epsilon the pair exceeds nothing; two independent releases do."""
+    """At the epsilon of the finer level the pair satisfies the bound, and two independent releases violate it."""
     assert_consistent(exceedance(family, "0.8", 1, 1.0, 0.0, together=True, seal=seal))
     assert_detected(exceedance(family, "0.8", 1, 1.0, 0.0, together=False), "independent releases")
 

@@ -17,7 +17,7 @@ SCRATCH = 30 * 8 * CHUNK
 
 @pytest.mark.parametrize("family", [Gaussian(), pytest.param(Laplace(), marks=pytest.mark.slow), DiscreteLaplace()])
 def test_nothing_is_held_but_the_arrays_that_stay(family):
-    """A new level keeps its offsets and gives away its values; a level given again its values; sealing nothing."""
+    """Memory that remains: offsets and values of a new level, values of a repeated level, nothing for sealing."""
     size, found = 3_000_000, {}
 
     def measured(name, work):

@@ -1,4 +1,4 @@
-"""What `MultipleRelease` does and refuses, apart from the law of its noise."""
+"""`MultipleRelease` apart from the law of its noise: what it returns, stores and refuses."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def test_two_children_have_the_reference_values():
 
 
 def test_what_two_branches_say_together_stays_below_their_parent():
-    """The loss of any pair of values is at most the parent's epsilon, and tends to it as 1 - 1/x in the tails."""
+    """The privacy loss of any pair of values is at most the parent's epsilon, which it approaches in the tails."""
     law, _ = two_children()
     losses = np.abs(np.log(law[1:, 1:] / law[:-1, :-1]))
     centre = losses[30:-30, 30:-30]
@@ -108,7 +108,7 @@ def test_gaussian_branches_cost_what_their_covariance_says():
 
 
 def test_releases_of_different_vectors_have_no_common_ancestor():
-    """Costs of those add, and that is said."""
+    """Releases of different vectors are refused with the remark that their costs add."""
     first, second = (sh.MultipleRelease(DiscreteLaplace(), [1, 2, 3]).release(1) for _ in range(2))
     with pytest.raises(InputError, match="adds up"):
         joint_level([first, second])

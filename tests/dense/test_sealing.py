@@ -1,4 +1,4 @@
-"""What a sealed state holds: nothing that is not as private as the release at the cap."""
+"""A sealed state contains nothing less private than the release at the cap."""
 
 from __future__ import annotations
 

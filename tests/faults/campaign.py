@@ -1,9 +1,9 @@
-"""Work that is killed or refused by the system at chosen calls: `python -m tests.faults.campaign PLACE --kills 100`.
+"""Kill work at chosen system calls, or let a call fail: `python -m tests.faults.campaign PLACE --kills 100`.
 
-One process imports everything and starts no thread. Every attempt is a fork of it that has itself traced by strace,
-which kills it as it enters a call of one kind for the n-th time, or lets that call fail. After every attempt a
-second fork runs the next command and looks at all there is: the store is whole, every release has the numbers it was
-first seen with, what left is in the state and in both ledgers, and nothing else is left behind.
+One process imports everything and starts no thread. Every attempt is a fork of it, traced by strace, which kills the
+fork at its n-th call of one kind, or lets that call fail. After every attempt a second fork runs the next command and
+checks the store: it opens and verifies, every release still has the numbers first seen, every published file is in
+the state and in both ledgers, and there are no other files.
 """
 
 from __future__ import annotations
@@ -283,7 +283,7 @@ def backed_up(place: Place) -> None:
 
 
 def unbackup(place: Place) -> None:
-    """The backup is whole or not there, and not to be used beside the store; the next one leaves nothing over."""
+    """The backup is complete or absent, cannot be adopted beside the store, and the next backup cleans up."""
     kept = place.root / "kept"
     for half in place.root.glob(".kept.*.new"):
         half.rename(place.out / half.name)
@@ -342,7 +342,7 @@ def cleared(place: Place) -> None:
 
 
 def plant(place: Place) -> None:
-    """What is there is whole; then leave spill with and without a lock of a run that was killed."""
+    """Check the store; then plant temporary files of killed runs, with and without a lock."""
     assert forked(lambda: inspect(place)) == 0
     for name in ("sparsehist-spill-died", "sparsehist-spill-open", "other"):
         directory = place.store / "tmp" / name
@@ -444,7 +444,7 @@ def forked(step: Callable[[], None]) -> int:
 
 
 def traced(injection: str, trace: Path) -> None:
-    """Have this process traced from here on; a `write` that fails is one of ours, not one that wakes a thread."""
+    """Trace this process from here on. A failing `write` is made in Python, so that only file writes fail."""
     call, _, what = injection.partition(":")
     if call == "write" and what.startswith("error="):
         fail_write(*what.removeprefix("error=").split(":when="), trace)
@@ -484,7 +484,7 @@ def attempts(
     once: bool = False,
     report: Counter[str],
 ) -> None:
-    """Attempt a piece of work at every call of every kind in turn, and check after each; in rounds, up to so many."""
+    """Interrupt a piece of work at every call of every kind in turn, and check after each, up to `most` attempts."""
     place = Place(root)
     before, work, check = WORK[name]
     assert forked(lambda: before(place)) == 0, f"{name}: not prepared"

@@ -1,9 +1,9 @@
-"""What a power cut may leave of a directory: recorded calls, replayed with what was not synchronised lost.
+"""A model of power cuts: recorded system calls are replayed, and unsynchronised writes may be lost.
 
-`record` runs some work under strace and reads what it created, wrote, renamed, removed and synchronised below a
-directory. `Disk` replays that one call after the other and says what may be found after a cut at that moment: of
-every file what was last synchronised and any part of what was written since, of every directory the entries it had
-when it was last synchronised and any number of the changes since, in their order.
+`record` runs some work under strace and returns its calls that create, write, rename, remove or synchronise files.
+`Disk` replays them one by one and gives the possible contents after a power cut at that moment: of every file the
+synchronised contents and any part of later writes; of every directory the synchronised entries and the first few of
+the later changes.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Directory:
     pending: list[dict[str, Node | None]] = field(default_factory=list)
 
     def entries(self, changes: int | None = None) -> dict[str, Node]:
-        """What is in it after so many of the changes; after all of them if it is not said."""
+        """Its entries after the first `changes` pending changes, or after all of them."""
         found: dict[str, Node | None] = {**self.durable}
         for change in self.pending[:changes]:
             found |= change
@@ -256,11 +256,11 @@ _REPLAY: dict[str, Callable[[Disk, Call], bool]] = {
 
 
 class Cut(NamedTuple):
-    """What becomes of what was not synchronised.
+    """Which unsynchronised changes survive a power cut.
 
     Attributes:
-        changes: Of so many changes of a directory that were not synchronised, how many are kept: the first ones.
-        writes: Of the writes to a file that were not synchronised, those that are kept.
+        changes: From the number of pending changes of a directory, how many are kept, from the first on.
+        writes: From the pending writes to a file, those that are kept.
     """
 
     name: str
@@ -297,7 +297,7 @@ def cuts(chance: random.Random) -> list[Cut]:
 
 
 def put(directory: Directory, place: Path, cut: Cut) -> None:
-    """Write what a cut leaves into a directory that stays the same one, so that its number does."""
+    """Write the contents after a cut into the existing directory, so that its inode does not change."""
     wanted = directory.entries(cut.changes(len(directory.pending)))
     for there in list(place.iterdir()):
         if not (there.is_dir() and isinstance(wanted.get(there.name), Directory)):

@@ -1,4 +1,4 @@
-"""Killed at every write, fsync and rename, and at random instants; every call refused: one history, nothing lost."""
+"""Processes killed at every write, fsync and rename or at random, and failing calls: no release is lost."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def campaign(place: Path, *options: object) -> dict[str, int]:
 
 
 def test_work_that_is_killed_is_done_as_a_whole_or_not_begun(tmp_path: Path) -> None:
-    """Of every kind of work, at every kind of call; the next command finds one history and leaves nothing over."""
+    """For every kind of work and call, the next command finds a consistent store and cleans up."""
     made = campaign(tmp_path, "--kills", KILLS)
     assert made["killed"] >= KILLS
     assert all(made[f"of {name}"] >= KILLS // len(WORK) for name in WORK)
@@ -51,7 +51,7 @@ def test_work_that_is_killed_is_done_as_a_whole_or_not_begun(tmp_path: Path) -> 
 
 
 def test_what_removes_directories_may_be_killed_there(tmp_path: Path) -> None:
-    """Few calls do it, so they are aimed at: a drop, and the next command after runs that died."""
+    """Calls that remove directories are rare, so two kinds of work that make them are killed just there."""
     kills = max(KILLS // 8, 12)
     made = campaign(tmp_path, "--kinds", "rmdir", "unlinkat", "--work", "drop", "clear", "--kills", kills)
     if KILLS >= 1000:

@@ -1,4 +1,4 @@
-"""The power goes at any moment, and what was not synchronised is lost, in part or as a whole: the store is whole."""
+"""A power cut at any moment, which loses unsynchronised data in part or whole, leaves a consistent store."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def outcome(work: str, place: Place) -> int:
 
 @pytest.mark.parametrize("work", WORK)
 def test_a_store_is_before_or_after_whenever_the_power_goes(tmp_path: Path, work: str) -> None:
-    """Whatever is lost between two calls that change or synchronise something; and work that is done stays done."""
+    """After a cut at any call the store is as before or after the work, and finished work is not lost."""
     place, disk, calls = recorded(work, tmp_path)
     found: Counter[int] = Counter()
     for number, cut in moments(place.root, disk, calls, CUTS):
@@ -130,7 +130,7 @@ def test_a_store_is_before_or_after_whenever_the_power_goes(tmp_path: Path, work
     ids=["directory", "round", "journal", "state"],
 )
 def test_a_forgotten_synchronisation_is_found(tmp_path: Path, work: str, forgotten: Callable[[str], bool]) -> None:
-    """Without those of the directory, of the round, of the journal or of the state file, the same search fails."""
+    """Negative control: without the fsync of the directory, round, journal or state file, the same search fails."""
     root, disk, calls = at_store_level(work, tmp_path)
     opened: dict[str, str] = {}
     kept = []

@@ -1,4 +1,4 @@
-"""The dense mechanism written a second time, from the laws alone: nothing of it is the package's."""
+"""The dense mechanism, implemented independently of the package from the laws alone."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def dense_releases(
 
 
 def fresh(family: Family, level: Fraction, size: int, *, rng: Generator) -> np.ndarray:
-    """Noise from nothing."""
+    """Fresh noise."""
     rho = float(level)
     if isinstance(family, Gaussian):
         return family.sensitivity * math.sqrt(1 / (2 * rho)) * rng.normal(size=size)
@@ -44,7 +44,7 @@ def fresh(family: Family, level: Fraction, size: int, *, rng: Generator) -> np.n
 
 
 def bridge(family: Family, fine: Fraction, coarse: Fraction, size: int, *, rng: Generator) -> np.ndarray:
-    """What coarse noise has on top of fine noise."""
+    """Coarse noise less fine noise."""
     if isinstance(family, Gaussian):
         return family.sensitivity * math.sqrt(float((1 / coarse - 1 / fine) / 2)) * rng.normal(size=size)
     if isinstance(family, Laplace | DiscreteLaplace):
@@ -87,7 +87,7 @@ def mass(family: Family, k: np.ndarray, level: Fraction) -> np.ndarray:
 
 
 def bridge_mass(family: Family, k: np.ndarray, fine: Fraction, coarse: Fraction) -> np.ndarray:
-    """Probabilities of what coarse noise has on top of fine noise."""
+    """Probabilities of coarse noise less fine noise."""
     if isinstance(family, DiscreteLaplace):
         same = nothing(family, fine, coarse)
         return same * (k == 0) + (1 - same) * mass(family, k, coarse)

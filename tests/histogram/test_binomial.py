@@ -1,4 +1,4 @@
-"""How many cells of each group exceed: near their laws, certain, impossible, refused, and right for p near 0 or 1."""
+"""Binomial numbers of exceeding cells: their laws, certain and impossible events, and probabilities near 0 and 1."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ STDS = st.floats(1e-6, 1e6)
 
 @given(STDS)
 def test_the_step_is_a_power_of_two_that_divides_one(std: float) -> None:
-    """And lies 2**-4 to 2**-5 below the standard deviation, or is 1."""
+    """The step is between 2**-5 and 2**-4 of the standard deviation, or 1."""
     step = grid_step(std)
     assert math.frexp(step)[0] == 0.5
     assert step == 1.0 or (std / 32 < step <= std / 16 and (1 / step).is_integer())

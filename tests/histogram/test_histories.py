@@ -1,4 +1,4 @@
-"""Whatever was released before, the joint law is that of a dense mechanism that the tests write themselves."""
+"""After any history of releases, the joint law is that of an independent implementation of the dense mechanism."""
 
 from __future__ import annotations
 

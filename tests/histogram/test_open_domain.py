@@ -1,4 +1,4 @@
-"""What an open domain costs is never below the exact probability that a key is ever published, and close to it."""
+"""The stated delta of an open domain is at least the exact probability of publishing a lone key, and close to it."""
 
 from __future__ import annotations
 

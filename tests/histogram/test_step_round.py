@@ -197,7 +197,7 @@ class TestWrongSamplers:
         assert_detected(min(compared(released, reference, [4]).values()), "one point drawn afresh")
 
     def test_candidates_by_stored_order(self, reference: Released, monkeypatch: pytest.MonkeyPatch) -> None:
-        """The first keys as they stand: of the keys of one count now, those of one past are preferred."""
+        """Wrong: candidates are the first keys in stored order, which prefers keys with one kind of past."""
         honest: Callable[..., np.ndarray] = step_round._candidates
 
         def first_ones(*given: object, rng: np.random.Generator) -> np.ndarray:
@@ -228,7 +228,7 @@ class TestWrongSamplers:
 
 
 def test_histories_never_become_rare() -> None:
-    """Whoever is left untracked has a history of at least e**-3 by its own sum, and was not drawn explicitly."""
+    """Every untracked key has a history of probability at least e**-3, and was not drawn explicitly."""
     rng = entropy.seeded(12)
     law, history = StepNoise(covariance()), PointHistory()
     counts = rng.integers(0, 12, (2_000, 5)).cumsum(axis=1)

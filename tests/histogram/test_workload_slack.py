@@ -67,7 +67,7 @@ CASES: list[tuple[Workload, str, int]] = [
 
 
 def noise_of(strategy: Strategy, z: np.ndarray) -> np.ndarray:
-    """What is rounded first."""
+    """The noise that is rounded before anything else is done with it."""
     return strategy.to_cells(z) if strategy.invertible else strategy.noise_answers(z)
 
 
@@ -207,7 +207,7 @@ def test_by_lot_the_law_is_off_by_no_more_than_the_mean_error(digits: int) -> No
 
 
 def test_to_the_nearest_step_an_error_counts_by_where_it_lies() -> None:
-    """The control: the numbers just below a boundary are above it in the computer; all of them are seen."""
+    """Control: rounded to the nearest step, every number that doubles move across a boundary changes the law."""
     right = [(Fraction(number, 64),) for number in range(64)]
     made = [(value + Fraction(1, 64) if value == Fraction(1, 2) else value,) for (value,) in right]
     mean = Fraction(1, 64) / 64
@@ -238,9 +238,9 @@ def test_lots_have_the_stated_probabilities_and_are_drawn_again_alike() -> None:
 
 
 def test_lots_do_not_depend_on_the_noise() -> None:
-    """Levels 1e-50 apart have one state in doubles, and lots of their own.
+    """Levels 1e-50 apart have equal states in doubles, but different random bits for rounding.
 
-    Were lots those of the state, levels 1e-33 apart would agree where noise is large, and differ where it is small.
+    If these bits depended on the state, nearly equal levels would agree for large noise and differ for small noise.
     """
     counts = sh.Counts(pl.DataFrame({"day": list(range(1000)), "count": [5] * 1000}), largest=1)
     series = sh.create(
@@ -264,7 +264,7 @@ def test_lots_do_not_depend_on_the_noise() -> None:
 
 
 def test_slack_counts_the_numbers_that_depend_on_a_unit() -> None:
-    """All cells where noise is mixed over them, a unit's own where each has its own."""
+    """The slack counts all cells if noise is mixed over them, else only the cells of one unit."""
 
     def slack(strategy: Strategy, max_keys: int) -> float:
         return slack_of(Gaussian(), strategy, "1/2", max_keys, least=1.0, past=[])

@@ -112,7 +112,7 @@ def test_many_sessions_keep_their_bound():
 
 
 def test_a_bound_is_a_probability_and_grows_with_the_queries():
-    """At no noise to speak of it is nothing, at hopeless levels it is 1."""
+    """With negligible noise the bound is 0, with excessive noise it is 1."""
     good = Weighing(cells=1024, mass=10**6, level="0.4", accuracy=0.3)
     assert 0 <= good.failure(10) < good.failure(1000) < 1e-6
     assert Weighing(cells=1024, mass=1000, level="0.01", accuracy=0.1).failure(10) == 1.0
@@ -176,7 +176,7 @@ def test_a_state_goes_on_from_its_bytes():
     ],
 )
 def test_what_is_no_session_is_refused(wrong):
-    """By name."""
+    """Each wrong parameter is refused by its name."""
     with pytest.raises(DeclarationError, match=next(iter(wrong))):
         Weighing(**{"cells": 64, "mass": 1000, "level": 1, "accuracy": 0.1} | wrong)
 

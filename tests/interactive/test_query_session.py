@@ -1,4 +1,4 @@
-"""Sessions that a store keeps: charged first, committed before answered, the same wherever they are opened again."""
+"""Interactive sessions in a store: charged first, committed before each answer, and the same when reopened."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def silent(monkeypatch):
 
 
 def test_a_session_answers_within_its_error_and_says_what_it_measured(series):
-    """Fresh where the hypothesis is far off, read off it where it is not, and each update is counted."""
+    """An answer is measured if the hypothesis is far off, else read from it; every update is counted."""
     session = series.interactive("ad_hoc", **ASKED)
     first, again, other = session.ask(EARLY), session.ask(EARLY), session.ask(LATE)
     k = session.parameters.updates
@@ -103,7 +103,7 @@ def test_it_is_charged_whole_before_anything_is_asked(series):
 
 
 def test_levels_beside_gaussian_noise_are_rho():
-    """What the parts cost as zCDP is the level to 12 digits, never above; the ledger knows it for no Gaussian."""
+    """The zCDP costs of the parts add up to the level, to 12 digits and never above; no Gaussian bound is used."""
     series = visits(sh.open(":memory:", seed=5), noise="gaussian")
     series.release("public", level="0.5")
     session = series.interactive("ad_hoc", level="0.1", accuracy="0.2")
@@ -119,7 +119,7 @@ def test_levels_beside_gaussian_noise_are_rho():
 
 
 def test_caps_and_budgets_refuse_it_before_anything_is_drawn():
-    """By what they leave; on routes that charge it; and nothing is in the store then."""
+    """Errors name the largest level that fits or the routes that could charge it, and nothing is stored."""
     store = sh.open(":memory:", seed=5)
     series = visits(store, noise="gaussian", cap=1)
     store.set_budget(epsilon=1, delta="1e-6")
@@ -174,7 +174,7 @@ def test_it_goes_on_wherever_it_is_opened(tmp_path):
 
 
 def test_two_that_are_open_at_once_are_one(tmp_path):
-    """What one measures the other knows: its number is not used twice, its answer is not measured again."""
+    """Two objects of one session share updates: no number is used twice and no answer is measured twice."""
     one = visits(tmp_path / "s").interactive("ad_hoc", **ASKED)
     other = sh.open(tmp_path / "s").series("visits").interactive("ad_hoc")
     first = one.ask(EARLY)
@@ -189,7 +189,7 @@ def test_two_that_are_open_at_once_are_one(tmp_path):
 
 @pytest.mark.parametrize("failure", [StoreError("the disk is full"), KeyboardInterrupt()])
 def test_an_answer_that_could_not_be_committed_is_paid_for_first(series, monkeypatch, failure):
-    """Who saw it fail knows that it was to be measured: the next question, whatever it asks, begins with it."""
+    """The failure revealed that the query was to be measured, so the next question first commits this update."""
     session = series.interactive("ad_hoc", **ASKED)
     k = session.updates_left
 
@@ -208,7 +208,7 @@ def test_an_answer_that_could_not_be_committed_is_paid_for_first(series, monkeyp
 
 
 def test_a_commit_that_was_interrupted_late_is_not_made_twice(series, monkeypatch):
-    """The transaction went through and the interrupt came after it: the answer is the one that is there."""
+    """If the interrupt comes after the transaction, the committed answer is returned."""
     session = series.interactive("ad_hoc", **ASKED)
     k, commit = session.updates_left, State.commit_round
 

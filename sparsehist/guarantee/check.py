@@ -10,7 +10,6 @@ cast) tells that some row caused it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
@@ -68,6 +67,11 @@ _OPERATORS = {
 }
 _EQUAL = ("COMPARE_EQUAL", "COMPARE_NOT_DISTINCT_FROM")
 _LATERAL = "__duckdb_delim_"
+_LATERAL_UNNEST = (
+    "PROJECTION MATERIALIZED_CTE AGGREGATE_AND_GROUP_BY CTE_REF PROJECTION COMPARISON_JOIN CTE_REF GET PROJECTION "
+    "CTE_REF"
+)
+"""What DuckDB makes of `unnest(log.tags)` in FROM, from the top down; see `Check._lateral`."""
 
 
 def kind_of(node: Node) -> str:
@@ -126,16 +130,30 @@ def conjuncts(expressions: Iterable[Node]) -> list[Node]:
     return found
 
 
-def _shape(part: object) -> str:
+def _shape(part: Any) -> Any:
     """Return an expression without its place, so that two can be compared."""
+    if isinstance(part, list):
+        return [_shape(one) for one in part]
+    hidden = ("alias", "query_location", "query_location_length")
+    return {key: _shape(one) for key, one in part.items() if key not in hidden} if isinstance(part, dict) else part
 
-    def bare(part: object) -> object:
-        if isinstance(part, list):
-            return [bare(one) for one in part]
-        hidden = ("alias", "query_location", "query_location_length")
-        return {key: bare(one) for key, one in part.items() if key not in hidden} if isinstance(part, dict) else part
 
-    return json.dumps(bare(part), sort_keys=True)
+def _of_both_sides(node: Node) -> list[Node]:
+    """Return the conditions of a join on the columns of both sides."""
+    single = [one["left"] for one in node.get("conditions", ()) if "right" not in one]
+    return [*single, *(node[name] for name in ("condition", "predicate") if node.get(name))]
+
+
+def _descendants(node: Node) -> Iterator[Node]:
+    """Yield an operator and all below it, parents first."""
+    yield node
+    for child in node.get("children", ()):
+        yield from _descendants(child)
+
+
+def _unlisted(node: Node, fields: str) -> list[str]:
+    """Return the fields of an operator or expression that are set and not listed."""
+    return [key for key, value in node.items() if value not in (None, [], {}) and key not in fields.split()]
 
 
 def _outputs(node: Node, widths: tuple[int, int]) -> list[tuple[int, int]]:
@@ -144,17 +162,6 @@ def _outputs(node: Node, widths: tuple[int, int]) -> list[tuple[int, int]]:
     if (how := node.get("join_type", "INNER")) in ("SEMI", "ANTI", "MARK"):
         return [*kept, (2, 0)] if how == "MARK" else kept
     return [*kept, *((1, at) for at in node.get("right_projection_map") or range(widths[1]))]
-
-
-def _paired(node: Node) -> list[Node]:
-    """Return the conditions of a join that compare its two sides."""
-    return [one for one in node.get("conditions", ()) if "right" in one]
-
-
-def _whole(node: Node) -> list[Node]:
-    """Return the conditions of a join on the columns of both sides."""
-    single = [one["left"] for one in node.get("conditions", ()) if "right" not in one]
-    return [*single, *(node[name] for name in ("condition", "predicate") if node.get(name))]
 
 
 Name = tuple[int, tuple[str, ...]]
@@ -215,7 +222,7 @@ class Check:
                 one = [column for column in columns if folded(column) == folded(name)]
                 meant = f"; did you mean {one[0]}?" if len(one) == 1 else ""
                 self._refuse(None, "one column", name=name, columns=", ".join(columns) + meant)
-        self._check_fields_of_operators(root)
+        self._check_operators(root)
         result = self._relation(root)
         if not result.private:
             self._refuse(None, "all public")
@@ -226,25 +233,26 @@ class Check:
                 unfit = self._unfit.get(part)
                 self._refuse(None, "unfit unit" if unfit else "no unit", name=unit, kind=unfit)
 
-    def _refusal(self, part: object, reason: str, **words: object) -> GuaranteeError:
+    def _refusal(self, call: Node | None, reason: str, **words: object) -> GuaranteeError:
+        """Return a refusal, placed at the call of a function or window of the plan."""
+        name = "" if call is None else function_of(call) or str(call["type"]).removeprefix("WINDOW_").lower()
         equal = " AND ".join(f"a.{name} = b.{name}" for name in self._units)
-        return self._query.refusal(part, reason, unit=", ".join(self._units), equal=equal, **words)
+        said = {"name": name, "what": name, "instead": language.instead_of(name), "equal": equal, **words}
+        return self._query.refusal(reason, name, unit=", ".join(self._units), **said)
 
-    def _refuse(self, part: object, reason: str, **words: object) -> NoReturn:
-        raise_alone(self._refusal(part, reason, **words))
+    def _refuse(self, call: Node | None, reason: str, **words: object) -> NoReturn:
+        raise_alone(self._refusal(call, reason, **words))
 
     # Operators
 
-    def _check_fields_of_operators(self, node: Node) -> None:
-        kind = kind_of(node)
-        fields = frozenset(f"type children {_OPERATORS.get(kind, '')}".split())
-        beside = [key for key, value in node.items() if value not in (None, [], {}) and key not in fields]
-        if kind in ("EMPTY_RESULT", "LIMIT", "DELIM_GET", "CHUNK_GET"):
-            self._refuse(None, "correlated")
-        if kind not in _OPERATORS or beside:
-            self._refuse(node, "unknown", what=(beside or [kind])[0].replace("_", " ").lower())
-        for child in node.get("children", ()):
-            self._check_fields_of_operators(child)
+    def _check_operators(self, root: Node) -> None:
+        for node in _descendants(root):
+            kind = kind_of(node)
+            if kind in ("EMPTY_RESULT", "LIMIT", "DELIM_GET", "CHUNK_GET"):
+                self._refuse(None, "correlated")
+            beside = _unlisted(node, f"type children {_OPERATORS.get(kind, '')}")
+            if kind not in _OPERATORS or beside:
+                self._refuse(None, "unknown", what=(beside or [kind])[0].replace("_", " ").lower())
 
     def _relation(self, node: Node) -> Relation:
         made: Relation = getattr(self, f"_{kind_of(node).lower()}")(node)
@@ -259,23 +267,11 @@ class Check:
         return not relation.private or len({name[0] for name in names if name is not None}) == len(self._units)
 
     def _are_together(
-        self, tables: Sequence[Relation], equal: Iterable[tuple[int, Name | None, int, Name | None]]
+        self, left: Relation, right: Relation, equal: Iterable[tuple[Name | None, Name | None]]
     ) -> bool:
-        """Return whether the units of all private tables are equal in each row of their join.
-
-        `equal` has the columns that the join compares: number of the table and name, of either side.
-        """
-        found: dict[frozenset[int], set[int]] = {}
-        for one, name, other, same in equal:
-            if name is not None and name == same and one != other:
-                found.setdefault(frozenset((one, other)), set()).add(name[0])
-        private = {at for at, table in enumerate(tables) if table.private}
-        joined = {min(private)} if private else set()
-        for _ in private:
-            for pair, compared in found.items():
-                if len(compared) == len(self._units) and pair & joined:
-                    joined |= pair
-        return private <= joined
+        """Return whether the rows of a join have one unit at most; `equal` are the columns that it compares."""
+        same = {name[0] for name, other in equal if name is not None and name == other}
+        return not (left.private and right.private) or len(same) == len(self._units)
 
     def _projection(self, node: Node) -> Relation:
         below = self._below(node)
@@ -313,7 +309,7 @@ class Check:
         source = self._query.sources.get(str(path[-1]).removeprefix("hidden_")) if path else None
         plain = function_of(node) == "seq_scan" and list(path[:2]) == ["memory", "main"] and not node.get("children")
         if source is None or not plain or node.get("source_ordinality") != "WITHOUT_ORDINALITY":
-            self._refuse(node, "no source", name=function_of(node))
+            self._refuse(None, "no source", name=function_of(node))
         names = list(map(folded, node["names"]))
         units = {} if source.public else {
             self._unit_of(source.name, names, part): part for part in range(len(self._units))
@@ -322,7 +318,7 @@ class Check:
         for given in node["column_indexes"]:
             at = int(given.get("index", len(names)))
             if at >= len(names):
-                self._refuse(node, "no column", name=source.name)
+                self._refuse(None, "no column", name=source.name)
             kind = node["returned_types"][at]
             named = at in units and self._is_unit(source.name, units[at], kind)
             columns.append(Column(kind, (units[at], ()) if named else None))
@@ -358,31 +354,21 @@ class Check:
         return Relation(tuple(map(Column, node["expr_types"])), below.private)
 
     def _filter(self, node: Node) -> Relation:
-        tables = self._crossed(node["children"][0])
-        homes = [number for number, table in enumerate(tables) for _ in table.columns]
-        below = tables[0]
-        if len(tables) > 1:
-            columns = tuple(one for table in tables for one in table.columns)
-            below = Relation(columns, any(one.private for one in tables))
-        equal = []
-        for one in conjuncts(node["expressions"]):
-            at = place_of(one)
-            if at is None or below.columns[at].only_in != "condition":
-                self._check(below.columns, one)
-            sides = one["children"] if one["type"] in _EQUAL else []
-            if len(sides) == 2 and all(len(refs(side)) == 1 for side in sides):
-                left, right = ((homes[min(refs(side))], self._name(below, side)) for side in sides)
-                equal.append((*left, *right))
-        if not self._are_together(tables, equal):
-            self._refuse(node["expressions"], "units meet")
+        (child,) = node["children"]
+        conditions = conjuncts(node["expressions"])
+        if kind_of(child) == "CROSS_PRODUCT":  # FROM a, b WHERE a.unit = b.unit
+            below = self._comparison_join(child, conditions)
+        else:
+            below = self._relation(child)
+            self._check_conditions(below.columns, conditions)
         kept = node.get("projection_map") or range(len(below.columns))
         return below.taking(kept, (below.columns[at] for at in kept))
 
-    def _crossed(self, node: Node) -> list[Relation]:
-        """Return the tables of `FROM a, b, c`, whose units WHERE compares; else the one relation."""
-        if kind_of(node) != "CROSS_PRODUCT":
-            return [self._relation(node)]
-        return [table for child in node["children"] for table in self._crossed(child)]
+    def _check_conditions(self, columns: Sequence[Column], conditions: Iterable[Node]) -> None:
+        for one in conditions:
+            at = place_of(one)
+            if at is None or columns[at].only_in != "condition":
+                self._check(columns, one)
 
     def _order_by(self, node: Node) -> Relation:
         below = self._below(node)
@@ -391,25 +377,32 @@ class Check:
         kept = node.get("projection_map") or range(len(below.columns))
         return Relation(tuple(below.columns[at] for at in kept), below.private)
 
-    def _comparison_join(self, node: Node) -> Relation:
+    def _comparison_join(self, node: Node, where: Sequence[Node] = ()) -> Relation:
         how = str(node.get("join_type", "INNER"))
         if how not in ("INNER", "LEFT", "SEMI", "ANTI", "MARK"):
             self._refuse(None, "correlated")
         left, right = self._below(node), self._below(node, 1)
-        given = _paired(node)
-        for one in given:
+        both = Relation((*left.columns, *right.columns))
+        paired = [one for one in node.get("conditions", ()) if "right" in one]
+        for one in paired:
             self._check(left.columns, one["left"])
             self._check(right.columns, one["right"])
-        for one in _whole(node):
-            self._check((*left.columns, *right.columns), one)
-        together = self._are_together((left, right), [
-            (0, self._name(left, one["left"]), 1, self._name(right, one["right"]))
-            for one in given if one.get("comparison") in _EQUAL
-        ])  # fmt: skip
+        for one in _of_both_sides(node):
+            self._check(both.columns, one)
+        self._check_conditions(both.columns, where)
+        equal = [
+            (self._name(left, one["left"]), self._name(right, one["right"]))
+            for one in paired if one.get("comparison") in _EQUAL
+        ]  # fmt: skip
+        for one in where:
+            sides = [refs(side) for side in one["children"]] if one["type"] in _EQUAL else []
+            if sorted(min(side, default=0) >= len(left.columns) for side in sides if len(side) == 1) == [False, True]:
+                equal.append((self._name(both, one["children"][0]), self._name(both, one["children"][1])))
+        together = self._are_together(left, right, equal)
         if how == "INNER" and not together:
-            self._refuse(given, "units meet")
+            self._refuse(None, "units meet")
         if how != "INNER" and right.private and not (left.private and together):
-            self._refuse(given, "partner")
+            self._refuse(None, "partner")
         mark = Column({"id": "BOOLEAN"})
         if right.private:
             mark = replace(mark, refusal=self._refusal(None, "condition"), only_in="condition")
@@ -424,9 +417,9 @@ class Check:
         groups, below = node.get("groups", []), self._below(node)
         computed = node.get("expressions", [])
         if len(node.get("grouping_sets", ())) > 1 or node.get("grouping_functions"):
-            self._refuse(node, "GROUPING SETS, ROLLUP, CUBE")
+            self._refuse(None, "GROUPING SETS, ROLLUP, CUBE")
         if not self._is_named_by(below, map(place_of, groups)):
-            self._refuse(computed or groups, "group")
+            self._refuse(computed[0] if computed else None, "group")
         grouped = [self._alike(self._column(below, group), "GROUP BY") for group in groups]
         for group in groups:
             self._check(below.columns, group)
@@ -438,49 +431,38 @@ class Check:
     def _aggregate(self, one: Node, below: Relation, fixed: set[int | None], *, window: bool = False) -> Column:
         """Return the column of an aggregate; `fixed` columns are equal in all rows that it gathers."""
         try:
-            reason, words = self._order_matters(one, below, fixed, window=window)
+            reason = self._why_order_matters(one, below, fixed, window=window)
         except GuaranteeError as problem:
             return Column(type_of(one), refusal=problem)
-        if not reason:
-            return Column(type_of(one))
-        refusal = self._refusal(one, reason, name=function_of(one), **words)
+        refusal = self._refusal(one, reason) if reason else None
         return Column(type_of(one), refusal=refusal, only_in="unnest" if reason == "unnest" else "")
 
-    def _order_matters(
-        self, one: Node, below: Relation, fixed: set[int | None], *, window: bool
-    ) -> tuple[str, dict[str, object]]:
+    def _why_order_matters(self, one: Node, below: Relation, fixed: set[int | None], *, window: bool) -> str:
         """Return the reason why an aggregate depends on the order in which its rows come; empty if it does not."""
         name = function_of(one)
         self._check_fields(one)
         if one.get("state_export", "NONE") != "NONE" or not language.is_known(type_of(one)):
-            return "unknown", {"what": "the state of an aggregate"}
+            return "unknown"
         for part in parts(one):
             self._check(below.columns, part)
         arguments = [part for part in one.get("children", ()) if refs(part)]
         alike = all(language.is_alike(type_of(part)) for part in arguments)
         if not below.private and name in language.ORDERLESS | language.ADDING | language.ORDERED | {"count_star"}:
-            return "", {}
+            return ""
         if name in language.ORDERLESS or name in ("count_star", "sum_no_overflow"):
-            counts = name.startswith(("count", "bool_", "bit_"))
-            return ("" if alike or counts else "alike"), {}
+            return "" if alike or name.startswith(("count", "bool_", "bit_")) else "alike"
         if name in language.ADDING:
-            exact = all(language.adds_exactly(type_of(part)) for part in arguments)
-            return ("" if exact else "floats"), {}
+            return "" if all(language.adds_exactly(type_of(part)) for part in arguments) else "floats"
         if name not in language.ORDERED or window:
-            return "function", {"instead": language.instead_of(name)}
-        if refs(*arguments) <= fixed:
-            return "", {}
+            return "function"
         orders = orders_of(one)
-        if not orders and name in ("list", "array_agg"):
-            distinct = one.get("aggregate_type") == "DISTINCT"
-            return ("alike" if distinct and not alike else "unnest"), {}
-        if not orders:
-            return "no order", {}
-        told, ordered = {_shape(order) for order in orders}, self._ordered(orders, below) | fixed
+        if not orders and name in ("list", "array_agg") and not refs(*arguments) <= fixed:
+            return "alike" if one.get("aggregate_type") == "DISTINCT" and not alike else "unnest"
+        told, ordered = [_shape(order) for order in orders], self._ordered(orders, below) | fixed
         sure = (
             refs(part) <= ordered or (_shape(part) in told and language.is_alike(type_of(part))) for part in arguments
         )
-        return ("" if all(sure) else "ties"), {}
+        return "" if all(sure) else "ties" if orders else "no order"
 
     def _window(self, node: Node) -> Relation:
         """Windows that pick rows by place need an order.
@@ -539,7 +521,7 @@ class Check:
         below = self._below(node)
         targets = list(map(place_of, node.get("distinct_targets", ())))
         if not self._is_named_by(below, targets):
-            self._refuse(node, "distinct")
+            self._refuse(None, "distinct")
         self._check_usable(below.columns[at] for at in targets if at is not None)
         columns = [
             self._alike(one, "DISTINCT")
@@ -555,14 +537,14 @@ class Check:
             self._check_usable(side.columns)
         private = any(side.private for side in sides)
         if private and not all(side.private for side in sides):
-            self._refuse(node, "union with public")
+            self._refuse(None, "union with public")
         columns = []
         for held in zip(*(side.columns for side in sides), strict=True):
             names = {one.name for one in held}
             columns.append(Column(held[0].kind, names.pop() if len(names) == 1 else None))
         made = Relation(tuple(columns), private)
         if not self._is_named_by(made, range(len(columns))):
-            self._refuse(node, "union")
+            self._refuse(None, "union")
         if node.get("setop_all"):
             return made
         return replace(made, columns=tuple(self._alike(column, "UNION") for column in columns))
@@ -593,27 +575,18 @@ class Check:
         DuckDB numbers the rows, or takes the distinct values that unnest is given, and joins the rows with what comes
         of each by that number or value. Every other plan of this kind is a correlated query, and refused.
         """
-        try:
-            kept, outer = node["children"]
-            (inner,) = outer["children"]
-            distinct, again = inner["children"]
-            (seen,), (join,) = distinct["children"], again["children"]
-            left, call = join["children"]
-            (given,) = call["children"]
-            (taken,) = given["children"]
-        except (KeyError, ValueError):
+        kept, *below = node["children"]
+        found = [one for child in below for one in _descendants(child)]
+        if " ".join(map(kind_of, found)) != _LATERAL_UNNEST or kind_of(kept) != "PROJECTION":
             self._refuse(None, "correlated")
-        found = (kept, outer, inner, distinct, again, seen, join, left, call, given, taken)
-        ctes = [int(one.get("cte_index", -1)) for one in (seen, left, taken)]
+        outer, inner, distinct, seen, again, join, left, call, given, taken = found
         plain = (
-            " ".join(map(kind_of, found))
-            == "PROJECTION PROJECTION MATERIALIZED_CTE AGGREGATE_AND_GROUP_BY PROJECTION CTE_REF "
-            "COMPARISON_JOIN CTE_REF GET PROJECTION CTE_REF"
-            and ctes == [int(node["table_index"])] * 2 + [int(inner["table_index"])]
+            [int(one["cte_index"]) for one in (seen, left, taken)]
+            == [int(one["table_index"]) for one in (node, node, inner)]
             and str(inner.get("ctename", "")).startswith(_LATERAL)
-            and function_of(call) == "unnest" and not distinct.get("expressions") and not _whole(join)
-            and str(join["join_type"]) in ("INNER", "LEFT")
-            and all(one.get("comparison") == "COMPARE_NOT_DISTINCT_FROM" for one in _paired(join))
+            and function_of(call) == "unnest" and not distinct.get("expressions")
+            and not _of_both_sides(join) and str(join["join_type"]) in ("INNER", "LEFT")
+            and all(one.get("comparison") == "COMPARE_NOT_DISTINCT_FROM" for one in join.get("conditions", ()))
         )  # fmt: skip
         if not plain:
             self._refuse(None, "correlated")
@@ -656,8 +629,7 @@ class Check:
 
     def _check_fields(self, expression: Node) -> None:
         kind = expression["expression_class"]
-        fields = frozenset(f"{_EXPRESSION} {_EXPRESSIONS.get(kind, '')}".split())
-        beside = [key for key, value in expression.items() if value not in (None, [], {}) and key not in fields]
+        beside = _unlisted(expression, f"{_EXPRESSION} {_EXPRESSIONS.get(kind, '')}")
         if kind not in _EXPRESSIONS or beside:
             what = str(beside[0] if kind in _EXPRESSIONS else expression["type"]).replace("_", " ").lower()
             self._refuse(expression, "unknown", what=what)
@@ -672,7 +644,7 @@ class Check:
             return
         kind, name = str(expression["type"]), function_of(expression)
         if kind not in _ROW_OPERATORS:
-            self._refuse(expression, "more rows", name=kind.replace("_", " ").lower())
+            self._refuse(expression, "more rows")
         if not language.is_known(type_of(expression)):
             self._refuse(expression, "type", name=language.name_of(type_of(expression)).lower())
         if name in ("list_aggr", "list_aggregate"):
@@ -680,7 +652,7 @@ class Check:
             if str(asked).lower() not in language.LIST_AGGREGATES:
                 self._refuse(expression, "list", name=asked)
         elif expression["expression_class"] == "BOUND_FUNCTION" and name not in language.SCALARS:
-            self._refuse(expression, "function", name=name, instead=language.instead_of(name))
+            self._refuse(expression, "function")
         if kind == "LAMBDA":
             self._check(None, expression["lambda_expr"])
         for part in parts(expression):
@@ -696,7 +668,7 @@ def _places_rows(window: Node) -> bool:
     return window["type"] in language.PLACES or "_ROWS" in frame or other
 
 
-def _order_of(window: Node) -> str:
+def _order_of(window: Node) -> Any:
     return _shape([window.get("partitions"), window.get("orders")])
 
 

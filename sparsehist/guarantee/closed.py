@@ -146,9 +146,9 @@ def _check(
     except duckdb.Error as problem:
         raise_alone(StatementError(f"DuckDB cannot plan the query: {_said(problem)}"))
     except ValueError:  # a value such as nan has no like in JSON
-        raise_alone(query.refusal(None, "no value"))
+        raise_alone(query.refusal("no value"))
     if plan["error"] or len(plan["plans"]) != 1:
-        raise_alone(query.refusal(None, "no plan"))
+        raise_alone(query.refusal("no plan"))
     Check(query, units).run(plan["plans"][0], columns, keys)
 
 

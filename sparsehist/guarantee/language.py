@@ -150,7 +150,8 @@ REASONS = {
     "{name}(x ORDER BY ts, x), or use min or max",
     "unnest": "a list in the order its rows come depends on other units; order it, as in list(x ORDER BY x), or "
     "take it apart at once with unnest",
-    "floats": "the last digits of a floating-point {name} depend on the order of all rows; add decimals: {line}",
+    "floats": "the last digits of a floating-point {name} depend on the order of all rows; in the place of {call} "
+    "add decimals: {name}(x::decimal(18, 3))",
     "alike": "which of several values that are equal but not alike (0.0 and -0.0, 1 month and 30 days) {name} "
     "keeps depends on other units; cast to a decimal, a whole number or text",
     "correlated": "a query in parentheses may not look at the row outside, nor be asked for one of several rows; "

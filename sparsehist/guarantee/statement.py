@@ -23,7 +23,7 @@ from sparsehist.store.statements import statement
 
 Node = dict[str, Any]
 NOWHERE = 2**63
-_REFUSED_NODES = {
+_REFUSED = {
     "RECURSIVE_CTE_NODE": "WITH RECURSIVE",
     "PIVOT": "PIVOT, UNPIVOT",
     "SHOW_REF": "DESCRIBE, SUMMARIZE, SHOW",
@@ -31,14 +31,19 @@ _REFUSED_NODES = {
     "LIMIT_PERCENT_MODIFIER": "LIMIT, OFFSET",
     "COLLATE": "COLLATE",
     "POSITIONAL_REFERENCE": "#1",
-}
-_REFUSED_JOINS = {
+    "EXCEPT": "EXCEPT, INTERSECT",
+    "INTERSECT": "EXCEPT, INTERSECT",
+    "EXISTS": "EXISTS",
+    "NOT_EXISTS": "EXISTS",
     "FULL": "FULL JOIN",
     "OUTER": "FULL JOIN",
     "RIGHT": "RIGHT JOIN",
     "POSITIONAL": "POSITIONAL JOIN",
     "ASOF": "ASOF JOIN",
 }
+"""Constructs that are refused, by what DuckDB's parse tree calls them."""
+_PLACE = ("query_location", "query_location_length")
+_KINDS = ("type", "join_type", "ref_type", "setop_type", "subquery_type")
 _NODES = frozenset(
     """
     SELECT_NODE SET_OPERATION_NODE CTE_NODE BASE_TABLE SUBQUERY JOIN TABLE_FUNCTION EXPRESSION_LIST EMPTY
@@ -100,23 +105,13 @@ class Rewritten:
     written: str = field(repr=False)
     tree: Node = field(repr=False)
 
-    def refusal(self, part: object, reason: str, **words: object) -> GuaranteeError:
-        """Return the error that refuses the query for a reason of the language, because of a part of its plan."""
-        calls = self._calls(part)
-        texts = [self.written.encode()[slice(*span)].decode() for one in calls for span in _arguments(one)]
-        line = ", ".join(dict.fromkeys(f"{words.get('name')}({text}::decimal(18, 3))" for text in texts))
-        said = (language.REASONS | language.REFUSED)[reason].format(line=line, **words)
-        return refusal(
-            self.written, said, min(filter(None, map(span_of, calls)), default=None), tied=reason == "ties"
-        )
-
-    def _calls(self, part: object) -> list[Node]:
-        """Return the calls, as written, of the functions that stand in a part of the plan."""
-        own = [{key: value for key, value in node.items() if key != "children"} if "table_index" in node else node
-               for node in (part if isinstance(part, list) else [part]) if isinstance(node, dict)]  # fmt: skip
-        names = {str((node.get("qname") or {}).get("path", [""])[-1]).lower() for node in nodes(own)}
-        names |= {str(node.get("type")).removeprefix("WINDOW_").lower() for node in nodes(own)}
-        return [node for node in nodes(self.tree) if str(node.get("function_name", "")).lower() in names]
+    def refusal(self, reason: str, call: str = "", **words: object) -> GuaranteeError:
+        """Return the error that refuses the query for a reason of the language, placed at the call of a function."""
+        calls = (node for node in nodes(self.tree) if str(node.get("function_name", "")).lower() == call)
+        span = min(filter(None, map(span_of, calls)), default=None)
+        written = "" if span is None else self.written.encode()[slice(*span)].decode()
+        said = (language.REASONS | language.REFUSED)[reason].format(call=written, **words)
+        return refusal(self.written, said, span, tied=reason == "ties")
 
     def renamed(self, name: str) -> set[str]:
         """Return the columns that the query renames or casts to this name, directly or in steps."""
@@ -145,14 +140,6 @@ def span_of(node: Node) -> tuple[int, int] | None:
 
 def _uncast(node: Node) -> Node:
     return _uncast(node["child"]) if node.get("class") == "CAST" else node
-
-
-def _arguments(call: Node) -> Iterator[tuple[int, int]]:
-    """Yield the place of each argument of a call that is more than a constant."""
-    for argument in call.get("arguments", ()):
-        spans = [span for node in nodes(argument) if (span := span_of(node))]
-        if spans and argument["expression"].get("class") != "CONSTANT":
-            yield min(spans)[0], max(end for _, end in spans)
 
 
 def line_and_column(text: str, at: int) -> tuple[int, int]:
@@ -259,31 +246,22 @@ class Rewriting:
             walked[key] = value if key == "cte_map" else self._walk(value, ctes)
         return walked
 
-    def _check(self, node: Node) -> None:  # noqa: C901  one rule for each kind of node
+    def _check(self, node: Node) -> None:
         """Refuse a part that is not of the language."""
         kind, about = str(node.get("type", "")), str(node.get("class", ""))
-        if kind in _REFUSED_NODES:
-            self._refuse(node, language.REFUSED[_REFUSED_NODES[kind]])
+        for word in map(node.get, _KINDS):
+            if isinstance(word, str) and word in _REFUSED:
+                self._refuse(node, language.REFUSED[_REFUSED[word]])
         if node.get("sample"):
             self._refuse(node, language.REFUSED["USING SAMPLE"])
-        if kind == "JOIN":
-            for named in (str(node.get("join_type")), str(node.get("ref_type"))):
-                if named in _REFUSED_JOINS:
-                    self._refuse(node, language.REFUSED[_REFUSED_JOINS[named]])
-        if kind == "SET_OPERATION_NODE" and node.get("setop_type") not in ("UNION", "UNION_BY_NAME"):
-            self._refuse(node, language.REFUSED["EXCEPT, INTERSECT"])
         if kind == "SELECT_NODE" and len(node.get("group_sets", ())) > 1:
             self._refuse(node["group_expressions"][0], language.REFUSED["GROUPING SETS, ROLLUP, CUBE"])
-        if about == "SUBQUERY" and "EXISTS" in str(node.get("subquery_type")):
-            self._refuse(node, language.REFUSED["EXISTS"])
         if about in ("FUNCTION", "WINDOW"):
             self._check_function(node)
-        listed = (
-            kind in _NODES
-            if not about and kind.endswith(("_NODE", "_REF", "_MODIFIER", "TABLE", "JOIN"))
-            else (not about or about in _CLASSES)
-        )
-        if not listed:
+        known = not kind.endswith(("_NODE", "_REF", "_MODIFIER", "TABLE", "JOIN")) or kind in _NODES
+        if kind == "SET_OPERATION_NODE":
+            known = node.get("setop_type") in ("UNION", "UNION_BY_NAME")
+        if not (about in _CLASSES if about else known):
             self._refuse(node, f"{(about or kind).replace('_', ' ').lower()} is not in the language of docs/sql.md")
 
     def _check_function(self, node: Node) -> None:
@@ -305,10 +283,8 @@ class Rewriting:
             ((written, kind),) = self.parser.execute(statement("guarantee_value"), {"value": given[name]}).fetchall()
         except duckdb.Error:
             self._refuse(node, f"the parameter ${name} is of a type that DuckDB does not take")
-        text = "null" if written is None else f"cast({quoted_text(written)} as {kind})"
-        made: Node = self._parsed(f"select {text}")["statements"][0]["node"]["select_list"][0]
-        return {**_without_places(made), **{key: node[key] for key in ("alias", "query_location",
-                "query_location_length") if key in node}}  # fmt: skip
+        made = self._expression("null" if written is None else f"cast({quoted_text(written)} as {kind})")
+        return made | {key: node[key] for key in ("alias", *_PLACE) if key in node}
 
     def _table(self, node: Node, ctes: frozenset[str]) -> Node:
         path = tuple((node.get("qualified_name") or {}).get("path", [node["table_name"]]))
@@ -318,9 +294,9 @@ class Rewriting:
             return node
         source = self.lookup(tuple(map(folded, path)))
         if source is None and len(path) == 1 and (reader := reader_of(path[0])):
-            call = self._parsed(f"from {reader}({quoted_text(path[0])})")["statements"][0]["node"]["from_table"]
+            call = self._expression(f"{reader}({quoted_text(path[0])})")
             alias = node.get("alias") or re.split(r"[/\\]", path[0])[-1].split(".")[0]
-            return self._file({**node, "alias": alias}, _without_places(call["function"]))
+            return self._file({**node, "alias": alias}, call)
         if source is None:
             self._refuse(
                 node,
@@ -341,35 +317,41 @@ class Rewriting:
             option, value = _option(argument)
             if not _is_constant(value):
                 self._refuse(node, f"what {name} reads and how must be constants or parameters")
-            (held,) = self.parser.execute(
-                self._text_of(_select(self._parsed("select 1"), {**value, "alias": ""}))
-            ).fetchone() or (None,)  # fmt: skip
+            held = self._value_of(value)
             if option:
                 options[option] = held
             else:
                 paths += held if isinstance(held, list) else [held]
         if not paths or not all(isinstance(path, str) for path in paths):
             self._refuse(node, f"{name} is read from files named in the query: a text or a list of texts")
+        called, alias = ", ".join(paths), node.get("alias") or name
         if not self.looks_at_files:
-            return self._view(node, Source(", ".join(paths)), node.get("alias") or name)
-        public = set(paths) <= self.public_files
-        if any("://" in path for path in paths):
+            return self._view(node, Source(called), alias)
+        if "://" in called:
             raise_alone(StatementError(LACKING))
-        reason = "" if public or not self.restricted else guess_of(name, paths, options)
-        if reason:
+        public = set(paths) <= self.public_files
+        if not public and self.restricted and (reason := guess_of(name, paths, options)):
             self._refuse(node, reason)
-        files = [file for path in paths for (file,) in
-                 self.parser.execute(statement("guarantee_files"), {"path": path}).fetchall()]  # fmt: skip
+        asked = statement("guarantee_files")
+        files = [file for path in paths for (file,) in self.parser.execute(asked, {"path": path}).fetchall()]
         if not files:
             self._refuse(node, f"{name} finds no file of that name")
         first = next(one for one in call["arguments"] if not _option(one)[0])
-        listed = self._parsed(f"select [{', '.join(map(quoted_text, files))}]")
-        first["expression"] = listed["statements"][0]["node"]["select_list"][0]
+        first["expression"] = self._expression(f"[{', '.join(map(quoted_text, files))}]")
         tree = self._parsed("from range(1)")
         tree["statements"][0]["node"]["from_table"]["function"] = {**call, "alias": ""}
-        reader = f"({self._text_of(tree)})"
-        source = Source(", ".join(paths), public=public, reader=reader, files=tuple(files))
-        return self._view(node, source, node.get("alias") or name)
+        source = Source(called, public=public, reader=f"({self._text_of(tree)})", files=tuple(files))
+        return self._view(node, source, alias)
+
+    def _expression(self, text: str) -> Node:
+        """The parse tree of an expression, without places."""
+        return dict(_without_places(self._parsed(f"select {text}")["statements"][0]["node"]["select_list"][0]))
+
+    def _value_of(self, constant: Node) -> Any:
+        tree = self._parsed("select 1")
+        tree["statements"][0]["node"]["select_list"] = [{**constant, "alias": ""}]
+        ((value,),) = self.parser.execute(self._text_of(tree)).fetchall()
+        return value
 
     def _view(self, node: Node, source: Source, alias: str) -> Node:
         """The node of a numbered view in the place of a table; one view for each source."""
@@ -378,59 +360,50 @@ class Rewriting:
         )
         self.sources[view] = source
         made: Node = self._parsed(f"from memory.main.{view}")["statements"][0]["node"]["from_table"]
-        kept = ("query_location", "query_location_length", "column_name_alias", "sample")
-        return {**made, **{key: node[key] for key in kept if key in node}, "alias": alias}
-
-
-def with_ties_broken(tree: Node) -> Node:
-    """Add the columns of all tables in FROM to each ORDER BY that picks rows, so that ties are broken by them."""
-    if isinstance(tree, list):
-        return [with_ties_broken(part) for part in tree]
-    if not isinstance(tree, dict):
-        return tree
-    made = {key: with_ties_broken(value) for key, value in tree.items()}
-    if tree.get("type") == "SELECT_NODE":
-        names = [{"class": "COLUMN_REF", "type": "COLUMN_REF", "column_names": [name]} for name in _tables(tree)]
-        broken = [{"type": "ORDER_DEFAULT", "null_order": "ORDER_DEFAULT", "expression": name} for name in names]
-        groups = [one for one in tree.get("group_expressions", ()) if one.get("class") in ("COLUMN_REF", "FUNCTION")]
-        told = [{"type": "ORDER_DEFAULT", "null_order": "ORDER_DEFAULT", "expression": one} for one in groups]
-        made = _ordered(made, broken, told or broken, top=True)
-    return made
-
-
-def _ordered(part: Any, aggregates: list[Node], windows: list[Node], *, top: bool = False) -> Any:
-    """Add orders to the aggregates and windows of one SELECT, not to those of queries inside it."""
-    if isinstance(part, list):
-        return [_ordered(one, aggregates, windows) for one in part]
-    if not isinstance(part, dict) or (part.get("type") in ("SELECT_NODE", "SET_OPERATION_NODE") and not top):
-        return part
-    made = {key: _ordered(value, aggregates, windows) for key, value in part.items()}
-    if part.get("function_name") in _PUT_IN_ORDER:
-        if part.get("class") == "WINDOW" and part.get("orders"):
-            made["orders"] = [*part["orders"], *windows]
-        orders = (part.get("order_bys") or {}).get("orders")
-        if part.get("class") == "FUNCTION" and orders:
-            made["order_bys"] = {**part["order_bys"], "orders": [*orders, *aggregates]}
-    return made
-
-
-def _tables(select: Node) -> list[str]:
-    """Return the names of the tables that a SELECT reads, in order."""
-
-    def named(table: Node) -> list[str]:
-        if table.get("type") == "JOIN":
-            right = named(table["right"]) if table["join_type"] not in ("SEMI", "ANTI") else []
-            return [*named(table["left"]), *right]
-        return [name] if (name := table.get("alias") or table.get("table_name")) else []
-
-    return named(select.get("from_table") or {})
+        kept = {key: node[key] for key in (*_PLACE, "column_name_alias", "sample") if key in node}
+        return {**made, **kept, "alias": alias}
 
 
 def break_ties(parser: duckdb.DuckDBPyConnection, rewritten: Rewritten) -> Rewritten:
-    """Return the same query with ties broken; its text and the places of its parts are made anew."""
-    tree = with_ties_broken(rewritten.tree)
+    """Return the same query with ties broken: each ORDER BY that picks rows ends with further columns.
+
+    They are the groups of a SELECT, for its windows, or else the columns of all tables in FROM.
+    """
+    tree = json.loads(json.dumps(rewritten.tree))
+    for select in [node for node in nodes(tree) if node.get("type") == "SELECT_NODE"]:
+        groups = [
+            one for one in select.get("group_expressions", ()) if one.get("class") in ("COLUMN_REF", "FUNCTION")
+        ]
+        tables = [
+            {"class": "COLUMN_REF", "type": "COLUMN_REF", "column_names": [name]}
+            for name in _tables(select.get("from_table") or {})
+        ]
+        for node in [node for part in select.values() for node in _of_one_select(part)]:
+            in_window, orders = node.get("class") == "WINDOW", (node.get("order_bys") or node).get("orders")
+            if orders and node.get("function_name") in _PUT_IN_ORDER:
+                columns = (groups or tables) if in_window else tables
+                order = {"type": "ORDER_DEFAULT", "null_order": "ORDER_DEFAULT"}
+                orders += [{**order, "expression": column} for column in columns]
     ((text,),) = parser.execute(statement("guarantee_text"), {"tree": json.dumps(tree)}).fetchall()
     return replace(rewritten, text=str(text), tree=tree)
+
+
+def _of_one_select(part: object) -> Iterator[Node]:
+    """Yield the nodes of one SELECT, without those of queries inside it."""
+    if isinstance(part, dict):
+        if part.get("type") in ("SELECT_NODE", "SET_OPERATION_NODE"):
+            return
+        yield part
+    for value in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
+        yield from _of_one_select(value)
+
+
+def _tables(table: Node) -> list[str]:
+    """Return the names of the tables in FROM, in order."""
+    if table.get("type") == "JOIN":
+        right = _tables(table["right"]) if table["join_type"] not in ("SEMI", "ANTI") else []
+        return [*_tables(table["left"]), *right]
+    return [name] if (name := table.get("alias") or table.get("table_name")) else []
 
 
 def quoted(name: str) -> str:
@@ -449,11 +422,6 @@ def _without_places(part: Any) -> Any:
     if not isinstance(part, dict):
         return part
     return {key: _without_places(value) for key, value in part.items() if not key.startswith("query_location")}
-
-
-def _select(tree: Node, expression: Node) -> Node:
-    tree["statements"][0]["node"]["select_list"] = [expression]
-    return tree
 
 
 def _option(argument: Node) -> tuple[str, Node]:

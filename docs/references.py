@@ -22,8 +22,9 @@ from sparsehist.declaration.parameters import parameters, sql_words
 from sparsehist.guarantee import language
 from sparsehist.series.create import create
 from sparsehist.series.series import Series
-from sparsehist.sqlfront.declaring import NEEDED, TAKEN_NAMES, options
+from sparsehist.sqlfront.declaring import NEEDED, options
 from sparsehist.sqlfront.reading import FORMS
+from sparsehist.sqlfront.release_tables import TAKEN_NAMES
 
 DOCS = Path(__file__).parent
 _MADE = "Made from the code by `python docs/references.py`."
@@ -139,10 +140,7 @@ def query_language() -> str:
     allowed = "\n".join(f"- **{part}**: {what}." for part, what in language.ALLOWED.items())
     functions = [(group, _words(names)) for group, names in language.FUNCTIONS.items()]
     aggregates = [(group, _words(names)) for group, names in language.AGGREGATES.items()]
-    same: dict[str, list[str]] = {}
-    for name, other in language.SAME.items():
-        same.setdefault(other, []).append(name)
-    instead = [(_words(" ".join([name, *same.get(name, [])])), how) for name, how in language.INSTEAD.items()]
+    instead = [(_words(names), how) for names, how in language.INSTEAD.items()]
     refused = [(f"`{what}`", how) for what, how in language.REFUSED.items()]
     parts = [
         f"{_MADE}",

@@ -166,38 +166,25 @@ REASONS = {
 """Why the plan of a query is refused, and what to write."""
 
 INSTEAD = {
-    "now": "write the time as a constant, or give it as a parameter",
-    "random": "keep rows by a hash of the row: hash(query) % 10 = 0",
-    "uuid": "use a column of the row, or hash(…) of some",
+    "now today current_date get_current_time get_current_timestamp transaction_timestamp current_timestamp "
+    "localtimestamp current_localtimestamp current_localtime": "write the time as a constant, or give it as a "
+    "parameter",
+    "random setseed uuid gen_random_uuid uuidv4 uuidv7": "take a hash of the row: hash(query) % 10 = 0",
     "age": "write date_diff('day', a, b)",
-    "arg_max": "write first(x ORDER BY y DESC)",
-    "arg_min": "write first(x ORDER BY y)",
-    "mode": "count in a query of its own, then take row_number() OVER (PARTITION BY the unit ORDER BY n DESC, x) = 1",
+    "arg_max max_by argmax arg_max_null": "write first(x ORDER BY y DESC)",
+    "arg_min min_by argmin arg_min_null": "write first(x ORDER BY y)",
+    "mode histogram": "count in a query of its own, then take row_number() OVER (PARTITION BY the unit ORDER BY n "
+    "DESC, x) = 1",
     "approx_count_distinct": "write count(DISTINCT x)",
-    "approx_quantile": "write quantile_cont(x, 0.5)",
-    "stddev": "compute it from sum(x), sum(x * x) and count(*) of decimals",
+    "approx_quantile reservoir_quantile approx_top_k": "write quantile_cont(x, 0.5)",
+    "stddev stddev_samp stddev_pop variance var_samp var_pop sem corr covar_pop skewness kurtosis": "compute it from "
+    "sum(x), sum(x * x) and count(*) of decimals",
     "product": "add logarithms, as decimals: sum(ln(x)::decimal(18, 6))",
     "timezone": "store times in one zone, or add an interval: ts + INTERVAL 2 HOUR",
-    "typeof": "leave it out",
-    "histogram": "count in a query of its own with GROUP BY",
-    "getvariable": "give the value as a parameter, $name",
-    "current_setting": "give the value as a parameter, $name",
+    "getvariable current_setting": "give the value as a parameter, $name",
     "row_number": "write row_number() OVER (PARTITION BY the unit ORDER BY …)",
 }
-"""How to write what is refused; other names of a function are looked up in `SAME`."""
-SAME = {
-    **dict.fromkeys(
-        "today current_date get_current_time get_current_timestamp transaction_timestamp current_timestamp "
-        "localtimestamp current_localtimestamp current_localtime".split(), "now"
-    ),
-    **dict.fromkeys("gen_random_uuid uuidv4 uuidv7".split(), "uuid"),
-    **dict.fromkeys("max_by argmax arg_max_null".split(), "arg_max"),
-    **dict.fromkeys("min_by argmin arg_min_null".split(), "arg_min"),
-    **dict.fromkeys("reservoir_quantile approx_top_k".split(), "approx_quantile"),
-    **dict.fromkeys("stddev_samp stddev_pop variance var_samp var_pop sem corr covar_pop skewness kurtosis".split(),
-                    "stddev"),
-    "setseed": "random",
-}  # fmt: skip
+"""How to write functions that are refused."""
 
 _WHOLE = frozenset("TINYINT SMALLINT INTEGER BIGINT UTINYINT USMALLINT UINTEGER UBIGINT HUGEINT UHUGEINT".split())
 _ADDED_EXACTLY = (_WHOLE - {"HUGEINT", "UHUGEINT"}) | {"DECIMAL", "BOOLEAN"}
@@ -267,5 +254,5 @@ def injective_cast(before: Kind | None, after: Kind | None) -> str | None:
 
 def instead_of(function: str) -> str:
     """Return the end of a refusal: how to write a function that is not allowed."""
-    told = INSTEAD.get(SAME.get(function, function))
+    told = next((told for names, told in INSTEAD.items() if function in names.split()), None)
     return told or "compute it from the functions listed in docs/sql.md, or before the log is stored"

@@ -11,7 +11,7 @@ Source: MAD2R (arXiv:2502.08878) and DP-SIPS (arXiv:2301.01998) for the rounds; 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -119,18 +119,12 @@ def discover_keys(
     home = home_of(store)
     if isinstance(source, Counts):
         raise DeclarationError("Counts hold no units: discover keys in the log itself")
-    checked_whole("rounds", rounds, 1, _MOST_ROUNDS)
-    if not isinstance(key, str):
-        raise DeclarationError(f"key must name one column, got {shown(key)}")
-    checked_name("discovery", name)
-    whole = Open(kind, delta=delta)
-    planned = [
-        _Round.planned(name, number, share, as_level(level), whole, unit=unit, key=key, most_keys=most_keys,
-                       population=population, on_null=on_null)
-        for number, share in enumerate(shares_of_rounds(rounds), start=1)
-    ]  # fmt: skip
-    check_room(home, [(each.declared, each.level, each.threshold) for each in planned])
-    found = pl.DataFrame(schema={key_names(1)[0]: whole.dtypes[0]})
+    planned = planned_rounds(
+        unit=unit, key=key, most_keys=most_keys, level=level, delta=delta, rounds=rounds, kind=kind, name=name,
+        population=population, on_null=on_null,
+    )  # fmt: skip
+    check_room(home, planned)
+    found = pl.DataFrame(schema={key_names(1)[0]: planned[0].declared.domain.dtypes[0]})
     for each in planned:
         declared = with_source(each.declared, source)
         try:
@@ -150,52 +144,78 @@ def discover_keys(
     return Catalogue(found.to_series().sort())
 
 
-def check_room(home: Home, planned: Sequence[tuple[Declaration, str, float | None]]) -> None:
-    """Refuse what a budget has no room for, before anything is drawn; what was released before costs nothing.
+def planned_rounds(
+    *,
+    unit: str | Sequence[str],
+    key: str,
+    most_keys: int,
+    level: Level,
+    delta: str | float | Fraction,
+    rounds: int = 3,
+    kind: Literal["string", "integer", "date"] = "string",
+    name: str = "discovery",
+    population: str = "default",
+    on_null: Choice = "error",
+) -> list[Round]:
+    """Check the parameters of `discover_keys`, and fix its rounds."""
+    checked_whole("rounds", rounds, 1, _MOST_ROUNDS)
+    if not isinstance(key, str):
+        raise DeclarationError(f"key must name one column, got {shown(key)}")
+    checked_name("discovery", name)
+    whole = Open(kind, delta=delta)
+    return [
+        Round.planned(name, number, share, as_level(level), whole, unit=unit, key=key, most_keys=most_keys,
+                      population=population, on_null=on_null)
+        for number, share in enumerate(shares_of_rounds(rounds), start=1)
+    ]  # fmt: skip
 
-    Args:
-        home: The store.
-        planned: Series with the level and threshold of one release each.
-    """
+
+def check_room(home: Home, planned: Sequence[Round]) -> None:
+    """Refuse what a budget has no room for, before anything is drawn; what was released before costs nothing."""
     if not home.path.exists():
         return
     with home.hold() as state:
-        ledger = Ledger.of(state)
-        for declaration, level, threshold in planned:
-            if state.series(declaration.name) is not None:
-                continue
-            ledger.check_series(
-                declaration.name, declaration.population, declaration.noise, is_open=declaration.domain.is_open
-            )
-            if declaration.domain.is_open:
-                ledger = ledger.with_open_series(declaration.population)
-            ledger = ledger.with_series(cells_of(declaration.name, declaration))
-            asked = requested("planned", level=level, threshold=threshold)
-            public = partial(cell_metadata, declaration, past=())
-            *_, spends = prepared(ledger, declaration.name, declaration, CELLS, asked, public)
-            ledger.check(*spends)
-            ledger = ledger.with_release(*spends)
+        charged(Ledger.of(state), [each for each in planned if state.series(each.declared.name) is None])
+
+
+def charged(ledger: Ledger, planned: Iterable[Round]) -> Ledger:
+    """Return the ledger once new series were made with one release each; refuses what it has no room for."""
+    for each in planned:
+        declaration = each.declared
+        ledger.check_series(
+            declaration.name, declaration.population, declaration.noise, is_open=declaration.domain.is_open
+        )
+        if declaration.domain.is_open:
+            ledger = ledger.with_open_series(declaration.population)
+        ledger = ledger.with_series(cells_of(declaration.name, declaration))
+        asked = requested("planned", level=each.level, threshold=each.threshold)
+        public = partial(cell_metadata, declaration, past=())
+        *_, spends = prepared(ledger, declaration.name, declaration, CELLS, asked, public)
+        ledger.check(*spends)
+        ledger = ledger.with_release(*spends)
+    return ledger
 
 
 @dataclass(frozen=True)
-class _Round:
-    """One round: public parameters, fixed before the first.
+class Round:
+    """One round, or another series with one release: public parameters, fixed before anything is drawn.
 
     Attributes:
         declared: The series of the round.
         level: Of its one release, exact text.
-        threshold: Of weighted counts; a unit's own keys exceed it with the round's share of delta at most.
+        threshold: Of weighted counts; a unit's own keys exceed it with the round's share of delta at most. None
+            takes that of the expected false keys.
     """
 
     declared: Declaration
     level: str
-    threshold: float
+    threshold: float | None = None
 
     @classmethod
     def planned(
         cls, name: str, number: int, share: Fraction, level: Fraction, whole: Open, *, key: str, most_keys: int,
         **declared: Any,
-    ) -> _Round:  # fmt: skip
+    ) -> Round:  # fmt: skip
         """Plan the round with this share of level and delta."""
         bounding = Share(most_keys=most_keys, parts=_PARTS)
         domain = Open(*whole.types, delta=whole.delta * share)

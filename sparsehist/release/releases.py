@@ -40,7 +40,7 @@ _METADATA_KEY = "sparsehist"
 _FORMAT = 1
 _IDENTITY = ("store", "series", "name", "generation")
 _PARQUET, _CSV, _JSON, _ARROW = (".parquet", ".pq"), (".csv",), (".json",), (".arrow",)
-_FILES = _PARQUET + _CSV + _JSON + _ARROW
+FILES = _PARQUET + _CSV + _JSON + _ARROW
 _FORMULA = "^[=+\\-@\t\r\n'\uff1d\uff0b\uff0d\uff20]"
 """How a text begins that a spreadsheet takes for a formula, or that was written to be none; in full width too."""
 _ESCAPED = {chr(code): f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\t\n"}
@@ -233,7 +233,7 @@ class AnyRelease:
             path: Ends in .parquet or .pq (`write_parquet`), .csv (`write_csv`), .json (an object with the fields
                 "metadata" and "rows", a list of one object a row) or .arrow (Arrow IPC, metadata in its schema).
         """
-        target = _ending(path, _FILES)
+        target = _ending(path, FILES)
         if target.suffix in _PARQUET:
             self.write_parquet(target)
         elif target.suffix in _CSV:
@@ -490,10 +490,10 @@ def of_cells(release: object) -> Release:
     return release
 
 
-def check_target(what: str, target: Path, store: Path | None) -> None:
+def check_target(what: str, target: Path, store: Path | None, endings: tuple[str, ...] = FILES) -> None:
     """Refuse a file that cannot be written, before a release is made for it."""
     try:
-        checked_output(what, target, _FILES)
+        checked_output(what, target, endings)
         inside = store is not None and store.resolve() in target.resolve().parents
     except OSError as problem:
         raise_alone(DeclarationError(f"{str(target)!r} names no file: {os.strerror(problem.errno or 0)}"))
@@ -552,7 +552,7 @@ def read(path: str | os.PathLike[str]) -> Release | WorkloadRelease:
     if not source.is_file():
         raise NotFoundError(f"there is no file {source}")
     ending = source.suffix.lower()
-    if ending in _FILES and ending not in _PARQUET:
+    if ending in FILES and ending not in _PARQUET:
         raise InputError(
             f"{source} is not a release: of what write() makes, {' and '.join(_PARQUET)} are read, {ending} is for "
             "other programs"

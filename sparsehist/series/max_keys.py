@@ -39,7 +39,7 @@ from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.release import any_kind
 from sparsehist.release.creation import NewLog, checked_source, counted_into, with_source
 from sparsehist.release.home import Home, home_of
-from sparsehist.release.key_discovery import check_room
+from sparsehist.release.key_discovery import Round, check_room
 from sparsehist.release.pipeline import published_metadata
 from sparsehist.release.releases import Release, of_cells
 from sparsehist.series.store import Store
@@ -157,10 +157,10 @@ def choose_max_keys(
         population=population,
     )  # fmt: skip
     home, counting = home_of(store), counting or Counting()
-    check_room(home, [(first, level_text(whole), None)])  # costs add up: so it is told of the level that was named
-    planned: list[tuple[Declaration, str, float | None]] = [(first, few, None), (second, most, None)]
+    check_room(home, [Round(first, level_text(whole))])  # costs add up: so it is told of the level that was named
+    planned = [Round(first, few), Round(second, most)]
     if release_level is not None:
-        planned.append((replace(first, name="later"), level_text(later), None))
+        planned.append(Round(replace(first, name="later"), level_text(later)))
     check_room(home, planned)
     with reporting(counting.progress) as report:
         counting = replace(counting, progress=report)

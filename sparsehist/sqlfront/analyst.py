@@ -32,7 +32,7 @@ from sparsehist.ledger.content_digest import content_digest
 from sparsehist.release.releases import AnyRelease, read
 from sparsehist.sqlfront import release_tables
 from sparsehist.sqlfront.analyst_rules import allowed, first_line
-from sparsehist.sqlfront.declaring import TAKEN_NAMES
+from sparsehist.sqlfront.release_tables import TAKEN_NAMES
 from sparsehist.store import LEDGER_NAME, is_store, read_json
 from sparsehist.store.statements import statement
 
@@ -103,10 +103,7 @@ class AnalystSession:
     def _fill(self) -> None:
         """Copy the tables, then lock the connection."""
         for path, rows in self._tables.items():
-            self._connection.register(release_tables.ARRIVING, rows)
-            for text in release_tables.filling(*path) if len(path) > 1 else [statement("analyst_create_ledger")]:
-                self._connection.execute(text)
-            self._connection.unregister(release_tables.ARRIVING)
+            release_tables.put(self._connection, rows, *path)
         ((limit,),) = self._connection.execute(statement("analyst_memory_limit")).fetchall()
         self._memory_limit = str(limit)
         self._connection.execute(statement("analyst_lock"))

@@ -7,106 +7,169 @@ checked, and the rest when it runs.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 from sqlglot import TokenType
 
 from sparsehist.declaration import Declaration
 from sparsehist.errors import DeclarationError, NotFoundError, SparsehistError, StatementError, present
-from sparsehist.privacy.guarantees import level_or_goal
+from sparsehist.release import any_kind
 from sparsehist.release.calendar import span_of
-from sparsehist.release.cell_parameters import requested
-from sparsehist.release.releases import check_target
-from sparsehist.sqlfront.declaring import Declared, declared, declared_discovery, declared_for_step
+from sparsehist.release.releases import FILES, check_target
+from sparsehist.sqlfront.declaring import Declared, declared, declared_discovery, declared_for_step, pointed_at
 from sparsehist.sqlfront.engine_words import parser_failure
-from sparsehist.sqlfront.reading import NO_VALUE, Statement, meant, read_statement
+from sparsehist.sqlfront.reading import NO_VALUE, Statement, read_statement
+from sparsehist.sqlfront.results import Outcome
 from sparsehist.sqlfront.script import Piece, Place, pieces, pointed
+
+if TYPE_CHECKING:
+    from sparsehist.sqlfront.session import Session
 
 _BEGUN = re.compile(r'create\s+(?:running\s+)?series\s+(?:if\s+not\s+exists\s+)?"?(\w+)', re.IGNORECASE)
 _NOTHING_DONE = frozenset({"SELECT", "EXPLAIN", "LOAD"})
+_CLAUSES = {
+    **{name: name for name in ("threshold", "false_keys", "workload", "strategy", "step", "what", "measures")},
+    "level": "levels",
+    "open_delta": "delta",
+}
+"""Parameters of a release, and the fields of the statement that say them."""
+_ENDINGS = {"release": FILES, "choose keys": (".parquet",), "report store": (".html",)}
 
 
-@dataclass(frozen=True)
-class Problem:
-    """What is wrong with a statement, by its number and line; 0 where the script cannot be cut into statements."""
-
-    number: int
-    line: int
-    error: SparsehistError
+def asked_of(statement: Statement) -> dict[str, Any]:
+    """What RELEASE or PLAN asks, as `any_kind.release` takes it; of several levels the first."""
+    asked = {name: statement.asked[field] for name, field in _CLAUSES.items() if field in statement.asked}
+    return asked | ({"level": asked["level"][0]} if "level" in asked else {})
 
 
 @dataclass
-class Known:
+class ScriptCheck:
     """What a script may refer to, as it changes from statement to statement.
 
     Attributes:
-        series: By name, the declaration of each that goes on, and None for others.
-        complete: Whether these are all there are; if not, any series may be named.
-        check_query: Checks the query of a series; with False, its words alone, as its tables are not there yet.
-        store: Directory of the store, which no release is written into.
+        session: Where the script is to run; nothing in it changes.
+        series: By name, the declaration of each series, and None where that is not known.
         settled: Whether no statement so far makes tables, files or settings that a later query may read.
     """
 
-    check_query: Callable[[Statement, Declared, bool], object]
+    session: Session
     series: dict[str, Declaration | None] = field(default_factory=dict)
-    complete: bool = True
-    store: Path | None = None
     settled: bool = True
 
-    def check_series(self, statement: Statement, name: str) -> None:
-        """Refuse a statement that names a series which is not there."""
-        if self.complete and name not in self.series:
-            listed = ", ".join(sorted(self.series)) or "none"
-            place = statement.place("series" if "series" in statement.asked else "name")
-            raise NotFoundError(
-                pointed(f"there is no series {name}; there are: {listed}", statement.piece.script, place)
-            )
-
-
-def checked(
-    script: str, parameters: Mapping[str, Any], known: Known, connection: duckdb.DuckDBPyConnection
-) -> tuple[list[Statement], list[Problem]]:
-    """Read a script and check every statement, running none: those that were read, and what is wrong with the others.
-
-    `known` is what there is before the first statement, and is left as it is after the last.
-    """
-    try:
-        found = pieces(script)
-    except StatementError as problem:
-        return [], [Problem(0, 1, problem)]
-    statements, problems = [], []
-    for piece in found:
+    def checked(self, script: str) -> list[Statement | Outcome]:
+        """Read and check every statement of a script; an outcome stands for one that is wrong."""
         try:
-            statement = read_statement(piece, parameters)
-            if statement.kind:
-                _check(statement, known, connection)
-            else:
-                check_plain(piece, parameters, connection)
-                known.settled &= connection.extract_statements(piece.text)[0].type.name in _NOTHING_DONE
-            statements.append(statement)
+            found = pieces(script)
+        except StatementError as problem:
+            return [Outcome(0, 1, "not run", error=problem)]
+        steps: list[Statement | Outcome] = []
+        for piece in found:
+            try:
+                statement = read_statement(piece, self.session.parameters)
+                if statement.kind:
+                    statement = replace(statement, wanted=self._check(statement))
+                else:
+                    kind, _ = check_plain(piece, self.session)
+                    self.settled &= kind in _NOTHING_DONE
+                steps.append(statement)
+            except SparsehistError as problem:
+                steps.append(Outcome(piece.number, piece.line, "not run", error=problem))
+                if begun := _BEGUN.match(piece.text):  # each mistake is told once
+                    self.series.setdefault(begun[1].lower(), None)
+        return steps
+
+    def _check(self, statement: Statement) -> Declared | None:
+        """Check a statement of our own, and return what its query must satisfy; an error shows the place."""
+        kind, asked = statement.kind, statement.asked
+        if kind == "create series" and statement.name in self.series and "flag" not in asked:
+            raise statement.error(f"there is a series {statement.name} already: IF NOT EXISTS keeps it", "name")
+        if kind in ("append", "set cap") or (kind == "drop series" and "flag" not in asked):
+            self._check_series(statement, "name")
+        if "series" in asked:
+            self._check_series(statement, "series")
+        if kind in ("release", "plan"):
+            self._check_release(statement)
+        elif not 0 <= asked.get("delta", 0) < 1 and kind in ("show ledger", "report store"):
+            raise statement.error(f"delta must be at least 0 and below 1, got {asked['delta']:g}", "delta")
+        self._check_target(statement)
+        if kind == "drop series":
+            self.series.pop(statement.name, None)
+        return self._check_log(statement)
+
+    def _check_target(self, statement: Statement) -> None:
+        if "target" in statement.asked:
+            store = None if self.session.store is None else self.session.store.path
+            try:
+                check_target("TO", Path(statement.asked["target"]), store, _ENDINGS[statement.kind])
+            except SparsehistError as problem:
+                raise statement.error(str(problem), "target") from None
+
+    def _check_series(self, statement: Statement, field: str) -> None:
+        name = str(statement.asked[field])
+        if self.session.store is not None and name not in self.series:
+            listed = ", ".join(sorted(self.series)) or "none"
+            told = f"there is no series {name}; there are: {listed}"
+            raise NotFoundError(pointed(told, statement.piece.script, statement.places[field]))
+
+    def _check_log(self, statement: Statement) -> Declared | None:
+        """Check what declares a series, appends to it or chooses keys, with its query."""
+        kept = False
+        if statement.kind == "create series":
+            wanted, kept = declared(statement), statement.name in self.series
+            self.series[statement.name] = wanted.declaration
+        elif statement.kind == "choose keys":
+            wanted = declared_discovery(statement)
+        elif statement.kind == "append" and (declaration := self.series.get(statement.name)) is not None:
+            wanted = declared_for_step(statement, declaration)
+            if "period" in statement.asked:
+                try:
+                    span = span_of(present(declaration.every).period, statement.asked["period"])
+                except DeclarationError as problem:
+                    raise statement.error(str(problem), "period") from None
+                self.series[f"{statement.name}_{span.name}"] = None
+        else:
+            return None
+        if statement.query:
+            (found,) = parsed(statement.piece, statement.places["query"], self.session.connection)
+            if found.type != duckdb.StatementType.SELECT:
+                raise statement.error("expected one query after AS", "query")
+            self.session.check_query(statement, wanted, settled=self.settled and not kept)
+        return wanted
+
+    def _check_release(self, statement: Statement) -> None:
+        declaration, levels = self.series.get(statement.asked["series"]), statement.asked.get("levels", ())
+        self.settled &= statement.kind == "plan"
+        if statement.kind == "release" and len(levels) > 1:
+            raise statement.error("a release has one level; a plan may have several", "levels")
+        if declaration is None:
+            return
+        places = {name: statement.places[field] for name, field in _CLAUSES.items() if field in statement.places}
+        try:
+            for level in levels or (None,):
+                any_kind.request_of(declaration, statement.name or "plan", **asked_of(statement) | {"level": level})
+            if "strategy" in statement.asked:
+                from sparsehist.workload.strategies.names import check_strategy  # and linear algebra
+
+                check_strategy(statement.asked["strategy"])
         except SparsehistError as problem:
-            problems.append(Problem(piece.number, piece.line, problem))
-            if begun := _BEGUN.match(piece.text):  # each mistake is told once
-                known.series.setdefault(begun[1].lower(), None)
-    return statements, problems
+            raise pointed_at(statement, problem, places, {}) from None
 
 
-def check_plain(piece: Piece, parameters: Mapping[str, Any], connection: duckdb.DuckDBPyConnection) -> set[str]:
-    """Check that DuckDB takes a statement for one, and that its parameters have values; returns their names."""
-    (statement,) = parsed(piece, piece.place, connection, hint=meant(piece))
+def check_plain(piece: Piece, session: Session) -> tuple[str, set[str]]:
+    """Check that DuckDB takes a statement for one whose parameters have values; return its kind and their names."""
+    (statement,) = parsed(piece, piece.place, session.connection)
     names = set(statement.named_parameters)
     for name in sorted(names):
         place = _parameter_place(piece, name)
         if name.isdecimal():
             raise piece.error("a parameter is given by its name: $name", place)
-        if name.lower() not in parameters:
+        if name.lower() not in session.parameters:
             raise piece.error(NO_VALUE.format(name), place)
-    return names
+    return statement.type.name, names
 
 
 def _parameter_place(piece: Piece, name: str) -> Place:
@@ -117,7 +180,7 @@ def _parameter_place(piece: Piece, name: str) -> Place:
     return Place(unnamed[0].start, unnamed[0].end + 1) if unnamed else piece.place
 
 
-def parsed(piece: Piece, place: Place, connection: duckdb.DuckDBPyConnection, *, hint: str = "") -> list[Any]:
+def parsed(piece: Piece, place: Place, connection: duckdb.DuckDBPyConnection) -> list[Any]:
     """Let DuckDB parse a part of a script that is one statement."""
     text = piece.script[place.start : place.end]
     try:
@@ -125,112 +188,7 @@ def parsed(piece: Piece, place: Place, connection: duckdb.DuckDBPyConnection, *,
     except duckdb.Error as problem:
         message, at = parser_failure(text, problem)
         where = place if at is None else Place(place.start + at, place.start + at + 1)
-        raise piece.error(message + hint, where) from None
+        raise piece.error(message, where) from None
     if len(found) != 1:
         raise piece.error(f"DuckDB takes this for {len(found)} statements", place)
     return list(found)
-
-
-def _check(statement: Statement, known: Known, connection: duckdb.DuckDBPyConnection) -> None:
-    """Check a statement of our own; an error shows the place."""
-    kind, asked = statement.kind, statement.asked
-    if kind == "create series" and statement.name in known.series and "flag" not in asked:
-        told = f"there is a series {statement.name} already: IF NOT EXISTS keeps it"
-        raise statement.error(told, "name")
-    if kind in ("append", "set cap") or (kind == "drop series" and "flag" not in asked):
-        known.check_series(statement, statement.name)
-    if "series" in asked:
-        known.check_series(statement, asked["series"])
-    if kind in ("create series", "append"):
-        _check_log(statement, known, connection)
-    elif kind == "choose keys":
-        check_select(statement, connection)
-        known.check_query(statement, declared_discovery(statement)[0], known.settled)
-        if "target" in asked:
-            check_target("TO", Path(asked["target"]), known.store)
-    elif kind == "drop series":
-        known.series.pop(statement.name, None)
-    elif kind in ("release", "plan"):
-        _check_release(statement, known)
-        known.settled &= kind == "plan"
-    elif kind == "show ledger" and not 0 <= asked.get("delta", 0) < 1:
-        raise statement.error(f"delta must be at least 0 and below 1, got {asked['delta']:g}", "delta")
-
-
-def _check_log(statement: Statement, known: Known, connection: duckdb.DuckDBPyConnection) -> None:
-    """Check what declares a series or appends to it, with its query."""
-    kept = statement.kind == "create series" and statement.name in known.series
-    wanted = check_log(statement, known.series.get(statement.name), connection)
-    if wanted is None:
-        return
-    if statement.kind == "create series":
-        known.series[statement.name] = wanted.declaration
-    elif "period" in statement.asked:
-        try:
-            span = span_of(present(wanted.declaration.every).period, statement.asked["period"])
-        except DeclarationError as problem:
-            raise statement.error(str(problem), "period") from None
-        known.series[f"{statement.name}_{span.name}"] = None
-    if statement.query:
-        known.check_query(statement, wanted, known.settled and not kept)
-
-
-def _check_release(statement: Statement, known: Known) -> None:
-    asked = statement.asked
-    name = requested if statement.name else lambda _: None
-
-    def check_false_keys(asked: str) -> Callable[[Any], object]:
-        return lambda value: requested("any", **{asked: value})
-
-    checks: dict[str, Callable[[Any], object]] = {
-        "levels": lambda levels: [level_or_goal(level) for level in levels],
-        "threshold": check_false_keys("threshold"),
-        "false_keys": check_false_keys("false_keys"),
-        "delta": check_false_keys("open_delta"),
-        "name": name,
-        "workload": _check_workload,
-        "strategy": _check_strategy,
-        "target": lambda target: check_target("TO", Path(target), known.store),
-    }
-    if statement.kind == "release" and len(asked.get("levels", ())) > 1:
-        raise statement.error("a release has one level; a plan may have several", "levels")
-    if "strategy" in asked and "workload" not in asked:
-        raise statement.error("STRATEGY belongs to a workload: USING names it", "strategy")
-    for parameter, check in checks.items():
-        if parameter in asked:
-            try:
-                check(asked[parameter])
-            except SparsehistError as problem:
-                raise statement.error(str(problem), parameter) from None
-
-
-def _check_workload(text: str) -> None:
-    from sparsehist.workload import Workload
-
-    Workload.parse(text)
-
-
-def _check_strategy(text: str) -> None:
-    from sparsehist.workload.strategies.names import check_strategy
-
-    check_strategy(text)
-
-
-def check_log(
-    statement: Statement, known: Declaration | None, connection: duckdb.DuckDBPyConnection
-) -> Declared | None:
-    """Check the options, and that the query is one SELECT; returns what it is checked by, if its series is known."""
-    if statement.query:
-        check_select(statement, connection)
-    if statement.kind == "create series":
-        return declared(statement)
-    if not {"step", "period"} & statement.asked.keys():
-        raise statement.error("expected STEP or PERIOD", "query")
-    return declared_for_step(statement, known)
-
-
-def check_select(statement: Statement, connection: duckdb.DuckDBPyConnection) -> None:
-    """Refuse a statement whose query is not one SELECT."""
-    (found,) = parsed(statement.piece, statement.places["query"], connection)
-    if found.type != duckdb.StatementType.SELECT:
-        raise statement.error("expected one query after AS", "query")

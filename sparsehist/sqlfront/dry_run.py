@@ -3,53 +3,50 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from fractions import Fraction
 from functools import partial
 from typing import Any
 
 from sparsehist.declaration import Declaration
-from sparsehist.errors import NotFoundError, SparsehistError, present
-from sparsehist.ledger.ledger import CELLS, Ledger, PathName, Spending
+from sparsehist.errors import NotFoundError, of_kind, present
+from sparsehist.ledger.ledger import CELLS, Ledger, PathName
 from sparsehist.privacy import level_text
-from sparsehist.release import workload_round
+from sparsehist.release import any_kind, running_round, workload_round
 from sparsehist.release.cell_parameters import cell_metadata
 from sparsehist.release.home import Home
+from sparsehist.release.key_discovery import charged, planned_rounds
 from sparsehist.release.metadata import CellMetadata, RunningMetadata
 from sparsehist.release.pipeline import AUTO
 from sparsehist.release.spending import cells_of, prepared
 from sparsehist.release.stored_declaration import declaration_of
-from sparsehist.release.workload_round import chosen_strategy
-from sparsehist.sqlfront.declaring import declared
+from sparsehist.release.totals import RUNNING, Totals
+from sparsehist.sqlfront.checking import asked_of
+from sparsehist.sqlfront.declaring import Declared
 from sparsehist.sqlfront.reading import Statement
-from sparsehist.sqlfront.release_tables import request_of
 from sparsehist.sqlfront.results import Outcome
-from sparsehist.sqlfront.script import pointed
 from sparsehist.store import is_store
 from sparsehist.workload import strategy_named
 
 _LIMITS = "not run; what follows is compared with the limits as they are"
 _NOT_FORESEEN = {
     "": "not run",
-    "plan": "spends nothing",
-    "choose keys": "would spend its level, which is not added to what follows",
+    **dict.fromkeys(("plan", "report store"), "spends nothing"),
     **dict.fromkeys(("set budget", "set cap", "declare disjoint"), _LIMITS),
 }
 
 
 @dataclass
 class _Series:
-    """A series as it would stand."""
+    """A series as it would stand: names of releases, and what was spent by path.
+
+    That is levels with thresholds, for running counts steps, levels and thresholds.
+    """
 
     series_id: str
     declaration: Declaration
     names: set[str] = field(default_factory=set)
-    cells: list[tuple[Fraction, float]] = field(default_factory=list)
-    points: dict[str, list[tuple[int, Fraction, float]]] = field(default_factory=dict)
-    levels: dict[PathName, set[Fraction]] = field(default_factory=dict)
-    """Of its workloads, by path."""
+    past: dict[PathName, list[Any]] = field(default_factory=dict)
 
 
 class DryRun:
@@ -63,33 +60,22 @@ class DryRun:
         with store.hold() as state:
             self._ledger = Ledger.of(state)
             for record in state.all_series():
-                declaration, names = declaration_of(record), {made.name for made in state.series_releases(record)}
-                series = _Series(record.series_id, declaration, names)
-                if declaration.steps is None:
-                    series.cells = state.past(record.path_id)
-                else:
-                    cells = (path for path in record.paths if path.kind == CELLS[0])
-                    series.points = {path.workload or "": state.past_points(path.path_id) for path in cells}
+                names = {made.name for made in state.series_releases(record)}
+                series = _Series(record.series_id, declaration_of(record), names)
+                read = state.past if series.declaration.steps is None else state.past_points
                 for path in record.paths:
-                    if path.kind == "workload":
-                        name: PathName = (path.kind, path.workload, path.strategy)
-                        series.levels[name] = {level for level, _ in state.past(path.path_id)}
+                    series.past[path.kind, path.workload, path.strategy] = list(read(path.path_id))
                 self._series[record.name] = series
 
-    def outcome(self, statement: Statement) -> Outcome:
-        """What a statement would do."""
+    def foreseen(self, statement: Statement) -> Outcome:
+        """What a statement would do; refuses what would be refused."""
         runs = {
             "create series": self._create, "append": self._append, "drop series": self._drop,
-            "release": self._release,
+            "release": self._release, "choose keys": self._choose_keys,
         }  # fmt: skip
-        piece, error, said = statement.piece, None, _NOT_FORESEEN.get(statement.kind, "")
-        try:
-            if statement.kind in runs:
-                said = runs[statement.kind](statement)
-        except SparsehistError as problem:
-            problem.args = (pointed(str(problem), piece.script, piece.place),)
-            said, error = "would be refused", problem
-        return Outcome(piece.number, piece.line, statement.kind or "duckdb", said=said, error=error)
+        run, piece = runs.get(statement.kind), statement.piece
+        said = _NOT_FORESEEN.get(statement.kind, "") if run is None else run(statement)
+        return Outcome(piece.number, piece.line, statement.kind or "duckdb", said=said)
 
     def _drop(self, statement: Statement) -> str:
         ended = self._ledger.ended_by_dropping(statement.name)
@@ -99,10 +85,9 @@ class DryRun:
         return f"{ended}erases the series; what it has cost stays in the ledger"
 
     def _create(self, statement: Statement) -> str:
-        name = statement.name
+        name, declaration = statement.name, of_kind(statement.wanted, Declared).declaration
         if name in self._series:
             return f"keeps the series {name}; spends nothing"
-        declaration = declared(statement).declaration
         self._ledger.check_series(
             name, declaration.population, declaration.noise, is_open=declaration.domain.is_open
         )  # fmt: skip
@@ -121,11 +106,18 @@ class DryRun:
         name, asked = statement.name, statement.asked
         if "period" in asked:
             return f"appends the period {asked['period']} to the series {name}; spends nothing"
-        series = self._series.get(name)
-        if series is None or series.declaration.steps is None:
-            raise NotFoundError(f"there is no running series {name}")
-        series.declaration.steps.step_of(asked["step"])
+        present(of_kind(statement.wanted, Declared).declaration.steps).step_of(asked["step"])
         return f"appends step {asked['step']} to the series {name}; spends nothing"
+
+    def _choose_keys(self, statement: Statement) -> str:
+        rounds = planned_rounds(**of_kind(statement.wanted, Declared).further)
+        rounds = [each for each in rounds if each.declared.name not in self._series]
+        if not rounds:
+            return "was made before; spends nothing"
+        before, self._ledger = self._ledger, charged(self._ledger, rounds)
+        for each in rounds:
+            self._series[each.declared.name] = _Series(each.declared.name, each.declared, {"keys"})
+        return self._spending(rounds[0].declared.population, before)
 
     def _release(self, statement: Statement) -> str:
         asked = statement.asked
@@ -136,80 +128,54 @@ class DryRun:
             return "was made before; spends nothing"
         if "levels" not in asked:
             raise NotFoundError(f"the series {asked['series']} has no release {statement.name}: AT LEVEL makes one")
-        made: CellMetadata | None = None
-        if "workload" not in asked:
-            made, spends = self._of_cells(series, statement)
+        declaration = series.declaration
+        request: Any = any_kind.request_of(declaration, statement.name, **asked_of(statement))[0]
+        if request.kind == "workload":
+            path, public = self._workload(series, request)
+        elif declaration.steps is None:
+            path, public = CELLS, partial(cell_metadata, declaration, past=series.past.get(CELLS, []))
+        elif request.step is None:
+            raise NotFoundError(f"{declaration.name} is a running series: a release says AT STEP and AT LEVEL")
         else:
-            spends = self._of_workload(series, statement)
+            request = replace(request, what=request.what or Totals(RUNNING, present(declaration.n_steps)))
+            path = request.what.path
+            public = partial(running_round.running_metadata, declaration, past=series.past.get(path, []))
+        _, made, spends = prepared(self._ledger, series.series_id, declaration, path, request, public)
         self._ledger.check(*spends)
-        before, release = self._spent(series.declaration.population), spends[0]
-        self._ledger = self._ledger.with_release(*spends)
+        before, self._ledger = self._ledger, self._ledger.with_release(*spends)
         series.names.add(statement.name)
-        if "workload" in asked:
-            series.levels.setdefault(release.path, set()).add(release.level)
-        after = self._spent(series.declaration.population)
-        said = f"population {series.declaration.population}: {before} before, {after} after"
-        if made is not None:
-            bound = made.effective_threshold * series.declaration.unit_of_counts
-            if isinstance(made, RunningMetadata):
-                from sparsehist.release.totals import RUNNING, Totals
-
-                row = Totals(asked.get("what", RUNNING), made.steps).row(made.step)
-                series.points.setdefault(release.path[1] or "", []).append((row, release.level, bound))
-            else:
-                series.cells.append((release.level, bound))
-            if series.declaration.domain.is_open:
-                spent, left = made.delta_infinity, made.delta_remaining
-                said += f"; of the series' delta {spent:.3g} are spent then and {left:.3g} left"
+        threshold = getattr(made, "effective_threshold", -math.inf) * declaration.unit_of_counts
+        row = (request.what.row(made.step),) if isinstance(made, RunningMetadata) else ()
+        series.past.setdefault(path, []).append((*row, spends[0].level, threshold))
+        said = self._spending(declaration.population, before)
+        if isinstance(made, CellMetadata) and declaration.domain.is_open:
+            spent, left = made.delta_infinity, made.delta_remaining
+            said += f"; of the series' delta {spent:.3g} are spent then and {left:.3g} left"
         return said
 
-    def _of_cells(self, series: _Series, statement: Statement) -> tuple[CellMetadata, tuple[Spending, ...]]:
-        """The release as it would stand in the store, but for what only drawing tells."""
-        declaration = series.declaration
-        request: Any = request_of(declaration, statement)
-        if declaration.steps is None:
-            metadata = partial(cell_metadata, declaration, past=series.cells)
-            return self._prepared(series, CELLS, request, metadata)
-        from sparsehist.release import running_round
-        from sparsehist.release.totals import RUNNING, Totals
-
-        if "step" not in statement.asked:
-            raise NotFoundError(f"{declaration.name} is a running series: a release says AT STEP and AT LEVEL")
-        totals = request.what or Totals(RUNNING, present(declaration.n_steps))
-        past = series.points.get(totals.workload or "", [])
-        public = partial(running_round.running_metadata, declaration, past=past)
-        return self._prepared(series, totals.path, replace(request, what=totals), public)
-
-    def _prepared(
-        self, series: _Series, path: PathName, request: Any, metadata: Callable[[Any], Any]
-    ) -> tuple[Any, tuple[Spending, ...]]:
-        return prepared(self._ledger, series.series_id, series.declaration, path, request, metadata)[1:]
-
-    def _of_workload(self, series: _Series, statement: Statement) -> tuple[Spending, ...]:
-        request: Any = request_of(series.declaration, statement)
-        workload = request.workload
+    def _workload(self, series: _Series, request: Any) -> tuple[PathName, partial[Any]]:
+        """The path of a workload, which keeps to the strategy that was taken before, and what makes its metadata."""
+        declaration, workload, name = series.declaration, request.workload, request.strategy
         if workload is None:
             raise NotFoundError("a release of a workload names it")
-        if request.strategy == AUTO:  # keeps to the one that was taken before
-            taken = (path.path for path in self._ledger.of_series(series.series_id) if path.path[1] == str(workload))
-            name = next((str(path[2]) for path in taken), None)
-            strategy = (
-                chosen_strategy(series.declaration, workload) if name is None else strategy_named(name, workload)
-            )
+        if name == AUTO:
+            paths = (path.path for path in self._ledger.of_series(series.series_id))
+            name = next((str(path[2]) for path in paths if path[1] == str(workload)), None)
+        if name is None:
+            strategy = workload_round.chosen_strategy(declaration, workload)
         else:
-            strategy = strategy_named(request.strategy, workload)
-        path = workload_round.path_name(strategy)
-        public = partial(
-            workload_round.workload_metadata,
-            series.declaration,
-            strategy,
-            price=workload_round.price_of(series.declaration, strategy),
-            past=list(series.levels.get(path, ())),
-        )
-        return self._prepared(series, path, request, public)[1]
+            strategy = strategy_named(name, workload)
+        path, price = workload_round.path_name(strategy), workload_round.price_of(declaration, strategy)
+        past = [level for level, _ in series.past.get(path, ())]
+        return path, partial(workload_round.workload_metadata, declaration, strategy, price=price, past=past)
 
-    def _spent(self, population: str) -> str:
-        cost = self._ledger.cost_of(self._ledger.of_population(population))
-        if cost.amount is not None:
-            return f"{cost.currency} {level_text(cost.amount)}" if cost.amount else "nothing"
-        return "no sum" if cost.rho is None or math.isinf(cost.rho) else f"rho ≈ {cost.rho:.6g}"
+    def _spending(self, population: str, before: Ledger) -> str:
+        spent = [_spent(ledger, population) for ledger in (before, self._ledger)]
+        return f"population {population}: {spent[0]} before, {spent[1]} after"
+
+
+def _spent(ledger: Ledger, population: str) -> str:
+    cost = ledger.cost_of(ledger.of_population(population))
+    if cost.amount is not None:
+        return f"{cost.currency} {level_text(cost.amount)}" if cost.amount else "nothing"
+    return "no sum" if cost.rho is None or math.isinf(cost.rho) else f"rho ≈ {cost.rho:.6g}"

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
-from difflib import get_close_matches
 from fractions import Fraction
 from typing import Any
 
@@ -45,12 +44,14 @@ class Statement:
         kind: What it does, such as "create series"; empty where it goes to DuckDB as it is.
         asked: What its clauses say, by field.
         places: Where these stand.
+        wanted: What the query of a log must satisfy, once the statement is checked.
     """
 
     piece: Piece
     kind: str = ""
     asked: Mapping[str, Any] = field(default_factory=dict)
     places: Mapping[str, Place] = field(default_factory=dict, repr=False, compare=False)
+    wanted: Any = field(default=None, repr=False, compare=False)
 
     @property
     def name(self) -> str:
@@ -67,18 +68,9 @@ class Statement:
         """The query after AS; empty without one."""
         return str(self.asked.get("query", ""))
 
-    @property
-    def number(self) -> int:
-        """Its number in the script, from 1."""
-        return self.piece.number
-
-    def place(self, field: str) -> Place:
-        """Where a field stands; the whole statement if it does not have it."""
-        return self.places.get(field, self.piece.place)
-
     def error(self, message: str, field: str) -> StatementError:
-        """An error that shows the place of a field."""
-        return self.piece.error(message, self.place(field))
+        """An error that shows the place of a field; the whole statement if it does not have it."""
+        return self.piece.error(message, self.places.get(field))
 
 
 class Words:
@@ -91,10 +83,6 @@ class Words:
         """Return a word ahead, if there is one."""
         at = self._next + ahead
         return self._piece.tokens[at] if at < len(self._piece.tokens) else None
-
-    def at_end(self) -> bool:
-        """Return whether nothing is left."""
-        return self.token() is None
 
     def take(self) -> Token:
         """Take the next word, which must be there."""
@@ -140,16 +128,13 @@ class Words:
             if not self.accept(keyword):
                 raise self.error(f"expected {' '.join(keywords)}")
 
-    def accept_symbol(self, kind: TokenType) -> bool:
-        """Take a symbol if it is next."""
+    def symbol(self, kind: TokenType, expected: str = "") -> bool:
+        """Take a symbol if it is next; if it is not, say that it was expected, where `expected` names it."""
         found = self.is_next(kind)
+        if expected and not found:
+            raise self.error(f"expected {expected}")
         self._next += int(found)
         return found
-
-    def expect_symbol(self, kind: TokenType, symbol: str) -> None:
-        """Take a symbol, or say that it was expected."""
-        if not self.accept_symbol(kind):
-            raise self.error(f"expected {symbol}")
 
     def error(self, message: str, place: Place | None = None) -> StatementError:
         """Return an error at the next word, or at a place."""
@@ -176,7 +161,7 @@ class Words:
     def column(self) -> str:
         """Take the name of a column or table, as it is written; parts joined by dots stay together."""
         parts: list[str] = []
-        while not parts or self.accept_symbol(TokenType.DOT):
+        while not parts or self.symbol(TokenType.DOT):
             if self.is_next(TokenType.IDENTIFIER, *_TEXTS):
                 parts.append(str(self.take().text))
             elif self.keyword():
@@ -210,40 +195,41 @@ class Words:
 
     def level(self) -> Any:
         """Take an exact level: a number, a fraction such as 1/3, either in quotes, or a parameter."""
-        if self.is_next(TokenType.PARAMETER, *_TEXTS):
-            return self.value()
-        number = self._digits("a level such as 0.01 or 1/3")
-        if self.accept_symbol(TokenType.SLASH):
-            return f"{number}/{self._digits('a whole number after /')}"
-        return number
+        if self.is_next(*_TEXTS):
+            return self.text("a level")
+        return self.exact("a level such as 0.01 or 1/3")
 
-    def number(self, what: str) -> float:
+    def exact(self, what: str) -> Any:
+        """Take a number, as it is written: an int, Decimal or Fraction; or a parameter."""
+        if self.is_next(TokenType.PARAMETER):
+            return self.parameter()
+        sign = "-" if self.symbol(TokenType.DASH) else ""
+        place = self.place()
+        number = sign + self._digits(what)
+        try:
+            if self.symbol(TokenType.SLASH):
+                return Fraction(f"{number}/{self._digits('a whole number after /')}")
+            return int(number) if number.lstrip("-").isdecimal() else Decimal(number)
+        except (ValueError, ArithmeticError):
+            raise self.error("expected a number", place) from None
+
+    def number(self, what: str, *, whole: bool = False) -> float:
         """Take a finite number, or a parameter that is one."""
         place = self.place()
-        if self.is_next(TokenType.PARAMETER):
-            value = self.parameter()
-        else:
-            value = ("-" if self.accept_symbol(TokenType.DASH) else "") + self._digits(what)
+        value = self.exact(what)
         try:
             found = math.nan if isinstance(value, bool) else float(value)
         except (TypeError, ValueError, OverflowError):
             found = math.nan
-        if not math.isfinite(found):
-            raise self.error(f"expected {what}, a finite number", self.since(place))
-        return found
-
-    def whole(self, what: str) -> int:
-        """Take a whole number."""
-        place = self.place()
-        found = self.number(what)
-        if found != int(found):
-            raise self.error(f"expected {what}, a whole number from 1", self.since(place))
-        return int(found)
+        if not math.isfinite(found) or (whole and found != int(found)):
+            rule = "a whole number from 1" if whole else "a finite number"
+            raise self.error(f"expected {what}, {rule}", self.since(place))
+        return int(found) if whole else found
 
     def _digits(self, what: str) -> str:
         """Take an unsigned number, as it is written; .5 comes in two tokens."""
         start = self.place().start
-        self.accept_symbol(TokenType.DOT)
+        self.symbol(TokenType.DOT)
         token = self.token()
         if token is None or token.token_type != TokenType.NUMBER or self.spelled(token)[0].isalpha():
             raise self.error(f"expected {what}")
@@ -254,21 +240,17 @@ class Words:
 
         A name stands for its text; a name with parentheses, such as strings(max_bytes=32), for all of it.
         """
-        if self.at_end():
+        if self.token() is None:
             raise self.error("expected a value")
-        if self.is_next(TokenType.PARAMETER):
-            return self.parameter()
         if self.is_next(*_TEXTS):
-            return str(self.take().text)
+            return self.text("a value")
         if self.is_next(*_CLOSING):
             closing = _CLOSING[self.take().token_type]
-            found = [self.column()]
-            while self.accept_symbol(TokenType.COMMA):
-                found.append(self.column())
-            self.expect_symbol(closing, "a comma or the closing parenthesis")
-            return tuple(found)
-        if self.is_next(TokenType.NUMBER, TokenType.DOT, TokenType.DASH):
-            return self._exact()
+            found = _several(Words.column)(self)
+            self.symbol(closing, "a comma or the closing parenthesis")
+            return found
+        if self.is_next(TokenType.PARAMETER, TokenType.NUMBER, TokenType.DOT, TokenType.DASH):
+            return self.exact("a value")
         after = self.token(1)
         if after is not None and after.token_type == TokenType.L_PAREN and self.keyword():
             return self._call()
@@ -276,26 +258,14 @@ class Words:
             return self.spelled(self.take()).upper() == "TRUE"
         return self.column()
 
-    def _exact(self) -> int | Decimal | Fraction:
-        sign = "-" if self.accept_symbol(TokenType.DASH) else ""
-        place = self.place()
-        number = sign + self._digits("a value")
-        try:
-            if self.accept_symbol(TokenType.SLASH):
-                return Fraction(f"{number}/{self._digits('a whole number after /')}")
-            return int(number) if number.lstrip("-").isdecimal() else Decimal(number)
-        except (ValueError, ArithmeticError):
-            raise self.error("expected a number", place) from None
-
     def _call(self) -> str:
         """Take all of name(…), as it is written."""
-        start, opened, depth = self.place(), self.place(1), 0
-        while not self.at_end():
-            kind = self.take().token_type
-            depth += (kind == TokenType.L_PAREN) - (kind == TokenType.R_PAREN)
-            if depth == 0 and kind == TokenType.R_PAREN:
-                place = self.since(start)
-                return self._piece.script[place.start : place.end]
+        start, opened, depth = self.place().start, self.place(1), 0
+        while self.token() is not None:
+            token = self.take()
+            depth += (token.token_type == TokenType.L_PAREN) - (token.token_type == TokenType.R_PAREN)
+            if depth == 0 and token.token_type == TokenType.R_PAREN:
+                return self._piece.script[start : token.end + 1]
         raise self.error("this parenthesis is not closed", opened)
 
 
@@ -336,7 +306,7 @@ def _goal(words: Words) -> EpsilonDelta:
 def _several(read: Callable[[Words], Any], again: str = "") -> Callable[[Words], tuple[Any, ...]]:
     def read_all(words: Words) -> tuple[Any, ...]:
         found = [read(words)]
-        while words.accept_symbol(TokenType.COMMA):
+        while words.symbol(TokenType.COMMA):
             words.accept(*again.split())
             found.append(read(words))
         return tuple(found)
@@ -344,22 +314,17 @@ def _several(read: Callable[[Words], Any], again: str = "") -> Callable[[Words],
     return read_all
 
 
-def _then(read: Callable[[Words], Any], *expected: str) -> Callable[[Words], Any]:
-    """A value and the words behind it."""
-
-    def read_both(words: Words) -> Any:
-        value = read(words)
-        words.expect(*expected)
-        return value
-
-    return read_both
-
-
 def _false_keys(words: Words) -> float:
     number = words.number("a number of false keys")
     words.expect("FALSE")
     if not words.accept("KEY"):
         words.expect("KEYS")
+    return number
+
+
+def _steps(words: Words) -> float:
+    number = words.number("a number of steps such as 365", whole=True)
+    words.expect("STEPS")
     return number
 
 
@@ -374,18 +339,18 @@ def _time(words: Words) -> str:
 
 
 def _options(words: Words) -> dict[str, Option]:
-    words.expect_symbol(TokenType.L_PAREN, "( after WITH")
+    words.symbol(TokenType.L_PAREN, "( after WITH")
     options: dict[str, Option] = {}
-    while not words.accept_symbol(TokenType.R_PAREN):
+    while not words.symbol(TokenType.R_PAREN):
         if options:
-            words.expect_symbol(TokenType.COMMA, "a comma or ) between the options")
+            words.symbol(TokenType.COMMA, "a comma or ) between the options")
         option = words.keyword().lower()
         if not option:
             raise words.error("expected an option such as unit = user_id")
         if option in options:
             raise words.error(f"the option {option} stands here for the second time")
         words.take()
-        words.expect_symbol(TokenType.EQ, f"= after {option}")
+        words.symbol(TokenType.EQ, f"= after {option}")
         start = words.place()
         value = _measures(words) if option == "measures" else words.value()
         options[option] = Option(value, words.since(start))
@@ -394,10 +359,10 @@ def _options(words: Words) -> dict[str, Option]:
 
 def _measures(words: Words) -> Any:
     """(price CLIP 100 STEP 0.01, temperature CLIP -40 TO 40, events CLIP 50) as texts of measures."""
-    if not words.accept_symbol(TokenType.L_PAREN):
+    if not words.symbol(TokenType.L_PAREN):
         return words.value()
     found: list[str] = []
-    while not found or words.accept_symbol(TokenType.COMMA):
+    while not found or words.symbol(TokenType.COMMA):
         if words.is_next(*_TEXTS):
             found.append(words.text("a measure"))
             continue
@@ -408,7 +373,7 @@ def _measures(words: Words) -> Any:
             bounds.append(str(words.value()))
         step = f",step={words.value()}" if words.accept("STEP") else ""
         found.append(f"{column}:clip={'..'.join(bounds)}{step}")
-    words.expect_symbol(TokenType.R_PAREN, "a comma or the closing parenthesis")
+    words.symbol(TokenType.R_PAREN, "a comma or the closing parenthesis")
     return tuple(found)
 
 
@@ -436,12 +401,14 @@ _OF_RELEASE = (
     Clause("EXPECTING", "false_keys", _false_keys, "n FALSE KEYS", choice="threshold"),
     Clause("THRESHOLD", "threshold", lambda words: words.number("a threshold in counts"), "t", choice="threshold"),
     Clause("OPEN DELTA", "delta", lambda words: words.number(_PROBABILITY), "d", choice="threshold"),
-    Clause("AT STEP", "step", lambda words: words.whole("a step such as 12"), "n"),
+    Clause("AT STEP", "step", lambda words: words.number("a step such as 12", whole=True), "n"),
     Clause("MEASURES", "measures", Words.level, "'price=0.5'"),
     Clause("COUNTING", "what", _text("what is counted such as 'new'"), "'new'"),
 )
 _TO = Clause("TO", "target", _text("a file such as 'public.parquet'"), "'file.parquet'")
-_OVER = Clause("OVER", "steps", _then(lambda words: words.whole("a number of steps such as 365"), "STEPS"), "n STEPS")
+_REPORT = Clause("TO", "target", _text("a file such as 'report.html'"), "'report.html'")
+_DELTA = Clause("DELTA", "delta", lambda words: words.number(_PROBABILITY), "d")
+_OVER = Clause("OVER", "steps", _steps, "n STEPS")
 
 
 @dataclass(frozen=True)
@@ -479,7 +446,7 @@ FORMS = (
     Form("CREATE RUNNING SERIES", (_WITH, _OVER, _AS), ("options", "steps"), "series", _CREATE, kind="create series"),
     Form("APPEND TO", (
         _WITH,
-        Clause("STEP", "step", lambda words: words.whole("a step such as 12"), "n", choice="where"),
+        Clause("STEP", "step", lambda words: words.number("a step such as 12", whole=True), "n", choice="where"),
         Clause("PERIOD", "period", _text("a period such as '2026-W12'"), "'2026-W12'", choice="where"),
         _AS,
     ), ("query",), "series", kind="append"),
@@ -494,7 +461,7 @@ FORMS = (
         Clause("SHORT", "short", lambda _: True),
         _FROM,
         Clause("SINCE", "since", _time, "'2026-01-31'"),
-        Clause("DELTA", "delta", lambda words: words.number(_PROBABILITY), "d"),
+        _DELTA,
     )),
     Form("DROP SERIES", names="series", flag="IF EXISTS"),
     Form("SET BUDGET", (
@@ -507,6 +474,7 @@ FORMS = (
         _BECAUSE,
     )),
     Form("SET CAP", (_ONE_LEVEL, _BECAUSE), ("level", "reason"), "series"),
+    Form("REPORT STORE", (_REPORT, _DELTA), ("target",)),
     Form("DECLARE DISJOINT", (
         Clause("", "populations", _several(lambda words: words.name("population")), "population, population"),
         _BECAUSE,
@@ -543,7 +511,7 @@ def read_statement(piece: Piece, parameters: Mapping[str, Any]) -> Statement:
         asked["flag"] = True
     if form.names and not (form.may_be_unnamed and words.follow("FROM")):
         take("name", lambda words: words.name(form.names))
-    while not words.at_end():
+    while words.token() is not None:
         taken = {one.choice or one.field for one in form.clauses if one.field in asked}
         left = [one for one in form.clauses if (one.choice or one.field) not in taken]
         clause = next((one for one in left if words.accept(*one.words.split())), None)
@@ -556,22 +524,6 @@ def read_statement(piece: Piece, parameters: Mapping[str, Any]) -> Statement:
     if missing is not None:
         raise words.error(f"expected {missing}")
     return Statement(piece, form.kind or form.words.lower(), asked, places)
-
-
-def meant(piece: Piece) -> str:
-    """Return a hint for a statement that DuckDB does not take and that looks like one of ours, misspelt.
-
-    Example:
-        >>> from sparsehist.sqlfront.script import pieces
-        >>> meant(pieces("relese a from b at level 1")[0]), meant(pieces("selct 1")[0])
-        ('; did you mean RELEASE?', '')
-    """
-    words = Words(piece, {})
-    for form in FORMS:
-        pairs = enumerate(form.words.split())
-        if all(get_close_matches(words.keyword(ahead), [word], 1, 0.75) for ahead, word in pairs):
-            return f"; did you mean {form.words}?"
-    return ""
 
 
 def parameters_from(words: Iterable[str]) -> dict[str, Any]:

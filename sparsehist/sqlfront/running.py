@@ -2,53 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from sparsehist.errors import SparsehistError, StatementError
 from sparsehist.release.home import Home
-from sparsehist.sqlfront.checking import Problem
-from sparsehist.sqlfront.reading import Statement
 from sparsehist.sqlfront.results import Outcome, SqlResult
+from sparsehist.sqlfront.script import pointed
 from sparsehist.sqlfront.session import Session
 
 
-def run_script(
-    session: Session,
-    script: str,
-    *,
-    keep_going: bool = False,
-    dry_run: bool = False,
-    told: Callable[[Outcome], None] | None = None,
-) -> list[Outcome]:
-    """Check a script, then run it; `told` is called with each outcome as it comes.
+def run_script(session: Session, script: str, *, keep_going: bool = False, dry_run: bool = False) -> list[Outcome]:
+    """Check a script, then run it, and return what each statement did, failed ones included, in order.
 
     Unless `keep_going`, nothing runs if any statement is wrong, and nothing after the first that fails; a dry run
-    says what each statement would spend. Returns what each did, failed ones included, in order.
+    says what each statement would spend.
     """
-    statements, problems = session.check(script)
-    outcomes: list[Outcome] = []
-    foreseen = None
+    steps = session.check(script)
+    wrong = [step for step in steps if isinstance(step, Outcome)]
+    run, outcomes = session.execute, list[Outcome]()
     if dry_run:
         from sparsehist.sqlfront.dry_run import DryRun  # workloads, and what of scipy they need
 
-        foreseen = DryRun(session.store)
-    steps: list[Statement | Problem] = [*statements, *problems] if keep_going or not problems else [*problems]
-    for step in sorted(steps, key=lambda step: step.number):
-        if isinstance(step, Problem):
-            outcome = Outcome(step.number, step.line, "not run", error=step.error)
-        elif foreseen is not None:
-            outcome = foreseen.outcome(step)
-        else:
-            try:
-                outcome = session.execute(step)
-            except SparsehistError as problem:
-                outcome = Outcome(step.number, step.piece.line, "failed", error=problem)
-        outcomes.append(outcome)
-        if told is not None:
-            told(outcome)
-        if outcome.error is not None and not keep_going and not isinstance(step, Problem):
-            break
+        run = DryRun(session.store).foreseen
+    for step in steps if keep_going or not wrong else wrong:
+        if isinstance(step, Outcome):
+            outcomes.append(step)
+            continue
+        piece = step.piece
+        try:
+            outcomes.append(run(step))
+        except SparsehistError as problem:
+            if not (str(problem).startswith("line ") and "\n" in str(problem)):
+                problem.args = (pointed(str(problem), piece.script, piece.place),)
+            said = "would be refused" if dry_run else ""
+            outcomes.append(Outcome(piece.number, piece.line, "failed", said=said, error=problem))
+            if not keep_going:
+                break
     return outcomes
 
 

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import Any, NoReturn, Self
 
 import duckdb
+import polars as pl
 
-from sparsehist.counting.contract import Query
+from sparsehist.counting.contract import ClosedQuery, Query
 from sparsehist.counting.progress import Counting
 from sparsehist.counting.queries import as_table
-from sparsehist.declaration import Declaration
+from sparsehist.counting.queries import checked as checked_query
 from sparsehist.errors import (
+    GuaranteeError,
     InputError,
     NotFoundError,
     SparsehistError,
@@ -26,31 +27,30 @@ from sparsehist.errors import (
 )
 from sparsehist.guarantee.extensions import INSTALL_NOTHING, draw_no_progress
 from sparsehist.guarantee.files import reader_of
-from sparsehist.guarantee.statement import Source, folded, quoted
+from sparsehist.guarantee.statement import Source, check_words, folded, quoted
 from sparsehist.ledger.ledger import Ledger
+from sparsehist.ledger.table import DEFAULT_DELTA
 from sparsehist.release import any_kind
 from sparsehist.release.creation import NewLog, counted_into, declared_into, with_source
 from sparsehist.release.home import Home
 from sparsehist.release.key_discovery import discover_keys
 from sparsehist.release.limits import declare_disjoint, raise_cap, set_budget
 from sparsehist.release.periods import append_period, declare_periods, declared_periods, drop
-from sparsehist.release.releases import AnyRelease, check_target
+from sparsehist.release.pipeline import published
 from sparsehist.release.steps import append_step
 from sparsehist.release.stored_declaration import declaration_of
 from sparsehist.sqlfront import release_tables
-from sparsehist.sqlfront.checking import Known, Problem, check_log, check_plain, checked
-from sparsehist.sqlfront.declaring import Declared, checked_query, declared_discovery
+from sparsehist.sqlfront.checking import ScriptCheck, asked_of, check_plain
+from sparsehist.sqlfront.declaring import Declared
 from sparsehist.sqlfront.engine_words import told
-from sparsehist.sqlfront.reading import Statement, bindable, meant
-from sparsehist.sqlfront.release_tables import asked_of, explained, made_before, shown
+from sparsehist.sqlfront.reading import Statement, bindable
+from sparsehist.sqlfront.release_tables import TAKEN_NAMES, made_before
 from sparsehist.sqlfront.results import Outcome, rows_of
 from sparsehist.sqlfront.script import Piece, Place, asked_for, plain, pointed
-from sparsehist.store import ensure_store, is_store
+from sparsehist.store import ensure_store, is_store, write_file
 from sparsehist.store.layout import spill_directory
+from sparsehist.store.private_files import PUBLIC
 from sparsehist.store.statements import statement as statement_named
-
-if TYPE_CHECKING:
-    from sparsehist.counting.contract import ClosedQuery
 
 _SHOW = re.compile(r"show\s+", re.IGNORECASE)
 _MISSING_TABLE = re.compile(r'Table with name "?(\w+)(?:"?\."?(\w+))?')
@@ -77,8 +77,6 @@ class Session:
         self.store = store
         self.parameters = {name.lower(): value for name, value in (parameters or {}).items()}
         self._rows = rows
-        self._aborted = False
-        self._in_transaction = False
         self._tables: dict[str, tuple[object, object]] = {}
         self._spill = ExitStack()
         spill = self._spill.enter_context(spill_directory())
@@ -111,12 +109,18 @@ class Session:
         self.connection.close()
         self._spill.close()
 
-    def check(self, script: str) -> tuple[list[Statement], list[Problem]]:
-        """Read a script and check all of it, running nothing."""
-        return checked(script, self.parameters, self._known(), self.connection)
+    def check(self, script: str) -> list[Statement | Outcome]:
+        """Read a script and check all of it, running nothing; an outcome stands for a statement that is wrong."""
+        known = ScriptCheck(self)
+        if self.store is not None and is_store(self.store.path):
+            with self.store.hold() as state:
+                known.series |= {record.name: declaration_of(record) for record in state.all_series()}
+                for name in Ledger.of(state).limits.periods:
+                    known.series[name] = declared_periods(self.store, state, name)
+        return known.checked(script)
 
     def execute(self, statement: Statement) -> Outcome:
-        """Run a statement that was checked. Errors show the place; what was committed before stays."""
+        """Run a statement that was checked; what was committed before stays."""
         runs: dict[str, Callable[[Statement], Outcome]] = {
             "": self._plain,
             "create series": self._create,
@@ -128,41 +132,14 @@ class Session:
             "set budget": self._set_budget,
             "set cap": self._set_cap,
             "declare disjoint": self._declare_disjoint,
+            "report store": self._report,
         }
-        run = runs.get(statement.kind, self._show)
-        try:
-            self._check_transaction(statement)
-            return run(statement)
-        except SparsehistError as problem:
-            if not _shows_place(problem):
-                problem.args = (pointed(str(problem), statement.piece.script, statement.piece.place),)
-            raise
-        finally:
-            self._note_aborted()
-
-    def _note_aborted(self) -> None:
-        """Note that an error has ended a transaction: COMMIT then takes all back and says nothing of it."""
-        if self._in_transaction and release_tables.is_aborted(self.connection):
-            self._aborted = True
-
-    def _check_transaction(self, statement: Statement) -> None:
-        """Refuse what can only fail, before it spends or writes anything."""
-        self._note_aborted()
-        self._aborted = self._aborted and release_tables.is_aborted(self.connection)
-        if self._aborted and not _leaves_transaction(statement.piece):
+        piece = statement.piece
+        if not _leaves_transaction(piece) and release_tables.is_aborted(self.connection):
             raise StatementError("an error has ended the transaction, and what it did is gone: ROLLBACK leaves it")
-
-    def _known(self) -> Known:
-        if self.store is None:
-            return Known(self._check_query, complete=False)
-        declared: dict[str, Declaration | None] = {}
-        if is_store(self.store.path):
-            with self.store.hold() as state:
-                declared = {
-                    record.name: declaration_of(record) if record.declaration.get("steps") else None
-                    for record in state.all_series()
-                } | {name: declared_periods(self.store, state, name) for name in Ledger.of(state).limits.periods}
-        return Known(self._check_query, declared, store=self.store.path)
+        if not statement.kind.startswith("show"):
+            self._bring_releases(piece)
+        return runs.get(statement.kind, self._show)(statement)
 
     def _existing(self) -> Home:
         if self.store is None:
@@ -171,101 +148,99 @@ class Session:
 
     def _plain(self, statement: Statement) -> Outcome:
         piece = statement.piece
-        names = check_plain(piece, self.parameters, self.connection)
-        self._bring_releases(statement)
+        _, names = check_plain(piece, self)
+        bound = self._bound(names)
         try:
-            relation = self._run(piece, names)
-            frame, more = rows_of(relation, self._rows)
+            frame, more = rows_of(self.connection.sql(piece.text, params=bound or None), self._rows)
         except RuntimeError:  # how DuckDB tells that Ctrl-C stopped it
             raise_alone(KeyboardInterrupt())
         except duckdb.Error as problem:
-            self._failed(piece.script, piece.place, self._bound(names), problem, hint=meant(piece))
+            self._failed(piece.script, piece.place, bound, problem)
         return Outcome(piece.number, piece.line, "duckdb", frame, more)
 
-    def _run(self, piece: Piece, names: set[str]) -> duckdb.DuckDBPyRelation | None:
-        """Run a statement of DuckDB."""
-        bound = self._bound(names)
-        begins = plain(piece.tokens[0], piece.script).upper() in ("BEGIN", "START")
-        self._in_transaction = (self._in_transaction or begins) and not _leaves_transaction(piece)
-        return self.connection.sql(piece.text, params=bound or None)
-
     def _create(self, statement: Statement) -> Outcome:
-        name, store, query = statement.name, self._existing(), statement.query
-        self._bring_releases(statement)
-        existed, reuse = self._has_series(name), "flag" in statement.asked
-        kept = existed and reuse
-        wanted = present(check_log(statement, None, self.connection))
-        if_exists = "reuse" if reuse else "error"
-        if wanted.declaration.every is not None:
-            declare_periods(store, wanted.declaration, if_exists)
+        name, store, wanted = statement.name, self._existing(), of_kind(statement.wanted, Declared)
+        declaration, existed, reuse = wanted.declaration, self._has_series(name), "flag" in statement.asked
+        made, if_exists = "kept" if existed and reuse else "created", "reuse" if reuse else "error"
+        if declaration.every is not None:
+            declare_periods(store, declaration, if_exists)
             return _outcome(statement, f"declared the series {name}, whose periods are appended")
-        source = self._source(statement, wanted, runs=not kept) if query else None
-        if wanted.declaration.steps is None:
-            asked = NewLog(source, with_source(wanted.declaration, source), if_exists)
-            counted_into(store, asked, Counting(**wanted.counting))
-            return _outcome(statement, f"{'kept' if kept else 'created'} the series {name}")
-        made = declared_into(store, wanted.declaration, if_exists)
+        source = self._source(statement, runs=made == "created") if statement.query else None
+        if declaration.steps is None:
+            asked = NewLog(source, with_source(declaration, source), if_exists)
+            counted_into(store, asked, Counting(**wanted.further))
+            return _outcome(statement, f"{made} the series {name}")
+        record = declared_into(store, declaration, if_exists)
         try:
             if source is not None:
-                append_step(store, wanted.declaration, made.series_id, source, 1)
+                append_step(store, declaration, record.series_id, source, 1)
         except BaseException:
             if not existed:  # both, or neither
                 with store.hold() as state:
                     state.drop_series(name, who=store.who, reason="its first step could not be appended")
             raise
-        steps = "with step 1" if query else "without a step yet"
-        return _outcome(statement, f"{'kept' if kept else 'created'} the series {name}, {steps}")
+        steps = "without a step yet" if source is None else "with step 1"
+        return _outcome(statement, f"{made} the series {name}, {steps}")
 
     def _append(self, statement: Statement) -> Outcome:
         name, store, period = statement.name, self._existing(), statement.asked.get("period")
-        self._bring_releases(statement)
-        if period is not None:
-            with store.hold() as state:
-                if name not in Ledger.of(state).limits.periods:
-                    raise NotFoundError(f"there is no series {name} of periods")
-                declaration, series_id = declared_periods(store, state, name), ""
-        else:
-            declaration, series_id = release_tables.declared(store, name)
-        wanted = present(check_log(statement, declaration, self.connection))
-        query = self._source(statement, wanted, runs=True)
+        declaration, query = of_kind(statement.wanted, Declared).declaration, self._source(statement)
         if period is not None:
             made = append_period(store, declaration, query, period)
             return _outcome(statement, f"appended the period {period} of {name}: its series is {made.name}")
+        with store.hold() as state:
+            series_id = store.find(state, name).series_id
         step = statement.asked["step"]
         if append_step(store, declaration, series_id, query, present(declaration.steps).step_of(step)):
             return _outcome(statement, f"appended step {step} of {declaration.n_steps} to the series {name}")
-        told = f"step {step} of the series {name} was appended with this log before; nothing changed"
-        return _outcome(statement, told)
+        said = f"step {step} of the series {name} was appended with this log before; nothing changed"
+        return _outcome(statement, said)
 
-    def _source(self, statement: Statement, wanted: Declared, *, runs: bool) -> object:
+    def _source(self, statement: Statement, *, runs: bool = True) -> object:
         """Return the log of a statement: its query in a closed world, or rows that nobody checks if it says so.
 
         A query that is not run after all may read what is not there any more.
         """
-        bound = self._parameters_of(statement.query)
+        wanted, bound = of_kind(statement.wanted, Declared), self._bound(asked_for(statement.query, self.parameters))
         if wanted.declaration.unverified:
             try:
                 return self.connection.sql(statement.query, params=bound or None)
             except duckdb.Error as problem:
-                self._failed(statement.piece.script, statement.place("query"), bound, problem)
+                self._failed(statement.piece.script, statement.places["query"], bound, problem)
         try:
-            return present(self._check_query(statement, wanted, settled=True))
+            return self.check_query(statement, wanted, settled=True)
         except SparsehistError:
             if runs:
                 raise
             return Query(statement.query, parameters=bound)
 
-    def _check_query(self, statement: Statement, wanted: Declared, settled: bool) -> ClosedQuery | None:  # noqa: FBT001
+    def check_query(self, statement: Statement, wanted: Declared, *, settled: bool) -> ClosedQuery | None:
+        """Return the query of a log as it is to be run, or refuse it; errors show the place.
+
+        Args:
+            statement: The statement.
+            wanted: What the query must satisfy.
+            settled: Whether all that it reads is there; if not, its words alone are checked, and None is returned.
+        """
+        place, script, declaration = statement.places["query"], statement.piece.script, wanted.declaration
+        bound = self._bound(asked_for(statement.query, self.parameters))
         public = {folded(name): name for name in wanted.public_tables}
-        unverified = wanted.declaration.unverified
-        query = Query(
-            statement.query, public={name: name for name in wanted.public_tables},
-            parameters=self._parameters_of(statement.query), unverified=unverified,
-        )  # fmt: skip
-        settled = settled and not unverified
-        if settled:
+        try:
+            if declaration.unverified:
+                return None
+            if not settled:
+                check_words(statement.query, bound)
+                return None
             self._check_settings(statement)
-        return checked_query(statement, wanted, query, lambda path: self._source_named(path, public), settled=settled)
+            query = Query(statement.query, public={name: name for name in wanted.public_tables}, parameters=bound)
+            lookup = lambda path: self._source_named(path, public)  # noqa: E731  one argument of the call below
+            return checked_query(query, declaration.unit or (), declaration.key, lookup)
+        except GuaranteeError as problem:
+            where = Place(place.start + problem.start, place.start + problem.end)
+            message = pointed(problem.reason, script, where)
+            raise_alone(GuaranteeError(message, reason=problem.reason, start=where.start, end=where.end))
+        except SparsehistError as problem:
+            raise_alone(problem if _shows_place(problem) else type(problem)(pointed(str(problem), script, place)))
 
     def _source_named(self, path: tuple[str, ...], public: Mapping[str, str]) -> Source | None:
         """Return what a name in the query of a series stands for: a table handed over, a release, or one of here."""
@@ -273,8 +248,11 @@ class Session:
         table, number = self._tables.get(name, (None, []))
         if table is not None and number == self._number_of(name):
             return Source(name, public=name in public, opens=lambda: as_table(table), origin=table)
-        if (release := self._release_named(path)) is not None:
-            return Source(name, public=True, opens=lambda: release.frame)
+        of_release = len(path) == 2 or path[:-2] == ("memory",)
+        if of_release and self.store is not None and is_store(self.store.path):
+            release = made_before(self.store, *path[-2:])
+            if release is not None:
+                return Source(name, public=True, opens=lambda: release.frame)
         if reader_of(name):  # DuckDB would guess how to read it
             return None
         text = f"from {'.'.join(map(quoted, path))}"
@@ -286,12 +264,6 @@ class Session:
             raise_alone(StatementError(f"{name} cannot be read ({type(problem).__name__.removesuffix('Exception')})"))
         declared = name in public
         return Source(name, public=declared, opens=lambda: self.connection.sql(text), checked=declared)
-
-    def _release_named(self, path: tuple[str, ...]) -> AnyRelease | None:
-        series, name = path[-2:] if len(path) == 2 or path[:-2] == ("memory",) else ("", "")
-        if self.store is None or not is_store(self.store.path) or series not in self.store.series_names():
-            return None
-        return made_before(self.store, series, name)
 
     def _number_of(self, name: str) -> object:
         """Return DuckDB's number of a table that was handed over; None once another one has its name."""
@@ -306,16 +278,10 @@ class Session:
             if value != usual.get(name):
                 raise statement.error(f"the query of a series runs with DuckDB's own {name}: reset it", "query")
 
-    def _parameters_of(self, query: str) -> dict[str, Any]:
-        return {name: bindable(value) for name, value in asked_for(query, self.parameters).items()}
-
     def _release(self, statement: Statement) -> Outcome:
         store, name, series = self._existing(), statement.name, statement.asked["series"]
         target = Path(statement.asked["target"]) if "target" in statement.asked else None
-        declaration, series_id = release_tables.declared(store, series)
-        if target is not None:
-            check_target("TO", target, store.path)
-        release = any_kind.release(store, declaration, series_id, name, target=target, **asked_of(statement))
+        release = any_kind.release(store, series, None, name, target=target, **asked_of(statement))
         if target is not None:
             try:
                 release.write(target)
@@ -323,42 +289,41 @@ class Session:
                 told = "The release is committed to the store: repeat the statement to write it"
                 problem.args = (f"{problem}. {told}",)
                 raise
-        release_tables.put(self.connection, series, release)
+        if series not in TAKEN_NAMES:
+            release_tables.put(self.connection, release.frame, series, release.name)
         counts = release.metadata.get("counts", "units")
         before = ", released before: nothing is spent" if release.repeated else ""
         written = "" if target is None else f", written to {target}"
         written += "" if counts == "units" else f". It counts {counts}"
         said = f"release {name} of {series}: {len(release):,} rows{before}{written}"
-        return replace(_outcome(statement, said), frame=release.frame, release=release)
+        return _outcome(statement, said, release.frame, release=release)
 
     def _plan(self, statement: Statement) -> Outcome:
-        store = self._existing()
-        declaration, series_id = release_tables.declared(store, statement.asked["series"])
-        levels = list(statement.asked["levels"])
-        asked = {name: value for name, value in asked_of(statement).items() if name != "level"}
+        store, levels = self._existing(), list(statement.asked["levels"])
+        with store.hold() as state:
+            record = store.find(state, statement.asked["series"])
+        declaration, asked = declaration_of(record), asked_of(statement)
+        del asked["level"]
         if "workload" not in asked:
-            planned = any_kind.plan(store, declaration, series_id, levels, **asked).levels
+            planned = any_kind.plan(store, declaration, record.series_id, levels, **asked).levels
         else:
             from sparsehist.release.workload_round import WorkloadRequest, planned_strategies
 
             request, _ = any_kind.request_of(declaration, "plan", **asked)
             workload = present(of_kind(request, WorkloadRequest).workload)
-            planned = planned_strategies(store, declaration, series_id, workload, levels)
+            planned = planned_strategies(store, declaration, record.series_id, workload, levels)
             if "strategy" in asked:
                 planned = planned.filter(strategy=asked["strategy"])
-        return replace(_outcome(statement, "planned; nothing is spent"), frame=planned)
+        return _outcome(statement, "planned; nothing is spent", planned)
 
     def _choose_keys(self, statement: Statement) -> Outcome:
         store, target = self._existing(), statement.asked.get("target")
-        self._bring_releases(statement)
-        wanted, asked = declared_discovery(statement)
-        source = self._source(statement, wanted, runs=True)
-        found = discover_keys(store, source, name=statement.name, level=statement.asked["level"], **asked)
+        found = discover_keys(store, self._source(statement), **of_kind(statement.wanted, Declared).further)
         if target is not None:
             found.write_parquet(Path(target))
         written = "" if target is None else f", written to {target}: the domain is catalogue(file={target!r})"
-        outcome = _outcome(statement, f"found {found.size:,} keys at level {statement.asked['level']}{written}")
-        return replace(outcome, frame=found.values.alias("value").to_frame())
+        said = f"found {found.size:,} keys at level {statement.asked['level']}{written}"
+        return _outcome(statement, said, found.values.alias("value").to_frame())
 
     def _drop(self, statement: Statement) -> Outcome:
         name, store = statement.name, self._existing()
@@ -387,9 +352,18 @@ class Session:
         declare_disjoint(store, populations, reason=statement.asked["reason"])
         return _outcome(statement, f"declared that nobody is in two of {', '.join(populations)}")
 
+    def _report(self, statement: Statement) -> Outcome:
+        from sparsehist.report.store_report import store_report  # and jinja2, an extra
+
+        target, delta = Path(statement.asked["target"]), statement.asked.get("delta", DEFAULT_DELTA)
+        write_file(target, store_report(self._existing(), delta=delta).encode(), durable=False, mode=PUBLIC)
+        return _outcome(statement, f"the report is in {target}: public parameters and published rows only")
+
     def _show(self, statement: Statement) -> Outcome:
-        outcome = _outcome(statement, explained(statement), "show")
-        return replace(outcome, frame=shown(self._existing(), statement))
+        delta = statement.asked.get("delta", DEFAULT_DELTA)
+        said = f"epsilon holds at delta {delta:g}, whatever the noise, for what did happen"
+        frame = release_tables.shown(self._existing(), statement)
+        return _outcome(statement, said if statement.kind == "show ledger" else "", frame, kind="show")
 
     def _has_series(self, name: str) -> bool:
         store = self._existing()
@@ -398,25 +372,22 @@ class Session:
         with store.hold() as state:
             return state.series(name) is not None or name in Ledger.of(state).limits.periods
 
-    def _bring_releases(self, statement: Statement) -> None:
+    def _bring_releases(self, piece: Piece) -> None:
         """Make tables of the releases a statement names and the session does not have yet."""
-        store, piece = self.store, statement.piece
+        store = self.store
         if store is None or not is_store(store.path):
             return
-        named = set(release_tables.dotted_names(piece.tokens, piece.script))
+        named = set(release_tables.dotted_names(piece))
         wanted = {pair for pair in named if not release_tables.has_table(self.connection, *pair)}
-        known = set(store.series_names()) if wanted else set()
+        known = set(store.series_names()) - TAKEN_NAMES if wanted else set()
         for series, name in sorted(pair for pair in wanted if pair[0] in known):
-            release = made_before(store, series, name)
-            if release is not None:
-                release_tables.put(self.connection, series, release)
+            if (release := made_before(store, series, name)) is not None:
+                release_tables.put(self.connection, release.frame, series, name)
 
-    def _bound(self, names: object) -> dict[str, Any]:
-        return {name: bindable(self.parameters[name.lower()]) for name in names}  # type: ignore[attr-defined]
+    def _bound(self, names: Iterable[str]) -> dict[str, Any]:
+        return {name: bindable(self.parameters[name.lower()]) for name in names}
 
-    def _failed(
-        self, script: str, place: Place, bound: Mapping[str, Any], problem: duckdb.Error, *, hint: str = ""
-    ) -> NoReturn:
+    def _failed(self, script: str, place: Place, bound: Mapping[str, Any], problem: duckdb.Error) -> NoReturn:
         if isinstance(problem, duckdb.InterruptException):
             raise KeyboardInterrupt from None
         text, variables = script[place.start : place.end], release_tables.has_variables(self.connection)
@@ -425,21 +396,27 @@ class Session:
         shown = _SHOW.match(script, place.start)
         if shown is not None:  # DuckDB counts in a SELECT of its own
             where = Place(shown.end(), place.end)
-        raise_alone(StatementError(pointed((self._releases_of_that(message) or message) + hint, script, where)))
+        raise_alone(StatementError(pointed(self._releases_of_that(message) or message, script, where)))
 
     def _releases_of_that(self, message: str) -> str:
         """Where a table is missing that has the name of a series: the tables that there are."""
         found = _MISSING_TABLE.match(message)
         if found is None or self.store is None or not self._has_series(name := found[1].lower()):
             return ""
-        made = ", ".join(f"{name}.{release}" for release in release_tables.releases(self.store, name)["name"])
+        with self.store.hold() as state:
+            record = state.series(name)
+            releases = [] if record is None else published(state, record)
+        made = ", ".join(f"{name}.{release.name}" for release in releases)
         has = f"the releases {made}" if made else "no release yet"
         missing = name if found[2] is None else f"{name}.{found[2].lower()}"
         return f"there is no table {missing}: the series {name} has {has}"
 
 
-def _outcome(statement: Statement, said: str, kind: str = "") -> Outcome:
-    return Outcome(statement.piece.number, statement.piece.line, kind or statement.kind, said=said)
+def _outcome(
+    statement: Statement, said: str, frame: pl.DataFrame | None = None, *, kind: str = "", **more: Any
+) -> Outcome:
+    piece = statement.piece
+    return Outcome(piece.number, piece.line, kind or statement.kind, frame, said=said, **more)
 
 
 def _leaves_transaction(piece: Piece) -> bool:

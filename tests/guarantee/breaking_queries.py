@@ -136,6 +136,7 @@ BAD_BY_REASON = {
         "units equal but for a function": "select a.user_id, b.query from log a join log b on a.user_id % 2 = b.user_id % 2",
         "a private join using another column": "select log.user_id, page as query from log join clicks using (ts)",
         "the unit with another column": "select l.user_id, c.page as query from log l join clicks c on l.user_id = c.user_ref",
+        "a unit equal to itself": "select a.user_id, b.query from log a, log b where a.user_id = a.user_id",
         "two of three": "select a.user_id, c.page as query from log a join log_b b using (user_id) join clicks c on c.ts = b.ts",
         "equalities among the kept": "select a.user_id, b.query from log a cross join log b left join clicks c on c.user_id = a.user_id and a.user_id = b.user_id",
         "a partner that makes two equal": "select a.user_id, b.query from log a cross join log b left join clicks c on c.user_id = a.user_id and c.user_id = b.user_id",

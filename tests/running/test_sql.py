@@ -97,7 +97,7 @@ def test_a_release_rests_on_a_checked_query_only_if_all_steps_do() -> None:
         ("append to log step 1 as from day_2", "other rows"),
         ("append to log step 2.5 as from day_2", "whole number"),
         ("append to log step 2", "expected AS"),
-        ("append to log with (cap = 3) step 2 as from day_2", "the one option is public_tables"),
+        ("append to log with (cap = 3) step 2 as from day_2", "options are public_tables"),
         ("append to plain step 2 as from day_2", "not a running series"),
         ("append to nothing step 2 as from day_2", "there is no series nothing"),
         ("append to log step 2 as from day_3", "day_3"),

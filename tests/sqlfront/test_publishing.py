@@ -53,3 +53,17 @@ def test_a_file_that_cannot_be_is_refused_with_its_place(ran, here, file):
     assert problems[0].startswith("line 1, column ")
     assert {outcome.kind for outcome in outcomes} == {"not run"}
     assert list(here.iterdir()) == []
+
+
+def test_the_report_is_written_by_a_statement(ran, here, store):
+    """The page of `Store.report`; a file that cannot be is refused before anything runs."""
+    _, problems = ran(CREATE + RELEASE.format(name="first", level=1, file="first.parquet"))
+    assert problems == []
+    outcomes, problems = ran("report store to 'report.html' delta 1e-9")
+    assert problems == [] and "report.html" in outcomes[0].said
+    assert (here / "report.html").read_text(encoding="utf-8").startswith("<!") and "1e-09" in store.report(delta=1e-9)
+    assert "1e-09" in (here / "report.html").read_text(encoding="utf-8")
+    for wrong in ("to 'report.txt'", "to 'nowhere/report.html'", "to 'report.html' delta 1"):
+        outcomes, problems = ran(f"select 1; report store {wrong}")
+        assert [outcome.kind for outcome in outcomes] == ["not run"] and len(problems) == 1
+    assert ran("report store to 'new.html'", dry_run=True)[0][0].said == "spends nothing"

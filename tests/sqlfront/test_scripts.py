@@ -203,3 +203,26 @@ def test_a_dry_run_foresees_workloads_and_open_domains():
     assert f"rho {level} after" in foreseen[10].said
     (delta,) = ledger.filter(scope="path", series="opened")["delta_infinity"]
     assert f"of the series' delta {delta:.3g} are spent then" in foreseen[5].said
+
+
+CHOOSE = (
+    "choose keys found with (unit = user_id, key = query, most_keys = 3, delta = 1e-6) at level 0.5 as from log; "
+)
+
+
+def test_a_dry_run_adds_what_choosing_keys_spends(begun):
+    """The releases after it start from there, a budget counts it, and the run ends where the dry run did."""
+    store, session = begun
+    script = f"{CHOOSE} {CHOOSE} create series s0 with ({OPTIONS}) as from log; release a from s0 at level 0.2"
+    outcomes = run_script(session, script, dry_run=True)
+    assert outcomes[0].said == "population default: nothing before, rho 0.5 after"
+    assert outcomes[1].said == "was made before; spends nothing"
+    assert "rho 0.5 before, rho 0.7 after" in outcomes[3].said
+    assert not any(outcome.error for outcome in run_script(session, script))
+    assert store.ledger(full=True).filter(scope="population")["level"].to_list() == ["0.7"]
+    (again,) = run_script(session, CHOOSE, dry_run=True)
+    assert again.said == "was made before; spends nothing"
+    store.set_budget(rho=1, population="others")
+    tight = CHOOSE.replace("found", "other").replace("delta =", "population = others, delta =")
+    (outcome,) = run_script(session, tight.replace("level 0.5", "level 2"), dry_run=True)
+    assert outcome.said == "would be refused" and outcome.error.exit_code == 3

@@ -117,7 +117,8 @@ def _plan(series, **asked):
     ("text", "read"),
     [
         ("release a from b at level 0.01", _release("a", "b", levels=(Decimal("0.01"),))),
-        ("RELEASE a FROM b AT LEVEL 1 / 3 THRESHOLD -80", _release("a", "b", levels=(Fraction(1, 3),), threshold=-80.0)),
+        ("RELEASE a FROM b AT LEVEL 1 / 3 THRESHOLD -80",
+         _release("a", "b", levels=(Fraction(1, 3),), threshold=-80.0)),
         ("release a from b at level '1/3' expecting .5 false keys",
          _release("a", "b", levels=("1/3",), false_keys=0.5)),
         ("release a from b at level 1e-3 expecting 1 false key to 'x y.parquet'",

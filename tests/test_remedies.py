@@ -157,16 +157,20 @@ def test_text_of_another_kind_is_told_how_it_is_read(command, value, domain, kin
 
 
 def test_long_catalogues_agree_with_their_marginals_and_cuts_are_told():
-    """Pairs beyond max_keys are said to be missing."""
+    """A long catalogue is handed in, as the refusal says; pairs beyond max_keys are said to be missing."""
     keys = list(string.ascii_lowercase)
     log = pl.DataFrame({"UserID": range(260), "a": keys * 10, "b": ["x", "y"] * 130})
     domain = sh.Product(a=sh.Catalogue(keys), b=sh.Catalogue(["x", "y"]))
     series = sh.create(
         sh.open(":memory:", seed=2), log, name="s", unit="UserID", key=["a", "b"], max_keys=3, domain=domain
     )
+    cells = series.release("cells", level=1)
     with pytest.warns(CountsWarning, match="beyond max_keys were cut"):
         sums = series.release("sums", workload="marginals(k=1)", level=1)
     assert "at most 3 keys of each unit: pairs beyond that were cut" in sums.metadata["guarantee"]
+    with pytest.raises(DeclarationError, match=r"domain=series\.declaration\.domain"):
+        cells.consistent(sums)
+    assert [frame.height for frame in cells.consistent(sums, domain=domain)] == [len(cells), 28]
 
 
 def test_what_was_asked_stands_first(command):

@@ -34,6 +34,7 @@ from sparsehist.store.witnesses import LEDGER_NAME
 from sparsehist.typing import FloatArray, IntArray
 
 if TYPE_CHECKING:
+    from sparsehist.domain import Domain
     from sparsehist.workload import Strategy
 
 _METADATA_KEY = "sparsehist"
@@ -357,6 +358,30 @@ class Release(AnyRelease):
     def _with_limits(self, most: int, confidence: float) -> tuple[pl.DataFrame, str]:
         found = self.intervals(confidence).head(most).rename({"noisy_count": "value"})
         return found, f"units, with {100 * confidence:g} % intervals"
+
+    def consistent(self, *workloads: WorkloadRelease, domain: Domain | None = None) -> list[pl.DataFrame]:
+        """Make this release of cells and releases of workloads of the same series agree: post-processing, at no cost.
+
+        Each is weighted by the inverse of its squared error: that of `estimates`, and the covariance of the noise of
+        workloads. All frames then follow from one vector of counts. A cell that was *not* published is not taken for
+        0: it is known as far as the workloads tell. Counts near the threshold may be biased as `estimates` are.
+
+        Args:
+            workloads: At least one, of the same series; of each workload and strategy one release, the finest.
+            domain: That of the series; needed where the metadata holds only a digest of a long catalogue.
+
+        Returns:
+            The frame of each release, this one first, with two more columns, in counts: `consistent`, which may be
+            negative, and `consistent_error`, its standard deviation. Float64.
+
+        Raises:
+            InputError: If the releases are not of one series, or a key column has the name of one to be added.
+            DeclarationError: If there are more than 2,048 cells or queries or two releases of one workload, or if the
+                domain cannot be told from the metadata.
+        """
+        from sparsehist.release.consistency import consistent
+
+        return consistent(self, workloads, domain)
 
 
 class WorkloadRelease(AnyRelease):

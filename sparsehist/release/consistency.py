@@ -1,0 +1,112 @@
+"""Cells and workloads of one series made consistent by generalised least squares (Aitken 1935): post-processing.
+
+The estimates are maximum likelihood for Gaussian noise, and the best linear unbiased ones for any noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from sparsehist.domain import Domain
+from sparsehist.errors import DeclarationError, InputError, of_kind
+from sparsehist.release.metadata import CellMetadata, WorkloadMetadata, read_metadata
+from sparsehist.release.workload_answers import column_sizes, key_domains
+from sparsehist.typing import FloatArray
+from sparsehist.workload import Strategy, Workload, strategy_named
+
+if TYPE_CHECKING:
+    from sparsehist.release.releases import Release, WorkloadRelease
+
+_MOST_WEIGHED = 2048
+_ADDED = ("consistent", "consistent_error")
+# Variances and singular values below this share of the largest are rounding errors.
+_NEGLIGIBLE = 1e-10
+
+
+class Measured(NamedTuple):
+    """Noisy answers rows·x + noise: weights (queries, cells), values (queries,), covariance of the noise."""
+
+    rows: FloatArray
+    values: FloatArray
+    covariance: FloatArray
+
+
+def consistent(cells: Release, workloads: Sequence[WorkloadRelease], domain: Domain | None) -> list[pl.DataFrame]:
+    """See `Release.consistent`."""
+    about, found = _checked(cells, workloads)
+    if domain is None:
+        try:
+            domain = Domain.parse(about.domain)
+        except DeclarationError:
+            raise DeclarationError(
+                f"{cells.name!r} names its domain by a digest only, as the catalogue is long: hand in that of the "
+                "series, consistent(…, domain=series.declaration.domain)"
+            ) from None
+    strategies = [strategy_named(one.strategy, Workload.parse(one.workload)) for one in found]
+    largest = max(*(strategy.n_noise for strategy in strategies), *map(len, workloads))
+    if domain.is_open or max(domain.size, largest) > _MOST_WEIGHED:
+        raise DeclarationError(
+            f"cells and answers are weighed together up to {_MOST_WEIGHED} of them: {domain.describe()}"
+        )
+    estimates = cells.estimates()
+    columns = zip(key_domains(domain), cells.frame.select(about.key).get_columns(), strict=True)
+    coordinates = tuple(column.index(pl.DataFrame({"key_0": values})) for column, values in columns)
+    rows = np.eye(domain.size)[np.ravel_multi_index(coordinates, column_sizes(domain))]
+    own = Measured(rows, estimates["estimate"].to_numpy(), np.diag(estimates["estimate_error"].to_numpy() ** 2))
+    answered = [
+        measured(strategy, one.frame["noisy_count" if one.implicit else "noisy_answer"].to_numpy(), said.noise_std)
+        for strategy, one, said in zip(strategies, workloads, found, strict=True)
+    ]
+    frames = [one.frame for one in (cells, *workloads)]
+    return [
+        frame.with_columns(pl.Series(name, column) for name, column in zip(_ADDED, one, strict=True))
+        for frame, one in zip(frames, agree([own, *answered]), strict=True)
+    ]
+
+
+def measured(strategy: Strategy, values: FloatArray, noise_std: float) -> Measured:
+    """Describe a release: one value per listed query, or else per cell, with the covariance noise_std²·L·Lᵀ."""
+    rows, unit = np.eye(strategy.workload.n_cells), np.eye(strategy.n_noise)
+    if strategy.workload.explicit:
+        rows, spread = strategy.workload.apply(rows), strategy.noise_answers(unit)
+    else:
+        spread = strategy.to_cells(unit)
+    return Measured(rows, values, noise_std**2 * (spread @ spread.T))
+
+
+def agree(answers: Sequence[Measured]) -> list[tuple[FloatArray, FloatArray]]:
+    """Estimate every answer from all, of independent noises: values and standard deviations; shape (queries,)."""
+    whitened, targets = zip(*map(_whitened, answers), strict=True)
+    left, sizes, right = np.linalg.svd(np.concatenate(whitened), full_matrices=False)
+    known = sizes > _NEGLIGIBLE * sizes[0]
+    inverse = right[known].T / sizes[known]
+    cells = inverse @ (left[:, known].T @ np.concatenate(targets))
+    return [(each.rows @ cells, np.sqrt(np.sum((each.rows @ inverse) ** 2, axis=1))) for each in answers]
+
+
+def _whitened(answers: Measured) -> tuple[FloatArray, FloatArray]:
+    """Rows and values in coordinates with noise of variance 1; coordinates without noise are left out."""
+    variances, directions = np.linalg.eigh(answers.covariance)
+    noisy = variances > _NEGLIGIBLE * variances.max(initial=0.0)
+    turned = directions[:, noisy].T / np.sqrt(variances[noisy])[:, np.newaxis]
+    return turned @ answers.rows, turned @ answers.values
+
+
+def _checked(cells: Release, workloads: Sequence[WorkloadRelease]) -> tuple[CellMetadata, list[WorkloadMetadata]]:
+    about = read_metadata(cells.metadata)
+    if not isinstance(about, CellMetadata):
+        raise DeclarationError(f"{cells.name!r} is a workload release; call consistent() on a cell release")
+    found = [of_kind(read_metadata(one.metadata), WorkloadMetadata) for one in workloads]
+    if not found:
+        raise DeclarationError("consistent takes the releases of workloads that are to agree with this one")
+    if {(one.store, one.series) for one in found} != {(about.store, about.series)}:
+        raise InputError("only releases of one series have counts in common")
+    if len({(one.workload, one.strategy) for one in found}) < len(found):
+        raise DeclarationError("of each workload and strategy one release, the finest: others add nothing but noise")
+    if any(set(_ADDED) & set(one.frame.columns) for one in (cells, *workloads)):
+        raise InputError(f"a key column is called as one to be added, {' or '.join(_ADDED)}: rename it in the log")
+    return about, found

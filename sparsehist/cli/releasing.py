@@ -20,7 +20,7 @@ from sparsehist.release import any_kind
 from sparsehist.release.metadata import read_metadata
 from sparsehist.release.parameter_rows import release_rows
 from sparsehist.release.plots import save_plot
-from sparsehist.release.releases import check_target
+from sparsehist.release.release_files import check_target
 
 MOST_ROWS = 1000
 _SELDOM = 0.0005

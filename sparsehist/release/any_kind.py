@@ -20,7 +20,8 @@ from sparsehist.release.home import Home
 from sparsehist.release.measure_parameters import sums_asked
 from sparsehist.release.metadata import Request
 from sparsehist.release.planning import COUNTS, Plan, Planner, levels_or_goal
-from sparsehist.release.releases import Release, WorkloadRelease, refuse_to_replace, released
+from sparsehist.release.release_files import check_place
+from sparsehist.release.releases import Release, WorkloadRelease, released
 from sparsehist.release.stored_declaration import declaration_of
 
 _OF_CELLS = ("threshold", "false_keys", "open_delta", "measures")
@@ -146,10 +147,7 @@ def release(
         record = home.find(state, known.name if known else str(series), series_id)
         held = pipeline.Held(home, state, record, known or declaration_of(record))
         if target is not None:
-            made = state.release_named(record, name)
-            generation = None if made is None else made.generation
-            wanted = {"store": state.store_id, "series": record.name, "name": name, "generation": generation}
-            refuse_to_replace(target, wanted)
+            check_place(target, free=state.release_named(record, name) is None)
         request, open_path = request_of(held.declaration, name, made_as=pipeline.kind_of(held, name), **asked)
         if request.kind == "workload":
             from sparsehist.release import workload_round

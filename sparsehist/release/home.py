@@ -118,7 +118,9 @@ def home_of(store: str | os.PathLike[str] | Home | OfStore) -> Home:
     """Return where a store stands, given its directory or a `sparsehist.Store`."""
     if isinstance(store, Home):
         return store
-    return store.home if isinstance(store, OfStore) else Home(store)
+    if isinstance(store, OfStore) and isinstance(store.home, Home):  # a path has a method of that name
+        return store.home
+    return Home(store)  # which refuses what is no path
 
 
 def _directory_in_memory(owner: object) -> Path:

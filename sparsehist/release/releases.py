@@ -2,75 +2,42 @@
 
 from __future__ import annotations
 
-import io
-import json
 import math
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 
-from sparsehist.declaration.checks import checked_confidence, checked_output, checked_whole
-from sparsehist.errors import DeclarationError, InputError, NotFoundError, as_mapping, of_kind, printable, raise_alone
+from sparsehist.declaration.checks import checked_confidence, checked_whole
+from sparsehist.errors import DeclarationError, InputError, NotFoundError, as_mapping, of_kind, printable
 from sparsehist.errors import shown as shown_in_error
 from sparsehist.html import ABOUT, html_table, in_notebook, shown
-from sparsehist.ledger.content_digest import content_digest
-from sparsehist.ledger.public_ledger import publish
 from sparsehist.privacy import as_level
 from sparsehist.release.home import Home
 from sparsehist.release.metadata import CellMetadata, WorkloadMetadata, read_metadata
 from sparsehist.release.parameter_rows import asked_text, release_rows
 from sparsehist.release.pipeline import Published
-from sparsehist.release.published_file import check_content, check_footer
-from sparsehist.store import write_published
-from sparsehist.store.witnesses import LEDGER_NAME
+from sparsehist.release.release_files import (
+    CSV,
+    ENDINGS,
+    PARQUET,
+    StoreOnDisk,
+    read_release,
+    target_of,
+    write_release,
+)
 from sparsehist.typing import FloatArray, IntArray
 
 if TYPE_CHECKING:
     from sparsehist.domain import Domain
     from sparsehist.workload import Strategy
 
-_METADATA_KEY = "sparsehist"
-_FORMAT = 1
-_IDENTITY = ("store", "series", "name", "generation")
-_PARQUET, _CSV, _JSON, _ARROW = (".parquet", ".pq"), (".csv",), (".json",), (".arrow",)
-FILES = _PARQUET + _CSV + _JSON + _ARROW
-_FORMULA = "^[=+\\-@\t\r\n'\uff1d\uff0b\uff0d\uff20]"
-"""How a text begins that a spreadsheet takes for a formula, or that was written to be none; in full width too."""
-_ESCAPED = {chr(code): f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\t\n"}
-_ESCAPED["\\"] = "\\\\"
-"""How control characters, which a terminal would obey, are written; a backslash is doubled, so no two texts meet."""
 _ROWS_SHOWN, _MOST_DRAWN = 10, 10_000
 _LIMITS = _ENDS = ("low", "high")
-
-
-@dataclass(frozen=True)
-class StoreOnDisk:
-    """The store a release came from, and the directories where it had published before."""
-
-    home: Home
-    publications: frozenset[Path]
-
-    def announce(self, target: Path, entry: dict[str, Any]) -> None:
-        """Note in the public ledger beside `target` what is about to be written there.
-
-        The store remembers the directory first: from then on the ledger there guards against an old copy.
-        """
-        directory = target.resolve().parent
-        if not directory.is_dir():
-            raise NotFoundError(f"{target.parent} is no directory; make it first")
-        if directory not in self.publications:
-            with self.home.hold() as state:
-                if directory not in state.publications:
-                    state.record_publication(directory)
-        publish(directory, entry)
 
 
 def released(home: Home, made: Published) -> Release | WorkloadRelease:
@@ -195,13 +162,7 @@ class AnyRelease:
             InputError: If something else stands there, or its name ends otherwise.
             StoreError: If it cannot be written; whatever stood there before is left.
         """
-        target = _ending(path, _PARQUET)
-        refuse_to_replace(target, self._metadata)
-        self._announce(target)
-        stored = {"format": _FORMAT, **self._metadata}
-        content = io.BytesIO()
-        self._frame.write_parquet(content, metadata={_METADATA_KEY: json.dumps(stored, ensure_ascii=False)})
-        write_published(target, content.getbuffer())
+        write_release(target_of(path, PARQUET), self._frame, self._metadata, self._origin)
 
     def write_csv(self, path: str | os.PathLike[str], *, spreadsheet_safe: bool = True) -> None:
         r"""Write the rows as CSV, without metadata, whole or not at all, and note it in the public ledger.
@@ -219,13 +180,8 @@ class AnyRelease:
         Raises:
             SparsehistError: As for `write_parquet`.
         """
-        target, frame = _ending(path, _CSV), self._frame
-        if spreadsheet_safe:
-            letters = str.maketrans(_ESCAPED)
-            frame = frame.rename(lambda name: re.sub(f"({_FORMULA})", r"'\1", name.translate(letters)))
-            texts = pl.col(pl.String).str.replace_many(_ESCAPED)
-            frame = frame.with_columns(texts.str.replace(f"({_FORMULA})", "'$1"))
-        self._write_bytes(target, frame.write_csv(quote_style="non_numeric").encode())
+        target = target_of(path, CSV)
+        write_release(target, self._frame, self._metadata, self._origin, spreadsheet_safe=spreadsheet_safe)
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write the release in the format that the file's name says, whole or not at all.
@@ -234,43 +190,11 @@ class AnyRelease:
             path: Ends in .parquet or .pq (`write_parquet`), .csv (`write_csv`), .json (an object with the fields
                 "metadata" and "rows", a list of one object a row) or .arrow (Arrow IPC, metadata in its schema).
         """
-        target = _ending(path, FILES)
-        if target.suffix in _PARQUET:
-            self.write_parquet(target)
-        elif target.suffix in _CSV:
-            self.write_csv(target)
-        else:
-            self._write_bytes(target, self._as_json() if target.suffix in _JSON else self._as_arrow())
-
-    def _as_json(self) -> bytes:
-        """Characters that do not print stay as they are in text, escaped as JSON has them."""
-        rows = self._frame.with_columns(pl.col(pl.Binary).bin.encode("hex")).write_json()
-        return f'{{"metadata":{json.dumps(self._metadata)},"rows":{rows}}}\n'.encode()
-
-    def _as_arrow(self) -> bytes:
-        import pyarrow as pa
-
-        told = {_METADATA_KEY: json.dumps({"format": _FORMAT, **self._metadata}, ensure_ascii=False)}
-        rows = self._frame.to_arrow(compat_level=pl.CompatLevel.oldest()).replace_schema_metadata(told)
-        content = io.BytesIO()
-        with pa.ipc.new_file(content, rows.schema) as file:
-            file.write_table(rows)
-        return content.getvalue()
-
-    def _write_bytes(self, target: Path, content: bytes) -> None:
-        """Write a file that says nothing of itself that could be compared but its bytes."""
-        refuse_to_replace(target, self._metadata, content)
-        self._announce(target)
-        write_published(target, content)
+        write_release(target_of(path, ENDINGS), self._frame, self._metadata, self._origin)
 
     def _with_limits(self, most: int, confidence: float) -> tuple[pl.DataFrame, str]:
         """The largest rows as low, value, high beside their keys, and what these numbers are."""
         raise NotImplementedError
-
-    def _announce(self, target: Path) -> None:
-        """Note in the public ledger what is about to be written."""
-        if self._origin is not None:
-            self._origin.announce(target, _as_entry(self._metadata, content_digest(self._frame, self._metadata)))
 
 
 class Release(AnyRelease):
@@ -515,49 +439,6 @@ def of_cells(release: object) -> Release:
     return release
 
 
-def check_target(what: str, target: Path, store: Path | None, endings: tuple[str, ...] = FILES) -> None:
-    """Refuse a file that cannot be written, before a release is made for it."""
-    try:
-        checked_output(what, target, endings)
-        inside = store is not None and store.resolve() in target.resolve().parents
-    except OSError as problem:
-        raise_alone(DeclarationError(f"{str(target)!r} names no file: {os.strerror(problem.errno or 0)}"))
-    if inside:
-        raise DeclarationError(f"{what}: {str(target)!r} is inside the store, which nobody but its owner may read")
-
-
-def refuse_to_replace(target: Path, metadata: Mapping[str, Any], content: bytes | None = None) -> None:
-    """Refuse a place where anything stands but the same release.
-
-    `metadata` is what is known of it, its generation None before it is made; `content` the bytes of a file that says
-    nothing of itself, such as CSV, or None where they are not known yet.
-    """
-    if target.is_dir():
-        raise InputError(f"{target} is a directory: name a file in it")
-    if target.name == LEDGER_NAME:
-        raise InputError(f"{target} is the name of the public ledger: name another file")
-    unknown = content is None and metadata.get("generation", 0) is not None and target.suffix not in _PARQUET
-    if unknown or not os.path.lexists(target):
-        return
-    try:
-        if content is not None:
-            same = target.is_file() and target.stat().st_size == len(content) and target.read_bytes() == content
-        else:
-            found = read(target).metadata
-            same = all(found.get(field) == metadata[field] for field in _IDENTITY if field in metadata)
-    except (InputError, OSError):
-        same = False
-    if not same:
-        raise InputError(f"{target} exists and is not this release: name another file, or move that one away first")
-
-
-def _ending(path: str | os.PathLike[str], endings: tuple[str, ...]) -> Path:
-    target = Path(path)
-    if target.suffix not in endings:
-        raise DeclarationError(f"the file must end in {' or '.join(endings)}, got {str(target)!r}")
-    return target
-
-
 def read(path: str | os.PathLike[str]) -> Release | WorkloadRelease:
     """Read a release that was written as Parquet; needs no store, and imports nothing that the file names.
 
@@ -571,36 +452,8 @@ def read(path: str | os.PathLike[str]) -> Release | WorkloadRelease:
         NotFoundError: If there is no such file.
         InputError: If it is a directory or not a release.
     """
-    source = Path(path)
-    if source.is_dir():
-        raise InputError(f"{source} is a directory: name a file in it")
-    if not source.is_file():
-        raise NotFoundError(f"there is no file {source}")
-    ending = source.suffix.lower()
-    if ending in FILES and ending not in _PARQUET:
-        raise InputError(
-            f"{source} is not a release: of what write() makes, {' and '.join(_PARQUET)} are read, {ending} is for "
-            "other programs"
-        )
-    check_footer(source)
-    try:
-        stored = pl.read_parquet_metadata(source)
-        frame = pl.read_parquet(source, glob=False, hive_partitioning=False)
-        metadata = json.loads(stored[_METADATA_KEY])
-        written_as = metadata.pop("format", None)
-    except (pl.exceptions.PolarsError, OSError, KeyError, ValueError, TypeError, AttributeError, RecursionError):
-        raise_alone(InputError(f"{source} is not a release written by sparsehist, or it is damaged"))
-    if written_as != _FORMAT:
-        raise InputError(f"{source} was written by another version of sparsehist; upgrade to read it")
-    check_content(source, frame, metadata)
+    frame, metadata = read_release(path)
     return (WorkloadRelease if metadata.get("kind") == WorkloadMetadata.kind else Release)(frame, metadata)
-
-
-def _as_entry(metadata: Mapping[str, Any], digest: str) -> dict[str, Any]:
-    """A release as a public ledger shows it; `store` is not repeated there."""
-    about = read_metadata(metadata)
-    kept = ("store", "series", "level", "noise", "threshold", "generation", "round")
-    return {name: getattr(about, name) for name in kept} | {"release": about.name, "digest": digest}
 
 
 def _with_intervals(

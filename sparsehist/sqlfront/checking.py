@@ -19,7 +19,7 @@ from sparsehist.declaration import Declaration
 from sparsehist.errors import DeclarationError, NotFoundError, SparsehistError, StatementError, present
 from sparsehist.release import any_kind
 from sparsehist.release.calendar import span_of
-from sparsehist.release.releases import FILES, check_target
+from sparsehist.release.release_files import ENDINGS, check_target
 from sparsehist.sqlfront.declaring import Declared, declared, declared_discovery, declared_for_step, pointed_at
 from sparsehist.sqlfront.engine_words import parser_failure
 from sparsehist.sqlfront.reading import NO_VALUE, Statement, read_statement
@@ -37,7 +37,7 @@ _CLAUSES = {
     "open_delta": "delta",
 }
 """Parameters of a release, and the fields of the statement that say them."""
-_ENDINGS = {"release": FILES, "choose keys": (".parquet",), "report store": (".html",)}
+_ENDINGS = {"release": ENDINGS, "choose keys": (".parquet",), "report store": (".html",)}
 
 
 def asked_of(statement: Statement) -> dict[str, Any]:

@@ -1,0 +1,213 @@
+"""Files of releases: written whole or not at all, noted in the public ledger, and checked before they are read."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from sparsehist.declaration.checks import checked_output
+from sparsehist.errors import DeclarationError, InputError, NotFoundError, raise_alone
+from sparsehist.ledger.content_digest import content_digest
+from sparsehist.ledger.public_ledger import publish
+from sparsehist.release.home import Home
+from sparsehist.release.metadata import read_metadata
+from sparsehist.store import write_published
+from sparsehist.store.witnesses import LEDGER_NAME
+
+PARQUET, CSV = (".parquet", ".pq"), (".csv",)
+ENDINGS = (*PARQUET, *CSV, ".json", ".arrow")
+MOST_ROWS = 20_000_000
+"""Rows that are read: a file of one megabyte may claim 10⁸ rows, which take gigabytes of memory."""
+_METADATA_KEY = "sparsehist"
+_FORMAT = 1
+_IDENTITY = ("store", "series", "name", "generation")
+_LISTED = ("store", "series", "level", "noise", "threshold", "generation", "round")
+_FORMULA = "^[=+\\-@\t\r\n'\uff1d\uff0b\uff0d\uff20]"
+"""How a text begins that a spreadsheet takes for a formula, or that was written to be none; in full width too."""
+_ESCAPED = {chr(code): f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\t\n"}
+_ESCAPED["\\"] = "\\\\"
+"""How control characters, which a terminal would obey, are written; a backslash is doubled, so no two texts meet."""
+_KEYS = (pl.String, pl.Binary, pl.Date, pl.Datetime, pl.Boolean, pl.Categorical, pl.Enum)
+
+
+@dataclass(frozen=True)
+class StoreOnDisk:
+    """The store a release came from, and the directories where it had published before."""
+
+    home: Home
+    publications: frozenset[Path]
+
+    def announce(self, target: Path, frame: pl.DataFrame, metadata: Mapping[str, Any]) -> None:
+        """Note in the public ledger beside `target` the release that is about to be written there.
+
+        The store remembers the directory first: from then on the ledger there guards against an old copy.
+        """
+        directory = target.resolve().parent
+        if not directory.is_dir():
+            raise NotFoundError(f"{target.parent} is no directory; make it first")
+        about, digest = read_metadata(metadata), content_digest(frame, metadata)
+        if directory not in self.publications:
+            with self.home.hold() as state:
+                if directory not in state.publications:
+                    state.record_publication(directory)
+        publish(
+            directory, {name: getattr(about, name) for name in _LISTED} | {"release": about.name, "digest": digest}
+        )
+
+
+def target_of(path: str | os.PathLike[str], endings: tuple[str, ...]) -> Path:
+    """The file of that name; refuses other endings."""
+    target = Path(path)
+    if target.suffix not in endings:
+        raise DeclarationError(f"the file must end in {' or '.join(endings)}, got {str(target)!r}")
+    return target
+
+
+def check_target(what: str, target: Path, store: Path | None, endings: tuple[str, ...] = ENDINGS) -> None:
+    """Refuse a file that cannot be written, before a release is made for it."""
+    try:
+        checked_output(what, target, endings)
+        inside = store is not None and store.resolve() in target.resolve().parents
+    except OSError as problem:
+        raise_alone(DeclarationError(f"{str(target)!r} names no file: {os.strerror(problem.errno or 0)}"))
+    if inside:
+        raise DeclarationError(f"{what}: {str(target)!r} is inside the store, which nobody but its owner may read")
+
+
+def check_place(target: Path, *, free: bool = False) -> None:
+    """Refuse a directory, the public ledger and, where the place must be free, any file."""
+    if target.is_dir():
+        raise InputError(f"{target} is a directory: name a file in it")
+    if target.name == LEDGER_NAME:
+        raise InputError(f"{target} is the name of the public ledger: name another file")
+    if free and os.path.lexists(target):
+        raise InputError(f"{target} exists and is not this release: name another file, or move that one away first")
+
+
+def write_release(
+    target: Path, frame: pl.DataFrame, metadata: Mapping[str, Any], origin: StoreOnDisk | None, **how: Any
+) -> None:
+    """Write a release as the file's name says, and announce it; `how` are options of the format."""
+    check_place(target)
+    content = _content(frame, metadata, target.suffix, **how)
+    check_place(target, free=not _holds(target, metadata, content))
+    if origin is not None:
+        origin.announce(target, frame, metadata)
+    write_published(target, content)
+
+
+def _holds(target: Path, metadata: Mapping[str, Any], content: bytes) -> bool:
+    """Whether the release stands there: by its metadata, or by its bytes where a file says nothing of itself."""
+    try:
+        if target.suffix in PARQUET:
+            found = read_release(target)[1]
+            return all(found.get(field) == metadata[field] for field in _IDENTITY if field in metadata)
+        return target.stat().st_size == len(content) and target.read_bytes() == content
+    except (InputError, OSError):
+        return False
+
+
+def _content(
+    frame: pl.DataFrame, metadata: Mapping[str, Any], ending: str, *, spreadsheet_safe: bool = True
+) -> bytes:
+    sink = io.BytesIO()
+    told = {_METADATA_KEY: json.dumps({"format": _FORMAT, **metadata}, ensure_ascii=False)}
+    if ending in PARQUET:
+        frame.write_parquet(sink, metadata=told)
+    elif ending in CSV:
+        if spreadsheet_safe:
+            letters = str.maketrans(_ESCAPED)
+            frame = frame.rename(lambda name: re.sub(f"({_FORMULA})", r"'\1", name.translate(letters)))
+            texts = pl.col(pl.String).str.replace_many(_ESCAPED)
+            frame = frame.with_columns(texts.str.replace(f"({_FORMULA})", "'$1"))
+        frame.write_csv(sink, quote_style="non_numeric")
+    elif ending == ".json":  # characters that do not print stay as they are in text, escaped as JSON has them
+        rows = frame.with_columns(pl.col(pl.Binary).bin.encode("hex")).write_json()
+        return f'{{"metadata":{json.dumps(dict(metadata))},"rows":{rows}}}\n'.encode()
+    else:
+        import pyarrow as pa
+
+        rows = frame.to_arrow(compat_level=pl.CompatLevel.oldest()).replace_schema_metadata(told)
+        with pa.ipc.new_file(sink, rows.schema) as file:
+            file.write_table(rows)
+    return sink.getvalue()
+
+
+def read_release(path: str | os.PathLike[str]) -> tuple[pl.DataFrame, dict[str, Any]]:
+    """Read rows and metadata of a Parquet file that anybody may have written; see `sparsehist.read`."""
+    source = Path(path)
+    if source.is_dir():
+        raise InputError(f"{source} is a directory: name a file in it")
+    if not source.is_file():
+        raise NotFoundError(f"there is no file {source}")
+    ending = source.suffix.lower()
+    if ending in ENDINGS and ending not in PARQUET:
+        raise InputError(
+            f"{source} is not a release: of what write() makes, {' and '.join(PARQUET)} are read, {ending} is for "
+            "other programs"
+        )
+    _check_footer(source)
+    try:
+        stored = pl.read_parquet_metadata(source)
+        frame = pl.read_parquet(source, glob=False, hive_partitioning=False)
+        metadata = json.loads(stored[_METADATA_KEY])
+        written_as = metadata.pop("format", None)
+    except (pl.exceptions.PolarsError, OSError, KeyError, ValueError, TypeError, AttributeError, RecursionError):
+        raise_alone(InputError(f"{source} is not a release written by sparsehist, or it is damaged"))
+    if written_as != _FORMAT:
+        raise InputError(f"{source} was written by another version of sparsehist; upgrade to read it")
+    wrong = _wrong_in(frame, metadata)
+    if wrong is not None:
+        raise InputError(f"{source} is not a release: {wrong}")
+    return frame, metadata
+
+
+def _check_footer(source: Path) -> None:
+    """Refuse a file that says it has too many rows, before any of them is read."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    try:
+        footer = parquet.read_metadata(source)
+        rows = max(footer.num_rows, sum(footer.row_group(at).num_rows for at in range(footer.num_row_groups)))
+    except (OSError, pa.ArrowException):
+        raise InputError(f"{source} is not a release written by sparsehist, or it is damaged") from None
+    if rows > MOST_ROWS:
+        raise InputError(
+            f"{source} says it has {rows:,} rows, and at most {MOST_ROWS:,} are read: if you trust it, read it with "
+            "polars.scan_parquet"
+        )
+
+
+def _wrong_in(frame: pl.DataFrame, metadata: Mapping[str, Any]) -> str | None:
+    """What no release has; names columns that releases have, nothing else."""
+    columns = dict(frame.schema)
+    counts = "noisy_answer" if "noisy_answer" in columns else "noisy_count"
+    if counts not in columns:
+        return "it has no column noisy_count"
+    for name in ("noisy_count", "noisy_answer", "std"):
+        if name in columns and not columns[name].is_numeric():
+            return f"its column {name} is not of numbers"
+    if not frame[counts].cast(pl.Float64).is_finite().all() or frame[counts].null_count():
+        return "a count in it is no finite number"
+    keys = metadata.get("key")
+    if isinstance(keys, list) and metadata.get("kind", "cells") in ("cells", "running"):
+        if any(key not in columns for key in keys):
+            return "a key column that its metadata name is missing"
+        if not all(columns[key].is_integer() or columns[key] in _KEYS for key in keys):
+            return "keys must be numbers, texts or times"
+    for name in ("threshold", "effective_threshold", "std", "grid", "expected_false_keys"):
+        value = metadata.get(name)
+        finite = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        if value is not None and not finite:
+            return f"its {name} must be a finite number"
+    return None

@@ -1,4 +1,4 @@
-"""Edge cases of the joint law (many levels, ties, forced explicit draws), and an empirical test of privacy."""
+"""Uniform choice among equal cells, and an empirical test of the privacy of two releases."""
 
 from __future__ import annotations
 
@@ -9,68 +9,13 @@ import pytest
 from scipy.special import ndtr
 
 from sparsehist.entropy import seeded
-from sparsehist.histogram import DenseReleases, history, release_dense
-from sparsehist.histogram import round as rounds_of_cells
 from sparsehist.noise import Gaussian
 from tests.attacks.stand_in import Drawn
 from tests.histogram.sparse_simulation import (
-    hide_unpublished,
     independent_redraw,
     release_sparse,
 )
-from tests.stats import assert_consistent, assert_detected, two_sample_outcomes, two_sample_vectors
-
-FAMILY = Gaussian(sensitivity=math.sqrt(2))
-# Sixteen rounds on ten levels: equal ones after finer and after coarser ones, thresholds up, down and below zero.
-MANY = [
-    ("0.3", 2.0), ("0.1", 4.5), ("1", 2.0), ("0.3", 2.0), ("0.03", 9.0), ("0.2", 3.5), ("1", 1.0), ("0.5", 2.5),
-    ("0.01", 18.0), ("0.3", 1.25), ("0.15", 4.0), ("0.3", 5.0), ("0.01", 12.0), ("0.7", 1.5), ("0.05", -1.0),
-    ("0.03", 6.0),
-]  # fmt: skip
-
-
-def compare(one: DenseReleases, two: DenseReleases, cells: np.ndarray) -> float:
-    """Compare publication patterns, and the paths of the cells in any release."""
-    patterns = [(1 << np.arange(len(each.published))) @ each.published[:, cells] for each in (one, two)]
-    paths = [each.noise[:, cells][:, seen > 0].T for each, seen in zip((one, two), patterns, strict=True)]
-    return min(1.0, 2 * min(two_sample_outcomes(*patterns), two_sample_vectors(*paths)))
-
-
-def both(
-    rounds: list[tuple[str, float]], counts: np.ndarray, seed: int, **wrong
-) -> tuple[DenseReleases, DenseReleases]:
-    """Release sparsely and densely."""
-    levels, thresholds = zip(*rounds, strict=True)
-    sparse = release_sparse(FAMILY, counts, levels, thresholds, rng=seeded(seed), **wrong)
-    return sparse, hide_unpublished(release_dense(FAMILY, counts, levels, thresholds, rng=seeded(seed + 1)))
-
-
-def test_sixteen_rounds_in_scrambled_order_have_the_dense_law() -> None:
-    """The joint law holds with equal levels, equal, rising and falling thresholds, and thresholds below zero."""
-    counts = np.repeat([0, 1, 4], 15_000)
-    sparse, dense = both(MANY, counts, 11)
-    for count in (0, 1, 4):
-        assert_consistent(compare(sparse, dense, counts == count), f"cells of count {count}")
-
-
-def test_counts_around_old_thresholds_have_the_dense_law() -> None:
-    """Cells whose true count lies just below, at and just above thresholds they stayed under."""
-    rounds = [("0.02", 12.5), ("0.5", 12.5), ("0.1", 12.0), ("2", 13.0), ("0.5", 11.5)]
-    counts = np.repeat([11, 12, 13, 14], 10_000)
-    sparse, dense = both(rounds, counts, 13)
-    for count in np.unique(counts):
-        assert_consistent(compare(sparse, dense, counts == count), f"cells of count {count}")
-
-
-@pytest.mark.parametrize("rarest", [0.0, 1.0, 30.0], ids=["every group explicitly", "most", "none"])
-def test_where_groups_are_drawn_explicitly_is_no_matter(monkeypatch: pytest.MonkeyPatch, rarest: float) -> None:
-    """The joint law is the dense one whatever the limit between lazy and explicit drawing."""
-    monkeypatch.setattr(history, "RAREST", rarest)
-    monkeypatch.setattr(rounds_of_cells, "RAREST", rarest)
-    counts = np.repeat([0, 2], 15_000)
-    sparse, dense = both([*MANY[:8]], counts, 15)
-    for count in (0, 2):
-        assert_consistent(compare(sparse, dense, counts == count), f"cells of count {count}")
+from tests.stats import assert_consistent, two_sample_outcomes
 
 
 def test_cells_within_a_group_are_chosen_uniformly_round_after_round() -> None:
@@ -152,10 +97,3 @@ def test_the_exact_delta_is_what_one_release_attains() -> None:
         loss = mu * draws + mu**2 / 2
         attained = float(np.mean(np.maximum(0.0, -np.expm1(epsilon - loss))))
         assert attained == pytest.approx(delta(epsilon, FINEST), rel=0.1)
-
-
-def test_unrelated_paths_are_told_apart() -> None:
-    """The comparison of laws rejects a redraw of tracked cells over the same sixteen rounds."""
-    counts = np.repeat([0], 15_000)
-    sparse, dense = both(MANY, counts, 41, tracked_noise=independent_redraw)
-    assert_detected(compare(sparse, dense, counts == 0), "an independent redraw")

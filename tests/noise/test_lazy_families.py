@@ -1,4 +1,4 @@
-"""Sparse releases under every family have the joint law of dense ones, and published values give no count away."""
+"""What every family must do: published values of neighbouring counts are shifts, and steps check their levels."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import pytest
 
 from sparsehist import entropy
 from sparsehist.errors import LevelOrderError
-from sparsehist.histogram import DenseReleases, release_dense
 from sparsehist.histogram.grid import grid_step, round_to_grid
 from sparsehist.noise.discrete_laplace import DiscreteLaplace
 from sparsehist.noise.exponential import Exponential
@@ -17,47 +16,8 @@ from sparsehist.noise.laplace import Laplace
 from sparsehist.noise.poisson import Poisson
 from sparsehist.noise.randomised_response import RandomisedResponse
 from sparsehist.noise.skellam import Skellam
-from tests.histogram.sparse_simulation import hide_unpublished, independent_redraw, release_sparse
-from tests.stats import assert_consistent, assert_detected, two_sample_outcomes, two_sample_vectors
 
-# 60,000 cells of each count catch a relative error of 3 % in the commoner patterns of publication.
-COUNTS = np.repeat([0, 2], 60_000)
-# Scrambled order, one level twice with a lower threshold.
-CASES = [
-    (Laplace(1.5), ["1/2", "1/4", "2", "1/2"], [4.0, 7.0, 3.0, 3.25]),
-    (DiscreteLaplace(2), ["2", "1/2", "1", "2"], [3.0, 6.0, 4.0, 2.0]),
-    (Poisson(), ["1/4", "1/9", "1/2", "1/4"], [6.0, 12.0, 4.0, 5.0]),
-    (Skellam(), ["1/4", "1/9", "1/2", "1/4"], [3.0, 5.0, 3.0, 2.0]),
-]
 FAMILIES = [Gaussian(2.0), Laplace(3.0), DiscreteLaplace(), Exponential(), Poisson(), Skellam()]
-
-
-def p_values(first: DenseReleases, second: DenseReleases) -> list[float]:
-    """Compare which releases a cell is in, and the whole paths, of empty cells and of others."""
-    found = []
-    for count in (0, 2):
-        of = count == COUNTS
-        weights = 2 ** np.arange(len(first.noise))
-        seen = [weights @ each.published[:, of] for each in (first, second)]
-        found.append(two_sample_outcomes(*seen))
-        paths = [each.noise[:, of][:, mask > 0].T for each, mask in zip((first, second), seen, strict=True)]
-        found.append(two_sample_vectors(*paths))
-    return found
-
-
-@pytest.mark.parametrize(("family", "levels", "thresholds"), CASES)
-def test_sparse_releases_have_the_joint_law_of_dense_ones(
-    family: Family, levels: list[str], thresholds: list[float]
-) -> None:
-    """Which releases a cell is in, and its noise at all of them, cannot be told apart; wrong samplers can."""
-    dense = hide_unpublished(release_dense(family, COUNTS, levels, thresholds, rng=entropy.seeded(601)))
-    sparse = release_sparse(family, COUNTS, levels, thresholds, rng=entropy.seeded(602))
-    assert np.array_equal(sparse.noise[0], sparse.noise[3], equal_nan=True)
-    for p_value in p_values(sparse, dense):
-        assert_consistent(p_value, repr(family))
-    rng = entropy.seeded(603)
-    redrawn = release_sparse(family, COUNTS, levels, thresholds, rng=rng, tracked_noise=independent_redraw)
-    assert_detected(min(p_values(redrawn, dense)), "an independent redraw")
 
 
 @pytest.mark.parametrize("family", FAMILIES)

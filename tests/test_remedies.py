@@ -11,7 +11,7 @@ import pytest
 
 import sparsehist as sh
 from sparsehist.cli.entry import run
-from sparsehist.errors import CountsWarning, DataError, DeclarationError, NotFoundError, RefusedError
+from sparsehist.errors import CountsWarning, DataError, DeclarationError, LevelError, NotFoundError, RefusedError
 from sparsehist.privacy.levels import in_prose
 
 DECLARED = {"unit": "UserID", "key": "key", "max_keys": 2}
@@ -95,6 +95,18 @@ def test_a_choice_at_too_small_a_level_names_one_that_does():
     assert sh.choose_max_keys(store, log, level=told[1], name="again", **asked).level == told[1]
     planned = sh.plan(domain=domain, max_keys=5, shows=4000).levels["level"].item()
     assert sh.choose_max_keys(store, log, level=4 * Fraction(planned), name="planned", **asked).max_keys >= 1
+
+
+def test_a_pair_for_a_cap_is_told_of_levels_and_budgets(command):
+    """Not of vectors."""
+    with pytest.raises(LevelError, match="set_budget"):
+        series_of(cap=sh.EpsilonDelta(1, 1e-6))
+    keys_of().write_csv("log.csv")
+    code, told = command(
+        "create", "s", "--input", "log.csv", *SHELL, "--domain", "strings(max_bytes=4)", "--cap",
+        "epsilon_delta(1, 1e-6)",
+    )  # fmt: skip
+    assert code == 2 and "a cap is a level" in told
 
 
 def test_unknown_options_and_columns_suggest_what_was_meant(command):
@@ -186,6 +198,19 @@ def test_prose_rounds_a_level_up(level):
     assert exact <= in_prose(exact) <= exact * Fraction(1001, 1000)
 
 
+def test_revenue_is_refused_as_counts():
+    """What a unit adds to a key at most has to be written out."""
+    with pytest.raises(DeclarationError, match="measure"):
+        sh.create(
+            ":memory:",
+            sh.Counts(pl.DataFrame({"key": ["k0"], "count": [1999]})),
+            name="s",
+            key="key",
+            max_keys=1,
+            domain=sh.Strings(max_bytes=4),
+        )
+
+
 def test_a_column_of_another_type_is_read_as_the_advice_says(command):
     """Time stamps of Parquet become dates, and lists one row for each element."""
     days = [f"2026-03-{1 + day:02} 10:00:00" for day in range(20)]
@@ -222,3 +247,19 @@ def test_an_epsilon_alone_is_told_to_add_a_delta():
     with pytest.raises(DeclarationError, match="give a delta as well, such as 1e-6"):
         series_of().release("r", epsilon=1)
     series_of().release("r", epsilon=1, delta="1e-6")
+
+
+def test_a_column_of_a_query_in_other_case_is_named(tmp_path):
+    """The one that differs in capitals only."""
+    keys_of().write_parquet(tmp_path / "log.parquet")
+    query = f"select UserID, key from read_parquet('{tmp_path}/log.parquet')"
+    with pytest.raises(DeclarationError, match="did you mean UserID"):
+        sh.check_query(query, unit="userid", key="key")
+    sh.check_query(query, unit="UserID", key="key")
+
+
+def test_words_that_are_no_files_are_not_told_about_globs(command):
+    """A statement after the store is no list of files that a shell expanded."""
+    assert "Quote a glob" not in command("ledger", "store", "show ledger")[1]
+    words = ("--input", "a.parquet", "b.parquet", "--domain", "hash64()", *SHELL)
+    assert "Quote a glob" in command("create", "store", *words)[1]

@@ -78,7 +78,7 @@ def test_a_time_limit_is_a_positive_number_of_seconds(limit):
         session(time_limit=limit)
 
 
-@pytest.mark.parametrize("how", ["interrupt", "ctrl-c"])
+@pytest.mark.parametrize("how", ["interrupt", pytest.param("ctrl-c", marks=pytest.mark.slow)])
 def test_a_statement_can_be_stopped(analyst, how):
     """From another thread, or by Ctrl-C; the next statement runs."""
 

@@ -1,1 +1,1 @@
-"""From a request to a release: ask the ledger, fix what is public, draw, commit, publish."""
+"""Make a release from a request: check the ledger, fix the public parameters, draw, commit, publish."""

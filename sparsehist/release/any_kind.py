@@ -1,4 +1,4 @@
-"""Releases of every kind by one call: cells, workloads, running counts. And the text that asks for one."""
+"""One call that makes releases of every kind (cells, workloads, running counts), and its parameters as text."""
 
 from __future__ import annotations
 

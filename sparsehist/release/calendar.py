@@ -38,7 +38,7 @@ class Period:
 
     @property
     def name(self) -> str:
-        """What names of series take of it: "2026w12"."""
+        """The suffix of the name of its series: "2026w12"."""
         return self.label.replace("-", "").lower()
 
     def holds(self, column: str, dtype: pl.DataType) -> pl.Expr:
@@ -112,4 +112,4 @@ def _day(period: str, named: object) -> date | None:
         return date.fromisocalendar(int(week[1]), int(week[2]), 1)
     if period == "month" and (month := _MONTH.fullmatch(text)):
         return date(int(month[1]), int(month[2]), 1)
-    return None if _WEEK.fullmatch(text) else date.fromisoformat(text)  # which takes a week for its Monday
+    return None if _WEEK.fullmatch(text) else date.fromisoformat(text)  # which reads a week as its Monday

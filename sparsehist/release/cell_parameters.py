@@ -1,4 +1,4 @@
-"""A release of cells before anything is drawn: what was asked, and all that follows from public parameters."""
+"""The public parameters of a release of cells, fixed before anything is drawn."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class CellRequest(Request):
         return super().as_json() | asked | {"measures": levels}
 
     def chosen(self, metadata: CellMetadata) -> dict[str, Any]:
-        """The request as it is stored: with what the metadata chose."""
+        """The request as it is stored, with the values chosen in the metadata."""
         chosen = replace(
             self, threshold=metadata.threshold, false_keys=metadata.false_keys, open_delta=metadata.delta_share
         )
@@ -124,7 +124,7 @@ def _within(what: str, value: float | None, low: float, high: float) -> float | 
 
 
 def cell_metadata(declaration: Declaration, request: CellRequest, past: Past) -> CellMetadata:
-    """Choose the threshold and say what a release will be.
+    """Choose the threshold, and return the metadata of a release.
 
     `past` has the lowest effective threshold of each level spent.
     """
@@ -288,7 +288,7 @@ def _refusal(requested: float, budget: OpenBudget, advice: str) -> BudgetExceede
 
 
 def open_guarantee(declaration: Declaration, finest: str, statement: str, spent: float) -> str:
-    """What all releases of an open domain promise together."""
+    """The joint guarantee of all releases of an open domain, in words."""
     delta = f"{spent:.6g}"
     is_zcdp = declaration.family.currency == "rho"
     together = f"{delta}-approximate {finest}-zCDP" if is_zcdp else f"{statement}, with {delta} added to its delta"

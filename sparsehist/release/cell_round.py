@@ -160,7 +160,7 @@ def _assign_cells(
     count, start, _ = files.groups
     counted = counts > 0
     of_file = np.searchsorted(count, counts[counted])
-    # By group: how far the positions of its new cells are ahead of their places among all new ones.
+    # Per group: offset from the index in `new` to the position in the file.
     ahead = np.searchsorted(new.group, np.arange(counts.size))
     ahead[counted] = start[of_file] + taken[of_file] - ahead[counted]
     of_group = counts[new.group]
@@ -191,7 +191,7 @@ def _draw_empty_keys(
 
 
 def is_in(keys: pl.DataFrame, among: pl.DataFrame) -> BoolArray:
-    """Which rows are among others; shape (rows,)."""
+    """Which rows of one frame are in another; shape (rows,)."""
     marked = among.with_columns(pl.lit(value=True).alias("known")).unique(among.columns)
     joined = keys.join(marked, on=among.columns, how="left", maintain_order="left")
     return joined["known"].fill_null(value=False).to_numpy()
@@ -226,7 +226,7 @@ def shown_cells(tracked: Tracked, noise: NoiseArray, threshold: float, grid: flo
     In arrays of its own, so that those of the state can be let go before the rows take their place.
     """
     above = noise > threshold - tracked.count
-    everything = bool(above.all())  # then nothing is copied that need not be
+    everything = bool(above.all())  # then nothing is copied needlessly
     position, count = (array if everything else array[above] for array in (tracked.position, tracked.count))
     noisy = noise.copy() if everything else noise[above]
     if grid is not None:
@@ -238,14 +238,14 @@ def shown_cells(tracked: Tracked, noise: NoiseArray, threshold: float, grid: flo
 
 
 class NumberedKeys(Protocol):
-    """Where the keys of nonempty cells stand."""
+    """The keys of nonempty cells, by position."""
 
     def keys(self, positions: IntArray, /) -> pl.DataFrame:
         """Columns key_0, …, in the order asked."""
 
 
 def _table(shown: Shown, empty_keys: pl.DataFrame) -> Table:
-    """What is shown, for measures; `empty_keys` are those of all tracked empty cells."""
+    """The shown cells, for measures; `empty_keys` are those of all tracked empty cells."""
     return Table(shown.position, empty_keys.filter(pl.Series(shown.empty, dtype=pl.Boolean)))
 
 

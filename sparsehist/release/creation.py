@@ -68,14 +68,14 @@ class PairFilter:
         """Read from the store what decides, before the log is read."""
 
     def kept(self, pairs: pl.DataFrame, columns: str | Sequence[str]) -> pl.DataFrame:  # noqa: ARG002 - see subclasses
-        """Of distinct pairs of a unit, of these columns, and a key, those that count."""
+        """Return the distinct pairs of a unit (in these columns) and a key that count."""
         return pairs
 
     def check(self, state: State) -> None:
-        """Refuse to commit if that has changed since it was read."""
+        """Refuse to commit if the stored state has changed since `begin` read it."""
 
     def files(self, directory: Path, *, durable: bool) -> list[RegisteredFile]:  # noqa: ARG002 - see subclasses
-        """Write what later series need to know."""
+        """Write the files that later series read."""
         return []
 
 
@@ -97,7 +97,7 @@ class NewLog:
 
     @property
     def made_from(self) -> object:
-        """Return what a later log is compared with."""
+        """Return the fingerprint that a later log is compared with."""
         return self.source if self.origin is None else self.origin
 
     @property
@@ -276,7 +276,7 @@ def _reused(home: Home, record: SeriesRecord, asked: NewLog) -> SeriesRecord:
     made_from = Fingerprint.from_text(record.made_from)
     try:
         changed = made_from.changed(asked.made_from)
-    except (InputError, OSError):  # it is gone, or cannot be read as it was
+    except (InputError, OSError):  # the source is gone or unreadable
         changed = ["source"]
     if changed == ["rows"]:
         if asked.if_exists == "resume":
@@ -295,7 +295,7 @@ def _reused(home: Home, record: SeriesRecord, asked: NewLog) -> SeriesRecord:
 
 
 def _remove_if_empty(home: Home) -> None:
-    """Take back a store made for a series that could not be created, unless somebody else uses it by now."""
+    """Remove a store made for a series that could not be created, unless another process uses it by now."""
     path = home.path
     discarded = path.with_name(f".{path.name}.{secrets.token_hex(6)}.new")
     try:

@@ -1,4 +1,4 @@
-"""Where a store stands and how calls use it: how long they wait, who asks, where noise comes from."""
+"""The place of a store and the settings of calls to it: waiting time, caller, source of randomness."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Home:
         return self._seeded is not None
 
     def work(self) -> None:
-        """Note that Polars runs in this process: its threads do not survive a fork, and a child would hang."""
+        """Record that Polars runs in this process: its threads do not survive a fork, and a child would hang."""
         global _worked_in  # noqa: PLW0603 - threads belong to the process
         _worked_in = os.getpid()
 
@@ -115,7 +115,7 @@ class OfStore(Protocol):
 
 
 def home_of(store: str | os.PathLike[str] | Home | OfStore) -> Home:
-    """Return where a store stands, given its directory or a `sparsehist.Store`."""
+    """Return the `Home` of a store, given its directory or a `sparsehist.Store`."""
     if isinstance(store, Home):
         return store
     if isinstance(store, OfStore) and isinstance(store.home, Home):  # a path has a method of that name

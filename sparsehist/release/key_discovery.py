@@ -1,9 +1,9 @@
-"""Which keys exist, where nobody can list them: found in a few rounds of weighted counts, published as a catalogue.
+"""Private discovery of keys that nobody can list: a few rounds of weighted counts, published as a catalogue.
 
 In each round a unit with m keys adds 1/sqrt(m) to each of them, rounded down, so that its weights have length one
-whatever m is; Gaussian noise is added, and the keys above a threshold are found. Found keys leave everybody's set, so
-that the next round weighs the rest more. Each round is a series over an open domain with one release: the ledger, the
-budget and what a crash leaves behind are theirs.
+whatever m is. Gaussian noise is added, and the keys above a threshold are discovered. They are removed from all
+units, so the next round gives the other keys more weight. Each round is a series over an open domain with one
+release, so ledger, budget and recovery from crashes are those of a series.
 
 Source: MAD2R (arXiv:2502.08878) and DP-SIPS (arXiv:2301.01998) for the rounds; docs/mathematics.md, "Discovery".
 """
@@ -229,7 +229,7 @@ class Round:
 
 
 class _WithoutFound(PairFilter):
-    """Leaves keys that were found out of every unit's set. Holds nothing of the log."""
+    """Removes discovered keys from the set of every unit. Stores nothing of the log."""
 
     def __init__(self, found: pl.DataFrame) -> None:
         self._found = found

@@ -1,4 +1,4 @@
-"""Limits on what a population may be charged: its budget, and populations that nobody shares."""
+"""Limits of populations: budgets, and populations declared disjoint."""
 
 from __future__ import annotations
 

@@ -27,14 +27,14 @@ class _Sum(NamedTuple):
         return -math.inf if self.law.measure.signed else 0.0
 
     def within(self, alpha: float) -> float:
-        """A distance that its noise and rounding pass with probability alpha at most."""
+        """A distance that noise and rounding exceed with probability at most alpha."""
         grid = 0.0 if self.law.family.integer else self.law.grid / 2
         distance = float(self.law.family.inverse_log_tail(math.log(alpha / 2), self.law.level)) + grid
         return distance * float(self.law.measure.step)
 
     @property
     def variance(self) -> float:
-        """Of noise and rounding together."""
+        """Variance of noise and rounding together."""
         return self.law.std**2 + (self.law.grid * float(self.law.measure.step)) ** 2 / 12
 
 

@@ -1,4 +1,4 @@
-"""Sums beside a release of cells: levels, noise and cost, from public parameters alone."""
+"""Sums of measures beside a release of cells: levels, noise and cost, from public parameters alone."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def sums_asked(declaration: Declaration, asked: Level | Mapping[str, Level] | No
 
 
 def measure_metadata(asked: Sequence[SumsAsked]) -> dict[str, Any]:
-    """What metadata of a release say of its measures; nothing where it has none."""
+    """Return the metadata about the measures of a release; empty without measures."""
     if not asked:
         return {}
     return {

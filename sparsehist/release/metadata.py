@@ -1,4 +1,4 @@
-"""What is asked of a release and what it says about itself: frozen records, known before anything is drawn."""
+"""Requests and metadata of releases: frozen records of public values, fixed before anything is drawn."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ class Request:
 
     @property
     def complete(self) -> bool:
-        """Whether it says enough for a new release."""
+        """Whether it has everything that a new release needs."""
         return self.level is not None or self.goal is not None
 
     def at(self, level: Fraction | None, open_room: float | None) -> Self:
-        """The request at a level, with what limits leave of delta for open domains."""
+        """The request at a level, with the delta that remains for open domains."""
         del open_room
         return replace(self, level=level)
 

@@ -32,7 +32,7 @@ def asked_text(about: Metadata) -> str:
 
 
 def release_rows(about: Metadata) -> list[tuple[str, str]]:
-    """The parameters one reads a count or an answer by."""
+    """The parameters needed to interpret a count or an answer, as rows."""
     guarantee = about.guarantee.replace("numerical_slack", f"a numerical slack of {about.numerical_slack:.1g}")
     promised, _, rests_on = guarantee.partition("; ")
     told = "; ".join(filter(None, (f"{promised}, for {about.neighbours}", rests_on)))

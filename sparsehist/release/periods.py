@@ -1,4 +1,4 @@
-"""One declaration and one budget for the series of many periods."""
+"""Periodic series: one declaration and one budget for the series of many periods."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ def _all_periods(rule: Every, cost: Cost) -> Mapping[str, Any]:
 
 
 def finish_periods(home: Home, name: str) -> None:
-    """Let no period be appended afterwards, and erase who counted in which period."""
+    """Refuse further periods, and erase the record of which units counted in which period."""
     with home.hold() as state:
         if name not in Ledger.of(state).limits.finished:
             state.declare("finish periods", who=home.who, population=name)
@@ -232,7 +232,7 @@ def _rows_of(
             f"the log holds rows that are not of {span.label} by the column {time!r}; on_other_period='drop' leaves "
             "them out"
         )
-    if not alone:  # how many is a secret; that there are some is what the error would have said
+    if not alone:  # their number is secret; their existence is not, since on_outside="error" reveals it too
         report(f"{LEAVING_OUT} {'rows that are' if some else 'every row, as it is'} not of {span.label}")
     return log.only(inside)
 
@@ -283,7 +283,7 @@ class FirstPeriods(PairFilter):
         return pairs
 
     def check(self, state: State) -> None:
-        """Refuse to commit what was chosen before another period was added."""
+        """Refuse to commit if another period was added since `begin`."""
         if [record.series_id for record in periods_of(state, self._population)] != self._seen:
             raise StoreInUseError(
                 f"a period of {self._population!r} was added or dropped meanwhile, and units of both may count in "

@@ -1,7 +1,7 @@
-"""The one way of a release: find or check, fix what is public, draw, commit, and only then publish.
+"""The pipeline of every release: find it, or check, fix the public parameters, draw, commit and then publish.
 
-What differs between cells, workloads and what comes after them is in two classes: a `Request` says what was asked, a
-`NoisePath` draws and reads one noise path of a series.
+Two classes differ between kinds of releases (cells, workloads, running counts, …): a `Request` holds the caller's
+parameters, a `NoisePath` draws and reads one noise path of a series.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class NoisePath(Protocol):
         """In the ledger."""
 
     def metadata(self, request: Any) -> Metadata:
-        """All that is public about a release but its guarantee; refuses what cannot be served."""
+        """The public metadata of a release, without the guarantee; refuses an impossible request."""
 
     def statement(self, request: Any, metadata: Any) -> str:
         """Its guarantee in words."""
@@ -112,7 +112,7 @@ def published(state: State, record: SeriesRecord) -> list[ReleaseRecord]:
 
 
 def published_metadata(state: State, record: SeriesRecord) -> list[Metadata]:
-    """What the releases of a series say about themselves, in order."""
+    """The metadata of the releases of a series, in order."""
     return [read_metadata(release.metadata) for release in published(state, record)]
 
 
@@ -156,17 +156,17 @@ def release(held: Held, request: Request, open_path: Opener) -> Published:
     request, metadata, spends = prepared(ledger, record.series_id, declaration, path.name, request, path.metadata)
     check_release(state, ledger, *spends, path_id=path.path_id, name=request.name, who=held.home.who)
     level = spends[0].level
-    # Once nothing can refuse, as it may take longer than the checks.
+    # Only after all checks, since computing the guarantee may take longer than they do.
     if request.goal is None:
         guarantee = path.statement(request, metadata)
-    else:  # a finer level states less, and so still holds; laws without a currency name their parameters
+    else:  # rounded up, the level states a weaker guarantee, which still holds; other laws name their parameters
         rounded = in_prose(level) if declaration.family.currency != "none" else level
         stated = path.statement(replace(request, level=rounded), metadata)
         guarantee = f"{request.goal.in_words} was asked for{' of the counts' if request.beside else ''}: {stated}"
     # The source is that of the steps released, where there are some.
     on_trust = replace(declaration, source=metadata.source or "").rests_on
     periods, of_periods = of_all_periods(ledger, declaration, spends)
-    # Before anything is drawn: how long drawing takes depends on secrets, and so would the time after it.
+    # Read the clock before drawing, because the duration of drawing depends on secrets.
     metadata = replace(
         metadata,
         guarantee="; ".join(part for part in (guarantee, periods, on_trust) if part),

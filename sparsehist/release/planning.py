@@ -1,4 +1,4 @@
-"""What releases would do, before any of them is made: from public parameters only, and at no cost."""
+"""Plans: the effect of releases before they are made, from public parameters only and at no cost."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ PROBABILITIES = (0.5, 0.95, 0.99)
 LEVELS = ("0.001", "0.01", "0.1", "1")
 COUNTS = (10, 30, 100, 300, 1000, 3000, 10_000)
 _MOST_COUNTS, _MOST_EQUAL = 1000, 100_000
-# The search for a level: ln of the farthest and nearest two it tells apart, and the digits it is rounded up to.
+# The search for a level: its range and precision in ln, and the number of digits that the level is rounded up to.
 _WIDEST, _CLOSE, _DIGITS = 90.0, 1e-5, 4
 _ALONE = "alone"
 
@@ -181,9 +181,9 @@ def levels_or_goal(levels: Any, epsilon: Level | None, delta: Level | None) -> A
 
 @dataclass(frozen=True)
 class Planner:
-    """Plans further releases of a noise path, by the very code that prepares a release.
+    """Plans further releases of a noise path with the same code that prepares a release.
 
-    `metadata` gives what is public of a release, after what was spent so far.
+    `metadata` returns the metadata of a release, given what was spent so far.
     """
 
     ledger: Ledger
@@ -257,7 +257,7 @@ class Planner:
         return level
 
     def _cap_of_equal(self, times: int) -> Fraction:
-        """The cap that so many further series of the population may have alike."""
+        """The largest cap that this number of further series of the population could have each."""
         checked_whole("equal", times, 1, _MOST_EQUAL, of=" of series")
         declared = self.declaration
         cap = self.ledger.largest_equal_cap(declared.population, declared.noise, declared.max_keys, times)
@@ -327,7 +327,7 @@ def _difference(before: Cost, after: Cost) -> tuple[str, str]:
 
 
 def finite_or_none(epsilon: float) -> float | None:
-    """An epsilon that holds."""
+    """An epsilon, or None if it is infinite."""
     return epsilon if math.isfinite(epsilon) else None
 
 
@@ -347,7 +347,7 @@ def _domain_asked(d: int | None, domain: object) -> Domain:
 
 
 def _budget_within(within: EpsilonDelta | Level, declaration: Declaration) -> Budget:
-    """A budget by the route that suits the noise."""
+    """A budget on the route that fits the noise."""
     law = law_of(declaration.noise)
     route = law if law in (GAUSSIAN_ROUTE, POISSON_ROUTE) else PURE_ROUTE if law == PURE else RENYI_ROUTE
     return budget_within(within, route=route, opens=declaration.domain.is_open)

@@ -1,8 +1,8 @@
 """Interactive queries of a series: a session is a noise path, charged whole when it opens, that answers predicates.
 
-A round of the path is the opening, or one update: a measured answer, what it moved the hypothesis away from, and the
-noise of the next threshold. An update stands in one attachment of its round, so it is there as a whole or not at all;
-the hypothesis follows from the updates.
+A round of the path is the opening, or one update: a measured answer, its weights, and the noise of the next
+threshold. An update is one attachment of its round, so it is stored completely or not at all. The hypothesis is
+computed from the updates.
 """
 
 from __future__ import annotations
@@ -273,7 +273,7 @@ class QueryPath:
         return self.held.new_round(self, request, metadata, level_noise=noise, attachments=attached)
 
     def rows(self, level: Fraction, metadata: InteractiveMetadata) -> pl.DataFrame:
-        """Nothing: the session itself reads its mass and its answers."""
+        """No rows: the session reads its mass and its answers itself."""
         del level, metadata
         return pl.DataFrame(schema=_ANSWERS)
 
@@ -309,7 +309,7 @@ def _told(start: Release) -> str:
 
 
 class QuerySession:
-    """Predicates over the keys of a series, answered as they come to mind; `Series.interactive` opens it.
+    """Adaptive queries (predicates over the keys of a series); `Series.interactive` opens a session.
 
     The whole session was charged when it opened. Every answer that is measured, with the hypothesis that comes of it,
     is committed before it is returned: a process that dies loses nothing that left it, and a session that is opened
@@ -366,7 +366,7 @@ class QuerySession:
 
     @property
     def hypothesis(self) -> pl.DataFrame:
-        """All cells as the answers so far have them: the keys and `estimate`, in counts. Public."""
+        """The current hypothesis for all cells: the keys and `estimate`, in counts. Public."""
         return self._keys.with_columns(estimate=self._state.hypothesis)
 
     def ask(self, predicate: pl.Expr) -> WeightedAnswer:
@@ -389,7 +389,7 @@ class QuerySession:
         """
         asked = self._cells(predicate)
         packed = np.packbits(asked).tobytes()
-        # The store is held before anything is compared: whether that can be done must not depend on the truth.
+        # Lock the store before comparing anything: whether it is available must not depend on the truth.
         with self._lock, self._holding() as before:
             self._refresh(before)
             held = self._commit_pending(before)
@@ -428,7 +428,7 @@ class QuerySession:
     def _commit_pending(self, held: Held) -> Held:
         """Commit the update that a comparison called for.
 
-        Whoever sees that fail knows what the comparison said; so the next call begins with it.
+        If it fails, the caller knows the result of the comparison, so the next call commits it first.
         """
         update = self._pending
         if update is not None and self.updates_left and self._measured(update.packed) is None:
@@ -447,14 +447,14 @@ class QuerySession:
         return pipeline.holding(self._home, self._declaration, self._series_id)
 
     def _again(self, held: Held) -> Held:
-        """The series with what was committed since it was read."""
+        """Read the series again, with what was committed since."""
         return replace(held, record=present(held.state.series(self._declaration.name)))
 
     def _path(self, held: Held, _request: object = None, _known: object = None) -> QueryPath:
         return QueryPath(held, self._name, self._counts)
 
     def _refresh(self, held: Held) -> None:
-        """Take over what was committed since, here or by another process."""
+        """Read the updates committed since, by this or another process."""
         if held.state.generation == self._generation:
             return
         added = self._path(held).updates(self._files)

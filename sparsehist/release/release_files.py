@@ -1,4 +1,4 @@
-"""Files of releases: written whole or not at all, noted in the public ledger, and checked before they are read."""
+"""Files of releases: written atomically, listed in the public ledger, and checked before they are read."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ def _check_footer(source: Path) -> None:
 
 
 def _wrong_in(frame: pl.DataFrame, metadata: Mapping[str, Any]) -> str | None:
-    """What no release has; names columns that releases have, nothing else."""
+    """Return the first property that no release has, naming only columns that releases have."""
     columns = dict(frame.schema)
     counts = "noisy_answer" if "noisy_answer" in columns else "noisy_count"
     if counts not in columns:

@@ -1,4 +1,4 @@
-"""What a round published: the rows, and what is said about them. Needs no store."""
+"""Published releases: rows and public metadata. Needs no store."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _LIMITS = _ENDS = ("low", "high")
 
 
 def released(home: Home, made: Published) -> Release | WorkloadRelease:
-    """The release of what a round published."""
+    """Return the release object for the published result of a round."""
     origin = None if home.in_memory else StoreOnDisk(home, made.publications)
     kind = WorkloadRelease if made.metadata["kind"] == WorkloadMetadata.kind else Release
     return kind(made.frame, made.metadata, origin=origin, repeated=made.repeated)
@@ -426,7 +426,7 @@ class WorkloadRelease(AnyRelease):
         return strategy_named(about.strategy, Workload.parse(about.workload))
 
     def _range_std(self, first: IntArray, last: IntArray) -> FloatArray:
-        # Each range costs a transform of the whole column, and many may ask for the same one.
+        # Each range costs a transform of the whole column, and callers may repeat ranges.
         ends, which = np.unique(np.stack([first, last]), axis=1, return_inverse=True)
         variances = self._strategy.range_variances(*ends)
         return np.asarray(np.sqrt(variances)[which], np.float64) * self._about().noise_std
@@ -463,7 +463,7 @@ def _with_intervals(
     alpha = 1 - checked_confidence(confidence)
     if simultaneous and not frame.is_empty():  # Šidák: given which cells were published, their noises are independent
         alpha = -math.expm1(math.log(confidence) / frame.height)
-    from sparsehist.histogram.intervals import count_limits  # reading a release should not load the families
+    from sparsehist.histogram.intervals import count_limits  # reading a release should not import the families
     from sparsehist.release.measure_intervals import measure_limits
 
     about = of_kind(read_metadata(metadata), CellMetadata)

@@ -87,7 +87,7 @@ class RunningPath:
             raise NotFoundError(
                 f"step {step} of {self.held.declaration.name!r} was not appended yet; {self.files.n_steps} were"
             )
-        # Later steps say nothing of this one, nor of what counted until then.
+        # The guarantee depends on the sources of the steps up to this one only.
         sources = [known.source for known in self.held.state.steps(self.held.record)[:step]]
         return running_metadata(replace(self.held.declaration, source=max(sources)), request, self.past)
 
@@ -246,7 +246,7 @@ def running_metadata(
 
 
 def history_of(past: list[tuple[int, Fraction, float]], *, is_open: bool) -> PointHistory:
-    """What the core knows of earlier releases."""
+    """Return the history of earlier releases in the form of the core."""
     points = tuple(Point(step, level) for step, level, _ in past)
     return PointHistory(points, tuple(bound for *_, bound in past), hides_empty=is_open)
 

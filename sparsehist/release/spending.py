@@ -1,6 +1,6 @@
-"""What a release would add to the ledger, and the level that keeps to an (epsilon, delta): public parameters only.
+"""The cost of a release for the ledger, and the level for an (epsilon, delta), from public parameters only.
 
-The same functions serve a release, its plan and a dry run, so that they refuse alike.
+Releases, plans and dry runs use the same functions, so they refuse the same requests.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def ledger_for(state: State, record: SeriesRecord, declaration: Declaration, *, 
 def of_all_periods(
     ledger: Ledger, declaration: Declaration, spends: Sequence[Spending]
 ) -> tuple[str, dict[str, Any]]:
-    """What the periods of a log cost once a release was made, in words and as metadata; nothing of other logs."""
+    """The cost of all periods of a periodic series after a release, in words and as metadata; else empty."""
     population = declaration.population
     after, rule = ledger.with_release(*spends), ledger.limits.periods.get(population)
     if rule is None:
@@ -84,7 +84,7 @@ def prepared(
     if goal is not None:
         split = _split(goal, ledger.budget_of(declaration.population), opens=declaration.domain.is_open)
     if split is not None and declaration.domain.is_open:
-        share = 2 * float(split.open)  # twice, as a release takes half of what there is
+        share = 2 * float(split.open)  # computed twice, because a release takes half of the remaining delta
         room = share if room is None else min(room, share)
     level = request.level if goal is None else level_for(goal, ledger, declaration)
     request = request.at(level, room)
@@ -96,7 +96,7 @@ def prepared(
 
 
 def level_for(goal: EpsilonDelta, ledger: Ledger, declaration: Declaration) -> Fraction:
-    """The largest level, rounded down to 12 digits, that keeps to an (epsilon, delta) after the shares of delta.
+    """The largest level, rounded down to 12 digits, that satisfies an (epsilon, delta) with its share of delta.
 
     Under a budget it is reckoned by the budget's route and split, so that a fresh budget of the same (epsilon, delta)
     serves it.
@@ -114,7 +114,7 @@ def level_for(goal: EpsilonDelta, ledger: Ledger, declaration: Declaration) -> F
 
 
 def _split(goal: EpsilonDelta, budget: Budget | None, *, opens: bool) -> Split:
-    """The shares of a goal's delta: as the population's budget has them, else half for an open domain."""
+    """Split the delta of a goal as the budget of the population does, by default in halves for an open domain."""
     if budget is not None and budget.epsilon is not None and budget.delta and budget.noise.route != PURE_ROUTE:
         of_delta = goal.delta / budget.delta
         noise = budget.noise.delta if budget.noise.route == POISSON_ROUTE else budget.split.noise

@@ -136,7 +136,7 @@ def added(day: Day, files: StepFiles, max_keys: int) -> Added:
     """Choose the pairs of a step that count."""
     known, n_units, names = files.all_keys.height, day.units.len(), day.keys.columns
     codes = pl.int_range(known, known + day.keys.height, dtype=pl.UInt32, eager=True)
-    numbers = files.numbers_of(day.keys).fill_null(codes)  # a new key has a number of its own until it is chosen
+    numbers = files.numbers_of(day.keys).fill_null(codes)  # a new key gets a temporary number until it is chosen
     before = files.pairs_of(day.units)
     fresh = day.pairs.with_columns(key=numbers.gather(day.pairs["code"])).join(before, on=["row", "key"], how="anti")
     room = max_keys - np.bincount(before["row"], minlength=n_units)
@@ -159,7 +159,7 @@ def added(day: Day, files: StepFiles, max_keys: int) -> Added:
 
 
 class StepFiles:
-    """The files of a running series as far as it was appended; nothing is read until it is asked for. Secret."""
+    """The files of a running series with the steps appended so far; each is read when first needed. Secret."""
 
     def __init__(self, state: State, record: SeriesRecord, dtypes: Sequence[pl.DataType]) -> None:
         self._directory = record.directory
@@ -203,7 +203,7 @@ class StepFiles:
 
     def pairs_of(self, units: pl.Series) -> pl.DataFrame:
         """The pairs of some units that counted: row of the unit, and key."""
-        if self._pairs is None or not units.len():  # no units are of no kind that could be compared
+        if self._pairs is None or not units.len():  # without units there is no kind to compare
             return pl.DataFrame(schema={"row": pl.UInt32, "key": pl.UInt32})
         rows = units.alias("unit").to_frame().with_row_index("row")
         return self._pairs.join(rows, on="unit").select("row", "key")
@@ -273,7 +273,7 @@ def append_step(
         )  # fmt: skip
         report("appending")
         day = Day.of_pairs(pairs, present(declaration.unit), record.salt)
-        # A log that was counted is not thrown away because somebody releases at this moment.
+        # Wait longer, so that a counted log is not lost because another process is releasing.
         with home.hold(at_least=PATIENCE) as state:
             record = home.find(state, declaration.name, series_id)
             before = _appended_before(state, record, step)

@@ -1,4 +1,4 @@
-"""Declarations as a store keeps them: read, compared, and written with copies of their catalogues."""
+"""Stored declarations: reading, comparing, and writing them with copies of their catalogues."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def write_catalogues(directory: Path, domain: Domain, *, durable: bool) -> list[
 
 
 def write_bounding(directory: Path, met: Bounding | None, *, durable: bool) -> list[RegisteredFile]:
-    """Write what bounding met, where that is known, for the curator's page. Secret."""
+    """Write the statistics of bounding, if known, for the curator's report. Secret."""
     if met is None:
         return []
     return [write_file(directory / _BOUNDING, json.dumps(asdict(met)).encode(), durable=durable)]

@@ -1,4 +1,4 @@
-"""What is released of the steps of a running series: running counts, new units, totals of blocks; a noise path each.
+"""Totals of a running series that can be released: running counts, new units, totals of blocks; one noise path each.
 
 A unit adds one to each of at most l keys, at one step per key. New units of a step, and totals of blocks of steps,
 answer each such step once: with noise of its own for every block, of variance l/(2 rho), all blocks together are
@@ -44,12 +44,12 @@ class Totals:
 
     @property
     def workload(self) -> str | None:
-        """By which the store knows its path."""
+        """The name of its path in the store."""
         return None if self.text == RUNNING else self.text
 
     @property
     def strategy(self) -> str:
-        """By which steps share their noise."""
+        """The strategy by which steps share their noise."""
         return Spectral.word if self.text == RUNNING else "independent"
 
     @property
@@ -94,7 +94,7 @@ class Totals:
         return totals
 
     def words(self, step: int) -> str:
-        """What a count is."""
+        """The meaning of a count, in words."""
         first = self.span(self.row(step))[0] + 1
         if self.width is None:
             return f"units that had the key by step {step}, each once"
@@ -103,7 +103,7 @@ class Totals:
 
     @property
     def name(self) -> str:
-        """What is released at all levels, in words."""
+        """The name of the total, for people."""
         if self.width is None:
             return "running counts"
         return "new units of single steps" if self.width == 1 else f"new units of blocks of {self.width} steps"

@@ -36,7 +36,7 @@ from sparsehist.workload.queries.workload import AnswerArray, KeyNumbers
 if TYPE_CHECKING:
     from sparsehist.release.releases import WorkloadRelease
 
-# A column of so many values, such as text, has no numbers for them.
+# The values of a column with more values, such as text, are not numbered.
 _NUMBERED = 2**63
 # In a query: the key column is summed over.
 _ALL_VALUES = -1
@@ -138,7 +138,7 @@ def quantiles(release: WorkloadRelease, probabilities: Sequence[float], confiden
     rows = []
     for share in (checked_confidence(given, "a probability") for given in probabilities):
         excess, room = prefix - share * prefix[-1], factor * (std + share * std[-1])
-        reached = np.flatnonzero(excess >= -room)  # keys that the quantile may be
+        reached = np.flatnonzero(excess >= -room)  # keys that may be the quantile
         below = np.flatnonzero(excess < room)  # and those that it may be behind
         value = int(np.searchsorted(rising, share * prefix[-1]))
         low = int(reached[0]) if reached.size else len(keys) - 1

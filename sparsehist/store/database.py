@@ -53,7 +53,7 @@ class Database:
                 uri=True,
                 timeout=0,
                 isolation_level=None,
-                check_same_thread=False,  # the lock of the store lets one thread in at a time
+                check_same_thread=False,  # the lock of the store admits one thread at a time
             )
         _connections.add(self._connection)
         try:
@@ -112,9 +112,9 @@ class Database:
         """Write the digest of the state file if it has changed, and close the file."""
         if os.getpid() != self._process:
             return
-        with suppress(OSError, StoreError):  # without the digest nothing is lost
+        with suppress(OSError, StoreError):  # a missing digest loses nothing
             state = self._path.read_bytes()
-            journal = self._path.with_name(f"{STATE}-journal")  # of a transaction that is not rolled back yet
+            journal = self._path.with_name(f"{STATE}-journal")  # left by a transaction that is not rolled back yet
             if self._durable and _changes(state) != self._known_changes and not journal.exists():
                 content = f"{_changes(state)} {hashlib.sha256(state).hexdigest()}\n".encode()
                 write_file(self._path.with_name(_DIGEST), content, durable=False)
@@ -126,7 +126,7 @@ class Database:
             self._connection.close()
 
     def _check(self) -> None:
-        """Refuse a state that was altered, by decay or by somebody else's triggers and views."""
+        """Refuse a state that was altered by decay, or that has foreign triggers or views."""
         if self.rows("select count(*) from sqlite_schema where type in ('trigger', 'view')") != [
             (0,)
         ]:  # first: rolls back what a killed process left of a transaction
@@ -172,7 +172,7 @@ class Database:
 
 
 def now() -> int:
-    """The time as the state keeps it: microseconds since 1970, in UTC."""
+    """The current time in the format of the state: microseconds since 1970, in UTC."""
     return time.time_ns() // 1000
 
 

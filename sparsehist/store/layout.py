@@ -128,7 +128,7 @@ def locked_directory(directory: Path) -> Iterator[None]:
     while descriptor is None:
         with disk_errors(directory.parent), suppress(FileExistsError):
             directory.mkdir(mode=0o700)
-        with suppress(NotFoundError):  # another process took it for one that is left over
+        with suppress(NotFoundError):  # another process removed it as the directory of a dead one
             descriptor = _locked(directory / LOCK)
     try:
         yield

@@ -147,7 +147,7 @@ def _check_is_free(path: Path) -> None:
 
 @contextmanager
 def _building(path: Path, *, durable: bool) -> Iterator[Path]:
-    """Build a store beside its place; it is there when the block ends, or not at all."""
+    """Build a store under a temporary name; it gets its own name when the block ends, or is removed."""
     remove_dead(path.parent, f".{path.name}.", NEW)
     building = path.with_name(f".{path.name}.{secrets.token_hex(8)}{NEW}")
     with locked_directory(building):
@@ -180,7 +180,7 @@ def _fill(building: Path, path: Path, *, durable: bool) -> None:
 
 
 def _copy_durably(source: str, target: str) -> str:
-    """Copy one file for nobody else to read."""
+    """Copy one file with mode 0600 and synchronise it."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     with Path(source).open("rb") as read, os.fdopen(os.open(target, flags, PRIVATE), "wb") as write:
         shutil.copyfileobj(read, write, 1 << 20)

@@ -1,4 +1,4 @@
-"""Opening a store: locked, whole, the original, and not older than what was published from it."""
+"""Opening a store: it is locked, undamaged, the original, and not older than its published releases."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def read_identity(database: Database, path: Path) -> StoreIdentity:
 
 
 def check_is_newest(path: Path, identity: StoreIdentity) -> None:
-    """Refuse a store that is older than a mark or a public ledger: it would draw again what is already out."""
+    """Refuse a store that is older than a mark or a public ledger: it would draw published levels again."""
     seen = {}
     for place in {path, identity.home}:
         mark = read_mark(place, identity.store_id)
@@ -120,5 +120,5 @@ def _finish_erasing(path: Path, database: Database) -> None:
             (series / series_id / name).unlink(missing_ok=True)
         for (series_id,) in database.rows("select series_id from series where dropped is not null"):
             if (series / series_id).exists():
-                database.rows("vacuum")  # the run that dropped it may have died before it did so
+                database.rows("vacuum")  # the process that dropped it may have died first
                 shutil.rmtree(series / series_id)

@@ -1,4 +1,4 @@
-"""Files that are either whole or not there, readable by nobody else, and on the disk before anyone relies on them."""
+"""Files written atomically, readable by the owner only, and synchronised before anything refers to them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sparsehist.errors import StoreDamagedError, StoreError
 from sparsehist.store.records import RegisteredFile
 
 PRIVATE = 0o600
-PUBLIC = 0o666  # less the umask of whoever publishes
+PUBLIC = 0o666  # less the umask of the publishing process
 NEW = ".new"
 """Suffix of files that are being written; an unfinished one may be deleted."""
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -46,7 +46,7 @@ def read_json(path: Path) -> Any:
 
 @contextmanager
 def disk_errors(path: Path) -> Iterator[None]:
-    """Turn what the operating system refuses into a StoreError that says what to do."""
+    """Replace errors of the operating system by a StoreError that says what to do."""
     try:
         yield
     except OSError as error:
@@ -76,7 +76,7 @@ class HashedFile:
 
     @property
     def registered(self) -> RegisteredFile:
-        """What the state vouches for, once it is written."""
+        """The record of the written file for the state."""
         return RegisteredFile(self._name, self.size, self._digest.hexdigest())
 
 
@@ -165,5 +165,5 @@ def verified(directory: Path, registered: RegisteredFile) -> bytes:
 
 
 def altered(path: Path) -> StoreDamagedError:
-    """The error about a file that is not what was written."""
+    """The error about a file that differs from what was written."""
     return StoreDamagedError(f"{path} was altered; restore the store from a backup")

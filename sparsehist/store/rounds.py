@@ -149,7 +149,7 @@ class PathHistory:
         spends = record.spot not in self.levels
         levels = [*self.levels, *([record.spot] if spends else [])]
         n_past, n_new = self.n_tracked, len(record.positions)
-        of_cells = self.kind in TRACKING  # all noise of other paths is there from the first round on
+        of_cells = self.kind in TRACKING  # other paths have all their noise from the first round on
         if not of_cells and not self.rounds:
             n_past = len(present(record.level_noise))
         n_empty = int((record.positions == -1).sum())

@@ -11,9 +11,8 @@ import os
 import re
 import threading
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import NoReturn, Self
+from typing import Self
 
 import duckdb
 import polars as pl
@@ -33,6 +32,7 @@ from sparsehist.release.releases import AnyRelease, read
 from sparsehist.sqlfront import release_tables
 from sparsehist.sqlfront.analyst_rules import allowed, first_line
 from sparsehist.sqlfront.release_tables import TAKEN_NAMES
+from sparsehist.sqlfront.results import stoppable
 from sparsehist.store import LEDGER_NAME, is_store, read_json
 from sparsehist.store.statements import statement
 
@@ -125,10 +125,20 @@ class AnalystSession:
             raise StatementError("this session belongs to the process that opened it; open another one here")
         if shown := _SHOW.fullmatch(text):  # DuckDB's SHOW TABLES lists the tables of one schema only
             return self.tables() if shown[1].lower() == "tables" else self._tables["ledger",].clone()
-        with self._one_at_a_time, self._limited():
-            query, makes = allowed(text, self._connection, self._has)
-            result = self._connection.sql(query)
-            batches = [] if result is None else list(self._batches(result))
+        with self._one_at_a_time:
+            try:
+                query, makes = allowed(text, self._connection, self._has)
+                batches = stoppable(self._connection, lambda: list(self._batches(query)), self._time_limit)
+            except TimeoutError:
+                raise_alone(StatementError(f"this took longer than the time limit of {self._time_limit:g} s"))
+            except duckdb.PermissionException:
+                raise_alone(NotAllowedError("this reaches outside of the session, which is closed"))
+            except RecursionError:
+                raise_alone(StatementError("this is nested too deeply"))
+            except (duckdb.Error, pa.ArrowException, OSError, MemoryError) as problem:
+                said = first_line(problem)
+                full = isinstance(problem, MemoryError) or "Out of Memory" in said
+                raise_alone(self._too_large() if full else StatementError(said))
             if makes is not None:
                 self._own.add(makes)
         try:
@@ -164,39 +174,11 @@ class AnalystSession:
         """Show the number of releases."""
         return f"AnalystSession({len(self._tables) - 1} releases)"
 
-    @contextmanager
-    def _limited(self) -> Iterator[None]:
-        """Interrupt the statement at the time limit, and raise the engine's errors as those of this package."""
-        late = threading.Event()
-
-        def stop() -> None:
-            late.set()
-            self._connection.interrupt()
-
-        timer = threading.Timer(self._time_limit or 0, stop)
-        timer.daemon = True
-        if self._time_limit is not None:
-            timer.start()
-        try:
-            yield
-        except duckdb.PermissionException:
-            raise_alone(NotAllowedError("this reaches outside of the session, which is closed"))
-        except (duckdb.Error, pa.ArrowException, OSError, MemoryError) as problem:
-            said = first_line(problem)
-            if late.is_set():
-                raise_alone(StatementError(f"this took longer than the time limit of {self._time_limit:g} s"))
-            if isinstance(problem, MemoryError) or "Out of Memory" in said:
-                self._too_large()
-            raise_alone(StatementError(said))
-        except RecursionError:
-            raise_alone(StatementError("this is nested too deeply"))
-        except RuntimeError:  # DuckDB reports Ctrl-C this way
-            raise_alone(KeyboardInterrupt())
-        finally:
-            timer.cancel()
-
-    def _batches(self, result: duckdb.DuckDBPyRelation) -> Iterator[pa.RecordBatch]:
+    def _batches(self, query: str) -> Iterator[pa.RecordBatch]:
         """Read a result up to the memory limit: DuckDB does not count rows that have left it."""
+        result = self._connection.sql(query)
+        if result is None:
+            return
         amount, unit = re.fullmatch(r"([\d.]+) ?(\w+)", self._memory_limit).groups()  # type: ignore[union-attr]
         left = float(amount) * 1024.0 ** ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB"].index(unit)
         with result.to_arrow_reader(1 << 16) as reader:
@@ -204,15 +186,13 @@ class AnalystSession:
             for batch in reader:
                 left -= batch.nbytes
                 if left < 0:
-                    self._too_large()
+                    raise self._too_large()
                 yield batch
 
-    def _too_large(self) -> NoReturn:
-        raise_alone(
-            StatementError(
-                f"this needs more than the memory limit of this session, {self._memory_limit}: ask for fewer rows or "
-                "smaller values, or open the session with a larger memory_limit"
-            )
+    def _too_large(self) -> StatementError:
+        return StatementError(
+            f"this needs more than the memory limit of this session, {self._memory_limit}: ask for fewer rows or "
+            "smaller values, or open the session with a larger memory_limit"
         )
 
     def _has(self, path: tuple[str, ...]) -> bool:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 from fractions import Fraction
+from itertools import takewhile
 from typing import Any
 
 from sqlglot import Token, TokenType
@@ -271,25 +272,38 @@ class Words:
 
 @dataclass(frozen=True)
 class Clause:
-    """How one clause is written, and which field of a statement it sets.
+    """A clause of a statement.
 
     Attributes:
-        words: The words that it begins with.
+        pattern: How the reference writes it: words in capitals, and a value between or behind them.
         field: What it sets.
-        read: Takes its value.
-        shown: How the reference writes the value.
+        read: Takes the value.
         choice: Clauses of one choice exclude each other.
     """
 
-    words: str
+    pattern: str
     field: str
     read: Callable[[Words], Any]
-    shown: str = ""
     choice: str = ""
 
     def __str__(self) -> str:
         """How the reference writes it."""
-        return f"{self.words} {self.shown}".strip()
+        return self.pattern
+
+    @property
+    def head(self) -> list[str]:
+        """The words that it begins with."""
+        return list(takewhile(_is_keyword, self.pattern.split()))
+
+    def take(self, words: Words) -> Any:
+        """Take the value, and the words behind it."""
+        value, rest = self.read(words), self.pattern.split()[len(self.head) :]
+        words.expect(*reversed(list(takewhile(_is_keyword, reversed(rest)))))
+        return value
+
+
+def _is_keyword(word: str) -> bool:
+    return word.isalpha() and word.isupper()
 
 
 def _goal(words: Words) -> EpsilonDelta:
@@ -312,20 +326,6 @@ def _several(read: Callable[[Words], Any], again: str = "") -> Callable[[Words],
         return tuple(found)
 
     return read_all
-
-
-def _false_keys(words: Words) -> float:
-    number = words.number("a number of false keys")
-    words.expect("FALSE")
-    if not words.accept("KEY"):
-        words.expect("KEYS")
-    return number
-
-
-def _steps(words: Words) -> float:
-    number = words.number("a number of steps such as 365", whole=True)
-    words.expect("STEPS")
-    return number
 
 
 def _time(words: Words) -> str:
@@ -387,28 +387,35 @@ def _text(example: str) -> Callable[[Words], str]:
     return lambda words: words.text(example)
 
 
-_WITH = Clause("WITH", "options", _options, "(option = value, …)")
-_AS = Clause("AS", "query", _query, "query")
-_FROM = Clause("FROM", "series", lambda words: words.name("series"), "series")
-_BECAUSE = Clause("BECAUSE", "reason", _text("a reason"), "'reason'")
-_PROBABILITY = "a probability such as 1e-6"
-_LEVEL = Clause("AT LEVEL", "levels", _several(Words.level), "level")
-_ONE_LEVEL = Clause("AT LEVEL", "level", Words.level, "level")
-_AT_EPSILON = Clause("AT EPSILON", "levels", _several(_goal, "EPSILON"), "e DELTA d")
+def _number(what: str, *, whole: bool = False) -> Callable[[Words], float]:
+    return lambda words: words.number(what, whole=whole)
+
+
+def _name(what: str) -> Callable[[Words], str]:
+    return lambda words: words.name(what)
+
+
+_WITH = Clause("WITH (option = value, …)", "options", _options)
+_AS = Clause("AS query", "query", _query)
+_FROM = Clause("FROM series", "series", _name("series"))
+_BECAUSE = Clause("BECAUSE 'reason'", "reason", _text("a reason"))
+_PROBABILITY = _number("a probability such as 1e-6")
+_LEVEL = Clause("AT LEVEL level", "levels", _several(Words.level))
+_ONE_LEVEL = Clause("AT LEVEL level", "level", Words.level)
+_AT_EPSILON = Clause("AT EPSILON e DELTA d", "levels", _several(_goal, "EPSILON"))
 _OF_RELEASE = (
-    Clause("USING", "workload", _text("a workload such as 'prefix(1024)'"), "'workload'"),
-    Clause("STRATEGY", "strategy", _text("a strategy such as 'spectral'"), "'name'"),
-    Clause("EXPECTING", "false_keys", _false_keys, "n FALSE KEYS", choice="threshold"),
-    Clause("THRESHOLD", "threshold", lambda words: words.number("a threshold in counts"), "t", choice="threshold"),
-    Clause("OPEN DELTA", "delta", lambda words: words.number(_PROBABILITY), "d", choice="threshold"),
-    Clause("AT STEP", "step", lambda words: words.number("a step such as 12", whole=True), "n"),
-    Clause("MEASURES", "measures", Words.level, "'price=0.5'"),
-    Clause("COUNTING", "what", _text("what is counted such as 'new'"), "'new'"),
+    Clause("USING 'workload'", "workload", _text("a workload such as 'prefix(1024)'")),
+    Clause("STRATEGY 'name'", "strategy", _text("a strategy such as 'spectral'")),
+    Clause("EXPECTING n FALSE KEYS", "false_keys", _number("a number of false keys"), choice="threshold"),
+    Clause("THRESHOLD t", "threshold", _number("a threshold in counts"), choice="threshold"),
+    Clause("OPEN DELTA d", "delta", _PROBABILITY, choice="threshold"),
+    Clause("AT STEP n", "step", _number("a step such as 12", whole=True)),
+    Clause("MEASURES 'price=0.5'", "measures", Words.level),
+    Clause("COUNTING 'new'", "what", _text("what is counted such as 'new'")),
 )
-_TO = Clause("TO", "target", _text("a file such as 'public.parquet'"), "'file.parquet'")
-_REPORT = Clause("TO", "target", _text("a file such as 'report.html'"), "'report.html'")
-_DELTA = Clause("DELTA", "delta", lambda words: words.number(_PROBABILITY), "d")
-_OVER = Clause("OVER", "steps", _steps, "n STEPS")
+_TO = Clause("TO 'file.parquet'", "target", _text("a file such as 'public.parquet'"))
+_OVER = Clause("OVER n STEPS", "steps", _number("a number of steps such as 365", whole=True))
+_DELTA = Clause("DELTA d", "delta", _PROBABILITY)
 
 
 @dataclass(frozen=True)
@@ -421,7 +428,6 @@ class Form:
         needs: Clauses that must be there, by field.
         names: What the name after `words` is one of; empty without a name.
         flag: Words that may stand before the name.
-        may_be_unnamed: Whether a FROM may stand in the place of the name.
         kind: Of the statement, where it is not `words` in lower case.
     """
 
@@ -430,14 +436,12 @@ class Form:
     needs: tuple[str, ...] = ()
     names: str = ""
     flag: str = ""
-    may_be_unnamed: bool = False
     kind: str = ""
 
     def __str__(self) -> str:
         """How the reference writes it."""
-        name = f"[{self.names}]" if self.may_be_unnamed else self.names
         clauses = (str(one) if one.field in self.needs else f"[{one}]" for one in self.clauses)
-        return " ".join(filter(None, (self.words, f"[{self.flag}]" if self.flag else "", name, *clauses)))
+        return " ".join(filter(None, (self.words, f"[{self.flag}]" if self.flag else "", self.names, *clauses)))
 
 
 _CREATE = "IF NOT EXISTS"
@@ -446,38 +450,34 @@ FORMS = (
     Form("CREATE RUNNING SERIES", (_WITH, _OVER, _AS), ("options", "steps"), "series", _CREATE, kind="create series"),
     Form("APPEND TO", (
         _WITH,
-        Clause("STEP", "step", lambda words: words.number("a step such as 12", whole=True), "n", choice="where"),
-        Clause("PERIOD", "period", _text("a period such as '2026-W12'"), "'2026-W12'", choice="where"),
+        Clause("STEP n", "step", _number("a step such as 12", whole=True), choice="where"),
+        Clause("PERIOD '2026-W12'", "period", _text("a period such as '2026-W12'"), choice="where"),
         _AS,
     ), ("query",), "series", kind="append"),
     Form("RELEASE", (_FROM, _LEVEL, _AT_EPSILON, *_OF_RELEASE, _TO), ("series",), "release"),
-    Form("PLAN", (_FROM, _LEVEL, _AT_EPSILON, *_OF_RELEASE), ("series", "levels"), "release", may_be_unnamed=True),
-    Form("CHOOSE KEYS", (
-        _WITH, _ONE_LEVEL, Clause("TO", "target", _text("a file such as 'keys.parquet'"), "'keys.parquet'"), _AS,
-    ), ("options", "level", "query"), "discovery"),
+    Form("PLAN", (_FROM, _LEVEL, _AT_EPSILON, *_OF_RELEASE), ("series", "levels")),
+    Form("CHOOSE KEYS", (_WITH, _ONE_LEVEL, _TO, _AS), ("options", "level", "query"), "discovery"),
     Form("SHOW SERIES"),
     Form("SHOW RELEASES", (_FROM,)),
     Form("SHOW LEDGER", (
-        Clause("SHORT", "short", lambda _: True),
-        _FROM,
-        Clause("SINCE", "since", _time, "'2026-01-31'"),
-        _DELTA,
+        Clause("SHORT", "short", lambda _: True), _FROM, Clause("SINCE '2026-01-31'", "since", _time), _DELTA,
     )),
+    Form("REPORT STORE", (
+        Clause("TO 'report.html'", "target", _text("a file such as 'report.html'")), _DELTA,
+    ), ("target",)),
     Form("DROP SERIES", names="series", flag="IF EXISTS"),
     Form("SET BUDGET", (
-        Clause("FOR", "population", lambda words: words.name("population"), "population"),
-        Clause("EPSILON", "epsilon", Words.level, "e"),
-        Clause("DELTA", "delta", Words.level, "d"),
-        Clause("RHO", "rho", Words.level, "r"),
-        Clause("ROUTE", "route", _text("a route such as 'gaussian'"), "'name'"),
-        Clause("OPEN SHARE", "open_share", Words.level, "s"),
+        Clause("FOR population", "population", _name("population")),
+        Clause("EPSILON e", "epsilon", Words.level),
+        Clause("DELTA d", "delta", Words.level),
+        Clause("RHO r", "rho", Words.level),
+        Clause("ROUTE 'name'", "route", _text("a route such as 'gaussian'")),
+        Clause("OPEN SHARE s", "open_share", Words.level),
         _BECAUSE,
     )),
     Form("SET CAP", (_ONE_LEVEL, _BECAUSE), ("level", "reason"), "series"),
-    Form("REPORT STORE", (_REPORT, _DELTA), ("target",)),
     Form("DECLARE DISJOINT", (
-        Clause("", "populations", _several(lambda words: words.name("population")), "population, population"),
-        _BECAUSE,
+        Clause("population, population", "populations", _several(_name("population"))), _BECAUSE,
     ), ("populations", "reason")),
 )  # fmt: skip
 """All statements of our own; docs/sql_reference.md is made from them."""
@@ -492,10 +492,6 @@ def read_statement(piece: Piece, parameters: Mapping[str, Any]) -> Statement:
         {'series': 'queries'}
     """
     words = Words(piece, parameters)
-    if words.follow("CREATE", "OR", "REPLACE", "SERIES"):
-        raise words.error(
-            "a series cannot be replaced: its noise is spent. DROP it, or use another name", piece.place
-        )
     form = next((form for form in FORMS if words.accept(*form.words.split())), None)
     if form is None:
         return Statement(piece)
@@ -509,17 +505,17 @@ def read_statement(piece: Piece, parameters: Mapping[str, Any]) -> Statement:
 
     if form.flag and words.accept(*form.flag.split()):
         asked["flag"] = True
-    if form.names and not (form.may_be_unnamed and words.follow("FROM")):
-        take("name", lambda words: words.name(form.names))
+    if form.names:
+        take("name", _name(form.names))
     while words.token() is not None:
         taken = {one.choice or one.field for one in form.clauses if one.field in asked}
         left = [one for one in form.clauses if (one.choice or one.field) not in taken]
-        clause = next((one for one in left if words.accept(*one.words.split())), None)
+        clause = next((one for one in left if words.accept(*one.head)), None)
         if clause is None:
-            begun = (one for one in left if words.follow(*one.words.split()[:1]))
-            words.expect(*next((one.words.split() for one in begun), ()))
+            begun = (one.head for one in left if words.follow(*one.head[:1]))
+            words.expect(*next(begun, ()))
             raise words.error(f"expected {', '.join([*map(str, left), 'the end of the statement'])}")
-        take(clause.field, clause.read)
+        take(clause.field, clause.take)
     missing = next((one for one in form.clauses if one.field in form.needs and one.field not in asked), None)
     if missing is not None:
         raise words.error(f"expected {missing}")

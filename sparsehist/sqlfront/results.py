@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import duckdb
 import polars as pl
@@ -13,6 +14,8 @@ from sparsehist.errors import SparsehistError
 
 if TYPE_CHECKING:
     from sparsehist.release.releases import Release, WorkloadRelease
+
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True)
@@ -86,15 +89,11 @@ def rows_of(relation: duckdb.DuckDBPyRelation | None, limit: int | None) -> tupl
     if relation.type == "MATERIALIZED_RELATION" and relation.columns in (["Success"], ["Count"]):
         relation.fetchall()
         return None, False
-    if any(kind.id in _AS_TEXT for kind in relation.types):
-        relation = relation.select(
-            *(
-                duckdb.ColumnExpression(name).cast("varchar").alias(name)
-                if kind.id in _AS_TEXT
-                else duckdb.ColumnExpression(name)
-                for name, kind in zip(relation.columns, relation.types, strict=True)
-            )
-        )
+    columns = map(duckdb.ColumnExpression, relation.columns)
+    typed = zip(relation.columns, columns, relation.types, strict=True)
+    relation = relation.select(
+        *(one.cast("varchar").alias(name) if kind.id in _AS_TEXT else one for name, one, kind in typed)
+    )
     cut = relation if limit is None else relation.limit(limit + 1)
     try:
         frame: pl.DataFrame = cut.pl()
@@ -103,3 +102,21 @@ def rows_of(relation: duckdb.DuckDBPyRelation | None, limit: int | None) -> tupl
     if limit is not None and frame.height > limit:
         return frame.head(limit), True
     return frame, False
+
+
+def stoppable(
+    connection: duckdb.DuckDBPyConnection, run: Callable[[], _Result], seconds: float | None = None
+) -> _Result:
+    """Run a query in a thread of its own: DuckDB itself does not always notice Ctrl-C.
+
+    Raises:
+        TimeoutError: If it took longer than `seconds`.
+    """
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(run)
+        try:
+            return running.result(seconds)
+        finally:
+            while not running.done():
+                connection.interrupt()
+                wait([running], 0.1)

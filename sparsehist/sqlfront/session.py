@@ -45,7 +45,7 @@ from sparsehist.sqlfront.declaring import Declared
 from sparsehist.sqlfront.engine_words import told
 from sparsehist.sqlfront.reading import Statement, bindable
 from sparsehist.sqlfront.release_tables import TAKEN_NAMES, made_before
-from sparsehist.sqlfront.results import Outcome, rows_of
+from sparsehist.sqlfront.results import Outcome, rows_of, stoppable
 from sparsehist.sqlfront.script import Piece, Place, asked_for, plain, pointed
 from sparsehist.store import ensure_store, is_store, write_file
 from sparsehist.store.layout import spill_directory
@@ -151,9 +151,9 @@ class Session:
         _, names = check_plain(piece, self)
         bound = self._bound(names)
         try:
-            frame, more = rows_of(self.connection.sql(piece.text, params=bound or None), self._rows)
-        except RuntimeError:  # how DuckDB tells that Ctrl-C stopped it
-            raise_alone(KeyboardInterrupt())
+            frame, more = stoppable(
+                self.connection, lambda: rows_of(self.connection.sql(piece.text, params=bound or None), self._rows)
+            )
         except duckdb.Error as problem:
             self._failed(piece.script, piece.place, bound, problem)
         return Outcome(piece.number, piece.line, "duckdb", frame, more)

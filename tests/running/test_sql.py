@@ -35,7 +35,7 @@ def test_running_counts_are_released_and_read_in_sql() -> None:
 def test_a_plan_and_a_dry_run_know_steps() -> None:
     """A plan of a day to come, and what a script would spend: all steps cost the finest level once."""
     store = started(DAYS, domain=sh.Integers(10)).store
-    planned = sh.sql("plan release from log at step 5 at level 0.1, 0.3", store=store).outcomes[0].frame
+    planned = sh.sql("plan from log at step 5 at level 0.1, 0.3", store=store).outcomes[0].frame
     assert planned["level"].to_list() == ["0.1", "0.3"]
     script = "release a from log at step 1 at level 0.3; release b from log at step 2 at level 0.2;"
     with Session(store.home) as session:

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from datetime import date
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from sparsehist.declaration import Declaration
-from sparsehist.errors import DeclarationError, of_kind, present
+from sparsehist.errors import DeclarationError, of_kind
 from sparsehist.ledger.ledger import Ledger
 from sparsehist.privacy import Level
 from sparsehist.privacy.guarantees import EpsilonDelta
 from sparsehist.release import cell_round, pipeline
-from sparsehist.release.cell_parameters import requested
+from sparsehist.release.cell_parameters import CellRequest, requested
 from sparsehist.release.home import Home
 from sparsehist.release.measure_parameters import sums_asked
 from sparsehist.release.metadata import Request
@@ -41,17 +40,9 @@ def request_of(
     made_as: str | None = None,
     **asked: Any,
 ) -> tuple[Request, pipeline.Opener]:
-    """Check what is asked of a release, and find the kind of its noise path.
+    """Check what is asked of a release, as `Series.release` takes it, and find the kind of its noise path.
 
-    Args:
-        declaration: Of the series.
-        name: Of the release.
-        level: As for `Series.release`; epsilon, delta and max_false_keys likewise.
-        epsilon: See there.
-        delta: See there.
-        max_false_keys: See there.
-        made_as: Kind of the release of that name, if it was made.
-        asked: Further parameters of `Series.release`; None stands for one that was not given.
+    `made_as` is the kind of the release of that name, if it was made.
     """
     given = {word: value for word, value in asked.items() if value is not None}
     levels: dict[str, Any] = {"level": level, "epsilon": epsilon, "delta": delta}
@@ -89,8 +80,6 @@ def plan(
     series_id: str,
     levels: Any = None,
     *,
-    step: int | str | date | None = None,
-    what: str | None = None,
     epsilon: Level | None = None,
     delta: Level | None = None,
     counts: Sequence[int] = COUNTS,
@@ -99,26 +88,21 @@ def plan(
     equal: int | None = None,
     **asked: Any,
 ) -> Plan:
-    """Plan releases of cells or of a step; see `Series.plan` and `RunningSeries.plan`."""
-    sums = sums_asked(declaration, asked.pop("measures", None))
-    chosen = replace(requested("plan", **asked), measures=sums)
-    if declaration.steps is None:
-        _refuse([word for word in (step and "step", what and "what") if word], _OF_STEPS, _NO_STEPS)
-    elif step is None:
+    """Plan releases of cells or of a step; see `Series.plan`."""
+    if declaration.steps is not None and asked.get("step") is None:
         raise DeclarationError(f"{declaration.name!r} is a running series: say at which step", parameter="step")
+    request = of_kind(request_of(declaration, "plan", **asked)[0], CellRequest)
     with home.hold() as state:
         record, ledger = home.find(state, declaration.name, series_id), Ledger.of(state)
         if declaration.steps is None:
-            planner = Planner.of_cells(ledger, series_id, declaration, chosen, state.past(record.path_id))
+            planner = Planner.of_cells(ledger, series_id, declaration, request, state.past(record.path_id))
         else:
             from sparsehist.release import running_round
-            from sparsehist.release.totals import RUNNING
 
-            of_step = running_round.at_step(chosen, step, what or RUNNING, declaration.steps)
-            totals = present(of_step.what)
+            totals = running_round.totals_of(declaration, request)
             past = running_round.past_of(state, record, totals)
             metadata = partial(running_round.running_metadata, declaration, past=past)
-            planner = Planner(ledger, series_id, declaration, of_step, metadata, totals.path)
+            planner = Planner(ledger, series_id, declaration, request, metadata, totals.path)
     levels = levels_or_goal(levels, epsilon, delta)
     return planner.plan(counts, levels=levels, shows=shows, probability=probability, equal=equal)
 
@@ -132,15 +116,10 @@ def release(
     target: Path | None = None,
     **asked: Any,
 ) -> Release | WorkloadRelease:
-    """Make a release of a series, or give the one of that name; see `Series.release`.
+    """Make a release of a series, given its declaration or its name, or give the one of that name.
 
-    Args:
-        home: Of the store, which is held once.
-        series: Declaration of the series, or its name.
-        series_id: Refuse another series of that name; None takes any.
-        name: Of the release.
-        target: File to write it to: refuse, before anything is drawn, a place where anything else stands.
-        asked: As for `request_of`.
+    Without `series_id` any series of that name will do. A `target` where something stands is refused before anything
+    is drawn.
     """
     with home.hold() as state:
         known = None if isinstance(series, str) else series

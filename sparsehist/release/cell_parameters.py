@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
@@ -128,45 +128,55 @@ def cell_metadata(declaration: Declaration, request: CellRequest, past: Past) ->
 
     `past` has the lowest effective threshold of each level spent.
     """
-    family, level, unit = declaration.family_in_units, present(request.level), declaration.unit_of_counts
-    check_std(declaration, family.std(level))
-    if isinstance(declaration.domain, Open):
-        before = OpenBudget(declaration.domain.delta, declaration.touched)
-        for known, bound in past:
-            before = before.after((0, as_level(known)), family, bound)
-        chosen = open_parameters(declaration.domain, request, before, (0, level), family, unit)
-    else:
+    family, level = declaration.family_in_units, present(request.level)
 
-        def still_lazy(effective: float) -> float | None:
-            return largest_tail(family, past) if draws_all_empty(family, [*past, (level, effective)]) else None
+    def still_lazy(effective: float) -> float | None:
+        return largest_tail(family, past) if draws_all_empty(family, [*past, (level, effective)]) else None
 
-        chosen = closed_parameters(family, declaration.domain, request, still_lazy, unit)
-    slack = numerical_slack(
-        declaration.most_touched,
-        family.std(level),
-        published_step(family, level),
-        near=count_near((known for known, _ in past), level),
-    )
+    spent = [((0, as_level(known)), family, bound) for known, bound in past]
+    about = parameters_at((0, level), family, declaration, request, spent, still_lazy)
+    slack = about["numerical_slack"] + measure_slack(declaration.most_touched, request.measures)
     return CellMetadata(
-        **shared(declaration),
-        **of_release(family, request, unit),
-        **chosen,
-        **measure_metadata(request.measures),
-        numerical_slack=slack + measure_slack(declaration.most_touched, request.measures),
+        **about | measure_metadata(request.measures) | {"numerical_slack": slack},
         counts=None if declaration.shares is None else f"weighted counts: {declaration.shares.describe()}",
     )
 
 
-def of_release(family: Family, request: CellRequest, unit: int = 1) -> dict[str, Any]:
-    """The fields that the noise of a cell and the level fix; `unit` multiplies counts for the noise."""
-    level = present(request.level)
-    return {
-        "name": request.name,
-        "level": level_text(level),
-        "std": family.std(level) / unit,
-        "noise_mean": family.mean(level) / unit,
-        "grid": published_step(family, level) / unit,
-    }
+def parameters_at(
+    point: Point,
+    family: Family,
+    declaration: Declaration,
+    request: CellRequest,
+    past: Sequence[tuple[Point, Family, float]],
+    still_lazy: Callable[[float], float | None],
+) -> dict[str, Any]:
+    """What the metadata of a release of cells (step 0) or of a step says, given its point and noise.
+
+    `past` has point, noise and lowest effective threshold of each release before, `family` is in parts of a count.
+    """
+    (_, level), domain, unit, std = point, declaration.domain, declaration.unit_of_counts, family.std(point[1])
+    check_std(declaration, std)
+    if isinstance(domain, Open):
+        budget = OpenBudget(domain.delta, declaration.touched)
+        for before in past:
+            budget = budget.after(*before)
+        chosen = open_parameters(domain, request, budget, point, family, unit)
+    else:
+        chosen = closed_parameters(family, domain, request, still_lazy, unit)
+    grid = published_step(family, level)
+    near = count_near((known for (_, known), *_ in past), level)
+    return (
+        shared(declaration)
+        | chosen
+        | {
+            "name": request.name,
+            "level": level_text(level),
+            "std": std / unit,
+            "noise_mean": family.mean(level) / unit,
+            "grid": grid / unit,
+            "numerical_slack": numerical_slack(declaration.most_touched, std, grid, near=near),
+        }
+    )
 
 
 def cell_statement(declaration: Declaration, level: Fraction, metadata: CellMetadata, past: Past) -> str:

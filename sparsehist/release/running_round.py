@@ -12,10 +12,8 @@ import numpy as np
 import polars as pl
 
 from sparsehist.declaration import Declaration, Steps
-from sparsehist.domain import Open, draw_free
+from sparsehist.domain import draw_free
 from sparsehist.errors import DeclarationError, NotFoundError, present
-from sparsehist.histogram.grid import count_near, numerical_slack, published_step
-from sparsehist.histogram.open_domain import OpenBudget
 from sparsehist.histogram.step_round import PointHistory, draw_step_round
 from sparsehist.ledger.ledger import PathName
 from sparsehist.noise.over_steps import Point, StepNoise
@@ -23,14 +21,11 @@ from sparsehist.privacy import level_text
 from sparsehist.release.cell_parameters import (
     LAZILY,
     CellRequest,
-    check_std,
-    closed_parameters,
-    of_release,
     open_guarantee,
-    open_parameters,
+    parameters_at,
 )
 from sparsehist.release.cell_round import is_in, published_frame, shown_cells
-from sparsehist.release.metadata import RunningMetadata, shared
+from sparsehist.release.metadata import RunningMetadata
 from sparsehist.release.pipeline import Held
 from sparsehist.release.steps import StepFiles
 from sparsehist.release.totals import RUNNING, Totals
@@ -203,7 +198,7 @@ def running_metadata(
     declaration: Declaration, request: RunningRequest, past: list[tuple[int, Fraction, float]]
 ) -> RunningMetadata:
     """Choose the threshold and say what a release will be: a function of public parameters only."""
-    totals = request.what or Totals(RUNNING, present(declaration.n_steps))
+    totals = totals_of(declaration, request)
     if declaration.domain.is_open and totals.workload is not None:
         raise DeclarationError(
             f"the domain of {declaration.name!r} is open, and its delta is spent by running counts alone: "
@@ -211,38 +206,29 @@ def running_metadata(
         )
     noise, step = totals.noise(declaration.max_keys), present(request.step)
     point = Point(totals.row(step), present(request.level))
-    family, domain = noise.at(point.step), declaration.domain
-    history = history_of(past, is_open=domain.is_open)
-    check_std(declaration, family.std(point.level))
+    history = history_of(past, is_open=declaration.domain.is_open)
     # Refuses levels that are nearly equal, before anything is chosen by them.
     noise.factor(history.with_release(point, math.inf).points)
-    if isinstance(domain, Open):
-        before = OpenBudget(domain.delta, declaration.touched)
-        for known, level, bound in past:
-            before = before.after((known, level), noise.at(known), bound)
-        chosen = open_parameters(domain, request, before, (point.step, point.level), family)
-    else:
 
-        def still_lazy(effective: float) -> float | None:
-            rare = history.with_release(point, effective).draws_all_empty(noise)
-            return history.largest_tail(noise) if rare else None
+    def still_lazy(effective: float) -> float | None:
+        rare = history.with_release(point, effective).draws_all_empty(noise)
+        return history.largest_tail(noise) if rare else None
 
-        chosen = closed_parameters(family, domain, request, still_lazy)
+    spent = [((known, level), noise.at(known), bound) for known, level, bound in past]
+    at = (point.step, point.level)
     return RunningMetadata(
-        **shared(declaration),
-        **of_release(family, request),
-        **chosen,
-        numerical_slack=numerical_slack(
-            declaration.max_keys,
-            family.std(point.level),
-            published_step(family, point.level),
-            near=count_near((level for _, level, _ in past), point.level),
-        ),
+        **parameters_at(at, noise.at(point.step), declaration, request, spent, still_lazy),
         step=step,
         steps=totals.steps,
         strategy=totals.strategy,
         counts=totals.words(step),
     )
+
+
+def totals_of(declaration: Declaration, request: CellRequest) -> Totals:
+    """What a request counts: running counts, unless it says otherwise."""
+    asked = request.what if isinstance(request, RunningRequest) else None
+    return asked or Totals(RUNNING, present(declaration.n_steps))
 
 
 def history_of(past: list[tuple[int, Fraction, float]], *, is_open: bool) -> PointHistory:

@@ -46,12 +46,7 @@ _Read = TypeVar("_Read")
 
 
 def printable(text: str, *, keep: str = "") -> str:
-    r"""The text with control and invisible characters escaped: names and keys are chosen by strangers.
-
-    Example:
-        >>> print(printable("a\x1b[2J"))
-        a\x1b[2J
-    """
+    """The text with control and invisible characters escaped: names and keys are chosen by strangers."""
     if text.isprintable():
         return text
     return "".join(letter if letter.isprintable() or letter in keep else ascii(letter)[1:-1] for letter in text)
@@ -64,10 +59,6 @@ def shown(value: object) -> str:
     """A value of the caller's as an error may show it: a number, a date or a short text; of others only the type.
 
     A frame, a column or a list in the wrong place may hold data of the log.
-
-    Example:
-        >>> shown(0.5), shown("weekly"), shown([17, 18])
-        ('0.5', "'weekly'", 'a list')
     """
     if value is None or isinstance(value, bool | float | Fraction | Decimal | date):
         return str(value) if isinstance(value, Fraction | Decimal | date) else repr(value)
@@ -124,12 +115,7 @@ _ANY_LITERAL = re.compile(_LITERAL % 1, _FLAGS)
 
 
 def without_credentials(text: str) -> str:
-    """The text without what in it looks like giving access to something: parts of URLs, secrets of SQL.
-
-    Example:
-        >>> without_credentials("https://me:word@host/a.parquet?signature=5 and (type s3, secret 'word')")
-        "https://…host/a.parquet?… and (type s3, secret '…')"
-    """
+    """The text without what in it looks like giving access to something: parts of URLs, secrets of SQL."""
     text = _IN_URL.sub("…", text) if "://" in text else text
     text = _STATEMENT.sub(lambda found: _ANY_LITERAL.sub("'…'", found[0]), text)
     return _INSIDE.sub(r"\1…", _GIVEN.sub(r"\1'…'", text))
@@ -271,21 +257,13 @@ class StoreRolledBackError(StoreError):
 
 
 def promise(condition: object, what: str) -> None:
-    """Go on only if what must hold does.
-
-    Raises:
-        LawError: If it does not.
-    """
+    """Raise a LawError unless the condition holds."""
     if not condition:
         raise LawError(what)
 
 
 def present(value: _Value | None) -> _Value:
-    """What the code before made sure is there.
-
-    Raises:
-        LawError: If it is not.
-    """
+    """The value, which the code before made sure is there; else a LawError."""
     if value is None:
         raise LawError("something that must be there is missing")
     return value
@@ -296,11 +274,7 @@ class CountsWarning(UserWarning):
 
 
 def of_kind(value: object, kind: type[_Value]) -> _Value:
-    """What the code before made sure is of that kind.
-
-    Raises:
-        LawError: If it is not; names the kinds.
-    """
+    """The value, which the code before made sure is of that kind; else a LawError that names the kinds."""
     if not isinstance(value, kind):
         raise LawError(f"got {type(value).__name__} where only {kind.__name__} can be")
     return value
@@ -309,11 +283,7 @@ def of_kind(value: object, kind: type[_Value]) -> _Value:
 def raise_alone(error: BaseException) -> NoReturn:
     """Raise an error that does not lead back to the one being handled.
 
-    `raise … from None` hides that one from tracebacks only: it stays the `__context__`, which reporters of errors
-    follow.
-
-    Args:
-        error: What to raise instead.
+    `raise … from None` hides that one from tracebacks only: it stays the `__context__`, which reporters follow.
     """
     try:
         raise error  # noqa: TRY301  what is raised here has a context, what leaves has none
@@ -324,15 +294,9 @@ def raise_alone(error: BaseException) -> NoReturn:
 
 @contextmanager
 def needing(what: str, install: str, *, instead: str = "") -> Iterator[None]:
-    """Import in this block what is not installed with the package itself.
+    """Import in this block what is not installed with the package itself; a NotFoundError says what to install.
 
-    Args:
-        what: Needs it.
-        install: What pip installs then: an extra in quotes, such as "'sparsehist[plots]'", or a package.
-        instead: What can be done without it, as a sentence.
-
-    Raises:
-        NotFoundError: If it is not installed; says how to install it.
+    `install` is what pip takes, an extra in quotes or a package; `instead` a sentence on what can be done without.
     """
     try:
         yield

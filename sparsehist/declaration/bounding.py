@@ -119,9 +119,6 @@ class Shares:
     in L1, rounded down to a multiple of 1/parts. So w·√m is at most √l, or w·m at most l, and the noise is that of
     max_keys = l. A unit with more than `most_keys` keys is cut to that many first.
 
-    Example:
-        >>> Shares(4, 100, "l2").weights([1, 4, 5, 16, 100]).tolist()
-        [64, 64, 57, 32, 12]
     """
 
     max_keys: int

@@ -147,12 +147,7 @@ class Measure:
 
     @classmethod
     def parse(cls, text: str) -> Measure:
-        """Read what `str` wrote.
-
-        Example:
-            >>> Measure.parse("price:clip=-5..5,step=1/4").low
-            Fraction(-5, 1)
-        """
+        """Read what `str` wrote."""
         found = _TEXT.fullmatch(text.replace(" ", "")) if isinstance(text, str) else None
         if found is None:
             raise DeclarationError(f"cannot read a measure: {_ADVICE}", parameter="measures")

@@ -9,7 +9,7 @@ from typing import Any
 
 from sparsehist.declaration.checks import checked_choice, checked_whole
 from sparsehist.errors import DeclarationError, present, shown
-from sparsehist.privacy import Level, as_level, level_text
+from sparsehist.privacy import Level
 from sparsehist.privacy.guarantees import EpsilonDelta, level_or_goal
 from sparsehist.text_form import Notation, write_call, write_literal
 
@@ -216,10 +216,3 @@ def every_of(value: object) -> Every:
 def without_budget(every: Every) -> Every:
     """The same periods without a budget: the ledger keeps that one."""
     return replace(every, budget=None)
-
-
-def budget_text(every: Every) -> str | None:
-    """The budget as text; None if there is none."""
-    if every.budget is None:
-        return None
-    return every.budget.text if isinstance(every.budget, EpsilonDelta) else level_text(as_level(every.budget))

@@ -26,10 +26,6 @@ class Period:
         label: "2026-03-17", "2026-W12", "2026-03", or a number from 1 as text.
         first: Its first day, or its first step.
         last: Its last one; part of it.
-
-    Example:
-        >>> span_of("week", "2026-W12").first, span_of("month", date(2026, 3, 17)).label, span_of("7", 2).last
-        (datetime.date(2026, 3, 16), '2026-03', 14)
     """
 
     label: str

@@ -109,14 +109,7 @@ class NewLog:
 def counted_into(
     home: Home, asked: NewLog, counting: Counting | None = None, *, bound: PairFilter | None = None
 ) -> SeriesRecord:
-    """Count a log into a new series, or return the one that is the same; makes the store if there is none.
-
-    Args:
-        home: The store.
-        asked: Log and declaration.
-        counting: Resources.
-        bound: Leaves units out; None if all of them count.
-    """
+    """Count a log into a new series, or return the one that is the same; makes the store if there is none."""
     declaration, counting = asked.declaration, counting or Counting()
     if counting.engine == ("memory" if is_spark_frame(asked.source) else "spark"):
         raise DeclarationError(f"engine={counting.engine!r} does not count this log", parameter="counting")

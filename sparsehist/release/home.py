@@ -86,11 +86,7 @@ class Home:
             return sorted(record.name for record in state.all_series())
 
     def find(self, state: State, name: str, series_id: str | None = None) -> SeriesRecord:
-        """Return the series of a name, and of an id if one is given.
-
-        Raises:
-            NotFoundError: If it does not exist or was dropped.
-        """
+        """Return the series of a name, and of an id if one is given, or raise a NotFoundError."""
         record = state.series(name)
         if record is not None and series_id in (None, record.series_id):
             return record

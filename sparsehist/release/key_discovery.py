@@ -44,12 +44,7 @@ _MOST_ROUNDS = 8
 
 
 def shares_of_rounds(rounds: int) -> list[Fraction]:
-    """Return the share of level and delta that each round takes; they add up to one.
-
-    Example:
-        >>> [str(share) for share in shares_of_rounds(3)]
-        ['1/50', '2/25', '9/10']
-    """
+    """Return the share of level and delta that each round takes, such as 1/50, 2/25, 9/10; they add up to one."""
     left, shares = Fraction(1), list[Fraction]()
     for number in range(rounds - 1):
         shares.append(left * (_LAST if number == 0 else _EARLIER))

@@ -41,14 +41,8 @@ class _Sum(NamedTuple):
 def measure_limits(frame: pl.DataFrame, about: CellMetadata, alpha: float) -> dict[str, FloatArray]:
     """Limits of the sums and means of a release, each of which misses the truth with probability alpha at most.
 
-    Args:
-        frame: The published rows.
-        about: Their metadata.
-        alpha: Above 0, below 1.
-
-    Returns:
-        Columns price_sum_low, price_sum_high, price_mean_low, price_mean_high and so on; shape (rows,) each. A mean
-        whose denominator may be 0 has no limits but those of its measure's sign.
+    Columns price_sum_low, price_sum_high, price_mean_low, price_mean_high and so on; shape (rows,) each. A mean whose
+    denominator may be 0 has no limits but those of its measure's sign.
     """
     found: dict[str, FloatArray] = {}
 

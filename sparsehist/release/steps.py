@@ -97,12 +97,8 @@ def unit_digests(units: pl.Series, salt: bytes) -> tuple[pl.Series, WordArray]:
 class Day:
     """The distinct pairs of a step. Secret.
 
-    Attributes:
-        pairs: row (of the unit), code (row of the key) and order (in which keys of a unit are kept).
-        units: Digests of the units.
-        keys: The keys; columns key_0, …
-        unit_kind: As `comparable_units` names it.
-        digest: Of the pairs, keyed, whatever their order.
+    `pairs` has row (of the unit), code (row of the key) and order (in which keys of a unit are kept); `digest` is
+    keyed, and of the pairs whatever their order.
     """
 
     pairs: pl.DataFrame

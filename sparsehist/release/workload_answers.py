@@ -210,13 +210,7 @@ def slack_of(
 ) -> float:
     """The numerical slack of a release: of the noisy numbers that are rounded before anything else is done with them.
 
-    Args:
-        family: The noise, as `family_for` makes it.
-        strategy: A = L·R.
-        level: Of the release.
-        max_keys: Keys that a unit may touch.
-        least: The least variance of an answer, for Z of variance 1.
-        past: Levels that were released before on this path.
+    `least` is the least variance of an answer, for Z of variance 1; `past` are the levels released on this path.
     """
     std, near, workload = family.std(level), count_near(past, level), strategy.workload
     by_cell = cell_grid(strategy, std)
@@ -274,13 +268,7 @@ def noisy_cells(
 
 
 def lots_for(secret: bytes, path: PathName, level: Level) -> Generator:
-    """The randomness that rounds the noise of a level of a path; independent of the noise, and always the same.
-
-    Args:
-        secret: Salt of the series.
-        path: That of the workload and its strategy.
-        level: Of the release.
-    """
+    """The randomness that rounds the noise of a level of a path; independent of the noise, and always the same."""
     about = "\n".join((*map(str, path), level_text(as_level(level))))
     key = hashlib.blake2b(about.encode(), key=salt_for(LOTS, secret), digest_size=16).digest()
     return generator(int.from_bytes(key))

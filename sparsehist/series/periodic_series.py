@@ -135,12 +135,6 @@ class PeriodicSeries:
         with self.store.home.hold() as state:
             return [str(declaration_of(record).period) for record in periods_of(state, self.name)]
 
-    def released(self) -> list[str]:
-        """Return those of the appended periods of which something was released."""
-        with self.store.home.hold() as state:
-            names = {path.series for path in Ledger.of(state).of_population(self.name) if path.releases}
-            return [str(declaration_of(one).period) for one in periods_of(state, self.name) if one.name in names]
-
     def progress(self, *, delta: float = DEFAULT_DELTA) -> Row:
         """Return what all periods have cost so far: their row of the ledger.
 

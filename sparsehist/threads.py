@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from threading import Lock
 from typing import TypeVar
 
 Item = TypeVar("Item")
@@ -33,17 +32,3 @@ def in_threads(
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
-
-
-def each_locked(locks: Sequence[Lock]) -> Iterator[int]:
-    """Give the number of every lock once, while it is held: those first that no other thread holds."""
-    numbers = list(range(len(locks)))
-    while numbers:
-        at = next((at for at, number in enumerate(numbers) if locks[number].acquire(blocking=False)), None)
-        number = numbers.pop(at or 0)
-        if at is None:
-            locks[number].acquire()
-        try:
-            yield number
-        finally:
-            locks[number].release()

@@ -64,9 +64,8 @@ def open_files(source: object, columns: Sequence[str] = ()) -> Log | None:
         for file in files
     )
     label = f"file {shown(files[0])!r}" if len(files) == 1 else "the files"
-    as_is = kind == "parquet" and not told.hive and not any(map(is_remote, files))
     texts = frozenset(told.hive if kind == "parquet" else (*dtypes, *told.hive))
-    return Log(rows, {**dtypes, **dict.fromkeys(told.hive, pl.String())}, label, scans, as_is, texts)
+    return Log(rows, {**dtypes, **dict.fromkeys(told.hive, pl.String())}, label, scans, texts)
 
 
 def as_files(source: object) -> Files | None:

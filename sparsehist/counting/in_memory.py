@@ -11,76 +11,69 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 
-from sparsehist.counting.batches import Piece, pieces, read, release_unused
+from sparsehist.counting.batches import batches, is_whole, kept, present
 from sparsehist.counting.codes import first_of_runs, sorted_words
 from sparsehist.counting.contract import Bounding, CountRequest, UnitPairs
-from sparsehist.counting.keys import missing_error, outside_error, packed
+from sparsehist.counting.keys import missing_error, outside_error
 from sparsehist.counting.log import Log, engine_errors
 from sparsehist.counting.measured import row_columns, row_steps, sum_names, unmeasured_error
 from sparsehist.counting.memory import allowed_memory
 from sparsehist.counting.rows import GROUP_BITS, Rows
-from sparsehist.counting.tuples import order_sql, tuple_text
-from sparsehist.counting.words import Numbers32or64, Words
+from sparsehist.counting.tuples import sha256_of, tuple_text
+from sparsehist.counting.words import Numbers32or64, Words, key_range
 from sparsehist.declaration.measures import Measure
 from sparsehist.errors import DeclarationError
 from sparsehist.store.layout import spill_directory
-from sparsehist.store.statements import statement
 from sparsehist.threads import cores, in_threads
-from sparsehist.typing import AnyArray, BoolArray, IndexArray, IntArray, NDArray, WordArray
+from sparsehist.typing import AnyArray, IndexArray, IntArray, NDArray, WordArray, secret
 
 GROUP_ROWS = 1 << 16
 AHEAD = 16  # groups bounded ahead, so that no thread waits
 UNIT_BITS = 24  # of a unit in the words that are sorted, besides those that its group has in common
 DENSE = 8  # numbers of cells per pair up to which totals stand in an array
-Result = TypeVar("Result")
 
 
-@dataclass(frozen=True)
-class Pairs:
+@secret
+class Pairs(NamedTuple):
     """The distinct (unit, key) pairs of some units that count; those of a unit side by side. Secret.
 
     Attributes:
         units: Each unit once; shape (units,).
-        sizes: How many distinct keys each unit has; shape (units,).
+        sizes: Number of distinct keys of each unit; shape (units,).
         kept: How many of them count; shape (units,).
         cells: Cells of the pairs that count; shape (pairs,).
-        sums: By measure, what the rows of each of them add up to, in steps, cut to the bounds; shape (pairs,) each.
+        sums: By measure, the sum of the rows of each pair, in steps, cut to the bounds; shape (pairs,) each.
     """
 
-    units: WordArray = field(repr=False)
-    sizes: IntArray = field(repr=False)
-    kept: IntArray = field(repr=False)
-    cells: Numbers32or64 = field(repr=False)
-    sums: list[IntArray] = field(repr=False, default_factory=list)
+    units: WordArray
+    sizes: IntArray
+    kept: IntArray
+    cells: Numbers32or64
+    sums: list[IntArray]
 
 
-@dataclass(frozen=True)
-class Reading:
+@secret
+class Reading(NamedTuple):
     """A log that was read. Secret.
 
     Attributes:
-        units: Leads from words back to units.
-        keys: Leads from words back to keys.
-        rows: Words of units, times `multiplier`, and of keys; and the steps of measures.
-        multiplier: A secret odd number: multiplying by it is a bijection that spreads any pattern of numbers.
+        units: Turns words back into units.
+        keys: Turns words back into keys.
+        rows: Words of units and of keys, and the steps of measures. Words of units are multiplied by a secret odd
+            number, a bijection that spreads any pattern of numbers.
+        inverse: Undoes the multiplication.
     """
 
     units: Words
     keys: Words
     rows: Rows
-    multiplier: np.uint64 = field(repr=False)
-
-    @property
-    def inverse(self) -> np.uint64:
-        """Undoes the multiplication."""
-        return np.uint64(pow(int(self.multiplier), -1, 2**64))
+    inverse: np.uint64
 
 
 def name() -> str:
@@ -116,66 +109,69 @@ def kept_pairs(log: Log, wanted: CountRequest) -> UnitPairs:
     """List the pairs that count."""
     with spill_directory(wanted.temporary_directory) as directory:
         found = read_log(log, wanted, directory)
-        none = np.zeros(0, np.uint64), np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.uint32)
-        parts = [Pairs(*none), *bounded(found, log, wanted)]
-    distinct, codes = np.unique(np.concatenate([part.cells for part in parts]), return_inverse=True)
-    units = unit_values(found, log, wanted, np.concatenate([part.units for part in parts]))
-    sizes = np.concatenate([part.kept for part in parts])
-    return UnitPairs(units, sizes, codes.astype(np.uint32), found.keys.frame(distinct))
+        parts = list(bounded(found, log, wanted))
+    none = np.zeros(0, np.uint32)
+    distinct, codes = np.unique(np.concatenate([none, *(part.cells for part in parts)]), return_inverse=True)
+    words = np.concatenate([none.astype(np.uint64), *(part.units for part in parts)])
+    units = found.units.values(words)[0] if len(wanted.unit_parts) == 1 else unit_texts(found, log, wanted, words)
+    sizes = np.concatenate([none.astype(np.int64), *(part.kept for part in parts)])
+    return UnitPairs(units.alias("unit"), sizes, codes.astype(np.uint32), found.keys.frame(distinct))
 
 
 def read_log(log: Log, wanted: CountRequest, directory: Path) -> Reading:
     """Read the log batch by batch into words, and bring its keys to the domain."""
     allowed = allowed_memory(wanted.memory_limit)
-    parts, dtypes = wanted.unit_parts, log.dtypes
+    parts, dtypes, steps = wanted.unit_parts, log.dtypes, row_steps(wanted.measures, log)
     units = Words.of_columns([dtypes[name] for name in parts], [None] * len(parts))
     keys = Words.of_columns([dtypes[name] for name in wanted.key], wanted.domain.parts)
-    steps = row_steps(wanted.measures, log)
     rows = Rows(directory, allowed // 2, len(steps))
-    multiplier = np.uint64(multiplier_of(wanted.salt))
+    multiplier = multiplier_of(wanted.salt)
+    missing = {name: present(name, dtypes[name]) for name in wanted.read}
+    missing |= {name: pl.col(name).is_not_null() for name in steps}
+    limits = {name: key_range(part) for name, part in zip(wanted.key, wanted.domain.parts, strict=True)}
+    ranges = {name: pl.col(name).is_between(*own) for name, own in limits.items() if own and is_whole(dtypes[name])}
     incomplete: set[str] = set()
+    beyond: set[str] = set()
 
-    def add(piece: Piece) -> None:
-        batch = read(piece, wanted.read, dtypes, steps)
-        incomplete.update(batch.incomplete)
-        columns = dict(zip((*wanted.read, *steps), batch.columns, strict=True))
-        words, inside = keys.numbers([columns[name] for name in wanted.key])
-        of_units, _ = units.numbers([columns[name] for name in parts])
-        beside = [columns[name].values.to_numpy() for name in steps]
-        del batch, columns
-        numbers = of_units * multiplier
-        if inside is not None:
-            numbers, words, *beside = (column[inside] for column in (numbers, words, *beside))
-        rows.add(numbers, words, *beside)
+    def add(batch: pl.DataFrame) -> None:
+        batch = kept(kept(batch, missing, incomplete), ranges, beyond)
+        words = keys.numbers([batch[name].rechunk() for name in wanted.key])
+        of_units = units.numbers([batch[name].rechunk() for name in parts]) * np.uint64(multiplier)
+        rows.add(of_units, words, *(batch[name].to_numpy() for name in steps))
         if units.memory + keys.memory > allowed:
             raise DeclarationError(
                 "memory_limit is too small for the distinct texts of units and keys of this log: allow more memory"
             )
 
+    pl.Series(np.zeros(0))  # Polars takes up numpy with the first array, which threads must not do at once
     with engine_errors(log.label, log):
-        for _ in in_threads(add, pieces(log, wanted.read, steps), wanted.threads or cores()):
+        for _ in in_threads(add, batches(log, wanted.read, steps), wanted.threads or cores()):
             pass
-        release_unused()
-        for name in wanted.read if wanted.on_null == "error" else ():
-            if name in incomplete:
-                raise missing_error(name, "unit" if name in parts else "key")
-        for name, measure in row_columns(wanted.measures).items() if wanted.on_null == "error" else ():
-            if name in incomplete:
-                raise unmeasured_error(measure)
+        if wanted.on_null == "error":
+            _refuse_missing(incomplete, wanted)
         wanted.report("placing keys")
         units.place(wanted.salt)
         keys.place(wanted.salt)
-    if keys.outside and wanted.on_outside == "error":
+    outside = sorted({*keys.outside, *map(wanted.key.index, beyond)})
+    if outside and wanted.on_outside == "error":
         text = [dtypes[name] == pl.String and name not in wanted.key_types for name in wanted.key]
-        raise outside_error(keys.outside, wanted.key, wanted.domain, text)
-    return Reading(units, keys, rows, multiplier)
+        raise outside_error(outside, wanted.key, wanted.domain, text)
+    return Reading(units, keys, rows, np.uint64(pow(multiplier, -1, 2**64)))
+
+
+def _refuse_missing(incomplete: set[str], wanted: CountRequest) -> None:
+    for name in wanted.read:
+        if name in incomplete:
+            raise missing_error(name, "unit" if name in wanted.unit_parts else "key")
+    for name, measure in row_columns(wanted.measures).items():
+        if name in incomplete:
+            raise unmeasured_error(measure)
 
 
 def bounded(found: Reading, log: Log, wanted: CountRequest) -> Iterator[Pairs]:
     """Find the distinct pairs, and those that count, group by group of units, in threads."""
     wanted.report("bounding")
     bits = min(max((len(found.rows) // GROUP_ROWS).bit_length(), 1), GROUP_BITS)
-    portable = _PortableOrder(found, log, wanted) if wanted.portable else None
 
     def bound(group: int) -> Pairs:
         units, keys, *beside = found.rows.group(group, bits)
@@ -194,8 +190,12 @@ def bounded(found: Reading, log: Log, wanted: CountRequest) -> Iterator[Pairs]:
         if sizes.max(initial=0) > wanted.most_keys:
             number = np.cumsum(first) - 1
             kept = np.arange(units.size) - np.take(own, number, mode="clip") < wanted.most_keys
-            if portable is not None:
-                portable.choose(kept, units, cells, sizes)
+            if wanted.portable:
+                above = np.flatnonzero(np.repeat(sizes > wanted.most_keys, sizes))
+                texts = pair_texts(found, log, wanted, units[above] * found.inverse, cells[above])
+                digests = sha256_of(texts, wanted.salt).alias("digest").to_frame()
+                place = digests.select(pl.col("digest").rank("ordinal").over(pl.Series(number[above])))
+                kept[above] = place.to_series().to_numpy() <= wanted.most_keys
             cells, sums = cells[kept], [each[kept] for each in sums]
         distinct = np.take(units, own, mode="clip") * found.inverse
         return Pairs(distinct, sizes, np.minimum(sizes, wanted.most_keys), cells, sums)
@@ -217,7 +217,7 @@ def distinct_pairs(
         cells: Shape (n,).
         hashes: Of each pair; shape (n,).
         bits: In which units agree.
-        rank: Ranks cells by value; asked only where hashes agree.
+        rank: Ranks cells by value; called only where hashes agree.
 
     Returns:
         Units and cells of the pairs, shape (pairs,); the rows in that order, those of a pair side by side, shape
@@ -242,7 +242,11 @@ def distinct_pairs(
         run = np.cumsum(first_of_runs(of_units))
         places = np.flatnonzero(np.isin(run, run[mistaken]))
         rows = order[places]
-        order[places] = rows[_exact_order(units[rows], hashes[rows], cells[rows], rank)]
+        exact = np.lexsort((cells[rows], hashes[rows], units[rows]))
+        tied = ~(first_of_runs(units[rows][exact]) | first_of_runs(hashes[rows][exact]))
+        if (tied & first_of_runs(cells[rows][exact])).any():
+            exact = np.lexsort((rank(cells[rows]), hashes[rows], units[rows]))
+        order[places] = rows[exact]
         ordered, own = np.take(units, order, mode="clip"), np.take(cells, order, mode="clip")
         new = first_of_runs(ordered) | first_of_runs(own)
     kept = np.flatnonzero(new)
@@ -261,17 +265,6 @@ def _sums(
             total = _run_sums(np.take(next(read_steps), order, mode="clip"), starts)
         found.append(np.clip(total, measure.least_steps, measure.most_steps))
     return found
-
-
-def _exact_order(
-    units: WordArray, hashes: WordArray, cells: Numbers32or64, rank: Callable[[Numbers32or64], IndexArray]
-) -> IndexArray:
-    """Order pairs by unit, then by hash, and, where some agree in both, then by the value of the key."""
-    order = np.lexsort((cells, hashes, units))
-    same = ~(first_of_runs(units[order]) | first_of_runs(hashes[order]))
-    if (same & first_of_runs(cells[order])).any():
-        order = np.lexsort((rank(cells), hashes, units))
-    return order
 
 
 def mixed(words: WordArray) -> WordArray:
@@ -301,13 +294,16 @@ def multiplier_of(salt: bytes) -> int:
     return int.from_bytes(hashlib.blake2b(b"multiplier", key=salt, digest_size=8).digest(), "little") | 1
 
 
-def unit_values(found: Reading, log: Log, wanted: CountRequest, words: WordArray) -> pl.Series:
-    """Turn words back into units: in the dtype of the log, up to the kind of text; tuples as one text."""
-    values = found.units.values(words)
-    if len(values) == 1:
-        return values[0].alias("unit")
-    frame = pl.DataFrame(dict(zip(wanted.unit_parts, values, strict=True)))
-    return frame.select(tuple_text(wanted.unit_parts, log.dtypes).alias("unit")).to_series()
+def unit_texts(found: Reading, log: Log, wanted: CountRequest, words: WordArray) -> pl.Series:
+    """Turn words back into units, and write each unit as one text."""
+    frame = pl.DataFrame(dict(zip(wanted.unit_parts, found.units.values(words), strict=True)))
+    return frame.select(tuple_text(wanted.unit_parts, log.dtypes)).to_series()
+
+
+def pair_texts(found: Reading, log: Log, wanted: CountRequest, units: WordArray, cells: Numbers32or64) -> pl.Series:
+    """Write pairs of a unit and a key as texts."""
+    keys = found.keys.frame(cells)
+    return unit_texts(found, log, wanted, units) + keys.select(tuple_text(keys.columns, keys.schema)).to_series()
 
 
 def _added_up(cells: Numbers32or64, added: Sequence[IntArray | None]) -> tuple[Numbers32or64, list[IntArray]]:
@@ -344,33 +340,3 @@ def _ranks(keys: Words, cells: Numbers32or64) -> IndexArray:
     frame = keys.frame(cells)
     ranks: IndexArray = frame.select(pl.struct(pl.all()).rank("dense")).to_series().to_numpy()
     return ranks
-
-
-class _PortableOrder:
-    """The order that every engine knows, by SHA-256, which DuckDB has and Polars has not. Secret."""
-
-    def __init__(self, found: Reading, log: Log, wanted: CountRequest) -> None:
-        import duckdb
-
-        self._found, self._log, self._wanted = found, log, wanted
-        self._connection = duckdb.connect(":memory:")
-        unit = None if len(wanted.unit_parts) > 1 else log.dtypes[wanted.unit_parts[0]]
-        order = order_sql(unit, wanted.domain.dtypes)
-        self._connection.execute(f"create macro salted_hash(salt, unit, key) as {order}")
-
-    def choose(self, kept: BoolArray, units: WordArray, cells: Numbers32or64, sizes: IntArray) -> None:
-        """Mark in `kept` the first pairs of each unit above the bound."""
-        rows = np.flatnonzero(np.repeat(sizes > self._wanted.most_keys, sizes))
-        own = units[rows] * self._found.inverse
-        pairs = pl.DataFrame(
-            {
-                "place": np.arange(rows.size),
-                "number": own,
-                "unit": unit_values(self._found, self._log, self._wanted, own),
-                "key": packed(self._found.keys.frame(cells[rows])),
-            }
-        )
-        with self._connection.cursor() as cursor:  # threads need one each
-            cursor.register("pairs", pairs)
-            asked = {"most_keys": self._wanted.most_keys, "salt": self._wanted.salt}
-            kept[rows] = cursor.execute(statement("count_first"), asked).fetchnumpy()["kept"]

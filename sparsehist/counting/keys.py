@@ -145,16 +145,6 @@ def has_duplicates(keys: pl.DataFrame) -> bool:
     return suspects.n_unique() < suspects.height
 
 
-def unpacked(keys: pl.Series, columns: int) -> pl.DataFrame:
-    """Give each part of the key, a struct where it has several columns, its column."""
-    return keys.alias(key_names(1)[0]).to_frame() if columns == 1 else keys.struct.unnest()
-
-
-def packed(cells: pl.DataFrame) -> pl.Series:
-    """Undo `unpacked`."""
-    return cells.to_series().alias("cell") if cells.width == 1 else cells.to_struct("cell")
-
-
 def _canonical(domain: Domain) -> Mapping[str, pl.DataType]:
     return dict(zip(key_names(domain.columns), domain.dtypes, strict=True))
 

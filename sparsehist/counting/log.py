@@ -49,7 +49,6 @@ class Log:
         dtypes: Dtype of every column.
         label: How errors call it.
         files: Its files, each with a scan of it.
-        in_row_groups: Whether every column may be read from Parquet files on this machine as they hold it.
         texts: Columns of text in which whole numbers and dates may be written.
     """
 
@@ -57,7 +56,6 @@ class Log:
     dtypes: Mapping[str, pl.DataType]
     label: str
     files: Mapping[str, pl.LazyFrame] = field(default_factory=dict, repr=False)
-    in_row_groups: bool = False
     texts: frozenset[str] = frozenset()
 
     @property
@@ -93,7 +91,7 @@ class Log:
         return self._derived(self.rows.filter(inside), self.dtypes)
 
     def _derived(self, rows: pl.LazyFrame, dtypes: Mapping[str, pl.DataType], texts: Iterable[str] = ()) -> Log:
-        return replace(self, rows=rows, dtypes=dtypes, texts=self.texts.union(texts), in_row_groups=False)
+        return replace(self, rows=rows, dtypes=dtypes, texts=self.texts.union(texts))
 
 
 def _cast(name: str, dtype: pl.DataType, to: str) -> tuple[pl.Expr, pl.DataType]:

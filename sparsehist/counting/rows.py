@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sparsehist.counting.codes import by_first_bits
-from sparsehist.typing import AnyArray, WordArray, secret
+from sparsehist.typing import AnyArray, IndexArray, WordArray, secret
 
 GROUP_BITS = 8
 BLOCK = 1 << 18  # rows grouped at a time, within the cache of a core
@@ -39,7 +38,7 @@ class Rows:
     def __init__(self, directory: Path, memory: int, beside: int = 0) -> None:
         self._files = [directory / f"column-{number}" for number in range(2 + beside)]
         self._dtypes: list[np.dtype] = [*[np.dtype(np.uint64)] * 2, *[np.dtype(np.int32)] * beside]
-        self._room, self._written = memory, [0] * len(self._files)
+        self._room = memory
         self._blocks: list[_Block] = []
         self._lock = Lock()
 
@@ -70,11 +69,11 @@ class Rows:
         ]
 
     def _write(self, columns: Sequence[AnyArray]) -> list[int]:
-        offsets = list(self._written)
-        for at, column in enumerate(columns):
-            with self._files[at].open("ab") as file:
+        offsets = []
+        for path, column in zip(self._files, columns, strict=True):
+            with path.open("ab") as file:
+                offsets.append(file.tell())
                 file.write(column.data)
-            self._written[at] += column.nbytes
         return offsets
 
     def _part(self, at: int, column: AnyArray | int, rows: slice) -> AnyArray:
@@ -83,3 +82,19 @@ class Rows:
         dtype = self._dtypes[at]
         offset = column + rows.start * dtype.itemsize
         return np.fromfile(self._files[at], dtype, count=rows.stop - rows.start, offset=offset)
+
+
+def by_first_bits(words: WordArray, bits: int) -> tuple[IndexArray, list[int]]:
+    """Group words by their first bits, in a stable order.
+
+    Args:
+        words: Shape (n,).
+        bits: From 1 to 8.
+
+    Returns:
+        Positions of the words in their new order, shape (n,); and 2**bits + 1 offsets, between which the groups lie.
+    """
+    part = (words >> np.uint64(64 - bits)).astype(np.uint8)
+    order = np.argsort(part, kind="stable")  # a radix sort: the numbers have 8 bits
+    ends = np.cumsum(np.bincount(part, minlength=1 << bits))
+    return order, [0, *ends.tolist()]

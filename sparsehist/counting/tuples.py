@@ -30,31 +30,22 @@ import polars as pl
 
 from sparsehist.errors import DataError
 
-# For each type its letter, and how DuckDB writes a value.
-_TEXT = ("s", "nullif(cast({} as varchar), '')")
 _NAMES = {
     "s": "text", "i": "whole numbers", "d": "dates", "u": "time stamps", "n": "nanoseconds", "b": "booleans",
     "x": "bytes",
 }  # fmt: skip
-_EPOCHS = {"ms": ("u", "epoch_us"), "us": ("u", "epoch_us"), "ns": ("n", "epoch_ns")}
 
 
-def part_of_tuple(name: str, dtype: pl.DataType) -> tuple[str, str]:
-    """The letter of a type, and how DuckDB writes a value of it; refuses types whose values have no single text."""
+def part_of_tuple(name: str, dtype: pl.DataType) -> str:
+    """Return the letter of a type; refuses types whose values have no single text."""
     if dtype.is_integer():
-        return "i", "cast({} as varchar)"
-    if dtype in (pl.String, pl.Categorical, pl.Enum):
-        return _TEXT
-    if dtype == pl.Boolean:
-        return "b", "cast({} as varchar)"
-    if dtype == pl.Binary:
-        return "x", "nullif(lower(hex({})), '')"
-    if dtype == pl.Date:
-        return "d", "cast({} - date '1970-01-01' as varchar)"
+        return "i"
     if isinstance(dtype, pl.Datetime):
-        letter, epoch = _EPOCHS[dtype.time_unit]
-        return letter, f"cast({epoch}({{}}) as varchar)"
-    raise DataError(f"unit column {name!r} has dtype {dtype}, whose values have no single text: cast it to text")
+        return "n" if dtype.time_unit == "ns" else "u"
+    letters = {pl.String: "s", pl.Categorical: "s", pl.Enum: "s", pl.Boolean: "b", pl.Binary: "x", pl.Date: "d"}
+    if type(dtype) not in letters:
+        raise DataError(f"unit column {name!r} has dtype {dtype}, whose values have no single text: cast it to text")
+    return letters[type(dtype)]
 
 
 def types_of_tuple(text: str) -> str:
@@ -84,12 +75,11 @@ def tuple_text(names: Sequence[str], dtypes: Mapping[str, pl.DataType]) -> pl.Ex
 
 
 def _written(name: str, dtype: pl.DataType) -> list[pl.Expr]:
-    letter, _ = part_of_tuple(name, dtype)
-    value = pl.col(name)
+    letter, value = part_of_tuple(name, dtype), pl.col(name)
     if dtype == pl.Binary:
         value = value.bin.encode("hex")
     elif isinstance(dtype, pl.Datetime):
-        value = value.dt.epoch("ns" if dtype.time_unit == "ns" else "us")
+        value = value.dt.epoch("ns" if letter == "n" else "us")
     elif dtype == pl.Date:
         value = value.to_physical()
     text = value.cast(pl.String)
@@ -98,41 +88,20 @@ def _written(name: str, dtype: pl.DataType) -> list[pl.Expr]:
     return [pl.lit(letter), text.str.len_bytes().cast(pl.String), pl.lit(":"), text]
 
 
-def tuple_sql(columns: Sequence[tuple[str, str, pl.DataType]]) -> str:
-    """Write columns as one, in DuckDB's SQL: of each what it is in SQL, its name in the log and its dtype.
+def sha256_of(pairs: pl.Series, salt: bytes) -> pl.Series:
+    """Return the SHA-256 of the salt and the text of each pair, by which the portable order goes."""
+    import duckdb
 
-    Example:
-        >>> tuple_sql([("a", "day", pl.Int64()), ("b", "ip", pl.String())])[:60]
-        "('i' || strlen(cast(a as varchar)) || ':' || cast(a as varch"
-    """
-    parts = []
-    for written, name, dtype in columns:
-        letter, form = part_of_tuple(name, dtype)
-        text = form.format(written)
-        parts.append(f"'{letter}' || strlen({text}) || ':' || {text}")
-    return f"({' || '.join(parts)})"
-
-
-def order_sql(unit: pl.DataType | None, key: Sequence[pl.DataType]) -> str:
-    """Write the SHA-256 that puts a unit's keys in the portable order, in DuckDB's SQL.
-
-    It is over salt, a blob; unit, which is text already where its dtype is None; and key, a struct where it has
-    several columns.
-
-    Example:
-        >>> order_sql(None, [pl.String()])
-        "sha256(lower(hex(salt)) || unit || ('s' || strlen(nullif(cast(key as varchar), '')) || ':' || ..."
-    """
-    columns = [f"struct_extract(key, 'key_{i}')" for i in range(len(key))] if len(key) > 1 else ["key"]
-    cells = tuple_sql([(column, "key", dtype) for column, dtype in zip(columns, key, strict=True)])
-    written = "unit" if unit is None else tuple_sql([("unit", "unit", unit)])
-    return f"sha256(lower(hex(salt)) || {written} || {cells})"
+    messages = pl.select(message=pl.lit(salt.hex()) + pairs)
+    with duckdb.connect(":memory:") as connection:
+        connection.register("messages", messages)
+        found: pl.DataFrame = connection.sql("select sha256(message) as digest from messages").pl()
+    return found.to_series()
 
 
 def check_portable(name: str, dtype: pl.DataType) -> None:
     """Refuse a unit that not every engine can write."""
-    letter, _ = part_of_tuple(name, dtype)
-    if letter == "n":
+    if part_of_tuple(name, dtype) == "n":
         raise DataError(
             f"unit column {name!r} counts nanoseconds, but the portable order does not: cast to microseconds"
         )

@@ -170,7 +170,7 @@ def _encoded(F: Any, units: Sequence[Column], log: Log, wanted: CountRequest) ->
 
 def _part(F: Any, value: Column, dtype: pl.DataType) -> list[Column]:
     """Write a value behind its type and length (`counting/tuples.py`)."""
-    letter, _ = part_of_tuple("", dtype)
+    letter = part_of_tuple("", dtype)
     if dtype == pl.Date:
         value = F.unix_date(value)
     elif isinstance(dtype, pl.Datetime):

@@ -309,7 +309,7 @@ class _Writer:
             self._of_unit(name, f"source.u_{i}", kind) for i, (name, kind) in enumerate(zip(unit, kinds, strict=True))
         ]
         placed = [self._placed(f"source.k_{i}", part) for i, part in enumerate(self._domain.parts)]
-        letters = [part_of_tuple("key", dtype)[0] for dtype in self._domain.dtypes]
+        letters = [part_of_tuple("key", dtype) for dtype in self._domain.dtypes]
         cells = [self._part(letter, f"sized.{name}") for letter, name in zip(letters, keys, strict=True)]
         templates = Environment(  # noqa: S701  of SQL, not of HTML: sqlglot quotes
             loader=PackageLoader("sparsehist", "templates"), undefined=StrictUndefined
@@ -346,7 +346,7 @@ class _Writer:
         Neither a number for a text nor a fraction for a whole number is let through where an engine tells its types:
         equal ones may be written in two ways, and so be two units.
         """
-        letter, _ = part_of_tuple(name, UNIT_TYPES[kind])
+        letter = part_of_tuple(name, UNIT_TYPES[kind])
         if kind == "text":
             return self._part(letter, self._say("text", column)), f"{self._say('size', column)} > 0"
         column = self._say("whole", column) if kind == "integer" else column

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from sparsehist.counting import batches, codes, in_memory, rows
-from sparsehist.counting.batches import Column, plain
-from sparsehist.counting.codes import Codes, by_first_bits, first_of_runs
-from sparsehist.counting.sources import open_log
+from sparsehist.counting.batches import plain
+from sparsehist.counting.codes import Codes, first_of_runs
+from sparsehist.counting.rows import by_first_bits
 from sparsehist.counting.words import Words
 from sparsehist.domain import Domain
 from sparsehist.entropy import seeded
@@ -88,31 +88,29 @@ def test_equal_values_and_only_they_have_equal_codes(pool, bits, threads, monkey
     values = many.gather(rng.integers(0, len(many), size=4 * len(many)))
     table = Codes(pool.dtype)
     found = list(in_threads(table.codes, in_batches(values, iter(lambda: rng.integers(0, 60), -1)), threads))
-    places = table.positions()[np.concatenate(found)]
-    assert table.values().gather(places).to_list() == values.to_list()
+    assert table.values().gather(np.concatenate(found)).to_list() == values.to_list()
     assert len(table) == values.n_unique() == len(set(table.values()))
 
 
 def test_a_table_without_comparison_would_be_caught(monkeypatch):
     """Negative control: codes that trust hashes merge values when hashes collide, and the check above sees it."""
     monkeypatch.setattr(codes, "value_hash", few_hashes(0))
-    monkeypatch.setattr(codes._Table, "_stray_codes", lambda self, values: np.zeros(len(values), dtype=np.uint32))
+    monkeypatch.setattr(codes.Codes, "_stray_codes", lambda self, values: np.zeros(len(values), dtype=np.uint32))
     table = Codes(pl.Binary())
     found = table.codes(BYTES)
-    assert table.values().gather(table.positions()[found]).to_list() != BYTES.to_list()
+    assert table.values().gather(found).to_list() != BYTES.to_list()
 
 
-def _words(columns, domains=None):
-    """Words of some columns, read in two batches, the second as a dictionary; with what leads back."""
-    found = Words.of_columns([column.dtype for column in columns], domains or [None] * len(columns))
+def _words(columns):
+    """Words of some columns, read in two batches; with what leads back."""
+    found = Words.of_columns([column.dtype for column in columns], [None] * len(columns))
     read = [column.to_frame("x").select(plain("x", column.dtype))["x"] for column in columns]
-    backwards = np.arange(len(columns[0]), dtype=np.int32)[::-1]
-    first, _ = found.numbers([Column(column[:2]) for column in read])
-    second, _ = found.numbers([Column(column[::-1], backwards) for column in read])
+    numbers = np.concatenate(
+        [found.numbers([column[rows] for column in read]) for rows in (slice(2), slice(2, None))]
+    )
     found.place(SALT)
-    numbers = np.concatenate([first, second[2:]])
     cells, inside = found.cells(numbers)
-    assert inside is None and (domains or cells.tolist() == numbers.tolist())
+    assert inside is None and cells.tolist() == numbers.tolist()
     return found, cells
 
 
@@ -309,35 +307,17 @@ def test_distinct_texts_beyond_the_limit_are_refused(tmp_path):
             count(log, memory_limit="4MB")
 
 
-def test_pieces_are_whole_row_groups_and_all_of_them(tmp_path, monkeypatch):
-    """Every row is in exactly one piece; pieces are as large as asked, except the last of a file."""
-    log = a_log(100)
-    files = [str(tmp_path / name) for name in ("x.parquet", "y.parquet", "z.parquet")]
-    for file, part in zip(files, (log, log[:7], log.clear()), strict=True):
-        part.write_parquet(file, row_group_size=30)
-    for least, expected in ((1, [30, 30, 30, 10, 7]), (31, [60, 40, 7]), (1000, [100, 7])):
-        monkeypatch.setattr(batches, "BATCH_ROWS", least)
-        monkeypatch.setattr(batches, "SMALL_FILE", 0)
-        found = open_log(files, COLUMNS)
-        read = [batches.read(piece, COLUMNS, found.dtypes) for piece in batches.pieces(found, COLUMNS)]
-        assert [size for batch in read if (size := batch.columns[0].values.len())] == expected
-        units = [unit for batch in read for unit in batch.columns[0].values]
-        assert units == [*log["user_id"], *log["user_id"][:7]]
-
-
 @pytest.mark.parametrize("unit", ["number", "text", "category"])
-def test_files_in_pieces_and_as_a_stream_count_alike(tmp_path, monkeypatch, unit):
-    """Large row groups are streamed, others read in pieces by any number of threads; all counts are the frame's."""
+def test_batches_and_files_of_any_size_count_alike(tmp_path, monkeypatch, unit):
+    """Files, row groups, batches and threads in any number: the count is the frame's."""
     dtypes = {"number": pl.Int64, "text": pl.String, "category": pl.Categorical}
     log = a_log(500).with_columns(pl.col("user_id").cast(pl.String).cast(dtypes[unit]))
     for i in range(3):
         log[i::3].write_parquet(tmp_path / f"{i}.parquet", row_group_size=40, use_pyarrow=i == 1)
     expected = count(log).frame.sort(pl.all())
     monkeypatch.setattr(in_memory, "GROUP_ROWS", 20)
-    for batch, largest, threads in ((10, 1000, 1), (10**6, 1000, 3), (100, 10, 2), (50, 1000, 3)):
+    for batch, threads in ((10, 1), (10**6, 3), (50, 3)):
         monkeypatch.setattr(batches, "BATCH_ROWS", batch)
-        monkeypatch.setattr(batches, "SMALL_FILE", 0)
-        monkeypatch.setattr(batches, "LARGEST_ROW_GROUP", largest)
         assert count(str(tmp_path / "*.parquet"), threads=threads).frame.sort(pl.all()).equals(expected)
 
 

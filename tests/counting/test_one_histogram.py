@@ -3,16 +3,15 @@
 import datetime as dt
 import hashlib
 
-import duckdb
 import polars as pl
 import pytest
 
 import sparsehist as sh
-from sparsehist.counting.tuples import order_sql
+from sparsehist.counting.tuples import sha256_of, tuple_text
 from sparsehist.errors import DataError
 from tests.counting import spark
 from tests.counting.logs import SALT, a_log, count
-from tests.counting.one_histogram import CASES, counts_by_hand, digest, encoded
+from tests.counting.one_histogram import CASES, counts_by_hand, digest
 from tests.counting.test_deletion import assert_deletions_change_nothing_else
 from tests.counting.warehouses import WAREHOUSES, counted_in
 
@@ -73,19 +72,13 @@ def test_the_cases_are_bounded():
 
 @pytest.mark.parametrize(("unit", "key", "text", "sha256"), VECTORS)
 def test_the_text_that_is_hashed_is_pinned(unit, key, text, sha256):
-    """DuckDB and plain Python hash the text that stands here."""
+    """The counting engine and plain Python hash the text that stands here."""
     whole = SALT.hex() + text
     assert digest(unit, key) == hashlib.sha256(whole.encode()).digest()
     assert digest(unit, key).hex().startswith(sha256)
-    columns = [pl.Series(f"key_{i}", [part]) for i, part in enumerate(key)]
-    of_unit, is_tuple = pl.Series("unit", unit[:1]), len(unit) > 1
-    if is_tuple:
-        of_unit = pl.Series("unit", ["".join(map(encoded, unit))])
-    cell = pl.DataFrame(columns).to_struct("key") if len(key) > 1 else columns[0].alias("key")
-    connection = duckdb.connect()
-    connection.register("frame", pl.DataFrame([pl.Series("salt", [SALT]), of_unit, cell]))
-    sql = order_sql(None if is_tuple else of_unit.dtype, [column.dtype for column in columns])
-    assert connection.sql(f"select {sql} from frame").fetchall() == [(digest(unit, key).hex(),)]
+    assert sha256_of(pl.Series([text]), SALT).to_list() == [digest(unit, key).hex()]
+    frame = pl.DataFrame([pl.Series(f"part_{at}", [part]) for at, part in enumerate((*unit, *key))])
+    assert frame.select(tuple_text(frame.columns, frame.schema)).item() == text
 
 
 def test_deleting_a_unit_changes_nothing_for_the_others():

@@ -87,38 +87,47 @@ def steps_sql(
 def _steps(measure: Measure, log: Log) -> pl.Expr:
     column = str(measure.column)
     dtype = check_number(column, log)
-    if dtype.is_integer():
-        # Cut to what decides, in steps and rounded up: so the product fits into 64 bits.
-        most = MOST_ROW_STEPS if measure.signed else measure.most_steps
-        outermost = most * measure.step.numerator // measure.step.denominator + 1
-        value = pl.col(column).clip(upper_bound=outermost) if dtype == pl.UInt64 else pl.col(column)
-        value = value.cast(pl.Int64, strict=False).clip(-outermost, outermost)
-        size = value.abs() * measure.step.denominator // measure.step.numerator
-    else:
+    if not dtype.is_integer():
         exact = np.float32 if dtype == pl.Float32 else np.float64
-        value = pl.col(column).cast(pl.Float64, strict=False)
-        value = pl.when(value.is_finite()).then(value)
-        size = value.abs().map_batches(
-            lambda sizes: float_steps(sizes, measure, exact), return_dtype=pl.Int64, is_elementwise=True
+        return (
+            pl.col(column)
+            .cast(pl.Float64, strict=False)
+            .map_batches(lambda values: float_steps(values, measure, exact), pl.Int32, is_elementwise=True)
         )
+    # Cut to what decides, in steps and rounded up: so the product fits into 64 bits.
+    most = MOST_ROW_STEPS if measure.signed else measure.most_steps
+    outermost = most * measure.step.numerator // measure.step.denominator + 1
+    value = pl.col(column).clip(upper_bound=outermost) if dtype == pl.UInt64 else pl.col(column)
+    value = value.cast(pl.Int64, strict=False).clip(-outermost, outermost)
+    size = value.abs() * measure.step.denominator // measure.step.numerator
     if not measure.signed:
-        return pl.when(value >= 0).then(size.clip(upper_bound=measure.most_steps))
-    return pl.when(size <= MOST_ROW_STEPS).then(pl.when(value < 0).then(-size).otherwise(size))
+        return pl.when(value >= 0).then(size.clip(upper_bound=most))
+    return pl.when(size <= most).then(pl.when(value < 0).then(-size).otherwise(size))
 
 
-def float_steps(sizes: pl.Series, measure: Measure, exact: type[np.floating]) -> pl.Series:
-    """Steps of finite numbers that are not negative: the most whose nearest float is not above the number.
+def float_steps(values: pl.Series, measure: Measure, exact: type[np.floating]) -> pl.Series:
+    """Steps of doubles, Int32: the most whose nearest float of type `exact` is not farther from 0 than the number.
 
     In numpy: Polars divides by a number as it multiplies by its inverse, which rounds twice.
     """
     rises, per = float(measure.step.numerator), float(measure.step.denominator)
-    size = sizes.fill_null(0).to_numpy()
-    whole = size * (per / rises)
-    np.rint(np.minimum(whole, 2.0 * MOST_ROW_STEPS, out=whole), out=whole)
-    multiple = whole / per if rises == 1 else whole * rises / per
-    whole -= multiple.astype(exact, copy=False) > size  # at most one too many
-    found = pl.Series(sizes.name, whole.astype(np.int64))
-    return found if not sizes.null_count() else found.zip_with(sizes.is_not_null(), pl.Series([None], dtype=pl.Int64))
+    number = (values.fill_null(np.nan) if values.null_count() else values).to_numpy()
+    size = np.abs(number)
+    with np.errstate(over="ignore", invalid="ignore"):
+        whole = size * (per / rises)
+        np.rint(np.minimum(whole, 2.0 * MOST_ROW_STEPS, out=whole), out=whole)
+        multiple = whole / per if rises == 1 else whole * rises / per
+        whole -= multiple.astype(exact, copy=False) > size  # at most one too many
+    if measure.signed:
+        measurable = whole <= MOST_ROW_STEPS
+        np.copysign(whole, number, out=whole)
+    else:
+        measurable = (number >= 0) & (number < np.inf)
+        np.minimum(whole, measure.most_steps, out=whole)
+    if measurable.all():
+        return pl.Series(values.name, whole.astype(np.int32))
+    found = pl.Series(values.name, np.where(measurable, whole, 0).astype(np.int32))
+    return found.zip_with(pl.Series(measurable), pl.Series([None], dtype=pl.Int32))
 
 
 def unmeasured_error(measure: Measure) -> DataError:

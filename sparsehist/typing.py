@@ -41,7 +41,7 @@ def float_array(name: str, value: ArrayLike) -> FloatArray:
 
 
 def float_entries(name: str, value: ArrayLike, size: int) -> FloatArray:
-    """The same, as one number for each of `size` entries; one number stands for all of them."""
+    """Convert to a float array with `size` entries; a single number is repeated."""
     import numpy as np
 
     values = float_array(name, value)

@@ -2,14 +2,12 @@
 
 `SUITE_LEVEL` is the probability that a run of the complete suite raises a false alarm when every law is right
 and the seeds are drawn afresh. It is shared out evenly over `P_VALUES` tests: each spends `SHARE` of it.
-Whoever makes a p-value passes it through `assert_consistent`, which counts; `conftest.py` adds the counts up
-over all workers and fails the run when there were more than declared. Negative controls go through
-`assert_detected`: they must be rejected at that same share, or the test they accompany could not have seen
-the error either.
+Every p-value is passed to `assert_consistent`, which counts them; `conftest.py` adds up the counts of all workers
+and fails the run if there were more than declared. Negative controls are passed to `assert_detected`: they must be
+rejected at the same share, otherwise the test could not have found the error.
 
-All p-values are right far into the tail, where a share lies. That is why the G statistic is preferred to
-Pearson's chi-square: of a Poisson(10) cell that holds 30 the first says 4e-7 and the second 3e-10; exact are
-5e-7.
+All p-values are accurate far into the tail, where a share lies. So the G statistic is preferred to Pearson's
+chi-square: for a Poisson(10) cell with 30 observations they give 4e-7 and 3e-10, and the exact value is 5e-7.
 """
 
 from __future__ import annotations

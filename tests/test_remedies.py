@@ -1,4 +1,4 @@
-"""What a refusal advises is there and works, and what is shown back begins with what was asked."""
+"""The remedy that a refusal names exists and works, and outputs begin with the level as it was requested."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tests of the statistical tests: uniform p-values under the law, and the errors that matter caught."""
+"""Tests of the statistical tests: p-values are uniform under the law, and relevant errors are rejected."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_p_values_are_uniform_when_the_law_holds(test):
     ids=["two_sample_vectors", "gaussian_vector_test", "binomial_test", "poisson_test"],
 )
 def test_p_values_are_never_too_small_when_the_law_holds(p_value):
-    """Tests of counts or of several looks may be cautious: at most a share t of p-values lies below t."""
+    """Tests of counts, or with several statistics, may be conservative: P[p <= t] is at most t."""
     rng = seeded(21)
     p_values = np.array([p_value(rng) for _ in range(400)])
     for level in (0.2, 0.05):

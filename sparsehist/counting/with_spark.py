@@ -270,7 +270,7 @@ def _hash64(F: Any, text: Column) -> Column:
 
 
 def _is_short(F: Any, text: Column, domain: Strings) -> Column:
-    """Whether text has no more bytes or characters than it may, and only characters of the alphabet."""
+    """Whether a text is within the length limit of the domain and uses only characters of its alphabet."""
     length = F.octet_length(text) if domain.max_chars is None else F.char_length(text)
     short = length <= F.lit(domain.max_bytes if domain.max_chars is None else domain.max_chars)
     return short if domain.alphabet is None else short & text.rlike(only_of(domain.alphabet))

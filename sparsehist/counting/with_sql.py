@@ -273,7 +273,7 @@ def counting_sql(
 
 
 def _check_name(name: object) -> None:
-    # These are read in several ways, or, as Spark does with ${…}, replaced before anything is read.
+    # Warehouses read these texts in different ways, or replace them first (Spark and ${…}).
     if not isinstance(name, str) or not name or not name.isprintable() or re.search(r"[\\`]|\$\{", name):
         raise DeclarationError(
             f"names are text without control characters, backslashes, backticks and ${{, not {shown(name)}: rename "

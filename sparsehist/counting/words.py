@@ -131,7 +131,7 @@ class Tabled(Field):
 
 
 class TabledValues(Tabled):
-    """Values of one column, and the part of the domain they belong to; any value if that is None."""
+    """The distinct values of one column, and the component of the domain for it (None allows any value)."""
 
     def __init__(self, dtype: pl.DataType, domain: Domain | None) -> None:
         super().__init__(pl.Int64() if is_whole(dtype) else pl.Binary())

@@ -1,7 +1,7 @@
-"""Every family by the signatures of the public contract: its steps are one lossless path, and its tails are its own.
+"""Tests that every family must pass: its steps form one lossless path, and its tails fit its draws.
 
 The reference is the family's own chain, finest noise coarsened step by step. Noise drawn in any other way must have
-the joint law of that chain. Families that are wrong on purpose are seen by the look that has to see them.
+the joint law of that chain. Families that are wrong on purpose are rejected by the comparison made for their error.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def compared(family: Family, first: np.ndarray, second: np.ndarray) -> float:
 
 
 def looks(family: Family, seed: int) -> dict[str, float]:
-    """P-values of all that a family says and draws, by name; 0 where an order is reversed."""
+    """P-values of all comparisons of a family, by name; 0 where an order is reversed."""
     rng = entropy.seeded(seed)
 
     def chain() -> np.ndarray:
@@ -74,7 +74,7 @@ def looks(family: Family, seed: int) -> dict[str, float]:
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: type(family).__name__)
 def test_steps_in_any_order_are_one_path_and_tails_are_its_own(family: Family) -> None:
-    """Every look is consistent, and the type of the noise is the one that the family names."""
+    """Every comparison is consistent, and the noise has the declared type."""
     assert family.sample(3, FINE, rng=entropy.seeded(1)).dtype == (np.int64 if family.integer else np.float64)
     for name, p_value in looks(family, 501).items():
         assert_consistent(p_value, f"{type(family).__name__}.{name}")
@@ -135,7 +135,7 @@ class WideTail(Exponential):
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
 def test_wrong_families_fail_where_they_are_wrong(family: Family, seen: str, unseen: str) -> None:
-    """The look at the fault rejects, and one that has nothing to do with it does not."""
+    """The comparison for the fault rejects, and an unrelated comparison does not."""
     found = looks(family, 502)
     assert_detected(found[seen], type(family).__name__)
     assert_consistent(found[unseen], type(family).__name__)
@@ -144,7 +144,7 @@ def test_wrong_families_fail_where_they_are_wrong(family: Family, seen: str, uns
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: type(family).__name__)
 @pytest.mark.parametrize("count", [0, 2])
 def test_cells_drawn_lazily_are_those_of_the_dense_baseline(family: Family, count: int) -> None:
-    """Given a hidden past, as many cells exceed, with paths of the same joint law; a later threshold is no other."""
+    """Given a hidden past, the number of exceeding cells and their paths have the law of dense noise."""
     levels = (MIDDLE, FINE)
     thresholds = [family.mean(level) + 1.3 * family.std(level) + count for level in levels]
     dense = sh.histogram.release_dense(family, np.full(4 * DRAWS, count), levels, thresholds, rng=entropy.seeded(601))

@@ -85,7 +85,7 @@ def test_three_levels_in_any_order_have_their_joint_law(order: tuple[Fraction, .
 
 
 def test_the_joint_law_is_the_same_where_intervals_decide(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without trust in doubles, every draw is settled by interval arithmetic: the same law."""
+    """If interval arithmetic settles every draw, the law is the same."""
     monkeypatch.setattr(exact_draws, "_ROOM", 1e300)
     coarse, middle, fine = LEVELS
     assert_consistent(joint_test(*paths((middle, fine, coarse), 42, 1_500)))
@@ -261,7 +261,7 @@ def test_near_levels_mostly_share_their_noise() -> None:
 
 
 def test_the_supports_of_neighbouring_counts_are_shifts_of_one_another() -> None:
-    """Every integer near zero occurs as noise, at every step: a published count rules no true count out."""
+    """Every integer near zero occurs as noise at every level, so a published count excludes no true count."""
     coarse, middle, fine = paths(LEVELS, 66)
     for noise in (coarse, middle, fine):
         assert set(range(-6, 7)) <= set(noise.tolist())
@@ -276,7 +276,7 @@ def test_the_standard_deviation_is_that_of_the_law() -> None:
 
 
 def test_parameters_that_cannot_be_served_are_refused() -> None:
-    """A sensitivity has to be positive; a level has to keep the noise within 64-bit integers, and says so."""
+    """A sensitivity must be positive, and a level must keep the noise within 64-bit integers."""
     assert isinstance(FAMILY, Family)
     for wrong in (0, -1, float("nan"), "two"):
         with pytest.raises(DeclarationError, match="sensitivity"):

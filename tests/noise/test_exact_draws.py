@@ -1,4 +1,4 @@
-"""Exact draws: what doubles decide is right, the rest is settled by intervals and further bits, and the laws hold."""
+"""Exact draws: decisions in doubles are right, intervals and further bits settle the rest, and the laws hold."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_probability_of_nothing_is_refused_and_not_pondered_for_ever() -> None
 @pytest.mark.parametrize("rate", [Fraction(1, 10**6), THIRD, Fraction(7)])
 @pytest.mark.parametrize("flipped", [False, True])
 def test_words_beside_a_boundary_are_decided_right(rate: Fraction, flipped: bool) -> None:
-    """The words just below, at and just above a boundary, and the following word where they leave it open."""
+    """Random words just below, at and just above a boundary, with the next word where the first does not decide."""
     words, expected = [], []
     with mpmath.workdps(80):
         exact = mpmath.mpf(rate.numerator) / rate.denominator
@@ -123,7 +123,7 @@ def test_probabilities_rounded_to_four_bits_are_noticed(monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("rate", [Fraction(1, 1000), Fraction(1, 10**6)])
 def test_slow_geometrics_have_their_law(rate: Fraction) -> None:
-    """Equally probable cells, cut by the distribution function, are filled equally; so are the lowest bits."""
+    """Draws are uniform over cells of equal probability, and their lowest bits are uniform too."""
     drawn = draw(geometric(rate), DRAWS, rng=entropy.seeded(35))
     edges = np.unique(np.floor(-np.log1p(-np.arange(1, 200) / 200) / float(rate)))
     ends = np.exp(-float(rate) * (edges + 1))

@@ -49,7 +49,7 @@ def test_wrong_joint_laws_are_rejected() -> None:
 
 
 def test_carry_is_coarsen_or_refine_and_keeps_every_order() -> None:
-    """Given where it started a carried row has the kernel's law, and no row overtakes a higher one."""
+    """A carried row has the law of the kernel given its start, and rows keep their order."""
     rng = entropy.seeded(404)
     z = FAMILY.sample(DRAWS, 1, rng=rng)
     rows = np.stack([z, np.nextafter(z, np.inf), z + 0.1])

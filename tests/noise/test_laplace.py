@@ -72,7 +72,7 @@ class PrintedBetween(Laplace):
 
 
 class Redraw(Laplace):
-    """Fresh noise where the neighbours should speak."""
+    """Wrong: fresh noise that ignores the neighbouring levels."""
 
     def between(self, coarse, coarse_level, fine, fine_level, level, *, rng):
         return self.sample(len(fine), level, rng=rng)
@@ -162,7 +162,7 @@ def test_draws_above_a_threshold_have_the_truncated_law() -> None:
 
 
 def test_what_cannot_be_is_refused() -> None:
-    """Sensitivities below 0; and the guarantee is pure."""
+    """A negative sensitivity is refused; the guarantee is pure DP."""
     with pytest.raises(DeclarationError):
         Laplace(sensitivity=-1.0)
     assert isinstance(FAMILY, Family)

@@ -37,7 +37,7 @@ SCRAMBLED = [Point(step, Fraction(level)) for step, level in [(0, "0.2"), (3, "1
 
 
 def test_the_factor_gives_the_covariance_of_the_formula() -> None:
-    """In the order of the points, to the last digits."""
+    """The factor times its transpose is the covariance, in the order of the points."""
     factor = StepNoise(covariance(5)).factor(SCRAMBLED)
     wanted = between(covariance(5), SCRAMBLED)[np.ix_(factor.order, factor.order)]
     np.testing.assert_allclose(factor.triangle @ factor.triangle.T, wanted, rtol=1e-14)
@@ -91,7 +91,7 @@ def exact(matrix: np.ndarray, rows: list[Point], columns: list[Point]) -> mpmath
 
 
 def test_a_thousand_points_at_the_smallest_gap() -> None:
-    """Three levels a relative 1e-6 apart over 365 steps: finite, and one level for each step is what it should be."""
+    """Three levels a relative 1e-6 apart over 365 steps give finite weights and the right variances."""
     noise = StepNoise(covariance(365))
     points = [Point(i % 365, Fraction(1, 10) * (1 + LEAST_GAP) ** (i // 365)) for i in range(1000)]
     factor = noise.factor(points)

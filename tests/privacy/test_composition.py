@@ -1,4 +1,4 @@
-"""Costs add in the currency they share, as rho where each has one, and not at all elsewhere."""
+"""Composition of costs: in a common currency, else as rho if each has one, else none."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_pure_and_concentrated_costs_add_as_rho() -> None:
 
 
 def test_a_guarantee_without_rho_is_never_added() -> None:
-    """The sum says that it is none, unless nothing was released."""
+    """A sum with such a guarantee has no cost in rho, unless nothing was released under it."""
     total = total_cost([path_cost("rho", HALF), path_cost("none", TENTH)])
     assert (total.currency, total.amount, total.rho) == ("none", None, None)
     assert total_cost([path_cost("rho", HALF), path_cost("none", None)]).amount == HALF
@@ -38,7 +38,7 @@ def test_a_guarantee_without_rho_is_never_added() -> None:
 
 
 def test_the_delta_of_open_domains_adds_up():
-    """Each series may give a key's owner away on its own."""
+    """Every series with an open domain adds its own probability of revealing the owner of a key."""
     apart = [path_cost("rho", Fraction(1, 2), delta_infinity=delta) for delta in (1e-6, 2e-6)]
     assert total_cost(apart).delta_infinity == pytest.approx(3e-6, rel=1e-12)
 

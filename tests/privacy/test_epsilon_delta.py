@@ -1,4 +1,4 @@
-"""Several noise paths together as (epsilon, delta): never less than what is exact, and as little as is known."""
+"""The (epsilon, delta) of several noise paths: never below the exact value, and equal to it where that is known."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_paths_of_gaussian_noise_are_one_gaussian_mechanism():
 
 
 def test_equal_pure_paths_compose_exactly():
-    """Forty of them: the exact composition; one, or delta 0: the plain sum."""
+    """Forty equal paths have the exact composition; one path, or delta 0, has the plain sum."""
     many = total_cost([of_pure("0.1")] * 40)
     assert guarantee(many, 1e-6) == pytest.approx(pure.epsilon(1e-6, Fraction("0.1"), 40), rel=1e-11)
     assert guarantee(many, 0) == 4.0
@@ -69,7 +69,7 @@ def test_equal_pure_paths_compose_exactly():
     [("0", ["1", "0.3", "0.3"]), ("0.2", ["0.5"]), ("0.05", ["0.2", "0.2", "0.7"]), ("2", ["1", "2"])],
 )
 def test_pure_and_gaussian_paths_together_are_exact(rho, coins):
-    """At the epsilon told the integral of the definition is delta, from below, and no smaller epsilon would do."""
+    """At the stated epsilon the integral of the definition equals delta, and no smaller epsilon suffices."""
     costs = [of_pure(coin) for coin in coins] + ([of_gaussian(rho)] if Fraction(rho) else [])
     for delta in (1e-3, 1e-6):
         told = guarantee(total_cost(costs), delta)
@@ -80,7 +80,7 @@ def test_pure_and_gaussian_paths_together_are_exact(rho, coins):
 
 
 def test_skellam_noise_adds_up_by_orders():
-    """Alone it is what its own bound says; beside a rho it is less than the two epsilons at half of delta each."""
+    """Alone it costs its own bound; beside Gaussian noise it costs less than the sum at half of delta each."""
     noise = path_cost("none", FIFTIETH, law="skellam", keys=3)
     assert guarantee(noise, 1e-6) == pytest.approx(skellam.epsilon(1e-6, FIFTIETH, 3), rel=1e-9)
     both = guarantee(total_cost([noise, of_gaussian("0.1")]), 1e-6)
@@ -101,7 +101,7 @@ def test_poisson_noise_is_exact_alone_and_shares_delta_beside_others():
 
 
 def test_delta_infinity_is_taken_off_delta():
-    """At the epsilon told, delta_infinity and the exact delta are delta; none is told where nothing is left."""
+    """At the stated epsilon, delta_infinity plus the exact delta is delta; else epsilon is infinite."""
     cost = total_cost([of_gaussian("0.3", delta_infinity=2e-7), of_gaussian("0.2")])
     told = guarantee(cost, 1e-6)
     assert 2e-7 + gaussian.delta(told, HALF) == pytest.approx(1e-6, rel=1e-9)
@@ -111,7 +111,7 @@ def test_delta_infinity_is_taken_off_delta():
 
 
 def test_what_is_unknown_has_no_epsilon():
-    """Noise without a guarantee leaves none for the sum; nothing spent is 0."""
+    """A path without a guarantee makes the sum infinite; with nothing spent epsilon is 0."""
     assert guarantee(total_cost([of_pure(1), path_cost("none", HALF)]), 0.1) == math.inf
     assert guarantee(total_cost([path_cost("none", None)]), 0) == 0
     for delta in (-1e-9, 1.0, math.nan, "1e-6"):

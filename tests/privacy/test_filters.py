@@ -1,4 +1,4 @@
-"""Privacy filters: adaptive adversaries never get beyond them, and do where a filter is replaced by what is none."""
+"""Privacy filters: no adaptive adversary exceeds them, but adversaries exceed wrong replacements of a filter."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def passes_every_curve(made: Iterable[Move], epsilon: float, delta: float) -> bo
     ],
 )
 def test_no_adversary_gets_beyond_the_gaussian_filter(epsilon, delta, steps):
-    """Two and three steps by earlier outputs; spending all at once is the most there is."""
+    """Adversaries of two and three steps; spending everything at once reaches the limit."""
     within = filter_on("gaussian", Fraction(epsilon), Fraction(delta))
     found = most(by_filter(within, ("gaussian",), SHARES[::2]), float(epsilon), steps)
     assert 0.99 < found / float(delta) < 1 + ERROR
@@ -109,7 +109,7 @@ def test_best_of_routes_accounting_is_found_out():
 
 
 def test_a_search_finds_out_best_of_routes_accounting():
-    """Without being told the counterexample: second steps are the largest that some bound lets through."""
+    """A search without the counterexample exceeds it too: each second step is the largest that some bound allows."""
 
     def moves(made: tuple[Move, ...]) -> Iterable[Move]:
         if not made:
@@ -138,7 +138,7 @@ def test_the_filter_refuses_the_step_that_would_break_it():
 
 
 def test_a_split_of_delta_holds_where_a_shared_one_does_not():
-    """Noise and open domains with shares of their own stay within delta; sharing what is left nearly doubles it."""
+    """Separate shares of delta for noise and open domains stay within delta; moving the rest nearly doubles it."""
     epsilon, delta = 1.0, 1e-6
 
     def whole(made: tuple[Move, ...]) -> Iterable[Move]:
@@ -194,7 +194,7 @@ def test_a_pure_series_charged_its_finest_level_is_found_out(order, coarse, fine
 
 
 def test_two_populations_with_a_filter_each_add_up():
-    """Whoever is in both bears the sum of both promises, however one is spent by the outputs of the other."""
+    """A person in both populations bears the sum of both budgets, even if one is spent adaptively on the other."""
     one, other = filter_on("gaussian", Fraction(1), Fraction("1e-5")), filter_on("pure", Fraction(1, 2))
 
     def moves(made: tuple[Move, ...]) -> Iterable[Move]:
@@ -210,7 +210,7 @@ def test_two_populations_with_a_filter_each_add_up():
 @pytest.mark.parametrize("order", [2, 3, 22, 400])
 @pytest.mark.parametrize("epsilon", ["0.001", "0.5", "4", "40"])
 def test_a_coin_costs_its_divergence(order, epsilon):
-    """To 12 digits, from above, and never more than what its rho promises."""
+    """The divergence is right to 12 digits, rounded up, and at most what the rho of the coin implies."""
     value = Fraction(epsilon)
     with mp.workdps(60):
         e = oracle.number(value)
@@ -291,13 +291,13 @@ def test_a_level_keeps_to_its_goal_and_a_thousandth_more_does_not(law):
 
 
 def test_levels_of_means_end_where_their_noise_does():
-    """No largest level is named at which Poisson and Skellam noise is not drawn."""
+    """The largest level is never one at which Poisson or Skellam noise cannot be drawn."""
     assert Fraction(1, LARGEST_MEAN) == filters.LEAST_OF_MEANS
     assert filter_on("renyi", Fraction(1), Fraction("1e-6")).largest(Fraction(1, 10**12), "skellam", 20) == 0
 
 
 def test_poisson_series_share_delta_for_ever():
-    """Each is charged at half of what the ones before left, so that a second and a third still fit."""
+    """Each series is charged at half of the delta that earlier ones left, so later ones still fit."""
     within = filter_on("poisson", Fraction(3), Fraction("1e-6"))
     first = within.charge("poisson", Fraction("0.01"))
     assert first == pytest.approx(poisson.epsilon(0.5e-6, "0.01"), rel=1e-8)
@@ -306,7 +306,7 @@ def test_poisson_series_share_delta_for_ever():
 
 
 def test_what_no_route_can_promise_is_refused():
-    """A Rényi order that leaves nothing, a delta of 0, noise of another kind: with the routes that could."""
+    """Too small a Rényi order, a delta of 0, and noise that the route cannot charge, with the routes that could."""
     with pytest.raises(DeclarationError, match="room for nothing"):
         filter_on("renyi", Fraction("0.1"), Fraction("1e-9"), 2)
     with pytest.raises(DeclarationError, match="delta above 0"):

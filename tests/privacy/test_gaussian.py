@@ -20,7 +20,7 @@ CLOSE = 1e-11
 
 
 def check(epsilon: float, delta: float) -> None:
-    """One target: its rho, and from that rho either of the two again, against the printed formula."""
+    """Check one target: compute rho, and from it epsilon and delta again, against the printed formula."""
     rho = gaussian.largest_rho(epsilon, delta)
     with mp.workdps(80 + max(0, int(-math.log10(rho)))):
         exact = oracle.solved(lambda value: oracle.gaussian_delta(epsilon, value) / oracle.number(delta) - 1, rho)

@@ -23,7 +23,7 @@ def test_a_goal_says_what_implies_it():
 
 @pytest.mark.parametrize("wrong", [-1, math.nan, math.inf, "x", True, None, "1e99999999", [1]])
 def test_what_is_no_amount_is_refused_by_name(wrong):
-    """0 is an epsilon and a delta; a delta is at most 1."""
+    """Negative, infinite and non-numeric values and a delta above 1 are refused by name; 0 is accepted."""
     for given, name in (((wrong, 0), "epsilon"), ((0, wrong), "delta"), ((0, 1.5), "delta")):
         with pytest.raises(DeclarationError, match=name):
             EpsilonDelta(*given)

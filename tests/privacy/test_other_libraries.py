@@ -24,14 +24,14 @@ DELTAS = [1e-50, 1e-12, 1e-6, 0.01]
 
 
 def test_gaussian_delta_agrees_with_dp_accounting() -> None:
-    """Its privacy loss of a normal law of variance 1."""
+    """delta agrees with the privacy loss distribution of dp-accounting."""
     loss = privacy_loss_mechanism.GaussianPrivacyLoss(standard_deviation=1.0)
     for epsilon in EPSILONS:
         assert gaussian.delta(epsilon, 0.5) == pytest.approx(loss.get_delta_for_epsilon(epsilon), rel=1e-9)
 
 
 def test_gaussian_epsilon_and_noise_agree_with_dp_accounting() -> None:
-    """Its solvers, to the digits they stop at."""
+    """epsilon and noise agree with the solvers of dp-accounting, to their precision."""
     for delta in DELTAS:
         assert gaussian.epsilon(delta, 0.5) == pytest.approx(dp_accounting.get_epsilon_gaussian(1.0, delta), rel=1e-9)
         sigma = dp_accounting.get_sigma_gaussian(1.0, delta)
@@ -47,7 +47,7 @@ def profile() -> object:
 
 
 def test_zcdp_agrees_with_opendp(profile: object) -> None:
-    """Its conversion, in both directions."""
+    """Both directions of the conversion agree with OpenDP."""
     for epsilon in (0.1, 1.0, 5.0):
         assert zcdp.delta(epsilon, 0.125) == pytest.approx(profile.delta(epsilon), rel=1e-9)
     for delta in DELTAS:
@@ -55,7 +55,7 @@ def test_zcdp_agrees_with_opendp(profile: object) -> None:
 
 
 def test_opendp_takes_the_looser_rho_of_pure_dp() -> None:
-    """Half of epsilon squared, which epsilon tanh(epsilon/2) is below, and is for a small epsilon."""
+    """OpenDP uses epsilon**2/2, which is above epsilon tanh(epsilon/2) and close to it for small epsilon."""
     opendp.enable_features("contrib")
     space = opendp.vector_domain(opendp.atom_domain(T=float, nan=False)), opendp.l1_distance(T=float)
     concentrated = opendp.c.make_pureDP_to_zCDP(opendp.m.make_laplace(*space, scale=1.0))
@@ -64,7 +64,7 @@ def test_opendp_takes_the_looser_rho_of_pure_dp() -> None:
 
 
 def test_composition_of_pure_dp_agrees_with_dp_accounting() -> None:
-    """Its distribution of the loss, folded a hundred times; its Fourier transform leaves an error near 1e-15."""
+    """A hundred compositions agree with dp-accounting, whose Fourier transform has an error near 1e-15."""
     one = common.DifferentialPrivacyParameters(0.05, 0.0)
     each = privacy_loss_distribution.from_privacy_parameters(one, value_discretization_interval=0.05)
     together = each.self_compose(100)
@@ -93,7 +93,7 @@ def test_poisson_lies_between_the_estimates_of_dp_accounting() -> None:
 
 
 def test_skellam_agrees_with_dp_accounting_on_the_same_orders() -> None:
-    """Its conversion from Rényi divergences, given ours at every order that could be the best."""
+    """The conversion of dp-accounting from our Rényi divergences, at all relevant orders, gives the same epsilon."""
     orders = list(range(2, 400))
     for mean, keys in ((50, 1), (500, 20)):
         level = Fraction(1, mean)

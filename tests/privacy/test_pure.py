@@ -19,7 +19,7 @@ CLOSE = 1e-9
 
 
 def check(each: float, times: int) -> None:
-    """One number of releases: delta at several epsilons and epsilon at several deltas."""
+    """Check delta at several epsilons and epsilon at several deltas, for one number of releases."""
     with mp.workdps(60):
         for share in (0.0, 1e-6, 0.1, 0.5, 0.9, 1 - 1e-6):
             epsilon = share * times * each
@@ -62,14 +62,14 @@ def test_a_thousand_releases_have_the_reference_value() -> None:
     ],
 )
 def test_different_guarantees_compose_to_the_reference_values(epsilon: float, each: list, exact: float) -> None:
-    """Of pure ones, of some with a delta of their own, and of equal ones, which have a route of their own."""
+    """Pure guarantees, guarantees with a delta, and equal ones, which are computed separately."""
     assert pure.delta_of(epsilon, each) == pytest.approx(exact, rel=1e-12)
 
 
 @settings(max_examples=30)
 @given(st.lists(st.tuples(st.floats(0.01, 1.5), st.sampled_from([0, 1e-9, 1e-3])), min_size=1, max_size=9))
 def test_different_guarantees_are_those_of_all_coins_thrown(each: list) -> None:
-    """Against the sum over all outcomes in both worlds; rounding up to a grid only adds."""
+    """The composition equals the sum over all outcomes; rounding up to a grid only increases it."""
     losses = np.zeros(1)
     chances = np.ones(1)
     for level, _ in each:
@@ -116,7 +116,7 @@ def test_every_answer_is_finite_and_monotone(
 
 
 def test_what_cannot_be_composed_is_refused() -> None:
-    """No release at all, a part of one, more than can be summed."""
+    """Zero, fractional and too many releases are refused."""
     for times in (0, 2.5, 10**9, True):
         with pytest.raises(DeclarationError, match="times"):
             pure.delta(1.0, 0.1, times)

@@ -1,4 +1,4 @@
-"""Discovery of keys: what it may betray, by brute force and by simulation; its weights; what a crash leaves."""
+"""Key discovery: the probability of revealing a unit, by brute force and simulation; weights; interruptions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a release says about itself: one record for each kind, a plain dict for people."""
+"""Metadata of releases: one record for each kind, and a plain dict for people."""
 
 from __future__ import annotations
 

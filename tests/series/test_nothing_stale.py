@@ -1,4 +1,4 @@
-"""A series that is asked for again is the one that was made: of the same declaration, query and log, or an error."""
+"""Reusing a series gives the same series if declaration, query and log are the same, and an error otherwise."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_the_text_of_a_query_is_compared_without_blanks_comments_and_case(log: P
 def test_a_log_that_changes_while_it_is_counted_is_refused(
     log: Path, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was read of such files may be of neither version; nothing is left behind."""
+    """If files change during the count, it is refused, since rows may be of neither version, and leaves nothing."""
     from sparsehist.counting import count_keys
 
     def slowly(*given: object, **named: object) -> object:

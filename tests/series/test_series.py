@@ -1,4 +1,4 @@
-"""The main job end to end: a log becomes a series, a series several lossless releases, each of them for ever."""
+"""The main job end to end: a log becomes a series, and a series several lossless releases that never change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Corners of the main job: counts given, catalogues kept, counts too large, families brought, ties."""
+"""Edge cases of series: given counts, stored catalogues, counts too large, families as instances, ties."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What leaves a store has the joint law of the dense mechanism: from counts to published frames."""
+"""Published frames have the joint law of the dense mechanism."""
 
 from __future__ import annotations
 

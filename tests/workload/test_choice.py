@@ -28,7 +28,7 @@ from tests.workload.test_strategies import check_factorization
 @pytest.mark.parametrize("keys", [1, 8])
 @pytest.mark.parametrize("pure", [False, True])
 def test_the_chosen_strategy_is_the_best_of_the_table(workload, keys, pure):
-    """What `choose` takes is priced in the table, and nothing there is better."""
+    """The strategy of `choose` is in the table of prices, and none there is better."""
     chosen, table = choose(workload, keys, pure=pure), compare(workload, keys, pure=pure)
     errors = {candidate.strategy: candidate.mean_squared_error for candidate in table}
     assert errors[chosen.name] == pytest.approx(min(errors.values()))
@@ -56,7 +56,7 @@ def test_a_long_column_is_priced_on_a_shorter_one():
 
 
 def test_a_total_is_measured_as_it_is():
-    """One query is one noise, whatever the number of cells."""
+    """The total gets the noise of one query, whatever the number of cells."""
     strategy = choose(Total(1000), 3)
     assert (strategy.name, strategy.n_noise, strategy.l2(3)) == ("direct", 1, 3.0)
 
@@ -74,21 +74,21 @@ def test_a_total_is_measured_as_it_is():
     ids=["marginals", "product and marginals", "a union in a union", "a part that asks nothing"],
 )
 def test_every_union_has_a_strategy(workload, pure, keys):
-    """Also one whose columns are not known one by one, or with a part that asks nothing."""
+    """Also a union whose column norms are unknown, or with a part that is zero."""
     chosen = choose(workload, keys, pure=pure)
     check_factorization(chosen)
     assert compare(workload, keys, pure=pure)[0].strategy == chosen.name
 
 
 def test_large_marginals_have_a_strategy_of_whole_numbers():
-    """Where neither cells nor a factorization with real weights serve, the answers are measured as they are."""
+    """If integer noise excludes other strategies, the answers are measured directly."""
     workload = Marginals((10**6, 10**6), up_to=1)
     assert choose(workload, 2, pure=True, integer=True).name == "direct"
 
 
 @pytest.mark.parametrize("keys", [1, 3])
 def test_what_asks_nothing_has_no_strategy(keys):
-    """It is refused in words, for units of any number of cells."""
+    """A workload of zeros is refused with a reason, whatever max_keys."""
     with pytest.raises(DeclarationError, match=r"no strategy answers|asks nothing"):
         choose(Matrix([[0, 0, 0]]), keys)
 

@@ -125,7 +125,7 @@ def test_the_text_comes_back(workload):
 
 
 def test_names_and_sizes_are_filled_in():
-    """What a series adds to the text: first the numbers of named columns, then the sizes of all."""
+    """A series replaces names of columns by numbers and fills in the sizes of all columns."""
     names, sizes = ("country", "day", "device"), (5, 12, 3)
 
     def filled(*arguments, **named):

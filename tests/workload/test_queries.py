@@ -47,7 +47,7 @@ def test_a_workload_is_its_matrix(workload, matrix):
 
 @pytest.mark.parametrize("workload", [workload for workload, _ in WORKLOADS], ids=lambda value: str(value)[:24])
 def test_the_text_of_a_workload_is_read_back(workload):
-    """The text says all there is to say of a workload."""
+    """Reading the text of a workload gives an equal workload."""
     assert pickle.loads(pickle.dumps(workload)) == workload
     back = sh.workload.Workload.parse(str(workload))
     assert back == workload and hash(back) == hash(workload) and back.integral == workload.integral

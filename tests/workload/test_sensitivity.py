@@ -64,7 +64,7 @@ def largest_moves(R: np.ndarray, keys: int) -> tuple[float, float]:
 
 
 def stated(strategy: Strategy, keys: int, scale: float = 1.0) -> tuple[float, float]:
-    """Stated sensitivities, or a share of them for the control."""
+    """The stated sensitivities, scaled by `share` for the negative control."""
     return scale * strategy.l2(keys), scale * strategy.l1(keys)
 
 
@@ -258,7 +258,7 @@ def test_columns_nobody_asks_about_make_cells_look_the_same() -> None:
 
 
 def test_many_columns_are_priced() -> None:
-    """Of 30 columns not all patterns are listed: 20 cells cost far less than 20 times one."""
+    """With 30 columns the patterns are not all listed, and 20 cells still cost far less than 20 times one."""
     made = ResidualBasis(Marginals((5,) * 20 + (4,) * 10, 2))
     R_of_20 = np.sqrt(20.0)
     assert R_of_20 < made.l2(20) < 20

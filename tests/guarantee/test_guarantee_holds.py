@@ -172,7 +172,10 @@ WEAKENED = {
 }
 
 
-@pytest.mark.parametrize("rule", WEAKENED)
+SLOW = ("floats are added", "groups of several units")
+
+
+@pytest.mark.parametrize("rule", [pytest.param(rule, marks=[pytest.mark.slow] * (rule in SLOW)) for rule in WEAKENED])
 def test_the_oracle_notices_a_check_that_lacks_a_rule(small, large, rule, monkeypatch):
     """Negative control: without one rule, queries at random are accepted that do not keep units apart."""
     WEAKENED[rule](monkeypatch)

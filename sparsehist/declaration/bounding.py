@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from sparsehist.errors import DeclarationError, shown
 from sparsehist.noise.family import Norm
-from sparsehist.text_form import Notation
+from sparsehist.text_form import Notation, write_record
 from sparsehist.typing import IntArray
 
 _PARTS = 64
@@ -42,7 +43,7 @@ class Keep:
         _check_portable(self.portable)
 
     def __str__(self) -> str:
-        return "keep(portable=True)" if self.portable else "keep"
+        return write_record("keep", self)
 
 
 @dataclass(frozen=True)
@@ -81,10 +82,7 @@ class Share:
             )
 
     def __str__(self) -> str:
-        told = [f"most_keys={self.most_keys}"] if self.most_keys is not None else []
-        told += ["portable=True"] if self.portable else []
-        told += [f"parts={self.parts}"] if self.parts != _PARTS else []
-        return f"share({', '.join(told)})" if told else "share"
+        return write_record("share", self)
 
     def for_units_of(self, max_keys: int) -> Share:
         """Return the same with most_keys filled in."""
@@ -92,7 +90,9 @@ class Share:
 
 
 _NOTATION = Notation("bounding", "whole numbers, True and False", lambda: "write keep or share", bare=True)
-_KINDS: dict[str, type[Keep | Share]] = {"keep": Keep, "share": Share}
+
+
+_KINDS: dict[str, Callable[..., Keep | Share]] = {"keep": Keep, "share": Share}
 
 
 def bounding_of(value: object) -> Keep | Share:
@@ -103,12 +103,8 @@ def bounding_of(value: object) -> Keep | Share:
         raise DeclarationError(
             f"bounding must be 'keep', 'share', sh.Keep(…) or sh.Share(…), got {shown(value)}", parameter="bounding"
         )
-    form = _NOTATION.read(value)
-    kind = _NOTATION.kind(form, _KINDS)
-    try:
-        return kind(*form.values, **form.named)
-    except TypeError:
-        raise DeclarationError(f"bounding {shown(value)} has an unknown argument", parameter="bounding") from None
+    read: Keep | Share = _NOTATION.record(value, _KINDS, "bounding")
+    return read
 
 
 @dataclass(frozen=True)

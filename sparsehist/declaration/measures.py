@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -27,25 +27,18 @@ _TEXT = re.compile(r"([^:=,]+):clip=([^,]+?)(?:\.\.([^,]+))?(?:,step=([^,]+))?")
 _ADVICE = "write sh.Measure('price', clip=100, step=0.01), or in text price:clip=100,step=0.01"
 
 
-@dataclass(frozen=True, init=False)
+@dataclass(frozen=True)
 class Measure:
     """The sum of a column over the rows of a unit at a key, clipped to bounds, in multiples of a step.
 
     Every row's value is rounded towards zero to a multiple of the step. What a unit's rows at a key add up to is
-    clipped to [low, high].
+    clipped to bounds that stand in the attribute `clip` as (low, high), exact.
 
     Args:
-        column: Name of the column: whole numbers, decimals or floats.
+        column: Name of the column: whole numbers, decimals or floats. `Measure.events` has None.
         clip: What one unit adds to one key at most: a number B for [0, B], which refuses negative values, or
             (-B, B). A multiple of the step; a public number, never read off the log.
         step: Values are counted in multiples of it; B is at most 2**30 steps.
-
-    Attributes:
-        column: As given; None for `Measure.events`.
-        name: The column, or "events": published columns begin with it.
-        low: Lower bound, 0 or -high.
-        high: Upper bound.
-        step: Exact.
 
     Raises:
         DeclarationError: If an argument is wrong.
@@ -59,13 +52,13 @@ class Measure:
     """
 
     column: str | None
-    name: str
-    low: Fraction
-    high: Fraction
-    step: Fraction
+    _: KW_ONLY
+    clip: Any
+    step: Any = 1
 
-    def __init__(self, column: str, *, clip: Any, step: Any = 1) -> None:
-        if not isinstance(column, str) or not _NAME.fullmatch(column):
+    def __post_init__(self) -> None:
+        column, clip, step = self.column, self.clip, self.step
+        if column is not None and (not isinstance(column, str) or not _NAME.fullmatch(column)):
             raise DeclarationError(
                 f"a measure names one column, of letters, digits and _, got {shown(column)}; {_ADVICE}",
                 parameter="measures",
@@ -75,18 +68,6 @@ class Measure:
                 "the name events belongs to the number of rows, sh.Measure.events(most=50): rename the column",
                 parameter="measures",
             )
-        self._fix(column, column, clip, step)
-
-    @classmethod
-    def events(cls, *, most: int) -> Measure:
-        """Count the rows of a unit at a key, at most `most` of them."""
-        self = cls.__new__(cls)
-        if isinstance(most, bool) or not isinstance(most, int):
-            raise DeclarationError(f"most must be a whole number of rows, got {shown(most)}", parameter="measures")
-        self._fix(None, EVENTS, most, 1)
-        return self
-
-    def _fix(self, column: str | None, name: str, clip: Any, step: Any) -> None:
         exact_step = _number("step", step)
         both = clip if isinstance(clip, tuple) else (0, clip)
         if len(both) != 2:
@@ -109,8 +90,26 @@ class Measure:
                 f"step must be a fraction of numbers below 2**30, such as 0.01 or 1000; got {shown(step)}",
                 parameter="measures",
             )
-        for field, value in (("column", column), ("name", name), ("low", low), ("high", high), ("step", exact_step)):
-            object.__setattr__(self, field, value)
+        object.__setattr__(self, "clip", (low, high))
+        object.__setattr__(self, "step", exact_step)
+
+    @classmethod
+    def events(cls, *, most: int) -> Measure:
+        """Count the rows of a unit at a key, at most `most` of them."""
+        if isinstance(most, bool) or not isinstance(most, int):
+            raise DeclarationError(f"most must be a whole number of rows, got {shown(most)}", parameter="measures")
+        return cls(None, clip=most)
+
+    @property
+    def name(self) -> str:
+        """The column, or "events": published columns begin with it."""
+        return self.column or EVENTS
+
+    @property
+    def high(self) -> Fraction:
+        """The most that a unit adds to a key."""
+        found: Fraction = self.clip[1]
+        return found
 
     @property
     def most_steps(self) -> int:
@@ -120,7 +119,7 @@ class Measure:
     @property
     def least_steps(self) -> int:
         """Lower bound of what a unit adds to a key, in steps."""
-        return int(self.low / self.step)
+        return int(self.clip[0] / self.step)
 
     @property
     def sum_column(self) -> str:
@@ -135,7 +134,7 @@ class Measure:
     @property
     def signed(self) -> bool:
         """Whether negative values are taken."""
-        return self.low < 0
+        return bool(self.clip[0] < 0)
 
     def noise(self, family: Family) -> Family:
         """The noise of a sum in steps, given that of a count: a unit adds at most `most_steps` to each."""

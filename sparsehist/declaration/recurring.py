@@ -8,10 +8,10 @@ from datetime import date, timedelta
 from typing import Any
 
 from sparsehist.declaration.checks import checked_choice, checked_whole
-from sparsehist.errors import DeclarationError, present, shown
+from sparsehist.errors import DeclarationError, shown
 from sparsehist.privacy import Level
 from sparsehist.privacy.guarantees import EpsilonDelta, level_or_goal
-from sparsehist.text_form import Notation, write_call, write_literal
+from sparsehist.text_form import Notation, write_record
 
 MOST_STEPS = 2000
 """The noise of all steps is one matrix, built by each process: one second at 2,000 steps."""
@@ -73,8 +73,7 @@ class Steps:
     def __str__(self) -> str:
         if self.start is None:
             return str(self.number)
-        every = {} if self.every == "day" else {"every": write_literal(self.every)}
-        return write_call("steps", [str(self.number)], {"start": write_literal(str(self.start)), **every})
+        return write_record("steps", self, first="number")
 
 
 def _day(what: str, value: Any) -> date:
@@ -103,7 +102,7 @@ class Every:
         budget: rho, or `sh.EpsilonDelta(8, 1e-6)`, that the releases together never exceed; None for none.
 
     Example:
-        >>> str(Every("week", periods=10)), Every("month").periods
+        >>> str(Every("week", periods=10)), Every("month").n_periods
         ("every('week', periods=10)", 12)
     """
 
@@ -123,8 +122,10 @@ class Every:
                     parameter="every",
                 )
             object.__setattr__(self, "period", str(number))
-        periods = _PER_YEAR.get(str(self.period), 365) if self.periods is None else self.periods
-        object.__setattr__(self, "periods", checked_whole("periods", periods, 1, _MOST_PERIODS))
+        if self.periods is not None:
+            checked_whole("periods", self.periods, 1, _MOST_PERIODS)
+        if self.periods == self._usual:
+            object.__setattr__(self, "periods", None)
         if self.most_periods is not None:
             checked_whole("most_periods", self.most_periods, 1, _MOST_PERIODS)
         checked_choice("protects", self.protects, (USER, self.unit_period))
@@ -134,7 +135,11 @@ class Every:
     @property
     def n_periods(self) -> int:
         """How many periods there will be at most."""
-        return present(self.periods)
+        return self._usual if self.periods is None else self.periods
+
+    @property
+    def _usual(self) -> int:
+        return _PER_YEAR.get(str(self.period), 365)
 
     @property
     def what(self) -> str:
@@ -165,14 +170,7 @@ class Every:
 
     def __str__(self) -> str:
         """Everything but the budget, which may change later."""
-        named: dict[str, str] = {}
-        if self.periods != _PER_YEAR.get(str(self.period), 365):
-            named["periods"] = str(self.periods)
-        if self.protects != USER:
-            named["protects"] = write_literal(self.protects)
-        if self.most_periods is not None:
-            named["most_periods"] = str(self.most_periods)
-        return write_call("every", [write_literal(str(self.period))], named)
+        return write_record("every", self, first="period", without="budget")
 
 
 _NOTATION = Notation(
@@ -181,23 +179,12 @@ _NOTATION = Notation(
 )  # fmt: skip
 
 
-def _read(what: str, value: str, kind: type[Any]) -> Any:
-    form = _NOTATION.read(value)
-    if form.name.lower() != what:
-        raise DeclarationError(f"{what} is written {what}(…), got {shown(value)}", parameter=what)
-    try:
-        return kind(*form.values, **form.named)
-    except TypeError:
-        raise DeclarationError(f"{what}: {shown(value)} has an unknown argument", parameter=what) from None
-
-
 def steps_of(value: object) -> Steps:
     """Read steps: a record, a number, or a text such as "365" or "steps(365, start='2026-01-01')"."""
     if isinstance(value, Steps):
         return value
     if isinstance(value, str) and not value.strip().isdecimal():
-        steps: Steps = _read("steps", value, Steps)
-        return steps
+        return _NOTATION.record(value, {"steps": Steps}, "steps")
     number: Any = int(value) if isinstance(value, str) and len(value) < 9 else value
     return Steps(number)
 
@@ -207,8 +194,7 @@ def every_of(value: object) -> Every:
     if isinstance(value, Every):
         return value
     if isinstance(value, str) and "(" in value:
-        every: Every = _read("every", value, Every)
-        return every
+        return _NOTATION.record(value, {"every": Every}, "every")
     period: Any = value
     return Every(period)
 

@@ -117,4 +117,5 @@ class MeasurePath:
         found = table.empty_keys.join(numbered, on=empty_keys.columns, how="left", maintain_order="left")
         of_cell[~nonempty] = found["cell"].to_numpy()
         noise = state.noise(path_id, self.asked.level, tracked.position.size)[of_cell]
-        return noisy_sums(tracked.count[of_cell], noise, self.asked.grid) * step.numerator / step.denominator
+        steps = noisy_sums(tracked.count[of_cell], noise, self.asked.grid)
+        return np.asarray(steps * step.numerator / step.denominator, np.float64)

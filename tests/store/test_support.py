@@ -2,10 +2,13 @@ from __future__ import annotations
 
 import hashlib
 
+import numpy as np
 import polars as pl
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sparsehist.store import support
 from sparsehist.store.support import hash_keys
 
 SALT = b"fixed for ever"
@@ -61,3 +64,18 @@ def test_blocks_of_rows_do_not_show():
     assert len(set(hashes.tolist())) == 40_000
     for at in (0, 16_383, 16_384, 39_999):
         assert hashes[at] == reference(keys.row(at), SALT)
+
+
+@pytest.mark.parametrize("number", [0, 1, 50, 1000])
+def test_sorted_hashes_rise_and_keep_their_positions(tmp_path, monkeypatch, number):
+    """In one part and in many, added and read in pieces."""
+    monkeypatch.setattr(support, "_SORTED", 100)
+    hashes = np.random.default_rng(3).integers(0, 2**64, number, dtype=np.uint64)
+    with support.SortedHashes(tmp_path) as sorter:
+        for piece in np.array_split(hashes, 7):
+            sorter.add(piece)
+        pieces = list(sorter.in_order(37))
+    assert all(0 < len(values) == len(positions) <= 37 for values, positions in pieces)
+    found = [np.concatenate([piece[i] for piece in pieces] or [hashes]) for i in (0, 1)]
+    assert np.array_equal(found[0], np.sort(hashes))
+    assert np.array_equal(hashes[found[1]], found[0]) and len(set(found[1].tolist())) == number

@@ -94,16 +94,20 @@ def test_what_is_refused_does_harm(small, name):
     assert any(small.breaks(query, seed) for seed in range(1, 13))
 
 
-def test_composed_queries_are_told_apart():
+PARTS = [0, *(pytest.param(part, marks=pytest.mark.slow) for part in range(1, 8))]
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_composed_queries_are_told_apart(part):
     """Over three hundred harmless queries are accepted and over three hundred others refused."""
-    wrong = [name for name, query in good().items() if accepted(query) is None]
-    wrong += [f"not {name}" for name, query in bad().items() if accepted(query) is not None]
+    wrong = [name for name, query in list(good().items())[part::8] if accepted(query) is None]
+    wrong += [f"not {name}" for name, query in list(bad().items())[part::8] if accepted(query) is not None]
     assert wrong == []
     assert len(good()) >= 300
     assert len(bad()) >= 300
 
 
-@pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.slow) for part in range(1, 8))])
+@pytest.mark.parametrize("part", PARTS)
 def test_composed_queries_hold_on_small_tables(small, part):
     """No removal of a unit and no shuffle changes the rows of another unit in the harmless ones."""
     for name, query in list(good().items())[part::8]:
@@ -111,25 +115,28 @@ def test_composed_queries_hold_on_small_tables(small, part):
         assert not any(small.breaks(ran, seed) for seed in (1, 2, 3)), name
 
 
-@pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.slow) for part in range(1, 8))])
+@pytest.mark.parametrize("part", PARTS)
 def test_composed_queries_hold_on_large_tables(large, part):
     """Nor do they on tables of 60,000 rows, read by one, two and four threads."""
     for name, query in list(good().items())[part * 5 :: 40]:
         assert not large.breaks(accepted(query)), name
 
 
-def test_the_oracle_sees_what_breaks(small, large):
+@pytest.mark.parametrize("every", [13, pytest.param(3, marks=pytest.mark.slow)])
+def test_the_oracle_sees_what_breaks(small, large, every):
     """Of queries that are refused, the same tables show most to change rows of other units."""
-    queries = list(bad().values())[::3]
-    assert np.mean([any(_breaks(small, query, seed) for seed in (1, 2, 3)) for query in queries]) > 0.7
+    queries = list(bad().values())[::every]
+    assert np.mean([_is_broken(small, query) for query in queries]) > 0.7
     tied = "select user_id, query, n, ts from log qualify row_number() over (partition by user_id order by ts) = 1"
-    assert all(large.breaks(query) for query in (tied, bad()["two directions of 0"], bad()["first of 0"]))
+    assert all(large.breaks(query) for query in (tied, bad()["first of 0"]))
+    # Here the order of rows decides only where threads sort ties otherwise, which they need not do every time.
+    assert any(large.breaks(bad()["two directions of 0"]) for _ in range(6))
     assert not large.breaks(accepted(tied))
 
 
-def _breaks(small, query, seed):
+def _is_broken(small, query):
     try:
-        return small.breaks(query, seed)
+        return any(small.breaks(query, seed) for seed in (1, 2, 3))
     except duckdb.Error:
         return True
 
@@ -164,11 +171,12 @@ def test_what_is_accepted_of_ten_thousand_queries_at_random_holds(small, seed):
     assert meeting >= found / 2
 
 
+# What is left out of the check, and queries that it then accepts.
 WEAKENED = {
-    "ties decide": lambda patch: patch.setattr(check, "_places_rows", lambda _: False),
-    "floats are added": lambda patch: patch.setattr(language, "adds_exactly", lambda _: True),
-    "groups of several units": lambda patch: patch.setattr(check.Check, "_is_named_by", lambda *_: True),
-    "units meet in joins": lambda patch: patch.setattr(check.Check, "_are_together", lambda *_: True),
+    "ties decide": (check, "_places_rows", False, ("no order", "frames of rows")),
+    "floats are added": (language, "adds_exactly", True, ("doubles",)),
+    "groups of several units": (check.Check, "_is_named_by", True, ("a key's count", "all's count", "all's rank")),
+    "units meet in joins": (check.Check, "_are_together", True, ("cross", "join on the key", "twice on the key")),
 }
 
 
@@ -177,11 +185,20 @@ SLOW = ("floats are added", "groups of several units")
 
 @pytest.mark.parametrize("rule", [pytest.param(rule, marks=[pytest.mark.slow] * (rule in SLOW)) for rule in WEAKENED])
 def test_the_oracle_notices_a_check_that_lacks_a_rule(small, large, rule, monkeypatch):
-    """Negative control: without one rule, queries at random are accepted that do not keep units apart."""
-    WEAKENED[rule](monkeypatch)
+    """Negative control: without one rule, queries are accepted that do not keep units apart."""
+    where, name, always, shapes = WEAKENED[rule]
+    monkeypatch.setattr(where, name, lambda *_: always)
+    for shape in shapes:
+        ran = accepted(bad()[f"{shape} of 0"])
+        assert ran is not None and (_is_broken(small, ran) or large.breaks(ran)), shape
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rule", WEAKENED)
+def test_the_oracle_notices_it_in_queries_at_random(small, large, rule, monkeypatch):
+    """The same of one query or more out of three hundred."""
+    where, name, always, _ = WEAKENED[rule]
+    monkeypatch.setattr(where, name, lambda *_: always)
     rng = np.random.Generator(np.random.PCG64(99))
-    for _ in range(300):
-        ran = accepted(at_random(rng))
-        if ran is not None and (any(_breaks(small, ran, seed) for seed in (1, 2, 3)) or large.breaks(ran)):
-            return
-    pytest.fail(f"nothing was noticed without the rule: {rule}")
+    ran = (accepted(at_random(rng)) for _ in range(300))
+    assert any(query is not None and (_is_broken(small, query) or large.breaks(query)) for query in ran)

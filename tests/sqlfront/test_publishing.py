@@ -5,6 +5,7 @@ import os
 import polars as pl
 import pytest
 
+import sparsehist as sh
 from tests.sqlfront.conftest import OPTIONS
 
 CREATE = f"create series queries with ({OPTIONS}, population = 'people') as select user_id, query from log;"
@@ -27,6 +28,8 @@ def test_no_file_that_is_something_else_is_replaced(ran, here, store):
         assert "exists and is not this release" in problems[0], file
     assert store.series("queries").releases()["name"].to_list() == ["first"]
     assert (here / "first.parquet").read_bytes() == (here / "hard.parquet").read_bytes() == before
+    assert ran("release first from queries to 'again.parquet'")[1] == []
+    assert sh.read("first.parquet").frame.equals(sh.read("again.parquet").frame)
     assert (here / "text.parquet").read_text() == "mine"
 
 

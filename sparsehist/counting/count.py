@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -28,19 +28,6 @@ from sparsehist.errors import DataError, DeclarationError
 EMPTY = "the log is empty: it has no rows, or none that may be counted"
 # More keys than a unit can have.
 _UNBOUNDED = 2**62
-
-
-class CountingEngine(Protocol):
-    """What an engine module offers."""
-
-    def name(self) -> str:
-        """Name the engine and its version."""
-
-    def kept_pairs(self, log: Log, wanted: CountRequest) -> UnitPairs:
-        """List the (unit, key) pairs that count."""
-
-    def count(self, log: Log, wanted: CountRequest) -> pl.DataFrame:
-        """Count units by key."""
 
 
 def count_keys(
@@ -86,12 +73,13 @@ def count_keys(
     wanted = request(note=met.append, **declared)
     if isinstance(source, Counts):
         return CountedKeys(given_counts(source, wanted), "given")
-    chosen, log = _opened(source, wanted)
-    frame = chosen.count(log, wanted)
+    log = _opened(source, wanted)
+    engine = with_spark if log.of_spark else in_memory
+    frame = engine.count(log, wanted)
     if frame.is_empty() and not may_be_empty:
         raise DataError(EMPTY)
     check_sums(frame, wanted.measures)
-    return CountedKeys(frame, chosen.name(), met[-1] if met else None)
+    return CountedKeys(frame, engine.name(), met[-1] if met else None)
 
 
 def sorted_keys(source: object, order: bytes, **declared: Any) -> tuple[str, Iterator[pl.DataFrame]]:
@@ -106,7 +94,7 @@ def sorted_keys(source: object, order: bytes, **declared: Any) -> tuple[str, Ite
         What counted; and frames of columns key_0, …, count and sum_0, …, at least one.
     """
     wanted = request(**declared)
-    _, log = _opened(source, wanted)
+    log = _opened(source, wanted)
 
     def checked() -> Iterator[pl.DataFrame]:
         for frame in with_spark.in_order(log, wanted, order):
@@ -119,14 +107,14 @@ def sorted_keys(source: object, order: bytes, **declared: Any) -> tuple[str, Ite
 def list_pairs(source: object, **declared: Any) -> UnitPairs:
     """List the distinct pairs of a unit and a key of the domain, without a bound.
 
-    Arguments and errors are those of `count_keys`, but the source may be empty, and may not be `Counts`.
+    Arguments and errors are those of `count_keys`, but the source may be empty, and may be neither `Counts` nor a
+    Spark frame.
     """
     wanted = request(max_keys=_UNBOUNDED, **declared)
-    chosen, log = _opened(source, wanted)
-    return chosen.kept_pairs(log, wanted)
+    return in_memory.kept_pairs(_opened(source, wanted), wanted)
 
 
-def _opened(source: object, wanted: CountRequest) -> tuple[CountingEngine, Log]:
+def _opened(source: object, wanted: CountRequest) -> Log:
     if wanted.unit is None:
         raise DeclarationError("unit is needed unless the source is Counts")
     wanted.report("reading")
@@ -136,15 +124,12 @@ def _opened(source: object, wanted: CountRequest) -> tuple[CountingEngine, Log]:
         log = log.with_key(wanted.key[0], wanted.domain.keys(np.zeros(1, np.int64)).row(0)[0])
     check_unit_dtypes(log, wanted.unit_parts, portable=wanted.portable)
     check_key_dtypes(log, wanted.key, wanted.domain)
-    chosen: CountingEngine = in_memory
-    if log.of_spark:
-        if not wanted.portable:
-            raise DeclarationError(
-                "a Spark frame is counted by Spark alone: declare portable=True; a running series takes none"
-            )
-        chosen = with_spark
-    logging.getLogger("sparsehist").info("counting with %s", chosen.name())
-    return chosen, log
+    if log.of_spark and not wanted.portable:
+        raise DeclarationError(
+            "a Spark frame is counted by Spark alone: declare portable=True; a running series takes none"
+        )
+    logging.getLogger("sparsehist").info("counting with %s", "spark" if log.of_spark else in_memory.name())
+    return log
 
 
 def given_counts(source: Counts, wanted: CountRequest) -> pl.DataFrame:

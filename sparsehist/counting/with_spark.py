@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from sparsehist.counting.contract import CountRequest, UnitPairs
+from sparsehist.counting.contract import CountRequest
 from sparsehist.counting.keys import OUTSIDE_REMEDY, missing_error
 from sparsehist.counting.log import Log, engine_errors
 from sparsehist.counting.measured import check_number, steps_sql, sum_names, unmeasured_error
@@ -52,16 +52,6 @@ def count(log: Log, wanted: CountRequest) -> pl.DataFrame:
         return _collected(counted(log, wanted), wanted.domain)
 
 
-def kept_pairs(log: Log, wanted: CountRequest) -> UnitPairs:
-    """List the pairs that count."""
-    F = functions_for(log.rows)
-    units = [F.col(f"unit_{i}") for i in range(len(wanted.unit_parts))]
-    unit = _encoded(F, units, log, wanted) if len(units) > 1 else units[0]
-    with _refusals(log, wanted):
-        kept = _kept(log, wanted).select(unit.alias("unit"), *key_names(wanted.domain.columns))
-        return UnitPairs.of_frame(_collected(kept, wanted.domain))
-
-
 def counted(log: Log, wanted: CountRequest) -> Frame:
     """Count units by key: columns key_0, …, count and sum_0, …, a frame that nothing has run yet."""
     F = functions_for(log.rows)
@@ -71,7 +61,7 @@ def counted(log: Log, wanted: CountRequest) -> Frame:
         weight = F.when(F.col("keys") <= most, part).otherwise(weight)
     keys = key_names(wanted.domain.columns)
     sums = (F.sum(name).cast("long").alias(name) for name in sum_names(wanted.measures))
-    return _kept(log, wanted).groupBy(*keys).agg(F.sum(weight).cast("long").alias("count"), *sums)
+    return kept(log, wanted).groupBy(*keys).agg(F.sum(weight).cast("long").alias("count"), *sums)
 
 
 def in_order(log: Log, wanted: CountRequest, salt: bytes) -> Iterator[pl.DataFrame]:
@@ -131,7 +121,7 @@ def _collected(frame: Frame, domain: Domain) -> pl.DataFrame:
     return found.cast(dict(zip(key_names(domain.columns), domain.dtypes, strict=True)))
 
 
-def _kept(log: Log, wanted: CountRequest) -> Frame:
+def kept(log: Log, wanted: CountRequest) -> Frame:
     """The pairs that count: columns unit_0, …, key_0, …, sum_0, … and keys, how many the unit has."""
     F, window = functions_for(log.rows), window_for(log.rows)
     units = [f"unit_{i}" for i in range(len(wanted.unit_parts))]

@@ -51,29 +51,33 @@ class Field:
         bits: Width of the numbers.
         columns: How many columns they stand for.
         outside: Positions of the columns in which a value was outside its domain; complete after `place`.
-        memory: Bytes that distinct values take.
     """
 
     bits = CODE_BITS
     columns = 1
-    memory = 0
+    outside: Sequence[int] = ()
 
-    def __init__(self) -> None:
-        self.outside: list[int] = []
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+    @property
+    def memory(self) -> int:
+        """Bytes that distinct values take."""
+        return 0
 
     def numbers(self, columns: Sequence[pl.Series]) -> Numbers32or64:
-        """Turn rows into numbers."""
+        """Turn rows, columns as `batches.plain` gives them, into numbers. Several threads may call it at once."""
         raise NotImplementedError
 
     def place(self, salt: bytes) -> None:
         """Bring the distinct values to the domain, once all rows are read."""
 
     def cells(self, numbers: Numbers32or64) -> tuple[Numbers32or64, Inside]:
-        """Turn the numbers of rows into those of cells; after `place`. Without a domain they stay as they are."""
+        """Turn the numbers of rows into those of cells, and tell which rows have one; after `place`."""
         return numbers, None
 
     def hashes(self, cells: Numbers32or64) -> WordArray:
-        """Hash cells by value; after `place`."""
+        """Hash cells by value, shape (n,); after `place`. Different cells seldom, but may, have one hash."""
         raise NotImplementedError
 
     def values(self, cells: Numbers32or64) -> list[pl.Series]:
@@ -85,7 +89,6 @@ class WholeNumbers(Field):
     """Whole numbers from `low` to `high`, less `low`; rows with others were left out before."""
 
     def __init__(self, low: int, high: int, dtype: pl.DataType) -> None:
-        super().__init__()
         self.bits = max((high - low).bit_length(), 1)
         self._low, self._dtype = np.uint64(low % 2**WORD_BITS), dtype
 
@@ -105,13 +108,12 @@ class Tabled(Field):
     """Values that have codes in a table; once placed, a code, or the number of a cell, stands for a row of cells."""
 
     def __init__(self, dtype: pl.DataType) -> None:
-        super().__init__()
         self._table = Codes(dtype)
         self._cell_of: Codes32 | None = None  # by code; None if every code is a cell
         self._hashes: WordArray  # by cell
 
     @property
-    def memory(self) -> int:  # type: ignore[override]  # a table grows
+    def memory(self) -> int:
         return self._table.memory
 
     def cells(self, numbers: Numbers32or64) -> tuple[Numbers32or64, Inside]:
@@ -153,7 +155,7 @@ class TabledValues(Tabled):
         self._cells = restored(self._table.values(), self._dtype).alias("key_0")
         if self._domain is not None:
             placed = place(self._cells.to_frame(), ("",), self._domain, on_null="drop", on_outside="drop")
-            self.outside = [] if placed.usable.all() else [0]
+            self.outside = () if placed.usable.all() else (0,)
             distinct = placed.cells
             if not placed.unchanged:
                 distinct = distinct.unique(maintain_order=True)
@@ -175,7 +177,7 @@ class TabledWords(Tabled):
         self._inner, self.columns = inner, inner.columns
 
     @property
-    def memory(self) -> int:  # type: ignore[override]
+    def memory(self) -> int:
         return self._inner.memory + self._table.memory
 
     def numbers(self, columns: Sequence[pl.Series]) -> Codes32:
@@ -196,17 +198,14 @@ class TabledWords(Tabled):
         return self._inner.values(self._cells[cells])
 
 
-class Words:
-    """Some columns of a log as words of 32 or 64 bits. Several threads may call `numbers` at once. Secret."""
+class Words(Field):
+    """Some columns of a log as words of 32 or 64 bits: the numbers of fields side by side. Secret."""
 
     def __init__(self, fields: Sequence[Field]) -> None:
         self._fields = fields
         self.columns = sum(one.columns for one in fields)
         self.bits = sum(one.bits for one in fields)
         self._dtype = np.uint32 if self.bits <= CODE_BITS else np.uint64
-
-    def __repr__(self) -> str:
-        return "Words()"
 
     @classmethod
     def of_columns(cls, dtypes: Sequence[pl.DataType], domains: Sequence[Domain | None]) -> Words:
@@ -221,50 +220,37 @@ class Words:
 
     @property
     def memory(self) -> int:
-        """Bytes that distinct values take."""
         return sum(one.memory for one in self._fields)
 
-    @property
-    def outside(self) -> list[int]:
-        """Positions of the columns in which a value was outside its domain; complete after `place`."""
-        firsts = np.cumsum([0, *(one.columns for one in self._fields)]).tolist()
-        return [first + at for first, one in zip(firsts, self._fields, strict=False) for at in one.outside]
-
     def numbers(self, columns: Sequence[pl.Series]) -> Numbers32or64:
-        """Turn rows, columns as `batches.plain` gives them, into words."""
         rest = iter(columns)
         return self._joined(one.numbers([next(rest) for _ in range(one.columns)]) for one in self._fields)
 
     def place(self, salt: bytes) -> None:
-        """Bring the distinct values to the domain, once all rows are read."""
         for number, one in enumerate(self._fields):
             one.place(hashlib.blake2b(b"%d" % number, key=salt, digest_size=16).digest())
         self._odds = [np.uint64(_odd(salt, number)) for number in range(len(self._fields))]
+        firsts = np.cumsum([0, *(one.columns for one in self._fields)]).tolist()
+        self.outside = [first + at for first, one in zip(firsts, self._fields, strict=False) for at in one.outside]
 
-    def cells(self, words: Numbers32or64) -> tuple[Numbers32or64, Inside]:
-        """Turn the words of rows into those of cells, and say which rows have one; after `place`.
-
-        Columns without a domain keep their words.
-        """
-        found = [one.cells(numbers) for one, numbers in zip(self._fields, self._parted(words), strict=True)]
+    def cells(self, numbers: Numbers32or64) -> tuple[Numbers32or64, Inside]:
+        found = [one.cells(own) for one, own in zip(self._fields, self._parted(numbers), strict=True)]
         limited = [inside for _, inside in found if inside is not None]
         return self._joined(cells for cells, _ in found), np.logical_and.reduce(limited) if limited else None
 
     def hashes(self, cells: Numbers32or64) -> WordArray:
-        """Hash cells by their values; shape (n,). Different cells seldom, but may, have one hash."""
         parts = zip(self._fields, self._odds, self._parted(cells), strict=True)
         products = [one.hashes(numbers) * odd for one, odd, numbers in parts]
         total: WordArray = sum(products[1:], products[0])
         return total
 
+    def values(self, cells: Numbers32or64) -> list[pl.Series]:
+        parts = zip(self._fields, self._parted(cells), strict=True)
+        return [column for one, numbers in parts for column in one.values(numbers)]
+
     def frame(self, cells: Numbers32or64) -> pl.DataFrame:
         """Return the values of cells: columns key_0, … in canonical dtypes."""
         return pl.DataFrame(dict(zip(key_names(self.columns), self.values(cells), strict=True)))
-
-    def values(self, cells: Numbers32or64) -> list[pl.Series]:
-        """Return the values of cells, column by column."""
-        parts = zip(self._fields, self._parted(cells), strict=True)
-        return [column for one, numbers in parts for column in one.values(numbers)]
 
     def _joined(self, numbers: Iterable[Numbers32or64]) -> Numbers32or64:
         first, *others = numbers

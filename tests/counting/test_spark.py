@@ -5,6 +5,7 @@ import pytest
 
 import sparsehist as sh
 from sparsehist.counting import with_spark
+from sparsehist.counting.contract import request
 from sparsehist.counting.count import sorted_keys
 from sparsehist.counting.log import Log
 from sparsehist.domain import Domain
@@ -104,15 +105,16 @@ def test_sorted_keys_come_in_parts(monkeypatch, tmp_path):
         sh.create(tmp_path / "none", empty, on_outside="drop", **DECLARED)
 
 
-def _kept(log):
-    from sparsehist.counting.contract import request
-
-    wanted = request(
+def _wanted():
+    return request(
         unit="u", key=("k",), max_keys=3, domain=Domain.parse("strings(max_bytes=8)"), salt=SALT, on_null="drop",
-        on_outside="drop", memory_limit=None, threads=None, temporary_directory=".", progress=None, portable=True,
+        on_outside="drop", temporary_directory=".", portable=True,
     )  # fmt: skip
+
+
+def _kept(log):
     opened = Log(spark.frame(log), dict(log.schema), "the frame")
-    return set(with_spark.kept_pairs(opened, wanted).frame().rows())
+    return set(pl.from_arrow(with_spark.kept(opened, _wanted()).select("unit_0", "key_0").toArrow()).rows())
 
 
 @pytest.mark.slow
@@ -126,15 +128,9 @@ def test_deleting_a_unit_changes_nothing_for_the_others():
 
 def test_no_python_runs_where_the_log_is():
     """The plan has no function of Python, hashes only above the bound, and moves each row once before it counts."""
-    from sparsehist.counting.contract import request
-
     log = spark.frame(CASES["text by integers"].log)
-    wanted = request(
-        unit="u", key=("k",), max_keys=3, domain=Domain.parse("strings(max_bytes=8)"), salt=SALT, on_null="drop",
-        on_outside="drop", memory_limit=None, threads=None, temporary_directory=".", progress=None, portable=True,
-    )  # fmt: skip
     opened = Log(log, dict(CASES["text by integers"].log.schema), "the frame")
-    plan = with_spark.counted(opened, wanted)._jdf.queryExecution().executedPlan().toString()
+    plan = with_spark.counted(opened, _wanted())._jdf.queryExecution().executedPlan().toString()
     assert "Python" not in plan and "Pandas" not in plan
     assert plan.count("Exchange hashpartitioning(unit_0") == 1 and plan.count("Exchange") == 2
     assert plan.count("sha2(") == plan.count("CASE WHEN (keys") == 1

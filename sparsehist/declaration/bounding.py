@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from sparsehist.declaration.checks import checked_flag
 from sparsehist.errors import DeclarationError, shown
 from sparsehist.noise.family import Norm
 from sparsehist.text_form import Notation, write_record
@@ -17,11 +18,6 @@ _PARTS = 64
 _MOST_PARTS = 1024
 _KEYS_PER_MAX_KEYS = 64
 """Default of most_keys over max_keys: weights then go down to 1/8 in L2 and 1/64 in L1."""
-
-
-def _check_portable(value: object) -> None:
-    if not isinstance(value, bool):
-        raise DeclarationError(f"portable must be True or False, got {shown(value)}", parameter="bounding")
 
 
 @dataclass(frozen=True)
@@ -40,7 +36,7 @@ class Keep:
     portable: bool = False
 
     def __post_init__(self) -> None:
-        _check_portable(self.portable)
+        checked_flag("portable", self.portable, parameter="bounding")
 
     def __str__(self) -> str:
         return write_record("keep", self)
@@ -74,7 +70,7 @@ class Share:
             raise DeclarationError(
                 f"most_keys must be a whole number, got {shown(self.most_keys)}", parameter="bounding"
             )
-        _check_portable(self.portable)
+        checked_flag("portable", self.portable, parameter="bounding")
         is_power = isinstance(self.parts, int) and self.parts > 1 and self.parts & (self.parts - 1) == 0
         if not is_power or self.parts > _MOST_PARTS:
             raise DeclarationError(

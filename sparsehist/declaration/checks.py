@@ -59,6 +59,13 @@ def checked_whole(what: str, number: int, least: int, most: int, *, of: str = ""
     return number
 
 
+def checked_flag(what: str, value: object, *, parameter: str | None = None) -> bool:
+    """Return True or False."""
+    if not isinstance(value, bool):
+        raise DeclarationError(f"{what} must be True or False, got {shown(value)}", parameter=parameter or what)
+    return value
+
+
 def checked_wait(wait: float) -> float:
     """Return a number of seconds to wait."""
     if isinstance(wait, bool) or not isinstance(wait, int | float) or not wait >= 0:  # NaN is not above 0 either

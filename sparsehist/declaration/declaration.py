@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import polars as pl
 
 from sparsehist.declaration.bounding import Keep, Share, Shares, bounding_of
-from sparsehist.declaration.checks import checked_name
+from sparsehist.declaration.checks import checked_flag, checked_name
 from sparsehist.declaration.measures import MEAN_COLUMN, Measure, measures_of
 from sparsehist.declaration.parameters import check_fields, parameter, parameters, written
 from sparsehist.declaration.recurring import Every, Steps, every_of, steps_of, without_budget
@@ -97,15 +98,6 @@ def _unit_text(unit: str | tuple[str, ...]) -> str:
     return f"({', '.join(unit)})" if isinstance(unit, tuple) else unit
 
 
-def _flag(what: str) -> Any:
-    def read(value: object) -> bool:
-        if not isinstance(value, bool):
-            raise DeclarationError(f"{what} must be True or False, got {shown(value)}", parameter=what)
-        return value
-
-    return read
-
-
 def _noise(noise: object, max_keys: int) -> str:
     """Return the name by which a series stores its noise, given a name or an instance for `max_keys` keys."""
     if isinstance(noise, str):
@@ -151,7 +143,7 @@ class Declaration:
     """
 
     name: str = parameter(
-        "Name of the series: a-z, 0-9 and _.", read=lambda value: checked_name("series", value), option=str, sql=None
+        "Name of the series: a-z, 0-9 and _.", read=partial(checked_name, "series"), option=str, sql=None
     )
     unit: str | tuple[str, ...] | None = parameter(
         "Column of the privacy unit: who is protected, such as user_id; or several that name it together: "
@@ -193,7 +185,7 @@ class Declaration:
     )  # fmt: skip
     population: str = parameter(
         "The people behind the units; costs add within it.", "default", title="population", option=str,
-        read=lambda value: checked_name("population", value),
+        read=partial(checked_name, "population"),
     )  # fmt: skip
     measures: tuple[Measure, ...] = parameter(
         "Sums by key that releases may publish beside counts: column:clip=B,step=S, where a unit adds at most B to a "
@@ -226,7 +218,7 @@ class Declaration:
     )  # fmt: skip
     unverified: bool = parameter(
         "Do not check whether the query keeps units apart; ledger, releases and report say that nobody did.",
-        default=False, read=_flag("unverified"),
+        default=False, read=partial(checked_flag, "unverified"),
     )  # fmt: skip
     period: str | None = parameter("Which period of a periodic series.", None, title="period", sql=None)
     time: str | None = parameter("Column that says when a row was.", None, sql=None)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any
 
-from sparsehist.errors import DeclarationError, shown
+from sparsehist.declaration.checks import checked_choice, checked_whole
 
 _KEY = "parameter"
 
@@ -45,20 +45,11 @@ class Parameter:
     compared: bool = True
 
     def checked(self, name: str, value: Any) -> Any:
-        """Return the canonical value.
-
-        Raises:
-            DeclarationError: If the value is invalid; names the parameter, what it may be, and the value or its type.
-        """
+        """Return the canonical value, or raise a DeclarationError that names the parameter and what it may be."""
         if self.choices:
-            if not isinstance(value, str) or value not in self.choices:
-                options = ", ".join(map(repr, self.choices))
-                raise DeclarationError(f"{name} must be one of {options}, got {shown(value)}", parameter=name)
-        elif self.least is not None or self.most is not None:
-            whole = isinstance(value, int) and not isinstance(value, bool)
-            if not whole or not (self.least or 0) <= value <= (self.most or value):
-                bounds = f"from {self.least} to {self.most}"
-                raise DeclarationError(f"{name} must be a whole number {bounds}, got {shown(value)}", parameter=name)
+            checked_choice(name, value, self.choices)
+        elif self.most is not None:
+            checked_whole(name, value, self.least or 0, self.most)
         return value if self.read is None else self.read(value)
 
 

@@ -146,6 +146,15 @@ def table(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(lines)
 
 
+def costs(timings: Timings, **ratios: Mapping[str, Spread]) -> str:
+    """Lay out CPU and wall time of each contender, and its ratios, under the given headings."""
+    rows = [["", "CPU ms", "wall ms", *ratios]]
+    for name, runs in timings.items():
+        times = [milliseconds(seconds(runs, what)) for what in ("cpu_s", "wall_s")]
+        rows.append([name, *times, *(figure(found[name]) if name in found else "" for found in ratios.values())])
+    return table(rows)
+
+
 def milliseconds(value: Spread) -> str:
     """Median with quartiles, from seconds."""
     return f"{1e3 * value.median:.2f} ({1e3 * value.lower:.2f}–{1e3 * value.upper:.2f})"

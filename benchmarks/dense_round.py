@@ -13,7 +13,7 @@ from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
-from _measure import arguments, figure, in_turns, milliseconds, options_of, ratio, report, seconds, summary, table
+from _measure import arguments, costs, in_turns, options_of, ratio, report, summary
 
 from sparsehist.dense.dense_state import DenseState, draw_level, published
 from sparsehist.dense.resale import step_of
@@ -76,11 +76,8 @@ def main() -> None:
             contenders[contender], against[contender] = work, PLAIN[name]
     timings = in_turns(contenders, options.runs)
     ratios = {name: ratio(timings, name, to) for name, to in against.items()}
-    rows = [["", "CPU ms", "ratio to numpy", "target"]]
-    for name, runs in timings.items():
-        compared = figure(ratios[name]) if name in ratios else ""
-        rows.append([name, milliseconds(seconds(runs)), compared, f"{TARGETS[name]:g}" if name in TARGETS else ""])
-    print(table(rows))
+    print(costs(timings, **{"ratio to numpy": ratios}))
+    print("targets:", ", ".join(f"{name} {target:g}" for name, target in TARGETS.items()))
     result = {
         "entries": options.size,
         "targets": TARGETS,

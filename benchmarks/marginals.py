@@ -19,7 +19,7 @@ from fractions import Fraction
 import duckdb
 import numpy as np
 import polars as pl
-from _measure import arguments, figure, in_turns, milliseconds, options_of, ratio, report, seconds, summary, table
+from _measure import arguments, costs, in_turns, options_of, ratio, report, summary
 
 from sparsehist import entropy
 from sparsehist.histogram.grid import grid_step, round_to_grid
@@ -133,14 +133,9 @@ def main() -> None:
         what: {name: ratio(timings, first, name, what) for name in timings if "GROUP" in name}
         for what in ("cpu_s", "wall_s")
     }
-    rows = [["", "CPU ms", "wall ms", "ours over it, CPU", f"wall, target {TARGET:g}"]]
-    rows += [
-        [name, milliseconds(seconds(runs)), milliseconds(seconds(runs, "wall_s"))]
-        + [figure(ratios[what][name]) if name in ratios[what] else "" for what in ratios]
-        for name, runs in timings.items()
-    ]
     print(f"{len(cells.counts):,} nonzero cells of {cells.size:.1e}, {workload.n_queries:,} answers")
-    print(table(rows))
+    heads = dict(zip(("ours over it, CPU", f"wall, target {TARGET:g}"), ratios.values(), strict=True))
+    print(costs(timings, **heads))
     std = {f"{keys} keys a unit": errors(keys) for keys in (1, options.max_keys)}
     optimum = over_the_bound()
     print(f"mean variance over the bound of the singular values: {optimum:.6f}")

@@ -13,20 +13,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 import numpy as np
-from _measure import (
-    Spread,
-    Timings,
-    arguments,
-    figure,
-    in_turns,
-    milliseconds,
-    options_of,
-    ratio,
-    report,
-    seconds,
-    summary,
-    table,
-)
+from _measure import Spread, Timings, arguments, costs, in_turns, options_of, ratio, report, summary
 
 from sparsehist import entropy
 from sparsehist.histogram import draw_round, effective_threshold, grid_step, threshold_for_false_keys
@@ -78,13 +65,8 @@ def main() -> None:
         ratios[name] = ratio(pair, name, base)
     published = one_round(kept)
     question = "arithmetic of a first round, next to a normal for every nonzero cell"
-    rows = [["CPU ms, median (quartiles)", "", f"ratio, target {TARGET}"]]
-    rows += [
-        [name, milliseconds(seconds(runs)), figure(ratios[name]) if name in ratios else ""]
-        for name, runs in timings.items()
-    ]
     print(f"{options.cells} nonzero cells, {counts.size} distinct counts, {published} published")
-    print(table(rows))
+    print(costs(timings, **{f"ratio, target {TARGET}": ratios}))
     result = {
         "sizes": {
             "cells": options.cells,

@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 
 from _logs import generate
-from _measure import arguments, figure, in_turns, milliseconds, options_of, ratio, report, seconds, summary, table
+from _measure import arguments, costs, figure, in_turns, options_of, ratio, report, summary
 
 TARGET = 1.05
 SQL, PYTHON, ON_FILE = "SQL", "Python, the same query", "Python, the file"
@@ -71,11 +71,7 @@ def main() -> None:
         }
         timings = in_turns(contenders, options.runs, warm=1)
     ratios = {what: ratio(timings, SQL, PYTHON, what) for what in ("cpu_s", "wall_s")}
-    rows = [["", "CPU ms", "wall ms"]]
-    rows += [
-        [name, milliseconds(seconds(runs)), milliseconds(seconds(runs, "wall_s"))] for name, runs in timings.items()
-    ]
-    print(table(rows))
+    print(costs(timings))
     print(f"SQL over Python: CPU {figure(ratios['cpu_s'])}, wall {figure(ratios['wall_s'])}; target {TARGET}")
     result = {
         "rows": options.rows,

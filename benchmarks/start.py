@@ -16,19 +16,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from _measure import (
-    arguments,
-    as_installed,
-    figure,
-    in_turns,
-    milliseconds,
-    options_of,
-    ratio,
-    report,
-    seconds,
-    summary,
-    table,
-)
+from _measure import arguments, as_installed, costs, figure, in_turns, options_of, ratio, report, summary
 
 TARGET_S = 0.3
 IMPORTS = "import polars, numpy"
@@ -80,10 +68,7 @@ def main() -> None:
             told = [places.get(word, word) for word in words]
             contenders[f"sparsehist {name}"] = partial(python, "-m", "sparsehist", *told)
         timings = in_turns(contenders, options.runs, warm=1)
-    rows = [["", "CPU ms", "wall ms"]]
-    for name, runs in timings.items():
-        rows.append([name, milliseconds(seconds(runs)), milliseconds(seconds(runs, "wall_s"))])
-    print(table(rows))
+    print(costs(timings))
     print(f"target: help within {TARGET_S} s on the clock")
     shares = {name: ratio(timings, f"sparsehist {name}", IMPORTS) for name in COMMANDS}
     for name, (_, target) in COMMANDS.items():

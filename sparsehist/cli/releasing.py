@@ -253,8 +253,6 @@ def plan(
 def _check_questions(series: Any, asked: Mapping[str, Any]) -> None:
     """Refuse questions that have no answer for a series of this kind."""
     takes = inspect.signature(series.plan).parameters
-    if "step" in takes and "step" not in asked:
-        raise DeclarationError("of a running series, running counts are planned: give --step")
     if wrong := asked.keys() - takes.keys():
         raise DeclarationError(f"--{min(wrong)} has no meaning for {series.name}: leave it out, and give levels")
 

@@ -90,7 +90,9 @@ def plan(
 ) -> Plan:
     """Plan releases of cells or of a step; see `Series.plan`."""
     if declaration.steps is not None and asked.get("step") is None:
-        raise DeclarationError(f"{declaration.name!r} is a running series: say at which step", parameter="step")
+        raise DeclarationError(
+            f"{declaration.name!r} is a running series: give step=, the step to plan", parameter="step"
+        )
     request = of_kind(request_of(declaration, "plan", **asked)[0], CellRequest)
     with home.hold() as state:
         record, ledger = home.find(state, declaration.name, series_id), Ledger.of(state)

@@ -77,5 +77,5 @@ def test_a_plan_of_a_step_to_come(sparsehist, daily):
     assert planned.code == 0, planned.err
     stepless = sparsehist("plan", daily, "--series", "daily", "--level", "0.5")
     assert stepless.code == 2 and "give --step" in stepless.err
-    wrong = sparsehist("plan", daily, "--series", "daily", "--step", 7, "--shows", 50)
-    assert wrong.code == 2 and "give levels" in wrong.err
+    shown = sparsehist("plan", daily, "--series", "daily", "--step", 7, "--shows", 50)
+    assert shown.code == 0 and "By level" in shown.out

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -152,6 +153,21 @@ def test_damage_to_a_round_is_named(tmp_path):
     file.unlink()
     with open_state(path) as state, pytest.raises(StoreDamagedError, match="missing"):
         state.tracked(model.path_id)
+
+
+@pytest.mark.parametrize("change", ["threshold = threshold - 1", "level = '7'", "spends = 0", "name = 'other'"])
+def test_a_round_whose_row_was_altered_is_refused(tmp_path, change):
+    """The first line of a round file is compared with its row, also where the digest of the state is gone."""
+    path = make_store(tmp_path / "s")
+    with open_state(path) as state:
+        model = Model(state.series("queries").path_id)
+        state.commit_round(model.make_round("2", 20, 5))
+    with sqlite3.connect(path / "state.sqlite") as connection:
+        connection.execute(f"update release set {change} where generation = (select max(generation) from release)")
+    connection.close()
+    (path / "state.digest").unlink()
+    with open_state(path) as state, pytest.raises(StoreDamagedError, match="round-"):
+        model.check(state)
 
 
 def test_leftovers_of_dead_runs_stay_until_a_check_finds_the_store_whole(tmp_path):

@@ -24,7 +24,11 @@ _LONGEST = 2**30
 """Numerator and denominator of a step: times a number of steps they fit into 64 bits."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _TEXT = re.compile(r"([^:=,]+):clip=([^,]+?)(?:\.\.([^,]+))?(?:,step=([^,]+))?")
-_ADVICE = "write sh.Measure('price', clip=100, step=0.01), or in text price:clip=100,step=0.01"
+_SPACES = re.compile(r"\s*([:=,]|\.\.)\s*")
+_ADVICE = (
+    "write sh.Measure('price', clip=100, step=0.01), as text price:clip=100,step=0.01, "
+    "in SQL (price CLIP 100 STEP 0.01)"
+)
 
 
 @dataclass(frozen=True)
@@ -65,7 +69,8 @@ class Measure:
             )
         if column == EVENTS:
             raise DeclarationError(
-                "the name events belongs to the number of rows, sh.Measure.events(most=50): rename the column",
+                "events is the number of rows, sh.Measure.events(most=50): its clip is a whole number and it has no "
+                "step; rename a column of that name",
                 parameter="measures",
             )
         exact_step = _number("step", step)
@@ -73,16 +78,16 @@ class Measure:
         if len(both) != 2:
             raise DeclarationError(f"clip is B or (-B, B), got {shown(clip)}; {_ADVICE}", parameter="measures")
         low, high = (_number("clip", bound) for bound in both)
+        bounds = " to ".join(map(shown, clip)) if isinstance(clip, tuple) else shown(clip)
         if exact_step <= 0 or high <= 0 or low not in (0, -high):
             raise DeclarationError(
-                f"clip is B or (-B, B) with B above 0, and step is above 0; got clip={shown(clip)}, "
-                f"step={shown(step)}",
+                f"clip is B or (-B, B) with B above 0, and step is above 0; got clip={bounds}, step={shown(step)}",
                 parameter="measures",
             )
         steps = high / exact_step
         if steps.denominator != 1 or steps > _MOST_STEPS:
             raise DeclarationError(
-                f"clip must be a multiple of step, at most 2**30 of them; got clip={shown(clip)}, step={shown(step)}",
+                f"clip must be a multiple of step, at most 2**30 of them; got clip={bounds}, step={shown(step)}",
                 parameter="measures",
             )
         if max(exact_step.numerator, exact_step.denominator) > _LONGEST:
@@ -147,7 +152,7 @@ class Measure:
     @classmethod
     def parse(cls, text: str) -> Measure:
         """Read what `str` wrote."""
-        found = _TEXT.fullmatch(text.replace(" ", "")) if isinstance(text, str) else None
+        found = _TEXT.fullmatch(_SPACES.sub(r"\1", text.strip())) if isinstance(text, str) else None
         if found is None:
             raise DeclarationError(f"cannot read a measure: {_ADVICE}", parameter="measures")
         name, low, high, step = found.groups()

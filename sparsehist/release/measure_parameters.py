@@ -14,6 +14,7 @@ from sparsehist.errors import DeclarationError, LevelError, shown
 from sparsehist.histogram import numerical_slack
 from sparsehist.noise.family import Family
 from sparsehist.privacy import Level, as_level, level_text
+from sparsehist.privacy.guarantees import EpsilonDelta
 from sparsehist.release.metadata import CellMetadata
 
 _LEAST_STD, _LARGEST_STD = 2.0**-2, 2.0**46
@@ -72,8 +73,10 @@ def sums_asked(declaration: Declaration, asked: Level | Mapping[str, Level] | No
     if asked is None:
         return ()
     if isinstance(asked, str) and "=" in asked:
-        pairs = (part.partition("=") for part in asked.split(","))
+        pairs = [part.partition("=") for part in asked.split(",")]
         asked = {name.strip(): level.strip() for name, _, level in pairs}
+        if len(asked) < len(pairs):
+            raise DeclarationError("measures= names a measure twice: give one level for each", parameter="measures")
     names = [measure.name for measure in declaration.measures]
     if not names:
         raise DeclarationError(
@@ -88,13 +91,21 @@ def sums_asked(declaration: Declaration, asked: Level | Mapping[str, Level] | No
             parameter="measures",
         )
     found = [
-        SumsAsked(each, each.noise(declaration.family), as_level(given[each.name]))
+        SumsAsked(each, each.noise(declaration.family), _level(each.name, given[each.name]))
         for each in declaration.measures
         if each.name in given
     ]
     for sums in found:
         sums.check_std()
     return tuple(found)
+
+
+def _level(name: str, value: Level) -> Fraction:
+    if isinstance(value, EpsilonDelta):
+        raise LevelError(
+            f"the measure {name} takes a level, such as 0.5: epsilon with delta stands for the level of the counts"
+        )
+    return as_level(value, f"the level of the measure {name}")
 
 
 def measure_metadata(asked: Sequence[SumsAsked]) -> dict[str, Any]:

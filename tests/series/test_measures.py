@@ -258,7 +258,20 @@ def test_a_name_stands_for_the_same_sums(tmp_path: Path) -> None:
     assert read.metadata == first.metadata and read.intervals().equals(first.intervals())
 
 
-@pytest.mark.parametrize("measures", [{}, {"rows": 1}, {"price": 0}, "price=x", -1, {"price": 10**9}, [1]])
+@pytest.mark.parametrize(
+    "measures",
+    [
+        {},
+        {"rows": 1},
+        {"price": 0},
+        "price=x",
+        "price=1,price=2",
+        -1,
+        {"price": 10**9},
+        [1],
+        sh.EpsilonDelta(1, 1e-6),
+    ],
+)
 def test_bad_levels_of_measures_are_refused(measures: object) -> None:
     """Names that the series has not, no levels, and levels whose noise is too fine."""
     series = a_series(cap=None)

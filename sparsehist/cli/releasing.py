@@ -240,7 +240,8 @@ def plan(
             rows = planned.plan_workload(workload, levels).to_dicts()
             starred = [{**row, "chosen": "*" if row["chosen"] else ""} for row in rows]
             return Answer({"plan": rows}, [_ABOUT_STRATEGIES, rows_table(starred)])
-        _check_questions(planned, asked)
+        if wrong := asked.keys() - inspect.signature(planned.plan).parameters.keys():
+            raise DeclarationError(f"--{min(wrong)} has no meaning for {planned.name}: leave it out, and give levels")
         made = planned.plan(**given(levels=levels), **asked)
     if plot is not None:
         target = checked_output("--plot", plot, (".svg", ".png"))
@@ -248,13 +249,6 @@ def plan(
     data = {"noise": made.noise, "levels": list(made.by_level), "counts": list(made.by_count)}
     drawn = [f"drawn in {escape(str(plot))}"] if plot is not None else []
     return Answer(data | {"plot": None if plot is None else str(plot)}, [*_shown(made), *drawn])
-
-
-def _check_questions(series: Any, asked: Mapping[str, Any]) -> None:
-    """Refuse questions that have no answer for a series of this kind."""
-    takes = inspect.signature(series.plan).parameters
-    if wrong := asked.keys() - takes.keys():
-        raise DeclarationError(f"--{min(wrong)} has no meaning for {series.name}: leave it out, and give levels")
 
 
 def _whole(cells: str | None) -> int | None:

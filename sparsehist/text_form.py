@@ -104,6 +104,8 @@ class Notation:
             raise
         except (SyntaxError, ValueError, RecursionError, MemoryError, tokenize.TokenError) as error:
             reason = getattr(error, "msg", None) or str(error) or type(error).__name__
+            if "leading zeros" in reason:  # 2026-01-31 is read as numbers
+                reason = "dates stand in quotes, such as '2026-01-31'"
             raise self.error(f"cannot read the {self.what} {show(text)}: {reason}; {self.advice()}") from None
 
     def kind(self, form: Form, kinds: Mapping[str, _Kind]) -> _Kind:

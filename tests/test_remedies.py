@@ -11,7 +11,7 @@ import pytest
 
 import sparsehist as sh
 from sparsehist.cli.entry import run
-from sparsehist.errors import CountsWarning, DataError, DeclarationError, LevelError, NotFoundError, RefusedError
+from sparsehist.errors import CountsWarning, DataError, DeclarationError, DomainError, LevelError, NotFoundError, RefusedError
 from sparsehist.privacy.levels import in_prose
 
 DECLARED = {"unit": "UserID", "key": "key", "max_keys": 2}
@@ -263,3 +263,9 @@ def test_words_that_are_no_files_are_not_told_about_globs(command):
     assert "Quote a glob" not in command("ledger", "store", "show ledger")[1]
     words = ("--input", "a.parquet", "b.parquet", "--domain", "hash64()", *SHELL)
     assert "Quote a glob" in command("create", "store", *words)[1]
+
+
+def test_dates_without_quotes_are_told_to_have_them():
+    """Python would speak of leading zeros."""
+    with pytest.raises(DomainError, match="dates stand in quotes"):
+        sh.Domain.parse("dates(2026-01-01, 2026-12-31)")

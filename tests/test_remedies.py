@@ -11,7 +11,15 @@ import pytest
 
 import sparsehist as sh
 from sparsehist.cli.entry import run
-from sparsehist.errors import CountsWarning, DataError, DeclarationError, DomainError, LevelError, NotFoundError, RefusedError
+from sparsehist.errors import (
+    CountsWarning,
+    DataError,
+    DeclarationError,
+    DomainError,
+    LevelError,
+    NotFoundError,
+    RefusedError,
+)
 from sparsehist.privacy.levels import in_prose
 
 DECLARED = {"unit": "UserID", "key": "key", "max_keys": 2}

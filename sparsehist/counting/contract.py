@@ -150,16 +150,6 @@ class UnitPairs:
     codes: NDArray[np.uint32]
     keys: pl.DataFrame
 
-    @classmethod
-    def of_frame(cls, pairs: pl.DataFrame) -> UnitPairs:
-        """From columns unit, key_0, …; one row per pair."""
-        keys = pairs.drop("unit").unique()
-        numbers = keys.with_row_index("code")
-        coded = pairs.join(numbers, on=keys.columns, how="left").select("unit", pl.col("code").cast(pl.UInt32))
-        by_unit = coded.group_by("unit").agg("code")
-        codes = by_unit["code"].explode() if by_unit.height else coded["code"]
-        return cls(by_unit["unit"], by_unit["code"].list.len().cast(pl.Int64).to_numpy(), codes.to_numpy(), keys)
-
     def frame(self) -> pl.DataFrame:
         """Columns unit, key_0, …; one row per pair."""
         import numpy as np  # not for declarations
@@ -218,7 +208,6 @@ class CountRequest:
             keys it may add it to; units with more keys keep that many. Counts come in these parts.
         portable: Keep keys in the order that every engine knows (`counting/tuples.py`), so that the counts are the
             same on each for one salt.
-        note: Called with what bounding met.
         without_key: Whether the log has no key column: each unit then has the one key of a domain of one cell.
         measures: What is added up by unit and key, cut to its bounds, and then by key.
     """
@@ -238,7 +227,6 @@ class CountRequest:
     progress: Callable[[str], None] | None = field(default=None, repr=False)
     key_types: Mapping[str, str] = field(default_factory=dict)
     portable: bool = False
-    note: Callable[[Bounding], None] | None = field(default=None, repr=False)
     without_key: bool = False
     measures: Sequence[Measure] = ()
 
@@ -248,40 +236,32 @@ class CountRequest:
         cells, columns, parts = self.domain, self.columns, self.unit_parts
         threads = 1 if self.threads is None else self.threads
         kept = ("error", "drop")
-        for wrong, rule in (
-            (
-                not _is_number(self.max_keys),
-                f"max_keys must be a whole number of at least 1, not {shown(self.max_keys)}",
-            ),
-            (
-                len(self.key) != cells.columns,
-                f"{cells.describe()} has {cells.columns} key column(s), and key names another number of them",
-            ),
-            (len(set(parts)) != len(parts), f"unit names a column twice: {list(parts)}"),
-            (len(set(columns)) != len(columns), "unit and key must name different columns"),
-            (self.on_null not in kept, f'on_null must be "error" or "drop", not {shown(self.on_null)}'),
-            (self.on_outside not in kept, f'on_outside must be "error" or "drop", not {shown(self.on_outside)}'),
-            (not _is_number(threads), f"threads must be a whole number of at least 1, not {shown(threads)}"),
-            (len(self.salt) != SALT_BYTES, f"the salt must have {SALT_BYTES} bytes"),
-        ):
-            if wrong:
+        checks = {
+            f"max_keys must be a whole number of at least 1, not {shown(self.max_keys)}": _is_number(self.max_keys),
+            f"{cells.describe()} has {cells.columns} key column(s), and key names another number of them":
+                len(self.key) == cells.columns,
+            f"unit names a column twice: {list(parts)}": len(set(parts)) == len(parts),
+            "unit and key must name different columns": len(set(columns)) == len(columns),
+            f'on_null must be "error" or "drop", not {shown(self.on_null)}': self.on_null in kept,
+            f'on_outside must be "error" or "drop", not {shown(self.on_outside)}': self.on_outside in kept,
+            f"threads must be a whole number of at least 1, not {shown(threads)}": _is_number(threads),
+            f"the salt must have {SALT_BYTES} bytes": len(self.salt) == SALT_BYTES,
+        }  # fmt: skip
+        for rule, holds in checks.items():
+            if not holds:
                 raise DeclarationError(rule)
         for column, kind in self.key_types.items():
-            self._check_key_type(column, kind)
-
-    def _check_key_type(self, column: str, kind: str) -> None:
-        if column not in self.key:
-            which = shown(column) if len(self.key_types) <= len(self.key) else "a column"
-            raise DeclarationError(f"key_types names {which}, which is no key column")
-        if kind not in KEY_TYPES:
-            raise DeclarationError(
-                f"key_types makes of {shown(column)} one of {', '.join(map(repr, KEY_TYPES))}, not {shown(kind)}"
-            )
-        if kind != "text" and self.domain.accepts(self.key.index(column), pl.String()):
-            raise DeclarationError(
-                f"key_types makes {kind}s of {column!r}, but {self.domain.describe()} takes any text there: declare "
-                "a domain of them, or leave the type out"
-            )
+            if column not in self.key:
+                which = shown(column) if len(self.key_types) <= len(self.key) else "a column"
+                raise DeclarationError(f"key_types names {which}, which is no key column")
+            if kind not in KEY_TYPES:
+                known = ", ".join(map(repr, KEY_TYPES))
+                raise DeclarationError(f"key_types makes of {shown(column)} one of {known}, not {shown(kind)}")
+            if kind != "text" and cells.accepts(self.key.index(column), pl.String()):
+                raise DeclarationError(
+                    f"key_types makes {kind}s of {column!r}, but {cells.describe()} takes any text there: declare a "
+                    "domain of them, or leave the type out"
+                )
 
     @property
     def columns(self) -> tuple[str, ...]:

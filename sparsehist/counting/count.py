@@ -12,7 +12,6 @@ import polars as pl
 from sparsehist.counting import in_memory, with_spark
 from sparsehist.counting.contract import (
     SUMS,
-    Bounding,
     CountedKeys,
     CountRequest,
     Counts,
@@ -69,17 +68,19 @@ def count_keys(
         >>> counted.frame.sort("key_0").rows()
         [('a', 2), ('b', 1)]
     """
-    met: list[Bounding] = []
-    wanted = request(note=met.append, **declared)
+    wanted = request(**declared)
     if isinstance(source, Counts):
         return CountedKeys(given_counts(source, wanted), "given")
     log = _opened(source, wanted)
-    engine = with_spark if log.of_spark else in_memory
-    frame = engine.count(log, wanted)
+    engine, met = (with_spark if log.of_spark else in_memory).name(), None
+    if log.of_spark:
+        frame = with_spark.count(log, wanted)
+    else:
+        frame, met = in_memory.count(log, wanted)
     if frame.is_empty() and not may_be_empty:
         raise DataError(EMPTY)
     check_sums(frame, wanted.measures)
-    return CountedKeys(frame, engine.name(), met[-1] if met else None)
+    return CountedKeys(frame, engine, met)
 
 
 def sorted_keys(source: object, order: bytes, **declared: Any) -> tuple[str, Iterator[pl.DataFrame]]:

@@ -81,8 +81,8 @@ def name() -> str:
     return f"polars {pl.__version__}"
 
 
-def count(log: Log, wanted: CountRequest) -> pl.DataFrame:
-    """Count units by key: columns key_0, …, count, sum_0, …; keys that nobody keeps are left out."""
+def count(log: Log, wanted: CountRequest) -> tuple[pl.DataFrame, Bounding]:
+    """Count units by key: columns key_0, …, count, sum_0, … of keys that somebody keeps; and what bounding met."""
     cells, weights = [np.zeros(0, np.uint32)], [np.zeros(0, np.int64)]
     sums: list[list[IntArray]] = [[np.zeros(0, np.int64)] for _ in wanted.measures]
     met = above = 0
@@ -96,13 +96,11 @@ def count(log: Log, wanted: CountRequest) -> pl.DataFrame:
                 own.append(more)
             met, above = met + int(pairs.sizes.sum()), above + int((pairs.sizes > wanted.max_keys).sum())
     wanted.report("counting")
-    if wanted.note is not None:
-        wanted.note(Bounding(met, above))
     counted = np.concatenate(weights) if wanted.full != 1 else None
     distinct, totals = _added_up(np.concatenate(cells), [counted, *map(np.concatenate, sums)])
     names = ["count", *sum_names(wanted.measures)]
     columns = [pl.Series(name, total, pl.Int64) for name, total in zip(names, totals, strict=True)]
-    return found.keys.frame(distinct).with_columns(columns)
+    return found.keys.frame(distinct).with_columns(columns), Bounding(met, above)
 
 
 def kept_pairs(log: Log, wanted: CountRequest) -> UnitPairs:

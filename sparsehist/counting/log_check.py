@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -20,9 +20,6 @@ from sparsehist.domain.base import Domain, key_names
 from sparsehist.domain.product import Product
 from sparsehist.errors import DataError, DeclarationError
 from sparsehist.typing import secret
-
-if TYPE_CHECKING:
-    pass
 
 _NUMBERS = ("rows", "units", "keys", "pairs")
 _SCHEMA = {"rule": pl.String, **dict.fromkeys(_NUMBERS, pl.Int64), "outcome": pl.String}

@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Any
 
 import polars as pl
@@ -70,24 +71,16 @@ def hidden(frame: Any, text: str) -> Any:
 
 def functions_for(frame: Any) -> Any:
     """The functions that make columns for a frame."""
-    if ".connect." in type(frame).__module__:
-        from pyspark.sql.connect import functions as connect_functions
-
-        return connect_functions
-    from pyspark.sql import functions
-
-    return functions
+    return import_module(f"{_package(frame)}.functions")
 
 
 def window_for(frame: Any) -> Any:
     """What makes windows for a frame."""
-    if ".connect." in type(frame).__module__:
-        from pyspark.sql.connect.window import Window as ConnectWindow
+    return import_module(f"{_package(frame)}.window").Window
 
-        return ConnectWindow
-    from pyspark.sql import Window
 
-    return Window
+def _package(frame: Any) -> str:
+    return "pyspark.sql.connect" if ".connect." in type(frame).__module__ else "pyspark.sql"
 
 
 @contextmanager

@@ -12,7 +12,6 @@ import re
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date
 from pathlib import Path
 
 import polars as pl
@@ -24,6 +23,7 @@ from sparsehist.counting.log import engine_errors
 from sparsehist.counting.measured import steps_sql, sum_names
 from sparsehist.counting.sources import open_log
 from sparsehist.counting.tuples import part_of_tuple
+from sparsehist.counting.words import key_range
 from sparsehist.declaration.measures import Measure, measures_of
 from sparsehist.domain.base import Domain, key_names
 from sparsehist.domain.catalogue import Catalogue
@@ -31,14 +31,13 @@ from sparsehist.domain.hash64 import Hash64
 from sparsehist.domain.open import Open
 from sparsehist.domain.ranges import Dates, Integers
 from sparsehist.domain.strings import Strings
-from sparsehist.errors import DeclarationError, as_mapping, shown
+from sparsehist.errors import DeclarationError, as_mapping, present, shown
 
 MOST_VALUES = 10_000
 """Of a catalogue that is written out in a query."""
 UNIT_TYPES: dict[str, pl.DataType] = {
     "text": pl.String(), "integer": pl.Int64(), "date": pl.Date(), "timestamp": pl.Datetime("us"),
 }  # fmt: skip
-_EPOCH = date(1970, 1, 1)
 _INT64 = (-(2**63), 2**63 - 1)
 # Hexadecimal digits of the last 8 bytes of an MD5, the last byte first.
 _MD5_HEX = " || ".join(f"substring(md5({{x}}), {31 - 2 * i}, 2)" for i in range(8))
@@ -266,8 +265,36 @@ def counting_sql(
             "a column of sums, such as price_steps, has the name of a key or of the count: rename that",
             parameter="measures",
         )
-    sql = _Writer(dialect, domain).query(
-        names, parts, [told.get(part, "text") for part in parts], keys, added, max_keys=max_keys, count=count
+    say = _Dialect(dialect)
+    own = [*(f"u_{i}" for i in range(len(parts))), *(f"k_{i}" for i in range(len(keys)))]
+    columns = list(zip((*parts, *keys), own, strict=True))
+    columns += [(each.column, f"m_{i}") for i, each in enumerate(added) if each.column is not None]
+    units = [say.unit(name, f"source.u_{i}", told.get(name, "text")) for i, name in enumerate(parts)]
+    placed = [say.cell(f"source.k_{i}", part) for i, part in enumerate(domain.parts)]
+    steps = [steps_sql(each, f"source.m_{i}", say.write) for i, each in enumerate(added)]
+    sums, cells = sum_names(added), key_names(len(keys))
+    texts = [
+        say.part(part_of_tuple("key", dtype), f"sized.{i}") for i, dtype in zip(cells, domain.dtypes, strict=True)
+    ]
+    totals = [say.write("bigint", f"sum(kept.{name})") for name in sums]
+    templates = Environment(  # noqa: S701  of SQL, not of HTML: sqlglot quotes
+        loader=PackageLoader("sparsehist", "templates"), undefined=StrictUndefined
+    )
+    sql = templates.get_template("counting.sql.jinja").render(
+        columns=[(say.name(name), alias) for name, alias in columns],
+        table=".".join(map(say.name, names)),
+        unit=" || ".join(part for part, _ in units),
+        cells=[cell for cell, _ in placed],
+        conditions=[condition for _, condition in (*units, *placed, *steps) if condition],
+        steps=[step for step, _ in steps],
+        sums=sums,
+        bounds=[(each.least_steps, each.most_steps) for each in added],
+        totals=[(say.name(each.steps_column), total) for each, total in zip(added, totals, strict=True)],
+        keys=cells,
+        digest=say.write("sha256", " || ".join([say.words["salt"], "sized.unit", *texts])),
+        max_keys=max_keys,
+        key_names=list(map(say.name, keys)),
+        count=say.name(count),
     )
     return CountingSql(sql, dialect, wanted.key, max_keys, domain, count, salt, added)
 
@@ -281,66 +308,21 @@ def _check_name(name: object) -> None:
         )
 
 
-class _Writer:
-    """Writes the query in a dialect."""
+class _Dialect:
+    """Writes names, values and conditions in a dialect."""
 
-    def __init__(self, dialect: str, domain: Domain) -> None:
-        self._dialect, self._domain = dialect, domain
+    def __init__(self, dialect: str) -> None:
+        self._dialect, self.words = dialect, DIALECTS[dialect]
 
-    def query(
-        self,
-        table: Sequence[str],
-        unit: Sequence[str],
-        kinds: Sequence[str],
-        key: Sequence[str],
-        measures: Sequence[Measure],
-        *,
-        max_keys: int,
-        count: str,
-    ) -> str:
-        """Fill the template; `kinds` are the types of the unit's columns."""
-        keys = key_names(len(key))
-        own = [*(f"u_{i}" for i in range(len(unit))), *(f"k_{i}" for i in range(len(key)))]
-        columns = list(zip(map(self._name, (*unit, *key)), own, strict=True))
-        columns += [(self._name(each.column), f"m_{i}") for i, each in enumerate(measures) if each.column is not None]
-        steps = [steps_sql(each, f"source.m_{i}", self._say) for i, each in enumerate(measures)]
-        sums = sum_names(measures)
-        units = [
-            self._of_unit(name, f"source.u_{i}", kind) for i, (name, kind) in enumerate(zip(unit, kinds, strict=True))
-        ]
-        placed = [self._placed(f"source.k_{i}", part) for i, part in enumerate(self._domain.parts)]
-        letters = [part_of_tuple("key", dtype) for dtype in self._domain.dtypes]
-        cells = [self._part(letter, f"sized.{name}") for letter, name in zip(letters, keys, strict=True)]
-        templates = Environment(  # noqa: S701  of SQL, not of HTML: sqlglot quotes
-            loader=PackageLoader("sparsehist", "templates"), undefined=StrictUndefined
-        )
-        return templates.get_template("counting.sql.jinja").render(
-            columns=columns,
-            table=".".join(map(self._name, table)),
-            unit=" || ".join(part for part, _ in units),
-            cells=[cell for cell, _ in placed],
-            conditions=[condition for _, condition in (*units, *placed, *steps) if condition],
-            steps=[step for step, _ in steps],
-            sums=sums,
-            bounds=[(each.least_steps, each.most_steps) for each in measures],
-            totals=[
-                (self._name(each.steps_column), self._say("bigint", f"sum(kept.{own})"))
-                for each, own in zip(measures, sums, strict=True)
-            ],
-            keys=keys,
-            digest=self._say("sha256", " || ".join([DIALECTS[self._dialect]["salt"], "sized.unit", *cells])),
-            max_keys=max_keys,
-            key_names=list(map(self._name, key)),
-            count=self._name(count),
-        )
+    def write(self, what: str, x: str) -> str:
+        """Write what is done to an expression."""
+        return self.words[what].replace("{x}", x)
 
-    def _say(self, what: str, x: str) -> str:
-        return DIALECTS[self._dialect][what].replace("{x}", x)
-
-    def _name(self, name: str) -> str:
+    def name(self, name: str) -> str:
+        """Quote a name."""
         return exp.to_identifier(name, quoted=True).sql(self._dialect)
 
-    def _of_unit(self, name: str, column: str, kind: str) -> tuple[str, str]:
+    def unit(self, name: str, column: str, kind: str) -> tuple[str, str]:
         """A part of the unit as it is hashed, and the condition that it is there.
 
         Neither a number for a text nor a fraction for a whole number is let through where an engine tells its types:
@@ -348,45 +330,43 @@ class _Writer:
         """
         letter = part_of_tuple(name, UNIT_TYPES[kind])
         if kind == "text":
-            return self._part(letter, self._say("text", column)), f"{self._say('size', column)} > 0"
-        column = self._say("whole", column) if kind == "integer" else column
-        return self._part(letter, column), f"{column} is not null"
+            return self.part(letter, self.write("text", column)), f"{self.write('size', column)} > 0"
+        column = self.write("whole", column) if kind == "integer" else column
+        return self.part(letter, column), f"{column} is not null"
 
-    def _part(self, letter: str, value: str) -> str:
+    def part(self, letter: str, value: str) -> str:
         """A value behind its letter and length; a text is compared byte by byte already."""
-        written = {
-            "s": lambda: value,
-            "i": lambda: self._say("written", value),
-            "d": lambda: self._say("written", self._say("days", self._say("date", value))),
-            "u": lambda: self._say("written", self._say("micros", value)),
-            "b": lambda: f"lower({self._say('written', value)})",
-        }[letter]()
-        return f"'{letter}' || {self._say('written', self._say('size', written))} || ':' || {written}"
+        if letter == "d":
+            value = self.write("days", self.write("date", value))
+        elif letter == "u":
+            value = self.write("micros", value)
+        text = value if letter == "s" else self.write("written", value)
+        text = f"lower({text})" if letter == "b" else text
+        return f"'{letter}' || {self.write('written', self.write('size', text))} || ':' || {text}"
 
-    def _placed(self, column: str, part: Domain) -> tuple[str, str]:
+    def cell(self, column: str, part: Domain) -> tuple[str, str]:
         """The cell of a key, and the condition that there is one."""
-        text, day = self._say("text", column), self._say("date", column)
+        text, day = self.write("text", column), self.write("date", column)
         match part:
             case Strings():
-                size = self._say("size" if part.max_bytes is not None else "length", text)
+                size = self.write("size" if part.max_bytes is not None else "length", text)
                 inside = f"{size} between 1 and {part.max_bytes or part.max_chars or 1}"
                 if part.alphabet is None:
                     return text, inside
-                letters = self._text(part.alphabet)
-                return text, f"{inside} and {DIALECTS[self._dialect]['translate']}({text}, {letters}, '') = ''"
+                return text, f"{inside} and {self.words['translate']}({text}, {self._text(part.alphabet)}, '') = ''"
             case Open() if part.dtypes[0] == pl.String:
                 return text, f"{text} <> ''"
             case Hash64():
-                return self._say("hash64", text), f"{text} <> ''"
+                return self.write("hash64", text), f"{text} <> ''"
             case Catalogue():
                 return self._listed(column, part)
             case Dates():
-                low, high = ((day - _EPOCH).days for day in (part.start, part.end))
-                return day, f"{self._say('days', day)} between {low} and {high}"
+                low, high = present(key_range(part))
+                return day, f"{self.write('days', day)} between {low} and {high}"
             case Open() if part.dtypes[0] == pl.Date:
                 return day, f"{column} is not null"
             case Integers() | Open():
-                low, high = (part.low, part.high) if isinstance(part, Integers) else _INT64
+                low, high = key_range(part) or _INT64
                 return column, f"{column} between {low} and {high}"
         raise DeclarationError(f"{part.describe()} has no form in SQL")
 
@@ -396,21 +376,21 @@ class _Writer:
                 f"a catalogue in SQL has at most {MOST_VALUES} values, this one {part.size}: join the log with a "
                 "table of them in a view, count that in a domain that holds them all, and give create the catalogue"
             )
-        values = part.values.to_list()
-        if part.values.dtype == pl.String:
-            cell = at = self._say("text", column)
-            written = [self._text(value) for value in values if DIALECTS[self._dialect]["nul"] or "\0" not in value]
-        elif part.values.dtype == pl.Date:
-            cell = self._say("date", column)
-            at, written = self._say("days", cell), [str((value - _EPOCH).days) for value in values]
+        values, cell = part.values, column
+        if values.dtype == pl.String:
+            cell = self.write("text", column)
+            written = [self._text(value) for value in values if self.words["nul"] or "\0" not in value]
+        elif values.dtype == pl.Date:
+            cell = self.write("date", column)
+            column, written = self.write("days", cell), values.to_physical().cast(pl.String).to_list()
         else:
-            cell = at = column
             written = [exp.convert(value).sql(self._dialect) for value in values]
+        at = column if values.dtype == pl.Date else cell
         return cell, f"{at} in ({', '.join(written or ['null'])})"
 
     def _text(self, text: str) -> str:
         """A text as a literal, cut where no query can hold it (NUL) and where Spark would put something in (${)."""
-        nul = DIALECTS[self._dialect]["nul"]
+        nul = self.words["nul"]
         pieces = [piece for piece in re.split(r"(\0)|(?<=\$)(?=\{)", text) if piece and (nul or piece != "\0")]
         written = [nul if piece == "\0" else exp.Literal.string(piece).sql(self._dialect) for piece in pieces]
         return f"({' || '.join(written)})" if written else "''"

@@ -93,12 +93,8 @@ def test_each_part_of_a_product_key_is_checked():
 def test_empty_logs_are_refused(tmp_path):
     """No rows, or none left after dropping, is no log."""
     refused(DataError, "empty", a_log().clear())
-    refused(
-        DataError,
-        "empty",
-        a_frame([None, 1], ["a", None], schema_overrides={"user_id": pl.Int64}),
-        on_null="drop",
-    )
+    gaps = a_frame([None, 1], ["a", None], schema_overrides={"user_id": pl.Int64})
+    refused(DataError, "empty", gaps, on_null="drop")
     refused(DataError, "empty", a_frame([1], [SECRET * 9]), on_outside="drop")
     (tmp_path / "empty.csv").write_text("user_id,query\n")
     refused(DataError, "empty", tmp_path / "empty.csv")
@@ -136,11 +132,8 @@ def test_files_that_cannot_be_read_are_named(tmp_path):
 def test_a_first_line_that_is_no_header_is_not_shown(tmp_path):
     """A row in the place of the header may hold a unit and a key; a line with a declared column is a header."""
     (tmp_path / "bare.csv").write_text(f"{SECRET},{SECRET_NUMBER}\n")
-    refused(
-        DeclarationError,
-        "no column 'user_id'; its first line has 2 field.* delimiter",
-        tmp_path / "bare.csv",
-    )
+    told = "no column 'user_id'; its first line has 2 field.* delimiter"
+    refused(DeclarationError, told, tmp_path / "bare.csv")
     (tmp_path / "bytes.csv").write_bytes(SECRET.encode() + bytes(range(128, 256)))
     refused(InputError, "bytes.csv", tmp_path / "bytes.csv")
     (tmp_path / "other.csv").write_text("user_id,q\n1,a\n")
@@ -258,22 +251,17 @@ def test_dates_may_be_iso_text_in_any_log():
     refused(DataError, "outside", a_frame([1], [SECRET]), domain=days)
 
 
-def test_counts_with_other_faults_are_refused():
-    """Keys once, columns there, no unit."""
+def test_counts_with_other_faults_are_refused(tmp_path):
+    """Keys once, also where 1 and 01 of a CSV file are one cell; columns there, no unit."""
+    (tmp_path / "counts.csv").write_text("query,count\n1,5\n01,7\n2,1\n")
+    of_file = Counts(tmp_path / "counts.csv", largest=1)
+    refused(DataError, "one cell", of_file, unit=None, domain=Domain.parse("integers(9)"))
     twice = pl.DataFrame({"query": [SECRET, SECRET], "count": [1, 2]})
     refused(DataError, "occurs twice", Counts(twice, largest=1), unit=None)
     refused(DeclarationError, "'n'.*query", Counts(twice, count="n", largest=1), unit=None)
     refused(DeclarationError, "no units", Counts(twice, largest=1))
-    refused(
-        DataError, "null", Counts(twice.with_columns(query=pl.lit(None, dtype=pl.String))[:1], largest=1), unit=None
-    )
-
-
-def test_counts_in_one_cell_of_the_domain_are_refused(tmp_path):
-    """1 and 01 of a CSV file are one cell: were both taken, key 1 would be published twice."""
-    (tmp_path / "counts.csv").write_text("query,count\n1,5\n01,7\n2,1\n")
-    of_file = Counts(tmp_path / "counts.csv", largest=1)
-    refused(DataError, "one cell", of_file, unit=None, domain=Domain.parse("integers(9)"))
+    no_key = twice.with_columns(query=pl.lit(None, dtype=pl.String))[:1]
+    refused(DataError, "null", Counts(no_key, largest=1), unit=None)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 import polars as pl
 
-from sparsehist.release import cell_round, releases
+from sparsehist.release import cell_round, release_files
 from sparsehist.store import opening, state
 from sparsehist.store.database import Database
 from sparsehist.store.rounds import PathHistory
@@ -38,7 +38,7 @@ _SEAMS: tuple[tuple[Any, str, str], ...] = (
     (PathHistory, "write_round", "round file: write"),
     (opening, "check_is_newest", "marks: read"),
     (state, "raise_mark", "marks: write"),
-    (releases, "publish", "public ledger"),
+    (release_files, "publish", "public ledger"),
     (pl.DataFrame, "write_parquet", "Parquet: encode"),
     (os, "fsync", "fsync"),
 )

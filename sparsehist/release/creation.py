@@ -190,6 +190,15 @@ def checked_source(source: object, declaration: Declaration) -> object:
     return checked(query, declaration.unit or (), declaration.key_columns)
 
 
+def reading_of(declaration: Declaration) -> dict[str, Any]:
+    """What counting takes of a declaration to read a log."""
+    return {
+        "unit": declaration.unit, "key": declaration.key, "without_key": not declaration.key_columns,
+        "domain": declaration.domain, "on_null": declaration.on_null, "on_outside": declaration.on_outside,
+        "key_types": dict(declaration.key_types), "measures": declaration.measures,
+    }  # fmt: skip
+
+
 def _counted(
     home: Home,
     asked: NewLog,
@@ -204,16 +213,12 @@ def _counted(
     declaration, made_from, rng = asked.declaration, Fingerprint.of(asked.made_from), home.generator()
     salt = rng.bytes(16)
     bounding = salt_for(BOUNDING, salt)
-    how |= {"domain": declaration.domain, "temporary_directory": written.parent, "progress": report}
+    how |= {"temporary_directory": written.parent, "progress": report}
     log: Any = asked.source
-    told: dict[str, Any] = {
-        "unit": asked.unit, "key": declaration.key, "without_key": not declaration.key_columns,
-        "on_null": declaration.on_null, "on_outside": declaration.on_outside,
-        "key_types": dict(declaration.key_types), "measures": declaration.measures,
-    }  # fmt: skip
+    told = reading_of(declaration) | {"unit": asked.unit}
     if bound is not None:
         log = bound.kept(list_pairs(log, salt=bounding, **told, **how).frame(), present(declaration.unit))
-        told = {"unit": "unit", "key": log.drop("unit").columns}
+        told = {"unit": "unit", "key": log.drop("unit").columns, "domain": declaration.domain}
     may_be_empty = declaration.period is not None or bound is not None
     told |= how | {
         "max_keys": declaration.max_keys, "salt": bounding, "weights": declaration.touched,

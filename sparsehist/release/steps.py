@@ -36,7 +36,7 @@ from sparsehist.errors import (
     present,
     promise,
 )
-from sparsehist.release.creation import checked_source, with_source
+from sparsehist.release.creation import checked_source, reading_of, with_source
 from sparsehist.release.home import PATIENCE, Home
 from sparsehist.store import NewStep, RegisteredFile, SeriesRecord, State, StepRecord
 from sparsehist.store.layout import spill_directory
@@ -262,10 +262,8 @@ def append_step(
         source = checked_source(source, declaration)
         # The store is not held meanwhile: others may release.
         pairs = list_pairs(
-            source, unit=present(declaration.unit), key=declaration.key, domain=declaration.domain,
-            without_key=not declaration.key_columns, salt=record.salt,
-            on_null=declaration.on_null, on_outside=declaration.on_outside,
-            key_types=dict(declared.key_types), temporary_directory=spill, progress=report, **counting.resources(),
+            source, salt=record.salt, temporary_directory=spill, progress=report, **reading_of(declared),
+            **counting.resources(),
         )  # fmt: skip
         report("appending")
         day = Day.of_pairs(pairs, present(declaration.unit), record.salt)

@@ -32,12 +32,12 @@ from sparsehist.declaration.checks import checked_name, checked_whole
 from sparsehist.declaration.declaration import LARGEST_BOUND, NoiseChoice
 from sparsehist.domain import Domain, Integers, Product
 from sparsehist.domain.base import key_names
-from sparsehist.errors import DeclarationError, NameTakenError, NotFoundError, SeriesDiffersError, present
+from sparsehist.errors import DeclarationError, NameTakenError, NotFoundError, SeriesDiffersError
 from sparsehist.histogram import threshold_for_false_keys
 from sparsehist.noise import family_named
 from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.release import any_kind
-from sparsehist.release.creation import NewLog, checked_source, counted_into, with_source
+from sparsehist.release.creation import NewLog, checked_source, counted_into, reading_of, with_source
 from sparsehist.release.home import Home, home_of
 from sparsehist.release.key_discovery import Round, check_room
 from sparsehist.release.pipeline import published_metadata
@@ -249,9 +249,8 @@ def _profile(
         with home.hold() as state:
             spill = spills.enter_context(spill_directory(state.spill))
         pairs = list_pairs(
-            source, unit=present(first.unit), key=first.key, domain=first.domain,
-            salt=secrets.token_bytes(SALT_BYTES), on_null=first.on_null,
-            on_outside=first.on_outside, temporary_directory=spill, progress=report, **counted,
+            source, salt=secrets.token_bytes(SALT_BYTES), temporary_directory=spill, progress=report,
+            **reading_of(first), **counted,
         )  # fmt: skip
     names = key_names(first.domain.columns)
     marked = largest.rename(dict(zip(first.key, names, strict=True))).with_columns(among=pl.lit(1))

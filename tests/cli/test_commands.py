@@ -86,7 +86,7 @@ def test_a_release_that_could_not_be_written_is_said_to_be_committed(sparsehist,
     def refuse(*_, **__):
         raise OSError(errno.ENOSPC, "planted")
 
-    monkeypatch.setattr("sparsehist.release.releases.publish", disk_errors(Path("x"))(refuse))
+    monkeypatch.setattr("sparsehist.release.release_files.publish", disk_errors(Path("x"))(refuse))
     failed = sparsehist("release", store, *RELEASE, "--out", "public.parquet")
     assert failed.code == 2
     assert "disk is full" in failed.err and "committed to the store: repeat" in failed.err

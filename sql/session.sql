@@ -1,23 +1,4 @@
--- What a session of SQL asks of its own DuckDB.
-
-
--- name: session_create_schema
--- The schema that holds the releases of a series.
--- in:  identifier series_name
-create schema if not exists memory.series_name;
-
-
--- name: session_create_release
--- A release as a table of a session, in place of the one of that name.
--- in:  table release_arriving, identifiers series_name and release_name
-create or replace table memory.series_name.release_name as
-select * from release_arriving;
-
-
--- name: session_drop_schema
--- Forget the releases of a series that was dropped.
--- in:  identifier series_name
-drop schema if exists memory.series_name cascade;
+-- What sessions of SQL ask of their own DuckDB.
 
 
 -- name: session_has_table
@@ -39,7 +20,15 @@ from duckdb_views()
 where database_name = 'temp' and lower(view_name) = $name;
 
 
--- name: session_variables
--- Variables of a connection.
--- out: name
-select name from duckdb_variables();
+-- name: analyst_lock
+-- Shut a session in: no files, no network, no extensions, no Python variables, no spill, and no way back.
+-- Run once all tables are there; from here on no setting can be changed.
+set autoinstall_known_extensions = false;
+set autoload_known_extensions = false;
+set allow_community_extensions = false;
+set allow_persistent_secrets = false;
+set python_enable_replacements = false;
+set enable_progress_bar = false;
+set temp_directory = '';
+set enable_external_access = false;
+set lock_configuration = true;

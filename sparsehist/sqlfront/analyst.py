@@ -104,7 +104,7 @@ class AnalystSession:
         """Copy the tables, then lock the connection."""
         for path, rows in self._tables.items():
             release_tables.put(self._connection, rows, *path)
-        ((limit,),) = self._connection.execute(statement("analyst_memory_limit")).fetchall()
+        ((limit,),) = self._connection.execute("select current_setting('memory_limit')").fetchall()
         self._memory_limit = str(limit)
         self._connection.execute(statement("analyst_lock"))
 

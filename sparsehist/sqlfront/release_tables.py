@@ -60,8 +60,8 @@ def put(connection: duckdb.DuckDBPyConnection, rows: pl.DataFrame, *path: str) -
     connection.register(_ARRIVING, rows)
     schema, name = path if len(path) > 1 else ("main", *path)
     try:
-        for text in ("session_create_schema", "session_create_release"):
-            connection.execute(_named(text, series_name=schema, release_name=name))
+        connection.execute(f"create schema if not exists memory.{quoted(schema)}")
+        connection.execute(f"create or replace table memory.{quoted(schema)}.{quoted(name)} as from {_ARRIVING}")
     finally:
         connection.unregister(_ARRIVING)
 
@@ -69,7 +69,7 @@ def put(connection: duckdb.DuckDBPyConnection, rows: pl.DataFrame, *path: str) -
 def remove(connection: duckdb.DuckDBPyConnection, series: str) -> None:
     """Remove the tables of a series that was dropped."""
     if series not in TAKEN_NAMES:
-        connection.execute(_named("session_drop_schema", series_name=series))
+        connection.execute(f"drop schema if exists memory.{quoted(series)} cascade")
 
 
 def has_table(connection: duckdb.DuckDBPyConnection, series: str, release: str) -> bool:
@@ -92,14 +92,6 @@ def is_aborted(connection: duckdb.DuckDBPyConnection) -> bool:
     except duckdb.TransactionException:
         return True
     return False
-
-
-def _named(name: str, **identifiers: str) -> str:
-    """Return one of the package's statements with its identifiers put in, in quotes."""
-    text = statement(name)
-    for placeholder, identifier in identifiers.items():
-        text = text.replace(placeholder, quoted(identifier))
-    return text
 
 
 def shown(store: Home, statement: Statement) -> pl.DataFrame:

@@ -16,13 +16,12 @@ from sqlglot import Token, TokenType
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import TokenError
 
-from sparsehist.errors import StatementError
+from sparsehist.errors import StatementError, raise_alone
 from sparsehist.guarantee.statement import line_and_column
 from sparsehist.sqlfront.engine_words import parser_failure
 
 # What DuckDB cannot be handed: it ends the text, or is half a character.
 _NO_TEXT = re.compile("[\0\ud800-\udfff]")
-_DOLLARS = re.compile(r"\$\w*\$")
 
 
 class _Tokenizer(DuckDB.Tokenizer):
@@ -92,18 +91,10 @@ def _tokens(script: str) -> list[Token]:
     if no_text is not None:
         shown = _NO_TEXT.sub("\N{REPLACEMENT CHARACTER}", script)
         raise StatementError(pointed("this character is not text", shown, Place(*no_text.span())))
-    tokens = _cut(script)
-    if tokens is None:
-        raise StatementError(_unclosed(script))
-    return tokens
-
-
-def _cut(script: str) -> list[Token] | None:
-    """The words of a script; None where a quote or comment is not closed."""
     try:
         return list(_Tokenizer(dialect="duckdb").tokenize(script))
     except TokenError:
-        return None
+        raise_alone(StatementError(_unclosed(script)))
 
 
 def _unclosed(script: str) -> str:
@@ -116,11 +107,7 @@ def _unclosed(script: str) -> str:
             message, at = parser_failure(script, problem)
             if at is not None and message.startswith("unterminated"):
                 return pointed(message.split(" at or near")[0], script, Place(at, at + 1))
-    # In an open text, no word begins: the last tag before which all is closed has opened it.
-    for tag in reversed(list(_DOLLARS.finditer(script))):
-        if _cut(script[: tag.start()]) is not None:
-            return pointed(f"text in {tag[0]} is not closed", script, Place(*tag.span()))
-    return "a quoted text or a comment is not closed at the end of the script"
+    return "a text in quotes or dollars, or a comment, is not closed at the end of the script"
 
 
 def pointed(message: str, script: str, place: Place) -> str:

@@ -104,7 +104,7 @@ class ScriptCheck:
         if "target" in statement.asked:
             store = None if self.session.store is None else self.session.store.path
             try:
-                check_target("TO", Path(statement.asked["target"]), store, _ENDINGS[statement.kind])
+                check_target("TO", Path(str(statement.asked["target"])), store, _ENDINGS[statement.kind])
             except SparsehistError as problem:
                 raise statement.error(str(problem), "target") from None
 
@@ -154,7 +154,7 @@ class ScriptCheck:
             if "strategy" in statement.asked:
                 from sparsehist.workload.strategies.names import check_strategy  # and linear algebra
 
-                check_strategy(statement.asked["strategy"])
+                check_strategy(str(statement.asked["strategy"]))
         except SparsehistError as problem:
             raise pointed_at(statement, problem, places, {}) from None
 

@@ -24,6 +24,7 @@ from sparsehist.sqlfront.script import Piece, Place, is_word, spelled
 
 NO_VALUE = "the parameter ${0} has no value: give it with --param {0}=… or parameters={{…}}"
 _TEXTS = (TokenType.STRING, TokenType.HEREDOC_STRING)
+_NUMBERS = (TokenType.NUMBER, TokenType.DOT, TokenType.DASH)
 _CLOSING = {TokenType.L_PAREN: TokenType.R_PAREN, TokenType.L_BRACKET: TokenType.R_BRACKET}
 _STARTS_QUERY = ("SELECT", "WITH", "FROM", "VALUES", "TABLE", "PIVOT", "UNPIVOT", "DESCRIBE", "SHOW", "SUMMARIZE")
 
@@ -151,8 +152,11 @@ class Words:
 
     def name(self, what: str) -> str:
         """Take the name of a series or release, or a parameter that is one."""
+        place = self.place()
         if self.is_next(TokenType.PARAMETER):
-            return self.text(f"the name of a {what}")
+            if not isinstance(value := self.parameter(), str):
+                raise self.error(f"expected the name of a {what}, and the parameter is not text", self.since(place))
+            return value
         if self.is_next(TokenType.IDENTIFIER):
             return str(self.take().text)
         if not self.keyword():
@@ -171,18 +175,6 @@ class Words:
                 raise self.error("expected a name")
         return ".".join(parts)
 
-    def text(self, what: str) -> str:
-        """Take text in quotes, or a parameter that is text."""
-        if self.is_next(*_TEXTS):
-            return str(self.take().text)
-        if not self.is_next(TokenType.PARAMETER):
-            raise self.error(f"expected {what} in quotes")
-        place = self.place()
-        value = self.parameter()
-        if not isinstance(value, str):
-            raise self.error(f"expected {what}, and the parameter is not text", self.since(place))
-        return value
-
     def parameter(self) -> Any:
         """Take $name and return its value."""
         start = self.place()
@@ -194,30 +186,12 @@ class Words:
             raise self.error(NO_VALUE.format(name), self.since(start))
         return self._parameters[name.lower()]
 
-    def level(self) -> Any:
-        """Take an exact level: a number, a fraction such as 1/3, either in quotes, or a parameter."""
-        if self.is_next(*_TEXTS):
-            return self.text("a level")
-        return self.exact("a level such as 0.01 or 1/3")
-
-    def exact(self, what: str) -> Any:
-        """Take a number, as it is written: an int, Decimal or Fraction; or a parameter."""
-        if self.is_next(TokenType.PARAMETER):
-            return self.parameter()
-        sign = "-" if self.symbol(TokenType.DASH) else ""
-        place = self.place()
-        number = sign + self._digits(what)
-        try:
-            if self.symbol(TokenType.SLASH):
-                return Fraction(f"{number}/{self._digits('a whole number after /')}")
-            return int(number) if number.lstrip("-").isdecimal() else Decimal(number)
-        except (ValueError, ArithmeticError):
-            raise self.error("expected a number", place) from None
-
     def number(self, what: str, *, whole: bool = False) -> float:
         """Take a finite number, or a parameter that is one."""
         place = self.place()
-        value = self.exact(what)
+        if not self.is_next(TokenType.PARAMETER, *_NUMBERS):
+            raise self.error(f"expected {what}")
+        value = self.value()
         try:
             found = math.nan if isinstance(value, bool) else float(value)
         except (TypeError, ValueError, OverflowError):
@@ -227,37 +201,50 @@ class Words:
             raise self.error(f"expected {what}, {rule}", self.since(place))
         return int(found) if whole else found
 
-    def _digits(self, what: str) -> str:
-        """Take an unsigned number, as it is written; .5 comes in two tokens."""
-        start = self.place().start
-        self.symbol(TokenType.DOT)
-        token = self.token()
-        if token is None or token.token_type != TokenType.NUMBER or self.spelled(token)[0].isalpha():
-            raise self.error(f"expected {what}")
-        return self._piece.script[start : self.take().end + 1].replace("_", "")
-
     def value(self) -> Any:
-        """Take the value of an option: an int, Decimal, Fraction, bool, text or tuple of texts.
+        """Take a value: an int, Decimal, Fraction such as 1/3, bool, text or tuple of texts, or that of a parameter.
 
         A name stands for its text; a name with parentheses, such as strings(max_bytes=32), for all of it.
         """
         if self.token() is None:
             raise self.error("expected a value")
+        if self.is_next(TokenType.PARAMETER):
+            return self.parameter()
         if self.is_next(*_TEXTS):
-            return self.text("a value")
+            return str(self.take().text)
+        if self.is_next(*_NUMBERS):
+            return self._number()
         if self.is_next(*_CLOSING):
             closing = _CLOSING[self.take().token_type]
             found = _several(Words.column)(self)
             self.symbol(closing, "a comma or the closing parenthesis")
             return found
-        if self.is_next(TokenType.PARAMETER, TokenType.NUMBER, TokenType.DOT, TokenType.DASH):
-            return self.exact("a value")
         after = self.token(1)
         if after is not None and after.token_type == TokenType.L_PAREN and self.keyword():
             return self._call()
         if self.keyword() in ("TRUE", "FALSE"):
             return self.spelled(self.take()).upper() == "TRUE"
         return self.column()
+
+    def _number(self) -> int | Decimal | Fraction:
+        sign = "-" if self.symbol(TokenType.DASH) else ""
+        place = self.place()
+        number = sign + self._digits()
+        try:
+            if self.symbol(TokenType.SLASH):
+                return Fraction(f"{number}/{self._digits()}")
+            return int(number) if number.lstrip("-").isdecimal() else Decimal(number)
+        except (ValueError, ArithmeticError):
+            raise self.error("expected a number", place) from None
+
+    def _digits(self) -> str:
+        """Take an unsigned number, as it is written; .5 comes in two tokens."""
+        start = self.place().start
+        self.symbol(TokenType.DOT)
+        token = self.token()
+        if token is None or token.token_type != TokenType.NUMBER or self.spelled(token)[0].isalpha():
+            raise self.error("expected a number")
+        return self._piece.script[start : self.take().end + 1].replace("_", "")
 
     def _call(self) -> str:
         """Take all of name(…), as it is written."""
@@ -309,10 +296,10 @@ def _is_keyword(word: str) -> bool:
 def _goal(words: Words) -> EpsilonDelta:
     """EPSILON e DELTA d, which stands for a level: that DELTA belongs to it."""
     start = words.place()
-    epsilon = words.level()
+    epsilon = words.value()
     words.expect("DELTA")
     try:
-        return EpsilonDelta(epsilon, words.level())
+        return EpsilonDelta(epsilon, words.value())
     except DeclarationError as problem:
         raise words.error(str(problem), words.since(start)) from None
 
@@ -330,7 +317,7 @@ def _several(read: Callable[[Words], Any], again: str = "") -> Callable[[Words],
 
 def _time(words: Words) -> str:
     start = words.place()
-    text = words.text("a time such as '2026-01-31'")
+    text = str(words.value())
     try:
         datetime.fromisoformat(text)
     except ValueError:
@@ -364,7 +351,7 @@ def _measures(words: Words) -> Any:
     found: list[str] = []
     while not found or words.symbol(TokenType.COMMA):
         if words.is_next(*_TEXTS):
-            found.append(words.text("a measure"))
+            found.append(str(words.take().text))
             continue
         column = words.column()
         words.expect("CLIP")
@@ -383,10 +370,6 @@ def _query(words: Words) -> str:
     return words.rest()
 
 
-def _text(example: str) -> Callable[[Words], str]:
-    return lambda words: words.text(example)
-
-
 def _number(what: str, *, whole: bool = False) -> Callable[[Words], float]:
     return lambda words: words.number(what, whole=whole)
 
@@ -398,22 +381,22 @@ def _name(what: str) -> Callable[[Words], str]:
 _WITH = Clause("WITH (option = value, …)", "options", _options)
 _AS = Clause("AS query", "query", _query)
 _FROM = Clause("FROM series", "series", _name("series"))
-_BECAUSE = Clause("BECAUSE 'reason'", "reason", _text("a reason"))
+_BECAUSE = Clause("BECAUSE 'reason'", "reason", Words.value)
 _PROBABILITY = _number("a probability such as 1e-6")
-_LEVEL = Clause("AT LEVEL level", "levels", _several(Words.level))
-_ONE_LEVEL = Clause("AT LEVEL level", "level", Words.level)
+_LEVEL = Clause("AT LEVEL level", "levels", _several(Words.value))
+_ONE_LEVEL = Clause("AT LEVEL level", "level", Words.value)
 _AT_EPSILON = Clause("AT EPSILON e DELTA d", "levels", _several(_goal, "EPSILON"))
 _OF_RELEASE = (
-    Clause("USING 'workload'", "workload", _text("a workload such as 'prefix(1024)'")),
-    Clause("STRATEGY 'name'", "strategy", _text("a strategy such as 'spectral'")),
+    Clause("USING 'workload'", "workload", Words.value),
+    Clause("STRATEGY 'name'", "strategy", Words.value),
     Clause("EXPECTING n FALSE KEYS", "false_keys", _number("a number of false keys"), choice="threshold"),
     Clause("THRESHOLD t", "threshold", _number("a threshold in counts"), choice="threshold"),
     Clause("OPEN DELTA d", "delta", _PROBABILITY, choice="threshold"),
     Clause("AT STEP n", "step", _number("a step such as 12", whole=True)),
-    Clause("MEASURES 'price=0.5'", "measures", Words.level),
-    Clause("COUNTING 'new'", "what", _text("what is counted such as 'new'")),
+    Clause("MEASURES 'price=0.5'", "measures", Words.value),
+    Clause("COUNTING 'new'", "what", Words.value),
 )
-_TO = Clause("TO 'file.parquet'", "target", _text("a file such as 'public.parquet'"))
+_TO = Clause("TO 'file.parquet'", "target", Words.value)
 _OVER = Clause("OVER n STEPS", "steps", _number("a number of steps such as 365", whole=True))
 _DELTA = Clause("DELTA d", "delta", _PROBABILITY)
 
@@ -451,7 +434,7 @@ FORMS = (
     Form("APPEND TO", (
         _WITH,
         Clause("STEP n", "step", _number("a step such as 12", whole=True), choice="where"),
-        Clause("PERIOD '2026-W12'", "period", _text("a period such as '2026-W12'"), choice="where"),
+        Clause("PERIOD '2026-W12'", "period", Words.value, choice="where"),
         _AS,
     ), ("query",), "series", kind="append"),
     Form("RELEASE", (_FROM, _LEVEL, _AT_EPSILON, *_OF_RELEASE, _TO), ("series",), "release"),
@@ -463,16 +446,16 @@ FORMS = (
         Clause("SHORT", "short", lambda _: True), _FROM, Clause("SINCE '2026-01-31'", "since", _time), _DELTA,
     )),
     Form("REPORT STORE", (
-        Clause("TO 'report.html'", "target", _text("a file such as 'report.html'")), _DELTA,
+        Clause("TO 'report.html'", "target", Words.value), _DELTA,
     ), ("target",)),
     Form("DROP SERIES", names="series", flag="IF EXISTS"),
     Form("SET BUDGET", (
         Clause("FOR population", "population", _name("population")),
-        Clause("EPSILON e", "epsilon", Words.level),
-        Clause("DELTA d", "delta", Words.level),
-        Clause("RHO r", "rho", Words.level),
-        Clause("ROUTE 'name'", "route", _text("a route such as 'gaussian'")),
-        Clause("OPEN SHARE s", "open_share", Words.level),
+        Clause("EPSILON e", "epsilon", Words.value),
+        Clause("DELTA d", "delta", Words.value),
+        Clause("RHO r", "rho", Words.value),
+        Clause("ROUTE 'name'", "route", Words.value),
+        Clause("OPEN SHARE s", "open_share", Words.value),
         _BECAUSE,
     )),
     Form("SET CAP", (_ONE_LEVEL, _BECAUSE), ("level", "reason"), "series"),

@@ -17,13 +17,8 @@ from sparsehist.ledger.ledger import Ledger, Spending, Spent
 from sparsehist.privacy import as_level
 from sparsehist.privacy.composition import path_cost, total_cost
 from sparsehist.privacy.epsilon_delta import guarantee
+from tests.cases import slow
 from tests.periods.logs import WEEKS, in_weeks, of_users, who_counts
-
-
-def slow(*case: object) -> object:
-    """A case that the slow tests try."""
-    return pytest.param(*case, marks=pytest.mark.slow)
-
 
 ORDER = (WEEKS[2], WEEKS[0], WEEKS[3], WEEKS[1])
 LEVELS = dict(zip(ORDER, ("0.3", "0.1", "0.2", "0.25"), strict=True))

@@ -16,6 +16,7 @@ from sparsehist.errors import InputError
 from sparsehist.histogram import effective_threshold, grid_step, round_to_grid
 from sparsehist.histogram.intervals import count_estimates, count_limits
 from sparsehist.noise import family_named
+from tests.cases import quick
 from tests.stats import assert_consistent, assert_detected, binomial_test, mean_test
 
 # 60,000 published cells see a coverage that is off by 0.006; a million, by 0.0015.
@@ -85,7 +86,7 @@ def check_coverage(noise: str, cells: int, alpha: float) -> None:
             assert_detected(scene.naive_p_value(count, noisy, alpha), "noisy count plus and minus 1.96 std")
 
 
-@pytest.mark.parametrize("noise", LEVELS)
+@pytest.mark.parametrize("noise", quick(("gaussian", "discrete_laplace"), LEVELS))
 def test_coverage_is_nominal_for_every_true_count(noise: str) -> None:
     """Below, at and above the threshold; at least nominal, by as much as the grid makes it."""
     check_coverage(noise, FEW, 0.05)

@@ -12,6 +12,7 @@ from sparsehist.histogram import effective_threshold, grid_step, release_dense, 
 from sparsehist.noise import family_named
 from sparsehist.privacy import as_level
 from sparsehist.release.measure_parameters import SumsAsked
+from tests.cases import slow
 from tests.stats import assert_consistent, assert_detected, two_sample_outcomes, two_sample_vectors
 
 # Levels of cells, of the price and of events, in scrambled order; every release publishes a good part of the cells.
@@ -101,7 +102,7 @@ def p_value(one: np.ndarray, two: np.ndarray, noise: str, count: int) -> float:
     return min(1.0, len(looks) * min(looks))
 
 
-@pytest.mark.parametrize("noise", ["gaussian", pytest.param("laplace", marks=pytest.mark.slow), "discrete_laplace"])
+@pytest.mark.parametrize("noise", ["gaussian", slow("laplace"), slow("discrete_laplace")])
 def test_counts_and_two_sums_have_the_joint_law_of_the_dense_mechanism(noise: str) -> None:
     """Four levels of each in scrambled order; wrong scales, a shared path and missing false keys are seen."""
     reference, published = densely(noise, 61), through_the_store(noise, 62)

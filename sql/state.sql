@@ -34,19 +34,14 @@ create table store (                   -- one row
     created        integer not null
 ) strict;
 
-create table series (                  -- appended; a dropped one keeps its row, without declaration and salt
+create table series (                  -- appended; a dropped one keeps its row, without its salt
     series_id   text primary key,
     name        text    not null,
-    population  text    not null,
-    declaration text,                  -- JSON
+    declaration text    not null,      -- JSON; public, and what the ledger needs of a dropped series
     salt        blob,                  -- secret
     made_from   text,                  -- secret: keyed digests of the query and the log, JSON
     created     integer not null,
-    dropped     integer,
-    unit        text,                  -- column of the privacy unit; null where counts were bounded elsewhere
-    max_keys    integer,               -- guarantees depend on it, also after the series is dropped
-    unverified  integer not null,      -- 1 if nobody checked the query of its log
-    source      text    not null       -- 'checked query', 'unchecked source' or '' (files); of all steps the largest
+    dropped     integer
 ) strict;
 
 create unique index name_of_series on series (name) where dropped is null;
@@ -57,9 +52,7 @@ create table path (                    -- appended; noise paths
     kind          text    not null,    -- 'cells', 'measure', 'workload' or 'interactive'
     workload      text,
     strategy      text,
-    family        text    not null,
-    integer_noise integer not null,    -- 1 or 0
-    cap           text                 -- exact level; of the whole series
+    integer_noise integer not null     -- 1 or 0
 ) strict;
 
 create table file (                    -- files in the directory of a series beside its rounds
@@ -83,9 +76,6 @@ create table release (                 -- appended; one row and one file for eac
     threshold       real    not null,  -- the effective one; minus infinity where all is published
     request         text,              -- JSON; the caller's parameters; null once the series is dropped
     metadata        text    not null,  -- JSON; published beside the rows
-    round           text,              -- random id
-    numerical_slack real    not null,  -- of this release
-    delta_infinity  real    not null,  -- joint for all releases of the path so far
     released        integer not null,
     file            text,              -- of the round; null once the series is dropped, as what follows
     size            integer,
@@ -104,7 +94,7 @@ create table step (                    -- appended; steps of running series
     step       integer not null,       -- from 0, without gaps
     digest     blob,                   -- keyed, of the given pairs; secret; null once they are erased
     unit_kind  text    not null,       -- type as which units are compared
-    source     text    not null,       -- as in `series`
+    source     text    not null,       -- 'checked query', 'unchecked source' or '' (files)
     appended   integer not null,
     primary key (series_id, step)
 ) strict;
@@ -145,8 +135,8 @@ update store set generation = generation + $rounds where generation = $seen;
 -- name: read_series
 -- The series that were not dropped, in order of creation.
 -- in:  $name, or null for all
--- out: series_id, name, population, declaration (JSON), salt, made_from, source
-select series_id, name, population, declaration, salt, made_from, source
+-- out: series_id, name, declaration (JSON), salt, made_from
+select series_id, name, declaration, salt, made_from
 from series
 where dropped is null and ($name is null or name = $name)
 order by created, rowid;
@@ -155,9 +145,7 @@ order by created, rowid;
 -- name: forget_series
 -- Erase the secrets of a series from its row; its costs stay.
 -- in:  $series_id, $dropped
-update series
-set declaration = null, salt = null, made_from = null, dropped = $dropped
-where series_id = $series_id;
+update series set salt = null, made_from = null, dropped = $dropped where series_id = $series_id;
 
 
 -- name: forget_rounds
@@ -174,18 +162,16 @@ select path_id, name, size, digest from file where series_id = $series_id and no
 
 
 -- name: insert_path
--- The cap is given with the cells, the first path of a series, whose further paths have the same.
 -- out: path_id
-insert into path (series_id, kind, workload, strategy, family, integer_noise, cap)
-values ($series_id, $kind, $workload, $strategy, $family, $integer_noise,
-        coalesce($cap, (select cap from path where series_id = $series_id and kind = 'cells')))
+insert into path (series_id, kind, workload, strategy, integer_noise)
+values ($series_id, $kind, $workload, $strategy, $integer_noise)
 returning path_id;
 
 
 -- name: read_paths
 -- The noise paths of a series, in order.
--- out: path_id, kind, workload, strategy, family, integer_noise
-select path_id, kind, workload, strategy, family, integer_noise
+-- out: kind, workload, strategy, integer_noise, path_id
+select kind, workload, strategy, integer_noise, path_id
 from path
 where series_id = $series_id
 order by path_id;
@@ -193,8 +179,8 @@ order by path_id;
 
 -- name: insert_release
 insert into release values (
-    $generation, $path_id, $series_id, $name, $level, $spends, $threshold, $request, $metadata, $round,
-    $numerical_slack, $delta_infinity, $released, $file, $size, $digest, $n_past, $n_new, $n_empty, $step
+    $generation, $path_id, $series_id, $name, $level, $spends, $threshold, $request, $metadata, $released, $file,
+    $size, $digest, $n_past, $n_new, $n_empty, $step
 );
 
 
@@ -239,45 +225,38 @@ order by min(generation);
 
 -- name: read_ledger
 -- Costs by noise path, dropped series included.
--- out: series, series_id, population, path_id, kind, workload, strategy, family, levels (JSON list of exact texts),
---      n_releases, cap, first_release, last_release, numerical_slack (the sum over releases), dropped, delta_infinity
---      (the largest is joint for all releases of the path), first_generation, unit, max_keys, unverified, source
+-- out: series_id, declaration (JSON), dropped, path_id, kind, workload, strategy, levels (JSON list of exact texts),
+--      releases (their number), first_release, last_release, first_generation, numerical_slack (the sum over releases),
+--      delta_infinity (the largest is joint for all releases of the path)
 with spent as (
     select
         path_id,
         json_group_array(level) filter (where spends) as levels,
-        count(*) as n_releases,
+        count(*) as releases,
         min(released) as first_release,
         max(released) as last_release,
         min(generation) as first_generation,
-        sum(numerical_slack) as numerical_slack,
-        max(delta_infinity) as delta_infinity
+        total(json_extract(metadata, '$.numerical_slack')) as numerical_slack,
+        max(json_extract(metadata, '$.delta_infinity')) as delta_infinity
     from release
     group by path_id
 )
 
 select
-    series.name as series,
     series.series_id,
-    series.population,
+    series.declaration,
+    series.dropped,
     path.path_id,
     path.kind,
     path.workload,
     path.strategy,
-    path.family,
     coalesce(spent.levels, '[]') as levels,
-    coalesce(spent.n_releases, 0) as n_releases,
-    path.cap,
+    coalesce(spent.releases, 0) as releases,
     spent.first_release,
     spent.last_release,
-    coalesce(spent.numerical_slack, 0.0) as numerical_slack,
-    series.dropped,
-    coalesce(spent.delta_infinity, 0.0) as delta_infinity,
     spent.first_generation,
-    series.unit,
-    series.max_keys,
-    series.unverified,
-    series.source
+    coalesce(spent.numerical_slack, 0.0) as numerical_slack,
+    coalesce(spent.delta_infinity, 0.0) as delta_infinity
 from path
 inner join series on path.series_id = series.series_id
 left join spent on path.path_id = spent.path_id
@@ -291,8 +270,9 @@ order by path.path_id;
 --      details (JSON)
 select
     event.number, event.generation, event.happened, event.who, event.what, series.name as series, event.series_id,
-    event.path_id, event.level, coalesce(event.population, series.population) as population, event.release,
-    event.reason, event.details
+    event.path_id, event.level,
+    coalesce(event.population, json_extract(series.declaration, '$.population')) as population,
+    event.release, event.reason, event.details
 from event
 left join series on event.series_id = series.series_id
 where

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -17,9 +16,8 @@ from sparsehist.cli.options import DEFAULT, SeriesName, StorePath, Using, given
 from sparsehist.declaration.checks import checked_output
 from sparsehist.declaration.declaration import UNCHECKED_SOURCE
 from sparsehist.errors import DeclarationError, InputError
-from sparsehist.ledger.budgets import budget_from
 from sparsehist.ledger.ledger import Ledger
-from sparsehist.ledger.table import for_people, ledger_rows
+from sparsehist.ledger.table import event_for_people, for_people, ledger_rows
 from sparsehist.privacy import as_level, level_text
 from sparsehist.privacy.guarantees import EpsilonDelta
 from sparsehist.privacy.levels import in_prose
@@ -130,7 +128,7 @@ def ledger(
     data: dict[str, Any] = {"store": str(store), "delta": delta, "ledger": rows}
     if events:
         data["events"] = happened
-        shown.append(rows_table([_event_for_people(event) for event in happened]))
+        shown.append(rows_table([event_for_people(event) for event in happened]))
     if out is not None:
         using.store(store).export_ledger(out, delta=delta)
         data["out"] = str(out)
@@ -150,30 +148,6 @@ def _remarks(rows: Sequence[dict[str, Any]], delta: float) -> Iterator[str]:
             yield f"[bold]warning[/], {what}: {escape(row['warning'])}"
     for name in dict.fromkeys(row["series"] for row in rows if row["source"] == UNCHECKED_SOURCE):
         yield f"[bold]warning[/], series {name}: unchecked source; see sparsehist show"
-
-
-def _event_for_people(event: dict[str, Any]) -> dict[str, Any]:
-    """An event with what it declares in words, and the reason that was given for it."""
-    details = json.loads(event["details"] or "{}")
-    if "every" in details:
-        words = details["every"]
-    elif "route" in details:
-        words = str(budget_from(details))
-    else:  # a periodic series declares more, and `show` has that
-        said = {name: value for name, value in details.items() if value and not isinstance(value, dict)}
-        words = said.get("because") or ", ".join(
-            f"{name.replace('_', ' ')} {', '.join(value) if isinstance(value, list) else value}"
-            for name, value in said.items()
-        )
-    return {
-        "happened": f"{event['happened']:%Y-%m-%d %H:%M:%S}",
-        "who": event["who"],
-        "what": event["what"],
-        "of": event["series"] or event["population"],
-        "release": event["release"],
-        "level": event["level"],
-        "why": "; ".join(part for part in (words, event["reason"]) if part) or None,
-    }
 
 
 def _check_outside(store: StorePath, out: Path | None) -> None:

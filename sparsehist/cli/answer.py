@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -23,9 +23,8 @@ MISSING = "—"
 _PIPED_WIDTH = 10_000
 """Columns of a pipe: tables keep their natural width."""
 _LONGEST_CELL = 400  # characters
-_AFTER_OPTION = re.compile(r"--[a-z-]+ $")
-_PARAMETER = re.compile(r"""(?<![-\w(])([a-z]+(?:_[a-z]+)*)(?:=(?:(["'])([^"']+)\2|(?=([^ ,.:;)]))|)|(?!\w))""")
-_SPELLED = {"key_types": "--key-type", "on_other_period": "--drop-other-periods"}
+_PARAMETER = re.compile(r"""(?<![-\w(.?&])([a-z]+(?:_[a-z]+)*)=(["']?)([^\s"',;:)]*)\2""")
+_SPELLED = {"key_types": "key_type", "on_other_period": "drop_other_periods"}
 
 
 @dataclass(frozen=True)
@@ -87,24 +86,17 @@ def print_error(message: str, kind: str, *, as_json: bool) -> None:
     console.print(Text.assemble(("error: ", "bold red"), printable(message, keep="\n\t")), soft_wrap=True)
 
 
-def in_options(message: str, options: Collection[str]) -> str:
-    """Write the parameters of the Python interface in a message as options of the command.
-
-    A word is a parameter if it is given a value or holds an underscore.
+def in_options(message: str) -> str:
+    """Write the parameters of the Python interface in a message, where they are given a value, as options.
 
     Example:
-        >>> in_options("if_exists='reuse' gives it; level 3", {"--if-exists", "--level"})
-        '--if-exists reuse gives it; level 3'
+        >>> in_options("if_exists='reuse' gives it; set max_keys=; level 3")
+        '--if-exists reuse gives it; set --max-keys; level 3'
     """
 
     def option(found: re.Match[str]) -> str:
-        word, value = found[1], found[3]
-        if _AFTER_OPTION.search(message[: found.start()]):
-            return found[0]
-        name = f"--{word.replace('_', '-')}"
-        if word not in _SPELLED and (name not in options or ("=" not in found[0] and "_" not in word)):
-            return found[0]
-        return _SPELLED.get(word) or (f"{name} {value}" if value else f"{name} " if found[4] else name)
+        name = _SPELLED.get(found[1], found[1]).replace("_", "-")
+        return f"--{name}" if found[3] in ("", "True") else f"--{name} {found[3]}"
 
     return _PARAMETER.sub(option, message)
 

@@ -17,7 +17,7 @@ from sparsehist.cli.answer import MISSING, Answer, rows_table
 from sparsehist.errors import NameTakenError, NotFoundError, of_kind
 from sparsehist.privacy import level_text
 from sparsehist.release.metadata import CellMetadata, read_metadata
-from sparsehist.report.side_by_side import coarse_to_fine, newly_published, side_by_side
+from sparsehist.report.side_by_side import coarse_to_fine, side_by_side
 from sparsehist.store import LEDGER_NAME
 from sparsehist.store.statements import shipped
 
@@ -102,8 +102,8 @@ def _largest_keys(released: Sequence[sh.Release]) -> list[dict[str, Any]]:
     names = [release.name for release in coarse_to_fine(released)]
     titles = pl.read_csv(shipped("data") / "msweb_catalogue.csv")
     known = side_by_side(released).join(titles, on="url", how="inner", maintain_order="left")
-    first, *finer = newly_published(known, names)
-    rows = pl.concat([first.head(_LARGEST), *(found.head(_NEW) for found in finer)])
+    first = pl.coalesce(pl.when(pl.col(name).is_not_null()).then(pl.lit(name)) for name in names)
+    rows = pl.concat([known.filter(first == name).head(_LARGEST if name == names[0] else _NEW) for name in names])
     return rows.select(pl.col("title").str.slice(0, _WIDEST_TITLE), "url", *names).to_dicts()
 
 

@@ -110,7 +110,7 @@ def _run(words: list[str], *, as_json: bool) -> int:
     except BrokenPipeError:
         raise
     except Exception as problem:  # noqa: BLE001 - its text may quote the log
-        return _failed(problem, words, as_json=as_json)
+        return _failed(problem, as_json=as_json)
     if isinstance(answer, Answer):
         print_answer(answer, as_json=as_json)
         if answer.complaint and not as_json:
@@ -122,11 +122,11 @@ def _run(words: list[str], *, as_json: bool) -> int:
     return 0
 
 
-def _failed(problem: Exception, words: list[str], *, as_json: bool) -> int:
+def _failed(problem: Exception, *, as_json: bool) -> int:
     if interrupted():
         raise KeyboardInterrupt from None
     if isinstance(problem, SparsehistError):
-        message = in_options(str(problem), _options(words))
+        message = in_options(str(problem))
         return _refused(message, type(problem).__name__, problem.exit_code, as_json=as_json)
     if isinstance(problem, PermissionError):
         from sparsehist.counting.log import shown  # a folder of a log may be named after a unit
@@ -147,13 +147,3 @@ def _failed(problem: Exception, words: list[str], *, as_json: bool) -> int:
 def _refused(message: str, kind: str, code: int = BAD_INPUT, *, as_json: bool) -> int:
     print_error(message, kind, as_json=as_json)
     return code
-
-
-def _options(words: list[str]) -> set[str]:
-    """The options of the command in `words`, and those of a series, which errors of any command may name."""
-    from sparsehist.declaration import Declaration
-    from sparsehist.declaration.parameters import options
-
-    _, apps, _ = app.parse_commands(words)
-    own = {name for argument in apps[-1].assemble_argument_collection() for name in argument.names}
-    return {*own, *(f"--{name.replace('_', '-')}" for name in options(Declaration)), "--route"}

@@ -235,8 +235,7 @@ def check(
             reading.files(paths), bounds=around, progress=progress, key_types=reading.types(), **asked,
             **reading.counting().resources(),
         )  # fmt: skip
-    options = {f"--{name.replace('_', '-')}" for name in vars(_Checked(**asked))}
-    rules = [row | {"outcome": in_options(row["outcome"], options)} for row in found.to_dicts()]
+    rules = [row | {"outcome": in_options(row["outcome"])} for row in found.to_dicts()]
     refused = any(row["outcome"].startswith("refused") for row in rules)
     biases = [] if bias is None else bias.to_dicts()
     shown: list[Any] = [rows_table(rules)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any
@@ -252,20 +253,14 @@ def plan(
 
 
 def _whole(cells: str | None) -> int | None:
-    """Read a number of cells exactly, however large: 1000000, 1e9, 10**69."""
+    """Read a number of cells exactly, however large: 1000000, 1e9, 1e69."""
     if cells is None:
         return None
-    base, power, exponent = cells.replace("_", "").partition("**")
-    try:
-        number = Decimal(base)
-        whole = int(number) if 0 <= number.adjusted() <= _MOST_DIGITS else 0
-        if power:
-            whole = whole ** int(exponent) if 0 <= int(exponent) <= _MOST_DIGITS and len(base) < 5 else 0
-    except (ValueError, ArithmeticError):
-        number, whole = Decimal(0), 0
-    if whole < 1 or number != int(number):
-        raise DeclarationError(f"--cells takes a whole number such as 1000000, 1e9 or 10**69, got {cells!r}")
-    return whole
+    with suppress(ArithmeticError):
+        number = Decimal(cells.replace("_", ""))
+        if 0 <= number.adjusted() <= _MOST_DIGITS and number >= 1 and number == int(number):
+            return int(number)
+    raise DeclarationError(f"--cells takes a whole number such as 1000000 or 1e69, got {cells!r}")
 
 
 def _shown(made: sh.Plan) -> Iterator[Any]:

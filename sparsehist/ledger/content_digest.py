@@ -1,18 +1,16 @@
 """The digest of what a release says: SHA-256 of names, types, rows and metadata, not of the bytes of a file.
 
-So a release may be compressed anew or rewritten by another program. Metadata are values, each a tag of one byte and
-its content; numbers are little-endian, lengths and numbers of items are u64: null "n", true "t", false "f",
-integer "i" + decimal text, real "d" + IEEE 754 double, text "s" + UTF-8, list "l" + number of items + items,
-map "m" + number of keys + keys and values, by rising UTF-8 bytes of the keys. A table is its number of columns and,
-for each, its name, type, number of rows, a byte 1 or 0 for each row (0: null), and the values with 0 or "" for nulls.
+So a release may be compressed anew or rewritten by another program. What is digested begins with a line of JSON, with
+sorted keys and without spaces: `metadata`, `columns` (name and type of each) and `rows`. For each column follow a
+byte 1 or 0 for each row (0: null), then the values: numbers, little-endian, with 0 for nulls; of texts the lengths in
+bytes as i64, and the UTF-8.
 """
 
 from __future__ import annotations
 
 import hashlib
-import struct
-from collections.abc import Iterator, Mapping, Sequence
-from operator import itemgetter
+import json
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -20,85 +18,45 @@ import polars as pl
 
 from sparsehist.errors import InputError, raise_alone
 
-FORMAT = 1
-_WIDTHS = {
-    "Boolean": "u1",
-    "Date": "<i4",  # days since 1970
-    "Float32": "<f4",
-    "Float64": "<f8",
-    **{f"Int{bits}": f"<i{bits // 8}" for bits in (8, 16, 32, 64)},
-    **{f"UInt{bits}": f"<u{bits // 8}" for bits in (8, 16, 32, 64)},
-}
-"""How numbers of each type are laid out; they are signed under its name in lower case."""
-
-
-def encoded(value: object) -> bytes:
-    """A value that JSON has, in the canonical encoding.
-
-    Example:
-        >>> encoded(["a"]).hex()
-        '6c010000000000000073010000000000000061'
-    """
-    if value is None:
-        return b"n"
-    if isinstance(value, bool):
-        return b"t" if value else b"f"
-    if isinstance(value, int):
-        return b"i" + _sized(str(value).encode())
-    if isinstance(value, float):
-        return b"d" + struct.pack("<d", value)
-    if isinstance(value, str):
-        return b"s" + _sized(value.encode())
-    if isinstance(value, Mapping):
-        items = sorted(((str(key).encode(), item) for key, item in value.items()), key=itemgetter(0))
-        return b"m" + _u64(len(items)) + b"".join(b"s" + _sized(key) + encoded(item) for key, item in items)
-    if isinstance(value, Sequence):
-        return b"l" + _u64(len(value)) + b"".join(map(encoded, value))
-    raise TypeError(type(value).__name__)
+_TEXTS = (pl.String, pl.Categorical, pl.Enum)
 
 
 def content_digest(frame: pl.DataFrame, metadata: Mapping[str, Any]) -> str:
     """SHA-256, in hex, of the canonical encoding of a release."""
+    said = {"metadata": dict(metadata), "columns": [*map(_head, frame)], "rows": frame.height}
     try:
-        digest = hashlib.sha256(encoded(["sparsehist release", FORMAT, metadata]))
+        line = json.dumps(said, sort_keys=True, ensure_ascii=False, separators=(",", ":")) + "\n"
+        digest = hashlib.sha256(line.encode())
     except (TypeError, UnicodeEncodeError):
         raise_alone(InputError("the metadata of this release hold values that JSON cannot"))
-    digest.update(_u64(frame.width))
     for column in frame:
-        for part in _column(column):
+        digest.update(column.is_not_null().cast(pl.UInt8).to_numpy().data)
+        for part in _texts(column) if column.dtype in _TEXTS else _numbers(column):
             digest.update(part)
     return digest.hexdigest()
 
 
-def _column(column: pl.Series) -> Iterator[bytes | memoryview]:
-    """The parts of the encoding of a column, none of them a copy of more than it."""
-    dtype = column.dtype.base_type()
-    there = column.is_not_null().cast(pl.UInt8)
-    head = encoded(column.name)
-    if dtype in (pl.String, pl.Categorical, pl.Enum):
-        # Arrow's oldest layout has all texts in one piece, and where each ends.
-        texts = column.cast(pl.String).fill_null("").to_arrow(compat_level=pl.CompatLevel.oldest())
-        _, ends, content = texts.buffers()
-        bounds = np.frombuffer(ends, "<i8", len(texts) + 1, offset=8 * texts.offset)
-        yield head + encoded("string") + _u64(len(column))
-        yield there.to_numpy().data
-        yield np.diff(bounds).data
-        yield b"" if content is None else memoryview(content)[bounds[0] : bounds[-1]]
-        return
-    kind = str(dtype)
-    if kind not in _WIDTHS:
-        raise InputError(f"the column {column.name!r} is of type {column.dtype}, which has no canonical form")
-    yield head + encoded(kind.lower()) + _u64(len(column))
-    yield there.to_numpy().data
-    numbers = column.to_physical().fill_null(False if dtype == pl.Boolean else 0).to_numpy()
+def _head(column: pl.Series) -> tuple[str, str]:
+    """The name of a column and its type."""
+    kind = column.dtype
+    if kind in _TEXTS:
+        return column.name, "string"
+    if not (kind.is_integer() or kind.is_float() or kind in (pl.Boolean, pl.Date)):
+        raise InputError(f"the column {column.name!r} is of type {kind}, which has no canonical form")
+    return column.name, str(kind).lower()
+
+
+def _texts(column: pl.Series) -> Iterator[memoryview]:
+    """Arrow's oldest layout has all texts in one piece, and where each ends; no copy is larger than the column."""
+    texts = column.cast(pl.String).fill_null("").to_arrow(compat_level=pl.CompatLevel.oldest())
+    _, ends, content = texts.buffers()
+    bounds = np.frombuffer(ends, "<i8", len(texts) + 1, offset=8 * texts.offset)
+    yield np.diff(bounds).data
+    yield memoryview(b"" if content is None else content)[bounds[0] : bounds[-1]]
+
+
+def _numbers(column: pl.Series) -> Iterator[memoryview]:
+    numbers = column.to_physical().fill_null(False if column.dtype == pl.Boolean else 0).to_numpy()
     if numbers.dtype.kind == "f":  # one of the many that are not a number stands for all
         numbers = np.where(np.isnan(numbers), np.array(np.nan, numbers.dtype), numbers)
-    yield np.ascontiguousarray(numbers, _WIDTHS[kind]).data
-
-
-def _sized(content: bytes) -> bytes:
-    return _u64(len(content)) + content
-
-
-def _u64(number: int) -> bytes:
-    return struct.pack("<Q", number)
+    yield np.ascontiguousarray(numbers, numbers.dtype.newbyteorder("<")).data

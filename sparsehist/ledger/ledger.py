@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from fractions import Fraction
 from typing import Any
@@ -92,6 +92,22 @@ class Spent:
     unit: str | None = None
     unverified: bool = False
     source: str = ""
+
+    @classmethod
+    def under(cls, declaration: Mapping[str, Any], **spent: Any) -> Spent:
+        """What a path has spent in a series with that declaration, as JSON."""
+        cap, unit = declaration.get("cap"), declaration.get("unit")
+        return cls(
+            series=declaration["name"],
+            population=declaration["population"],
+            family=declaration["noise"],
+            max_keys=declaration.get("max_keys") or 1,
+            cap=None if cap is None else as_level(cap),
+            unit=f"({', '.join(unit)})" if isinstance(unit, list) else unit,
+            unverified=bool(declaration.get("unverified")),
+            source=declaration.get("source") or "",
+            **spent,
+        )
 
     @property
     def law(self) -> str:
@@ -601,15 +617,9 @@ def check_release(
 
 def _spent(row: dict[str, Any]) -> Spent:
     """A row of `State.ledger`."""
-    spent = {each.name: row[each.name] for each in fields(Spent) if each.name in row}
-    spent |= {
-        "path": (row["kind"], row["workload"], row["strategy"]),
-        "max_keys": row["max_keys"] or 1,
-        "cap": None if row["cap"] is None else as_level(row["cap"]),
-        "finest": None if row["level"] is None else as_level(row["level"]),
-        "releases": row["n_releases"],
-    }
-    return Spent(**spent)
+    path = tuple(row.pop(part) for part in ("kind", "workload", "strategy"))
+    del row["path_id"]
+    return Spent.under(row.pop("declaration"), path=path, **row)
 
 
 def _name(path: Spent) -> tuple[Any, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import defaultdict
 from collections.abc import Sequence
@@ -10,7 +11,7 @@ from typing import Any
 
 from sparsehist.declaration import Every
 from sparsehist.errors import DeclarationError, shown
-from sparsehist.ledger.budgets import Limit
+from sparsehist.ledger.budgets import Limit, budget_from
 from sparsehist.ledger.ledger import Ledger, Spent, amount_text
 from sparsehist.privacy import Cost, as_level, level_text
 from sparsehist.privacy.composition import ZCDP, shared_by_one_person
@@ -91,7 +92,7 @@ def unit_warning(paths: Sequence[Spent]) -> str | None:
     )
 
 
-def _cost_in_words(row: Row) -> str:
+def cost_in_words(row: Row) -> str:
     """The amount with its currency; of several the rho, and of a guarantee without one (epsilon, delta) only."""
     if not row["releases"]:
         return "nothing"
@@ -119,11 +120,35 @@ def for_people(rows: Sequence[Row]) -> list[Row]:
 
 def _for_people(row: Row) -> Row:
     return row | {
-        "spent": _cost_in_words(row),
+        "spent": cost_in_words(row),
         "epsilon": None if row["epsilon"] is None else round(row["epsilon"], 4),
         # Paths of one series say the same of its cap as the series does.
         "limit": None if row["scope"] == "path" else row["budget"] or row["cap"],
         "dropped": None if row["dropped"] is None else f"{row['dropped']:%Y-%m-%d}",
+    }
+
+
+def event_for_people(event: Row) -> Row:
+    """An event, with what it declares in words beside the reason that was given for it."""
+    details = json.loads(event["details"] or "{}")
+    said = {name: value for name, value in details.items() if value and not isinstance(value, dict)}
+    if "every" in details:
+        words = details["every"]
+    elif "route" in details:
+        words = str(budget_from(details))
+    else:
+        words = said.get("because") or ", ".join(
+            f"{name.replace('_', ' ')} {', '.join(value) if isinstance(value, list) else value}"
+            for name, value in said.items()
+        )
+    return {
+        "happened": f"{event['happened']:%Y-%m-%d %H:%M:%S}",
+        "who": event["who"],
+        "what": event["what"],
+        "of": event["series"] or event["population"],
+        "release": event["release"],
+        "level": event["level"],
+        "why": "; ".join(part for part in (words, event["reason"]) if part) or None,
     }
 
 

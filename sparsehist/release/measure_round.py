@@ -21,7 +21,7 @@ from sparsehist.noise.family import NoiseArray
 from sparsehist.privacy import level_text
 from sparsehist.release.measure_parameters import SumsAsked
 from sparsehist.release.pipeline import ANSWER, Held, adjacent
-from sparsehist.store import NewPath, NewRound, Spot, Tracked
+from sparsehist.store import NewRound, PathRecord, Spot, Tracked
 from sparsehist.typing import FloatArray, IntArray, secret
 
 
@@ -79,9 +79,7 @@ class MeasurePath:
             zip(ascending, plain_path(family, tuple(ascending), positions.size, rng=rng), strict=True)
         )
         kind, column, strategy = measure_path(measure.name)
-        opened = NewPath(
-            kind, self.held.record.series_id, column, strategy, declaration.noise, integer_noise=family.integer
-        )
+        opened = PathRecord(self.held.record.series_id, kind, column, strategy, family.integer)
         own_name, asked = f"{name}{ANSWER}{measure.name}", {"level": level_text(level)}
         about = {"kind": kind, "series": declaration.name, "name": own_name, "measure": str(measure), **asked}
         return NewRound(

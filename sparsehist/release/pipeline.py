@@ -26,7 +26,7 @@ from sparsehist.privacy.levels import in_prose
 from sparsehist.release.home import Home
 from sparsehist.release.metadata import Metadata, Request, read_metadata
 from sparsehist.release.spending import ledger_for, of_all_periods, prepared
-from sparsehist.store import NewPath, NewRound, PathRecord, ReleaseRecord, SeriesFiles, SeriesRecord, State
+from sparsehist.store import NewRound, PathRecord, ReleaseRecord, SeriesFiles, SeriesRecord, State
 
 AUTO = "auto"
 
@@ -64,12 +64,11 @@ class Held:
         **drawn: Any,
     ) -> NewRound:
         """Describe a round to commit, which opens its path if it is the first."""
-        path_id: int | NewPath | None = path.path_id
+        path_id: int | PathRecord | None = path.path_id
         if path_id is None:
             kind, workload, strategy = path.name
-            of_series = (self.record.series_id, str(workload), str(strategy), self.declaration.noise)
             integer = drawn["level_noise"].dtype.kind == "i"
-            path_id = NewPath(kind, *of_series, integer_noise=integer)
+            path_id = PathRecord(self.record.series_id, kind, workload, strategy, integer)
         said = (stored or request.as_json(), metadata.as_dict())
         return NewRound(path_id, request.name, present(request.level), *said, **drawn, who=self.home.who)
 

@@ -26,17 +26,7 @@ _Metadata = TypeVar("_Metadata", bound=Metadata)
 
 def cells_of(series_id: str, declaration: Declaration) -> Spent:
     """The noise path of the cells of a series, before anything was released."""
-    return Spent(
-        series_id=series_id,
-        series=declaration.name,
-        population=declaration.population,
-        family=declaration.noise,
-        max_keys=declaration.max_keys,
-        cap=declaration.cap,
-        unit=declaration.unit_text,
-        unverified=declaration.unverified,
-        source=declaration.source,
-    )
+    return Spent.under(declaration.as_json(), series_id=series_id)
 
 
 def ledger_for(state: State, record: SeriesRecord, declaration: Declaration, *, whole: bool = False) -> Ledger:

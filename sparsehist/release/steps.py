@@ -14,7 +14,7 @@ import hashlib
 import io
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -38,7 +38,7 @@ from sparsehist.errors import (
 )
 from sparsehist.release.creation import checked_source, reading_of, with_source
 from sparsehist.release.home import PATIENCE, Home
-from sparsehist.store import NewStep, RegisteredFile, SeriesRecord, State, StepRecord
+from sparsehist.store import RegisteredFile, SeriesRecord, State, StepRecord
 from sparsehist.store.layout import spill_directory
 from sparsehist.store.private_files import verified
 from sparsehist.store.support import hash_keys
@@ -280,8 +280,8 @@ def append_step(
             kind = kind_of_all(before[-1].unit_kind if before else "", day.unit_kind, "steps")
             files = StepFiles(state, record, declaration.domain.dtypes)
             written, replaced = files.write(state, record, added(day, files, declaration.max_keys))
-            made = NewStep(step - 1, day.digest, kind, declared.source, (), home.who)
-            state.commit_step(record, replace(made, files=written, replaced=replaced))
+            made = StepRecord(step - 1, day.digest, kind, declared.source)
+            state.commit_step(record, made, written, replaced, who=home.who)
     return True
 
 

@@ -41,13 +41,3 @@ def side_by_side(releases: Sequence[Release]) -> pl.DataFrame:
         .sort("finest known", *key, descending=[True] + [False] * len(key))
         .drop("finest known")
     )
-
-
-def newly_published(rows: pl.DataFrame, names: Sequence[str]) -> list[pl.DataFrame]:
-    """Split rows of `side_by_side` by the first release, the most private first, that publishes their key."""
-    frames = []
-    unseen = pl.lit(value=True)
-    for name in names:
-        frames.append(rows.filter(unseen & pl.col(name).is_not_null()))
-        unseen &= pl.col(name).is_null()
-    return frames

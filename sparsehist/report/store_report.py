@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -22,12 +21,11 @@ from markupsafe import Markup
 from sparsehist import __version__
 from sparsehist.declaration import Declaration
 from sparsehist.declaration.declaration import CHECKED_QUERY, UNCHECKED_SOURCE
-from sparsehist.declaration.recurring import every_of
 from sparsehist.errors import SparsehistError
 from sparsehist.histogram.thresholds import mean_error, publication_probability
 from sparsehist.html import html_table, shown, templates
 from sparsehist.ledger.ledger import Ledger
-from sparsehist.ledger.table import DEFAULT_DELTA, Row, ledger_rows
+from sparsehist.ledger.table import DEFAULT_DELTA, Row, cost_in_words, event_for_people, ledger_rows
 from sparsehist.privacy import as_level
 from sparsehist.release import any_kind
 from sparsehist.release.metadata import CellMetadata, Metadata, RunningMetadata
@@ -49,14 +47,8 @@ CONFIDENCE = 0.95
 _LARGEST = 15
 _MOST_ROWS = 60
 """Of a table of releases or periods; the exported ledger lists all."""
-_LIMITS = {
-    "set budget": "budget set",
-    "raise cap": "cap raised",
-    "declare disjoint": "populations declared disjoint",
-    "declare periods": "periodic series declared",
-    "drop periods": "empty periodic series erased, with its budget",
-}
-_OTHER = {"drop series": "series erased", "adopt store": "copy adopted", "refuse": "request refused"}
+_LIMITS = ("set budget", "raise cap", "declare disjoint", "declare periods", "drop periods")
+_OTHER = ("drop series", "adopt store", "refuse")
 _SOURCES = {UNCHECKED_SOURCE: "nobody: a trusted source", CHECKED_QUERY: "a query, checked", "": "files as they are"}
 _HANDLED = {"drop": "left out", "error": "refused"}
 
@@ -93,7 +85,7 @@ def store_report(home: Home, *, delta: float = DEFAULT_DELTA, curator: bool = Fa
     with home.hold() as state:
         ledger = Ledger.of(state)
         rows = ledger_rows(ledger, delta)
-        events = [_in_words(event) for event in state.events()]
+        events = state.events()
         found = [
             OneSeries(
                 declaration_of(record), record.series_id, published_metadata(state, record),
@@ -128,14 +120,6 @@ def _table(caption: str, heads: Sequence[str], rows: Sequence[Sequence[object]],
     return Markup(html_table(caption, heads, rows, numbers))  # noqa: S704 - escaped cell by cell
 
 
-def _cost(row: Row) -> str:
-    if not row["releases"]:
-        return "nothing"
-    if row["level"] and row["currency"] != "none":
-        return f"{row['currency']} {row['level']}"
-    return "see epsilon" if row["cost"] is None else f"rho ≈ {shown(row['cost'])}"
-
-
 def _limit(row: Row, now: str | None) -> str:
     first = row["limit_at_first_release"]
     return (now or "none") + (f" ({first} at the first release)" if first and first != now else "")
@@ -147,7 +131,7 @@ def _spent(rows: Sequence[Row], delta: float, periodic: Mapping[str, object]) ->
     total = [
         [
             "everybody" if row["scope"] == "everybody" else f"population {row['population']}", row["releases"],
-            shown(row["epsilon"]), _cost(row), _limit(row, row.get("budget")), row.get("remaining") or "—",
+            shown(row["epsilon"]), cost_in_words(row), _limit(row, row.get("budget")), row.get("remaining") or "—",
             row.get("standing") or "—",
         ]
         for row in rows
@@ -159,7 +143,7 @@ def _spent(rows: Sequence[Row], delta: float, periodic: Mapping[str, object]) ->
     series = [
         [
             row["series"] + (" (erased)" if row["dropped"] else ""), row["population"], row["releases"],
-            shown(row["epsilon"]), _cost(row), _limit(row, row["cap"]), row["remaining"] or "—",
+            shown(row["epsilon"]), cost_in_words(row), _limit(row, row["cap"]), row["remaining"] or "—",
             row["standing"] or "—",
         ]
         for row in single
@@ -170,8 +154,8 @@ def _spent(rows: Sequence[Row], delta: float, periodic: Mapping[str, object]) ->
         yield _table("Series: costs of the noise paths of one histogram add up", heads, series)
     paths = [
         [
-            f"{row['series']}: {row['path']}", row["noise"], row["releases"], shown(row["epsilon"]), _cost(row),
-            shown(row["delta_infinity"]), shown(row["numerical_slack"]),
+            f"{row['series']}: {row['path']}", row["noise"], row["releases"], shown(row["epsilon"]),
+            cost_in_words(row), shown(row["delta_infinity"]), shown(row["numerical_slack"]),
         ]
         for row in single
         if row["scope"] == "path" and row["releases"]
@@ -403,29 +387,10 @@ def _over_time(name: str, what: str, released: Sequence[tuple[int | str, Release
     )
 
 
-def _events(caption: str, wanted: Mapping[str, str], events: Sequence[dict[str, str]]) -> Markup | None:
-    rows = [list(event.values()) for event in events if event["what"] in wanted.values()]
-    heads = ["when (UTC)", "what", "of", "to", "who", "why"]
-    return _table(caption, heads, rows) if rows else None
-
-
-def _in_words(event: dict[str, Any]) -> dict[str, str]:
-    """An event in words."""
-    details = json.loads(event["details"]) if event["details"] else {}
-    about = event["series"] or event["population"] or ", ".join(details.get("populations", ())) or ""
-    budget = details.get("route") and " ".join(
-        f"{name} {details[name]}" for name in ("rho", "epsilon", "delta") if details.get(name) not in (None, "0")
-    )
-    every = every_of(details["every"]) if "every" in details else None
-    periods = every and f"{every.n_periods} of {every.period}, protects {every.protects}"
-    return {
-        "when": event["happened"].strftime("%Y-%m-%d %H:%M"),
-        "what": (_LIMITS | _OTHER).get(event["what"], event["what"]),
-        "about": about + (f", {event['release']}" if event["release"] else ""),
-        "to": event["level"] or budget or periods or "—",
-        "who": event["who"],
-        "why": event["reason"] or details.get("because") or "—",
-    }
+def _events(caption: str, wanted: Sequence[str], events: Sequence[Row]) -> Markup | None:
+    found = [event_for_people(event) for event in events if event["what"] in wanted]
+    rows = [["—" if value is None else value for value in event.values()] for event in found]
+    return _table(caption, ["when (UTC)", *list(found[0])[1:]], rows) if rows else None
 
 
 def _secrets(state: State, record: SeriesRecord) -> list[tuple[str, str]]:

@@ -5,10 +5,8 @@ from sparsehist.store.lifecycle import adopt, backup, create_store, ensure_store
 from sparsehist.store.opening import open_state
 from sparsehist.store.private_files import read_json, write_file
 from sparsehist.store.records import (
-    NewPath,
     NewRound,
     NewSeries,
-    NewStep,
     Past,
     PathRecord,
     RegisteredFile,
@@ -24,10 +22,8 @@ from sparsehist.store.witnesses import LEDGER_NAME, editing_ledger, listed_in_le
 
 __all__ = [
     "LEDGER_NAME",
-    "NewPath",
     "NewRound",
     "NewSeries",
-    "NewStep",
     "Past",
     "PathRecord",
     "RegisteredFile",

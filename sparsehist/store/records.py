@@ -54,27 +54,18 @@ class NewSeries:
 
 @dataclass(frozen=True)
 class PathRecord:
-    """A noise path of a series with its attachments; a session of queries has its name as workload."""
+    """A noise path of a series with its attachments; a session of queries has its name as workload.
 
-    path_id: int
-    kind: str
-    workload: str | None
-    strategy: str | None
-    family: str
-    integer_noise: bool
-    files: tuple[RegisteredFile, ...] = ()
+    The path of the cells is opened with the series, any other with its first round: until then it has no `path_id`.
+    """
 
-
-@dataclass(frozen=True)
-class NewPath:
-    """A noise path to open with its first round; the path of the cells is opened with the series."""
-
-    kind: str
     series_id: str
-    workload: str | None
-    strategy: str | None
-    family: str
+    kind: str
+    workload: str | None = None
+    strategy: str | None = None
     integer_noise: bool = False
+    path_id: int = -1
+    files: tuple[RegisteredFile, ...] = ()
 
 
 @dataclass(frozen=True, repr=False)
@@ -83,7 +74,6 @@ class SeriesRecord:
 
     series_id: str
     name: str
-    population: str
     declaration: Mapping[str, Any]
     salt: bytes
     made_from: str
@@ -95,6 +85,11 @@ class SeriesRecord:
     def path_id(self) -> int:
         """The noise path of the cells."""
         return self.paths[0].path_id
+
+    @property
+    def population(self) -> str:
+        """As declared."""
+        return str(self.declaration["population"])
 
     def __repr__(self) -> str:
         return f"SeriesRecord(name={self.name!r}, series_id={self.series_id!r})"
@@ -157,7 +152,7 @@ class NewRound:
         beside: Rounds of other paths that belong to this one: all are committed, or none is.
     """
 
-    path_id: int | NewPath
+    path_id: int | PathRecord
     name: str
     level: Fraction
     request: Mapping[str, Any]
@@ -179,25 +174,12 @@ class NewRound:
         return self.level if self.step is None else (self.step, self.level)
 
 
-@dataclass(frozen=True, repr=False)
-class NewStep:
-    """A step to append to a running series; steps count from 0. The keyed digest of its pairs is secret.
-
-    Units are compared as `unit_kind`. Its files are in place; they replace those named in `replaced`.
-    """
-
-    step: int
-    digest: bytes
-    unit_kind: str
-    source: str
-    files: Sequence[RegisteredFile]
-    who: str | None = None
-    replaced: Sequence[str] = ()
-
-
 @dataclass(frozen=True)
 class StepRecord:
-    """An appended step of a running series; the digest is None once the pairs are erased. Secret."""
+    """A step of a running series, from 0. The keyed digest of its pairs is None once they are erased. Secret.
+
+    Units are compared as `unit_kind`; the `source` is that of its log, as in a declaration.
+    """
 
     step: int
     digest: bytes | None = field(repr=False)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sparsehist.errors import NotFoundError
-from sparsehist.privacy.levels import as_level, level_text
+from sparsehist.privacy.levels import as_level
 from sparsehist.store.database import Database, now
 from sparsehist.store.records import PathRecord, RegisteredFile, ReleaseRecord, SeriesRecord
 from sparsehist.store.rounds import PathHistory, RoundHead
@@ -25,35 +25,31 @@ def read_series(database: Database, series: Path, name: str | None = None) -> li
 
 
 def _series(database: Database, row: tuple[Any, ...], series: Path) -> SeriesRecord:
-    series_id, name, population, declaration, salt, made_from, source = row
+    series_id, name, declaration, salt, made_from = row
     files: dict[int | None, list[RegisteredFile]] = {}
     for path_id, *file in database.rows("read_files", series_id=series_id):
         files.setdefault(path_id, []).append(RegisteredFile(*file))
     return SeriesRecord(
         series_id=series_id,
         name=name,
-        population=population,
-        declaration=json.loads(declaration) | {"source": source},
+        declaration=json.loads(declaration),
         salt=salt,
         made_from=made_from,
         directory=series / series_id,
         files=tuple(files.get(None, ())),
         paths=tuple(
-            PathRecord(path_id, kind, workload, strategy, family, bool(integer_noise), tuple(files.get(path_id, ())))
-            for path_id, kind, workload, strategy, family, integer_noise in database.rows(
-                "read_paths", series_id=series_id
-            )
+            PathRecord(series_id, kind, workload, strategy, bool(integer), path_id, tuple(files.get(path_id, ())))
+            for kind, workload, strategy, integer, path_id in database.rows("read_paths", series_id=series_id)
         ),
     )
 
 
 def ledger_rows(database: Database) -> list[dict[str, Any]]:
-    """Rows of `read_ledger`, with the finest level compared exactly."""
+    """Rows of `read_ledger`, with the declaration read and the finest level, compared exactly, in place of all."""
     found = _with_times(database.records("read_ledger"))
     for row in found:
         finest = max(map(as_level, json.loads(row.pop("levels"))), default=None)
-        row["level"] = None if finest is None else level_text(finest)
-        row["unverified"] = bool(row["unverified"])
+        row["finest"], row["declaration"] = finest, json.loads(row["declaration"])
     return found
 
 

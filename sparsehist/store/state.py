@@ -30,10 +30,8 @@ from sparsehist.store.database import Database, now
 from sparsehist.store.layout import SERIES, SPILL, STATE
 from sparsehist.store.private_files import altered, check_file, disk_errors, sync_directory, verify_file, write_file
 from sparsehist.store.records import (
-    NewPath,
     NewRound,
     NewSeries,
-    NewStep,
     NoiseArray,
     PathRecord,
     RegisteredFile,
@@ -223,21 +221,17 @@ class State:
         details = {name: value for name in _TOLD if (value := declaration.get(name))} or None
         said: dict[str, Any] = {"who": record.who, "series_id": series_id, "details": details}
         with self._changing("create series", f"series {record.name} created", **said) as event:
-            unit = declaration.get("unit")
             if self.series(record.name) is not None:
                 raise NameTakenError(f"a series {record.name!r} exists already")
             self._database.insert(
-                "series", series_id=series_id, name=record.name, population=declaration["population"],
-                declaration=as_text(declaration), salt=record.salt, made_from=record.made_from, created=now(),
-                unit=f"({', '.join(unit)})" if isinstance(unit, list) else unit,
-                max_keys=declaration.get("max_keys"), unverified=bool(declaration.get("unverified")),
-                source=declaration.get("source") or "",
+                "series", series_id=series_id, name=record.name, declaration=as_text(declaration), salt=record.salt,
+                made_from=record.made_from, created=now(),
             )  # fmt: skip
             self._register(series_id, record.files)
-            path = NewPath("cells", series_id, None, None, declaration["noise"], record.integer_noise)
-            ((path_id,),) = self._database.rows("insert_path", **asdict(path), cap=declaration.get("cap"))
-            event["path_id"] = path_id
-        return int(path_id)
+            path_id = event["path_id"] = self._open_path(
+                PathRecord(series_id, "cells", integer_noise=record.integer_noise)
+            )
+        return path_id
 
     def commit_round(self, record: NewRound) -> int:
         """Commit a round and those beside it, all or none: afterwards, and only then, may they be published.
@@ -271,7 +265,7 @@ class State:
     def _history_for(self, record: NewRound) -> PathHistory:
         """The path of a new round, whose name must be free and whose attachments must be in place."""
         path_id = record.path_id
-        if isinstance(path_id, NewPath):
+        if isinstance(path_id, PathRecord):
             directory = self.path / SERIES / path_id.series_id
             history = PathHistory(directory, path_id.kind, path_id.integer_noise)
         else:
@@ -285,8 +279,8 @@ class State:
     def _insert_round(self, record: NewRound, written: _WrittenRound) -> dict[str, Any]:
         """Register a round in a transaction; returns what its event says."""
         path_id, head, series_id = record.path_id, written.head, written.directory.name
-        if isinstance(path_id, NewPath):
-            ((path_id,),) = self._database.rows("insert_path", **asdict(path_id), cap=None)
+        if isinstance(path_id, PathRecord):
+            path_id = self._open_path(path_id)
         self._register(series_id, record.attachments, path_id)
         self._database.change(
             "insert_release",
@@ -294,32 +288,41 @@ class State:
             series_id=series_id,
             path_id=path_id,
             request=as_text(record.request),
-            round=record.metadata.get("round"),
-            numerical_slack=record.metadata.get("numerical_slack") or 0.0,
-            delta_infinity=record.metadata.get("delta_infinity") or 0.0,
             released=now(),
         )
         said = {"series_id": series_id, "level": head.level, "who": record.who, "release": record.name}
         return said | {"path_id": path_id}
 
-    def commit_step(self, record: SeriesRecord, step: NewStep) -> None:
-        """Append to a running series."""
-        for file in step.files:
+    def _open_path(self, path: PathRecord) -> int:
+        """Insert a path in a transaction, and return its number."""
+        named = {"workload": path.workload, "strategy": path.strategy, "integer_noise": path.integer_noise}
+        ((path_id,),) = self._database.rows("insert_path", series_id=path.series_id, kind=path.kind, **named)
+        return int(path_id)
+
+    def commit_step(
+        self,
+        record: SeriesRecord,
+        step: StepRecord,
+        files: Sequence[RegisteredFile],
+        replaced: Sequence[str] = (),
+        *,
+        who: str | None = None,
+    ) -> None:
+        """Append to a running series; the files are in place and replace those named in `replaced`."""
+        for file in files:
             check_file(record.directory, file)
         details = {"step": step.step + 1, "source": step.source}
-        with self._of_series("append", record, who=step.who, path_id=record.path_id, details=details):
-            self._database.insert(
-                "step", series_id=record.series_id, step=step.step, digest=step.digest, unit_kind=step.unit_kind,
-                source=step.source, appended=now(),
-            )  # fmt: skip
+        with self._of_series("append", record, who=who, path_id=record.path_id, details=details):
+            self._database.insert("step", series_id=record.series_id, **asdict(step), appended=now())
+            source = max(record.declaration.get("source") or "", step.source)
             self._database.change(
-                "update series set source = max(source, $source) where series_id = $series_id",
+                "update series set declaration = $declaration where series_id = $series_id",
+                declaration=as_text({**record.declaration, "source": source}),
                 series_id=record.series_id,
-                source=step.source,
             )
-            self._register(record.series_id, step.files, record.path_id)
-            self._erase_names(record, step.replaced)
-        self._erase_files(record, step.replaced)
+            self._register(record.series_id, files, record.path_id)
+            self._erase_names(record, replaced)
+        self._erase_files(record, replaced)
 
     def finish_series(self, record: SeriesRecord, erased: Sequence[str], *, who: str | None = None) -> None:
         """Let nothing more be appended to a running series, and erase the files that show who counted."""
@@ -422,7 +425,8 @@ class State:
 
     def record_publication(self, directory: Path) -> None:
         """Remember a directory whose public ledger will list this store, before anything is published there."""
-        known = {round_id for (round_id,) in self._database.rows("select round from release")}
+        rounds = self._database.rows("select json_extract(metadata, '$.round') from release")
+        known = {round_id for (round_id,) in rounds}
         listed = listed_in_ledger(directory, self.store_id)["releases"]
         if not {made["round"] for made in listed} <= known:
             raise StoreRolledBackError(

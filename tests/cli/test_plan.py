@@ -7,7 +7,7 @@ import pytest
 
 def test_plan_without_a_store(sparsehist):
     """Levels and true counts are shown in tables, and as JSON."""
-    shown = sparsehist("plan", "--cells", "10**69", "--max-keys", "20", "--level", "0.01", "--level", "0.5")
+    shown = sparsehist("plan", "--cells", "1e69", "--max-keys", "20", "--level", "0.01", "--level", "0.5")
     assert shown.code == 0 and "rho 0.01" in shown.out and "95 %" in shown.out
     told = sparsehist("plan", "--cells", "1e9", "--max-keys", "2", "--level", "1/3", "--json").json
     assert [row["level"] for row in told["levels"]] == ["1/3"]
@@ -19,7 +19,6 @@ def test_plan_without_a_store(sparsehist):
     [
         ("--cells", "many", "--max-keys", "2"),
         ("--cells", "1e99999999", "--max-keys", "2"),
-        ("--cells", "10**99999999", "--max-keys", "2"),
         ("--cells", "1.5", "--max-keys", "2"),
         ("--cells", "100"),
         ("--max-keys", "2"),

@@ -41,9 +41,9 @@ def test_every_change_of_the_metadata_changes_the_digest(change: dict[str, objec
 
 def test_the_digest_does_not_depend_on_chunks_or_on_the_order_of_metadata() -> None:
     """Equal content, equal digest; the same today as when this was written."""
+    assert content_digest(FRAME, ABOUT) == "11ae5910009c1699d2a0778dc196d2577329160a9ef304a626789884922ae787"
     digest = content_digest(FRAME, ABOUT)
     assert content_digest(pl.concat([FRAME[:1], FRAME[1:]], rechunk=False), dict(reversed(ABOUT.items()))) == digest
-    assert digest == "37674ff6d1f2df3878f92fcc6989424d869bdbc453a8f91eba337479e1c93216"
 
 
 def test_an_analyst_is_told_of_a_release_that_was_changed(tmp_path: Path) -> None:

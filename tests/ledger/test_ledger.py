@@ -16,7 +16,7 @@ from sparsehist.ledger.ledger import Ledger, Spending, check_release
 from sparsehist.ledger.table import SCHEMA
 from sparsehist.privacy import gaussian
 from sparsehist.release import cell_round
-from sparsehist.store import NewPath, NewRound, State
+from sparsehist.store import NewRound, PathRecord, State
 
 LOG = pl.DataFrame({"user": [f"u{i}" for i in range(300)], "key": ["/home"] * 300})
 
@@ -36,7 +36,7 @@ def a_workload(series, name, level, family="gaussian"):
         release = Spending(record.series_id, level, ("workload", "total", "identity"))
         check_release(state, Ledger.of(state), release, name=name)
         known = next((path.path_id for path in state.paths(record) if path.workload == "total"), None)
-        path = known or NewPath("workload", record.series_id, "total", "identity", family)
+        path = known or PathRecord(record.series_id, "workload", "total", "identity")
         state.commit_round(NewRound(path, name, level, {}, {}, np.zeros(1)))
 
 

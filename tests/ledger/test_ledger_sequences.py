@@ -18,7 +18,7 @@ import sparsehist as sh
 from sparsehist.entropy import seeded
 from sparsehist.errors import BudgetExceededError, CapExceededError, DeclarationError, RefusedError, StoreError
 from sparsehist.ledger.ledger import Ledger, Spending, check_release
-from sparsehist.store import NewPath, NewRound, State, state
+from sparsehist.store import NewRound, PathRecord, State, state
 from tests.ledger.ledger_beside import (
     DELTA,
     PURE,
@@ -141,7 +141,7 @@ class Beside:
                 path_id = known[number] if number < len(known) else None
                 which = ("workload", f"prefix({number})", "identity")
                 check_release(state, Ledger.of(state), Spending(record.series_id, level, which))
-                new = NewPath("workload", record.series_id, f"prefix({number})", "identity", path.family)
+                new = PathRecord(record.series_id, "workload", f"prefix({number})", "identity")
                 noise = None if level in path.levels else np.zeros(M)
                 state.commit_round(
                     NewRound(new if path_id is None else path_id, self.name("workload"), level, {}, {}, noise)

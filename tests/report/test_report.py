@@ -7,7 +7,7 @@ import polars as pl
 from sparsehist.cli.answer import rows_table
 from sparsehist.counting.progress import reporting
 from sparsehist.release.releases import Release
-from sparsehist.report.side_by_side import coarse_to_fine, newly_published, side_by_side
+from sparsehist.report.side_by_side import coarse_to_fine, side_by_side
 
 
 def _release(name, level, counts):
@@ -36,12 +36,6 @@ def test_rows_are_joined_by_key_and_sorted_by_the_finest_count():
         ("/b", 30.0, 6.0, 5.0),
         ("/c", None, None, 2.0),
     ]
-
-
-def test_each_key_is_new_in_one_release():
-    """Rows are split by the most private release that has them."""
-    parts = newly_published(side_by_side(RELEASES), ["coarse", "middle", "fine"])
-    assert [part["url"].to_list() for part in parts] == [["/false", "/b"], ["/a"], ["/c"]]
 
 
 def test_a_key_of_several_columns_is_joined_by_all_of_them():

@@ -128,7 +128,7 @@ def test_it_says_what_was_promised_and_released(store, page):
     assert f"({everybody['epsilon']:.4g}, 1e-06)-differentially private" in told
     for name in ("public", "partner", "internal", "ranges", "ad_hoc", "daily", "day_one", "/home"):
         assert name in told
-    for words in ("ex post", "default and staff", "visitors are no staff", "request refused", "cap raised", "user"):
+    for words in ("ex post", "default and staff", "visitors are no staff", "refuse", "raise cap", "user"):
         assert words in told
     assert store.series("hours").release("ranges").metadata["counts"] in told
     release = store.series("visits").release("public")
@@ -162,9 +162,9 @@ def test_every_clause_of_a_declaration_is_on_it(store, page):
         "daily | a unit with more than 2 keys counts towards 2 of them over all 7 steps | refused | refused",
         "ranges | workload | 0.2 | gaussian | ",
         "fresh | running | 0.3 | gaussian | ",
-        "budget set | office | epsilon 8 delta 0.000001 | <i>office</i> | set in advance",
-        "series erased | gone | ",
-        "periodic series declared | weeks | 52 of week, protects user-week | ",
+        "<i>office</i> | set budget | office | — | — | epsilon 8 at delta 0.000001, route gaussian; set in advance",
+        "drop series | gone | ",
+        "declare periods | weeks | — | — | every('week'",
         "weeks (each period) | user | 1 | weeks | url | ",
         "2026-W01 | 1 | 0.02 | ",
         "shares | cells | epsilon 1 at delta 1e-06 (level 0.0",

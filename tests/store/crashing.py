@@ -29,7 +29,7 @@ from sparsehist.release import (
     creation,  # noqa: F401 - read once, so that no fork of this process does it again
     query_session,  # noqa: F401
 )
-from sparsehist.store import NewPath, NewRound, State, adopt, backup, create_store, open_state
+from sparsehist.store import NewRound, PathRecord, State, adopt, backup, create_store, open_state
 from sparsehist.store.database import Database
 from tests.store.example import Model, add_series, make_store
 
@@ -52,7 +52,7 @@ def release_workload(path: Path) -> None:
         record = state.series("queries")
         number = len(record.paths)
         file = state.write_attachment(record, ".npz", b"matrix")
-        new = NewPath("workload", record.series_id, f"prefix({number})", "spectral", "gaussian")
+        new = PathRecord(record.series_id, "workload", f"prefix({number})", "spectral")
         noise = np.full(9, float(number))
         state.commit_round(NewRound(new, f"prefix_{number}", Fraction(1), {}, {}, noise, attachments=[file]))
 

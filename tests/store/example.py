@@ -35,7 +35,7 @@ def add_series(state: State, name: str = "queries", *, integer_noise: bool = Fal
     directory = state.path / "series" / series_id
     directory.mkdir(mode=0o700)
     files = write_series_files(directory, counted(), salt=SALT, durable=state.durable, rng=seeded(1))
-    declaration = {"population": "default", "noise": "gaussian", "cap": "2", "key": ["query"]}
+    declaration = {"name": name, "population": "default", "noise": "gaussian", "cap": "2", "key": ["query"]}
     return state.commit_series(NewSeries(series_id, name, declaration, SALT, files, integer_noise=integer_noise))
 
 

@@ -13,7 +13,7 @@ import pytest
 
 import sparsehist as sh
 from sparsehist.errors import StoreDamagedError, StoreError
-from sparsehist.store import NewPath, NewRound, create_store, open_state, state
+from sparsehist.store import NewRound, PathRecord, create_store, open_state, state
 from sparsehist.store.database import Database
 from sparsehist.store.witnesses import read_mark
 from tests.store.example import Model, add_series, make_store
@@ -141,7 +141,7 @@ def test_a_path_is_not_opened_without_its_attachment(tmp_path, damage):
         file = opened.write_attachment(record, ".npz", b"matrix")
         place = record.directory / file.name
         place.unlink() if damage == "missing" else place.write_bytes(b"mat")
-        new = NewPath("workload", record.series_id, "total", "identity", "gaussian")
+        new = PathRecord(record.series_id, "workload", "total", "identity")
         with pytest.raises(StoreDamagedError, match="path-"):
             opened.commit_round(NewRound(new, "total", 1, {}, {}, np.zeros(2), attachments=[file]))
         assert opened.generation == 1 and len(opened.paths(record)) == 1

@@ -47,7 +47,7 @@ def test_series_and_releases_come_back_whole(tmp_path):
         record = state.series("queries")
         assert record.declaration["key"] == ["query"] and record.salt.startswith(b"salt")
         assert {file.name for file in record.files} == {"counts", "index", "support"}
-        assert record.paths[0].kind == "cells" and record.paths[0].family == "gaussian"
+        assert record.paths[0].kind == "cells" and not record.paths[0].integer_noise
         assert state.series_files(record).n_nonzero == 400
         assert state.series("other") is None
         first, second = state.releases(record.path_id)
@@ -108,15 +108,12 @@ def test_ledger_compares_levels_exactly(tmp_path):
     path = make_store(tmp_path / "s")
     fine = Fraction(1, 3) + Fraction(1, 10**30)
     with open_state(path) as state:
-        assert state.ledger()[0]["level"] is None
+        assert state.ledger()[0]["finest"] is None
         model = Model(state.series("queries").path_id)
         for level in (fine, Fraction(1, 3), Fraction(1, 5)):
             state.commit_round(model.make_round(level, 1))
         row = state.ledger()[0]
-    assert Fraction(row["level"]) == fine
-    assert (row["series"], row["population"], row["kind"], row["n_releases"], row["cap"]) == (
-        "queries", "default", "cells", 3, "2",
-    )  # fmt: skip
+    assert (row["finest"], row["kind"], row["releases"], row["declaration"]["cap"]) == (fine, "cells", 3, "2")
     assert row["first_release"] < row["last_release"] and row["dropped"] is None
 
 
@@ -134,7 +131,7 @@ def test_dropped_series_leaves_its_ledger_and_no_secret(tmp_path):
         other.check(state)
     with open_state(path) as state:
         ledger = state.ledger()
-        assert [(row["series"], row["level"]) for row in ledger] == [("queries", "1/3"), ("other", "0.7")]
+        assert [row["finest"] for row in ledger] == [Fraction(1, 3), Fraction(7, 10)]
         assert [row["dropped"] is None for row in ledger] == [False, True]
         assert [event["what"] for event in state.events()] == [
             "create store", "create series", "release", "create series", "release", "drop series", "release",
@@ -170,7 +167,7 @@ def test_a_drop_that_dies_halfway_leaves_nothing_after_the_next_opening(tmp_path
             state.drop_series("queries")
     assert b"planted-key" in everything_in(path)
     with open_state(path) as state:
-        assert state.all_series() == [] and [row["n_releases"] for row in state.ledger()] == [40]
+        assert state.all_series() == [] and [row["releases"] for row in state.ledger()] == [40]
     for planted in (b"planted-key", b"empty-key", SALT, b'"threshold"'):
         assert planted not in everything_in(path)
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from sparsehist.entropy import seeded
 from sparsehist.errors import StoreDamagedError, StoreInUseError
-from sparsehist.store import NewPath, NewRound, adopt, backup, create_store, open_state
+from sparsehist.store import NewRound, PathRecord, adopt, backup, create_store, open_state
 from tests.store.example import Model, add_series, make_store
 
 M = 50
@@ -23,7 +23,7 @@ def workload_round(path, name, level, noise, **more):
     """A round of a workload; `path` is a number or the series to open one for."""
     if not isinstance(path, int):
         integer = noise is not None and noise.dtype == np.int64
-        path = NewPath("workload", path.series_id, "prefix(50)", "spectral", "gaussian", integer)
+        path = PathRecord(path.series_id, "workload", "prefix(50)", "spectral", integer)
     return NewRound(path, name, Fraction(level), {"level": str(level)}, {"std": 1.5}, noise, **more)
 
 
@@ -99,6 +99,6 @@ def test_verify_drop_and_backup_include_workload_paths(tmp_path):
         state.verify()
         assert state.noise(2, Fraction(1), M).tolist() == noise.tolist()
         state.drop_series("queries")
-        assert [row["level"] for row in state.ledger()] == [None, "1"]
+        assert [row["finest"] for row in state.ledger()] == [None, 1]
     content = b"".join(found.read_bytes() for found in (tmp_path / "copy").rglob("*") if found.is_file())
     assert b"planted matrix" not in content and noise.tobytes() not in content

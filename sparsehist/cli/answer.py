@@ -96,7 +96,8 @@ def in_options(message: str) -> str:
 
     def option(found: re.Match[str]) -> str:
         name = _SPELLED.get(found[1], found[1]).replace("_", "-")
-        return f"--{name}" if found[3] in ("", "True") else f"--{name} {found[3]}"
+        is_switch = found[1] == "on_other_period" or found[3] in ("", "True")
+        return f"--{name}" if is_switch else f"--{name} {found[3]}"
 
     return _PARAMETER.sub(option, message)
 

@@ -15,7 +15,7 @@ import copy
 import json
 import operator
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -91,23 +91,10 @@ class Budget:
             return self.noise
         return self.poisson if law == POISSON else None
 
-    def as_json(self) -> dict[str, str | None]:
-        """As events keep it: exact texts, the limit that was derived included."""
-        apart = self.poisson
-        values = {
-            "rho": self.rho,
-            "epsilon": self.epsilon,
-            "delta": self.delta,
-            "limit": self.noise.limit,
-            "delta_noise": self.split.noise,
-            "delta_open": self.split.open,
-            "open_share_declared": Fraction(self.split.declared),
-            "poisson_epsilon": None if apart is None else apart.limit,
-            "poisson_delta": None if apart is None else apart.delta,
-        }
-        texts = {name: None if value is None else level_text(value) for name, value in values.items()}
-        order = None if self.noise.order is None else str(self.noise.order)
-        return {**texts, "route": self.noise.route, "order": order}
+    def as_json(self) -> dict[str, Any]:
+        """As events keep it: exact texts, the limits that were derived included."""
+        said: dict[str, Any] = json.loads(json.dumps(asdict(self), default=level_text))
+        return said
 
     def reserving(self) -> Budget | None:
         """The same budget with half of delta for open domains; None if it is in rho, pure, or split by hand."""
@@ -301,23 +288,19 @@ def _limit(history: Sequence[tuple[int, Any]], first_release: int | None, is_wit
     return Limit(now, before[-1], EX_ANTE if kept else EX_POST)
 
 
-def budget_from(said: Mapping[str, str | None]) -> Budget:
+def budget_from(said: Mapping[str, Any]) -> Budget:
     """The budget that an event declared."""
-    exact = {name: None if text is None else Fraction(text) for name, text in said.items() if name != "route"}
-    order = exact["order"]
-    delta_noise = exact["delta_noise"] or _NOTHING
-    route = str(said["route"])
-    noise = Filter(
-        route,
-        exact["limit"] or _NOTHING,
-        None if order is None else int(order),
-        delta_noise if route == POISSON_ROUTE else _NOTHING,
-    )
-    apart = None
-    if exact["poisson_epsilon"] is not None:
-        apart = Filter(POISSON_ROUTE, exact["poisson_epsilon"], delta=exact["poisson_delta"] or _NOTHING)
-    split = Split(delta_noise, exact["delta_open"] or _NOTHING, declared=bool(exact["open_share_declared"]))
-    return Budget(exact["rho"], exact["epsilon"], exact["delta"] or _NOTHING, noise, split, apart)
+
+    def exact(text: str | None) -> Fraction | None:
+        return None if text is None else Fraction(text)
+
+    def charges(each: Mapping[str, Any]) -> Filter:
+        return Filter(each["route"], Fraction(each["limit"]), each["order"], Fraction(each["delta"]))
+
+    split = Split(Fraction(said["split"]["noise"]), Fraction(said["split"]["open"]), said["split"]["declared"])
+    apart = None if said["poisson"] is None else charges(said["poisson"])
+    whole = exact(said["rho"]), exact(said["epsilon"]), Fraction(said["delta"])
+    return Budget(*whole, charges(said["noise"]), split, apart)
 
 
 def _pair(share: Filter) -> str:

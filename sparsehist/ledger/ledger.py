@@ -8,143 +8,35 @@ route (`sparsehist.privacy.filters`), dropped series included: what was publishe
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from fractions import Fraction
-from typing import Any
 
 from sparsehist.declaration import Every
-from sparsehist.errors import (
-    BudgetExceededError,
-    CapExceededError,
-    DeclarationError,
-    NameTakenError,
-    RefusedError,
-)
+from sparsehist.errors import BudgetExceededError, CapExceededError, DeclarationError, NameTakenError, RefusedError
 from sparsehist.ledger.budgets import Budget, Limit, Limits
-from sparsehist.noise import currency_of
-from sparsehist.privacy import Cost, as_level, level_text, path_cost, total_cost
-from sparsehist.privacy.composition import GAUSSIAN, POISSON, SKELLAM, ZCDP
-from sparsehist.privacy.filters import LEAST_OF_MEANS, Filter, routes_for
-from sparsehist.privacy.levels import rounded_down
+from sparsehist.ledger.spent import (
+    CELLS,
+    PathName,
+    Spending,
+    Spent,
+    amount_text,
+    by_series,
+    cost_of,
+    delta_infinity_of,
+    first_generation,
+    law_of,
+    shortened,
+    sum_of_levels,
+)
+from sparsehist.privacy import Cost, level_text, total_cost
+from sparsehist.privacy.composition import ZCDP
+from sparsehist.privacy.filters import Filter, routes_for
 from sparsehist.store import State
 
-PathName = tuple[str, str | None, str | None]
-"""Of a noise path: kind ("cells", "measure", "workload", "interactive"), measure, workload or session, strategy."""
-CELLS: PathName = ("cells", None, None)
-INTERACTIVE = "interactive"
 _NOTHING = Fraction(0)
 _ANOTHER = "another"  # a series that is yet to come
-_LONGEST_EXACT = 16
-_LAWS = {"gaussian": GAUSSIAN, "poisson": POISSON, "skellam": SKELLAM}
-
-
-def measure_path(name: str) -> PathName:
-    """The noise path of a measure."""
-    return ("measure", name, "sum")
-
-
-@dataclass(frozen=True)
-class Spending:
-    """What a release would add to the ledger: public parameters, known before anything is drawn.
-
-    `delta_infinity` is joint for all releases of the path, this one included; 0 but for open domains.
-    """
-
-    series_id: str
-    level: Fraction
-    path: PathName = CELLS
-    delta_infinity: float = 0.0
-    numerical_slack: float = 0.0
-
-    @property
-    def words(self) -> str:
-        """The level and what it is asked for, as refusals say it."""
-        kind, name, _ = self.path
-        of = f" of the {kind} {name}" if kind in ("measure", "workload") else ""
-        return f"requested level {amount_text(self.level)}{of}"
-
-
-@dataclass(frozen=True)
-class Spent:
-    """What one noise path has spent: its finest level, with delta_infinity joint and slack summed over its releases.
-
-    The cap is that of its series, as declared when that was created; the first generation is None where there was no
-    release, or only a foreseen one.
-    """
-
-    series_id: str
-    series: str
-    population: str
-    family: str
-    max_keys: int
-    cap: Fraction | None = None
-    path: PathName = CELLS
-    finest: Fraction | None = None
-    releases: int = 0
-    delta_infinity: float = 0.0
-    numerical_slack: float = 0.0
-    first_generation: int | None = None
-    first_release: datetime | None = None
-    last_release: datetime | None = None
-    dropped: datetime | None = None
-    unit: str | None = None
-    unverified: bool = False
-    source: str = ""
-
-    @classmethod
-    def under(cls, declaration: Mapping[str, Any], **spent: Any) -> Spent:
-        """What a path has spent in a series with that declaration, as JSON."""
-        cap, unit = declaration.get("cap"), declaration.get("unit")
-        return cls(
-            series=declaration["name"],
-            population=declaration["population"],
-            family=declaration["noise"],
-            max_keys=declaration.get("max_keys") or 1,
-            cap=None if cap is None else as_level(cap),
-            unit=f"({', '.join(unit)})" if isinstance(unit, list) else unit,
-            unverified=bool(declaration.get("unverified")),
-            source=declaration.get("source") or "",
-            **spent,
-        )
-
-    @property
-    def law(self) -> str:
-        """Of its noise, as filters and costs know it."""
-        return law_on_path(self.family, self.path)
-
-    @property
-    def noise(self) -> str:
-        """The family that is drawn from: sessions of queries count whole units, whatever the noise of the cells."""
-        return "discrete_laplace" if self.path[0] == INTERACTIVE else self.family
-
-    @property
-    def cost(self) -> Cost:
-        """What it costs."""
-        return path_cost(
-            currency_of(self.family),
-            self.finest,
-            law=self.law,
-            keys=self.max_keys,
-            delta_infinity=self.delta_infinity,
-        )
-
-
-def law_of(family: str) -> str:
-    """The law of a family of noise, as filters know it; "none" where it has no guarantee that adds up."""
-    return _LAWS.get(family, currency_of(family))
-
-
-def law_on_path(family: str, path: PathName) -> str:
-    """The law of a path in a series with that noise; a session of queries beside Gaussian noise is zCDP, no more."""
-    law = law_of(family)
-    return ZCDP if path[0] == INTERACTIVE and law == GAUSSIAN else law
-
-
-def cost_of(paths: Iterable[Spent]) -> Cost:
-    """What paths cost together."""
-    return total_cost(path.cost for path in paths)
 
 
 @dataclass(frozen=True)
@@ -164,7 +56,7 @@ class Ledger:
     @classmethod
     def of(cls, state: State) -> Ledger:
         """The ledger of an open store."""
-        return cls(tuple(map(_spent, state.ledger())), Limits(state.limit_events()))
+        return cls(tuple(map(Spent.of_row, state.ledger())), Limits(state.limit_events()))
 
     def with_series(self, cells: Spent) -> Ledger:
         """The ledger once a series was created."""
@@ -185,11 +77,10 @@ class Ledger:
             delta_infinity=max(known.delta_infinity, release.delta_infinity),
             numerical_slack=known.numerical_slack + release.numerical_slack,
             # After whatever is known: charges go by the order of first releases.
-            first_generation=known.first_generation or 1 + (_first(self.paths, max) or 0),
+            first_generation=known.first_generation or 1 + (first_generation(self.paths, max) or 0),
         )
-        others = [path for path in self.paths if _name(path) != _name(known)]
-        place = next((i for i, path in enumerate(self.paths) if _name(path) == _name(known)), len(others))
-        after = replace(self, paths=(*others[:place], spent, *others[place:]))
+        paths = {(path.series_id, path.path): path for path in self.paths} | {(known.series_id, known.path): spent}
+        after = replace(self, paths=tuple(paths.values()))
         return after.with_release(*beside) if beside else after
 
     def of_series(self, series_id: str) -> tuple[Spent, ...]:
@@ -202,24 +93,20 @@ class Ledger:
 
     def ended_by_dropping(self, series: str) -> str:
         """A sentence where nothing can be added to a log in periods once a series of it is dropped; else empty."""
-        released = (path for path in self.paths if path.series == series and path.releases and path.dropped is None)
-        path = next(released, None)
-        rule = None if path is None else self.limits.periods.get(path.population)
-        if path is None or rule is None or rule.most_periods is None:
-            return ""
-        return (
-            f"{series} was released, and with it goes who counted in it: nothing more can be added to "
-            f"{path.population}. "
-        )
+        for path in self.paths:
+            rule = self.limits.periods.get(path.population)
+            if rule and rule.most_periods and path.series == series and path.releases and path.dropped is None:
+                return f"{series} was released: once it is dropped, nothing more can be added to {path.population}. "
+        return ""
 
     def cap(self, series_id: str) -> Limit:
         """The cap of a series."""
         paths = self.of_series(series_id)
-        return self.limits.cap(series_id, paths[0].cap, _first(paths))
+        return self.limits.cap(series_id, paths[0].cap, first_generation(paths))
 
     def budget(self, population: str) -> Limit:
         """The budget of a population."""
-        return self.limits.budget(population, _first(self.of_population(population)))
+        return self.limits.budget(population, first_generation(self.of_population(population)))
 
     def budget_of(self, population: str) -> Budget | None:
         """The budget of a population as it stands."""
@@ -317,7 +204,7 @@ class Ledger:
         if not rooms:
             return None
         room = min(rooms)
-        if room < _least_level(known):
+        if room < known.least_level:
             room = _NOTHING
         return max(room, known.finest or _NOTHING, _NOTHING)
 
@@ -351,7 +238,7 @@ class Ledger:
             return None
         paths = self.of_population(population)
         own = [path for path in paths if path.series == series and path.dropped is None]
-        spent = self.delta_open(population, own[0].series_id if own else _ANOTHER) + _delta_infinity(own)
+        spent = self.delta_open(population, own[0].series_id if own else _ANOTHER) + delta_infinity_of(own)
         return max(float(budget.split.open - spent), 0.0)
 
     def check_name(self, name: str) -> None:
@@ -388,7 +275,7 @@ class Ledger:
     def cost_per_period(self, population: str, rule: Every) -> Cost:
         """What the periods of a population cost one unit in one period."""
         paths = self.of_population(population)
-        return self._costliest(paths, rule.per_period(len(_by_series(paths))))
+        return self._costliest(paths, rule.per_period(len(by_series(paths))))
 
     def periods_left(self, population: str) -> int:
         """How many periods can still be released at the level of the last one, as far as noise goes.
@@ -397,12 +284,12 @@ class Ledger:
         """
         rule, budget = self.limits.periods[population], self.limits.budget(population).now
         released = [path for path in self.of_population(population) if path.releases]
-        left = rule.n_periods - len(_by_series(released))
+        left = rule.n_periods - len(by_series(released))
         if budget is None or not released:
             return left
         order = [series_id for series_id, _ in self._order_of_charge(budget.noise, population)]
         charges = [self._charge_of_series(budget.noise, series_id, 0) for series_id in order]
-        known = len(_by_series(self.of_population(population)))
+        known = len(by_series(self.of_population(population)))
         for more in range(1, left + 1):
             every = sorted([*charges, *[charges[-1]] * more], reverse=True)
             if sum(every[: rule.protected(max(known, len(every)))], _NOTHING) > budget.noise.limit:
@@ -412,7 +299,7 @@ class Ledger:
     @staticmethod
     def _costliest(paths: Sequence[Spent], most: int | None) -> Cost:
         """So many of the costliest series together, number by number: no less than any so many of them."""
-        each = sorted(map(cost_of, _by_series(paths).values()), key=lambda cost: cost.rho or 0.0, reverse=True)
+        each = sorted(map(cost_of, by_series(paths).values()), key=lambda cost: cost.rho or 0.0, reverse=True)
         together = total_cost(each[:most])
         delta = math.fsum(sorted((cost.delta_infinity for cost in each), reverse=True)[:most])
         # Beside noise that is known as zCDP only, that is all that is known of the sum, whichever series are in it.
@@ -436,7 +323,7 @@ class Ledger:
 
     def _others(self, known: Spent) -> Fraction:
         """The sum of the finest levels of the other paths of a series."""
-        return _sum(path for path in self.of_series(known.series_id) if path.path != known.path)
+        return sum_of_levels(path for path in self.of_series(known.series_id) if path.path != known.path)
 
     def charged(self, charges: Filter, population: str, without: str | None = None) -> Fraction:
         """The charges of a population's series, or those that a series left out has to make room for."""
@@ -455,7 +342,7 @@ class Ledger:
         rule = self.limits.periods.get(population)
         if rule is None:
             return sum(others, _NOTHING)
-        known = _by_series(self.of_population(population)).keys() | ({without} if without else set())
+        known = by_series(self.of_population(population)).keys() | ({without} if without else set())
         most = rule.protected(len(known))
         if most is not None and without is not None:
             most -= 1
@@ -463,8 +350,8 @@ class Ledger:
 
     def delta_open(self, population: str, without: str | None = None) -> Fraction:
         """What open domains of a population have spent."""
-        of_series = _by_series(self.of_population(population))
-        return self._borne(population, {name: _delta_infinity(paths) for name, paths in of_series.items()}, without)
+        of_series = by_series(self.of_population(population))
+        return self._borne(population, {name: delta_infinity_of(paths) for name, paths in of_series.items()}, without)
 
     def _order_of_charge(self, charges: Filter, population: str) -> list[tuple[str, int]]:
         """The released series that a filter charges, in order of their first release, and how many came before."""
@@ -480,7 +367,7 @@ class Ledger:
         if charges.by_path(paths[0].law):
             each = [charges.charge(path.law, path.finest, path.max_keys) for path in paths if path.finest]
             return sum(each, _NOTHING)
-        whole = self.limits.cap(series_id, paths[0].cap).now or _sum(paths)
+        whole = self.limits.cap(series_id, paths[0].cap).now or sum_of_levels(paths)
         return charges.charge(paths[0].law, whole, paths[0].max_keys, earlier=earlier)
 
     def _largest_charged(self, budget: Budget, known: Spent, cap: Fraction | None, others: Fraction) -> Fraction:
@@ -493,7 +380,7 @@ class Ledger:
             own = [path for path in self.of_series(known.series_id) if path.finest and path.path != known.path]
             room -= sum((charges.charge(path.law, path.finest or _NOTHING) for path in own), _NOTHING)
             return charges.largest(room, known.law)
-        whole = cap if cap is not None else (_sum(self.of_series(known.series_id)) or None)
+        whole = cap if cap is not None else (sum_of_levels(self.of_series(known.series_id)) or None)
         if whole is None:
             return charges.largest(room, known.law, known.max_keys, earlier=earlier)
         fits = charges.fits(room, known.law, whole, known.max_keys, earlier=earlier)
@@ -551,7 +438,7 @@ class Ledger:
         after = self.with_release(release)
         if charges.by_path(known.law):
             return after.charged(charges, known.population) <= charges.limit
-        whole = cap if cap is not None else (_sum(self.of_series(known.series_id)) or release.level)
+        whole = cap if cap is not None else (sum_of_levels(self.of_series(known.series_id)) or release.level)
         room, earlier = self._room(charges, known)
         within = others + release.level <= whole
         return within and charges.fits(room, known.law, whole, known.max_keys, earlier=earlier)
@@ -599,58 +486,14 @@ def check_release(
     try:
         ledger.check(release)
     except RefusedError as refusal:
-        cells = ledger.of_series(release.series_id)[0]
-        said: dict[str, Any] = {"refused by": type(refusal).__name__, "because": str(refusal)}
         state.record_refusal(
-            who=who,
-            series_id=release.series_id,
-            path_id=path_id,
-            level=level_text(release.level),
-            population=cells.population,
-            release=name,
-            details=said,
-        )
+            who=who, series_id=release.series_id, path_id=path_id, level=level_text(release.level), release=name,
+            population=ledger.of_series(release.series_id)[0].population,
+            details={"refused by": type(refusal).__name__, "because": str(refusal)},
+        )  # fmt: skip
         raise
     if beside:
         check_release(state, ledger.with_release(release), *beside, name=name, who=who)
-
-
-def _spent(row: dict[str, Any]) -> Spent:
-    """A row of `State.ledger`."""
-    path = tuple(row.pop(part) for part in ("kind", "workload", "strategy"))
-    del row["path_id"]
-    return Spent.under(row.pop("declaration"), path=path, **row)
-
-
-def _name(path: Spent) -> tuple[Any, ...]:
-    return (path.series_id, path.path)
-
-
-def _least_level(path: Spent) -> Fraction:
-    """A level, below what anybody asks for, from which on the noise of a path can always be drawn and published."""
-    if path.law in (POISSON, SKELLAM):
-        return LEAST_OF_MEANS
-    return Fraction(path.max_keys, 2**48 if path.law in (GAUSSIAN, ZCDP) else 2**24)
-
-
-def _first(paths: Sequence[Spent], choose: Callable[[list[int]], int] = min) -> int | None:
-    known = [path.first_generation for path in paths if path.first_generation is not None]
-    return choose(known) if known else None
-
-
-def _sum(paths: Iterable[Spent]) -> Fraction:
-    return sum((path.finest for path in paths if path.finest is not None), _NOTHING)
-
-
-def _delta_infinity(paths: Iterable[Spent]) -> Fraction:
-    return sum((Fraction(path.delta_infinity) for path in paths), _NOTHING)
-
-
-def _by_series(paths: Iterable[Spent]) -> dict[str, list[Spent]]:
-    found: dict[str, list[Spent]] = {}
-    for path in paths:
-        found.setdefault(path.series_id, []).append(path)
-    return found
 
 
 def _ways(family: str, law: str) -> str:
@@ -663,13 +506,3 @@ def _ways(family: str, law: str) -> str:
 def _beginning(population: str, budget: Budget | None, words: str = "the budget of population") -> str:
     is_ = "is " if words.startswith("the") else ""
     return f"{words} {population!r} {is_}{budget}"
-
-
-def shortened(value: Fraction) -> Fraction:
-    """A level as it is named: exact where that is short, else rounded down to 12 digits."""
-    return value if value <= 0 or len(level_text(value)) <= _LONGEST_EXACT else rounded_down(value)
-
-
-def amount_text(value: Fraction) -> str:
-    """A level or a sum of them as it is named; 0 where nothing is left."""
-    return level_text(shortened(value)) if value > 0 else "0"

@@ -12,7 +12,8 @@ from typing import Any
 from sparsehist.declaration import Every
 from sparsehist.errors import DeclarationError, shown
 from sparsehist.ledger.budgets import Limit, budget_from
-from sparsehist.ledger.ledger import Ledger, Spent, amount_text
+from sparsehist.ledger.ledger import Ledger
+from sparsehist.ledger.spent import Spent, amount_text
 from sparsehist.privacy import Cost, as_level, level_text
 from sparsehist.privacy.composition import ZCDP, shared_by_one_person
 from sparsehist.privacy.epsilon_delta import guarantee
@@ -134,7 +135,7 @@ def event_for_people(event: Row) -> Row:
     said = {name: value for name, value in details.items() if value and not isinstance(value, dict)}
     if "every" in details:
         words = details["every"]
-    elif "route" in details:
+    elif "split" in details:
         words = str(budget_from(details))
     else:
         words = said.get("because") or ", ".join(

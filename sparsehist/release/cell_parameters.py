@@ -24,7 +24,7 @@ from sparsehist.histogram import (
 )
 from sparsehist.histogram.grid import published_step
 from sparsehist.histogram.open_domain import OpenBudget, Point
-from sparsehist.ledger.ledger import PathName, measure_path
+from sparsehist.ledger.spent import PathName, measure_path
 from sparsehist.noise.family import Family
 from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.privacy.guarantees import EpsilonDelta

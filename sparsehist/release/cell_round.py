@@ -14,7 +14,7 @@ from sparsehist.declaration import Declaration
 from sparsehist.domain import Domain, draw_free
 from sparsehist.errors import present
 from sparsehist.histogram import NewlyTracked, draw_round, round_to_grid
-from sparsehist.ledger.ledger import CELLS, PathName
+from sparsehist.ledger.spent import CELLS, PathName
 from sparsehist.noise.family import NoiseArray
 from sparsehist.release.cell_parameters import CellRequest, cell_metadata, cell_statement
 from sparsehist.release.measure_intervals import means

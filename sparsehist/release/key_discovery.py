@@ -28,7 +28,8 @@ from sparsehist.domain import Catalogue, Open
 from sparsehist.domain.base import key_names
 from sparsehist.errors import DeclarationError, NameTakenError, NotFoundError, SeriesDiffersError, shown
 from sparsehist.histogram.open_domain import OpenBudget
-from sparsehist.ledger.ledger import CELLS, Ledger
+from sparsehist.ledger.ledger import Ledger
+from sparsehist.ledger.spent import CELLS
 from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.release import any_kind
 from sparsehist.release.cell_parameters import cell_metadata, requested

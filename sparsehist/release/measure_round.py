@@ -16,7 +16,7 @@ from sparsehist.errors import present
 from sparsehist.histogram.dense import noise_at_level
 from sparsehist.histogram.grid import round_to_grid
 from sparsehist.histogram.round import plain_path
-from sparsehist.ledger.ledger import measure_path
+from sparsehist.ledger.spent import measure_path
 from sparsehist.noise.family import NoiseArray
 from sparsehist.privacy import level_text
 from sparsehist.release.measure_parameters import SumsAsked

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 
 from sparsehist.declaration import Declaration, Measure
 from sparsehist.errors import DeclarationError, InputError
-from sparsehist.ledger.ledger import PathName
+from sparsehist.ledger.spent import PathName
 from sparsehist.noise import Family, Gaussian, family_named
 from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.privacy.guarantees import EpsilonDelta, level_or_goal

@@ -21,7 +21,8 @@ import polars as pl
 
 from sparsehist.declaration import Declaration
 from sparsehist.errors import NameTakenError, NotFoundError, StoreError, present
-from sparsehist.ledger.ledger import PathName, check_release
+from sparsehist.ledger.ledger import check_release
+from sparsehist.ledger.spent import PathName
 from sparsehist.privacy.levels import in_prose
 from sparsehist.release.home import Home
 from sparsehist.release.metadata import Metadata, Request, read_metadata

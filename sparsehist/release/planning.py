@@ -21,7 +21,8 @@ from sparsehist.errors import DeclarationError, LevelError, RefusedError, read_e
 from sparsehist.histogram.thresholds import least_count, mean_error, publication_probability
 from sparsehist.html import in_notebook, table_of_dicts
 from sparsehist.ledger.budgets import Budget, Limits, budget_within
-from sparsehist.ledger.ledger import CELLS, Ledger, PathName, Spending, cost_of, law_of
+from sparsehist.ledger.ledger import Ledger
+from sparsehist.ledger.spent import CELLS, PathName, Spending, cost_of, law_of
 from sparsehist.ledger.table import DEFAULT_DELTA
 from sparsehist.noise import Family
 from sparsehist.privacy import Cost, Level, level_text

@@ -39,7 +39,7 @@ from sparsehist.interactive.multiplicative_weights import (
     first_guess,
     pull,
 )
-from sparsehist.ledger.ledger import INTERACTIVE, PathName
+from sparsehist.ledger.spent import INTERACTIVE, PathName
 from sparsehist.noise import currency_of
 from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.privacy.composition import PURE, ZCDP

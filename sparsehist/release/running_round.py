@@ -15,7 +15,7 @@ from sparsehist.declaration import Declaration, Steps
 from sparsehist.domain import draw_free
 from sparsehist.errors import DeclarationError, NotFoundError, present
 from sparsehist.histogram.step_round import PointHistory, draw_step_round
-from sparsehist.ledger.ledger import PathName
+from sparsehist.ledger.spent import PathName
 from sparsehist.noise.over_steps import Point, StepNoise
 from sparsehist.privacy import level_text
 from sparsehist.release.cell_parameters import (

@@ -13,7 +13,8 @@ from sparsehist.declaration import Declaration
 from sparsehist.declaration.recurring import USER
 from sparsehist.errors import BudgetExceededError, present
 from sparsehist.ledger.budgets import OPEN_SHARE, Budget, Limits, Split
-from sparsehist.ledger.ledger import Ledger, PathName, Spending, Spent, law_of
+from sparsehist.ledger.ledger import Ledger
+from sparsehist.ledger.spent import PathName, Spending, Spent, law_of
 from sparsehist.privacy import level_text
 from sparsehist.privacy.filters import POISSON_ROUTE, PURE_ROUTE, RHO_ROUTE, filter_on, level_within
 from sparsehist.privacy.guarantees import EpsilonDelta

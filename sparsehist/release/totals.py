@@ -18,7 +18,7 @@ from functools import lru_cache
 import numpy as np
 
 from sparsehist.errors import DeclarationError, shown
-from sparsehist.ledger.ledger import CELLS, PathName
+from sparsehist.ledger.spent import CELLS, PathName
 from sparsehist.noise.over_steps import StepNoise
 from sparsehist.typing import IntArray
 from sparsehist.workload import Prefix

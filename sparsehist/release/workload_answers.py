@@ -22,7 +22,7 @@ from sparsehist.domain.ranges import read_date
 from sparsehist.entropy import generator
 from sparsehist.errors import DeclarationError, DomainError, NotFoundError, of_kind, raise_alone, shown
 from sparsehist.histogram import count_near, grid_step, numerical_slack, round_to_grid
-from sparsehist.ledger.ledger import PathName
+from sparsehist.ledger.spent import PathName
 from sparsehist.noise import Family
 from sparsehist.noise.family import NoiseArray
 from sparsehist.privacy import Level, as_level, level_text

@@ -18,7 +18,7 @@ from sparsehist.declaration import Declaration
 from sparsehist.declaration.checks import checked_name
 from sparsehist.errors import CountsWarning, DeclarationError, LevelError, of_kind, present
 from sparsehist.histogram import grid_step
-from sparsehist.ledger.ledger import PathName
+from sparsehist.ledger.spent import PathName
 from sparsehist.noise.family import Family, NoiseArray
 from sparsehist.privacy import Level, level_text
 from sparsehist.privacy.guarantees import EpsilonDelta

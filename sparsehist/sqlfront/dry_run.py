@@ -10,7 +10,8 @@ from typing import Any
 
 from sparsehist.declaration import Declaration
 from sparsehist.errors import NotFoundError, of_kind, present
-from sparsehist.ledger.ledger import CELLS, Ledger, PathName
+from sparsehist.ledger.ledger import Ledger
+from sparsehist.ledger.spent import CELLS, PathName
 from sparsehist.privacy import level_text
 from sparsehist.release import any_kind, running_round, workload_round
 from sparsehist.release.cell_parameters import cell_metadata

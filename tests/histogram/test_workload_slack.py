@@ -15,7 +15,7 @@ import pytest
 import sparsehist as sh
 from sparsehist.entropy import seeded
 from sparsehist.histogram import count_near, grid_step, numerical_slack
-from sparsehist.ledger.ledger import PathName
+from sparsehist.ledger.spent import PathName
 from sparsehist.noise import Gaussian
 from sparsehist.release import workload_answers
 from sparsehist.release.workload_answers import cell_grid, lots_for, slack_of

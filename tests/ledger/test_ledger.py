@@ -12,7 +12,8 @@ import pytest
 import sparsehist as sh
 from sparsehist.errors import BudgetExceededError, CapExceededError, DeclarationError, InputError, StoreError
 from sparsehist.ledger.export import COLUMNS, EVENT_COLUMNS
-from sparsehist.ledger.ledger import Ledger, Spending, check_release
+from sparsehist.ledger.ledger import Ledger, check_release
+from sparsehist.ledger.spent import Spending
 from sparsehist.ledger.table import SCHEMA
 from sparsehist.privacy import gaussian
 from sparsehist.release import cell_round
@@ -369,7 +370,7 @@ def test_an_export_holds_the_ledger_and_the_events(store, tmp_path):
     assert (written["schema_version"], written["delta"], written["generation"]) == (1, 1e-5, 4)
     assert [row["level"] for row in written["spent"]] == ["1/3"] * 4
     assert [row["epsilon"] for row in written["spent"]] == ledger["epsilon"].to_list()
-    assert written["events"][-2]["details"]["route"] == "gaussian"
+    assert written["events"][-2]["details"]["noise"]["route"] == "gaussian"
     assert written["events"][-1]["happened"].endswith("+00:00")
     table = pl.read_parquet(tmp_path / "l.parquet")
     assert (

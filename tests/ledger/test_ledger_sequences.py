@@ -17,7 +17,8 @@ import pytest
 import sparsehist as sh
 from sparsehist.entropy import seeded
 from sparsehist.errors import BudgetExceededError, CapExceededError, DeclarationError, RefusedError, StoreError
-from sparsehist.ledger.ledger import Ledger, Spending, check_release
+from sparsehist.ledger.ledger import Ledger, check_release
+from sparsehist.ledger.spent import Spending
 from sparsehist.store import NewRound, PathRecord, State, state
 from tests.ledger.ledger_beside import (
     DELTA,

@@ -13,7 +13,8 @@ from sparsehist.declaration import Every
 from sparsehist.entropy import seeded
 from sparsehist.errors import BudgetExceededError
 from sparsehist.ledger.budgets import Limits, budget
-from sparsehist.ledger.ledger import Ledger, Spending, Spent
+from sparsehist.ledger.ledger import Ledger
+from sparsehist.ledger.spent import Spending, Spent
 from sparsehist.privacy import as_level
 from sparsehist.privacy.composition import path_cost, total_cost
 from sparsehist.privacy.epsilon_delta import guarantee

@@ -16,6 +16,7 @@ import pytest
 
 import sparsehist as sh
 from sparsehist.html import shown
+from sparsehist.ledger.table import cost_in_words
 from sparsehist.report.store_report import COUNTS
 from tests.browser import SCHEMES, WIDTHS, visit
 
@@ -150,7 +151,7 @@ def test_every_clause_of_a_declaration_is_on_it(store, page):
     budget = "epsilon 8 at delta 0.000001, route gaussian"
     new = ledger["path", "daily", "cells new independent"]
     for wanted in (
-        f"population office | 3 | {shown(office['epsilon'])} | rho {office['level']} | {budget} | gaussian ",
+        f"population office | 3 | {shown(office['epsilon'])} | {cost_in_words(office)} | {budget} | gaussian ",
         f"visits | default | 3 | {shown(ledger['series', 'visits', None]['epsilon'])} | rho 1 | ",
         "| 3 (2 at the first release) | ",  # the cap that was raised
         f"gone (erased) | office | 1 | {shown(ledger['series', 'gone', None]['epsilon'])} | rho 0.1 | ",

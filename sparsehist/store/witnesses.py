@@ -144,17 +144,7 @@ def write_published(target: Path, content: bytes | memoryview) -> RegisteredFile
 
 
 def _as_text(stores: Mapping[str, Any]) -> str:
-    """One line a release; `json.dumps` with an indent is a hundred times slower."""
-    line = json.JSONEncoder(sort_keys=True).encode
-    texts = ",\n".join(
-        f'{line(store_id)}: {{"generation": {store["generation"]}, '
-        + (f'"chain": {line(store["chain"])}, ' if "chain" in store else "")
-        + '"releases": [\n'
-        + ",\n".join(map(line, store["releases"]))
-        + "\n]}"
-        for store_id, store in sorted(stores.items())
-    )
-    return f'{{"format": {_FORMAT}, "stores": {{\n{texts}\n}}}}\n'
+    return json.dumps({"format": _FORMAT, "stores": stores}, sort_keys=True) + "\n"
 
 
 def _read_ledger(path: Path) -> dict[str, Any]:

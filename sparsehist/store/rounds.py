@@ -5,8 +5,8 @@ q new cells, one row of noise for each level spent so far; if the round spends a
 level of the t cells tracked before. So noise at a level is read from the round that spent it onwards, in the order of
 cell numbers.
 
-A file is positions and counts of its new cells, this noise, and the keys of empty cells as an Arrow stream. Its digest
-and the sizes of its arrays (`RoundSizes`) stand in the state.
+A file is positions and counts of its new cells, this noise, and the keys of empty cells as an Arrow stream. Digest
+and sizes of its arrays (`RoundSizes`) stand in the state.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ def test_totals_take_two_lines(sparsehist, sales):
     (row,) = sparsehist("release", "store", *asked).json["head"]
     assert abs(row["noisy_count"] - 3000) < 10 and abs(row["price_sum"] - 38_740) < 600
     refused = sparsehist(*made[:-1], "more", "--max-keys", "3")
-    assert refused.code == 2 and "--max-keys is 1" in refused.err
+    assert refused.code == 2 and "max_keys is 1" in refused.err
 
 
 def test_keys_are_found_and_become_a_domain(sparsehist, sales):

@@ -29,8 +29,6 @@ from sparsehist.cli.options import (
     given,
     options_of,
 )
-from sparsehist.counting.log_check import checked
-from sparsehist.counting.progress import reporting
 from sparsehist.declaration.checks import checked_output
 from sparsehist.errors import DeclarationError, InputError
 from sparsehist.ledger.ledger import Ledger
@@ -229,25 +227,13 @@ def check(
     missing = [option for option, name in _NEEDED.items() if name not in asked and not (name == "input" and paths)]
     if missing:
         raise DeclarationError(f"to check a log, give {', '.join(missing)}; to check a store, --store")
-    around = [max(1, quarters * asked["max_keys"] // 4) for quarters in (1, 2, 4, 8, 16, 64)]
-    with reporting(None) as progress:
-        found, bias = checked(
-            reading.files(paths), bounds=around, progress=progress, key_types=reading.types(), **asked,
-            **reading.counting().resources(),
-        )  # fmt: skip
+    found = sh.check_log(reading.files(paths), key_types=reading.types(), counting=reading.counting(), **asked)
     rules = [row | {"outcome": in_options(row["outcome"])} for row in found.to_dicts()]
     refused = any(row["outcome"].startswith("refused") for row in rules)
-    biases = [] if bias is None else bias.to_dicts()
     shown: list[Any] = [rows_table(rules)]
-    if biases:
-        shown.append(
-            "What bounding takes: pairs_cut is its share of all pairs of a unit and a key; keep_bias and share_bias\n"
-            "are, in counts, the root mean square over the 500 largest keys."
-        )
-        shown.append(rows_table(significant(biases)))
     verdict = "[bold red]`create` would refuse this log[/]" if refused else "`create` would take this log"
     shown.append(f"{verdict}. The numbers are secret: they are for the owner of the log.")
-    data = {"refused": refused, "rules": rules, "bias": biases}
+    data = {"refused": refused, "rules": rules}
     return Answer(data, shown, exit_code=InputError.exit_code if refused else 0)
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -12,7 +12,7 @@ import polars as pl
 from sparsehist.counting.contract import Choice
 from sparsehist.domain.base import Domain, key_names
 from sparsehist.errors import DataError
-from sparsehist.typing import BoolArray
+from sparsehist.typing import BoolArray, secret
 
 NULL_REMEDY = 'clean the log, or create the series with on_null="drop", which leaves such rows out'
 _READ_AS: dict[pl.DataType, str] = {
@@ -23,21 +23,19 @@ _READ_AS: dict[pl.DataType, str] = {
 OUTSIDE_REMEDY = 'widen the domain, or declare on_outside="drop" to leave such rows out before bounding'
 
 
-@dataclass(frozen=True)
-class PlacedKeys:
+@secret
+class PlacedKeys(NamedTuple):
     """Where each distinct key of a log belongs. Secret.
 
     Attributes:
         usable: True where the key is a cell; shape (n,).
         cells: The cells of the usable keys, in the same order; columns key_0, … in canonical dtypes.
         unchanged: All keys are usable and no two of them share a cell.
-        identical: Besides, every cell is its key, dtype and all.
     """
 
-    usable: BoolArray = field(repr=False)
-    cells: pl.DataFrame = field(repr=False)
+    usable: BoolArray
+    cells: pl.DataFrame
     unchanged: bool
-    identical: bool
 
 
 def is_missing(column: pl.Series) -> pl.Series:
@@ -89,9 +87,9 @@ def place(
     if not inside.all():
         usable[usable] = inside
         cells = cells.filter(pl.Series(inside))
-    whole = cells.height == keys.height
-    identical = whole and cells.schema == keys.schema  # nothing is converted that is canonical
-    return PlacedKeys(usable, cells, identical or (whole and not has_duplicates(cells)), identical)
+    # Nothing is converted that is canonical, and then no two keys share a cell.
+    apart = cells.height == keys.height and (cells.schema == keys.schema or not has_duplicates(cells))
+    return PlacedKeys(usable, cells, apart)
 
 
 def missing_by_column(keys: pl.DataFrame) -> pl.DataFrame:
@@ -106,15 +104,14 @@ def find_cells(keys: pl.DataFrame, domain: Domain) -> tuple[pl.DataFrame, BoolAr
     outside.
     """
     parsed = keys.select(
-        _parsed(keys[name], domain.dtypes[column]) if needs_parsing(domain, column, keys[name].dtype) else keys[name]
-        for column, name in enumerate(key_names(domain.columns))
+        _parsed(keys[name], dtype) if needs_parsing(domain, column, keys[name].dtype) else keys[name]
+        for column, (name, dtype) in enumerate(zip(key_names(domain.columns), domain.dtypes, strict=True))
     )
-    legible = np.ones(keys.height, dtype=bool)
-    if parsed.null_count().sum_horizontal().item():
-        legible = ~parsed.select(pl.any_horizontal(pl.all().is_null())).to_series().to_numpy()
-        parsed = parsed.with_columns(pl.all().fill_null(strategy="forward").fill_null(strategy="backward"))
+    legible = ~parsed.select(pl.any_horizontal(pl.all().is_null())).to_series().to_numpy()
     if not legible.any():
-        return pl.DataFrame(schema=_canonical(domain)).clear(keys.height), legible
+        return pl.DataFrame(schema=dict(zip(parsed.columns, domain.dtypes, strict=True))).clear(keys.height), legible
+    if not legible.all():
+        parsed = parsed.with_columns(pl.all().fill_null(strategy="forward").fill_null(strategy="backward"))
     cells = domain.convert(parsed)
     return cells, legible & domain.contains(cells)
 
@@ -143,10 +140,6 @@ def has_duplicates(keys: pl.DataFrame) -> bool:
         return False
     suspects = keys.filter(keys.hash_rows(seed).is_in(pl.Series(twice)))
     return suspects.n_unique() < suspects.height
-
-
-def _canonical(domain: Domain) -> Mapping[str, pl.DataType]:
-    return dict(zip(key_names(domain.columns), domain.dtypes, strict=True))
 
 
 def _parsed(column: pl.Series, dtype: pl.DataType) -> pl.Series:

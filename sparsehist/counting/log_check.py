@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -19,7 +19,6 @@ from sparsehist.counting.sources import open_log
 from sparsehist.domain.base import Domain, key_names
 from sparsehist.domain.product import Product
 from sparsehist.errors import DataError, DeclarationError
-from sparsehist.typing import secret
 
 _NUMBERS = ("rows", "units", "keys", "pairs")
 _SCHEMA = {"rule": pl.String, **dict.fromkeys(_NUMBERS, pl.Int64), "outcome": pl.String}
@@ -69,45 +68,28 @@ def check_log(
     """
     counting = counting or Counting()
     with reporting(counting.progress) as progress:
-        return checked(
-            source, unit=unit, key=key, max_keys=max_keys, domain=domain, on_null=on_null, on_outside=on_outside,
-            key_types=key_types, progress=progress, **counting.resources(),
-        ).rules  # fmt: skip
+        domain = Domain.parse(domain) if isinstance(domain, str) else domain
+        wanted = request(
+            unit=unit, key=key, max_keys=max_keys, domain=domain, on_null=on_null, on_outside=on_outside,
+            key_types=key_types, salt=bytes(SALT_BYTES), temporary_directory=Path(tempfile.gettempdir()),
+            progress=progress, **counting.resources(),
+        )  # fmt: skip
+        return _table(*_checked(source, wanted))
 
 
-@secret
-class Checked(NamedTuple):
-    """The rules as `check_log` gives them, and what bounding would cost, None where that cannot be told. Secret."""
-
-    rules: pl.DataFrame
-    bias: pl.DataFrame | None = None
-
-
-def checked(
-    source: object, *, domain: Domain | str, bounds: Sequence[int] = (), largest_keys: int = 500, **declared: Any
-) -> Checked:
-    """Run the rules of `check_log`, and price bounds of units where some are given.
-
-    Args:
-        source: The log.
-        domain: Where the keys belong.
-        bounds: Values of max_keys. The bias of each is max_keys, pairs_cut (the share of all pairs of a unit and a
-            key), keep_bias and share_bias (root mean square over the largest keys, in counts).
-        largest_keys: How many keys these are.
-        declared: As for `request`.
-    """
-    domain = Domain.parse(domain) if isinstance(domain, str) else domain
-    spill = Path(tempfile.gettempdir())
-    wanted = request(domain=domain, salt=bytes(SALT_BYTES), temporary_directory=spill, **declared)
+def _checked(source: object, wanted: CountRequest) -> Iterator[dict[str, Any]]:
+    """Apply the rules one after another."""
+    domain = wanted.domain
     if isinstance(domain, Product) and domain.names != wanted.key:
         raise DeclarationError(f"the domain's columns {domain.names} are not the key columns {wanted.key}")
     if isinstance(source, Counts):
         try:
-            counted = given_counts(source, wanted)
+            n = given_counts(source, wanted).height
         except DataError as refusal:
-            return Checked(_table({"rule": "counts", "outcome": f"refused: {refusal}"}))
-        told = {"rule": "counts", "rows": counted.height, "keys": counted.height, "outcome": "counted"}
-        return Checked(_table(told))
+            yield {"rule": "counts", "outcome": f"refused: {refusal}"}
+        else:
+            yield {"rule": "counts", "rows": n, "keys": n, "outcome": "counted"}
+        return
     if wanted.unit is None:
         raise DeclarationError("unit is needed unless the source is Counts")
     wanted.report("reading")
@@ -119,7 +101,8 @@ def checked(
         *_refusal("dtype of the key", lambda: check_key_dtypes(log, wanted.key, domain)),
     ]
     if refusals:
-        return Checked(_table(*refusals))
+        yield from refusals
+        return
     log = log.with_unit(wanted.unit, wanted.unit_parts)
     with engine_errors(log.label, log):
         pairs = _pairs(log, wanted)
@@ -130,8 +113,8 @@ def checked(
     pairs = pairs.join(judged, on=columns, nulls_equal=True)
     usable = pairs.filter(pl.col("verdict") == "usable", pl.col("unit").is_not_null())
     usable = usable.group_by("unit", "cell").agg(pl.col("rows").sum(), pl.col("key").first())
-    rules = [{**row, "outcome": _outcome(row, outside, wanted)} for row in _met(pairs, usable, wanted.max_keys)]
-    return Checked(_table(*rules), _bias(usable, sorted(set(bounds)), largest_keys) if bounds else None)
+    for row in _met(pairs, usable, wanted.max_keys):
+        yield {**row, "outcome": _outcome(row, outside, wanted)}
 
 
 def _pairs(log: Log, wanted: CountRequest) -> pl.DataFrame:
@@ -169,21 +152,6 @@ def _met(pairs: pl.DataFrame, usable: pl.DataFrame, max_keys: int) -> Iterator[d
     above = sizes.filter(sizes > max_keys) - max_keys
     yield {"rule": "unit above max_keys", "units": above.len(), "pairs": int(above.sum())}
     yield {"rule": "counted", "units": sizes.len(), "pairs": int(sizes.clip(upper_bound=max_keys).sum())}
-
-
-def _bias(usable: pl.DataFrame, bounds: Sequence[int], largest_keys: int) -> pl.DataFrame:
-    """By how much the counts of the largest keys fall short for some bounds; means over all salts."""
-    sizes = usable.group_by("unit").len("cells")
-    largest = usable.group_by("cell").len().sort("len", "cell", descending=[True, False]).head(largest_keys)
-    of_largest = usable.join(largest, on="cell", how="semi").join(sizes, on="unit")
-    rows = []
-    for bound in bounds:
-        kept = (bound / pl.col("cells")).clip(upper_bound=1)
-        short = of_largest.group_by("cell").agg(keep=(1 - kept).sum(), share=(1 - kept.sqrt()).sum())
-        cut = (sizes["cells"].cast(pl.Int64) - bound).clip(lower_bound=0).sum() / max(usable.height, 1)
-        rows.append((bound, cut, *((short[name] ** 2).mean() or 0.0 for name in ("keep", "share"))))
-    found = pl.DataFrame(rows, schema=["max_keys", "pairs_cut", "keep_bias", "share_bias"], orient="row")
-    return found.with_columns(pl.col("keep_bias", "share_bias").sqrt())
 
 
 def _table(*rows: dict[str, Any]) -> pl.DataFrame:

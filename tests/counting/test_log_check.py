@@ -1,13 +1,9 @@
 from __future__ import annotations
 
-from collections import Counter
-
-import numpy as np
 import polars as pl
 import pytest
 
 from sparsehist.counting import Counts, Query, check_log, count_keys
-from sparsehist.counting.log_check import checked
 from sparsehist.domain.base import Domain
 from sparsehist.errors import DataError, DeclarationError, NotFoundError
 from tests.counting.logs import SALT, TEXTS, a_log
@@ -99,25 +95,3 @@ def test_declarations_and_unreadable_files_are_still_raised(tmp_path):
         check_log(FAULTY, **{**DECLARED, "unit": "nobody"})
     with pytest.raises(DataError):
         check_log(Query("select nothing"), **DECLARED)
-
-
-def test_the_bias_of_bounds_is_that_of_the_mean_over_salts():
-    """By brute force: a unit with m keys is kept at each with probability l/m, or weighed with its root."""
-    log = a_log(400, 30)
-    pairs = sorted(set(log.rows()))
-    keys_of = Counter(unit for unit, _ in pairs)
-    largest = [key for key, _ in sorted(Counter(key for _, key in pairs).items(), key=lambda item: -item[1])[:3]]
-    found = checked(
-        log, unit="user_id", key=["query"], max_keys=5, domain=TEXTS, bounds=[2, 5, 100], largest_keys=3
-    ).bias.rows()
-    for max_keys, cut, keep, share in found:
-        short = [
-            [
-                sum(1 - min(1, max_keys / keys_of[unit]) ** power for unit, key in pairs if key == one)
-                for one in largest
-            ]
-            for power in (1, 0.5)
-        ]
-        assert [keep, share] == pytest.approx([np.sqrt(np.mean(np.square(one))) for one in short])
-        assert cut == pytest.approx(sum(max(0, m - max_keys) for m in keys_of.values()) / len(pairs))
-    assert [row[0] for row in found] == [2, 5, 100] and found[2][1:] == (0, 0, 0) and found[0][2] > found[1][2] > 0

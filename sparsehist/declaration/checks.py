@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import re
 from pathlib import Path
@@ -37,17 +36,6 @@ def checked_text(what: str, text: str | None, *, needed: bool = False) -> str | 
             parameter=what,
         )
     return text
-
-
-def checked_number(what: str, value: float) -> float:
-    """Return a finite number."""
-    try:
-        number = float(value)
-    except (TypeError, ValueError, OverflowError):
-        number = math.nan
-    if isinstance(value, bool | str | bytes) or not math.isfinite(number):
-        raise DeclarationError(f"{what} must be a finite number, got {shown(value)}", parameter=what)
-    return number
 
 
 def checked_whole(what: str, number: int, least: int, most: int, *, of: str = "") -> int:

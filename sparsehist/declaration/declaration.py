@@ -65,7 +65,8 @@ def _unit(given: object) -> str | tuple[str, ...]:
     return columns if len(columns) > 1 else columns[0]
 
 
-def _domain(given: object) -> Domain:
+def domain_of(given: object) -> Domain:
+    """Read a domain: itself, or its text."""
     parsed = Domain.parse(given) if isinstance(given, str) else given
     if not isinstance(parsed, Domain):
         raise DomainError(
@@ -171,7 +172,7 @@ class Declaration:
         "strings(max_chars=20, alphabet='digits'), integers(1000), dates('2014-05-01', '2014-05-12'), hash64(), "
         "catalogue('DE', 'US'), catalogue(file='areas.csv', column='url'), product(country=…, day=…); or, where "
         "nobody can list them, open(delta='1e-6').",
-        None, title="domain", write=str, read=_domain, option=str, example="'strings(max_bytes=32)'",
+        None, title="domain", write=str, read=domain_of, option=str, example="'strings(max_bytes=32)'",
         show=lambda domain: f"{domain.describe()}, {domain.describe_size()}",
     )  # fmt: skip
     noise: str = parameter(

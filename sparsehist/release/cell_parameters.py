@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import Any, ClassVar, Self
 
 from sparsehist.declaration import Declaration
-from sparsehist.declaration.checks import checked_name, checked_number
+from sparsehist.declaration.checks import checked_name
 from sparsehist.domain import Domain, Open
 from sparsehist.errors import BudgetExceededError, DeclarationError, LevelError, ThresholdError, present, shown
 from sparsehist.histogram import (
@@ -115,7 +115,12 @@ def _within(what: str, value: float | None, low: float, high: float) -> float | 
     """Return a number above `low` and at most `high`, or None for None."""
     if value is None:
         return None
-    number = checked_number(what, value)
+    try:
+        number = math.nan if isinstance(value, bool | str | bytes) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise DeclarationError(f"{what} must be a finite number, got {shown(value)}", parameter=what)
     if not low < number <= high:
         bounds = f"lie between {low:.3g} and {high:.3g}" if high < math.inf else f"be above {low:g}"
         kind = DeclarationError if what == "open_delta" else ThresholdError

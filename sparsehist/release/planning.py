@@ -12,8 +12,8 @@ from typing import Any, Self
 import polars as pl
 
 from sparsehist.declaration import Declaration, Keep, Share
-from sparsehist.declaration.checks import checked_whole
-from sparsehist.declaration.declaration import NoiseChoice
+from sparsehist.declaration.checks import checked_confidence, checked_whole
+from sparsehist.declaration.declaration import NoiseChoice, domain_of
 from sparsehist.domain import Domain
 from sparsehist.domain.base import GREATEST_SIZE
 from sparsehist.domain.unread import UnreadDomain
@@ -237,8 +237,7 @@ class Planner:
     def _level_that_shows(self, shows: int, probability: float) -> Fraction:
         """The least level at which a key of a count is published with a probability, rounded up to 4 digits."""
         (count,) = _checked_counts([shows])
-        if not 0 < probability < 1:
-            raise DeclarationError(f"probability must lie strictly between 0 and 1, got {shown(probability)}")
+        checked_confidence(probability, "probability")
 
         def enough(level: Fraction) -> bool:
             try:
@@ -336,10 +335,7 @@ def _domain_asked(d: int | None, domain: object) -> Domain:
     if (d is None) == (domain is None):
         raise DeclarationError("plan takes either d= (the number of cells) or domain=")
     if domain is not None:
-        parsed = Domain.parse(domain) if isinstance(domain, str) else domain
-        if not isinstance(parsed, Domain):
-            raise DeclarationError(f"domain must be a domain or its text, got {shown(domain)}", parameter="domain")
-        return parsed
+        return domain_of(domain)
     if isinstance(d, float) and d.is_integer():
         d = int(d)
     if isinstance(d, bool) or not isinstance(d, int) or not 1 <= d <= GREATEST_SIZE:

@@ -7,7 +7,7 @@ import pytest
 
 import sparsehist as sh
 from sparsehist.errors import InputError
-from sparsehist.release import published_file
+from sparsehist.release import release_files
 from sparsehist.sqlfront.analyst import open_analyst
 
 GOOD = {"query": ["weather", "secretplum"], "noisy_count": [9.0, 4.0]}
@@ -59,7 +59,7 @@ def test_what_no_release_has_is_refused(tmp_path, metadata, rows, changed, reaso
 def test_a_file_that_claims_too_many_rows_is_refused_before_it_is_read(tmp_path, metadata, monkeypatch):
     """A megabyte of Parquet may stand for 10⁸ rows: the footer is enough to say no."""
     file = written(tmp_path, GOOD, metadata)
-    monkeypatch.setattr(published_file, "MOST_ROWS", 1)
+    monkeypatch.setattr(release_files, "MOST_ROWS", 1)
     monkeypatch.setattr(pl, "read_parquet", lambda *_, **__: pytest.fail("the rows were read"))
     with pytest.raises(InputError, match="2 rows, and at most 1 are read"):
         sh.read(file)

@@ -24,24 +24,35 @@ PAGES = sorted(
     ]
 )  # fmt: skip
 # One of each kind. Their colours are tested too: those of the theme and of the lexers.
-ONE_OF_A_KIND = ("README.html", "docs/api/audiences.html", "docs/notebooks/audiences.html")
+ONE_OF_A_KIND = ("README.html", "docs/sql.html", "docs/api/audiences.html")
+
+
+def _built(factory, worker_id, name, *options):
+    """Build the site once, whatever the number of workers; warnings are errors."""
+    pytest.importorskip("sphinx", reason="the site is built by the extra `docs`")
+    base = factory.getbasetemp()
+    place = (base if worker_id == "master" else base.parent) / name
+    with place.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not place.exists():
+            command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-c", "docs", *options, "."]
+            made = subprocess.run(
+                [*command, str(place)], cwd=CHECKOUT, capture_output=True, text=True, check=False, timeout=600
+            )
+            assert made.returncode == 0, made.stderr
+    return place
 
 
 @pytest.fixture(scope="session")
 def site(tmp_path_factory, worker_id):
-    """The site as `make docs` builds it, warnings being errors; built once, whatever the number of workers."""
-    pytest.importorskip("sphinx", reason="the site is built by the extra `docs`")
-    base = tmp_path_factory.getbasetemp()
-    place = (base if worker_id == "master" else base.parent) / "site"
-    with place.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not place.exists():
-            made = subprocess.run(
-                [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-c", "docs", ".", str(place)],
-                cwd=CHECKOUT, capture_output=True, text=True, check=False, timeout=600,
-            )  # fmt: skip
-            assert made.returncode == 0, made.stderr
-    return place
+    """The site without the outputs of notebooks, which take a third of the time."""
+    return _built(tmp_path_factory, worker_id, "site", "-D", "nb_execution_mode=off")
+
+
+@pytest.fixture(scope="session")
+def whole_site(tmp_path_factory, worker_id):
+    """The site as `make docs` builds it: notebooks are run."""
+    return _built(tmp_path_factory, worker_id, "whole_site")
 
 
 class _Links(HTMLParser):
@@ -77,24 +88,36 @@ def test_every_page_is_in_the_site_and_its_links_lead_somewhere(site):
     assert len(pages) > 40
 
 
-@pytest.mark.parametrize(
-    "page",
-    [
-        pytest.param(page, marks=[] if page in ONE_OF_A_KIND else pytest.mark.slow)
-        for page in [*PAGES, "search.html", "genindex.html"]
-    ],
-)
-def test_a_browser_shows_a_page_whole(browser, site, page):
+def _check_page(browser, site, page):
     """No console message, no request but for files, nothing clipped or beside the page, no fault by axe-core."""
     with visit(browser, (site / page).as_uri()) as seen:
         for width, scheme in product(WIDTHS, SCHEMES):
             assert seen.show(width=width, scheme=scheme) == []
             if width == 360 and scheme == "light":
                 assert seen.accessibility_faults(contrast=False) == []
-            if width == 1280 and page in ONE_OF_A_KIND:
+            if width == 1280 and page in (*ONE_OF_A_KIND, "docs/notebooks/audiences.html"):
                 assert seen.accessibility_faults() == []
         assert seen.told == []
         assert [address for address in seen.asked if not address.startswith("file:")] == []
+
+
+@pytest.mark.parametrize("page", ONE_OF_A_KIND)
+def test_a_browser_shows_a_page_whole(browser, site, page):
+    """One page of each kind, in all widths and colour schemes."""
+    _check_page(browser, site, page)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", [*PAGES, "search.html", "genindex.html"])
+def test_a_browser_shows_every_page_whole(browser, whole_site, page):
+    """Every page, notebooks with their outputs."""
+    _check_page(browser, whole_site, page)
+
+
+@pytest.mark.slow
+def test_notebooks_run(whole_site):
+    """The site is built with all notebooks run without an error."""
+    assert (whole_site / "docs" / "notebooks" / "audiences.html").exists()
 
 
 def test_search_finds_a_word_without_a_network(browser, site):

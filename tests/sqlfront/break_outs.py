@@ -19,16 +19,9 @@ PLAIN = [
     # files read
     "copy queries.public from '{elsewhere}/secret.csv'",
     "import database '{elsewhere}'",
-    "select * from read_csv('{elsewhere}/secret.csv')",
-    "select * from read_csv_auto('{elsewhere}/secret.csv')",
     "select * from read_parquet('{here}/queries.parquet')",
     "select * from parquet_scan('{here}/*.parquet')",
-    "select * from read_text('{elsewhere}/secret.csv')",
-    "select * from read_blob('{elsewhere}/secret.csv')",
-    "select * from read_json('{elsewhere}/secret.json')",
-    "select * from read_ndjson_objects('{elsewhere}/secret.json')",
     "select * from read_duckdb('{elsewhere}/other.duckdb')",
-    "select * from sniff_csv('{elsewhere}/secret.csv')",
     "select * from glob('{elsewhere}/*')",
     "select * from parquet_metadata('{here}/queries.parquet')",
     "select * from parquet_schema('{here}/queries.parquet')",
@@ -51,31 +44,20 @@ PLAIN = [
     "select * from pandas_scan(1)",
     "select * from arrow_scan(1, 2, 3)",
     # settings, secrets, extensions
-    "set enable_external_access = true",
-    "set global python_enable_replacements = true",
     "reset lock_configuration",
-    "set temp_directory = '{here}'",
-    "set variable x = 1",
-    "pragma enable_profiling = 'json'",
-    "pragma profiling_output = '{here}/profile.json'",
-    "pragma database_list",
-    "set log_query_path = '{here}/log'",
     "call enable_logging(storage = 'file', storage_path = '{here}')",
     "select * from enable_logging('QueryLog')",
-    "select * from enable_profiling()",
     "select write_log('x')",
     "install httpfs",
     "load spatial",
     "force install httpfs from community",
     "create secret s (type s3, key_id 'a', secret 'b')",
     "create persistent secret s (type s3, key_id 'a', secret 'b')",
-    "select * from duckdb_secrets()",
     "select * from which_secret('s3://x', 's3')",
     "select getenv('HOME')",
     "select value from duckdb_settings() where name = 'secret_directory'",
     "select value from duckdb_settings where name = 'secret_directory'",
     "select current_setting('secret_directory')",
-    "select * from st_read('{elsewhere}/secret.csv')",
     "load '{elsewhere}/other.duckdb'",
     # published tables
     "drop table queries.public",
@@ -103,7 +85,6 @@ PLAIN = [
     "/* select */ drop table queries.public -- select",
     "explain select 1; drop table queries.public",
     "select * from query('select * from ''{elsewhere}/secret.csv''')",
-    "select * from query_table('{elsewhere}/secret.csv')",
     "select * from json_execute_serialized_sql('{{}}')",
     "pragma json_execute_serialized_sql('{{}}')",
     "create macro m() as table select * from '{elsewhere}/secret.csv'",
@@ -116,19 +97,14 @@ PLAIN = [
     # the engine
     "checkpoint",
     "force checkpoint",
-    "select * from checkpoint()",
-    "select * from force_checkpoint()",
     "begin",
     "vacuum",
     "call pragma_version()",
     "select sleep_ms(100000)",
-    "select * from duckdb_logs()",
-    "select * from test_all_types()",
 ]
 
 MORE = [
     # files, by other names of functions, other spellings and other places of a statement
-    "select * from READ_CSV('{elsewhere}/secret.csv')",
     "select * from \"read_csv\"('{elsewhere}/secret.csv')",
     "select * from main.read_csv('{elsewhere}/secret.csv')",
     "select * from system.main.read_csv('{elsewhere}/secret.csv')",
@@ -137,18 +113,12 @@ MORE = [
     "select * from read_csv($${elsewhere}/secret.csv$$)",
     "select * from read_csv(['{elsewhere}/secret.csv'])",
     "select * from read_csv('{elsewhere}/' || 'secret.csv')",
-    "select * from read_json_auto('{elsewhere}/secret.json')",
-    "select * from read_json_objects('{elsewhere}/secret.json')",
-    "select * from read_json_objects_auto('{elsewhere}/secret.json')",
-    "select * from read_ndjson('{elsewhere}/secret.json')",
-    "select * from read_ndjson_auto('{elsewhere}/secret.json')",
     "select * from parquet_file_metadata('{here}/queries.parquet')",
     "select * from parquet_bloom_probe('{here}/queries.parquet', 'query', 'weather')",
     "select * from parquet_full_metadata('{here}/queries.parquet')",
     "select * from seq_scan('ledger')",
     "select * from index_scan('ledger')",
     "select * from arrow_scan_dumb(1, 2, 3)",
-    "select * from python_map_function()",
     "select * from read_duckdb('{elsewhere}/*.duckdb')",
     "table '{elsewhere}/secret.csv'",
     "from read_text('{elsewhere}/*') select content",
@@ -183,42 +153,9 @@ MORE = [
     "detach database if exists memory",
     "use memory.main",
     "copy from database temp to memory",
-    "set memory_limit = '100GB'",
-    "set threads = 64",
-    "set search_path = 'queries'",
-    "set schema = 'queries'",
-    "set session temp_directory = '{elsewhere}'",
-    "set home_directory = '{elsewhere}'",
-    "set extension_directory = '{elsewhere}'",
-    "set custom_extension_repository = '{elsewhere}'",
-    "set allow_unsigned_extensions = true",
-    "set secret_directory = '{elsewhere}'",
-    "set enable_logging = true",
-    "set default_null_order = 'nulls_first'",
     "reset memory_limit",
-    "pragma memory_limit = '100GB'",
-    "pragma enable_logging",
-    "pragma enable_object_cache",
-    "pragma disable_checkpoint_on_shutdown",
-    "pragma show_databases",
-    "pragma table_info('ledger')",
-    "pragma import_database('{elsewhere}')",
-    "pragma storage_info('ledger')",
     "call duckdb_settings()",
     "call force_checkpoint()",
-    "select * from duckdb_databases()",
-    "select * from duckdb_extensions()",
-    "select * from duckdb_settings()",
-    "select * from duckdb_memory()",
-    "select * from duckdb_temporary_files()",
-    "select * from duckdb_variables()",
-    "select * from duckdb_secret_types()",
-    "select * from duckdb_log_contexts()",
-    "select * from duckdb_external_file_cache()",
-    "select * from duckdb_optimizers()",
-    "select * from pragma_database_size()",
-    "select * from pragma_platform()",
-    "select * from pragma_user_agent()",
     "select * from pragma_storage_info('ledger')",
     "select getvariable('x')",
     "select currval('s')",
@@ -277,6 +214,38 @@ MORE = [
     "pivot_wider queries.public on query using sum(noisy_count)",
 ]
 
+_SETTINGS = """
+    enable_external_access = true | global python_enable_replacements = true | temp_directory = '{here}' |
+    variable x = 1 | log_query_path = '{here}/log' | memory_limit = '100GB' | threads = 64 | search_path =
+    'queries' | schema = 'queries' | session temp_directory = '{elsewhere}' | home_directory = '{elsewhere}' |
+    extension_directory = '{elsewhere}' | custom_extension_repository = '{elsewhere}' |
+    allow_unsigned_extensions = true | secret_directory = '{elsewhere}' | enable_logging = true |
+    default_null_order = 'nulls_first'
+"""
+_PRAGMAS = """
+    enable_profiling = 'json' | profiling_output = '{here}/profile.json' | database_list | memory_limit =
+    '100GB' | enable_logging | enable_object_cache | disable_checkpoint_on_shutdown | show_databases |
+    table_info('ledger') | import_database('{elsewhere}') | storage_info('ledger')
+"""
+_TABLES = """
+    enable_profiling duckdb_secrets checkpoint force_checkpoint duckdb_logs test_all_types python_map_function
+    duckdb_databases duckdb_extensions duckdb_settings duckdb_memory duckdb_temporary_files duckdb_variables
+    duckdb_secret_types duckdb_log_contexts duckdb_external_file_cache duckdb_optimizers pragma_database_size
+    pragma_platform pragma_user_agent
+"""
+_CSV_READERS = "read_csv read_csv_auto read_text read_blob sniff_csv st_read query_table READ_CSV"
+_JSON_READERS = """
+    read_json read_ndjson_objects read_json_auto read_json_objects read_json_objects_auto read_ndjson
+    read_ndjson_auto
+"""
+_BY_NAME = [
+    *(f"set {one.strip()}" for one in " ".join(_SETTINGS.split()).split("|")),
+    *(f"pragma {one.strip()}" for one in " ".join(_PRAGMAS.split()).split("|")),
+    *(f"select * from {name}()" for name in _TABLES.split()),
+    *(f"select * from {name}('{{elsewhere}}/secret.csv')" for name in _CSV_READERS.split()),
+    *(f"select * from {name}('{{elsewhere}}/secret.json')" for name in _JSON_READERS.split()),
+]
+
 # A file in every place of a query where a table, or a value, can stand.
 _PLACES = [
     "select * from queries.public where query in (select a from {file})",
@@ -309,4 +278,4 @@ _PLACES = [
 ]
 _FILES = ["'{elsewhere}/secret.csv'", "read_csv('{elsewhere}/secret.csv')"]
 
-ATTEMPTS = [*PLAIN, *MORE, *(place.replace("{file}", file) for place in _PLACES for file in _FILES)]
+ATTEMPTS = [*PLAIN, *MORE, *_BY_NAME, *(place.replace("{file}", file) for place in _PLACES for file in _FILES)]

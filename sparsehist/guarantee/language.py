@@ -16,7 +16,7 @@ ALLOWED = {
     "FROM": "tables of `tables=` and `public=`, files, queries in parentheses, `VALUES`, `range(n)`, `unnest(list) "
     "[WITH ORDINALITY]`",
     "JOIN": "`JOIN`, `LEFT JOIN`, `SEMI JOIN`, `ANTI JOIN`: with public tables on anything, with private ones on the "
-    "unit",
+    "unit; `FROM a, b WHERE a.unit = b.unit`",
     "WHERE": "conditions on the row; `x IN (SELECT …)` of a public table, `unit IN (SELECT unit …)` of a private one",
     "GROUP BY, DISTINCT": "with the unit among the columns; `HAVING`; `DISTINCT ON` all columns that are used",
     "Windows": "`PARTITION BY` the unit; ranks, aggregates, `row_number`, `lag`, `lead`, `first_value`, "

@@ -93,8 +93,6 @@ class ScriptCheck:
             self._check_series(statement, "series")
         if kind in ("release", "plan"):
             self._check_release(statement)
-        elif not 0 <= asked.get("delta", 0) < 1 and kind in ("show ledger", "report store"):
-            raise statement.error(f"delta must be at least 0 and below 1, got {asked['delta']:g}", "delta")
         self._check_target(statement)
         if kind == "drop series":
             self.series.pop(statement.name, None)

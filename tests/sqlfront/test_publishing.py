@@ -66,7 +66,8 @@ def test_the_report_is_written_by_a_statement(ran, here, store):
     assert problems == [] and "report.html" in outcomes[0].said
     assert (here / "report.html").read_text(encoding="utf-8").startswith("<!") and "1e-09" in store.report(delta=1e-9)
     assert "1e-09" in (here / "report.html").read_text(encoding="utf-8")
-    for wrong in ("to 'report.txt'", "to 'nowhere/report.html'", "to 'report.html' delta 1"):
+    assert "delta must be" in ran("report store to 'report.html' delta 1")[1][0]
+    for wrong in ("to 'report.txt'", "to 'nowhere/report.html'"):
         outcomes, problems = ran(f"select 1; report store {wrong}")
         assert [outcome.kind for outcome in outcomes] == ["not run"] and len(problems) == 1
     assert ran("report store to 'new.html'", dry_run=True)[0][0].said == "spends nothing"

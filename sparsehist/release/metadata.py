@@ -72,31 +72,6 @@ class Metadata:
 
     Fields with a default are left out of the dict where they are None. A store fills in the guarantee and the last
     four. What the series was declared with is as `create` has it; levels and costs are exact text.
-
-    Attributes:
-        std: Standard deviation: of the noise of a cell, or the root mean square over the answers; in counts.
-        grid: Of which every published number is a multiple.
-        threshold: As chosen; None where everything is published.
-        numerical_slack: By how much the law may differ from the one stated, in total variation.
-        guarantee: In words.
-        neighbours: For which logs it holds.
-        domain_size: As text, since it may have any number of digits; None for an open domain.
-        bounding: "share" where a unit with more than max_keys keys counts towards all of them; else left out.
-        portable: True where units keep their keys in the order that every engine knows; else left out.
-        epsilon_delta: What the level stands for, as it was asked; None where a level was.
-        verified: False where nobody checked whether the query of the log keeps units apart.
-        source: "checked query" where the query of the log was found to keep units apart, "unchecked source" where it
-            was not checked or the log came as rows (a frame, a relation, an Arrow stream, counts): then the guarantee
-            rests on whoever made them, that each unit's rows depend on that unit alone. None for files.
-        period: Which one of a log that is cut into periods, such as "2026-W12"; None for any other log.
-        protects: What the budget of all periods counts for: "user", or "user-week" and the like.
-        most_periods: In how many periods a unit counts at most; None for all.
-        per_period: What all periods released so far, this one included, cost one unit in one of them, exact text.
-        per_user: What they cost one unit over all of them.
-        store: Id of the store.
-        round: Random; tells two rounds apart that share a name or a generation.
-        released_at: UTC, fixed before anything is drawn.
-        generation: Of the store, once this release is in it.
     """
 
     kind: ClassVar[str]
@@ -106,32 +81,32 @@ class Metadata:
     population: str
     level: str
     noise: str
-    std: float
-    grid: float
-    threshold: float | None
-    numerical_slack: float
-    guarantee: str = ""
-    neighbours: str = NEIGHBOURS.format("unit")
+    std: float  # of the noise of a cell, or the root mean square over the answers; in counts
+    grid: float  # every published number is a multiple of it
+    threshold: float | None  # as chosen; None where everything is published
+    numerical_slack: float  # by how much the law may differ from the one stated, in total variation
+    guarantee: str = ""  # in words
+    neighbours: str = NEIGHBOURS.format("unit")  # for which logs it holds
     max_keys: int
     key: tuple[str, ...]
     domain: str
-    domain_size: str | None
+    domain_size: str | None  # as text, since it may have any number of digits; None for an open domain
     cap: str | None
-    bounding: str | None = None
+    bounding: str | None = None  # "share" where a unit with more than max_keys keys counts towards all of them
     most_keys: int | None = None
-    portable: bool | None = None
-    epsilon_delta: str | None = None
-    verified: bool | None = None
-    source: str | None = None
-    period: str | None = None
-    protects: str | None = None
-    most_periods: int | None = None
-    per_period: str | None = None
-    per_user: str | None = None
+    portable: bool | None = None  # True where units keep their keys in the order that every engine knows
+    epsilon_delta: str | None = None  # what the level stands for, as it was asked
+    verified: bool | None = None  # False where nobody checked whether the query of the log keeps units apart
+    source: str | None = None  # of `Declaration`; None for files
+    period: str | None = None  # which one of a log that is cut into periods, such as "2026-W12"
+    protects: str | None = None  # what the budget of all periods counts for: "user", or "user-week" and the like
+    most_periods: int | None = None  # in how many periods a unit counts at most
+    per_period: str | None = None  # cost of all periods released so far, this one included, to one unit in one
+    per_user: str | None = None  # and to one unit over all of them
     store: str | None = None
-    round: str | None = None
-    released_at: str | None = None
-    generation: int | None = None
+    round: str | None = None  # random; tells two rounds apart that share a name or a generation
+    released_at: str | None = None  # UTC, fixed before anything is drawn
+    generation: int | None = None  # of the store, once this release is in it
 
     @property
     def delta_spent(self) -> float:
@@ -148,37 +123,22 @@ class Metadata:
 
 @dataclass(frozen=True, kw_only=True)
 class CellMetadata(Metadata):
-    """What a release of cells says.
-
-    Attributes:
-        noise_mean: Mean of the noise, in counts.
-        effective_threshold: The threshold on the grid: a cell is published when its rounded count is above it.
-        false_keys: Expected number that the threshold was chosen for, if it was.
-        expected_false_keys: Empty cells to expect among the published (spurious keys).
-        delta: Of an open domain, exact text.
-        delta_share: What was asked of it.
-        delta_infinity: Spent of it by this and all earlier releases, at most.
-        delta_remaining: What is left of it.
-        counts: What a count is, where it is not the number of units.
-        measures: Text of the measures whose sums stand beside the counts; None where there are none.
-        measure_levels: The level of each, exact text; these add to the cost of the cells.
-        measure_stds: The standard deviation of the noise of each, in units of its column.
-    """
+    """What a release of cells says."""
 
     kind = "cells"
 
-    noise_mean: float
-    effective_threshold: float
-    false_keys: float | None
-    expected_false_keys: float
-    delta: str | None = None
-    delta_share: float | None = None
-    delta_infinity: float | None = None
+    noise_mean: float  # in counts
+    effective_threshold: float  # on the grid: a cell is published when its rounded count is above it
+    false_keys: float | None  # the expected number that the threshold was chosen for
+    expected_false_keys: float  # empty cells to expect among the published (spurious keys)
+    delta: str | None = None  # of an open domain, exact text
+    delta_share: float | None = None  # what was asked of it
+    delta_infinity: float | None = None  # spent of it by this and all earlier releases, at most
     delta_remaining: float | None = None
-    counts: str | None = None
-    measures: tuple[str, ...] | None = None
-    measure_levels: tuple[str, ...] | None = None
-    measure_stds: tuple[float, ...] | None = None
+    counts: str | None = None  # what a count is, where it is not the number of units
+    measures: tuple[str, ...] | None = None  # texts of the measures whose sums stand beside the counts
+    measure_levels: tuple[str, ...] | None = None  # exact text; these add to the cost of the cells
+    measure_stds: tuple[float, ...] | None = None  # of the noise of each, in units of its column
 
     @property
     def delta_spent(self) -> float:
@@ -198,19 +158,13 @@ class CellMetadata(Metadata):
 
 @dataclass(frozen=True, kw_only=True)
 class RunningMetadata(CellMetadata):
-    """What a release of running counts says.
-
-    Attributes:
-        step: Up to which units are counted, each once per key, from 1.
-        steps: Of the whole series; the noise is made for all of them.
-        strategy: By which running counts share their noise.
-    """
+    """What a release of running counts says."""
 
     kind = "running"
 
-    step: int
-    steps: int
-    strategy: str
+    step: int  # from 1: units up to it are counted, each once per key
+    steps: int  # of the whole series; the noise is made for all of them
+    strategy: str  # by which running counts share their noise
 
     @property
     def family(self) -> Family:
@@ -219,56 +173,34 @@ class RunningMetadata(CellMetadata):
 
 @dataclass(frozen=True, kw_only=True)
 class WorkloadMetadata(Metadata):
-    """What a release of a workload says.
-
-    Attributes:
-        workload: Its text.
-        strategy: How it was answered.
-        queries: How many, as text.
-        noise_std: Standard deviation of each entry of Z, in counts.
-        least_std: That of the answer with the least noise, in counts.
-        sensitivity: Of R·x, in the norm of the noise.
-        cell_grid: To which the noise of each cell was rounded before it was summed or weighed, if it was.
-        counts: What an answer counts: units, or units once per cell they are in.
-    """
+    """What a release of a workload says."""
 
     kind = "workload"
 
     workload: str
     strategy: str
-    queries: str
-    noise_std: float
-    least_std: float
-    sensitivity: float
-    cell_grid: float | None
-    counts: str | None = None
+    queries: str  # how many
+    noise_std: float  # of each entry of Z, in counts
+    least_std: float  # of the answer with the least noise, in counts
+    sensitivity: float  # of R·x, in the norm of the noise
+    cell_grid: float | None  # to which the noise of each cell was rounded before it was summed or weighed, if it was
+    counts: str | None = None  # what an answer counts: units, or units once per cell they are in
 
 
 @dataclass(frozen=True, kw_only=True)
 class InteractiveMetadata(Metadata):
-    """What a session of interactive queries says when it is opened, and again of each measured answer.
-
-    Attributes:
-        queries: In words.
-        accuracy: Largest error wanted, as a share of the mass; exact text.
-        most_updates: Answers measured before the session is used up.
-        mass: Sum of all bounded counts as it was declared; None where it is measured at a part of the level.
-        watch_level: epsilon that watches until one update, exact text.
-        answer_level: epsilon of one measured answer, exact text.
-        start: The release that the hypothesis began from, if any.
-        update: The number of this answer; None of the session itself.
-    """
+    """What a session of interactive queries says when it is opened, and again of each measured answer."""
 
     kind = "interactive"
 
-    queries: str
-    accuracy: str
-    most_updates: int
-    mass: int | None
-    watch_level: str
-    answer_level: str
-    start: str | None = None
-    update: int | None = None
+    queries: str  # in words
+    accuracy: str  # largest error wanted, as a share of the mass; exact text
+    most_updates: int  # answers measured before the session is used up
+    mass: int | None  # sum of all bounded counts as declared; None where it is measured at a part of the level
+    watch_level: str  # epsilon that watches until one update, exact text
+    answer_level: str  # epsilon of one measured answer, exact text
+    start: str | None = None  # the release that the hypothesis began from
+    update: int | None = None  # the number of this answer; None of the session itself
 
 
 def shared(declaration: Declaration) -> dict[str, Any]:

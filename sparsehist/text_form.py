@@ -76,21 +76,13 @@ class Form:
 
 @dataclass(frozen=True)
 class Notation:
-    """The forms of one kind of thing.
-
-    Attributes:
-        what: The kind, such as "domain".
-        values: What its arguments may be, for errors.
-        advice: What can be written, for errors.
-        error: What is raised.
-        bare: Whether a name alone is a form.
-    """
+    """The forms of one kind of thing, such as a domain."""
 
     what: str
-    values: str
-    advice: Callable[[], str]
+    values: str  # what its arguments may be, for errors
+    advice: Callable[[], str]  # what can be written, for errors
     error: type[DeclarationError] = DeclarationError
-    bare: bool = False
+    bare: bool = False  # whether a name alone is a form
 
     def read(self, text: str) -> Form:
         """Read a form, or raise `error`."""

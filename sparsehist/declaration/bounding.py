@@ -110,7 +110,6 @@ class Shares:
     A unit with m distinct keys adds w(m) to each of them, w = min(1, √(l/m)) for noise measured in L2 and min(1, l/m)
     in L1, rounded down to a multiple of 1/parts. So w·√m is at most √l, or w·m at most l, and the noise is that of
     max_keys = l. A unit with more than `most_keys` keys is cut to that many first.
-
     """
 
     max_keys: int

@@ -13,36 +13,21 @@ _KEY = "parameter"
 
 @dataclass(frozen=True)
 class Parameter:
-    """The properties of one parameter besides its name and default.
+    """The properties of one parameter besides its name and default."""
 
-    Attributes:
-        help: One sentence or two; `--help`, the reference pages and errors of SQL show it.
-        title: Its name in tables for people; empty if it is not shown.
-        least, most: Bounds of a whole number.
-        choices: The texts it may have.
-        read: Makes the canonical value of what a caller, a command line, SQL or a store gives.
-        write: Makes what JSON can hold of the canonical value.
-        show: Makes the text for people of the canonical value; empty where there is nothing to say.
-        option: Type on the command line; None if the command line does not take it.
-        sql: Word in WITH (…); None if SQL does not take it, "" for the name of the field.
-        several: Whether SQL may give a list.
-        example: A value as SQL writes it.
-        compared: Whether series with different values are different series.
-    """
-
-    help: str
-    title: str = ""
-    least: int | None = None
+    help: str  # one sentence or two; `--help`, the reference pages and errors of SQL show it
+    title: str = ""  # its name in tables for people; empty if it is not shown
+    least: int | None = None  # bounds of a whole number
     most: int | None = None
-    choices: tuple[str, ...] = ()
-    read: Callable[[Any], Any] | None = None
-    write: Callable[[Any], Any] | None = None
-    show: Callable[[Any], str] | None = None
-    option: Any = None
-    sql: str | None = ""
-    several: bool = False
-    example: str = ""
-    compared: bool = True
+    choices: tuple[str, ...] = ()  # the texts it may have
+    read: Callable[[Any], Any] | None = None  # makes the canonical value of whatever is given
+    write: Callable[[Any], Any] | None = None  # makes what JSON can hold of the canonical value
+    show: Callable[[Any], str] | None = None  # makes the text for people; empty where there is nothing to say
+    option: Any = None  # type on the command line; None if the command line does not take it
+    sql: str | None = ""  # word in WITH (…); None if SQL does not take it, "" for the name of the field
+    several: bool = False  # whether SQL may give a list
+    example: str = ""  # a value as SQL writes it
+    compared: bool = True  # whether series with different values are different series
 
     def checked(self, name: str, value: Any) -> Any:
         """Return the canonical value, or raise a DeclarationError that names the parameter and what it may be."""

@@ -20,15 +20,9 @@ EXAMPLES = {"day": "2026-03-17", "week": "2026-W12", "month": "2026-03"}
 
 @dataclass(frozen=True)
 class Period:
-    """One period.
+    """One period, by its first and last day or step."""
 
-    Attributes:
-        label: "2026-03-17", "2026-W12", "2026-03", or a number from 1 as text.
-        first: Its first day, or its first step.
-        last: Its last one; part of it.
-    """
-
-    label: str
+    label: str  # "2026-03-17", "2026-W12", "2026-03", or a number from 1
     first: date | int
     last: date | int
 

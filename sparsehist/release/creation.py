@@ -81,19 +81,13 @@ class PairFilter:
 
 @dataclass(frozen=True, repr=False)
 class NewLog:
-    """A log to be counted into a new series, or into one that exists and was made from the same.
-
-    Attributes:
-        if_exists: "error"; "reuse"; or "resume", which takes rows that cannot be compared to be the same.
-        origin: Log that the source is a part of; the source itself if None.
-        counted_here: Whether the source is `Counts` that were made here, of the units that are declared.
-    """
+    """A log to be counted into a new series, or into one that exists and was made from the same."""
 
     source: object
     declaration: Declaration
-    if_exists: str = "error"
-    counted_here: bool = False
-    origin: object = None
+    if_exists: str = "error"  # "reuse"; or "resume", which takes rows that cannot be compared to be the same
+    counted_here: bool = False  # whether the source is `Counts` that were made here, of the units that are declared
+    origin: object = None  # the log that the source is a part of; None for the source itself
 
     @property
     def made_from(self) -> object:

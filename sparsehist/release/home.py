@@ -30,11 +30,8 @@ _worked_in: int | None = None
 class Home:
     """A store on disk or in memory. Nothing is held open between calls, so it survives forks.
 
-    Attributes:
-        path: Directory of the store.
-        wait: Seconds that a call waits for a store in use.
-        who: Name that the ledger keeps for what is asked; None for the user of the operating system.
-        in_memory: Whether the store goes with this object.
+    Each call waits `wait` seconds for a store in use; `who` is kept in the ledger, the user of the operating system
+    if None; a store that is `in_memory` goes with this object.
     """
 
     def __init__(

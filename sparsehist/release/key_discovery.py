@@ -194,17 +194,11 @@ def charged(ledger: Ledger, planned: Iterable[Round]) -> Ledger:
 
 @dataclass(frozen=True)
 class Round:
-    """One round, or another series with one release: public parameters, fixed before anything is drawn.
-
-    Attributes:
-        declared: The series of the round.
-        level: Of its one release, exact text.
-        threshold: Of weighted counts; a unit's own keys exceed it with the round's share of delta at most. None
-            takes that of the expected false keys.
-    """
+    """One round, or another series with one release: public parameters, fixed before anything is drawn."""
 
     declared: Declaration
     level: str
+    # A unit's own keys exceed it with the round's share of delta at most; None for that of expected false keys.
     threshold: float | None = None
 
     @classmethod

@@ -61,21 +61,13 @@ _ANSWERS = {"update": pl.Int64, "value": pl.Int64}
 
 @dataclass(frozen=True, repr=False)
 class Update:
-    """A measured answer and what came with it. The noise of the next threshold is secret, the rest is public.
+    """A measured answer and what came with it. The noise of the next threshold is secret, the rest is public."""
 
-    Attributes:
-        number: From 1.
-        high: Whether the hypothesis was too high.
-        value: In counts.
-        threshold_noise: Of the threshold from now on, in counts.
-        packed: The predicate: one bit per cell.
-    """
-
-    number: int
-    high: bool
-    value: int
-    threshold_noise: int
-    packed: bytes
+    number: int  # from 1
+    high: bool  # whether the hypothesis was too high
+    value: int  # in counts
+    threshold_noise: int  # of the threshold from now on, in counts
+    packed: bytes  # the predicate: one bit per cell
 
     def pull(self, cells: int) -> FloatArray:
         """The weights that the hypothesis was moved away from; shape (cells,)."""

@@ -48,13 +48,16 @@ class Pairs(NamedTuple):
         sizes: Number of distinct keys of each unit; shape (units,).
         kept: How many of them count; shape (units,).
         cells: Cells of the pairs that count; shape (pairs,).
-        sums: By measure, the sum of the rows of each pair, in steps, cut to the bounds; shape (pairs,) each.
+        weights: What each of them adds to its count, in parts; shape (pairs,), or 1 for all.
+        sums: By measure, the sum of the rows of each pair, in steps, cut to its weight times the bounds; shape
+            (pairs,) each.
     """
 
     units: WordArray
     sizes: IntArray
     kept: IntArray
     cells: Numbers32or64
+    weights: IntArray | int
     sums: list[IntArray]
 
 
@@ -91,7 +94,7 @@ def count(log: Log, wanted: CountRequest) -> tuple[pl.DataFrame, Bounding]:
         for pairs in bounded(found, log, wanted):
             cells.append(pairs.cells)
             if wanted.full != 1:
-                weights.append(np.repeat(weight_of(pairs.sizes, wanted.weights), pairs.kept))
+                weights.append(np.asarray(pairs.weights))
             for own, more in zip(sums, pairs.sums, strict=True):
                 own.append(more)
             met, above = met + int(pairs.sizes.sum()), above + int((pairs.sizes > wanted.max_keys).sum())
@@ -196,7 +199,12 @@ def bounded(found: Reading, log: Log, wanted: CountRequest) -> Iterator[Pairs]:
                 kept[above] = place.to_series().to_numpy() <= wanted.most_keys
             cells, sums = cells[kept], [each[kept] for each in sums]
         distinct = np.take(units, own, mode="clip") * found.inverse
-        return Pairs(distinct, sizes, np.minimum(sizes, wanted.most_keys), cells, sums)
+        counting = np.minimum(sizes, wanted.most_keys)
+        weights = 1 if wanted.full == 1 else np.repeat(weight_of(sizes, wanted.weights), counting)
+        for i, measure in enumerate(wanted.measures):
+            most = measure.most_steps * weights // wanted.full
+            sums[i] = np.clip(sums[i], -most if measure.signed else 0, most)
+        return Pairs(distinct, sizes, counting, cells, weights, sums)
 
     return in_threads(bound, range(1 << bits if len(found.rows) else 0), wanted.threads or cores(), AHEAD)
 
@@ -254,14 +262,13 @@ def distinct_pairs(
 def _sums(
     measures: Sequence[Measure], beside: Sequence[AnyArray], order: NDArray[np.uint32], starts: IndexArray
 ) -> list[IntArray]:
-    """What the rows of each pair add up to, in steps and cut to the bounds, by measure; shape (pairs,) each."""
+    """What the rows of each pair add up to, in steps, by measure; shape (pairs,) each."""
     found, read_steps = [], iter(beside)
     for measure in measures:
         if measure.column is None:
-            total: IntArray = np.diff(starts, append=order.size)
+            found.append(np.diff(starts, append=order.size))
         else:
-            total = _run_sums(np.take(next(read_steps), order, mode="clip"), starts)
-        found.append(np.clip(total, measure.least_steps, measure.most_steps))
+            found.append(_run_sums(np.take(next(read_steps), order, mode="clip"), starts))
     return found
 
 

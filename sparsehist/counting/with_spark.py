@@ -59,8 +59,11 @@ def counted(log: Log, wanted: CountRequest) -> Frame:
     weight = F.lit(wanted.weights[-1][0])
     for part, most in reversed(wanted.weights[:-1]):
         weight = F.when(F.col("keys") <= most, part).otherwise(weight)
-    keys = key_names(wanted.domain.columns)
-    sums = (F.sum(name).cast("long").alias(name) for name in sum_names(wanted.measures))
+    keys, sums = key_names(wanted.domain.columns), []
+    for name, each in zip(sum_names(wanted.measures), wanted.measures, strict=True):
+        most = F.floor(weight * F.lit(each.most_steps).cast("long") / wanted.full)
+        cut = F.greatest(F.least(F.col(name), most), -most if each.signed else F.lit(0))
+        sums.append(F.sum(cut).cast("long").alias(name))
     return kept(log, wanted).groupBy(*keys).agg(F.sum(weight).cast("long").alias("count"), *sums)
 
 
@@ -131,10 +134,7 @@ def kept(log: Log, wanted: CountRequest) -> Frame:
     placed = _placed(log, wanted).repartition(*units)
     pairs = placed.dropDuplicates([*units, *keys])
     if wanted.measures:
-        named = zip(sum_names(wanted.measures), wanted.measures, strict=True)
-        cut = ((name, F.sum(name), F.lit(each.least_steps), F.lit(each.most_steps)) for name, each in named)
-        sums = (F.greatest(F.least(added, high), low).alias(name) for name, added, low, high in cut)
-        pairs = placed.groupBy(*units, *keys).agg(*sums)
+        pairs = placed.groupBy(*units, *keys).agg(*(F.sum(name).alias(name) for name in sum_names(wanted.measures)))
     of_unit = window.partitionBy(*units)
     sized = pairs.withColumn("keys", F.count(F.lit(1)).over(of_unit))
     message = F.concat(

@@ -294,9 +294,7 @@ class Declaration:
 
     def _check_measures(self) -> None:
         because = None
-        if isinstance(self.bounding, Share):
-            because = "bounding='share' has none: a unit's sums would have to be cut by its weight"
-        elif self.noise not in _MEASURED:
+        if self.noise not in _MEASURED:
             because = f"they need Gaussian, Laplace or discrete Laplace noise, got {shown(self.noise)}"
         elif self.steps is not None:
             because = (

@@ -110,7 +110,8 @@ class CellPath:
         if measured := sums_published(metadata):
             table = _table(shown, empty_keys)
             beside = {each.measure.sum_column: MeasurePath(self.held, each).sums(table) for each in measured}
-        return published_frame(declaration, self.held.files, empty_keys, shown, beside | means(beside))
+            beside |= {} if declaration.shares else means(beside)
+        return published_frame(declaration, self.held.files, empty_keys, shown, beside)
 
     def _shown(self, tracked: Tracked, noise: NoiseArray, metadata: CellMetadata) -> Shown:
         unit = self.held.declaration.unit_of_counts

@@ -154,6 +154,10 @@ def test_weights_are_shared_as_elsewhere():
     told = {**case.declared, **weights, "on_outside": "drop"}
     by_spark, by_polars = (count(log, **told).frame.sort("key_0") for log in (spark.frame(case.log), case.log))
     assert by_spark.equals(by_polars)
+    of_sums = {"weights": told["weights"], "max_keys": 2, "portable": True, "on_null": "drop"}
+    of_sums |= {"domain": sh.Integers(6), "measures": MEASURES[0]}
+    log = measured_log()
+    assert count(spark.frame(log), **of_sums).frame.sort("key_0").equals(count(log, **of_sums).frame.sort("key_0"))
     assert sum(counts_by_hand(case).values()) != by_spark["count"].sum()
 
 

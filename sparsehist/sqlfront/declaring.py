@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from sparsehist.declaration import Declaration
 from sparsehist.declaration.parameters import needed, parameters, sql_words
 from sparsehist.domain import Open
-from sparsehist.errors import DeclarationError, SparsehistError, StatementError
+from sparsehist.errors import DeclarationError, NotFoundError, SparsehistError, StatementError
 from sparsehist.sqlfront.reading import Statement
 from sparsehist.sqlfront.release_tables import TAKEN_NAMES
 from sparsehist.sqlfront.script import Place
@@ -32,6 +32,13 @@ class Declared(NamedTuple):
     declaration: Declaration
     public_tables: frozenset[str]
     further: Mapping[str, Any] = {}
+
+
+def wanted_by(statement: Statement) -> Declared:
+    """Return what the check of a statement with a query found; refuses one whose series was not there then."""
+    if not isinstance(statement.wanted, Declared):
+        raise NotFoundError(f"{statement.name} is neither a running series nor one of periods")
+    return statement.wanted
 
 
 def declared(statement: Statement) -> Declared:

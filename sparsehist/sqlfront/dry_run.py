@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from sparsehist.declaration import Declaration
-from sparsehist.errors import NotFoundError, of_kind, present
+from sparsehist.errors import NotFoundError, present
 from sparsehist.ledger.ledger import Ledger
 from sparsehist.ledger.spent import CELLS, PathName
 from sparsehist.privacy import level_text
@@ -23,7 +23,7 @@ from sparsehist.release.spending import cells_of, prepared
 from sparsehist.release.stored_declaration import declaration_of
 from sparsehist.release.totals import RUNNING, Totals
 from sparsehist.sqlfront.checking import asked_of
-from sparsehist.sqlfront.declaring import Declared
+from sparsehist.sqlfront.declaring import wanted_by
 from sparsehist.sqlfront.reading import Statement
 from sparsehist.sqlfront.results import Outcome
 from sparsehist.store import is_store
@@ -86,7 +86,7 @@ class DryRun:
         return f"{ended}erases the series; what it has cost stays in the ledger"
 
     def _create(self, statement: Statement) -> str:
-        name, declaration = statement.name, of_kind(statement.wanted, Declared).declaration
+        name, declaration = statement.name, wanted_by(statement).declaration
         if name in self._series:
             return f"keeps the series {name}; spends nothing"
         self._ledger.check_series(
@@ -104,14 +104,14 @@ class DryRun:
         return f"counts the log into the series {name}; spends nothing"
 
     def _append(self, statement: Statement) -> str:
-        name, asked = statement.name, statement.asked
-        if "period" in asked:
+        name, asked, steps = statement.name, statement.asked, wanted_by(statement).declaration.steps
+        if steps is None:
             return f"appends the period {asked['period']} to the series {name}; spends nothing"
-        present(of_kind(statement.wanted, Declared).declaration.steps).step_of(asked["step"])
+        steps.step_of(asked["step"])
         return f"appends step {asked['step']} to the series {name}; spends nothing"
 
     def _choose_keys(self, statement: Statement) -> str:
-        rounds = planned_rounds(**of_kind(statement.wanted, Declared).further)
+        rounds = planned_rounds(**wanted_by(statement).further)
         rounds = [each for each in rounds if each.declared.name not in self._series]
         if not rounds:
             return "was made before; spends nothing"

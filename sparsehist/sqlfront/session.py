@@ -41,7 +41,7 @@ from sparsehist.release.steps import append_step
 from sparsehist.release.stored_declaration import declaration_of
 from sparsehist.sqlfront import release_tables
 from sparsehist.sqlfront.checking import ScriptCheck, asked_of, check_plain
-from sparsehist.sqlfront.declaring import Declared
+from sparsehist.sqlfront.declaring import Declared, wanted_by
 from sparsehist.sqlfront.engine_words import told
 from sparsehist.sqlfront.reading import Statement, bindable
 from sparsehist.sqlfront.release_tables import TAKEN_NAMES, made_before
@@ -159,7 +159,7 @@ class Session:
         return Outcome(piece.number, piece.line, "duckdb", frame, more)
 
     def _create(self, statement: Statement) -> Outcome:
-        name, store, wanted = statement.name, self._existing(), of_kind(statement.wanted, Declared)
+        name, store, wanted = statement.name, self._existing(), wanted_by(statement)
         declaration, existed, reuse = wanted.declaration, self._has_series(name), "flag" in statement.asked
         made, if_exists = "kept" if existed and reuse else "created", "reuse" if reuse else "error"
         if declaration.every is not None:
@@ -184,7 +184,7 @@ class Session:
 
     def _append(self, statement: Statement) -> Outcome:
         name, store, period = statement.name, self._existing(), statement.asked.get("period")
-        declaration, query = of_kind(statement.wanted, Declared).declaration, self._source(statement)
+        declaration, query = wanted_by(statement).declaration, self._source(statement)
         if period is not None:
             made = append_period(store, declaration, query, period)
             return _outcome(statement, f"appended the period {period} of {name}: its series is {made.name}")
@@ -201,7 +201,7 @@ class Session:
 
         A query that is not run after all may read what is not there any more.
         """
-        wanted, bound = of_kind(statement.wanted, Declared), self._bound(asked_for(statement.query, self.parameters))
+        wanted, bound = wanted_by(statement), self._bound(asked_for(statement.query, self.parameters))
         if wanted.declaration.unverified:
             try:
                 return self.connection.sql(statement.query, params=bound or None)
@@ -318,7 +318,7 @@ class Session:
 
     def _choose_keys(self, statement: Statement) -> Outcome:
         store, target = self._existing(), statement.asked.get("target")
-        found = discover_keys(store, self._source(statement), **of_kind(statement.wanted, Declared).further)
+        found = discover_keys(store, self._source(statement), **wanted_by(statement).further)
         if target is not None:
             found.write_parquet(Path(target))
         written = "" if target is None else f", written to {target}: the domain is catalogue(file={target!r})"

@@ -79,3 +79,7 @@ def test_periods_are_declared_and_appended(ran, store):
     assert store.series("visits").appended() == ["2026-W12"]
     _, errors = ran(f"append to visits period '2026-W13' as {query} limit 3")
     assert len(errors) == 1 and "LIMIT" in errors[0]
+    broken = f"create running series s with ({OPTIONS}, noise = none) over 5 steps; append to s step 1 as {query}"
+    outcomes, errors = ran(f"{broken}; append to visits_2026w12 step 1 as {query}", keep_going=True)
+    assert len(errors) == 3 and "neither a running series nor one of periods" in errors[1]
+    assert "visits_2026w12 is not a running series" in errors[2]

@@ -11,6 +11,7 @@ import pytest
 
 import sparsehist as sh
 from sparsehist.errors import BudgetExceededError, CapExceededError, DeclarationError, InputError, StoreError
+from sparsehist.ledger.budgets import budget
 from sparsehist.ledger.export import COLUMNS, EVENT_COLUMNS
 from sparsehist.ledger.ledger import Ledger, check_release
 from sparsehist.ledger.spent import Spending
@@ -386,3 +387,34 @@ def test_an_export_holds_the_ledger_and_the_events(store, tmp_path):
     for place in ("other.json", "other.parquet", "l.csv", "none/l.json"):
         with pytest.raises(InputError):
             store.export_ledger(tmp_path / place)
+
+
+def test_a_ledger_that_is_carried_on_equals_the_one_of_the_store():
+    """A dry run adds releases to a ledger as the store does: the finest level, joint delta, and summed slack."""
+    store = sh.open(":memory:", seed=1)
+    log = pl.DataFrame({"user": range(500), "key": ["a"] * 500})
+    series = sh.create(store, log, name="s", unit="user", key="key", max_keys=1, domain=sh.Open(delta="1e-6"))
+
+    def ledger() -> Ledger:
+        with store.home.hold() as state:
+            return Ledger.of(state)
+
+    for name, level in (("first", "0.5"), ("coarser", "0.1"), ("finer", "1")):
+        carried = ledger()
+        made = series.release(name, level=level)
+        (spent,) = ledger().paths
+        added = Spending(
+            spent.series_id, made.level, delta_infinity=made.metadata["delta_infinity"],
+            numerical_slack=made.metadata["numerical_slack"],
+        )  # fmt: skip
+        (known,) = carried.with_release(added).paths
+        for field in ("finest", "releases", "delta_infinity", "numerical_slack"):
+            assert getattr(known, field) == pytest.approx(getattr(spent, field), rel=1e-12), field
+    (lower,) = ledger().with_release(Spending(spent.series_id, Fraction(1, 10))).paths
+    assert (lower.finest, lower.delta_infinity) == (1, spent.delta_infinity)
+
+
+def test_a_share_for_poisson_noise_is_taken_off_the_budget():
+    """The filter of other noise has the rest of epsilon and delta."""
+    whole = budget(epsilon=1, delta="1e-6", opens=False, poisson=sh.EpsilonDelta("0.25", "1e-7"))
+    assert whole.noise == budget(epsilon="0.75", delta="9e-7", opens=False).noise

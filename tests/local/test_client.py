@@ -36,7 +36,7 @@ def test_a_day_has_one_report_whatever_happens():
     assert again.to_bytes() == client.to_bytes()
 
 
-@pytest.mark.parametrize("truth", [0, 1])
+@pytest.mark.parametrize("truth", [pytest.param(0, marks=pytest.mark.slow), 1])
 def test_clients_follow_the_joint_law(truth, monkeypatch):
     """A report before and one after relaxing, at both settings, over 15,000 clients: all 64 states."""
     rng = np.random.default_rng(70 + truth)

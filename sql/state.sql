@@ -177,13 +177,6 @@ where series_id = $series_id
 order by path_id;
 
 
--- name: insert_release
-insert into release values (
-    $generation, $path_id, $series_id, $name, $level, $spends, $threshold, $request, $metadata, $released, $file,
-    $size, $digest, $n_past, $n_new, $n_empty, $step
-);
-
-
 -- name: read_releases
 -- The releases of a noise path, in order.
 -- out: path_id, generation, name, level (exact text), threshold, request, metadata
@@ -203,11 +196,11 @@ where series_id = $series_id and name = $name;
 
 -- name: read_rounds
 -- The rounds of a noise path, in order.
--- out: generation, name, level (exact text), threshold, step, metadata, n_past, n_new, n_empty, n_levels (spent up to
---      this round), spends, file, size, digest
+-- out: n_past, n_new, n_empty, n_levels (spent up to this round), file, size, digest, then the row that the file
+--      vouches for: generation, name, level (exact text), threshold, step, metadata, spends
 select
-    generation, name, level, threshold, step, metadata, n_past, n_new, n_empty,
-    sum(spends) over (order by generation) as n_levels, spends, file, size, digest
+    n_past, n_new, n_empty, sum(spends) over (order by generation) as n_levels, file, size, digest,
+    generation, name, level, threshold, step, metadata, spends
 from release
 where path_id = $path_id
 order by generation;

@@ -13,7 +13,7 @@ from sparsehist.errors import NotFoundError
 from sparsehist.privacy.levels import as_level
 from sparsehist.store.database import Database, now
 from sparsehist.store.records import PathRecord, RegisteredFile, ReleaseRecord, SeriesRecord
-from sparsehist.store.rounds import PathHistory, RoundHead
+from sparsehist.store.rounds import PathHistory, RoundSizes, sealed
 
 _TIMES = {"first_release", "last_release", "dropped", "happened"}
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  UTC; frames have times without a zone
@@ -105,9 +105,9 @@ def read_history(database: Database, path_id: int, series: Path) -> PathHistory:
         raise NotFoundError("no such noise path")
     ((series_id, kind, integer_noise),) = known
     rounds = []
-    for row in database.rows("read_rounds", path_id=path_id):
-        head = RoundHead(*row[:10], *map(bool, (row[10], integer_noise)))
-        rounds.append((head, RegisteredFile(*row[11:])))
+    for n_past, n_new, n_empty, n_levels, file, size, digest, *row in database.rows("read_rounds", path_id=path_id):
+        sizes = RoundSizes(n_past, n_new, n_empty, n_levels, bool(row[-1]), sealed(*row))
+        rounds.append((sizes, RegisteredFile(file, size, digest)))
     spent = [
         as_level(level) if step is None else (step, as_level(level))
         for level, _, step in database.rows("read_past", path_id=path_id)

@@ -25,7 +25,7 @@ from sparsehist.errors import (
     StoreRolledBackError,
     promise,
 )
-from sparsehist.privacy.levels import as_level
+from sparsehist.privacy.levels import as_level, level_text
 from sparsehist.store.database import Database, now
 from sparsehist.store.layout import SERIES, SPILL, STATE
 from sparsehist.store.private_files import altered, check_file, disk_errors, sync_directory, verify_file, write_file
@@ -41,7 +41,7 @@ from sparsehist.store.records import (
     StepRecord,
     Tracked,
 )
-from sparsehist.store.rounds import TRACKING, PathHistory, RoundHead
+from sparsehist.store.rounds import TRACKING, PathHistory, RoundSizes
 from sparsehist.store.rows import (
     as_text,
     event_rows,
@@ -78,7 +78,7 @@ class StoreIdentity:
 class _WrittenRound(NamedTuple):
     """A round whose file is written, in the directory of its series."""
 
-    head: RoundHead
+    sizes: RoundSizes
     file: RegisteredFile
     directory: Path
 
@@ -243,18 +243,16 @@ class State:
         for at, each in enumerate(rounds, generation):
             history = self._history_for(each)
             # The random part: a round that failed without saying whether it committed is never written over.
-            name, metadata = f"round-{at}-{secrets.token_hex(4)}", as_text(each.metadata)
-            head, file = history.write_round(name, each, at, metadata, durable=self.durable)
-            written.append(_WrittenRound(head, file, history.directory))
-        told = f"release {record.name} at level {written[0].head.level} committed"
+            name = f"round-{at}-{secrets.token_hex(4)}"
+            row = (at, each.name, level_text(each.level), float(each.threshold), each.step, as_text(each.metadata))
+            sizes, file = history.write_round(name, each, row, durable=self.durable)
+            written.append(_WrittenRound(sizes, file, history.directory))
+        told = f"release {record.name} at level {level_text(record.level)} committed"
         try:
             with self._changing("release", told, rounds=len(rounds)) as event:
-                for at, (each, made) in enumerate(zip(rounds, written, strict=True)):
-                    said = self._insert_round(each, made)
-                    if at == 0:
-                        event.update(said)
-                    else:
-                        insert_event(self._database, "release", made.head.generation, **said)
+                event.update(self._insert_round(record, written[0], generation))
+                for at, (each, made) in enumerate(zip(rounds[1:], written[1:], strict=True), generation + 1):
+                    insert_event(self._database, "release", at, **self._insert_round(each, made, at))
         except StoreInUseError:
             for each, made in zip(rounds, written, strict=True):
                 for one in (made.file, *each.attachments):
@@ -276,21 +274,20 @@ class State:
             check_file(history.directory, file)
         return history
 
-    def _insert_round(self, record: NewRound, written: _WrittenRound) -> dict[str, Any]:
+    def _insert_round(self, record: NewRound, written: _WrittenRound, generation: int) -> dict[str, Any]:
         """Register a round in a transaction; returns what its event says."""
-        path_id, head, series_id = record.path_id, written.head, written.directory.name
+        path_id, sizes, series_id = record.path_id, written.sizes, written.directory.name
         if isinstance(path_id, PathRecord):
             path_id = self._open_path(path_id)
         self._register(series_id, record.attachments, path_id)
-        self._database.change(
-            "insert_release",
-            **asdict(head) | asdict(written.file) | {"name": head.name, "file": written.file.name},
-            series_id=series_id,
-            path_id=path_id,
-            request=as_text(record.request),
-            released=now(),
-        )
-        said = {"series_id": series_id, "level": head.level, "who": record.who, "release": record.name}
+        of_file = {"file": written.file.name, "size": written.file.size, "digest": written.file.digest}
+        self._database.insert(
+            "release", generation=generation, path_id=path_id, series_id=series_id, name=record.name,
+            level=level_text(record.level), spends=sizes.spends, threshold=float(record.threshold),
+            request=as_text(record.request), metadata=as_text(record.metadata), released=now(), **of_file,
+            n_past=sizes.n_past, n_new=sizes.n_new, n_empty=sizes.n_empty, step=record.step,
+        )  # fmt: skip
+        said = {"series_id": series_id, "level": level_text(record.level), "who": record.who, "release": record.name}
         return said | {"path_id": path_id}
 
     def _open_path(self, path: PathRecord) -> int:

@@ -5,18 +5,7 @@ import pytest
 
 import sparsehist as sh
 
-DECLARED = (
-    "--unit",
-    "user",
-    "--key",
-    "url",
-    "--max-keys",
-    "3",
-    "--domain",
-    "strings(max_bytes=8)",
-    "--name",
-    "daily",
-)
+DECLARED = "--unit user --key url --max-keys 3 --domain strings(max_bytes=8) --name daily".split()
 
 
 @pytest.fixture

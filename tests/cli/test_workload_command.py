@@ -31,18 +31,6 @@ def test_a_workload_is_released_written_and_listed(sparsehist, areas):
 
 def test_a_plan_spends_nothing_and_shows_every_column(sparsehist, areas):
     """The strategies are compared, down to the last column however narrow the table; no release is made."""
-    words = (
-        "release",
-        areas,
-        "--series",
-        "visits",
-        "--name",
-        "x",
-        "--workload",
-        "prefix()",
-        "--level",
-        "0.5",
-    )
     words = ("plan", areas, "--series", "visits", "--workload", "prefix()", "--level", "0.5")
     planned = sparsehist(*words)
     assert planned.code == 0 and "chosen" in planned.out and "identity" in planned.out

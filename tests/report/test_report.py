@@ -1,10 +1,7 @@
 """What people look at: releases side by side, the progress of long work."""
 
-import io
-
 import polars as pl
 
-from sparsehist.cli.answer import rows_table
 from sparsehist.counting.progress import reporting
 from sparsehist.release.releases import Release
 from sparsehist.report.side_by_side import coarse_to_fine, side_by_side
@@ -44,15 +41,6 @@ def test_a_key_of_several_columns_is_joined_by_all_of_them():
     two = pl.DataFrame({"a": ["x"], "b": [2], "noisy_count": [4.5]})
     joined = side_by_side([Release(one, {"name": "p", "level": "1"}), Release(two, {"name": "q", "level": "2"})])
     assert joined.rows() == [("x", 1, 5.0, None), ("x", 2, 4.0, 4.5)]
-
-
-def test_a_key_that_looks_like_markup_is_shown_as_it_is():
-    """Tables do not interpret what they show."""
-    from rich.console import Console
-
-    console = Console(file=io.StringIO(), width=60)
-    console.print(rows_table([{"url": "[red]/x[/red]"}]))
-    assert "[red]/x[/red]" in console.file.getvalue()
 
 
 def test_progress_names_each_phase_once_it_is_over(capsys):

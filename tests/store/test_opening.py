@@ -28,7 +28,7 @@ from sparsehist.store import (
     open_state,
 )
 from sparsehist.store.witnesses import Mark, raise_mark, read_mark
-from tests.store.example import Model, add_series, make_store
+from tests.store.example import Model, make_store
 
 
 def release(path, level="1"):
@@ -157,7 +157,7 @@ def test_damage_to_a_round_is_named(tmp_path):
 
 @pytest.mark.parametrize("change", ["threshold = threshold - 1", "level = '7'", "spends = 0", "name = 'other'"])
 def test_a_round_whose_row_was_altered_is_refused(tmp_path, change):
-    """The first line of a round file is compared with its row, also where the digest of the state is gone."""
+    """A round file is compared with its row, also where the digest of the state is gone."""
     path = make_store(tmp_path / "s")
     with open_state(path) as state:
         model = Model(state.series("queries").path_id)
@@ -193,24 +193,6 @@ def test_leftovers_of_dead_runs_stay_until_a_check_finds_the_store_whole(tmp_pat
         state.verify()
     assert sorted(place.name for place in directory.iterdir()) == before
     assert [place.name for place in (path / "series").iterdir()] == [directory.name]
-
-
-def test_a_restored_store_is_refused_by_its_mark(tmp_path):
-    """A store put back in place from before a release is refused, until the newest is back and adopted."""
-    path = make_store(tmp_path / "s")
-    shutil.copytree(path, tmp_path / "older")
-    assert release(path) == 2
-    shutil.copytree(path, tmp_path / "newest")
-    put_back(path, tmp_path / "older")
-    told = r"generation 1, but .*s\.generation .*2.*Restore"
-    with pytest.raises(StoreRolledBackError, match=told), open_state(path):
-        pass
-    put_back(path, tmp_path / "newest")
-    with pytest.raises(StoreRolledBackError, match="put back"), open_state(path):
-        pass
-    adopt(path, home_is_gone=True)
-    with open_state(path) as state:
-        assert state.generation == 3
 
 
 def test_a_mark_that_a_dead_run_did_not_raise_is_raised_by_the_next(tmp_path, monkeypatch):
@@ -262,27 +244,6 @@ def test_a_mark_that_a_power_cut_left_unfinished_is_written_anew(tmp_path):
     assert read_mark(path, store_id) == (89, "1:2")
 
 
-def test_a_copy_is_refused_until_it_is_adopted(tmp_path):
-    """A copy is refused while and after the original stands; adopted once that is gone, it shuts out all others."""
-    path, copy, other = make_store(tmp_path / "s"), tmp_path / "copy", tmp_path / "other"
-    release(path)
-    for place in (copy, other):
-        shutil.copytree(path, place)
-    with pytest.raises(StoreRolledBackError, match=r"copy of .*sparsehist adopt"), open_state(copy):
-        pass
-    with pytest.raises(StoreRolledBackError, match="still stands"):
-        adopt(copy, home_is_gone=True)
-    shutil.rmtree(path)
-    adopt(copy, home_is_gone=True)
-    adopt(copy, home_is_gone=True)
-    with open_state(copy) as state:
-        assert state.generation == 3
-        state.verify()
-    assert release(copy, "2") == 4
-    with pytest.raises(StoreRolledBackError, match=r"s\.generation"):
-        adopt(other, home_is_gone=True)
-
-
 @pytest.mark.parametrize("dies_in", ["raise_mark", "insert_event", "raise_published_generation"])
 def test_an_adoption_that_died_is_finished_by_the_next(tmp_path, monkeypatch, dies_in):
     """Killed anywhere in it, an adoption shuts out other copies, and the next try finishes it."""
@@ -331,24 +292,13 @@ def test_of_two_copies_adopted_at_one_generation_one_goes_on(tmp_path, monkeypat
     assert release(other) == 3
 
 
-def test_a_backup_can_take_the_place_of_a_lost_store_only(tmp_path):
-    """A backup is whole and private; it is adopted when nothing was released since, and refused otherwise."""
+def test_a_backup_is_private_and_replaces_nothing(tmp_path):
+    """Its files are for the owner alone, and a place that is taken is refused."""
     path, kept = make_store(tmp_path / "s"), tmp_path / "kept"
-    release(path)
     backup(path, kept)
     with pytest.raises(NameTakenError):
         backup(path, kept)
     assert not [place for place in kept.rglob("*") if place.stat().st_mode & 0o077]
-    with pytest.raises(StoreRolledBackError, match="copy"), open_state(kept):
-        pass
-    shutil.copytree(kept, tmp_path / "second")
-    shutil.rmtree(path)
-    adopt(kept, home_is_gone=True)
-    with open_state(kept) as state:
-        state.verify()
-        add_series(state, "another")
-    with pytest.raises(StoreRolledBackError):
-        adopt(tmp_path / "second", home_is_gone=True)
 
 
 def test_the_remains_of_a_killed_backup_are_removed_by_the_next_one(tmp_path):

@@ -189,7 +189,7 @@ def test_records_show_no_secret(tmp_path):
         printed = [record, new, release, state, state.tracked(1), state.series_files(record)]
         history = state._history(record.path_id)
         file = history.open_round(0)
-        printed += [record.files, record.paths, history.rounds, file, file._head]
+        printed += [record.files, record.paths, history.rounds, file, file._sizes]
         shown = "".join(map(repr, printed))
     for secret in ("salt", "empty-key", "n_tracked", "array", "position", "size", "n_new", "n_empty"):
         assert secret not in shown

@@ -5,12 +5,15 @@ from __future__ import annotations
 from functools import partial
 
 import numpy as np
+import polars as pl
 import pytest
 
+from sparsehist.domain import Integers
 from sparsehist.entropy import seeded
 from sparsehist.histogram import effective_threshold, grid_step, release_dense, round_to_grid
 from sparsehist.noise import Gaussian
-from tests.attacks.stand_in import Drawn
+from sparsehist.release.cell_round import _draw_empty_keys
+from tests.attacks.stand_in import Drawn, FilesInMemory
 from tests.stats import assert_consistent, assert_detected, two_sample_outcomes, two_sample_vectors
 
 RUNS = 2500
@@ -108,3 +111,17 @@ def test_two_names_on_one_level_agree_where_both_publish() -> None:
         low = series.row(series.release("low", "1/2", 0.0))
         assert np.array_equal(high[~np.isnan(high)], low[~np.isnan(high)])
         assert (np.isnan(high) == ~(low > 2.0)).all()
+
+
+@pytest.mark.parametrize("n", [5, 40], ids=["by rejection", "by rank"])
+def test_false_keys_are_neither_counted_nor_tracked(n: int) -> None:
+    """Of 100 cells 20 are counted and 20 tracked: the keys of new false keys are all others and no more."""
+    rng, tracked = seeded(9), list(range(1, 100, 5))
+    files = FilesInMemory((np.arange(100) % 5 == 0).astype(np.int64), rng)
+    known = pl.DataFrame({"key_0": tracked})
+    drawn = {
+        key
+        for _ in range(300)
+        for key in _draw_empty_keys(Integers(100), files, known, n, rng=rng)["key_0"].to_list()
+    }
+    assert drawn == {key for key in range(100) if key % 5 > 1}

@@ -112,11 +112,8 @@ def _matches(path: str, told: Files) -> list[str]:
     if place.is_dir() and told.hive:
         return _within(place)
     if place.is_dir():
-        hint = (
-            ""
-            if not any("=" in one.name for one in place.iterdir())
-            else f"; its folders hold a column: {_HIVE_HINT}"
-        )
+        in_folders = any("=" in one.name for one in place.iterdir())
+        hint = f"; its folders hold a column: {_HIVE_HINT}" if in_folders else ""
         raise NotFoundError(f"{path!r} is a directory: name its files, such as {str(place / '*.parquet')!r}{hint}")
     if re.match(r"\s*(select|with|from)\s", path, re.IGNORECASE):
         raise DeclarationError("SQL is no path: in Python, give it as sparsehist.Query('select …')")
@@ -194,22 +191,18 @@ def _common(
 ) -> dict[str, pl.DataType]:
     """Find the dtypes in which files agree: whole numbers of any width, text of any kind."""
     found = dict(known)
-    for name in columns or known:
-        if name not in known:
-            continue
+    for name in [name for name in columns or known if name in known]:
         if name not in other:
             raise DataError(f"file {shown(file)!r} has no column {name!r}, which the files before it have")
-        dtypes = (known[name], other[name])
-        if dtypes[0] == dtypes[1]:
-            continue
-        if all(dtype.is_integer() for dtype in dtypes):
-            found[name] = pl.Int64() if all(dtype.is_signed_integer() for dtype in dtypes) else pl.Int128()
-        elif all(dtype in (pl.String, pl.Categorical, pl.Enum) for dtype in dtypes):
+        both = known[name], other[name]
+        if all(dtype.is_integer() for dtype in both) and both[0] != both[1]:
+            found[name] = pl.Int64() if all(dtype.is_signed_integer() for dtype in both) else pl.Int128()
+        elif all(dtype in (pl.String, pl.Categorical, pl.Enum) for dtype in both) and both[0] != both[1]:
             found[name] = pl.String()
-        else:
+        elif both[0] != both[1]:
             raise DataError(
-                f"column {name!r} is {dtypes[0]} in one file and {dtypes[1]} in {shown(file)!r}: one id must not be "
-                "two; write the column alike in all files"
+                f"column {name!r} is {both[0]} in one file and {both[1]} in {shown(file)!r}: one id must not be two; "
+                "write the column alike in all files"
             )
     return found
 
@@ -218,11 +211,8 @@ def _folders(file: str, names: Sequence[str]) -> list[tuple[str, str | None]]:
     """The values of columns that stand in the names of the folders of a file."""
     pairs = [part.partition("=") for part in Path(file).parts[:-1]]
     found = {name: None if value == _NO_VALUE else unquote(value) for name, equal, value in pairs if equal}
-    for name in names:
-        if name not in found:
-            raise DataError(
-                f"file {shown(file)!r} stands in no folder {name}=…, which was declared to hold that column"
-            )
+    for name in set(names) - set(found):
+        raise DataError(f"file {shown(file)!r} stands in no folder {name}=…, which was declared to hold that column")
     return [(name, found[name]) for name in names]
 
 

@@ -12,7 +12,6 @@ from sparsehist import Measure
 from sparsehist.counting import CountedKeys, count_keys, in_memory
 from sparsehist.counting.contract import request
 from sparsehist.counting.sources import open_log
-from sparsehist.domain.base import Domain
 from sparsehist.domain.strings import Strings
 from sparsehist.entropy import seeded
 
@@ -32,46 +31,16 @@ def a_log(n_rows: int = 400, n_units: int = 40, *, seed: int = 1) -> pl.DataFram
 def count(source: object, **changes: object) -> CountedKeys:
     """Count with everything that is not under test left at something plain."""
     with tempfile.TemporaryDirectory() as directory:
-        chosen = {
-            "unit": "user_id",
-            "key": ["query"],
-            "max_keys": 5,
-            "domain": TEXTS,
-            "salt": SALT,
-            "temporary_directory": Path(directory),
-            **changes,
-        }
-        return count_keys(source, **chosen)
+        plain = {"unit": "user_id", "key": ["query"], "max_keys": 5, "domain": TEXTS, "salt": SALT}
+        return count_keys(source, **plain | {"temporary_directory": Path(directory)} | changes)
 
 
-def kept_pairs(
-    source: object,
-    *,
-    key: tuple[str, ...] = ("query",),
-    max_keys: int = 5,
-    domain: Domain = TEXTS,
-    salt: bytes = SALT,
-    **changes: object,
-) -> set[tuple[object, ...]]:
+def kept_pairs(source: object, **changes: object) -> set[tuple[object, ...]]:
     """List the pairs that count, as tuples (unit, key, …)."""
     with tempfile.TemporaryDirectory() as directory:
-        declared = {
-            "on_null": "drop",
-            "on_outside": "drop",
-            "memory_limit": None,
-            "threads": None,
-            "progress": None,
-            **changes,
-        }
-        wanted = request(
-            unit="user_id",
-            key=key,
-            max_keys=max_keys,
-            domain=domain,
-            salt=salt,
-            temporary_directory=Path(directory),
-            **declared,
-        )
+        plain = {"unit": "user_id", "key": ("query",), "max_keys": 5, "domain": TEXTS, "salt": SALT}
+        plain |= {"on_null": "drop", "on_outside": "drop", "temporary_directory": Path(directory)}
+        wanted = request(**plain | changes)
         rows = in_memory.kept_pairs(open_log(source, wanted.read), wanted).frame().rows()
     assert len(rows) == len(set(rows))
     return set(rows)

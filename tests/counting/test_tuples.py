@@ -1,6 +1,7 @@
 """Units that several columns name together: one text for each tuple, on each engine, and counts as by hand."""
 
 import datetime as dt
+from functools import partial
 
 import polars as pl
 import pytest
@@ -9,12 +10,10 @@ from hypothesis import strategies as st
 
 import sparsehist as sh
 from sparsehist import errors
-from sparsehist.counting import check_log, in_memory
-from sparsehist.counting.contract import request
-from sparsehist.counting.sources import open_log
+from sparsehist.counting import check_log
 from sparsehist.counting.tuples import tuple_text
 from sparsehist.entropy import seeded
-from tests.counting.logs import SALT, TEXTS, count
+from tests.counting.logs import TEXTS, count, kept_pairs
 
 # What a value of each type is written as; other engines have to write the same.
 VECTORS = [
@@ -80,25 +79,16 @@ def test_counts_are_those_of_distinct_tuples(tmp_path):
         assert bounded["count"].sum() == sizes.clip(upper_bound=2).sum()
 
 
-def test_taking_one_tuple_out_leaves_the_others_as_they_are(tmp_path):
+def test_taking_one_tuple_out_leaves_the_others_as_they_are():
     """What (date, ip) pairs keep does not depend on another pair, also one of the same day or address."""
-
-    def kept(log):
-        wanted = request(
-            unit=("date", "ip"), key=("query",), max_keys=2, domain=TEXTS, salt=SALT, on_null="drop",
-            on_outside="drop", memory_limit=None, threads=None, temporary_directory=tmp_path, progress=None,
-        )  # fmt: skip
-        opened = open_log(log, wanted.read)
-        return set(in_memory.kept_pairs(opened, wanted).frame().rows())
-
+    kept = partial(kept_pairs, unit=("date", "ip"), max_keys=2)
     log = _log(300)
     whole = kept(log)
     assert len({unit for unit, _ in whole}) == log.select("date", "ip").n_unique()
     for day, address in log.select("date", "ip").unique(maintain_order=True).head(12).rows():
         left = log.filter(~((pl.col("date") == day) & (pl.col("ip") == address)))
-        written = (
-            pl.select(date=pl.lit(day), ip=pl.lit(address)).select(tuple_text(["date", "ip"], log.schema)).item()
-        )
+        of_pair = pl.select(date=pl.lit(day), ip=pl.lit(address))
+        written = of_pair.select(tuple_text(["date", "ip"], log.schema)).item()
         assert kept(left) == {pair for pair in whole if pair[0] != written}
 
 

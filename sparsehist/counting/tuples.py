@@ -1,4 +1,4 @@
-"""Several columns as one text: typed, each part behind its length, so that two tuples are alike only part by part.
+"""Several columns as one text of typed parts with their lengths, so that texts are equal only if all parts are equal.
 
 A part is written as a letter for its type, its length in bytes, a colon and its value: the 20,484th day and the
 number 17 are `d5:20484i2:17`. No other tuple is written so, since the length says where a part ends. Polars and

@@ -121,7 +121,7 @@ class Spent:
 
     @property
     def least_level(self) -> Fraction:
-        """A level, below what anybody asks for, from which on its noise can always be drawn and published."""
+        """A level below all useful ones; from it on, noise can always be drawn and published."""
         if self.law in (POISSON, SKELLAM):
             return LEAST_OF_MEANS
         return Fraction(self.max_keys, 2**48 if self.law in (GAUSSIAN, ZCDP) else 2**24)

@@ -200,7 +200,7 @@ def _row_of_population(ledger: Ledger, population: str, paths: list[Spent], delt
 
 
 def _period_columns(ledger: Ledger, population: str, rule: Every, delta: float) -> Row:
-    """What its periods cost one unit in one of them, and how many there were and may be."""
+    """The cost of a periodic series for one unit in one period, and its number of periods so far and at most."""
     cost = ledger.cost_per_period(population, rule)
     epsilon = guarantee(cost, delta)
     paths = ledger.of_population(population)

@@ -197,7 +197,7 @@ def past_of(state: State, record: SeriesRecord, totals: Totals) -> list[tuple[in
 def running_metadata(
     declaration: Declaration, request: RunningRequest, past: list[tuple[int, Fraction, float]]
 ) -> RunningMetadata:
-    """Choose the threshold and say what a release will be: a function of public parameters only."""
+    """Choose the threshold and return the metadata of a release, from public parameters only."""
     totals = totals_of(declaration, request)
     if declaration.domain.is_open and totals.workload is not None:
         raise DeclarationError(

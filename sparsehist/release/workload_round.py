@@ -220,7 +220,7 @@ _ONCE_PER_CELL = (
 
 
 def warn_of_counts(declaration: Declaration, request: WorkloadRequest) -> None:
-    """Warn, before anything is drawn, where sums over cells count a unit more than once or cut it."""
+    """Warn, before drawing, if sums over cells count a unit more than once or miss pairs that bounding removed."""
     if request.workload is None or _counted(declaration, request.workload) == "units":
         return
     warnings.warn(

@@ -76,7 +76,7 @@ class PeriodicSeries:
 
     @property
     def rule(self) -> Every:
-        """Which periods there are, and what a budget counts for."""
+        """The declaration of the periods and of what the budget protects."""
         return present(self.declaration.every)
 
     def append(

@@ -49,7 +49,7 @@ def make_store(path: Path, *, durable: bool = True) -> Path:
 
 @dataclass
 class Model:
-    """What a path must hold, kept in plain arrays."""
+    """The expected contents of a path, in plain arrays."""
 
     path_id: int
     integer_noise: bool = False

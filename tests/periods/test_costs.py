@@ -201,7 +201,7 @@ def test_a_year_of_weeks_costs_what_is_said() -> None:
     ],
 )
 def test_how_many_weeks_are_left(declared: dict[str, object], left: int) -> None:
-    """The number of further weeks at the level of the last one, limited by the budget and the year; they can be released."""
+    """Weeks left at the level of the last one, limited by the budget and the year; all of them can be released."""
     log = in_weeks(periods=52, **declared)
     for week, level in zip(WEEKS[:3], ("0.05", "0.1", "0.1"), strict=True):
         log.append(of_users("ab"), period=week).release("r", level=level)

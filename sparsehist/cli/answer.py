@@ -23,7 +23,8 @@ MISSING = "—"
 _PIPED_WIDTH = 10_000
 """Columns of a pipe: tables keep their natural width."""
 _LONGEST_CELL = 400  # characters
-_PARAMETER = re.compile(r"""(?<![-\w(.?&])([a-z]+(?:_[a-z]+)*)=(["']?)([^\s"',;:)]*)\2""")
+_AFTER_OPTION = re.compile(r"--[a-z-]+ $")
+_PARAMETER = re.compile(r"""(?<![-\w(.?&])([a-z]+(?:_[a-z]+)*)=(?![{])(["']?)([^\s"',;:)]*)\2""")
 _SPELLED = {"key_types": "key_type", "on_other_period": "drop_other_periods"}
 
 
@@ -95,6 +96,8 @@ def in_options(message: str) -> str:
     """
 
     def option(found: re.Match[str]) -> str:
+        if _AFTER_OPTION.search(message[: found.start()]):
+            return found[0]
         name = _SPELLED.get(found[1], found[1]).replace("_", "-")
         is_switch = found[1] == "on_other_period" or found[3] in ("", "True")
         return f"--{name}" if is_switch else f"--{name} {found[3]}"

@@ -208,6 +208,7 @@ def test_messages_speak_of_options():
         "domain strings(max_bytes=5), level 3": "domain strings(max_bytes=5), level 3",
         "open(delta='1e-6'), or delta=1e-7": "open(delta='1e-6'), or --delta 1e-7",
         "s3://bucket?region=a, home_is_gone=True": "s3://bucket?region=a, --home-is-gone",
+        "sh.Files(…, types={'k': 'date'}), --key-type k=date": "sh.Files(…, types={'k': 'date'}), --key-type k=date",
     }
     assert {message: in_options(message) for message in told} == told
 

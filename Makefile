@@ -79,7 +79,7 @@ format: $(STAMP)  ## let ruff format and repair what it can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-test-slow: $(STAMP)  ## the tests of more than ten seconds
+test-slow: $(STAMP)  ## longer tests, and further cases of those in the default suite
 	$(BIN)/python -m pytest -q -n 2 -m 'slow and not spark'
 
 spark: $(STAMP)  ## Java 17 and pyspark, for tests of counting on a cluster

@@ -1,8 +1,7 @@
 """The only maker of production generators.
 
 The stream is AES-128 in counter mode, keyed with 128 bits of the operating system's entropy; a generator
-is made for one piece of work and thrown away with it, so nothing survives a fork and no state is stored, but for the
-key of a round whose counts lie elsewhere, until it is committed.
+is made for one piece of work and thrown away with it, so nothing survives a fork and no state is stored.
 Measured: 10 ns a normal, 3 ns a uniform, no dearer than numpy's PCG64.
 """
 
@@ -14,7 +13,7 @@ import numpy as np
 
 
 def generator(key: int | None = None) -> np.random.Generator:
-    """Make a generator for one piece of work; with the key of one that is done again because it was not finished."""
+    """Make a generator for one piece of work; the same `key` gives the same numbers."""
     from randomgen import AESCounter
 
     return np.random.Generator(AESCounter(key=secrets.randbits(128) if key is None else key))

@@ -38,19 +38,13 @@ def test_weeks_are_those_of_iso_at_the_turn_of_a_year() -> None:
     ("period", "named"),
     [
         ("week", "2025-W53"),
-        ("week", "2025-12"),
-        ("week", "2025-W00"),
         ("month", "2025-13"),
         ("day", "2025-02-29"),
-        ("day", "20250228x"),
         ("day", "2025-W09"),
-        ("month", "2025W09"),
         ("7", 0),
-        ("7", True),
         ("7", "x"),
         ("week", 12),
         ("day", datetime(2025, 1, 1, tzinfo=UTC)),
-        ("month", None),
     ],
 )
 def test_what_is_no_period_is_refused(period: str, named: object) -> None:

@@ -49,8 +49,8 @@ def present(name: str, dtype: pl.DataType) -> pl.Expr:
     column = pl.col(name)
     if is_whole(dtype):
         return column.is_not_null()
-    sizes = column.cat.len_bytes() if dtype in DICTIONARIES else column.bin.size()
-    return sizes.fill_null(0) > 0
+    full = column != "" if dtype in DICTIONARIES else column.bin.size() > 0
+    return full.fill_null(value=False)
 
 
 def batches(log: Log, columns: Sequence[str], computed: Mapping[str, pl.Expr]) -> Iterator[pl.DataFrame]:

@@ -118,7 +118,7 @@ def test_readers_query_published_files_without_the_store(sparsehist, store, here
     assert not (here / "b.csv").exists()
     assert reading("select 'open").code == 2
     assert sparsehist("sql", store, "--analyst", "published").code == 2
-    huge = "select repeat('x', 1500000000)"
+    huge = "select repeat('x', 300000000)"
     assert "memory limit of this session" in reading(huge, "--memory-limit", "200MB", "--time-limit", 60).err
     assert "--time-limit is for published files" in sparsehist("sql", store, "--time-limit", 1).err
 

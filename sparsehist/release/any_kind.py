@@ -17,7 +17,7 @@ from sparsehist.release import cell_round, pipeline
 from sparsehist.release.cell_parameters import CellRequest, requested
 from sparsehist.release.home import Home
 from sparsehist.release.measure_parameters import sums_asked
-from sparsehist.release.metadata import Request
+from sparsehist.release.metadata import Request, level_asked
 from sparsehist.release.planning import COUNTS, Plan, Planner, levels_or_goal
 from sparsehist.release.release_files import check_place
 from sparsehist.release.releases import Release, WorkloadRelease, released
@@ -45,7 +45,7 @@ def request_of(
     `made_as` is the kind of the release of that name, if it was made.
     """
     given = {word: value for word, value in asked.items() if value is not None}
-    levels: dict[str, Any] = {"level": level, "epsilon": epsilon, "delta": delta}
+    levels = level_asked(level, epsilon, delta)
     if declaration.steps is None:
         _refuse(given, _OF_STEPS, _NO_STEPS)
     if "workload" in given or (made_as == "workload" and not given.keys() & set(_OF_CELLS)):
@@ -54,11 +54,11 @@ def request_of(
         _refuse(given, _OF_CELLS, "for releases of cells, and a workload is asked for")
         from sparsehist.release import workload_round  # and scipy's linear algebra
 
-        asked_workload = workload_round.requested(declaration, name, given.pop("workload", None), **levels, **given)
+        asked_workload = workload_round.requested(declaration, name, given.pop("workload", None), levels, **given)
         return asked_workload, workload_round.open_path
     _refuse(given, _OF_WORKLOADS, "for workloads: give workload=")
     of_cells = {word: given[word] for word in _OF_CELLS if word in given and word != "measures"}
-    cells = requested(name, **levels, **of_cells, max_false_keys=max_false_keys)
+    cells = requested(name, levels, **of_cells, max_false_keys=max_false_keys)
     cells = replace(cells, measures=sums_asked(declaration, given.get("measures")))
     if declaration.steps is None:
         return cells, cell_round.open_path

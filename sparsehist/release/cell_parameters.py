@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
@@ -26,10 +26,9 @@ from sparsehist.histogram.grid import published_step
 from sparsehist.histogram.open_domain import OpenBudget, Point
 from sparsehist.ledger.spent import PathName, measure_path
 from sparsehist.noise.family import Family
-from sparsehist.privacy import Level, as_level, level_text
-from sparsehist.privacy.guarantees import EpsilonDelta
+from sparsehist.privacy import as_level, level_text
 from sparsehist.release.measure_parameters import SumsAsked, measure_metadata, measure_slack
-from sparsehist.release.metadata import CellMetadata, Request, level_asked, shared
+from sparsehist.release.metadata import CellMetadata, Request, shared
 from sparsehist.store import Past
 
 _LARGEST_THRESHOLD = 2.0**48
@@ -85,16 +84,14 @@ class CellRequest(Request):
 
 def requested(
     name: str,
+    levels: Mapping[str, Any] | None = None,
     *,
-    level: Level | EpsilonDelta | None = None,
-    epsilon: Level | None = None,
-    delta: Level | None = None,
     threshold: float | None = None,
     false_keys: float | None = None,
     open_delta: float | None = None,
     max_false_keys: float = 1e7,
 ) -> CellRequest:
-    """Check what can be checked without a store."""
+    """Check what can be checked without a store; `levels` is what `level_asked` gives."""
     if threshold is not None and false_keys is not None:
         raise DeclarationError("give threshold= or false_keys=, not both", parameter="threshold")
     if open_delta is not None and not (threshold is None and false_keys is None):
@@ -103,7 +100,7 @@ def requested(
         )
     return CellRequest(
         checked_name("release", name),
-        **level_asked(level, epsilon, delta),
+        **levels or {},
         threshold=_within("threshold", threshold, -_LARGEST_THRESHOLD, _LARGEST_THRESHOLD),
         false_keys=_within("false_keys", false_keys, 0, math.inf),
         open_delta=_within("open_delta", open_delta, 0, math.nextafter(1, 0)),

@@ -35,6 +35,7 @@ from sparsehist.release import any_kind
 from sparsehist.release.cell_parameters import cell_metadata, requested
 from sparsehist.release.creation import NewLog, PairFilter, counted_into, with_source
 from sparsehist.release.home import Home, OfStore, home_of
+from sparsehist.release.metadata import level_asked
 from sparsehist.release.spending import cells_of, prepared
 
 _PARTS = 256
@@ -184,7 +185,7 @@ def charged(ledger: Ledger, planned: Iterable[Round]) -> Ledger:
         if declaration.domain.is_open:
             ledger = ledger.with_open_series(declaration.population)
         ledger = ledger.with_series(cells_of(declaration.name, declaration))
-        asked = requested("planned", level=each.level, threshold=each.threshold)
+        asked = requested("planned", level_asked(each.level), threshold=each.threshold)
         public = partial(cell_metadata, declaration, past=())
         *_, spends = prepared(ledger, declaration.name, declaration, CELLS, asked, public)
         ledger.check(*spends)

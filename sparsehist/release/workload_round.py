@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import math
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -24,7 +24,7 @@ from sparsehist.privacy import Level, level_text
 from sparsehist.privacy.guarantees import EpsilonDelta
 from sparsehist.release.cell_parameters import LAZILY
 from sparsehist.release.home import Home
-from sparsehist.release.metadata import Request, WorkloadMetadata, level_asked, read_metadata, shared
+from sparsehist.release.metadata import Request, WorkloadMetadata, read_metadata, shared
 from sparsehist.release.pipeline import AUTO, Held, adjacent
 from sparsehist.release.planning import LEVELS, checked_levels
 from sparsehist.release.spending import ledger_for, level_for
@@ -82,10 +82,8 @@ def requested(
     declaration: Declaration,
     name: str,
     workload: Workload | str | None,
+    levels: Mapping[str, Any] | None = None,
     *,
-    level: Level | EpsilonDelta | None = None,
-    epsilon: Level | None = None,
-    delta: Level | None = None,
     strategy: str | Strategy | None = None,
 ) -> WorkloadRequest:
     """Check what can be checked without a store."""
@@ -116,7 +114,7 @@ def requested(
         asked = asked.for_domain(column_sizes(declaration.domain), keys)
     return WorkloadRequest(
         checked_name("release", name),
-        **level_asked(level, epsilon, delta),
+        **levels or {},
         workload=asked,
         strategy=strategy.name if isinstance(strategy, Strategy) else strategy or AUTO,
     )

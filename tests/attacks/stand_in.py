@@ -17,6 +17,7 @@ from sparsehist.declaration import Declaration
 from sparsehist.domain import Integers
 from sparsehist.release.cell_parameters import requested
 from sparsehist.release.cell_round import open_path
+from sparsehist.release.metadata import level_asked
 from sparsehist.release.pipeline import Held, release
 from sparsehist.store import PathRecord, ReleaseRecord, Tracked
 
@@ -121,7 +122,7 @@ class Drawn:
         self.declaration = declared(counts.size, max_keys)
 
     def release(self, name: str, level: object = None, threshold: float | None = None) -> pl.DataFrame:
-        request = requested(name, level=level, threshold=threshold, false_keys=None)
+        request = requested(name, level_asked(level), threshold=threshold, false_keys=None)
         home = SimpleNamespace(who=None, generator=lambda: self.rng)
         return release(Held(home, self.state, _Record, self.declaration), request, open_path).frame
 

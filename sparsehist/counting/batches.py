@@ -8,7 +8,7 @@ import polars as pl
 
 from sparsehist.counting.log import Log
 
-BATCH_ROWS = 600_000
+BATCH_ROWS = 400_000
 DICTIONARIES = (pl.Categorical, pl.Enum)
 TEXTS = (pl.String, *DICTIONARIES)
 WHOLE = (

@@ -33,6 +33,7 @@ from sparsehist.privacy.filters import (
     ROUTES,
     Filter,
     filter_on,
+    routes_for,
 )
 from sparsehist.privacy.guarantees import EpsilonDelta, level_or_goal
 from sparsehist.privacy.levels import level_or_zero
@@ -305,3 +306,17 @@ def budget_from(said: Mapping[str, Any]) -> Budget:
 
 def _pair(share: Filter) -> str:
     return f"epsilon {level_text(share.limit)} at delta {level_text(share.delta)}"
+
+
+def ways_to_charge(family: str, law: str) -> str:
+    """In a refusal: the noise, and the routes that could charge it."""
+    could = routes_for(law)
+    if not could:
+        return f"{family} noise; no route can, as it has no guarantee that adds up"
+    return f"{family} noise; {' or '.join(f'route={route!r}' for route in could)} could"
+
+
+def beginning(population: str, budget: Budget | None, words: str = "the budget of population") -> str:
+    """Of a refusal: the budget of a population."""
+    is_ = "is " if words.startswith("the") else ""
+    return f"{words} {population!r} {is_}{budget}"

@@ -15,7 +15,7 @@ from fractions import Fraction
 
 from sparsehist.declaration import Every
 from sparsehist.errors import BudgetExceededError, CapExceededError, DeclarationError, NameTakenError, RefusedError
-from sparsehist.ledger.budgets import Budget, Limit, Limits
+from sparsehist.ledger.budgets import Budget, Limit, Limits, beginning, ways_to_charge
 from sparsehist.ledger.spent import (
     CELLS,
     PathName,
@@ -32,7 +32,7 @@ from sparsehist.ledger.spent import (
 )
 from sparsehist.privacy import Cost, level_text, total_cost
 from sparsehist.privacy.composition import ZCDP
-from sparsehist.privacy.filters import Filter, routes_for
+from sparsehist.privacy.filters import Filter
 from sparsehist.store import State
 
 _NOTHING = Fraction(0)
@@ -146,10 +146,12 @@ class Ledger:
             return
         law = law_of(family)
         if budget.filter_for(law) is None:
-            raise BudgetExceededError(f"{_beginning(population, budget)}, which cannot charge {_ways(family, law)}")
+            raise BudgetExceededError(
+                f"{beginning(population, budget)}, which cannot charge {ways_to_charge(family, law)}"
+            )
         if is_open and not budget.split.open and self.reserving(population) is None:
             raise BudgetExceededError(
-                f"{_beginning(population, budget)}, which reserves no delta for open domains: set the budget again "
+                f"{beginning(population, budget)}, which reserves no delta for open domains: set the budget again "
                 f"with {'delta=' if budget.delta == 0 or budget.epsilon is None else 'open_share=0.5'}, or declare "
                 "the domain"
             )
@@ -176,7 +178,7 @@ class Ledger:
             if budget.filter_for(path.law) is None and (path.dropped is None or path.releases):
                 raise DeclarationError(
                     f"a budget of {budget} cannot charge the series {path.series!r} of population {population!r}: "
-                    f"{_ways(path.noise, path.law)}"
+                    f"{ways_to_charge(path.noise, path.law)}"
                 )
 
     def check_raised_cap(self, series_id: str) -> None:
@@ -186,7 +188,7 @@ class Ledger:
         charges = None if budget is None else budget.filter_for(cells.law)
         if charges is not None and not charges.by_path(cells.law) and self._released(series_id):
             raise BudgetExceededError(
-                f"{_beginning(cells.population, budget)}: it charged the series {cells.series!r} its cap at its "
+                f"{beginning(cells.population, budget)}: it charged the series {cells.series!r} its cap at its "
                 "first release, and what is released beyond it would be no part of that. Create another series"
             )
 
@@ -408,8 +410,8 @@ class Ledger:
         charges = budget.filter_for(known.law)
         if charges is None:
             raise BudgetExceededError(
-                f"{_beginning(known.population, budget)}, which cannot charge "
-                f"{_ways(known.noise, known.law)}; nothing was spent"
+                f"{beginning(known.population, budget)}, which cannot charge "
+                f"{ways_to_charge(known.noise, known.law)}; nothing was spent"
             )
         cap = self.cap(release.series_id).now
         others = self._others(known)
@@ -427,7 +429,7 @@ class Ledger:
             elif cap is None and self._released(release.series_id):
                 what += " of a series without a cap, of which the first release is charged as one"
         raise BudgetExceededError(
-            f"{what}, {_beginning(known.population, budget, 'budget of population')}, remaining "
+            f"{what}, {beginning(known.population, budget, 'budget of population')}, remaining "
             f"{charges.route} {left}; {self._advice(release)}"
         )
 
@@ -452,7 +454,7 @@ class Ledger:
         more, remaining = after - before, max(limit - before, _NOTHING)
         raise BudgetExceededError(
             f"requested delta {float(more):.6g} more of open domains, "
-            f"{_beginning(population, budget, 'budget of population')}, remaining {float(remaining):.6g} of "
+            f"{beginning(population, budget, 'budget of population')}, remaining {float(remaining):.6g} of "
             f"{float(limit):.6g}, difference {float(more - remaining):.6g}; a release that asks for no more than "
             "that fits at any level: pass delta=, or raise threshold=; nothing was spent"
         )
@@ -494,15 +496,3 @@ def check_release(
         raise
     if beside:
         check_release(state, ledger.with_release(release), *beside, name=name, who=who)
-
-
-def _ways(family: str, law: str) -> str:
-    could = routes_for(law)
-    if not could:
-        return f"{family} noise; no route can, as it has no guarantee that adds up"
-    return f"{family} noise; {' or '.join(f'route={route!r}' for route in could)} could"
-
-
-def _beginning(population: str, budget: Budget | None, words: str = "the budget of population") -> str:
-    is_ = "is " if words.startswith("the") else ""
-    return f"{words} {population!r} {is_}{budget}"

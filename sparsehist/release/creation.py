@@ -28,7 +28,6 @@ from sparsehist.release.cell_parameters import LARGEST_COUNT
 from sparsehist.release.home import PATIENCE, Home
 from sparsehist.release.stored_declaration import check_alike, declaration_of, write_bounding, write_catalogues
 from sparsehist.store import (
-    NewSeries,
     RegisteredFile,
     SeriesRecord,
     State,
@@ -130,7 +129,7 @@ def counted_into(
                     if bound is not None:
                         bound.check(state)
                     state.take_series_directory(written, new.series_id)
-                    state.commit_series(new)
+                    state.commit_series(new, integer_noise=declaration.family.integer, who=home.who)
                     return present(state.series(declaration.name))
         return _reused(home, record, asked)  # somebody else was faster
     except BaseException:
@@ -155,7 +154,8 @@ def declared_into(home: Home, declaration: Declaration, if_exists: str) -> Serie
             written.mkdir(mode=0o700)
             files = write_catalogues(written, declaration.domain, durable=state.durable)
             state.take_series_directory(written, series_id)
-        state.commit_series(NewSeries(series_id, declaration.name, declaration.as_json(), salt, files, who=home.who))
+        made = SeriesRecord(series_id, declaration.name, declaration.as_json(), salt, files)
+        state.commit_series(made, who=home.who)
         return present(state.series(declaration.name))
 
 
@@ -202,7 +202,7 @@ def _counted(
     *,
     durable: bool,
     **how: Any,
-) -> NewSeries:
+) -> SeriesRecord:
     """Count a log, and write the files of its series into a directory."""
     declaration, made_from, rng = asked.declaration, Fingerprint.of(asked.made_from), home.generator()
     salt = rng.bytes(16)
@@ -240,10 +240,7 @@ def _counted(
     if Fingerprint.of(asked.made_from, made_from.key) != made_from:
         raise DataError("files of the log changed while it was counted: count it again once they are whole")
     stored = declaration.as_json() | {"engine": engine}
-    integer = declaration.family.integer
-    return NewSeries(
-        secrets.token_hex(8), declaration.name, stored, salt, files, made_from.as_text(), integer, home.who
-    )
+    return SeriesRecord(secrets.token_hex(8), declaration.name, stored, salt, files, made_from.as_text())
 
 
 def _countable(frames: Iterable[pl.DataFrame], *, may_be_empty: bool) -> Iterator[pl.DataFrame]:

@@ -6,7 +6,6 @@ from sparsehist.store.opening import open_state
 from sparsehist.store.private_files import read_json, write_file
 from sparsehist.store.records import (
     NewRound,
-    NewSeries,
     Past,
     PathRecord,
     RegisteredFile,
@@ -23,7 +22,6 @@ from sparsehist.store.witnesses import LEDGER_NAME, editing_ledger, listed_in_le
 __all__ = [
     "LEDGER_NAME",
     "NewRound",
-    "NewSeries",
     "Past",
     "PathRecord",
     "RegisteredFile",

@@ -35,23 +35,6 @@ class RegisteredFile:
     digest: str
 
 
-@dataclass(frozen=True, repr=False)
-class NewSeries:
-    """A series to register; its files are in place. `series_id` is random, in hex, and names its directory.
-
-    The salt and `made_from`, the keyed digests of its log, are secret.
-    """
-
-    series_id: str
-    name: str
-    declaration: Mapping[str, Any]
-    salt: bytes
-    files: list[RegisteredFile]
-    made_from: str = "{}"
-    integer_noise: bool = False
-    who: str | None = None
-
-
 @dataclass(frozen=True)
 class PathRecord:
     """A noise path of a series with its attachments; a session of queries has its name as workload.
@@ -70,16 +53,20 @@ class PathRecord:
 
 @dataclass(frozen=True, repr=False)
 class SeriesRecord:
-    """A registered series; the first of its paths is that of the cells. `salt` and `made_from` are secret."""
+    """A series; the first of its paths is that of the cells. It has a directory and paths once it is registered.
+
+    `series_id` is random, in hex, and names its directory. The salt and `made_from`, keyed digests of its log, are
+    secret.
+    """
 
     series_id: str
     name: str
     declaration: Mapping[str, Any]
     salt: bytes
-    made_from: str
-    directory: Path
-    files: tuple[RegisteredFile, ...]
-    paths: tuple[PathRecord, ...]
+    files: Sequence[RegisteredFile]
+    made_from: str = "{}"
+    directory: Path = Path()
+    paths: tuple[PathRecord, ...] = ()
 
     @property
     def path_id(self) -> int:

@@ -29,19 +29,13 @@ def _series(database: Database, row: tuple[Any, ...], series: Path) -> SeriesRec
     files: dict[int | None, list[RegisteredFile]] = {}
     for path_id, *file in database.rows("read_files", series_id=series_id):
         files.setdefault(path_id, []).append(RegisteredFile(*file))
-    return SeriesRecord(
-        series_id=series_id,
-        name=name,
-        declaration=json.loads(declaration),
-        salt=salt,
-        made_from=made_from,
-        directory=series / series_id,
-        files=tuple(files.get(None, ())),
-        paths=tuple(
-            PathRecord(series_id, kind, workload, strategy, bool(integer), path_id, tuple(files.get(path_id, ())))
-            for kind, workload, strategy, integer, path_id in database.rows("read_paths", series_id=series_id)
-        ),
-    )
+    paths = [
+        PathRecord(series_id, kind, workload, strategy, bool(integer), path_id, tuple(files.get(path_id, ())))
+        for kind, workload, strategy, integer, path_id in database.rows("read_paths", series_id=series_id)
+    ]
+    own = tuple(files.get(None, ()))
+    directory = series / series_id
+    return SeriesRecord(series_id, name, json.loads(declaration), salt, own, made_from, directory, tuple(paths))
 
 
 def ledger_rows(database: Database) -> list[dict[str, Any]]:

@@ -31,7 +31,6 @@ from sparsehist.store.layout import SERIES, SPILL, STATE
 from sparsehist.store.private_files import altered, check_file, disk_errors, sync_directory, verify_file, write_file
 from sparsehist.store.records import (
     NewRound,
-    NewSeries,
     NoiseArray,
     PathRecord,
     RegisteredFile,
@@ -209,7 +208,7 @@ class State:
             out[level] = history.noise(level)
         return out
 
-    def commit_series(self, record: NewSeries) -> int:
+    def commit_series(self, record: SeriesRecord, *, integer_noise: bool = False, who: str | None = None) -> int:
         """Register a series whose files are in place; returns the path of its cells."""
         directory = self.path / SERIES / record.series_id
         if self.durable:
@@ -219,7 +218,7 @@ class State:
             check_file(directory, file)
         declaration, series_id = record.declaration, record.series_id
         details = {name: value for name in _TOLD if (value := declaration.get(name))} or None
-        said: dict[str, Any] = {"who": record.who, "series_id": series_id, "details": details}
+        said: dict[str, Any] = {"who": who, "series_id": series_id, "details": details}
         with self._changing("create series", f"series {record.name} created", **said) as event:
             if self.series(record.name) is not None:
                 raise NameTakenError(f"a series {record.name!r} exists already")
@@ -228,9 +227,7 @@ class State:
                 made_from=record.made_from, created=now(),
             )  # fmt: skip
             self._register(series_id, record.files)
-            path_id = event["path_id"] = self._open_path(
-                PathRecord(series_id, "cells", integer_noise=record.integer_noise)
-            )
+            path_id = event["path_id"] = self._open_path(PathRecord(series_id, "cells", integer_noise=integer_noise))
         return path_id
 
     def commit_round(self, record: NewRound) -> int:

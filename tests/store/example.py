@@ -12,7 +12,7 @@ import polars as pl
 from sparsehist.entropy import seeded
 from sparsehist.store import (
     NewRound,
-    NewSeries,
+    SeriesRecord,
     State,
     create_store,
     open_state,
@@ -36,7 +36,8 @@ def add_series(state: State, name: str = "queries", *, integer_noise: bool = Fal
     directory.mkdir(mode=0o700)
     files = write_series_files(directory, counted(), salt=SALT, durable=state.durable, rng=seeded(1))
     declaration = {"name": name, "population": "default", "noise": "gaussian", "cap": "2", "key": ["query"]}
-    return state.commit_series(NewSeries(series_id, name, declaration, SALT, files, integer_noise=integer_noise))
+    record = SeriesRecord(series_id, name, declaration, SALT, files)
+    return state.commit_series(record, integer_noise=integer_noise)
 
 
 def make_store(path: Path, *, durable: bool = True) -> Path:

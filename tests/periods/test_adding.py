@@ -183,7 +183,7 @@ def test_what_dies_before_the_commit_leaves_no_trace(tmp_path: Path, monkeypatch
     """Neither a series nor a place that a unit has used."""
     log = in_weeks(store=tmp_path / "s", most_periods=1)
 
-    def dies(*_: object) -> None:
+    def dies(*_: object, **__: object) -> None:
         raise StoreError("the disk is full")
 
     with monkeypatch.context() as patched:

@@ -138,18 +138,25 @@ class TabledValues(Tabled):
     def __init__(self, dtype: pl.DataType, domain: Domain | None) -> None:
         super().__init__(pl.Int64() if is_whole(dtype) else pl.Binary())
         self._dtype, self._domain = dtype, domain
+        # By the number that Polars has for a category, the same in all batches.
+        self._code_of = np.empty(0, np.uint32)
 
     def numbers(self, columns: Sequence[pl.Series]) -> Codes32:
         (values,) = columns
         if values.dtype not in DICTIONARIES:
             return self._table.codes(values)
         places = values.to_physical().to_numpy()
-        row_of = np.full(int(places.max(initial=0)) + 1, -1)
-        row_of[places] = np.arange(places.size)
-        used = np.flatnonzero(row_of >= 0)
-        codes: Codes32 = np.zeros(row_of.size, np.uint32)
-        codes[used] = self._table.codes(taken(values, row_of[used]).cast(pl.String).cast(pl.Binary))
-        return np.take(codes, places, mode="clip")
+        # Another thread may put a larger copy in the place of this array: what it lacks is looked up once more.
+        known = code_of = self._code_of
+        if known.size <= (last := int(places.max(initial=0))):
+            self._code_of = code_of = np.full(2 * last + 1, NO_CELL)
+            code_of[: known.size] = known
+        codes: Codes32 = np.take(code_of, places)
+        new = np.flatnonzero(codes == NO_CELL)
+        if new.size:
+            codes[new] = self._table.codes(taken(values, new).cast(pl.String).cast(pl.Binary))
+            code_of[places[new]] = codes[new]
+        return codes
 
     def place(self, salt: bytes) -> None:
         self._cells = restored(self._table.values(), self._dtype).alias("key_0")

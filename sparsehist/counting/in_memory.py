@@ -324,15 +324,14 @@ def _added_up(cells: Numbers32or64, added: Sequence[IntArray | None]) -> tuple[N
             totals.append(total[distinct])
         return distinct.astype(cells.dtype), totals
     if all(weights is None for weights in added):
-        order, ordered = None, sorted_words(cells)
-    else:
-        order = np.argsort(cells)
-        ordered = cells[order]
-    starts = np.flatnonzero(first_of_runs(ordered))
-    return ordered[starts], [
-        np.diff(starts, append=ordered.size) if weights is None else _run_sums(weights[order], starts)
-        for weights in added
-    ]
+        ordered = sorted_words(cells)
+        starts = np.flatnonzero(first_of_runs(ordered))
+        return ordered[starts], [np.diff(starts, append=ordered.size) for _ in added]
+    named = {f"added_{number}": weights for number, weights in enumerate(added)}
+    of_pairs = pl.LazyFrame({"cell": cells} | {name: each for name, each in named.items() if each is not None})
+    sums = [pl.len().alias(name) if each is None else pl.col(name).sum() for name, each in named.items()]
+    found = of_pairs.group_by("cell").agg(sums).sort("cell").collect(engine="streaming")
+    return found["cell"].to_numpy(), [found[name].cast(pl.Int64).to_numpy() for name in named]
 
 
 def _run_sums(values: AnyArray, starts: IndexArray) -> IntArray:

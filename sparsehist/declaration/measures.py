@@ -164,6 +164,8 @@ class Measure:
 
 def measures_of(given: object) -> tuple[Measure, ...]:
     """Read a list of measures, each a record or its text; names are all different."""
+    if given is None:
+        return ()
     listed: list[Any] = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else [given]
     measures = tuple(each if isinstance(each, Measure) else Measure.parse(each) for each in listed)
     names = [measure.name for measure in measures]

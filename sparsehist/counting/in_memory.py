@@ -262,7 +262,7 @@ def distinct_pairs(
 def _sums(
     measures: Sequence[Measure], beside: Sequence[AnyArray], order: NDArray[np.uint32], starts: IndexArray
 ) -> list[IntArray]:
-    """What the rows of each pair add up to, in steps, by measure; shape (pairs,) each."""
+    """Sum the steps of each pair's rows; one array of shape (pairs,) for each measure."""
     found, read_steps = [], iter(beside)
     for measure in measures:
         if measure.column is None:

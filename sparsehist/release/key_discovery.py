@@ -143,28 +143,24 @@ def discover_keys(
 
 def planned_rounds(
     *,
-    unit: str | Sequence[str],
     key: str,
-    most_keys: int,
     level: Level,
     delta: str | float | Fraction,
     rounds: int = 3,
-    kind: Literal["string", "integer", "date"] = "string",
+    kind: str = "string",
     name: str = "discovery",
-    population: str = "default",
-    on_null: Choice = "error",
+    **declared: Any,
 ) -> list[Round]:
-    """Check the parameters of `discover_keys`, and fix its rounds."""
+    """Check the parameters of `discover_keys`, and fix its rounds; `declared` is what their series share."""
     checked_whole("rounds", rounds, 1, _MOST_ROUNDS)
     if not isinstance(key, str):
         raise DeclarationError(f"key must name one column, got {shown(key)}")
     checked_name("discovery", name)
     whole = Open(kind, delta=delta)
     return [
-        Round.planned(name, number, share, as_level(level), whole, unit=unit, key=key, most_keys=most_keys,
-                      population=population, on_null=on_null)
+        Round.planned(name, number, share, as_level(level), whole, key=key, **declared)
         for number, share in enumerate(shares_of_rounds(rounds), start=1)
-    ]  # fmt: skip
+    ]
 
 
 def check_room(home: Home, planned: Sequence[Round]) -> None:

@@ -128,7 +128,7 @@ class CountedSeries:
             max_false_keys: Refuse a threshold that would publish more empty cells than this.
             step: Of a running series: up to which units are counted, a number from 1 or a day.
             what: Of a running series: "running" (running counts, the default), "new" (units that have the key first
-                in this step) or "blocks(7)" (units of a block of so many steps, of which this is the last).
+                in this step) or "blocks(7)" (units that have the key in the 7 steps that end with this one).
             measures: Publish sums of the series' measures for the keys of this table: a level for all of them, or a
                 level by name, {"price": 0.5}. Each is a noise path of its own, whose cost is added.
             workload: Answer this instead of cells: a workload such as `sh.workload.Ranges()`, or its text.

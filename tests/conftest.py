@@ -1,12 +1,16 @@
-"""Settings of the whole suite: hypothesis, and the count of the p-values that share the suite's level."""
+"""Settings of the whole suite: hypothesis, seeds, and the count of the p-values that share the suite's level."""
 
 from __future__ import annotations
 
+import os
+import random
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from sparsehist import entropy
 from tests import stats
 from tests.browser import browser  # noqa: F401 - a fixture of the whole suite
 
@@ -21,6 +25,26 @@ settings.register_profile(
     "suite", derandomize=True, deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("suite")
+
+# Stores on disk take no seed. Here the keys of their generators are drawn from the name of the test or fixture, so
+# that no test fails by luck. Processes that a test starts or forks draw from the operating system: a child that
+# repeated the noise of its parent would hide a release drawn twice.
+_keys = random.Random()
+entropy.secrets = SimpleNamespace(randbits=_keys.getrandbits)
+os.register_at_fork(after_in_child=_keys.seed)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest) -> None:
+    """Seed the keys for a fixture, which may be shared by several tests."""
+    _keys.seed(f"{request.node.nodeid} {fixturedef.argname}")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_call(item: pytest.Item) -> None:
+    """Seed the keys for a test."""
+    _keys.seed(item.nodeid)
+
 
 _asked_by_workers = pytest.StashKey[int]()
 

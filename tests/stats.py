@@ -208,8 +208,7 @@ def two_sample_outcomes(first: ArrayLike, second: ArrayLike) -> float:
         second: Integers; shape (m,) or (m, k).
     """
     one, two = _as_rows(first), _as_rows(second)
-    _, index = np.unique(np.concatenate([one, two]), axis=0, return_inverse=True)
-    index = index.reshape(-1)
+    index = _numbered(np.concatenate([one, two]))
     cells = int(index.max()) + 1
     table = [np.bincount(part, minlength=cells) for part in (index[: len(one)], index[len(one) :])]
     order = np.argsort(-(table[0] + table[1]), kind="stable")
@@ -301,11 +300,23 @@ def _as_rows(sample: ArrayLike) -> NDArray[np.generic]:
     return rows[:, np.newaxis] if rows.ndim == 1 else rows
 
 
+def _numbered(rows: NDArray[np.generic]) -> NDArray[np.int64]:
+    """Number the distinct rows in lexicographic order; np.unique of rows takes several times as long."""
+    index = np.zeros(len(rows), dtype=np.int64)
+    for column in rows.T:
+        digits = column - column.min()
+        if (int(index.max()) + 1) * (int(digits.max()) + 1) > 2**62:
+            index, digits = (np.unique(each, return_inverse=True)[1] for each in (index, digits))
+        index = index * (int(digits.max()) + 1) + digits.astype(np.int64)
+    return np.unique(index, return_inverse=True)[1]
+
+
 def _two_sample_ks(first: NDArray[np.generic], second: NDArray[np.generic]) -> float:
     """Compare two samples by the asymptotic law, which is conservative; ties make it more so."""
+    first, second = np.sort(first), np.sort(second)
     both = np.concatenate([first, second])
-    gaps = np.searchsorted(np.sort(first), both, side="right") / first.size
-    gaps -= np.searchsorted(np.sort(second), both, side="right") / second.size
+    gaps = np.searchsorted(first, both, side="right") / first.size
+    gaps -= np.searchsorted(second, both, side="right") / second.size
     harmonic = first.size * second.size / (first.size + second.size)
     return float(special.kolmogorov(math.sqrt(harmonic) * float(np.max(np.abs(gaps)))))
 

@@ -83,7 +83,9 @@ def sparse(
     for appended, step, level, threshold in ROUNDS:
         point = Point(step, Fraction(level))
         steps = history.with_release(point, threshold).steps
-        free = np.setdiff1d(np.arange(len(counts)), tracked)
+        untracked = np.ones(len(counts), bool)
+        untracked[tracked] = False
+        free = np.flatnonzero(untracked)
         seen = (counts[free, appended - 1] > 0) | listed
         keys, void = free[seen], free[~seen]
         drawn = draw_step_round(

@@ -176,13 +176,13 @@ def test_sources_and_bounds_in_their_records(files: Path) -> None:
     told = {"unit": "user_id", "key": "query", "max_keys": 2, "domain": sh.Strings(max_bytes=16)}
     text = "select user_id, query from read_parquet('log/*.parquet') limit 900"
     unchecked = sh.create(store, sh.Query(text, unverified=True), name="unchecked", **told)
-    assert unchecked.release("r", level=1).metadata["verified"] is False
+    assert unchecked.release("r", level=1).metadata["declaration"]["unverified"]
     with pytest.raises(sh.errors.GuaranteeError):
         sh.create(store, sh.Query(text), name="checked", **told)
     shared = sh.create(store, "log/*.parquet", name="shared", **told, bounding=sh.Share(most_keys=100))
     portable = sh.create(store, "log/*.parquet", name="portable", **told, bounding=sh.Keep(portable=True))
-    assert shared.release("r", level=1).metadata["most_keys"] == 100
-    assert portable.release("r", level=1).metadata["portable"] is True
+    assert shared.release("r", level=1).metadata["declaration"]["bounding"] == "share(most_keys=100)"
+    assert portable.release("r", level=1).metadata["declaration"]["bounding"] == "keep(portable=True)"
     dated = pl.DataFrame({"user_id": range(9), "at": ["2026-01-01T10:00:00"] * 9})
     dated.write_csv("dated.csv")
     days = sh.create(

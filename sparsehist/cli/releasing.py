@@ -137,7 +137,7 @@ def release(
     if head:
         rows = released.frame.head(head).to_dicts()
         data["head"] = rows
-        shown.append(rows_table(rows[:MOST_ROWS], keys=about.key))
+        shown.append(rows_table(rows[:MOST_ROWS], keys=about.declaration.key))
         if len(rows) > MOST_ROWS:
             shown.append(f"… a table ends after {MOST_ROWS:,} rows; --json prints more, --out writes all")
     if not len(released):

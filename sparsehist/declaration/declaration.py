@@ -356,6 +356,11 @@ class Declaration:
         return None if self.unit is None else _unit_text(self.unit)
 
     @property
+    def neighbours(self) -> str:
+        """In words: for which logs the guarantee of each release holds."""
+        return f"for logs that differ by all rows of one {self.unit_text if isinstance(self.unit, tuple) else 'unit'}"
+
+    @property
     def rests_on(self) -> str:
         """In words: what the guarantee of each release assumes besides the noise; empty for files."""
         on_trust = self.period is not None and self.time is None

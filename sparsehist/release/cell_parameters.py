@@ -28,7 +28,7 @@ from sparsehist.ledger.spent import PathName, measure_path
 from sparsehist.noise.family import Family
 from sparsehist.privacy import as_level, level_text
 from sparsehist.release.measure_parameters import SumsAsked, measure_metadata, measure_slack
-from sparsehist.release.metadata import CellMetadata, Request, shared
+from sparsehist.release.metadata import CellMetadata, Request
 from sparsehist.store import Past
 
 _LARGEST_THRESHOLD = 2.0**48
@@ -167,18 +167,15 @@ def parameters_at(
         chosen = closed_parameters(family, domain, request, still_lazy, unit)
     grid = published_step(family, level)
     near = count_near((known for (_, known), *_ in past), level)
-    return (
-        shared(declaration)
-        | chosen
-        | {
-            "name": request.name,
-            "level": level_text(level),
-            "std": std / unit,
-            "noise_mean": family.mean(level) / unit,
-            "grid": grid / unit,
-            "numerical_slack": numerical_slack(declaration.most_touched, std, grid, near=near),
-        }
-    )
+    return chosen | {
+        "name": request.name,
+        "declaration": declaration,
+        "level": level_text(level),
+        "std": std / unit,
+        "noise_mean": family.mean(level) / unit,
+        "grid": grid / unit,
+        "numerical_slack": numerical_slack(declaration.most_touched, std, grid, near=near),
+    }
 
 
 def cell_statement(declaration: Declaration, level: Fraction, metadata: CellMetadata, past: Past) -> str:
@@ -284,7 +281,6 @@ def open_parameters(
         "effective_threshold": effective / unit,
         "false_keys": None,
         "expected_false_keys": 0.0,
-        "delta": domain.delta_text,
         "delta_share": share,
         "delta_infinity": float(after.delta_infinity),
         "delta_remaining": after.remaining,

@@ -38,14 +38,7 @@ class Measured(NamedTuple):
 def consistent(cells: Release, workloads: Sequence[WorkloadRelease], domain: Domain | None) -> list[pl.DataFrame]:
     """See `Release.consistent`."""
     about, found = _checked(cells, workloads)
-    if domain is None:
-        try:
-            domain = Domain.parse(about.domain)
-        except DeclarationError:
-            raise DeclarationError(
-                f"{cells.name!r} names its domain by a digest only, as the catalogue is long: hand in that of the "
-                "series, consistent(…, domain=series.declaration.domain)"
-            ) from None
+    domain = about.declaration.domain if domain is None else domain
     strategies = [strategy_named(one.strategy, Workload.parse(one.workload)) for one in found]
     largest = max(*(strategy.n_noise for strategy in strategies), *map(len, workloads))
     if domain.is_open or max(domain.size, largest) > _MOST_WEIGHED:
@@ -53,7 +46,7 @@ def consistent(cells: Release, workloads: Sequence[WorkloadRelease], domain: Dom
             f"cells and answers are weighed together up to {_MOST_WEIGHED} of them: {domain.describe()}"
         )
     estimates = cells.estimates()
-    columns = zip(key_domains(domain), cells.frame.select(about.key).get_columns(), strict=True)
+    columns = zip(key_domains(domain), cells.frame.select(about.declaration.key).get_columns(), strict=True)
     coordinates = tuple(column.index(pl.DataFrame({"key_0": values})) for column, values in columns)
     rows = np.eye(domain.size)[np.ravel_multi_index(coordinates, column_sizes(domain))]
     own = Measured(rows, estimates["estimate"].to_numpy(), np.diag(estimates["estimate_error"].to_numpy() ** 2))

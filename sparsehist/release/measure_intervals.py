@@ -54,7 +54,7 @@ def measure_limits(frame: pl.DataFrame, about: CellMetadata, alpha: float) -> di
         distance = one.within(alpha)
         keep(f"{name}_sum", one, one.values - distance, one.values + distance)
     events = sums.pop(EVENTS, None)
-    if events is not None and about.bounding is None:
+    if events is not None and about.declaration.shares is None:
         for name, one in sums.items():
             keep(name + MEAN_COLUMN, one, *_ratio_limits(one, events, alpha))
     return found

@@ -113,15 +113,15 @@ def measure_metadata(asked: Sequence[SumsAsked]) -> dict[str, Any]:
     if not asked:
         return {}
     return {
-        "measures": tuple(str(sums.measure) for sums in asked),
-        "measure_levels": tuple(level_text(sums.level) for sums in asked),
-        "measure_stds": tuple(sums.std for sums in asked),
+        "measure_levels": {sums.measure.name: level_text(sums.level) for sums in asked},
+        "measure_stds": {sums.measure.name: sums.std for sums in asked},
     }
 
 
 def sums_published(about: CellMetadata) -> list[SumsAsked]:
     """The measures of a release, read off its metadata."""
-    return [SumsAsked(each, each.noise(about.family), as_level(level)) for each, level, _ in about.sums]
+    levels = about.measure_levels or {}
+    return list(sums_asked(about.declaration, levels)) if levels else []
 
 
 def measure_slack(max_keys: int, asked: Sequence[SumsAsked]) -> float:

@@ -6,16 +6,15 @@ import math
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
 from fractions import Fraction
-from typing import Any, ClassVar, Self
+from functools import cache
+from typing import Any, ClassVar, Self, get_args, get_origin, get_type_hints
 
-from sparsehist.declaration import Declaration, Measure
-from sparsehist.errors import DeclarationError, InputError
+from sparsehist.declaration import Declaration
+from sparsehist.errors import DeclarationError, InputError, raise_alone
 from sparsehist.ledger.spent import PathName
-from sparsehist.noise import Family, Gaussian, family_named
+from sparsehist.noise import Family, Gaussian
 from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.privacy.guarantees import EpsilonDelta, level_or_goal
-
-NEIGHBOURS = "logs that differ by all rows of one {}"
 
 
 @dataclass(frozen=True)
@@ -68,37 +67,23 @@ def level_asked(
 
 @dataclass(frozen=True, kw_only=True)
 class Metadata:
-    """The public parameters that releases of every kind have.
+    """The public parameters of a release: the declaration of its series, and what every kind of release adds.
 
     Fields with a default are left out of the dict where they are None. A store fills in the guarantee and the last
-    four. What the series was declared with is as `create` has it; levels and costs are exact text.
+    four. Levels and costs are exact text.
     """
 
     kind: ClassVar[str]
 
-    series: str
     name: str
-    population: str
     level: str
-    noise: str
     std: float  # of the noise of a cell, or the root mean square over the answers; in counts
     grid: float  # every published number is a multiple of it
     threshold: float | None  # as chosen; None where everything is published
     numerical_slack: float  # by how much the law may differ from the one stated, in total variation
     guarantee: str = ""  # in words
-    neighbours: str = NEIGHBOURS.format("unit")  # for which logs it holds
-    max_keys: int
-    key: tuple[str, ...]
-    domain: str
-    domain_size: str | None  # as text, since it may have any number of digits; None for an open domain
-    cap: str | None
-    bounding: str | None = None  # "share" where a unit with more than max_keys keys counts towards all of them
-    most_keys: int | None = None
-    portable: bool | None = None  # True where units keep their keys in the order that every engine knows
+    declaration: Declaration  # its source is that of the steps released, where there are some
     epsilon_delta: str | None = None  # what the level stands for, as it was asked
-    verified: bool | None = None  # False where nobody checked whether the query of the log keeps units apart
-    source: str | None = None  # of `Declaration`; None for files
-    period: str | None = None  # which one of a log that is cut into periods, such as "2026-W12"
     protects: str | None = None  # what the budget of all periods counts for: "user", or "user-week" and the like
     most_periods: int | None = None  # in how many periods a unit counts at most
     per_period: str | None = None  # cost of all periods released so far, this one included, to one unit in one
@@ -109,6 +94,16 @@ class Metadata:
     generation: int | None = None  # of the store, once this release is in it
 
     @property
+    def series(self) -> str:
+        """Name of the series."""
+        return self.declaration.name
+
+    @property
+    def noise(self) -> str:
+        """Name of the family of noise."""
+        return self.declaration.noise
+
+    @property
     def delta_spent(self) -> float:
         """What this and all earlier releases of the path may have spent of the delta of an open domain."""
         return 0.0
@@ -117,8 +112,9 @@ class Metadata:
         """A plain dict for people and files: keys in the order of the fields, values that JSON has."""
         known = {each.name: getattr(self, each.name) for each in fields(self)}
         absent = {each.name for each in fields(self) if each.default is None and known[each.name] is None}
-        plain = {name: list(value) if isinstance(value, tuple) else value for name, value in known.items()}
-        return {"kind": self.kind} | {name: value for name, value in plain.items() if name not in absent}
+        known["declaration"] = self.declaration.as_json()
+        head = {"kind": self.kind, "series": self.series, "noise": self.noise}
+        return head | {name: value for name, value in known.items() if name not in absent}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,29 +127,21 @@ class CellMetadata(Metadata):
     effective_threshold: float  # on the grid: a cell is published when its rounded count is above it
     false_keys: float | None  # the expected number that the threshold was chosen for
     expected_false_keys: float  # empty cells to expect among the published (spurious keys)
-    delta: str | None = None  # of an open domain, exact text
-    delta_share: float | None = None  # what was asked of it
+    delta_share: float | None = None  # what was asked of the delta of an open domain
     delta_infinity: float | None = None  # spent of it by this and all earlier releases, at most
     delta_remaining: float | None = None
     counts: str | None = None  # what a count is, where it is not the number of units
-    measures: tuple[str, ...] | None = None  # texts of the measures whose sums stand beside the counts
-    measure_levels: tuple[str, ...] | None = None  # exact text; these add to the cost of the cells
-    measure_stds: tuple[float, ...] | None = None  # of the noise of each, in units of its column
+    measure_levels: dict[str, str] | None = None  # of the sums beside the counts; these add to the cost of the cells
+    measure_stds: dict[str, float] | None = None  # of the noise of each, in units of its column
 
     @property
     def delta_spent(self) -> float:
         return self.delta_infinity or 0.0
 
     @property
-    def sums(self) -> list[tuple[Measure, str, float]]:
-        """Measure, level and standard deviation of each column of sums."""
-        columns = (self.measures or (), self.measure_levels or (), self.measure_stds or ())
-        return [(Measure.parse(text), level, std) for text, level, std in zip(*columns, strict=True)]
-
-    @property
     def family(self) -> Family:
         """The law of the noise of one cell."""
-        return family_named(self.noise, self.max_keys)
+        return self.declaration.family
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,7 +151,6 @@ class RunningMetadata(CellMetadata):
     kind = "running"
 
     step: int  # from 1: units up to it are counted, each once per key
-    steps: int  # of the whole series; the noise is made for all of them
     strategy: str  # by which running counts share their noise
 
     @property
@@ -203,57 +190,44 @@ class InteractiveMetadata(Metadata):
     update: int | None = None  # the number of this answer; None of the session itself
 
 
-def shared(declaration: Declaration) -> dict[str, Any]:
-    """The fields that a declaration fixes for every release of its series."""
-    domain, same = declaration.domain, ("population", "noise", "max_keys", "key", "most_keys", "period")
-    return {name: getattr(declaration, name) for name in same} | {
-        "series": declaration.name,
-        "domain": domain.describe(),
-        "domain_size": None if domain.is_open else str(domain.size),
-        "cap": declaration.cap_text,
-        "bounding": None if declaration.most_keys is None else "share",
-        "portable": declaration.portable or None,
-        "verified": False if declaration.unverified else None,
-        "source": declaration.source or None,
-        "neighbours": NEIGHBOURS.format(declaration.unit_text if isinstance(declaration.unit, tuple) else "unit"),
-    }
+_Known = CellMetadata | WorkloadMetadata | InteractiveMetadata
+_RECORDS: dict[str, type[_Known]] = {
+    record.kind: record for record in (CellMetadata, RunningMetadata, WorkloadMetadata, InteractiveMetadata)
+}
 
 
-def read_metadata(stored: Mapping[str, Any]) -> CellMetadata | WorkloadMetadata | InteractiveMetadata:
-    """Read what `as_dict` gave."""
+@cache
+def _types(kind: str) -> dict[str, tuple[type, ...]]:
+    """The classes of the values that each field of a kind of metadata takes."""
+    found = {}
+    for name, hint in get_type_hints(_RECORDS[kind]).items():
+        kinds = tuple(get_origin(kind) or kind for kind in get_args(hint) or (hint,))
+        found[name] = (*kinds, int) if float in kinds else kinds
+    return found
+
+
+def read_metadata(stored: Mapping[str, Any]) -> _Known:
+    """Read what `as_dict` gave, which anybody may have written: nothing that it names is opened or imported."""
     record = _RECORDS.get(str(stored.get("kind")), CellMetadata)
     given: dict[str, Any] = {}
+    types = _types(record.kind)
     for each in fields(record):
-        if each.name in stored:
-            value = stored[each.name]
-            given[each.name] = tuple(value) if isinstance(value, list) else value
-            if not _fits(given[each.name], str(each.type)):
-                raise InputError(f"the metadata of a release has a {each.name!r} that is not of type {each.type}")
-        elif each.default is MISSING:
-            raise InputError(f"the metadata of a release has no {each.name!r}: another version wrote it")
+        if each.name not in stored:
+            if each.default is MISSING:
+                raise InputError(f"the metadata of a release has no {each.name!r}: another version wrote it")
+            continue
+        value = given[each.name] = stored[each.name]
+        if each.name == "declaration":
+            given[each.name] = _read_declaration(value)
+            continue
+        fits = isinstance(value, types[each.name]) and not isinstance(value, bool)
+        if not fits or (isinstance(value, float) and not math.isfinite(value)):
+            raise InputError(f"the metadata of a release has a {each.name!r} that is not of type {each.type}")
     return record(**given)
 
 
-_RECORDS: dict[str, type[CellMetadata | WorkloadMetadata | InteractiveMetadata]] = {
-    record.kind: record for record in (CellMetadata, RunningMetadata, WorkloadMetadata, InteractiveMetadata)
-}
-_KINDS: dict[str, type | tuple[type, ...]] = {
-    "str": str,
-    "int": int,
-    "bool": bool,
-    "float": (float, int),
-    "tuple[str, ...]": tuple,
-    "tuple[float, ...]": tuple,
-    "None": type(None),
-}
-
-
-def _fits(value: object, declared: str) -> bool:
-    """Whether a value is of the type a field declares; True is not a number here."""
-    kinds = [_KINDS[kind] for kind in declared.split(" | ")]
-    if isinstance(value, bool):
-        return bool in kinds
-    parts = (float, int) if declared.startswith("tuple[float") else str
-    return any(isinstance(value, kind) for kind in kinds) and all(
-        isinstance(part, parts) for part in (value if isinstance(value, tuple) else ())
-    )
+def _read_declaration(stored: Any) -> Declaration:
+    try:
+        return Declaration.from_json(stored)
+    except (InputError, KeyError, TypeError, AttributeError, RecursionError):
+        raise_alone(InputError("the metadata of a release has a declaration that cannot be read"))

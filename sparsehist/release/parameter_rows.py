@@ -34,9 +34,7 @@ def asked_text(about: Metadata) -> str:
 def release_rows(about: Metadata) -> list[tuple[str, str]]:
     """The parameters needed to interpret a count or an answer, as rows."""
     guarantee = about.guarantee.replace("numerical_slack", f"a numerical slack of {about.numerical_slack:.1g}")
-    promised, _, rests_on = guarantee.partition("; ")
-    told = "; ".join(filter(None, (f"{promised}, for {about.neighbours}", rests_on)))
-    level = [("level", asked_text(about)), ("guarantee", told)]
+    level = [("level", asked_text(about)), ("guarantee", guarantee)]
     if isinstance(about, WorkloadMetadata):
         std = f"standard deviation of an answer {about.std:.4g} units (root mean square)"
         return [
@@ -48,15 +46,16 @@ def release_rows(about: Metadata) -> list[tuple[str, str]]:
     noise = ("noise", f"{about.noise}, standard deviation {about.std:.4g} units")
     if not isinstance(about, CellMetadata):
         return [*level, noise]
+    levels, stds = about.measure_levels or {}, about.measure_stds or {}
     rows = [
-        *([("step", f"{about.step} of {about.steps}")] if isinstance(about, RunningMetadata) else []),
+        *([("step", f"{about.step} of {about.declaration.n_steps}")] if isinstance(about, RunningMetadata) else []),
         *level,
         noise,
-        *((each.sum_column, f"level {level}, standard deviation {std:.4g}") for each, level, std in about.sums),
+        *((f"{name}_sum", f"level {at}, standard deviation {stds[name]:.4g}") for name, at in levels.items()),
         ("threshold", f"{about.threshold:,.4f} units"),
         ("expected false keys", f"{about.expected_false_keys:.3g}"),
     ]
     if about.delta_infinity is None:
         return rows
-    spent = f"{about.delta_infinity:.4g} spent so far, {about.delta_remaining:.4g} of {about.delta} left"
+    spent = f"{about.delta_infinity:.4g} spent so far, {about.delta_remaining:.4g} left"
     return [*rows, ("delta of the series", spent)]

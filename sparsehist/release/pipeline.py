@@ -163,13 +163,12 @@ def release(held: Held, request: Request, open_path: Opener) -> Published:
         rounded = in_prose(level) if declaration.family.currency != "none" else level
         stated = path.statement(replace(request, level=rounded), metadata)
         guarantee = f"{request.goal.in_words} was asked for{' of the counts' if request.beside else ''}: {stated}"
-    # The source is that of the steps released, where there are some.
-    on_trust = replace(declaration, source=metadata.source or "").rests_on
+    about = metadata.declaration  # whose source is that of the steps released, where there are some
     periods, of_periods = of_all_periods(ledger, declaration, spends)
     # Read the clock before drawing, because the duration of drawing depends on secrets.
     metadata = replace(
         metadata,
-        guarantee="; ".join(part for part in (guarantee, periods, on_trust) if part),
+        guarantee="; ".join(part for part in (guarantee, periods, about.rests_on, about.neighbours) if part),
         **of_periods,
         epsilon_delta=None if request.goal is None else request.goal.text,
         store=state.store_id,

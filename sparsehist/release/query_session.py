@@ -46,7 +46,7 @@ from sparsehist.privacy.composition import PURE, ZCDP
 from sparsehist.privacy.levels import at_least_zero
 from sparsehist.release import pipeline
 from sparsehist.release.home import Home
-from sparsehist.release.metadata import InteractiveMetadata, Request, read_metadata, shared
+from sparsehist.release.metadata import InteractiveMetadata, Request, read_metadata
 from sparsehist.release.pipeline import ANSWER, Held
 from sparsehist.release.releases import Release
 from sparsehist.store import NewRound, PathRecord, SeriesFiles
@@ -221,7 +221,7 @@ class QueryPath:
         parameters = weighing(self.held.declaration, request)
         watch, answer = parameters.levels
         return InteractiveMetadata(
-            **shared(self.held.declaration),
+            declaration=self.held.declaration,
             name=request.name,
             level=level_text(present(request.level)),
             std=parameters.noise(1).std(answer),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import math
 import os
 import re
 from collections.abc import Mapping
@@ -19,7 +18,7 @@ from sparsehist.errors import DeclarationError, InputError, NotFoundError, raise
 from sparsehist.ledger.content_digest import content_digest
 from sparsehist.ledger.public_ledger import publish
 from sparsehist.release.home import Home
-from sparsehist.release.metadata import read_metadata
+from sparsehist.release.metadata import CellMetadata, Metadata, read_metadata
 from sparsehist.store import write_published
 from sparsehist.store.witnesses import LEDGER_NAME
 
@@ -165,10 +164,12 @@ def read_release(path: str | os.PathLike[str]) -> tuple[pl.DataFrame, dict[str, 
         raise_alone(InputError(f"{source} is not a release written by sparsehist, or it is damaged"))
     if written_as != _FORMAT:
         raise InputError(f"{source} was written by another version of sparsehist; upgrade to read it")
-    wrong = _wrong_in(frame, metadata)
-    if wrong is not None:
-        raise InputError(f"{source} is not a release: {wrong}")
-    return frame, metadata
+    try:
+        about = read_metadata(metadata)
+        _check_rows(frame, about)
+    except InputError as wrong:
+        raise_alone(InputError(f"{source} is not a release: {wrong}"))
+    return frame, about.as_dict()
 
 
 def _check_footer(source: Path) -> None:
@@ -188,26 +189,20 @@ def _check_footer(source: Path) -> None:
         )
 
 
-def _wrong_in(frame: pl.DataFrame, metadata: Mapping[str, Any]) -> str | None:
-    """Return the first property that no release has, naming only columns that releases have."""
+def _check_rows(frame: pl.DataFrame, about: Metadata) -> None:
+    """Refuse rows that no release has, naming only columns that releases have."""
     columns = dict(frame.schema)
     counts = "noisy_answer" if "noisy_answer" in columns else "noisy_count"
     if counts not in columns:
-        return "it has no column noisy_count"
+        raise InputError("it has no column noisy_count")
     for name in ("noisy_count", "noisy_answer", "std"):
         if name in columns and not columns[name].is_numeric():
-            return f"its column {name} is not of numbers"
+            raise InputError(f"its column {name} is not of numbers")
     if not frame[counts].cast(pl.Float64).is_finite().all() or frame[counts].null_count():
-        return "a count in it is no finite number"
-    keys = metadata.get("key")
-    if isinstance(keys, list) and metadata.get("kind", "cells") in ("cells", "running"):
-        if any(key not in columns for key in keys):
-            return "a key column that its metadata name is missing"
-        if not all(columns[key].is_integer() or columns[key] in _KEYS for key in keys):
-            return "keys must be numbers, texts or times"
-    for name in ("threshold", "effective_threshold", "std", "grid", "expected_false_keys"):
-        value = metadata.get(name)
-        finite = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-        if value is not None and not finite:
-            return f"its {name} must be a finite number"
-    return None
+        raise InputError("a count in it is no finite number")
+    if isinstance(about, CellMetadata):
+        keys = [columns.get(key) for key in about.declaration.key]
+        if None in keys:
+            raise InputError("a key column that its metadata name is missing")
+        if not all(key in _KEYS or (key is not None and key.is_integer()) for key in keys):
+            raise InputError("keys must be numbers, texts or times")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,6 @@ import polars as pl
 
 from sparsehist.declaration.checks import checked_confidence, checked_whole
 from sparsehist.errors import DeclarationError, InputError, NotFoundError, as_mapping, of_kind, printable
-from sparsehist.errors import shown as shown_in_error
 from sparsehist.html import ABOUT, html_table, in_notebook, shown
 from sparsehist.privacy import as_level
 from sparsehist.release.home import Home
@@ -30,29 +29,30 @@ from sparsehist.release.release_files import (
     target_of,
     write_release,
 )
-from sparsehist.typing import FloatArray, IntArray
+from sparsehist.typing import FloatArray
 
 if TYPE_CHECKING:
     from sparsehist.domain import Domain
     from sparsehist.workload import Strategy
 
 _ROWS_SHOWN, _MOST_DRAWN = 10, 10_000
-_LIMITS = _ENDS = ("low", "high")
+_ENDS = ("low", "high")
 
 
 def released(home: Home, made: Published) -> Release | WorkloadRelease:
     """Return the release object for the published result of a round."""
     origin = None if home.in_memory else StoreOnDisk(home, made.publications)
-    kind = WorkloadRelease if made.metadata["kind"] == WorkloadMetadata.kind else Release
-    return kind(made.frame, made.metadata, origin=origin, repeated=made.repeated)
+    return _kind_of(made.metadata)(made.frame, made.metadata, origin=origin, repeated=made.repeated)
+
+
+def _kind_of(metadata: Mapping[str, Any]) -> type[Release | WorkloadRelease]:
+    return WorkloadRelease if metadata.get("kind") == WorkloadMetadata.kind else Release
 
 
 class AnyRelease:
     """What one round published: rows and public parameters.
 
     Attributes:
-        frame: The published rows.
-        metadata: Public parameters of the release: level, noise, std, threshold and so on.
         repeated: Whether the release existed before the call that gave it: then nothing was drawn or spent. True for
             a release that was read from a file.
     """
@@ -66,10 +66,8 @@ class AnyRelease:
         repeated: bool = True,
     ) -> None:
         """Hold a frame and its metadata; `origin` is told where the release is published."""
-        self.repeated = repeated
-        self._frame = frame
+        self.repeated, self._frame, self._origin = repeated, frame, origin
         self._metadata = as_mapping("metadata", metadata)
-        self._origin = origin
 
     @property
     def frame(self) -> pl.DataFrame:
@@ -98,22 +96,21 @@ class AnyRelease:
     def __repr__(self) -> str:
         """Name, rows and the parameters one reads a count by."""
         telling = ("workload", "level", "std", "threshold", "expected_false_keys")
-        shown = {key: self._metadata[key] for key in telling if self._metadata.get(key) is not None}
+        told = {key: self._metadata[key] for key in telling if self._metadata.get(key) is not None}
         if self._metadata.get("epsilon_delta") is not None:
-            shown["level"] = asked_text(read_metadata(self._metadata))
+            told["level"] = asked_text(read_metadata(self._metadata))
         name = printable(f"{self._metadata.get('series')}.{self._metadata.get('name')}")
-        return f"{type(self).__name__}({name}, rows={len(self)}, {shown})"
+        return f"{type(self).__name__}({name}, rows={len(self)}, {told})"
 
     def _repr_html_(self) -> str:
         """What a notebook shows: its parameters and first rows."""
         return in_notebook(self, self._tables)
 
     def _tables(self) -> Iterator[str]:
-        about = read_metadata(self._metadata)
+        about, frame = read_metadata(self._metadata), self._frame.head(_ROWS_SHOWN)
         yield html_table(f"Release {about.name} of {about.series}", ABOUT, release_rows(about))
-        frame = self._frame.head(_ROWS_SHOWN)
         rows = [tuple(map(shown, row)) for row in frame.iter_rows()]
-        numbers = sum(dtype.is_numeric() for dtype in frame.dtypes[len(about.key) :])
+        numbers = sum(dtype.is_numeric() for dtype in frame.dtypes[len(about.declaration.key) :])
         yield html_table(f"The first {len(rows)} of {len(self):,} rows", frame.columns, rows, numbers)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
@@ -136,11 +133,10 @@ class AnyRelease:
             confidence: Of each interval, as for `intervals`; a workload has none.
 
         Returns:
-            An altair chart, which notebooks show and `save` writes. Keys are escaped: control characters are written
-            out, and "<" stands in full width.
+            An altair chart, which notebooks show and `save` writes. Keys are escaped.
 
         Raises:
-            DeclarationError: If there are no rows to draw by those numbers.
+            DeclarationError: If `most` or the confidence is out of bounds.
             NotFoundError: If altair is not installed; names the extra `plots`.
         """
         from sparsehist.release.plots import plot_largest
@@ -148,6 +144,10 @@ class AnyRelease:
         checked_whole("most", most, 1, _MOST_DRAWN)
         rows, about = self._with_limits(most, confidence)
         return plot_largest(rows, about, f"The largest rows of {self.name}")
+
+    def _with_limits(self, most: int, confidence: float) -> tuple[pl.DataFrame, str]:
+        """The largest rows as low, value, high beside their keys, and what these numbers are."""
+        raise NotImplementedError
 
     def write_parquet(self, path: str | os.PathLike[str]) -> None:
         """Write rows and metadata as one Parquet file, whole or not at all, and note it in the public ledger.
@@ -167,11 +167,9 @@ class AnyRelease:
     def write_csv(self, path: str | os.PathLike[str], *, spreadsheet_safe: bool = True) -> None:
         r"""Write the rows as CSV, without metadata, whole or not at all, and note it in the public ledger.
 
-        Keys are chosen by strangers, and a spreadsheet runs a text such as `=cmd` as a formula. Unless it is told not
-        to, this writes an apostrophe before every text that begins with one of = + - @, a tab, a line break or an
-        apostrophe. Control characters other than tabs and line feeds, which a terminal would obey, become `\x1b` and
-        the like, and a backslash becomes two. Whoever takes off one apostrophe where there is one and undoes these
-        has the key. Numbers are written as they are.
+        A spreadsheet runs a text such as `=cmd` as a formula, so an apostrophe is written before every text that
+        begins with one of = + - @, a tab, a line break or an apostrophe. Control characters other than tabs and line
+        feeds become `\x1b` and the like, and a backslash becomes two. Both can be undone. Numbers stay as they are.
 
         Args:
             path: The file, which ends in .csv; replaced only where it holds the same bytes.
@@ -192,10 +190,6 @@ class AnyRelease:
         """
         write_release(target_of(path, ENDINGS), self._frame, self._metadata, self._origin)
 
-    def _with_limits(self, most: int, confidence: float) -> tuple[pl.DataFrame, str]:
-        """The largest rows as low, value, high beside their keys, and what these numbers are."""
-        raise NotImplementedError
-
 
 class Release(AnyRelease):
     """What one round of cells published.
@@ -203,7 +197,7 @@ class Release(AnyRelease):
     Attributes:
         frame: Key column(s) under their input names and noisy_count, in counts; sorted by noisy_count,
             largest first, then by key.
-        metadata: Public parameters of the release: level, noise, std, threshold and so on.
+        metadata: Public parameters of the release: level, noise, std, threshold, declaration and so on.
         repeated: Whether the release existed before the call that gave it: then nothing was drawn or spent. True for
             a release that was read from a file.
 
@@ -222,13 +216,8 @@ class Release(AnyRelease):
 
         For every true count c: given that a key with that count was published, its interval holds c with
         probability `confidence` (at least that for integer noise, and where a limit would lie below 0). The noisy
-        count plus or minus a multiple of std would be wrong for keys near and below the threshold, which are
-        published because their noise is large. Nothing tells such a count from one far below, and its interval
-        reaches down to 0.
-
-        Only this release is used, and whatever else was released, the statement holds over all of its keys. It does
-        not hold given the value itself, or over keys picked by other releases. Bounded counts are what the series
-        counted: a unit with more than max_keys keys counts towards max_keys of them only.
+        count plus or minus a multiple of std would be wrong near the threshold, where keys are published because
+        their noise is large. It does not hold given the value itself, or over keys picked by other releases.
 
         Args:
             confidence: Probability that an interval holds the true count; strictly between 0 and 1.
@@ -256,19 +245,26 @@ class Release(AnyRelease):
 
         Source: our own derivation; see `sparsehist.histogram.intervals`.
         """
-        return _with_intervals(self._frame, self._metadata, confidence=confidence, simultaneous=simultaneous)
+        from sparsehist.histogram.intervals import count_limits  # reading a release should not import the families
+        from sparsehist.release.measure_intervals import measure_limits
+
+        alpha = 1 - checked_confidence(confidence)
+        if simultaneous and len(self):
+            alpha = -math.expm1(math.log(confidence) / len(self))
+        of_sums = measure_limits(self._frame, of_kind(read_metadata(self._metadata), CellMetadata), alpha)
+        return self._with_columns(_ENDS, partial(count_limits, alpha=alpha), of_sums)
 
     def estimates(self) -> pl.DataFrame:
         """Best estimates of the bounded counts, given that the rows were published: post-processing, at no cost.
 
         Near the threshold and below it only keys with large noise are published, so their noisy counts are too
-        large. The estimate weighs every count by how likely it is to be published as this value. Beside noisy_count
-        its squared error is smaller for true counts that lie a standard deviation or more below the threshold, larger
-        for counts at the threshold and just above it, and the same for counts far above.
+        large. The estimate weighs every count by how likely it is to be published as this value. Its squared error
+        is smaller than that of noisy_count for true counts a standard deviation or more below the threshold, larger
+        at the threshold and just above it, and the same far above.
 
         Returns:
             The frame with two more columns, in counts: `estimate`, never negative (in an open domain at least 1), and
-            `estimate_error`, its root mean squared error over counts that are all as common. Float64.
+            `estimate_error`, its root mean squared error under a uniform prior on counts. Float64.
 
         Raises:
             InputError: If a key column has the name of one of them.
@@ -277,11 +273,7 @@ class Release(AnyRelease):
         """
         from sparsehist.histogram.intervals import count_estimates
 
-        return _with_columns(self._frame, self._metadata, ("estimate", "estimate_error"), count_estimates)
-
-    def _with_limits(self, most: int, confidence: float) -> tuple[pl.DataFrame, str]:
-        found = self.intervals(confidence).head(most).rename({"noisy_count": "value"})
-        return found, f"units, with {100 * confidence:g} % intervals"
+        return self._with_columns(("estimate", "estimate_error"), count_estimates)
 
     def consistent(self, *workloads: WorkloadRelease, domain: Domain | None = None) -> list[pl.DataFrame]:
         """Make this release of cells and releases of workloads of the same series agree: post-processing, at no cost.
@@ -306,6 +298,35 @@ class Release(AnyRelease):
         from sparsehist.release.consistency import consistent
 
         return consistent(self, workloads, domain)
+
+    def _with_limits(self, most: int, confidence: float) -> tuple[pl.DataFrame, str]:
+        found = self.intervals(confidence).head(most).rename({"noisy_count": "value"})
+        return found, f"units, with {100 * confidence:g} % intervals"
+
+    def _with_columns(
+        self,
+        names: tuple[str, ...],
+        law: Callable[..., Sequence[FloatArray]],
+        further: Mapping[str, FloatArray] | None = None,
+    ) -> pl.DataFrame:
+        """Add columns that the law of the published counts gives, and further ones."""
+        about, frame = of_kind(read_metadata(self._metadata), CellMetadata), self._frame
+        given: Sequence[FloatArray] = [np.zeros(0) for _ in names]
+        if not frame.is_empty():
+            given = law(
+                about.family,
+                as_level(about.level),
+                frame["noisy_count"].to_numpy(),
+                about.effective_threshold,
+                about.grid,
+                # A key of an open domain is published only if somebody touched it.
+                least=1.0 if about.declaration.domain.is_open else 0.0,
+            )
+        columns = dict(zip(names, given, strict=True)) | dict(further or {})
+        for name in columns:
+            if name in frame.columns:
+                raise InputError(f"a key column is called {name!r}, as a column to be added: rename it in the log")
+        return frame.with_columns(pl.Series(name, column) for name, column in columns.items())
 
 
 class WorkloadRelease(AnyRelease):
@@ -346,19 +367,28 @@ class WorkloadRelease(AnyRelease):
         Returns:
             low, high, noisy_answer and std, in counts; m rows.
         """
+        from sparsehist.release.workload_answers import as_keys, positions
+
         if self.implicit:
-            return self._sums(lows, highs)
+            keys = self.frame[self._about.declaration.key[0]]
+            first, last = (positions(keys, ends) for ends in (lows, highs))
+            if (first > last).any():
+                raise DeclarationError("a range ends before it begins, in the order of the domain")
+            sums = self._prefix_sums[last + 1] - self._prefix_sums[first]
+            # Each range costs a transform of the whole column, and callers may repeat ranges.
+            ends, which = np.unique(np.stack([first, last]), axis=1, return_inverse=True)
+            std = np.sqrt(self._strategy.range_variances(*ends))[which] * self._about.noise_std
+            asked = {"low": keys.gather(first), "high": keys.gather(last)}
+            return pl.DataFrame({**asked, "noisy_answer": sums, "std": std})
         if not set(_ENDS) <= set(self.frame.columns):
             raise DeclarationError(f"the release {self.name!r} has no ranges: filter its frame instead")
-        from sparsehist.release.workload_answers import as_keys
-
-        ends = [as_keys(given, self.frame[end].dtype) for end, given in zip(_ENDS, (lows, highs), strict=True)]
-        if len(ends[0]) != len(ends[1]):
+        given = [as_keys(keys, self.frame[end].dtype) for end, keys in zip(_ENDS, (lows, highs), strict=True)]
+        if len(given[0]) != len(given[1]):
             raise DeclarationError("lows and highs need one entry for each range")
-        asked = pl.DataFrame(dict(zip(_ENDS, ends, strict=True)))
-        found = asked.join(self.frame.unique(["low", "high"]), on=["low", "high"], how="left", maintain_order="left")
+        wanted = pl.DataFrame(dict(zip(_ENDS, given, strict=True)))
+        found = wanted.join(self.frame.unique(_ENDS), on=_ENDS, how="left", maintain_order="left")
         if found["noisy_answer"].null_count():
-            raise NotFoundError(f"the workload {self._about().workload} does not list one of these ranges")
+            raise NotFoundError(f"the workload {self._about.workload} does not list one of these ranges")
         return found
 
     def quantiles(self, probabilities: Sequence[float], *, confidence: float = 0.95) -> pl.DataFrame:
@@ -394,25 +424,9 @@ class WorkloadRelease(AnyRelease):
         found = found.with_columns(low=pl.col("value") - pl.col("std"), high=pl.col("value") + pl.col("std"))
         return found.drop("std"), "units, with one standard deviation to each side"
 
+    @cached_property
     def _about(self) -> WorkloadMetadata:
         return of_kind(read_metadata(self._metadata), WorkloadMetadata)
-
-    def _sums(self, lows: Any, highs: Any) -> pl.DataFrame:
-        from sparsehist.release.workload_answers import positions
-
-        keys = self.frame[self._about().key[0]]
-        first, last = (positions(keys, ends) for ends in (lows, highs))
-        if (first > last).any():
-            raise DeclarationError("a range ends before it begins, in the order of the domain")
-        answers = self._prefix_sums[last + 1] - self._prefix_sums[first]
-        return pl.DataFrame(
-            {
-                "low": keys.gather(first),
-                "high": keys.gather(last),
-                "noisy_answer": answers,
-                "std": self._range_std(first, last),
-            }
-        )
 
     @cached_property
     def _prefix_sums(self) -> FloatArray:
@@ -422,21 +436,7 @@ class WorkloadRelease(AnyRelease):
     def _strategy(self) -> Strategy:
         from sparsehist.workload import Workload, strategy_named
 
-        about = self._about()
-        return strategy_named(about.strategy, Workload.parse(about.workload))
-
-    def _range_std(self, first: IntArray, last: IntArray) -> FloatArray:
-        # Each range costs a transform of the whole column, and callers may repeat ranges.
-        ends, which = np.unique(np.stack([first, last]), axis=1, return_inverse=True)
-        variances = self._strategy.range_variances(*ends)
-        return np.asarray(np.sqrt(variances)[which], np.float64) * self._about().noise_std
-
-
-def of_cells(release: object) -> Release:
-    """Refuse what is not a release of cells."""
-    if not isinstance(release, Release):
-        raise DeclarationError(f"this takes a release of cells, got {shown_in_error(release)}")
-    return release
+        return strategy_named(self._about.strategy, Workload.parse(self._about.workload))
 
 
 def read(path: str | os.PathLike[str]) -> Release | WorkloadRelease:
@@ -453,47 +453,4 @@ def read(path: str | os.PathLike[str]) -> Release | WorkloadRelease:
         InputError: If it is a directory or not a release.
     """
     frame, metadata = read_release(path)
-    return (WorkloadRelease if metadata.get("kind") == WorkloadMetadata.kind else Release)(frame, metadata)
-
-
-def _with_intervals(
-    frame: pl.DataFrame, metadata: Mapping[str, Any], *, confidence: float, simultaneous: bool
-) -> pl.DataFrame:
-    """Add the columns low and high to the rows of a release; see `Release.intervals`."""
-    alpha = 1 - checked_confidence(confidence)
-    if simultaneous and not frame.is_empty():  # Šidák: given which cells were published, their noises are independent
-        alpha = -math.expm1(math.log(confidence) / frame.height)
-    from sparsehist.histogram.intervals import count_limits  # reading a release should not import the families
-    from sparsehist.release.measure_intervals import measure_limits
-
-    about = of_kind(read_metadata(metadata), CellMetadata)
-    counts = _with_columns(frame, metadata, _LIMITS, partial(count_limits, alpha=alpha))
-    sums = measure_limits(frame, about, alpha)
-    _refuse_taken(frame, sums)
-    return counts.with_columns(pl.Series(name, limits) for name, limits in sums.items())
-
-
-def _with_columns(
-    frame: pl.DataFrame, metadata: Mapping[str, Any], names: tuple[str, ...], law: Callable[..., Sequence[Any]]
-) -> pl.DataFrame:
-    """Add columns that the law of the published counts gives, one by one."""
-    _refuse_taken(frame, names)
-    if frame.is_empty():
-        return frame.with_columns(pl.lit(0.0).alias(name) for name in names)
-    about = of_kind(read_metadata(metadata), CellMetadata)
-    columns = law(
-        about.family,
-        as_level(about.level),
-        frame["noisy_count"].to_numpy(),
-        about.effective_threshold,
-        about.grid,
-        # A key of an open domain is published only if somebody touched it.
-        least=1.0 if about.domain_size is None else 0.0,
-    )
-    return frame.with_columns(pl.Series(name, column) for name, column in zip(names, columns, strict=True))
-
-
-def _refuse_taken(frame: pl.DataFrame, names: Iterable[str]) -> None:
-    taken = [name for name in names if name in frame.columns]
-    if taken:
-        raise InputError(f"a key column is called {taken[0]!r}, as a column to be added: rename it in the log")
+    return _kind_of(metadata)(frame, metadata)

@@ -219,7 +219,6 @@ def running_metadata(
     return RunningMetadata(
         **parameters_at(at, noise.at(point.step), declaration, request, spent, still_lazy),
         step=step,
-        steps=totals.steps,
         strategy=totals.strategy,
         counts=totals.words(step),
     )

@@ -124,11 +124,13 @@ def quantiles(release: WorkloadRelease, probabilities: Sequence[float], confiden
     about = of_kind(read_metadata(release.metadata), WorkloadMetadata)
     frame = release.frame
     if release.implicit:
-        keys = frame[about.key[0]]
+        keys = frame[about.declaration.key[0]]
         frame = release.answers(pl.Series([keys[0]] * len(keys), dtype=keys.dtype), keys)
     elif "low" in frame.columns:
         frame = frame.filter(pl.col("low") == pl.col("low").min()).unique("high").sort("high")
-    if "low" not in frame.columns or str(frame.height) != about.domain_size:
+    from sparsehist.workload import Workload
+
+    if "low" not in frame.columns or frame.height != Workload.parse(about.workload).n_cells:
         raise DeclarationError(
             "quantiles need prefix sums of all cells of one column of keys: release workload=sh.workload.Prefix()"
         )

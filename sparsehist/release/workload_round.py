@@ -24,7 +24,7 @@ from sparsehist.privacy import Level, level_text
 from sparsehist.privacy.guarantees import EpsilonDelta
 from sparsehist.release.cell_parameters import LAZILY
 from sparsehist.release.home import Home
-from sparsehist.release.metadata import Request, WorkloadMetadata, read_metadata, shared
+from sparsehist.release.metadata import Request, WorkloadMetadata, read_metadata
 from sparsehist.release.pipeline import AUTO, Held, adjacent
 from sparsehist.release.planning import LEVELS, checked_levels
 from sparsehist.release.spending import ledger_for, level_for
@@ -154,7 +154,7 @@ class WorkloadPath:
         return workload_metadata(self._held.declaration, self._strategy, request, self._price, past=spent)
 
     def statement(self, request: WorkloadRequest, metadata: WorkloadMetadata) -> str:
-        level, keys = present(request.level), metadata.max_keys
+        level, keys = present(request.level), metadata.declaration.max_keys
         counted = f"sums are over at most {keys} keys of each unit" if keys > 1 else "sums count one key of each unit"
         return f"{self._family.statement(level)}; {LAZILY}; {counted}: pairs beyond that were cut and are missing"
 
@@ -292,7 +292,7 @@ def workload_metadata(
             f"{2.0**-8:.3g} to {_LARGEST_STD:.3g}"
         )
     return WorkloadMetadata(
-        **shared(declaration),
+        declaration=declaration,
         name=request.name,
         workload=str(strategy.workload),
         strategy=strategy.name,

@@ -21,7 +21,7 @@ from markupsafe import Markup
 from sparsehist import __version__
 from sparsehist.declaration import Declaration
 from sparsehist.declaration.declaration import CHECKED_QUERY, UNCHECKED_SOURCE
-from sparsehist.errors import SparsehistError
+from sparsehist.errors import SparsehistError, of_kind
 from sparsehist.histogram.thresholds import mean_error, publication_probability
 from sparsehist.html import html_table, shown, templates
 from sparsehist.ledger.ledger import Ledger
@@ -32,7 +32,7 @@ from sparsehist.release.metadata import CellMetadata, Metadata, RunningMetadata
 from sparsehist.release.parameter_rows import asked_text
 from sparsehist.release.pipeline import published_metadata
 from sparsehist.release.plots import key_label, require_plots
-from sparsehist.release.releases import Release, of_cells
+from sparsehist.release.releases import Release
 from sparsehist.release.stored_declaration import declaration_of, read_bounding
 from sparsehist.report import charts
 from sparsehist.report.charts import MOST_LINES, Picture
@@ -255,7 +255,7 @@ def _of_periods(home: Home, name: str, periods: Sequence[OneSeries]) -> Section:
 
 
 def _read(home: Home, series: OneSeries, name: str) -> Release:
-    return of_cells(any_kind.release(home, series.declaration, series.series_id, name))
+    return of_kind(any_kind.release(home, series.declaration, series.series_id, name), Release)
 
 
 def _left_out(number: int, what: str) -> list[str]:

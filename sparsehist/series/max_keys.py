@@ -32,7 +32,7 @@ from sparsehist.declaration.checks import checked_name, checked_whole
 from sparsehist.declaration.declaration import LARGEST_BOUND, NoiseChoice
 from sparsehist.domain import Domain, Integers, Product
 from sparsehist.domain.base import key_names
-from sparsehist.errors import DeclarationError, NameTakenError, NotFoundError, SeriesDiffersError
+from sparsehist.errors import DeclarationError, NameTakenError, NotFoundError, SeriesDiffersError, of_kind
 from sparsehist.histogram import threshold_for_false_keys
 from sparsehist.noise import family_named
 from sparsehist.privacy import Level, as_level, level_text
@@ -41,7 +41,7 @@ from sparsehist.release.creation import NewLog, checked_source, counted_into, re
 from sparsehist.release.home import Home, home_of
 from sparsehist.release.key_discovery import Round, check_room
 from sparsehist.release.pipeline import published_metadata
-from sparsehist.release.releases import Release, of_cells
+from sparsehist.release.releases import Release
 from sparsehist.series.store import Store
 from sparsehist.store.layout import spill_directory
 from sparsehist.typing import FloatArray
@@ -172,7 +172,7 @@ def choose_max_keys(
             raise NameTakenError(f"the choice {name!r} {told}") from None
         _check_level(home, first, name, whole)
         false_keys = None if first.domain.is_open else 1
-        keys = of_cells(any_kind.release(home, first, made, "largest", level=few, false_keys=false_keys))
+        keys = of_kind(any_kind.release(home, first, made, "largest", level=few, false_keys=false_keys), Release)
         largest = keys.frame.head(largest_keys).select(first.key)
         _check_stands_out(keys, first, few, whole)
         with home.hold() as state:
@@ -182,9 +182,8 @@ def choose_max_keys(
             # Its units are those of the log, and what vouches for them is what vouches for the log.
             second = replace(second, unit=first.unit, source=first.source)
             known = counted_into(home, NewLog(_table(units), second, counted_here=True), counting)
-        shown = of_cells(
-            any_kind.release(home, second, known.series_id, "profile", level=most, false_keys=_FALSE_CLASSES)
-        )
+        profile = any_kind.release(home, second, known.series_id, "profile", level=most, false_keys=_FALSE_CLASSES)
+        shown = of_kind(profile, Release)
         _check_stands_out(shown, second, most, whole)
         table = shown.frame
     wanted = largest_keys if first.domain.is_open else min(largest_keys, first.domain.size)

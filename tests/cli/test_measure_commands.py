@@ -24,7 +24,7 @@ def test_sums_are_declared_planned_and_released(sparsehist, sales):
     (row,) = sparsehist("plan", "store", *asked, "--json").json["levels"]
     assert (row["adds"], row["price_sum_adds"], row["events_sum_adds"]) == ("1.75", "1", "0.25")
     released = sparsehist("release", "store", *asked, "--name", "may", "--head", "3", "--json").json
-    assert released["metadata"]["measure_stds"] == [row["price_sum_std"], row["events_sum_std"]]
+    assert released["metadata"]["measure_stds"] == {"price": row["price_sum_std"], "events": row["events_sum_std"]}
     assert set(released["head"][0]) == {"country", "noisy_count", "price_sum", "events_sum", "price_mean"}
     shown = sparsehist("release", "store", "--series", "shop", "--name", "may").out
     assert f"standard deviation {row['price_sum_std']:.4g}" in shown

@@ -39,7 +39,10 @@ def test_periods_are_released_like_any_series_and_shown_as_one(sparsehist, weekl
         assert sparsehist("release", weekly, *words).code == 0
         released = sh.read(f"r{week}.parquet")
         assert abs(released.frame["noisy_count"][0] - units) < 20
-        assert (released.metadata["period"], released.metadata["per_period"]) == (f"2026-W{week}", "0.5")
+        assert (released.metadata["declaration"]["period"], released.metadata["per_period"]) == (
+            f"2026-W{week}",
+            "0.5",
+        )
     assert released.metadata["per_user"] == "1"
     guarantee = "0.5-zCDP (zero-concentrated differential privacy), for logs that differ by all rows of one unit; "
     again = sparsehist("release", weekly, "--series", "weekly_2026w11", "--name", "public").out

@@ -91,7 +91,7 @@ def test_a_series_says_that_it_is_portable():
     declared = {"unit": "user_id", "key": "query", "max_keys": 3, "domain": "strings(max_bytes=32)"}
     series = sh.create(":memory:", a_log(), name="queries", **declared, bounding=sh.Keep(portable=True))
     assert series.declaration.portable
-    assert series.release("public", level=1).metadata["portable"] is True
+    assert series.release("public", level=1).metadata["declaration"]["bounding"] == "keep(portable=True)"
     other = sh.create(":memory:", a_log(), name="queries", **declared)
     assert "portable" not in other.release("public", level=1).metadata
 

@@ -77,7 +77,7 @@ def test_a_series_is_that_of_every_engine(kind):
     local = sh.create(sh.open(":memory:", seed=1), log, **DECLARED, bounding=sh.Keep(portable=True))
     released = series.release("all", level=10**4, threshold=0.5)
     assert released.frame.equals(local.release("all", level=10**4, threshold=0.5).frame)
-    assert series.declaration.portable and released.metadata["source"] == "unchecked source"
+    assert series.declaration.portable and released.metadata["declaration"]["source"] == "unchecked source"
 
 
 def test_sorted_keys_come_in_parts(monkeypatch, tmp_path):

@@ -121,6 +121,6 @@ def test_a_part_of_the_unit_may_be_a_key(tmp_path):
     )  # fmt: skip
     release = series.release("a", level=10**4, threshold=0.5)
     assert release.frame.height == log.select("date", "query").n_unique()
-    assert release.metadata["neighbours"] == "logs that differ by all rows of one (date, ip)"
+    assert release.metadata["guarantee"].endswith("for logs that differ by all rows of one (date, ip)")
     with pytest.raises(errors.DeclarationError, match="no key column"):
         sh.create(":memory:", log, name="days", unit="query", key="query", max_keys=2, domain=TEXTS)

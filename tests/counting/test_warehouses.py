@@ -137,7 +137,7 @@ def test_counts_come_in_with_what_was_declared(tmp_path: Path) -> None:
     series = sh.create(":memory:", made.counts(result), max_keys=5, **declared)
     assert series.declaration.portable
     released = series.release("first", level=10**4)
-    assert released.metadata["portable"] is True
+    assert released.metadata["declaration"]["bounding"] == "keep(portable=True)"
     assert sorted(released.frame.with_columns(pl.col("noisy_count").round().cast(pl.Int64)).rows()) == sorted(
         result.rows()
     )

@@ -130,7 +130,9 @@ def inspect(place: Place) -> None:
     for release in by_round.values():
         if release.metadata["kind"] == "cells":
             # Of a periodic series the ledger has one row, that of its population.
-            spent = paths.get(release.metadata["series"]) or populations[release.metadata["population"]]
+            spent = (
+                paths.get(release.metadata["series"]) or populations[release.metadata["declaration"]["population"]]
+            )
             assert as_level(spent) >= release.level, "the ledger shows less than what left"
     _check_remains(place, registered)
 

@@ -77,13 +77,16 @@ def test_a_release_rests_on_a_checked_query_only_if_all_steps_do() -> None:
         sh.sql(f"create running series log {DECLARED} as from day_1", store=store, tables=TABLES)
         series = store.series("log")
         first = series.release("first", step=1, level="0.1")
-        assert first.metadata["source"] == "checked query"
+        assert first.metadata["declaration"]["source"] == "checked query"
         assert "rests on a checked query" in first.metadata["guarantee"]
         assert set(store.ledger(full=True)["source"].drop_nulls()) == {"checked query"}
         series.append(TABLES["day_2"], step=2)
         second = series.release("second", step=2, level="0.1")
-        assert second.metadata["source"] == "unchecked source" and "on trust" in second.metadata["guarantee"]
-        assert series.release("again", step=1, level="0.1").metadata["source"] == "checked query"
+        assert (
+            second.metadata["declaration"]["source"] == "unchecked source"
+            and "on trust" in second.metadata["guarantee"]
+        )
+        assert series.release("again", step=1, level="0.1").metadata["declaration"]["source"] == "checked query"
         assert set(store.ledger(full=True)["source"].drop_nulls()) == {"unchecked source"}
         assert sh.sql("show series", store=store).frame["source"].to_list() == ["unchecked source"]
 

@@ -128,20 +128,26 @@ def test_it_is_the_minimum_of_the_weighted_squares(workload):
     assert np.concatenate([errors for _, errors in made]) == pytest.approx(errors, abs=1e-9)
 
 
+def _declared(release, **other):
+    """The metadata of a release of another declaration."""
+    return release.metadata | {"declaration": release.metadata["declaration"] | other}
+
+
 def test_what_is_refused(released):
     """Nothing to agree with, another series, twice the same workload, a huge domain."""
     cells, marginals = released
     with pytest.raises(DeclarationError):
         cells.consistent()
     with pytest.raises(InputError):
-        cells.consistent(sh.WorkloadRelease(marginals.frame, marginals.metadata | {"series": "other"}))
+        cells.consistent(sh.WorkloadRelease(marginals.frame, _declared(marginals, name="other")))
     with pytest.raises(DeclarationError):
         cells.consistent(marginals, marginals)
     with pytest.raises(DeclarationError):
         cells.consistent(marginals, domain=sh.Integers(10_000))
     with pytest.raises(InputError, match="rename"):
         sh.Release(
-            cells.frame.rename({"day": "consistent"}), cells.metadata | {"key": ["country", "consistent"]}
+            cells.frame.rename({"day": "consistent"}),
+            _declared(cells, key=["country", "consistent"], domain=str(DOMAIN).replace("day", "consistent")),
         ).consistent(marginals)
     none = sh.Release(cells.frame.clear(), cells.metadata).consistent(marginals)
     assert none[0].height == 0

@@ -91,7 +91,7 @@ def test_under_shares_sums_are_cut_by_the_weight_and_have_no_mean() -> None:
     )  # fmt: skip
     release = series.release("one", level=100, measures=100, threshold=-2)
     assert release.frame.columns == ["k", "noisy_count", "price_sum", "events_sum"]
-    assert (release.frame["price_sum"] - 4).abs().max() < 6 * release.metadata["measure_stds"][0]
+    assert (release.frame["price_sum"] - 4).abs().max() < 6 * release.metadata["measure_stds"]["price"]
     assert (release.frame["noisy_count"] - 0.5).abs().max() < 6 * release.metadata["std"]
     assert "price_mean_low" not in release.intervals().columns
 
@@ -236,7 +236,7 @@ def test_costs_of_measures_add_up_and_are_checked_before_anything_is_drawn() -> 
     assert series.store.ledger(full=True).filter(pl.col("scope") == "everybody")["level"].item() == spent
     again = series.release("second", level=2, measures={"price": "2"})
     assert series.store.ledger(full=True).filter(pl.col("scope") == "everybody")["level"].item() == "4.25"
-    assert again.metadata["measure_levels"] == ["2"]
+    assert again.metadata["measure_levels"] == {"price": "2"}
 
 
 def test_what_a_plan_says_of_measures_is_served() -> None:
@@ -250,7 +250,7 @@ def test_what_a_plan_says_of_measures_is_served() -> None:
         before = Fraction(series.store.ledger(full=True).filter(scope="everybody")["level"].item())
         made = series.release(name, level=level, measures=asked)
         after = Fraction(series.store.ledger(full=True).filter(scope="everybody")["level"].item())
-        assert made.metadata["measure_stds"] == [row["price_sum_std"], row["events_sum_std"]]
+        assert made.metadata["measure_stds"] == {"price": row["price_sum_std"], "events": row["events_sum_std"]}
         assert made.metadata["threshold"] == row["threshold"] and after - before == Fraction(row["adds"])
     beyond = "from v at level 3 measures 'price=2,events=1'"
     planned = series.store.sql(f"plan {beyond}").frame.row(0, named=True)
@@ -391,7 +391,7 @@ def test_sums_of_a_shop_are_within_noise_of_the_truth() -> None:
         domain=sh.Catalogue(["UK", "DE", "FR", "ES", "IT"]), measures="amount:clip=-500..500,step=0.01",
     )  # fmt: skip
     release = series.release("one", level=1, measures="0.5", threshold=-50)
-    (std,) = release.metadata["measure_stds"]
+    std = release.metadata["measure_stds"]["amount"]
     truth = shop.group_by("customer", "country").agg(pl.col("amount").sum().clip(-500, 500))
     truth = truth.group_by("country").agg(pl.col("amount").sum())
     both = release.frame.join(truth, on="country", how="left").fill_null(0)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
-from dataclasses import FrozenInstanceError, fields
+from dataclasses import FrozenInstanceError, dataclass, fields, replace
 from pathlib import Path
 
 import polars as pl
 import pytest
 
 import sparsehist as sh
-from sparsehist.errors import InputError
+from sparsehist.declaration import Declaration
+from sparsehist.declaration.parameters import options, parameter, sql_words
+from sparsehist.errors import DeclarationError, InputError
 from sparsehist.release.metadata import CellMetadata, WorkloadMetadata, read_metadata
+from sparsehist.release.parameter_rows import declaration_rows
 
 LOG = pl.DataFrame({"user": range(600), "hour": [i % 24 for i in range(600)]})
 
@@ -34,14 +37,31 @@ def test_metadata_is_a_plain_dict_in_the_order_of_its_record(kind: str, tmp_path
     assert json.loads(json.dumps(shown)) == shown
     record = read_metadata(shown)
     named = [field.name for field in fields(record)]
-    assert list(shown) == ["kind", *(name for name in named if name in shown)]
+    assert list(shown) == ["kind", "series", "noise", *(name for name in named if name in shown)]
     series = sh.open(tmp_path / "s").series("visits")
+    assert shown["declaration"] == series.declaration.as_json()
     again = series.release("r")
     release.write_parquet(tmp_path / "r.parquet")
     for other in (again, sh.read(tmp_path / "r.parquet")):
         assert list(other.metadata.items()) == list(shown.items())
     shown["level"] = "9"
     assert release.metadata["level"] == "1"
+
+
+def test_a_new_parameter_of_a_series_is_one_field() -> None:
+    """Command line, SQL, tables for people, stored declaration and metadata take it from there."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class More(Declaration):
+        flavour: str = parameter("Which flavour.", "plain", title="flavour", choices=("plain", "sweet"), option=str)
+
+    made = More(name="a", key="k", max_keys=1, domain="hash64()", flavour="sweet")
+    assert "flavour" in options(More) and sql_words(More)["flavour"] == "flavour"
+    assert ("flavour", "sweet") in declaration_rows(made)
+    record = replace(read_metadata(_released("cells").metadata), declaration=made)
+    assert record.as_dict()["declaration"] == made.as_json() and made.as_json()["flavour"] == "sweet"
+    with pytest.raises(DeclarationError, match="flavour must be one of"):
+        replace(made, flavour="sour")
 
 
 def test_a_record_is_frozen_and_reads_itself_back() -> None:

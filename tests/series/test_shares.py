@@ -255,7 +255,7 @@ def test_a_release_says_that_its_counts_are_weighted():
     }  # fmt: skip
     series = sh.create(store, log, **declared)
     release = series.release("r", level="1")
-    assert release.metadata["bounding"] == "share" and release.metadata["most_keys"] == 256
+    assert release.metadata["declaration"]["bounding"] == "share(most_keys=256)"
     assert release.metadata["counts"].startswith("weighted counts")
     assert release.metadata["std"] == pytest.approx(2 / math.sqrt(2))
     truth = 600 * math.isqrt(64**2 * 4 // 9) / 64

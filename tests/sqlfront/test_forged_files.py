@@ -40,9 +40,9 @@ def written(place, rows, metadata, **changed):
         ({"query": ["a"], "noisy_count": [None]}, {}, "not of numbers"),
         ({"query": ["a"]}, {}, "no column noisy_count"),
         ({"noisy_count": [1.0]}, {}, "key column .* is missing"),
-        (GOOD, {"threshold": float("nan")}, "threshold must be a finite number"),
-        (GOOD, {"threshold": "secretplum"}, "threshold must be a finite number"),
-        (GOOD, {"std": float("inf")}, "std must be a finite number"),
+        (GOOD, {"threshold": float("nan")}, "'threshold' that is not of type"),
+        (GOOD, {"threshold": "secretplum"}, "'threshold' that is not of type"),
+        (GOOD, {"std": float("inf")}, "'std' that is not of type"),
     ],
 )
 def test_what_no_release_has_is_refused(tmp_path, metadata, rows, changed, reason):
@@ -74,4 +74,6 @@ def test_an_unnamed_release_names_its_file(tmp_path, metadata):
 def test_ends_of_ranges_may_be_texts(tmp_path, metadata):
     """In a release of a workload, low and high are keys."""
     rows = {"low": ["a"], "high": ["b"], "noisy_answer": [3.0], "std": [1.0]}
-    assert sh.read(written(tmp_path, rows, metadata, kind="workload")).frame.height == 1
+    told = {"kind": "workload", "workload": "ranges()", "strategy": "identity", "queries": "1", "cell_grid": None}
+    told |= dict.fromkeys(("noise_std", "least_std", "sensitivity"), 1.0)
+    assert sh.read(written(tmp_path, rows, metadata, **told)).frame.height == 1

@@ -134,7 +134,7 @@ def test_an_unverified_query_is_run_and_remembered(store, ran):
     series = store.series("queries")
     assert series.declaration.unverified
     metadata = series.release("a").metadata
-    assert (metadata["verified"], metadata["source"]) == (False, "unchecked source")
+    assert (metadata["declaration"]["unverified"], metadata["declaration"]["source"]) == (True, "unchecked source")
     store.drop("queries")
     spent = store.ledger(full=True).filter(scope="series")
     assert (spent["unverified"].to_list(), spent["source"].to_list()) == ([True], ["unchecked source"])
@@ -157,8 +157,8 @@ def test_a_table_or_view_of_a_session_is_an_unchecked_source(store, ran, made):
     _, problems = ran(f"{made}; {CREATE.replace('from log', 'from v')} release a from queries at level 1;")
     assert problems == []
     metadata = store.series("queries").release("a").metadata
-    assert metadata["source"] == "unchecked source" and "is on trust" in metadata["guarantee"]
-    assert "verified" not in metadata
+    assert metadata["declaration"]["source"] == "unchecked source" and "is on trust" in metadata["guarantee"]
+    assert metadata["declaration"]["unverified"] is False
     _, problems = ran(CREATE.replace("series queries", "series b").replace("from log", "from v limit 3"))
     assert len(problems) == 1 and "LIMIT" in problems[0]
 
@@ -174,7 +174,7 @@ def test_a_table_in_the_place_of_one_that_was_handed_over_is_that_of_the_session
     """Its name alone does not make it the frame of `tables=`."""
     _, problems = ran(f"create table other as from log; {over}; {CREATE} release a from queries at level 1")
     assert problems == []
-    assert store.series("queries").release("a").metadata["source"] == "unchecked source"
+    assert store.series("queries").release("a").metadata["declaration"]["source"] == "unchecked source"
 
 
 def test_macros_types_and_variables_of_a_session_are_not_seen(ran):
@@ -321,7 +321,7 @@ def test_units_may_be_tuples_and_renamed_in_both_fronts(store, ran, session, her
     assert problems == []
     series = store.series("a")
     assert series.declaration.unit == ("d", "ip_id")
-    assert series.release("one").metadata["neighbours"] == "logs that differ by all rows of one (d, ip_id)"
+    assert "logs that differ by all rows of one (d, ip_id)" in series.release("one").metadata["guarantee"]
     assert store.sql("show series").frame["unit"].to_list() == ["(d, ip_id)"]
     other = sh.create(
         store, sh.Query(query.format("'visits.parquet'")), name="b", unit=["d", "ip_id"], key="url", max_keys=3,
@@ -453,7 +453,7 @@ def test_every_source_says_what_was_checked(log, here):
         with pytest.raises(errors.GuaranteeError, match="LIMIT"):
             sh.create(store, bad, name="d", **declared)
         series = sh.create(store, replace(bad, unverified=True), name="d", **declared)
-        assert series.release("one", level=1).metadata["verified"] is False
+        assert series.release("one", level=1).metadata["declaration"]["unverified"]
 
 
 CHOOSE = """choose keys words with (unit = user_id, key = query, most_keys = 3, delta = 1e-6, rounds = 2)

@@ -9,8 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-import polars as pl
-
 from sparsehist.declaration.bounding import Keep, Share, Shares, bounding_of
 from sparsehist.declaration.checks import checked_flag, checked_name
 from sparsehist.declaration.measures import MEAN_COLUMN, Measure, measures_of
@@ -326,8 +324,10 @@ class Declaration:
                 "the same ones in the same order",
                 parameter="domain",
             )
-        if isinstance(self.domain, UnreadDomain):
+        if isinstance(self.domain, UnreadDomain) or not self.key_types:
             return
+        import polars as pl  # not for declarations that are only shown
+
         for column, kind in self.key_types:
             if column not in columns:
                 raise DeclarationError(

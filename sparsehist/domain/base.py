@@ -14,20 +14,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import numpy as np
-import polars as pl
 
 from sparsehist.errors import DomainError
 from sparsehist.text_form import Form, Notation
 from sparsehist.typing import BoolArray, IntArray, noise_array, whole_number
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from sparsehist.domain.catalogue import Catalogue
 
 GREATEST_SIZE = 10**4000
 """Python writes integers of at most 4300 digits, and metadata and errors hold sizes."""
 
-_SMALL = (pl.UInt8, pl.UInt16, pl.UInt32)
-_FITTING = {"Int64": (*_SMALL, pl.Int8, pl.Int16, pl.Int32), "UInt64": _SMALL}
+_SMALL = ("UInt8", "UInt16", "UInt32")
+_FITTING = {"Int64": (*_SMALL, "Int8", "Int16", "Int32"), "UInt64": _SMALL}
+"""Names of the types of whole numbers that become Int64 or UInt64 without loss."""
 _SHORT_TEXT = 120
 _READABLE = 10**9
 
@@ -78,12 +80,14 @@ class Domain(abc.ABC):
 
     def accepts(self, column: int, dtype: pl.DataType) -> bool:
         """Say whether a log column of this dtype can serve as that key column without loss."""
+        import polars as pl
+
         if not 0 <= column < self.columns:
             return False
         canonical = self.dtypes[column]
         if canonical == pl.String:
             return holds_text(dtype)
-        return bool(dtype == canonical or (canonical.is_integer() and dtype in _FITTING[str(canonical)]))
+        return bool(dtype == canonical or (canonical.is_integer() and str(dtype) in _FITTING[str(canonical)]))
 
     def contains(self, keys: pl.DataFrame) -> BoolArray:  # noqa: ARG002
         """Whether each key is a cell; shape (n,). Keys are columns key_0, … in canonical dtypes, without nulls."""
@@ -123,6 +127,8 @@ class Domain(abc.ABC):
 
     def convert(self, keys: pl.DataFrame) -> pl.DataFrame:
         """Bring keys of a log, in dtypes the domain accepts, to canonical dtypes; row order is kept."""
+        import polars as pl
+
         dtypes = zip(key_names(self.columns), self.dtypes, strict=True)
         return keys.select(pl.col(name).cast(dtype) for name, dtype in dtypes)
 
@@ -222,6 +228,8 @@ def _domain(form: Form, files: Mapping[str, Path]) -> Domain:
 
 def holds_text(dtype: pl.DataType) -> bool:
     """Say whether a column of this type becomes String without loss."""
+    import polars as pl
+
     return dtype in (pl.String, pl.Categorical, pl.Enum)
 
 

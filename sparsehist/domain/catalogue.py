@@ -6,16 +6,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
-import polars as pl
 
 from sparsehist.domain.base import Domain
-from sparsehist.domain.catalogue_values import read_file, read_values, sha256_of
 from sparsehist.errors import DomainError, InputError, promise, shown
 from sparsehist.text_form import write_call, write_literal
 from sparsehist.typing import BoolArray, IntArray
+
+if TYPE_CHECKING:
+    import polars as pl
 
 _LONGEST_INLINE = 1000
 """Longer catalogues appear in texts as their sha256."""
@@ -58,6 +59,8 @@ class Catalogue(Domain, example="catalogue('DE', 'US') or catalogue(file='areas.
         kind: str | None = None,
         sha256: str | None = None,
     ) -> None:
+        from sparsehist.domain.catalogue_values import read_file, read_values, sha256_of
+
         if (values is None) == (file is None):
             raise DomainError("catalogue() needs either values or file=…; for example catalogue('DE', 'US')")
         if not isinstance(file, str | Path | None):
@@ -109,6 +112,8 @@ class Catalogue(Domain, example="catalogue('DE', 'US') or catalogue(file='areas.
         return np.asarray(keys["key_0"].is_in(self.values.implode()).to_numpy(), dtype=np.bool_)
 
     def _index(self, keys: pl.DataFrame) -> IntArray:
+        import polars as pl
+
         numbers = pl.int_range(self.size, dtype=pl.Int64, eager=True)
         catalogue = pl.DataFrame({"key_0": self.values, "number": numbers})
         found = keys.select("key_0").join(catalogue, on="key_0", how="left", maintain_order="left")["number"]
@@ -128,6 +133,8 @@ class Catalogue(Domain, example="catalogue('DE', 'US') or catalogue(file='areas.
         return {} if self._is_inline else {self.sha256: self}
 
     def __str__(self) -> str:
+        import polars as pl
+
         if self._is_inline:
             kind = {"kind": "'date'"} if self.values.dtype == pl.Date else {}
             return write_call("catalogue", [write_literal(value) for value in self.values.to_list()], kind)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
-import polars as pl
 
 from sparsehist.domain.base import Domain
 from sparsehist.errors import promise
 from sparsehist.typing import BoolArray
+
+if TYPE_CHECKING:
+    import polars as pl
 
 
 def draw_free(
@@ -26,6 +29,8 @@ def draw_free(
     While at most half of the domain is taken or wanted, cells are drawn until enough are free and new: at most two
     draws per cell on average. Otherwise the free cells are ranked, by `taken_keys`.
     """
+    import polars as pl
+
     promise(0 <= n <= domain.size - n_taken, "more free cells wanted than there are")
     found = domain.draw(0, rng=rng)
     if n and 2 * (n_taken + n) > domain.size:

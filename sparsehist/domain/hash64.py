@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import polars as pl
 
 from sparsehist.domain.base import Domain, holds_text
 from sparsehist.errors import DomainError
 from sparsehist.typing import BoolArray, whole_number
+
+if TYPE_CHECKING:
+    import polars as pl
 
 
 @dataclass(frozen=True, repr=False)
@@ -26,19 +29,30 @@ class Hash64(Domain, example="hash64()"):
     """
 
     size = 2**64
-    dtypes = (pl.UInt64(),)
+
+    @property
+    def dtypes(self) -> tuple[pl.DataType, ...]:
+        import polars as pl
+
+        return (pl.UInt64(),)
 
     def accepts(self, column: int, dtype: pl.DataType) -> bool:
+        import polars as pl
+
         return column == 0 and (holds_text(dtype) or dtype == pl.UInt64)
 
     def contains(self, keys: pl.DataFrame) -> BoolArray:
         return np.ones(keys.height, dtype=np.bool_)
 
     def convert(self, keys: pl.DataFrame) -> pl.DataFrame:
+        import polars as pl
+
         column = keys["key_0"]
         return keys.select("key_0") if column.dtype == pl.UInt64 else self.of(column).alias("key_0").to_frame()
 
     def draw(self, n: int, *, rng: np.random.Generator) -> pl.DataFrame:
+        import polars as pl
+
         return pl.DataFrame(
             {"key_0": rng.integers(0, 2**64 - 1, size=whole_number("n", n), dtype=np.uint64, endpoint=True)}
         )
@@ -56,6 +70,7 @@ class Hash64(Domain, example="hash64()"):
             Hashes in the same order, null where the text is null; shape (n,), UInt64.
         """
         import duckdb
+        import polars as pl
 
         if not isinstance(strings, pl.Series):
             if isinstance(strings, str) or not all(isinstance(text, str) for text in strings):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import Context, Decimal, Inexact, localcontext
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 import numpy as np
-import polars as pl
 
 from sparsehist.domain.base import Domain
 from sparsehist.errors import DomainError, shown
@@ -15,7 +15,10 @@ from sparsehist.privacy.levels import exactly
 from sparsehist.text_form import write_literal
 from sparsehist.typing import BoolArray
 
-_TYPES: dict[str, pl.DataType] = {"string": pl.String(), "integer": pl.Int64(), "date": pl.Date()}
+if TYPE_CHECKING:
+    import polars as pl
+
+_TYPES = {"string": "String", "integer": "Int64", "date": "Date"}
 _SMALLEST, _LONGEST_TEXT = Fraction(1, 10**300), 800
 _EXACT = Context(prec=4000, traps=[Inexact])
 _ADVICE = "for example open(delta='1e-6') or open('string', 'date', delta='1e-6')"
@@ -64,7 +67,9 @@ class Open(Domain, example="open(delta='1e-6')"):
 
     @property
     def dtypes(self) -> tuple[pl.DataType, ...]:
-        return tuple(_TYPES[given] for given in self.types)
+        import polars as pl
+
+        return tuple(getattr(pl, _TYPES[given])() for given in self.types)
 
     @property
     def parts(self) -> tuple[Domain, ...]:

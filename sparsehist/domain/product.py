@@ -6,16 +6,18 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import polars as pl
 
 from sparsehist.domain.base import Domain, key_names
 from sparsehist.domain.catalogue import Catalogue
 from sparsehist.errors import DomainError, as_mapping, shown
 from sparsehist.text_form import Form, write_call
 from sparsehist.typing import BoolArray, IntArray
+
+if TYPE_CHECKING:
+    import polars as pl
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -120,9 +122,13 @@ class Product(Domain, example="product(country=catalogue('DE', 'US'), n=integers
         return write_call("product", [], dict(zip(self.names, map(str, self.components), strict=True)))
 
     def _parts(self, keys: pl.DataFrame) -> list[tuple[Domain, pl.DataFrame]]:
+        import polars as pl
+
         parts = [keys.select(pl.col(name).alias("key_0")) for name in key_names(self.columns)]
         return list(zip(self.components, parts, strict=True))
 
 
 def _joined(parts: list[pl.DataFrame]) -> pl.DataFrame:
+    import polars as pl
+
     return pl.DataFrame([part["key_0"].alias(name) for name, part in zip(key_names(len(parts)), parts, strict=True)])

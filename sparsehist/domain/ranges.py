@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import date, datetime
+from typing import TYPE_CHECKING
 
 import numpy as np
-import polars as pl
 
 from sparsehist.domain.base import Domain
 from sparsehist.errors import DomainError, shown
 from sparsehist.typing import BoolArray, IntArray, whole_number
+
+if TYPE_CHECKING:
+    import polars as pl
 
 _INT64 = (-(2**63), 2**63 - 1)
 _UINT64 = (0, 2**64 - 1)
@@ -57,6 +60,8 @@ class Integers(Domain, example="integers(1000) or integers(5, 10)"):
 
     @property
     def dtypes(self) -> tuple[pl.DataType, ...]:
+        import polars as pl
+
         return (pl.Int64() if self.high <= _INT64[1] else pl.UInt64(),)
 
     def contains(self, keys: pl.DataFrame) -> BoolArray:
@@ -64,6 +69,8 @@ class Integers(Domain, example="integers(1000) or integers(5, 10)"):
         return np.asarray((values >= self.low) & (values <= self.high), dtype=np.bool_)
 
     def draw(self, n: int, *, rng: np.random.Generator) -> pl.DataFrame:
+        import polars as pl
+
         kind = np.int64 if self.dtypes[0] == pl.Int64 else np.uint64
         drawn = rng.integers(self.low, self.high, size=whole_number("n", n), dtype=kind, endpoint=True)
         return pl.DataFrame({"key_0": drawn})
@@ -73,6 +80,8 @@ class Integers(Domain, example="integers(1000) or integers(5, 10)"):
         return np.asarray((values - values.dtype.type(self.low)).astype(np.int64))
 
     def _keys(self, indices: IntArray) -> pl.DataFrame:
+        import polars as pl
+
         kind = np.int64 if self.dtypes[0] == pl.Int64 else np.uint64
         return pl.DataFrame({"key_0": indices.astype(kind) + kind(self.low)})
 
@@ -96,7 +105,6 @@ class Dates(Domain, example="dates('2014-05-01', '2014-05-12')"):
         12
     """
 
-    dtypes = (pl.Date(),)
     start: date
     end: date
 
@@ -105,6 +113,12 @@ class Dates(Domain, example="dates('2014-05-01', '2014-05-12')"):
         if last < first:
             raise DomainError(f"dates('{first}', '{last}') holds no day; the first must not come after the last")
         self._fix(start=first, end=last)
+
+    @property
+    def dtypes(self) -> tuple[pl.DataType, ...]:
+        import polars as pl
+
+        return (pl.Date(),)
 
     @property
     def size(self) -> int:
@@ -118,6 +132,8 @@ class Dates(Domain, example="dates('2014-05-01', '2014-05-12')"):
         return np.asarray(days - (self.start - _EPOCH).days)
 
     def _keys(self, indices: IntArray) -> pl.DataFrame:
+        import polars as pl
+
         days = (indices + (self.start - _EPOCH).days).astype(np.int32)
         return pl.DataFrame({"key_0": pl.Series(days).cast(pl.Date)})
 

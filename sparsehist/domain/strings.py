@@ -15,15 +15,17 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
 from numbers import Integral
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import polars as pl
 
 from sparsehist.domain.base import Domain
 from sparsehist.errors import DomainError, shown
 from sparsehist.text_form import write_call, write_literal
 from sparsehist.typing import BoolArray, IntArray, whole_number
+
+if TYPE_CHECKING:
+    import polars as pl
 
 LONGEST = 4096
 """Greatest bound on the length."""
@@ -65,7 +67,6 @@ class Strings(Domain, example="strings(max_bytes=32)"):
         ('1.17e+69', 110)
     """
 
-    dtypes = (pl.String(),)
     max_bytes: int | None
     max_chars: int | None
     alphabet: str | None
@@ -84,6 +85,12 @@ class Strings(Domain, example="strings(max_bytes=32)"):
             least = self._table.groups[0].cost
             raise DomainError(f"strings(max_bytes={bound}): a character of the alphabet takes {least} bytes or more")
         self._require_writable_size()
+
+    @property
+    def dtypes(self) -> tuple[pl.DataType, ...]:
+        import polars as pl
+
+        return (pl.String(),)
 
     @property
     def size(self) -> int:
@@ -115,6 +122,8 @@ class Strings(Domain, example="strings(max_bytes=32)"):
         return self._texts(indices.tolist())
 
     def _texts(self, numbers: Iterable[int]) -> pl.DataFrame:
+        import polars as pl
+
         return pl.DataFrame({"key_0": pl.Series([self._text(number) for number in numbers], dtype=pl.String)})
 
     def _text(self, number: int) -> str:

@@ -22,7 +22,8 @@ from sparsehist.release.measure_parameters import sums_published
 from sparsehist.release.measure_round import MeasurePath, Table
 from sparsehist.release.metadata import CellMetadata
 from sparsehist.release.pipeline import Held, adjacent
-from sparsehist.store import NewRound, Past, PathRecord, SeriesFiles, Spot, Tracked
+from sparsehist.store import NewRound, Past, PathRecord, Spot, Tracked
+from sparsehist.store.series_files import SeriesFiles
 from sparsehist.typing import BoolArray, FloatArray, IntArray, secret
 
 _BLOCK = 1 << 18

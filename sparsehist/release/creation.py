@@ -32,10 +32,9 @@ from sparsehist.store import (
     SeriesRecord,
     State,
     ensure_store,
-    write_series_files,
-    write_sorted,
 )
 from sparsehist.store.layout import spill_directory
+from sparsehist.store.series_files import write_series_files, write_sorted
 from sparsehist.store.support import BOUNDING, ORDER, salt_for
 
 _DIFFERS = {"query": "the text of its query", "source": "the log it was made from", "rows": "its rows"}

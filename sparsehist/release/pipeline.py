@@ -14,10 +14,9 @@ from datetime import UTC, datetime
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
-import polars as pl
 
 from sparsehist.declaration import Declaration
 from sparsehist.errors import NameTakenError, NotFoundError, StoreError, present
@@ -27,7 +26,12 @@ from sparsehist.privacy.levels import in_prose
 from sparsehist.release.home import Home
 from sparsehist.release.metadata import Metadata, Request, read_metadata
 from sparsehist.release.spending import ledger_for, of_all_periods, prepared
-from sparsehist.store import NewRound, PathRecord, ReleaseRecord, SeriesFiles, SeriesRecord, State
+from sparsehist.store import NewRound, PathRecord, ReleaseRecord, SeriesRecord, State
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from sparsehist.store.series_files import SeriesFiles
 
 AUTO = "auto"
 

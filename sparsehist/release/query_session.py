@@ -49,8 +49,9 @@ from sparsehist.release.home import Home
 from sparsehist.release.metadata import InteractiveMetadata, Request, read_metadata
 from sparsehist.release.pipeline import ANSWER, Held
 from sparsehist.release.releases import Release
-from sparsehist.store import NewRound, PathRecord, SeriesFiles
+from sparsehist.store import NewRound, PathRecord
 from sparsehist.store.private_files import verified
+from sparsehist.store.series_files import SeriesFiles
 from sparsehist.typing import BoolArray, FloatArray
 
 STRATEGY = "multiplicative_weights"

@@ -27,7 +27,7 @@ from sparsehist.noise import Family
 from sparsehist.noise.family import NoiseArray
 from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.release.metadata import WorkloadMetadata, read_metadata
-from sparsehist.store import SeriesFiles
+from sparsehist.store.series_files import SeriesFiles
 from sparsehist.store.support import LOTS, salt_for
 from sparsehist.typing import FloatArray, Generator, IntArray
 from sparsehist.workload import Cells, Strategy, answers_of_state, cells_of_state

@@ -15,7 +15,6 @@ from sparsehist.store.records import (
     StepRecord,
     Tracked,
 )
-from sparsehist.store.series_files import SeriesFiles, write_series_files, write_sorted
 from sparsehist.store.state import State
 from sparsehist.store.witnesses import LEDGER_NAME, editing_ledger, listed_in_ledger, write_published
 
@@ -26,7 +25,6 @@ __all__ = [
     "PathRecord",
     "RegisteredFile",
     "ReleaseRecord",
-    "SeriesFiles",
     "SeriesRecord",
     "Spot",
     "State",
@@ -43,6 +41,4 @@ __all__ = [
     "read_json",
     "write_file",
     "write_published",
-    "write_series_files",
-    "write_sorted",
 ]

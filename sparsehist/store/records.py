@@ -8,12 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-import polars as pl
 
 from sparsehist.typing import FloatArray, IntArray, secret
+
+if TYPE_CHECKING:
+    import polars as pl
 
 Past = Sequence[tuple[Fraction, float]]
 """The levels spent on a noise path, in the order of their first release, with the lowest threshold of each."""
@@ -119,6 +121,12 @@ class Tracked:
     count: IntArray
 
 
+def _no_keys() -> pl.DataFrame:
+    import polars as pl
+
+    return pl.DataFrame()
+
+
 @dataclass(frozen=True, repr=False)
 class NewRound:
     """A round to commit.
@@ -148,7 +156,7 @@ class NewRound:
     threshold: float = -math.inf
     positions: IntArray = field(default_factory=lambda: np.empty(0, np.int64))
     counts: IntArray = field(default_factory=lambda: np.empty(0, np.int64))
-    empty_keys: pl.DataFrame = field(default_factory=lambda: pl.DataFrame())  # noqa: PLW0108 - only then Polars is loaded
+    empty_keys: pl.DataFrame = field(default_factory=_no_keys)
     paths: Mapping[Spot, NoiseArray] = field(default_factory=dict)
     attachments: Sequence[RegisteredFile] = ()
     who: str | None = None

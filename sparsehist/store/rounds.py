@@ -16,16 +16,17 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import polars as pl
 
 from sparsehist.errors import present, promise
 from sparsehist.store.private_files import altered, verified, write_file
 from sparsehist.store.records import NewRound, NoiseArray, RegisteredFile, Spot
-from sparsehist.store.support import plain
 from sparsehist.typing import IntArray, secret
+
+if TYPE_CHECKING:
+    import polars as pl
 
 _WORD = 8  # bytes of a number
 TRACKING = ("cells", "measure")
@@ -169,6 +170,8 @@ def _in_order(paths: Mapping[Spot, NoiseArray], levels: Sequence[Spot]) -> list[
 
 def _as_stream(keys: pl.DataFrame) -> memoryview:
     import pyarrow as pa
+
+    from sparsehist.store.support import plain
 
     sink, table = pa.BufferOutputStream(), plain(keys)
     with pa.ipc.new_stream(sink, table.schema) as writer:

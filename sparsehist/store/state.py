@@ -12,10 +12,9 @@ from dataclasses import asdict, dataclass
 from fractions import Fraction
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import polars as pl
 
 from sparsehist.errors import (
     NameTakenError,
@@ -50,9 +49,13 @@ from sparsehist.store.rows import (
     read_series,
     release_from_row,
 )
-from sparsehist.store.series_files import SeriesFiles
 from sparsehist.store.witnesses import Mark, listed_in_ledger, raise_mark
 from sparsehist.typing import FloatArray
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from sparsehist.store.series_files import SeriesFiles
 
 _log = logging.getLogger("sparsehist")
 _TOLD = ("unverified",)
@@ -121,6 +124,8 @@ class State:
 
     def series_files(self, record: SeriesRecord) -> SeriesFiles:
         """Open the files of a series."""
+        from sparsehist.store.series_files import SeriesFiles
+
         return SeriesFiles(record.directory, record.files, record.salt)
 
     def releases(self, path_id: int) -> list[ReleaseRecord]:
@@ -184,6 +189,7 @@ class State:
 
     def empty_keys(self, path_id: int) -> pl.DataFrame:
         """The keys of the tracked cells that are empty, in the order of cells; at least one is needed."""
+        import polars as pl
         import pyarrow as pa
 
         history = self._history(path_id)

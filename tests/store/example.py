@@ -16,8 +16,8 @@ from sparsehist.store import (
     State,
     create_store,
     open_state,
-    write_series_files,
 )
+from sparsehist.store.series_files import write_series_files
 
 SALT = b"salt of the example" * 2
 N_KEYS = 400

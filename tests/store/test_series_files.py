@@ -11,8 +11,9 @@ from scipy import stats
 
 from sparsehist.entropy import seeded
 from sparsehist.errors import StoreDamagedError
-from sparsehist.store import RegisteredFile, SeriesFiles, series_files, write_series_files
+from sparsehist.store import RegisteredFile, series_files
 from sparsehist.store.private_files import verify_file
+from sparsehist.store.series_files import SeriesFiles, write_series_files
 from tests.stats import assert_consistent, assert_detected
 from tests.store.example import SALT
 

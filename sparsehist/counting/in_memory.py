@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -27,7 +27,6 @@ from sparsehist.counting.memory import allowed_memory
 from sparsehist.counting.rows import GROUP_BITS, Rows
 from sparsehist.counting.tuples import sha256_of, tuple_text
 from sparsehist.counting.words import Numbers32or64, Words, key_range
-from sparsehist.declaration.measures import Measure
 from sparsehist.errors import DeclarationError
 from sparsehist.store.layout import spill_directory
 from sparsehist.threads import cores, in_threads
@@ -36,7 +35,7 @@ from sparsehist.typing import AnyArray, IndexArray, IntArray, NDArray, WordArray
 GROUP_ROWS = 1 << 16
 AHEAD = 16  # groups bounded ahead, so that no thread waits
 UNIT_BITS = 24  # of a unit in the words that are sorted, besides those that its group has in common
-DENSE = 8  # numbers of cells per pair up to which totals stand in an array
+DENSE = 2  # cells per row up to which totals of all cells stand in an array
 
 
 @secret
@@ -48,35 +47,15 @@ class Pairs(NamedTuple):
         sizes: Number of distinct keys of each unit; shape (units,).
         kept: How many of them count; shape (units,).
         cells: Cells of the pairs that count; shape (pairs,).
-        weights: What each of them adds to its count, in parts; shape (pairs,), or 1 for all.
-        sums: By measure, the sum of the rows of each pair, in steps, cut to its weight times the bounds; shape
-            (pairs,) each.
+        added: What each of them adds to its count, in parts, and to the sum of each measure, in steps, cut to its
+            weight times the bounds; shape (pairs,) each, or 1 for all.
     """
 
     units: WordArray
     sizes: IntArray
     kept: IntArray
     cells: Numbers32or64
-    weights: IntArray | int
-    sums: list[IntArray]
-
-
-@secret
-class Reading(NamedTuple):
-    """A log that was read. Secret.
-
-    Attributes:
-        units: Turns words back into units.
-        keys: Turns words back into keys.
-        rows: Words of units and of keys, and the steps of measures. Words of units are multiplied by a secret odd
-            number, a bijection that spreads any pattern of numbers.
-        inverse: Undoes the multiplication.
-    """
-
-    units: Words
-    keys: Words
-    rows: Rows
-    inverse: np.uint64
+    added: list[Any]
 
 
 def name() -> str:
@@ -86,127 +65,173 @@ def name() -> str:
 
 def count(log: Log, wanted: CountRequest) -> tuple[pl.DataFrame, Bounding]:
     """Count units by key: columns key_0, …, count, sum_0, … of keys that somebody keeps; and what bounding met."""
-    cells, weights = [np.zeros(0, np.uint32)], [np.zeros(0, np.int64)]
-    sums: list[list[IntArray]] = [[np.zeros(0, np.int64)] for _ in wanted.measures]
-    met = above = 0
-    with spill_directory(wanted.temporary_directory) as directory:
-        found = read_log(log, wanted, directory)
-        for pairs in bounded(found, log, wanted):
-            cells.append(pairs.cells)
-            if wanted.full != 1:
-                weights.append(np.asarray(pairs.weights))
-            for own, more in zip(sums, pairs.sums, strict=True):
-                own.append(more)
-            met, above = met + int(pairs.sizes.sum()), above + int((pairs.sizes > wanted.max_keys).sum())
-    wanted.report("counting")
-    counted = np.concatenate(weights) if wanted.full != 1 else None
-    distinct, totals = _added_up(np.concatenate(cells), [counted, *map(np.concatenate, sums)])
     names = ["count", *sum_names(wanted.measures)]
+    met = above = 0
+    parts: list[Pairs] = []
+    with spill_directory(wanted.temporary_directory) as directory:
+        read = WordLog(log, wanted, directory)
+        dense = read.keys.n_cells <= DENSE * len(read.rows)
+        totals: list[IntArray] = [np.zeros(read.keys.n_cells if dense else 0, np.int64) for _ in names]
+        for pairs in read.pairs():
+            met, above = met + int(pairs.sizes.sum()), above + int((pairs.sizes > wanted.max_keys).sum())
+            if not dense:
+                parts.append(pairs)
+                continue
+            places = pairs.cells.astype(np.intp)
+            for total, added in zip(totals, pairs.added, strict=True):
+                np.add.at(total, places, added)
+        read.rows.clear()
+    wanted.report("counting")
+    cells, totals = _nonzero(totals) if dense else _added_up(parts, names)
     columns = [pl.Series(name, total, pl.Int64) for name, total in zip(names, totals, strict=True)]
-    return found.keys.frame(distinct).with_columns(columns), Bounding(met, above)
+    return read.keys.frame(cells).with_columns(columns), Bounding(met, above)
 
 
 def kept_pairs(log: Log, wanted: CountRequest) -> UnitPairs:
     """List the pairs that count."""
     with spill_directory(wanted.temporary_directory) as directory:
-        found = read_log(log, wanted, directory)
-        parts = list(bounded(found, log, wanted))
-    none = np.zeros(0, np.uint32)
-    distinct, codes = np.unique(np.concatenate([none, *(part.cells for part in parts)]), return_inverse=True)
-    words = np.concatenate([none.astype(np.uint64), *(part.units for part in parts)])
-    units = found.units.values(words)[0] if len(wanted.unit_parts) == 1 else unit_texts(found, log, wanted, words)
-    sizes = np.concatenate([none.astype(np.int64), *(part.kept for part in parts)])
-    return UnitPairs(units.alias("unit"), sizes, codes.astype(np.uint32), found.keys.frame(distinct))
+        read = WordLog(log, wanted, directory)
+        parts = list(read.pairs())
+    distinct, codes = np.unique(_joined([part.cells for part in parts], np.uint32), return_inverse=True)
+    words = _joined([part.units for part in parts], np.uint64)
+    units = read.unit_values(words)[0] if len(wanted.unit_parts) == 1 else read.unit_texts(words)
+    sizes = _joined([part.kept for part in parts], np.int64)
+    return UnitPairs(units.alias("unit"), sizes, codes.astype(np.uint32), read.keys.frame(distinct))
 
 
-def read_log(log: Log, wanted: CountRequest, directory: Path) -> Reading:
-    """Read the log batch by batch into words, and bring its keys to the domain."""
-    allowed = allowed_memory(wanted.memory_limit)
-    parts, dtypes, steps = wanted.unit_parts, log.dtypes, row_steps(wanted.measures, log)
-    units = Words.of_columns([dtypes[name] for name in parts], [None] * len(parts))
-    keys = Words.of_columns([dtypes[name] for name in wanted.key], wanted.domain.parts)
-    rows = Rows(directory, allowed // 2, len(steps))
-    multiplier = multiplier_of(wanted.salt)
-    missing = {name: present(name, dtypes[name]) for name in wanted.read}
-    missing |= {name: pl.col(name).is_not_null() for name in steps}
-    limits = {name: key_range(part) for name, part in zip(wanted.key, wanted.domain.parts, strict=True)}
-    ranges = {name: pl.col(name).is_between(*own) for name, own in limits.items() if own and is_whole(dtypes[name])}
-    incomplete: set[str] = set()
-    beyond: set[str] = set()
+class WordLog:
+    """A log as words of units and of keys, and steps of measures. Secret.
 
-    def add(batch: pl.DataFrame) -> None:
-        batch = kept(kept(batch, missing, incomplete), ranges, beyond)
-        words = keys.numbers([batch[name].rechunk() for name in wanted.key])
-        of_units = units.numbers([batch[name].rechunk() for name in parts]) * np.uint64(multiplier)
-        rows.add(of_units, words, *(batch[name].to_numpy() for name in steps))
-        if units.memory + keys.memory > allowed:
-            raise DeclarationError(
-                "memory_limit is too small for the distinct texts of units and keys of this log: allow more memory"
-            )
+    Attributes:
+        units: Turns words back into units.
+        keys: Turns words back into keys.
+        rows: The words. Those of units are multiplied by a secret odd number, a bijection that spreads any pattern of
+            numbers.
+    """
 
-    pl.Series(np.zeros(0))  # Polars takes up numpy with the first array, which threads must not do at once
-    with engine_errors(log.label, log):
-        for _ in in_threads(add, batches(log, wanted.read, steps), wanted.threads or cores()):
-            pass
-        if wanted.on_null == "error":
-            _refuse_missing(incomplete, wanted)
-        wanted.report("placing keys")
-        units.place(wanted.salt)
-        keys.place(wanted.salt)
-    outside = sorted({*keys.outside, *map(wanted.key.index, beyond)})
-    if outside and wanted.on_outside == "error":
-        text = [dtypes[name] == pl.String and name not in wanted.key_types for name in wanted.key]
-        raise outside_error(outside, wanted.key, wanted.domain, text)
-    return Reading(units, keys, rows, np.uint64(pow(multiplier, -1, 2**64)))
+    def __init__(self, log: Log, wanted: CountRequest, directory: Path) -> None:
+        allowed = allowed_memory(wanted.memory_limit)
+        self._log, self._wanted, dtypes = log, wanted, log.dtypes
+        parts = wanted.unit_parts
+        self.units = Words.of_columns([dtypes[name] for name in parts], [None] * len(parts))
+        self.keys = Words.of_columns([dtypes[name] for name in wanted.key], wanted.domain.parts)
+        self.rows = Rows(directory, allowed // 2)
+        self._multiplier = np.uint64(multiplier_of(wanted.salt))
+        self._inverse = np.uint64(pow(int(self._multiplier), -1, 2**64))
+        self._read(allowed)
 
+    def __repr__(self) -> str:
+        return "WordLog()"
 
-def _refuse_missing(incomplete: set[str], wanted: CountRequest) -> None:
-    for name in wanted.read:
-        if name in incomplete:
-            raise missing_error(name, "unit" if name in wanted.unit_parts else "key")
-    for name, measure in row_columns(wanted.measures).items():
-        if name in incomplete:
-            raise unmeasured_error(measure)
+    def _read(self, allowed: int) -> None:
+        """Read the log batch by batch into words, and bring its keys to the domain."""
+        log, wanted, dtypes = self._log, self._wanted, self._log.dtypes
+        steps = row_steps(wanted.measures, log)
+        rules = {name: present(name, dtypes[name]) for name in wanted.read}
+        rules |= {name: pl.col(name).is_not_null() for name in steps}
+        limits = {name: key_range(part) for name, part in zip(wanted.key, wanted.domain.parts, strict=True)}
+        ranges = {
+            name: pl.col(name).is_between(*own) for name, own in limits.items() if own and is_whole(dtypes[name])
+        }
+        missing: set[str] = set()
+        beyond: set[str] = set()
 
+        def add(batch: pl.DataFrame) -> None:
+            batch = kept(kept(batch, rules, missing), ranges, beyond)
+            keys = self.keys.numbers([batch[name].rechunk() for name in wanted.key])
+            units = self.units.numbers([batch[name].rechunk() for name in wanted.unit_parts]) * self._multiplier
+            self.rows.add(units, keys, *(batch[name].to_numpy() for name in steps))
+            if self.units.memory + self.keys.memory > allowed:
+                raise DeclarationError(
+                    "memory_limit is too small for the distinct texts of units and keys: allow more memory"
+                )
 
-def bounded(found: Reading, log: Log, wanted: CountRequest) -> Iterator[Pairs]:
-    """Find the distinct pairs, and those that count, group by group of units, in threads."""
-    wanted.report("bounding")
-    bits = min(max((len(found.rows) // GROUP_ROWS).bit_length(), 1), GROUP_BITS)
+        pl.Series(np.zeros(0))  # Polars takes up numpy with the first array, which threads must not do at once
+        with engine_errors(log.label, log):
+            for _ in in_threads(add, batches(log, wanted.read, steps), wanted.threads or cores()):
+                pass
+            if wanted.on_null == "error":
+                self._refuse(missing)
+            wanted.report("placing keys")
+            self.units.place(wanted.salt)
+            self.keys.place(wanted.salt)
+        outside = sorted({*self.keys.outside, *map(wanted.key.index, beyond)})
+        if outside and wanted.on_outside == "error":
+            text = [dtypes[name] == pl.String and name not in wanted.key_types for name in wanted.key]
+            raise outside_error(outside, wanted.key, wanted.domain, text)
 
-    def bound(group: int) -> Pairs:
-        units, keys, *beside = found.rows.group(group, bits)
-        cells, inside = found.keys.cells(keys)
+    def _refuse(self, missing: set[str]) -> None:
+        for name in self._wanted.read:
+            if name in missing:
+                raise missing_error(name, "unit" if name in self._wanted.unit_parts else "key")
+        for name, measure in row_columns(self._wanted.measures).items():
+            if name in missing:
+                raise unmeasured_error(measure)
+
+    def pairs(self) -> Iterator[Pairs]:
+        """Find the distinct pairs, and those that count, group by group of units, in threads."""
+        self._wanted.report("bounding")
+        bits = min(max((len(self.rows) // GROUP_ROWS).bit_length(), 1), GROUP_BITS)
+        groups = range(1 << bits if len(self.rows) else 0)
+        return in_threads(lambda group: self._bounded(group, bits), groups, self._wanted.threads or cores(), AHEAD)
+
+    def _bounded(self, group: int, bits: int) -> Pairs:
+        wanted = self._wanted
+        units, keys, *steps = self.rows.group(group, bits)
+        cells, inside = self.keys.cells(keys)
         if inside is not None:
-            units, cells, *beside = (column[inside] for column in (units, cells, *beside))
-        hashes = found.units.hashes(units * found.inverse)
-        hashes += found.keys.hashes(cells)
-        units, cells, order, starts = distinct_pairs(
-            units, cells, mixed(hashes), bits, lambda some: _ranks(found.keys, some)
-        )
-        sums = _sums(wanted.measures, beside, order, starts)
+            units, cells, *steps = (column[inside] for column in (units, cells, *steps))
+        hashes = self.units.hashes(self.units.cells(units * self._inverse)[0])
+        hashes += self.keys.hashes(cells)
+        units, cells, order, starts = distinct_pairs(units, cells, mixed(hashes), bits, self._ranks)
+        of_rows = iter(steps)
+        sums = [
+            np.diff(starts, append=order.size)
+            if measure.column is None
+            else _run_sums(np.take(next(of_rows), order, mode="clip"), starts)
+            for measure in wanted.measures
+        ]
         first = first_of_runs(units)
         own = np.flatnonzero(first)
         sizes = np.diff(own, append=units.size)
         if sizes.max(initial=0) > wanted.most_keys:
             number = np.cumsum(first) - 1
-            kept = np.arange(units.size) - np.take(own, number, mode="clip") < wanted.most_keys
+            chosen = np.arange(units.size) - np.take(own, number, mode="clip") < wanted.most_keys
             if wanted.portable:
                 above = np.flatnonzero(np.repeat(sizes > wanted.most_keys, sizes))
-                texts = pair_texts(found, log, wanted, units[above] * found.inverse, cells[above])
-                digests = sha256_of(texts, wanted.salt).alias("digest").to_frame()
-                place = digests.select(pl.col("digest").rank("ordinal").over(pl.Series(number[above])))
-                kept[above] = place.to_series().to_numpy() <= wanted.most_keys
-            cells, sums = cells[kept], [each[kept] for each in sums]
-        distinct = np.take(units, own, mode="clip") * found.inverse
+                digests = sha256_of(self._pair_texts(units[above], cells[above]), wanted.salt).alias("digest")
+                place = digests.to_frame().select(pl.col("digest").rank("ordinal").over(pl.Series(number[above])))
+                chosen[above] = place.to_series().to_numpy() <= wanted.most_keys
+            cells, sums = cells[chosen], [each[chosen] for each in sums]
         counting = np.minimum(sizes, wanted.most_keys)
         weights = 1 if wanted.full == 1 else np.repeat(weight_of(sizes, wanted.weights), counting)
-        for i, measure in enumerate(wanted.measures):
+        for measure, each in zip(wanted.measures, sums, strict=True):
             most = measure.most_steps * weights // wanted.full
-            sums[i] = np.clip(sums[i], -most if measure.signed else 0, most)
-        return Pairs(distinct, sizes, counting, cells, weights, sums)
+            np.clip(each, -most if measure.signed else 0, most, out=each)
+        units = np.take(units, own, mode="clip") * self._inverse
+        return Pairs(units, sizes, counting, cells, [weights, *sums])
 
-    return in_threads(bound, range(1 << bits if len(found.rows) else 0), wanted.threads or cores(), AHEAD)
+    def _ranks(self, cells: Numbers32or64) -> IndexArray:
+        """Rank cells by value; equal ones have equal ranks."""
+        values = self.keys.frame(cells).select(pl.struct(pl.all()))
+        ranks: IndexArray = values.to_series().rank("dense").to_numpy()
+        return ranks
+
+    def unit_values(self, words: WordArray) -> list[pl.Series]:
+        """Turn words back into units, column by column."""
+        return self.units.values(self.units.cells(words)[0])
+
+    def unit_texts(self, words: WordArray) -> pl.Series:
+        """Turn words back into units, and write each unit as one text."""
+        parts = self._wanted.unit_parts
+        frame = pl.DataFrame(dict(zip(parts, self.unit_values(words), strict=True)))
+        return frame.select(tuple_text(parts, self._log.dtypes)).to_series()
+
+    def _pair_texts(self, units: WordArray, cells: Numbers32or64) -> pl.Series:
+        """Write pairs of a unit, as it stands in `rows`, and a key as texts."""
+        keys = self.keys.frame(cells)
+        texts = keys.select(tuple_text(keys.columns, keys.schema)).to_series()
+        return self.unit_texts(units * self._inverse) + texts
 
 
 def distinct_pairs(
@@ -255,21 +280,8 @@ def distinct_pairs(
         order[places] = rows[exact]
         ordered, own = np.take(units, order, mode="clip"), np.take(cells, order, mode="clip")
         new = first_of_runs(ordered) | first_of_runs(own)
-    kept = np.flatnonzero(new)
-    return np.take(ordered, kept, mode="clip"), np.take(own, kept, mode="clip"), order, kept
-
-
-def _sums(
-    measures: Sequence[Measure], beside: Sequence[AnyArray], order: NDArray[np.uint32], starts: IndexArray
-) -> list[IntArray]:
-    """Sum the steps of each pair's rows; one array of shape (pairs,) for each measure."""
-    found, read_steps = [], iter(beside)
-    for measure in measures:
-        if measure.column is None:
-            found.append(np.diff(starts, append=order.size))
-        else:
-            found.append(_run_sums(np.take(next(read_steps), order, mode="clip"), starts))
-    return found
+    starts = np.flatnonzero(new)
+    return np.take(ordered, starts, mode="clip"), np.take(own, starts, mode="clip"), order, starts
 
 
 def mixed(words: WordArray) -> WordArray:
@@ -299,48 +311,42 @@ def multiplier_of(salt: bytes) -> int:
     return int.from_bytes(hashlib.blake2b(b"multiplier", key=salt, digest_size=8).digest(), "little") | 1
 
 
-def unit_texts(found: Reading, log: Log, wanted: CountRequest, words: WordArray) -> pl.Series:
-    """Turn words back into units, and write each unit as one text."""
-    frame = pl.DataFrame(dict(zip(wanted.unit_parts, found.units.values(words), strict=True)))
-    return frame.select(tuple_text(wanted.unit_parts, log.dtypes)).to_series()
+def _nonzero(totals: list[IntArray]) -> tuple[Numbers32or64, list[IntArray]]:
+    """Return the cells that somebody counts for, and the totals of each."""
+    cells = np.flatnonzero(totals[0])
+    return cells.view(np.uint64), [total[cells] for total in totals]
 
 
-def pair_texts(found: Reading, log: Log, wanted: CountRequest, units: WordArray, cells: Numbers32or64) -> pl.Series:
-    """Write pairs of a unit and a key as texts."""
-    keys = found.keys.frame(cells)
-    return unit_texts(found, log, wanted, units) + keys.select(tuple_text(keys.columns, keys.schema)).to_series()
-
-
-def _added_up(cells: Numbers32or64, added: Sequence[IntArray | None]) -> tuple[Numbers32or64, list[IntArray]]:
-    """Return the distinct cells, and sums over the pairs of each; of `added`, None adds 1 for every pair."""
-    most = int(cells.max(initial=0)) + 1
-    if most <= DENSE * cells.size:
-        present = np.bincount(cells, minlength=most)
-        distinct, totals = np.flatnonzero(present), []
-        for weights in added:
-            total = present if weights is None else np.zeros(most, np.int64)
-            if weights is not None:
-                np.add.at(total, cells.astype(np.intp), weights)
-            totals.append(total[distinct])
-        return distinct.astype(cells.dtype), totals
-    if all(weights is None for weights in added):
+def _added_up(parts: list[Pairs], names: Sequence[str]) -> tuple[Numbers32or64, list[IntArray]]:
+    """Return the distinct cells, and the totals of each. Empties `parts`, which saves a copy."""
+    cells = _joined([part.cells for part in parts], np.uint32)
+    each_counts_one = all(isinstance(part.added[0], int) for part in parts)
+    columns = {
+        name: _joined([part.added[at] for part in parts], np.int64)
+        for at, name in enumerate(names)
+        if at or not each_counts_one
+    }
+    parts.clear()
+    if not columns:
         ordered = sorted_words(cells)
         starts = np.flatnonzero(first_of_runs(ordered))
-        return ordered[starts], [np.diff(starts, append=ordered.size) for _ in added]
-    named = {f"added_{number}": weights for number, weights in enumerate(added)}
-    of_pairs = pl.LazyFrame({"cell": cells} | {name: each for name, each in named.items() if each is not None})
-    sums = [pl.len().alias(name) if each is None else pl.col(name).sum() for name, each in named.items()]
-    found = of_pairs.group_by("cell").agg(sums).sort("cell").collect(engine="streaming")
-    return found["cell"].to_numpy(), [found[name].cast(pl.Int64).to_numpy() for name in named]
+        return ordered[starts], [np.diff(starts, append=ordered.size)]
+    added = [pl.col(name).sum() if name in columns else pl.len().cast(pl.Int64).alias(name) for name in names]
+    found = (
+        pl.LazyFrame({"cell": cells} | columns).group_by("cell").agg(added).sort("cell").collect(engine="streaming")
+    )
+    return found["cell"].to_numpy(), [found[name].to_numpy() for name in names]
 
 
 def _run_sums(values: AnyArray, starts: IndexArray) -> IntArray:
     """Sums over runs of values that begin at `starts`."""
-    return np.add.reduceat(values, starts, dtype=np.int64) if starts.size else np.zeros(0, np.int64)
+    before = np.zeros(values.size + 1, np.int64)
+    np.cumsum(values, out=before[1:])
+    ends = np.append(np.take(before, starts, mode="clip"), before[-1])
+    sums: IntArray = ends[1:] - ends[:-1]
+    return sums
 
 
-def _ranks(keys: Words, cells: Numbers32or64) -> IndexArray:
-    """Rank cells by value; equal ones have equal ranks."""
-    frame = keys.frame(cells)
-    ranks: IndexArray = frame.select(pl.struct(pl.all()).rank("dense")).to_series().to_numpy()
-    return ranks
+def _joined(parts: Sequence[AnyArray], dtype: type[np.generic]) -> AnyArray:
+    """Join arrays, of which there may be none."""
+    return np.concatenate(parts) if parts else np.zeros(0, dtype)

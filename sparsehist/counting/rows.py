@@ -5,7 +5,6 @@ Rows stay in memory as long as they fit; what comes later waits in files.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from threading import Lock
 from typing import NamedTuple
@@ -20,9 +19,9 @@ BLOCK = 1 << 18  # rows grouped at a time, within the cache of a core
 
 @secret
 class _Block(NamedTuple):
-    """Columns of some rows, or where in the files these begin; and where each group of units ends."""
+    """Columns of some rows, in memory or mapped from a file; and where each group of units ends."""
 
-    columns: Sequence[AnyArray | int]
+    columns: list[AnyArray]
     ends: list[int]
 
 
@@ -32,13 +31,10 @@ class Rows:
     Args:
         directory: A private directory for rows that memory has no room for.
         memory: Bytes of rows that stay in memory.
-        beside: Number of columns besides units and keys.
     """
 
-    def __init__(self, directory: Path, memory: int, beside: int = 0) -> None:
-        self._files = [directory / f"column-{number}" for number in range(2 + beside)]
-        self._dtypes: list[np.dtype] = [*[np.dtype(np.uint64)] * 2, *[np.dtype(np.int32)] * beside]
-        self._room = memory
+    def __init__(self, directory: Path, memory: int) -> None:
+        self._file, self._room = directory / "rows", memory
         self._blocks: list[_Block] = []
         self._lock = Lock()
 
@@ -48,40 +44,38 @@ class Rows:
     def __len__(self) -> int:
         return sum(block.ends[-1] for block in self._blocks)
 
-    def add(self, units: WordArray, keys: AnyArray, *beside: AnyArray) -> None:
-        """Add a batch of rows; all of shape (n,)."""
-        for start in range(0, keys.size, BLOCK):
+    def add(self, *columns: AnyArray) -> None:
+        """Add a batch of rows: words of units, words of keys, other numbers; all of shape (n,)."""
+        for start in range(0, columns[0].size, BLOCK):
             own = slice(start, start + BLOCK)
-            order, ends = by_first_bits(units[own], GROUP_BITS)
-            columns = [np.take(column[own], order, mode="clip") for column in (units, keys, *beside)]
+            order, ends = by_first_bits(columns[0][own], GROUP_BITS)
+            grouped = [np.take(column[own], order, mode="clip") for column in columns]
             with self._lock:
-                self._dtypes = [column.dtype for column in columns]
-                self._room -= sum(column.nbytes for column in columns)
-                self._blocks.append(_Block(columns if self._room >= 0 else self._write(columns), ends))
+                self._room -= sum(column.nbytes for column in grouped)
+                self._blocks.append(_Block(grouped if self._room >= 0 else self._written(grouped), ends))
 
     def group(self, number: int, bits: int) -> list[AnyArray]:
         """Return the columns of the rows whose units begin with `number`, written in some bits."""
         first, last = (place << GROUP_BITS - bits for place in (number, number + 1))
         parts = [(block.columns, slice(block.ends[first], block.ends[last])) for block in self._blocks]
         return [
-            np.concatenate([self._part(at, columns[at], rows) for columns, rows in parts])
-            for at in range(len(self._files))
+            np.concatenate([columns[at][rows] for columns, rows in parts])
+            for at in range(len(self._blocks[0].columns))
         ]
 
-    def _write(self, columns: Sequence[AnyArray]) -> list[int]:
-        offsets = []
-        for path, column in zip(self._files, columns, strict=True):
-            with path.open("ab") as file:
-                offsets.append(file.tell())
-                file.write(column.data)
-        return offsets
+    def clear(self) -> None:
+        """Forget all rows."""
+        self._blocks.clear()
 
-    def _part(self, at: int, column: AnyArray | int, rows: slice) -> AnyArray:
-        if not isinstance(column, int):
-            return column[rows]
-        dtype = self._dtypes[at]
-        offset = column + rows.start * dtype.itemsize
-        return np.fromfile(self._files[at], dtype, count=rows.stop - rows.start, offset=offset)
+    def _written(self, columns: list[AnyArray]) -> list[AnyArray]:
+        """Write columns to the file, and map them from there."""
+        mapped: list[AnyArray] = []
+        for column in columns:
+            with self._file.open("ab") as file:
+                offset = file.tell()
+                file.write(column.data)
+            mapped.append(np.memmap(self._file, column.dtype, "r", offset, column.shape))
+        return mapped
 
 
 def by_first_bits(words: WordArray, bits: int) -> tuple[IndexArray, list[int]]:

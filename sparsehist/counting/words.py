@@ -1,11 +1,12 @@
 """Columns of a log as words: one number of at most 64 bits a row, equal exactly where the values are equal.
 
-Whole numbers are words as they are, less the least one there may be: no hash, no table, no check. Text and bytes
-have a code in an exact table (`codes.py`), 32 bits wide. Several columns stand side by side in one word; if they do
-not fit 64 bits, wide ones get codes too, and then two together get a code in a table of their own.
+Whole numbers are words as they are, less the least one there may be, and categories are the numbers that Polars has
+for them: no hash, no table, no check. Text and bytes have a code of 32 bits in an exact table (`codes.py`). Several
+columns stand side by side in one word; if they do not fit 64 bits, wide ones get codes too, and then two together
+get a code in a table of their own.
 
-Once the log is read, every distinct value in a table is brought to the domain; from then on its code stands for a
-cell. `hashes` depend on the salt and on values alone, never on codes.
+Once the log is read, every distinct value that has a code is brought to the domain, and codes become cells. `hashes`
+depend on the salt and on values alone, never on codes.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 from datetime import date
+from threading import Lock
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -50,20 +52,19 @@ class Field:
     Attributes:
         bits: Width of the numbers.
         columns: How many columns they stand for.
+        n_cells: Cells are less than it; after `place`.
         outside: Positions of the columns in which a value was outside its domain; complete after `place`.
+        memory: Bytes that distinct values take.
     """
 
     bits = CODE_BITS
     columns = 1
+    n_cells: int
     outside: Sequence[int] = ()
+    memory = 0
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
-
-    @property
-    def memory(self) -> int:
-        """Bytes that distinct values take."""
-        return 0
 
     def numbers(self, columns: Sequence[pl.Series]) -> Numbers32or64:
         """Turn rows, columns as `batches.plain` gives them, into numbers. Several threads may call it at once."""
@@ -89,7 +90,7 @@ class WholeNumbers(Field):
     """Whole numbers from `low` to `high`, less `low`; rows with others were left out before."""
 
     def __init__(self, low: int, high: int, dtype: pl.DataType) -> None:
-        self.bits = max((high - low).bit_length(), 1)
+        self.bits, self.n_cells = max((high - low).bit_length(), 1), high - low + 1
         self._low, self._dtype = np.uint64(low % 2**WORD_BITS), dtype
 
     def numbers(self, columns: Sequence[pl.Series]) -> WordArray:
@@ -104,17 +105,11 @@ class WholeNumbers(Field):
         return [restored(pl.Series(numbers.view(np.int64)), self._dtype)]
 
 
-class Tabled(Field):
-    """Values that have codes in a table; once placed, a code, or the number of a cell, stands for a row of cells."""
+class Coded(Field):
+    """Values that have codes; once they are placed, the numbers of cells."""
 
-    def __init__(self, dtype: pl.DataType) -> None:
-        self._table = Codes(dtype)
-        self._cell_of: Codes32 | None = None  # by code; None if every code is a cell
-        self._hashes: WordArray  # by cell
-
-    @property
-    def memory(self) -> int:
-        return self._table.memory
+    _cell_of: Codes32 | None = None  # by code; None if every code is a cell
+    _hashes: WordArray  # by cell
 
     def cells(self, numbers: Numbers32or64) -> tuple[Numbers32or64, Inside]:
         if self._cell_of is None:
@@ -126,40 +121,37 @@ class Tabled(Field):
     def hashes(self, cells: Numbers32or64) -> WordArray:
         return np.take(self._hashes, cells, mode="clip")
 
-    def _number(self, usable: BoolArray, cells: NDArray[np.integer]) -> None:
-        """Note the cell of each code, where it has one."""
-        self._cell_of = np.full(usable.size, NO_CELL)
-        self._cell_of[usable] = cells
+    def _place(self, codes: NDArray[np.integer], cells: NDArray[np.integer], hashes: WordArray) -> None:
+        """Note the cells of codes, of which some may have none, and the hashes of all cells."""
+        self._hashes, self.n_cells = hashes, hashes.size
+        if not np.array_equal(codes, cells):
+            self._cell_of = np.full(int(codes.max(initial=0)) + 1, NO_CELL)
+            self._cell_of[codes] = cells
 
 
-class TabledValues(Tabled):
+class Texts(Coded):
     """The distinct values of one column, and the component of the domain for it (None allows any value)."""
 
     def __init__(self, dtype: pl.DataType, domain: Domain | None) -> None:
-        super().__init__(pl.Int64() if is_whole(dtype) else pl.Binary())
+        self._table = Codes(pl.Int64() if is_whole(dtype) else pl.Binary())
         self._dtype, self._domain = dtype, domain
-        # By the number that Polars has for a category, the same in all batches.
-        self._code_of = np.empty(0, np.uint32)
+
+    @property
+    def memory(self) -> int:  # type: ignore[override]
+        return self._table.memory
 
     def numbers(self, columns: Sequence[pl.Series]) -> Codes32:
-        (values,) = columns
-        if values.dtype not in DICTIONARIES:
-            return self._table.codes(values)
-        places = values.to_physical().to_numpy()
-        # Another thread may put a larger copy in the place of this array: what it lacks is looked up once more.
-        known = code_of = self._code_of
-        if known.size <= (last := int(places.max(initial=0))):
-            self._code_of = code_of = np.full(2 * last + 1, NO_CELL)
-            code_of[: known.size] = known
-        codes: Codes32 = np.take(code_of, places)
-        new = np.flatnonzero(codes == NO_CELL)
-        if new.size:
-            codes[new] = self._table.codes(taken(values, new).cast(pl.String).cast(pl.Binary))
-            code_of[places[new]] = codes[new]
-        return codes
+        return self._table.codes(columns[0])
+
+    def _distinct(self) -> tuple[NDArray[np.integer], pl.Series]:
+        """Return the codes that there are, and their values."""
+        values = restored(self._table.values(), self._dtype)
+        return np.arange(values.len()), values
 
     def place(self, salt: bytes) -> None:
-        self._cells = restored(self._table.values(), self._dtype).alias("key_0")
+        codes, values = self._distinct()
+        number: NDArray[np.integer] = np.arange(codes.size)
+        self._cells = values.alias("key_0")
         if self._domain is not None:
             placed = place(self._cells.to_frame(), ("",), self._domain, on_null="drop", on_outside="drop")
             self.outside = () if placed.usable.all() else (0,)
@@ -167,24 +159,57 @@ class TabledValues(Tabled):
             if not placed.unchanged:
                 distinct = distinct.unique(maintain_order=True)
                 numbered = distinct.with_row_index("cell")
-                number = placed.cells.join(numbered, on="key_0", how="left", maintain_order="left")["cell"]
-                self._number(placed.usable, number.to_numpy())
+                number = placed.cells.join(numbered, on="key_0", how="left", maintain_order="left")["cell"].to_numpy()
+                every = np.full(codes.size, NO_CELL)
+                every[placed.usable] = number
+                number = every
             self._cells = distinct.to_series()
-        self._hashes = value_hash(self._cells, _odd(salt, 0))
+        self._place(codes, number, value_hash(self._cells, _odd(salt, 0)))
 
     def values(self, cells: Numbers32or64) -> list[pl.Series]:
         return [taken(self._cells, cells)]
 
 
-class TabledWords(Tabled):
+class Categories(Texts):
+    """The categories of one column; the number that Polars has for a category is its code."""
+
+    def __init__(self, dtype: pl.DataType, domain: Domain | None) -> None:
+        self._dtype, self._domain = dtype, domain
+        self._met, self._lock = np.zeros(1 << 16, dtype=bool), Lock()
+        # Polars numbers categories anew once no column of them is left.
+        self._numbered: pl.Series | None = None
+
+    memory = 0
+
+    def numbers(self, columns: Sequence[pl.Series]) -> Numbers32or64:
+        codes = columns[0].to_physical().to_numpy()
+        with self._lock:
+            if self._numbered is None:
+                self._numbered = columns[0].clear()
+            if self._met.size <= (most := int(codes.max(initial=0))):
+                met = np.zeros(2 * most, dtype=bool)
+                met[: self._met.size] = self._met
+                self._met = met
+            self._met[codes] = True
+        return codes.astype(np.uint32, copy=False)
+
+    def _distinct(self) -> tuple[NDArray[np.integer], pl.Series]:
+        codes = np.flatnonzero(self._met)
+        if self._numbered is None:
+            return codes, pl.Series([], dtype=pl.String)
+        physical = pl.Series(codes, dtype=self._numbered.to_physical().dtype)
+        return codes, physical.cat.to(self._numbered.dtype).cast(pl.String)
+
+
+class CodedWords(Coded):
     """Words of several columns that do not fit beside the others."""
 
     def __init__(self, inner: Words) -> None:
-        super().__init__(pl.UInt64())
+        self._table = Codes(pl.UInt64())
         self._inner, self.columns = inner, inner.columns
 
     @property
-    def memory(self) -> int:
+    def memory(self) -> int:  # type: ignore[override]
         return self._inner.memory + self._table.memory
 
     def numbers(self, columns: Sequence[pl.Series]) -> Codes32:
@@ -193,13 +218,11 @@ class TabledWords(Tabled):
     def place(self, salt: bytes) -> None:
         self._inner.place(salt)
         self.outside = self._inner.outside
-        self._cells, inside = self._inner.cells(self._table.values().to_numpy())
-        usable = np.ones(self._cells.size, dtype=bool) if inside is None else inside
-        distinct, number = np.unique(self._cells[usable], return_inverse=True)
-        if distinct.size < usable.size:
-            self._number(usable, number)
-            self._cells = distinct
-        self._hashes = self._inner.hashes(self._cells)
+        words, inside = self._inner.cells(self._table.values().to_numpy())
+        usable = np.ones(words.size, dtype=bool) if inside is None else inside
+        number = np.full(words.size, NO_CELL)
+        self._cells, number[usable] = np.unique(words[usable], return_inverse=True)
+        self._place(np.arange(words.size), number, self._inner.hashes(self._cells))
 
     def values(self, cells: Numbers32or64) -> list[pl.Series]:
         return self._inner.values(self._cells[cells])
@@ -220,13 +243,13 @@ class Words(Field):
         fields = [_field(*one) for one in zip(dtypes, domains, strict=True)]
         for at, one in enumerate(fields):
             if sum(each.bits for each in fields) > WORD_BITS and one.bits > CODE_BITS:
-                fields[at] = TabledValues(dtypes[at], domains[at])
+                fields[at] = Texts(dtypes[at], domains[at])
         while sum(one.bits for one in fields) > WORD_BITS:
-            fields[:2] = [TabledWords(cls(fields[:2]))]
+            fields[:2] = [CodedWords(cls(fields[:2]))]
         return cls(fields)
 
     @property
-    def memory(self) -> int:
+    def memory(self) -> int:  # type: ignore[override]
         return sum(one.memory for one in self._fields)
 
     def numbers(self, columns: Sequence[pl.Series]) -> Numbers32or64:
@@ -239,6 +262,7 @@ class Words(Field):
         self._odds = [np.uint64(_odd(salt, number)) for number in range(len(self._fields))]
         firsts = np.cumsum([0, *(one.columns for one in self._fields)]).tolist()
         self.outside = [first + at for first, one in zip(firsts, self._fields, strict=False) for at in one.outside]
+        self.n_cells = self._fields[0].n_cells << self.bits - self._fields[0].bits
 
     def cells(self, numbers: Numbers32or64) -> tuple[Numbers32or64, Inside]:
         found = [one.cells(own) for one, own in zip(self._fields, self._parted(numbers), strict=True)]
@@ -278,10 +302,12 @@ class Words(Field):
 
 
 def _field(dtype: pl.DataType, domain: Domain | None) -> Field:
-    """Choose how a column becomes numbers: a range where every value in it is a cell, else a table."""
+    """Choose how a column becomes numbers: a range where every value in it is a cell, else codes."""
+    if dtype in DICTIONARIES:
+        return Categories(dtype, domain)
     limits = key_range(domain)
     if not is_whole(dtype) or not (limits or domain is None or isinstance(domain, Hash64) or domain.is_open):
-        return TabledValues(dtype, domain)
+        return Texts(dtype, domain)
     if limits is None:
         bits = _NARROW.get(type(dtype), WORD_BITS)
         low = -(2 ** (bits - 1)) if bits < WORD_BITS and (dtype.is_signed_integer() or dtype == pl.Date) else 0

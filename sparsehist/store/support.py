@@ -146,7 +146,7 @@ class SortedHashes:
         bits = (len(blocks) - 1).bit_length()
         for number in range(1 << bits):
             part = np.concatenate([block[block[:, 0] >> np.uint64(64 - bits) == number] for block in blocks])
-            order = np.argsort(part[:, 0])
+            order = pl.Series(np.ascontiguousarray(part[:, 0])).arg_sort().to_numpy()
             for low in range(0, len(order), rows):
                 piece = part[order[low : low + rows]]
                 yield piece[:, 0], piece[:, 1]

@@ -15,8 +15,10 @@ from sparsehist.histogram import step_round
 from sparsehist.histogram.history import RAREST
 from sparsehist.histogram.step_round import PointHistory, draw_step_round
 from sparsehist.noise.over_steps import Factor, Point, StepNoise
+from tests.noise.orders import prefix_covariance
 from tests.stats import assert_consistent, assert_detected, two_sample_outcomes, two_sample_vectors
 
+COVARIANCE = prefix_covariance(5)
 # Cells of each kind; 40,000 catch a relative error of 4 % in the commoner patterns of publication.
 CELLS = 40_000
 # Running counts over five steps: empty for ever, empty at first, growing, late and at once, large from the start.
@@ -41,22 +43,11 @@ class Released(NamedTuple):
     published: np.ndarray
 
 
-def covariance(steps: int = 5) -> np.ndarray:
-    """Of prefix sums by R = (AᵀA)^¼ with columns scaled, at level 1/2 and sensitivity 1, by matrices."""
-    sums = np.tril(np.ones((steps, steps)))
-    values, vectors = np.linalg.eigh(sums.T @ sums)
-    root = (vectors * values**0.25) @ vectors.T
-    root /= np.linalg.norm(root, axis=0)
-    answers = sums @ np.linalg.inv(root)
-    noise = answers @ answers.T
-    return (noise + noise.T) / 2
-
-
 def dense_noise(seed: int) -> np.ndarray:
     """Noise of every cell at all rounds, by one factor of the covariance that the formula gives for the points."""
     points = list(dict.fromkeys((step, Fraction(level)) for _, step, level, _ in ROUNDS))
     steps, levels = [step for step, _ in points], np.array([float(level) for _, level in points])
-    factor = np.linalg.cholesky(covariance()[np.ix_(steps, steps)] / (2 * np.maximum.outer(levels, levels)))
+    factor = np.linalg.cholesky(COVARIANCE[np.ix_(steps, steps)] / (2 * np.maximum.outer(levels, levels)))
     noise = factor @ entropy.seeded(seed).standard_normal((len(points), len(COUNTS)))
     return noise[[points.index((step, Fraction(level))) for _, step, level, _ in ROUNDS]]
 
@@ -77,7 +68,7 @@ def sparse(
 ) -> Released:
     """Release by rounds, with the keys listed that have a unit at a step appended so far (or all of them)."""
     rng = entropy.seeded(seed)
-    law = StepNoise(covariance()) if noise is None else noise
+    law = StepNoise(COVARIANCE) if noise is None else noise
     history = PointHistory(hides_empty=opened)
     tracked, known = np.empty(0, np.int64), np.empty((0, 0))
     for appended, step, level, threshold in ROUNDS:
@@ -168,7 +159,7 @@ def test_explicit_cells_of_an_open_domain_are_not_shown_where_they_are_empty() -
     counts = np.array([[0, 1], [3, 3]])
     past = PointHistory((Point(1, Fraction(1, 2)),), (0.0,), hides_empty=True)
     drawn = draw_step_round(
-        StepNoise(covariance()), past, Point(0, Fraction(1, 2)), -20.0, tracked=np.empty((1, 0)),
+        StepNoise(COVARIANCE), past, Point(0, Fraction(1, 2)), -20.0, tracked=np.empty((1, 0)),
         counts=counts[0], largest=counts[1], counts_at=lambda some: counts[:, some], n_empty=0, rng=entropy.seeded(7),
     )  # fmt: skip
     assert dict(zip(drawn.cells.tolist(), drawn.exceeds.tolist(), strict=True)) == {0: False, 1: True}
@@ -178,11 +169,11 @@ class TestWrongSamplers:
     """Each of these must be rejected, or the comparison above could not have seen it."""
 
     def test_scale_off(self, reference: Released) -> None:
-        released = sparse(7, COUNTS, noise=StepNoise(1.05**2 * covariance()))
+        released = sparse(7, COUNTS, noise=StepNoise(1.05**2 * COVARIANCE))
         assert_detected(min(compared(released, reference, [1, 2]).values()), "a scale 5 % off")
 
     def test_independent_noise_per_step(self, reference: Released, monkeypatch: pytest.MonkeyPatch) -> None:
-        only = np.diag(np.diag(covariance()))
+        only = np.diag(np.diag(COVARIANCE))
         released = sparse(8, COUNTS, noise=StepNoise(only))
         assert_detected(min(compared(released, reference, [4]).values()), "independent noise per step")
 
@@ -218,12 +209,12 @@ class TestWrongSamplers:
     def test_negative_covariances_are_refused_and_fail_when_forced_through(self) -> None:
         sums = np.tril(np.ones((5, 5))) - np.tril(np.ones((5, 5)), -2)
         windows = np.linalg.inv(np.tril(np.ones((5, 5))))
-        negative = covariance() * np.where(np.add.outer(range(5), range(5)) % 2, -1, 1)
-        for wrong in (negative, sums @ covariance() @ sums.T, windows @ covariance() @ windows.T):
+        negative = COVARIANCE * np.where(np.add.outer(range(5), range(5)) % 2, -1, 1)
+        for wrong in (negative, sums @ COVARIANCE @ sums.T, windows @ COVARIANCE @ windows.T):
             if wrong.min() < 0:
                 with pytest.raises(DeclarationError, match="negative covariance"):
                     StepNoise((wrong + wrong.T) / 2)
-        forced = StepNoise(covariance())
+        forced = StepNoise(COVARIANCE)
         forced._covariance = negative
         with pytest.raises(LawError):
             sparse(11, COUNTS, noise=forced)
@@ -232,7 +223,7 @@ class TestWrongSamplers:
 def test_histories_never_become_rare() -> None:
     """Every untracked key has a history of probability at least e**-3, and was not drawn explicitly."""
     rng = entropy.seeded(12)
-    law, history = StepNoise(covariance()), PointHistory()
+    law, history = StepNoise(COVARIANCE), PointHistory()
     counts = rng.integers(0, 12, (2_000, 5)).cumsum(axis=1)
     tracked, known = np.empty(0, np.int64), np.empty((0, 0))
     for level in ("0.3", "0.31", "0.9", "0.1"):
@@ -257,7 +248,7 @@ def test_histories_never_become_rare() -> None:
 
 def test_a_domain_too_large_to_be_drawn_whole_is_refused() -> None:
     """Nothing of it is drawn first."""
-    law = StepNoise(covariance())
+    law = StepNoise(COVARIANCE)
     none = np.empty(0, np.int64)
     with pytest.raises(ThresholdError):
         draw_step_round(

@@ -1,4 +1,4 @@
-"""Noise at several levels drawn in a given order, and the exact joint law where steps are independent integers."""
+"""Noise at several levels drawn in a given order, and exact joint laws: independent integers, prefix sums."""
 
 from __future__ import annotations
 
@@ -19,6 +19,17 @@ def in_order(family: Family, order: Sequence[Fraction], draws: int, seed: int) -
     for level in order:
         known[level] = noise_at_level(family, level, known, draws, rng=rng)
     return np.column_stack([known[level] for level in sorted(order)])
+
+
+def prefix_covariance(steps: int) -> np.ndarray:
+    """Of prefix sums by R = (AᵀA)^¼ with columns scaled, at level 1/2 and sensitivity 1, by matrices."""
+    sums = np.tril(np.ones((steps, steps)))
+    values, vectors = np.linalg.eigh(sums.T @ sums)
+    root = (vectors * values**0.25) @ vectors.T
+    root /= np.linalg.norm(root, axis=0)
+    answers = sums @ np.linalg.inv(root)
+    noise = answers @ answers.T
+    return (noise + noise.T) / 2
 
 
 def joint_p_value(

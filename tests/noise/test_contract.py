@@ -18,6 +18,7 @@ from tests.stats import (
     assert_consistent,
     assert_detected,
     binomial_test,
+    ks_test,
     two_sample_counts,
     two_sample_outcomes,
     two_sample_vectors,
@@ -78,6 +79,42 @@ def test_steps_in_any_order_are_one_path_and_tails_are_its_own(family: Family) -
     assert family.sample(3, FINE, rng=entropy.seeded(1)).dtype == (np.int64 if family.integer else np.float64)
     for name, p_value in looks(family, 501).items():
         assert_consistent(p_value, f"{type(family).__name__}.{name}")
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: type(family).__name__)
+@pytest.mark.parametrize("target", ["0.1", "0.49", "0.500001", "0.7", "50", "1e9"])
+def test_carry_keeps_every_order_to_the_last_bit(family: Family, target: str) -> None:
+    """Shared randomness never lets a lower row overtake a higher one: neighbouring numbers, far ones, both zeros.
+
+    What a column becomes does not depend on the order of its rows.
+    """
+    rng = entropy.seeded(503)
+    low = family.sample(5000, "0.5", rng=rng)
+    if family.integer:
+        rows = np.arange(81)[:, None] + np.zeros((1, 5000), np.int64) - (0 if isinstance(family, Poisson) else 40)
+    else:
+        low = low if isinstance(family, Exponential) else np.concatenate([low, [0.0, -0.0, -5e-324] * 500])
+        rows = np.sort([low, np.nextafter(low, np.inf), low + 1e-3, np.abs(low), low + 40], axis=0)
+    carried = family.carry(rows, "0.5", target, rng=entropy.seeded(504))
+    assert carried.dtype == rows.dtype and (np.diff(carried, axis=0) >= 0).all()
+    if isinstance(family, DiscreteLaplace):
+        shuffled = rng.permutation(rows)
+        again = family.carry(shuffled, "0.5", target, rng=entropy.seeded(504))
+        assert np.array_equal(again, carried[shuffled[:, 0] + 40])
+
+
+@pytest.mark.parametrize(
+    "family", [each for each in FAMILIES if not each.integer], ids=lambda family: type(family).__name__
+)
+@pytest.mark.parametrize("deviations", [-5, 1, 2, 15, 150])
+def test_draws_above_a_threshold_have_the_truncated_law(family: Family, deviations: int) -> None:
+    """sample_tail: always above, and uniform after its own distribution function, around zero and far out."""
+    threshold = max(deviations * family.std("0.1"), 0.0 if isinstance(family, Exponential) else -np.inf)
+    z = family.sample_tail(DRAWS, threshold, "0.1", rng=entropy.seeded(505))
+    assert (z > threshold).all()
+    assert_consistent(ks_test(np.exp(family.log_tail(z, "0.1") - family.log_tail(threshold, "0.1")), lambda u: u))
+    several = np.tile([threshold, threshold + 1.0], 1000)
+    assert (family.sample_tail(2000, several, "0.1", rng=entropy.seeded(506)) > several).all()
 
 
 class SignOfZero(DiscreteLaplace):

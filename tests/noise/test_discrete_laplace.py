@@ -9,13 +9,15 @@ from itertools import permutations
 import mpmath
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sparsehist import entropy
 from sparsehist.errors import DeclarationError, LevelError
-from sparsehist.histogram.dense import noise_at_level
-from sparsehist.noise import Family, discrete_laplace, exact_draws
+from sparsehist.noise import discrete_laplace, exact_draws
 from sparsehist.noise.discrete_laplace import DiscreteLaplace
 from sparsehist.noise.exact_draws import Interval, Tail, enclose
+from tests.noise.orders import in_order
 from tests.stats import assert_consistent, assert_detected, binomial_test, g_test
 
 FAMILY = DiscreteLaplace(sensitivity=2)
@@ -66,21 +68,16 @@ def joint_test(coarse: np.ndarray, middle: np.ndarray, fine: np.ndarray) -> floa
     return g_test(np.bincount(cells, minlength=side**3), joint_pmf((0.25, 0.5, 1.0)))
 
 
-def paths(
-    order: tuple[Fraction, ...], seed: int, draws: int = DRAWS, family: DiscreteLaplace = FAMILY
-) -> list[np.ndarray]:
+def paths(order: tuple[Fraction, ...], seed: int, draws: int = DRAWS, family: DiscreteLaplace = FAMILY) -> np.ndarray:
     """Draw noise at all levels in the given order; coarse, middle, fine."""
-    rng, known = entropy.seeded(seed), {}
-    for level in order:
-        known[level] = noise_at_level(family, level, known, draws, rng=rng)
-    return [known[level] for level in LEVELS]
+    return in_order(family, order, draws, seed).T
 
 
 @pytest.mark.parametrize("order", list(permutations(LEVELS)))
 def test_three_levels_in_any_order_have_their_joint_law(order: tuple[Fraction, ...]) -> None:
     """Whatever the order, the noise at three levels follows the exact joint probabilities."""
     drawn = paths(order, 41)
-    assert all(noise.dtype == np.int64 for noise in drawn)
+    assert drawn.dtype == np.int64
     assert_consistent(joint_test(*drawn), f"order {order}")
 
 
@@ -238,17 +235,6 @@ def test_carried_noise_has_the_joint_law(start: int, end: int) -> None:
     assert_consistent(joint_test(pair[0], pair[1], pair[2]))
 
 
-@pytest.mark.parametrize("target", ["0.49", "0.01", "0.500001", "0.7", "30"])
-def test_carry_keeps_every_order(target: str) -> None:
-    """Shared uniforms never let a lower row overtake a higher one: many rows, coarsening and refining."""
-    rows = np.arange(-40, 41)[:, None] + np.zeros((1, 5000), np.int64)
-    carried = FAMILY.carry(rows, "0.5", target, rng=entropy.seeded(52))
-    assert carried.dtype == np.int64
-    assert (np.diff(carried, axis=0) >= 0).all()
-    shuffled = entropy.seeded(53).permutation(rows)
-    assert np.array_equal(FAMILY.carry(shuffled, "0.5", target, rng=entropy.seeded(52)), carried[shuffled[:, 0] + 40])
-
-
 def test_near_levels_mostly_share_their_noise() -> None:
     """The chance that coarse noise equals fine noise is its atom plus the chance of a jump of 0."""
     fine = FAMILY.sample(DRAWS, "1", rng=entropy.seeded(57))
@@ -277,7 +263,6 @@ def test_the_standard_deviation_is_that_of_the_law() -> None:
 
 def test_parameters_that_cannot_be_served_are_refused() -> None:
     """A sensitivity must be positive, and a level must keep the noise within 64-bit integers."""
-    assert isinstance(FAMILY, Family)
     for wrong in (0, -1, float("nan"), "two"):
         with pytest.raises(DeclarationError, match="sensitivity"):
             DiscreteLaplace(wrong)
@@ -302,3 +287,51 @@ def test_extreme_levels_give_extreme_noise() -> None:
     back = FAMILY.refine(wide, Fraction(2, 2**40), 10**9, rng=rng)
     assert not back.any()
     assert np.abs(FAMILY.coarsen(back, 10**9, Fraction(2, 2**40), rng=rng)).max() > 2**38
+
+
+def test_the_tail_agrees_with_thirty_digits() -> None:
+    """tail, log_tail and log_cdf against mpmath, below and above zero, at whole and broken thresholds."""
+    with mpmath.workdps(30):
+        for rate in ("0.001", "0.25", "3"):
+            family, a = DiscreteLaplace(1), mpmath.exp(-mpmath.mpf(rate))
+            for t in (-9000, -7.5, -2, -1, -0.5, 0, 0.3, 4, 200.999, 100_000):
+                x = math.floor(t)
+                above = a ** (x + 1) / (1 + a) if x >= 0 else 1 - a ** (-x) / (1 + a)
+                lower = a ** (-x) / (1 + a) if x < 0 else 1 - a ** (x + 1) / (1 + a)
+                with mpmath.workdps(80):
+                    exact = mpmath.log(above) if x >= 0 else mpmath.log1p(-lower)
+                    exact_lower = mpmath.log(lower) if x < 0 else mpmath.log1p(-above)
+                assert float(family.log_tail(t, rate)) == pytest.approx(float(exact), rel=1e-13)
+                assert float(family.log_cdf(t, rate)) == pytest.approx(float(exact_lower), rel=1e-13)
+                assert float(family.tail(t, rate)) == pytest.approx(float(above), rel=1e-9)
+    assert FAMILY.log_tail([-np.inf, np.inf], 1).tolist() == [0.0, -np.inf]
+    assert int(FAMILY.inverse_log_tail(0.0, 1)) < -10
+    assert int(FAMILY.inverse_log_tail(-np.inf, 1)) > 10
+
+
+@given(st.one_of(st.floats(-2000.0, -1e-3), st.floats(-1e-3, -1e-300)), st.sampled_from(["0.002", "0.3", "2", "40"]))
+def test_inverse_log_tail_brackets_its_argument(log_probability: float, level: str) -> None:
+    """P[Z > x] <= e^l < P[Z >= x], to rounding, over both tails."""
+    x = DiscreteLaplace(1).inverse_log_tail(log_probability, level)
+    assert x.dtype == np.int64
+    family, slack = DiscreteLaplace(1), 1e-12 * abs(log_probability) + 1e-15
+    if log_probability < -1e-3:
+        assert float(family.log_tail(x, level)) <= log_probability + slack
+        assert float(family.log_tail(x - 1, level)) >= log_probability - slack
+        return
+    log_lower = math.log(-math.expm1(log_probability))
+    slack = 1e-12 * abs(log_lower)
+    assert float(family.log_cdf(x - 1, level)) - slack <= log_lower <= float(family.log_cdf(x, level)) + slack
+
+
+@pytest.mark.parametrize("threshold", [-7, -3.5, -1, 0, 2.5, 1000])
+def test_draws_above_a_threshold_have_the_truncated_law(threshold: float) -> None:
+    """sample_tail: the law itself, given that it exceeds."""
+    drawn = FAMILY.sample_tail(DRAWS // 2, threshold, 1, rng=entropy.seeded(61))
+    least = math.floor(threshold) + 1
+    decay, x = math.exp(-0.5), np.arange(least, least + 60)
+    weights = decay ** (np.abs(x) - np.abs(x).min())
+    rest = weights[-1] * decay / (1 - decay)
+    chances = np.append(weights, rest) / (weights.sum() + rest)
+    assert drawn.min() >= least
+    assert_consistent(g_test(np.bincount(np.minimum(drawn - least, 60), minlength=61), chances))

@@ -11,7 +11,6 @@ import pytest
 from sparsehist import entropy
 from sparsehist.errors import DeclarationError
 from sparsehist.noise.exponential import Exponential
-from sparsehist.noise.family import Family
 from tests.noise.orders import in_order
 from tests.stats import assert_consistent, assert_detected, binomial_test, ks_test, uniform_cube_test
 
@@ -48,14 +47,12 @@ def test_wrong_joint_laws_are_rejected() -> None:
     assert_detected(joint_p_value(paths), "one level drawn independently")
 
 
-def test_carry_is_coarsen_or_refine_and_keeps_every_order() -> None:
-    """A carried row has the law of the kernel given its start, and rows keep their order."""
+def test_carry_is_coarsen_or_refine() -> None:
+    """A carried row has the law of the kernel given its start."""
     rng = entropy.seeded(404)
     z = FAMILY.sample(DRAWS, 1, rng=rng)
-    rows = np.stack([z, np.nextafter(z, np.inf), z + 0.1])
     for end in ("0.5", 3):
-        carried = FAMILY.carry(rows, 1, end, rng=rng)
-        assert (np.diff(carried, axis=0) >= 0).all()
+        carried = FAMILY.carry(z[None], 1, end, rng=rng)
         assert_consistent(ks_test(-np.expm1(-float(end) * carried[0]), lambda u: u))
     assert_consistent(binomial_test(int(np.count_nonzero(carried[0] == z)), DRAWS, 1 / 3))
 
@@ -68,13 +65,9 @@ def test_tails_and_their_inverse_agree() -> None:
         assert float(FAMILY.inverse_log_tail(-2 * t, 2)) == pytest.approx(t, rel=1e-15)
     assert float(FAMILY.tail(-1.0, 2)) == 1.0
     assert float(FAMILY.log_cdf(-1.0, 2)) == -np.inf
-    z = FAMILY.sample_tail(DRAWS, 3.0, 2, rng=entropy.seeded(405))
-    assert (z > 3).all()
-    assert_consistent(ks_test(np.exp(-2 * (z - 3)), lambda u: u))
 
 
 def test_every_guarantee_is_refused_with_the_reason() -> None:
     """There is no statement to make."""
-    assert isinstance(FAMILY, Family)
     with pytest.raises(DeclarationError, match="never negative"):
         FAMILY.statement(1)

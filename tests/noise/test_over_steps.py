@@ -13,18 +13,8 @@ from sparsehist import entropy
 from sparsehist.errors import DeclarationError, LevelError
 from sparsehist.histogram import numerical_slack
 from sparsehist.noise.over_steps import LEAST_GAP, Point, StepNoise
+from tests.noise.orders import prefix_covariance
 from tests.stats import assert_consistent, assert_detected, gaussian_vector_test
-
-
-def covariance(steps: int) -> np.ndarray:
-    """Of prefix sums by R = (AᵀA)^¼ with columns scaled, at level 1/2 and sensitivity 1, by matrices."""
-    sums = np.tril(np.ones((steps, steps)))
-    values, vectors = np.linalg.eigh(sums.T @ sums)
-    root = (vectors * values**0.25) @ vectors.T
-    root /= np.linalg.norm(root, axis=0)
-    answers = sums @ np.linalg.inv(root)
-    noise = answers @ answers.T
-    return (noise + noise.T) / 2
 
 
 def between(noise: np.ndarray, points: list[Point]) -> np.ndarray:
@@ -38,15 +28,15 @@ SCRAMBLED = [Point(step, Fraction(level)) for step, level in [(0, "0.2"), (3, "1
 
 def test_the_factor_gives_the_covariance_of_the_formula() -> None:
     """The factor times its transpose is the covariance, in the order of the points."""
-    factor = StepNoise(covariance(5)).factor(SCRAMBLED)
-    wanted = between(covariance(5), SCRAMBLED)[np.ix_(factor.order, factor.order)]
+    factor = StepNoise(prefix_covariance(5)).factor(SCRAMBLED)
+    wanted = between(prefix_covariance(5), SCRAMBLED)[np.ix_(factor.order, factor.order)]
     np.testing.assert_allclose(factor.triangle @ factor.triangle.T, wanted, rtol=1e-14)
 
 
 def test_draws_have_that_covariance_and_so_has_one_noise_given_the_others() -> None:
     """40,000 vectors, drawn at once or one noise after the others; a scale 5 % off is noticed."""
-    noise, rng = StepNoise(covariance(5)), entropy.seeded(1)
-    factor, wanted = noise.factor(SCRAMBLED), between(covariance(5), SCRAMBLED)
+    noise, rng = StepNoise(prefix_covariance(5)), entropy.seeded(1)
+    factor, wanted = noise.factor(SCRAMBLED), between(prefix_covariance(5), SCRAMBLED)
     drawn = factor.draw(40_000, rng=rng)
     assert_consistent(gaussian_vector_test(drawn.T, wanted), "noise at five points")
     for point in (0, 1, 4):
@@ -61,7 +51,7 @@ def test_conditional_laws_are_right_at_the_smallest_gap_of_levels(steps: int, po
 
     The covariance matrix itself, in doubles, has lost half of the digits by then.
     """
-    matrix, rng = covariance(steps), entropy.seeded(steps)
+    matrix, rng = prefix_covariance(steps), entropy.seeded(steps)
     levels = [Fraction(1, 10) * (1 + LEAST_GAP) ** i for i in range(8)]
     chosen = rng.permutation(steps * len(levels))[:points]
     all_points = [Point(int(i) % steps, levels[int(i) // steps]) for i in chosen]
@@ -92,12 +82,12 @@ def exact(matrix: np.ndarray, rows: list[Point], columns: list[Point]) -> mpmath
 
 def test_a_thousand_points_at_the_smallest_gap() -> None:
     """Three levels a relative 1e-6 apart over 365 steps give finite weights and the right variances."""
-    noise = StepNoise(covariance(365))
+    noise = StepNoise(prefix_covariance(365))
     points = [Point(i % 365, Fraction(1, 10) * (1 + LEAST_GAP) ** (i // 365)) for i in range(1000)]
     factor = noise.factor(points)
     variances = np.empty(1000)
     variances[factor.order] = np.sum(factor.triangle**2, axis=1)
-    wanted = np.diag(covariance(365))[[point.step for point in points]] / (
+    wanted = np.diag(prefix_covariance(365))[[point.step for point in points]] / (
         0.2 * (1 + 1e-6) ** (np.arange(1000) // 365)
     )
     np.testing.assert_allclose(variances, wanted, rtol=1e-12)
@@ -110,7 +100,7 @@ def test_a_thousand_points_at_the_smallest_gap() -> None:
 def test_levels_that_are_nearly_equal_are_refused(nearer: Fraction) -> None:
     """The refusal names both."""
     with pytest.raises(LevelError, match="closer than a relative 1e-6"):
-        StepNoise(covariance(3)).factor([Point(0, Fraction(1, 2)), Point(1, Fraction(1, 2) * (1 + nearer))])
+        StepNoise(prefix_covariance(3)).factor([Point(0, Fraction(1, 2)), Point(1, Fraction(1, 2) * (1 + nearer))])
 
 
 @pytest.mark.parametrize("wrong", [[[1.0, 0.5]], [[1.0, 0.5], [0.4, 1.0]], [[0.0]], [[np.inf]]])

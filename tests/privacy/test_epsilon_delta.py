@@ -13,7 +13,7 @@ from scipy.stats import norm
 
 from sparsehist.errors import DeclarationError
 from sparsehist.privacy import gaussian, path_cost, poisson, pure, skellam, total_cost
-from sparsehist.privacy.composition import as_rho, shared_by_one_person
+from sparsehist.privacy.composition import as_rho
 from sparsehist.privacy.epsilon_delta import guarantee
 
 HALF, FIFTIETH = Fraction(1, 2), Fraction(1, 50)
@@ -137,18 +137,3 @@ def test_the_rho_of_pure_noise_is_never_below():
         epsilon = float(Fraction(level))
         assert float(rho) >= epsilon * math.tanh(epsilon / 2)
         assert float(rho) == pytest.approx(epsilon * math.tanh(epsilon / 2), rel=1e-15)
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_sets_of_populations_one_person_may_be_in(seed):
-    """The maximal sets without a disjoint pair, against all subsets."""
-    rng = np.random.default_rng(seed)
-    names = list("abcdef")
-    disjoint = [frozenset(rng.choice(names, rng.integers(2, 4), replace=False).tolist()) for _ in range(3)]
-
-    def possible(chosen):
-        return not any(len(declared & set(chosen)) > 1 for declared in disjoint)
-
-    every = [set(some) for n in range(1, 7) for some in itertools.combinations(names, n) if possible(some)]
-    largest = {frozenset(some) for some in every if not any(some < other for other in every)}
-    assert {frozenset(some) for some in shared_by_one_person(names, disjoint)} == largest

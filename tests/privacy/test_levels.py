@@ -37,23 +37,8 @@ def test_levels_are_rounded_down_to_significant_digits() -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        0,
-        -1,
-        -0.1,
-        math.nan,
-        math.inf,
-        "nan",
-        "inf",
-        "",
-        "0",
-        "1/0",
-        "abc",
-        None,
-        True,
-        [1],
-        1j,
-        "1e400",
-        1e-80,
+        *(0, -1, -0.1, math.nan, math.inf, None, True, [1], 1j, 1e-80),
+        *("nan", "inf", "", "0", "1/0", "abc", "1e400"),
     ],
 )
 def test_what_is_no_level_is_refused_with_its_value(wrong: object) -> None:

@@ -57,13 +57,6 @@ def test_epsilon_and_delta_agree(power: float, log_delta: float, step: float) ->
     assert epsilon(min(0.9, target * (1 + step)), level) <= at
 
 
-@pytest.mark.parametrize("wrong", [0, 1, -1e-9, math.nan, "x"])
-def test_a_delta_that_is_no_probability_is_refused(wrong: object) -> None:
-    """With its value."""
-    with pytest.raises(DeclarationError, match=str(wrong)):
-        epsilon(wrong, "0.01")  # type: ignore[arg-type]
-
-
 def test_units_of_several_keys_are_refused_with_advice() -> None:
     """The formula for one key understates their cost: 3.6e-7 for 3.9e-2 at twenty keys."""
     with pytest.raises(DeclarationError, match="skellam"):

@@ -8,8 +8,6 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from mpmath import mp, mpf
 from scipy.special import i0, i1, ive, logsumexp
 
@@ -109,21 +107,3 @@ def test_orders_and_parameters_that_cannot_be_are_refused() -> None:
         epsilon(0.0, "0.01")
     with pytest.raises(DeclarationError):
         delta(-1.0, "0.01")
-
-
-@given(
-    mean=st.floats(-3, 9).map(lambda power: Fraction(10.0**power).limit_denominator(10**6)),
-    keys=st.integers(1, 50),
-    at=st.floats(-6, 1.7).map(lambda power: 10.0**power),
-    power=st.floats(-300, -1e-9),
-    step=st.floats(1e-9, 3),
-)
-def test_every_answer_is_finite_and_monotone(mean: Fraction, keys: int, at: float, power: float, step: float) -> None:
-    """delta falls with epsilon and rises with keys; epsilon falls with delta."""
-    level, target = 1 / mean, 10.0**power
-    here = delta(at, level, keys)
-    assert 0.0 <= delta(at * (1 + step), level, keys) <= here * (1 + 1e-9)
-    assert here <= delta(at, level, keys + 1) * (1 + 1e-9) <= 1.0 + 1e-9
-    here = epsilon(target, level, keys)
-    assert 0.0 <= epsilon(min(target * (1 + step), 1 - 1e-9), level, keys) <= here * (1 + 1e-9) or target > 0.9
-    assert here <= epsilon(target, level, keys + 1) * (1 + 1e-9) < math.inf

@@ -8,12 +8,14 @@ computed from the updates.
 from __future__ import annotations
 
 import io
+import secrets
 import threading
 import zlib
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from fractions import Fraction
-from operator import attrgetter
 from typing import Any, ClassVar, NoReturn, Self
 
 import numpy as np
@@ -21,7 +23,6 @@ import polars as pl
 
 from sparsehist.declaration import Declaration
 from sparsehist.declaration.checks import checked_name
-from sparsehist.domain import Domain
 from sparsehist.errors import (
     BudgetExceededError,
     DeclarationError,
@@ -54,7 +55,6 @@ from sparsehist.store.private_files import verified
 from sparsehist.store.series_files import SeriesFiles
 from sparsehist.typing import BoolArray, FloatArray
 
-STRATEGY = "multiplicative_weights"
 _UPDATE, _START = ".update", ".start"
 _ASKED = "is this cell asked for"
 _ANSWERS = {"update": pl.Int64, "value": pl.Int64}
@@ -70,11 +70,6 @@ class Update:
     threshold_noise: int  # of the threshold from now on, in counts
     packed: bytes  # the predicate: one bit per cell
 
-    def pull(self, cells: int) -> FloatArray:
-        """The weights that the hypothesis was moved away from; shape (cells,)."""
-        query = np.unpackbits(np.frombuffer(self.packed, np.uint8), count=cells)
-        return pull(query.astype(np.float64), high=self.high)
-
     def as_bytes(self) -> bytes:
         """Four numbers, then the predicate, compressed."""
         head = np.array([self.number, self.high, self.value, self.threshold_noise], "<i8")
@@ -89,10 +84,7 @@ class Update:
 
 @dataclass(frozen=True, repr=False)
 class QueryRequest(Request):
-    """What a caller asked of a session; what is None stands as the session has it.
-
-    For an update that is to be committed, `update` is that and `session` the metadata of the session.
-    """
+    """What a caller asked of a session; what is None stands as the session has it."""
 
     kind: ClassVar[str] = INTERACTIVE
     needs: ClassVar[str] = "level= and accuracy="
@@ -101,21 +93,23 @@ class QueryRequest(Request):
     mass: int | None = None
     most_updates: int | None = None
     start: Release | None = None
-    update: Update | None = None
-    session: InteractiveMetadata | None = None
 
     @property
     def complete(self) -> bool:
         return self.level is not None and self.accuracy is not None
 
     def as_json(self) -> dict[str, Any]:
-        return {
-            "level": None if self.level is None else level_text(self.level),
-            "accuracy": None if self.accuracy is None else level_text(self.accuracy),
-            "mass": self.mass,
-            "most_updates": self.most_updates,
-            "start": None if self.start is None else _told(self.start),
-        }
+        exact = {"level": self.level, "accuracy": self.accuracy}
+        texts = {name: None if value is None else level_text(value) for name, value in exact.items()}
+        return texts | {"mass": self.mass, "most_updates": self.most_updates, "start": self.started_from}
+
+    @property
+    def started_from(self) -> str | None:
+        """The release to start from, in words."""
+        if self.start is None:
+            return None
+        about = self.start.metadata
+        return f"{about.get('series')}.{about.get('name')} (round {about.get('round')})"
 
 
 def queries_requested(
@@ -124,9 +118,8 @@ def queries_requested(
     *,
     level: Level | None = None,
     accuracy: Level | None = None,
-    mass: int | None = None,
-    most_updates: int | None = None,
     start: Release | None = None,
+    **limits: int | None,
 ) -> QueryRequest:
     """Check what can be checked without a store."""
     domain = declaration.domain
@@ -146,17 +139,16 @@ def queries_requested(
     exact = None if accuracy is None else at_least_zero(accuracy, "accuracy")
     read = None if level is None else as_level(level)
     request = QueryRequest(
-        checked_name("session of queries", name), read, accuracy=exact, mass=mass, most_updates=most_updates,
-        start=start,
+        checked_name("session of queries", name), read, accuracy=exact, start=start, **limits
     )  # fmt: skip
     if request.complete:
-        parameters = weighing(declaration, request)
+        parameters = _weighing(declaration, request)
         if start is not None:
-            first_guess(parameters, start_counts(declaration, start))
+            first_guess(parameters, _start_counts(declaration, start))
     return request
 
 
-def weighing(
+def _weighing(
     declaration: Declaration, session: QueryRequest | InteractiveMetadata, mass: int | None = None
 ) -> Weighing:
     """The public parameters of a session that is asked for; or of one that is open, with its mass if measured."""
@@ -173,14 +165,7 @@ def weighing(
     )
 
 
-def cell_counts(files: SeriesFiles, domain: Domain) -> FloatArray:
-    """The bounded counts of all cells, in the order of the domain; shape (cells,). Secret."""
-    counted, counts = files.all_counted(), np.zeros(domain.size)
-    counts[domain.index(counted.drop("count"))] = counted["count"].to_numpy()
-    return counts
-
-
-def start_counts(declaration: Declaration, start: Release | pl.DataFrame) -> FloatArray:
+def _start_counts(declaration: Declaration, start: Release | pl.DataFrame) -> FloatArray:
     """The noisy counts of all cells by a release, 0 for cells that are not in it; shape (cells,)."""
     frame = start.frame if isinstance(start, Release) else start
     domain, columns = declaration.domain, list(declaration.key)
@@ -204,22 +189,20 @@ class QueryPath:
 
     @property
     def name(self) -> PathName:
-        return (INTERACTIVE, self.session, STRATEGY)
+        return (INTERACTIVE, self.session, "multiplicative_weights")
 
     @property
     def record(self) -> PathRecord | None:
         """In the store; None before the session is open."""
-        own = (path for path in self.held.record.paths if (path.kind, path.workload) == self.name[:2])
-        return next(own, None)
+        paths = self.held.state.paths(self.held.record)
+        return next((path for path in paths if (path.kind, path.workload) == self.name[:2]), None)
 
     @property
     def path_id(self) -> int | None:
         return None if self.record is None else self.record.path_id
 
     def metadata(self, request: QueryRequest) -> InteractiveMetadata:
-        if request.session is not None:
-            return replace(request.session, name=request.name, update=present(request.update).number)
-        parameters = weighing(self.held.declaration, request)
+        parameters = _weighing(self.held.declaration, request)
         watch, answer = parameters.levels
         return InteractiveMetadata(
             declaration=self.held.declaration,
@@ -235,23 +218,19 @@ class QueryPath:
             mass=request.mass,
             watch_level=level_text(watch),
             answer_level=level_text(answer),
-            start=None if request.start is None else _told(request.start),
+            start=request.started_from,
         )
 
-    def statement(self, request: QueryRequest, metadata: InteractiveMetadata) -> str:
-        del request
-        parameters = weighing(self.held.declaration, metadata)
+    def statement(self, _request: QueryRequest, metadata: InteractiveMetadata) -> str:
+        parameters = _weighing(self.held.declaration, metadata)
         pure = f"{float(parameters.epsilon):.6g}-DP" if parameters.currency == ZCDP else f"{metadata.level}-DP (pure)"
         rho = f"{metadata.level}-zCDP" if parameters.currency == ZCDP else f"{parameters.rho:.6g}-zCDP"
         return f"{rho} and {pure} for the whole session, whatever is asked"
 
     def draw(self, request: QueryRequest, metadata: InteractiveMetadata, *, rng: np.random.Generator) -> NewRound:
-        """The first threshold and the mass; an update was drawn when its predicate was asked."""
-        state, record, declaration = self.held.state, self.held.record, self.held.declaration
-        if request.update is not None:
-            attached = [state.write_attachment(record, _UPDATE, request.update.as_bytes())]
-            return self.held.new_round(self, request, metadata, level_noise=None, attachments=attached)
-        parameters, mass = weighing(declaration, metadata), metadata.mass
+        """The first threshold, and the mass where it is not declared."""
+        held, mass = self.held, metadata.mass
+        parameters = _weighing(held.declaration, metadata)
         watch, _ = parameters.levels
         (threshold_noise,) = parameters.noise(2).sample(1, watch, rng=rng).tolist()
         if mass is None:
@@ -260,25 +239,35 @@ class QueryPath:
         attached = []
         if request.start is not None:  # kept, so that it can be read again whatever becomes of the release
             sink = io.BytesIO()
-            request.start.frame.select(*declaration.key, "noisy_count").write_parquet(sink)
-            attached = [state.write_attachment(record, _START, sink.getvalue())]
+            request.start.frame.select(*held.declaration.key, "noisy_count").write_parquet(sink)
+            attached = [held.state.write_attachment(held.record, _START, sink.getvalue())]
         noise = np.array([threshold_noise, mass], np.int64)
-        return self.held.new_round(self, request, metadata, level_noise=noise, attachments=attached)
+        return held.new_round(self, request, metadata, level_noise=noise, attachments=attached)
 
-    def rows(self, level: Fraction, metadata: InteractiveMetadata) -> pl.DataFrame:
+    def rows(self, _level: Fraction, _metadata: InteractiveMetadata) -> pl.DataFrame:
         """No rows: the session reads its mass and its answers itself."""
-        del level, metadata
         return pl.DataFrame(schema=_ANSWERS)
+
+    def commit(self, update: Update, about: InteractiveMetadata, asked_at: str) -> None:
+        """Commit an update, which costs nothing: the session was charged when it opened."""
+        state = self.held.state
+        said = replace(
+            about, name=f"{about.name}{ANSWER}{update.number}", update=update.number, store=state.store_id,
+            round=secrets.token_hex(8), released_at=asked_at, generation=state.generation + 1,
+        )  # fmt: skip
+        attached = [state.write_attachment(self.held.record, _UPDATE, update.as_bytes())]
+        request = QueryRequest(said.name, as_level(about.level))
+        state.commit_round(self.held.new_round(self, request, said, level_noise=None, attachments=attached))
 
     def opened(self, about: InteractiveMetadata) -> MultiplicativeWeights:
         """The session as it was before its first update."""
         path, declaration, start = present(self.record), self.held.declaration, None
         threshold_noise, mass = self.held.state.noise(path.path_id, as_level(about.level), 2).tolist()
-        parameters = weighing(declaration, about, mass)
+        parameters = _weighing(declaration, about, mass)
         for file in path.files:
             if file.name.endswith(_START):
                 kept = pl.read_parquet(io.BytesIO(verified(self.held.record.directory, file)))
-                start = start_counts(declaration, kept)
+                start = _start_counts(declaration, kept)
         first, no_pulls = first_guess(parameters, start), np.zeros(parameters.cells)
         return MultiplicativeWeights(
             parameters, self.counts, first, no_pulls, parameters.updates, float(threshold_noise)
@@ -288,17 +277,11 @@ class QueryPath:
         """The updates in order whose files are not known by name; adds these names."""
         new = [file for file in present(self.record).files if file.name.endswith(_UPDATE) and file.name not in known]
         read = [Update.from_bytes(verified(self.held.record.directory, file)) for file in new]
-        read.sort(key=attrgetter("number"))
-        first = len(known) + 1
-        if [update.number for update in read] != list(range(first, first + len(read))):
+        read.sort(key=lambda update: update.number)
+        if [update.number for update in read] != list(range(len(known) + 1, len(known) + len(read) + 1)):
             raise StoreDamagedError(f"an update of {self.session!r} is missing; restore the store from a backup")
         known.update(file.name for file in new)
         return read
-
-
-def _told(start: Release) -> str:
-    about = start.metadata
-    return f"{about.get('series')}.{about.get('name')} (round {about.get('round')})"
 
 
 class QuerySession:
@@ -309,11 +292,14 @@ class QuerySession:
     again, here or elsewhere, goes on where it was. A predicate that was measured is answered alike ever after, free.
 
     The counts of all cells are kept in memory; nothing else of the store is held between calls.
+
+    Attributes:
+        name: Of the session, unique among the releases of its series.
     """
 
     def __init__(self, home: Home, declaration: Declaration, series_id: str, request: QueryRequest) -> None:
         """Use `Series.interactive` instead."""
-        self._home, self._declaration, self._series_id, self._name = home, declaration, series_id, request.name
+        self._home, self._declaration, self._series_id, self.name = home, declaration, series_id, request.name
         self._lock = threading.Lock()
         self._generation = -1
         self._updates: dict[bytes, Update] = {}
@@ -322,18 +308,14 @@ class QuerySession:
         domain = declaration.domain
         self._keys = domain.keys(np.arange(domain.size, dtype=np.int64))
         self._keys.columns = list(declaration.key)
-        with self._holding() as held:
-            self._counts = cell_counts(held.files, domain)
-            made = pipeline.release(held, request, self._path)
+        self._counts = np.zeros(domain.size)
+        with self._holding() as path:
+            counted = path.held.files.all_counted()
+            self._counts[domain.index(counted.drop("count"))] = counted["count"].to_numpy()
+            made = pipeline.release(path.held, request, lambda *_: path)
             self._about = of_kind(read_metadata(made.metadata), InteractiveMetadata)
-            now = self._again(held)
-            self._state = self._path(now).opened(self._about)
-            self._refresh(now)
-
-    @property
-    def name(self) -> str:
-        """Of the session, unique among the releases of its series."""
-        return self._about.name
+            self._state = path.opened(self._about)
+            self._refresh(path)
 
     @property
     def metadata(self) -> dict[str, object]:
@@ -383,9 +365,11 @@ class QuerySession:
         asked = self._cells(predicate)
         packed = np.packbits(asked).tobytes()
         # Lock the store before comparing anything: whether it is available must not depend on the truth.
-        with self._lock, self._holding() as before:
-            self._refresh(before)
-            held = self._commit_pending(before)
+        with self._lock, self._holding() as path:
+            # Read the clock before comparing, because the duration depends on secrets.
+            asked_at = datetime.now(UTC).isoformat(timespec="seconds")
+            self._refresh(path)
+            self._commit_pending(path, asked_at)
             if (known := self._measured(packed)) is not None:
                 return known
             if not self.updates_left:
@@ -398,7 +382,7 @@ class QuerySession:
                 return answer
             high = np.array_equal(after.pulls > self._state.pulls, asked)
             self._pending = Update(0, high, int(answer.value), int(after.threshold_noise), packed)
-            self._commit_pending(held)
+            self._commit_pending(path, asked_at)
             return present(self._measured(packed))
 
     def __repr__(self) -> str:
@@ -411,6 +395,14 @@ class QuerySession:
     def __reduce__(self) -> NoReturn:
         raise InputError("a QuerySession holds true counts and cannot be copied: open the session again by its name")
 
+    @contextmanager
+    def _holding(self) -> Iterator[QueryPath]:
+        """Hold the store of the series."""
+        with self._home.hold() as state:
+            self._home.work()
+            record = self._home.find(state, self._declaration.name, self._series_id)
+            yield QueryPath(Held(self._home, state, record, self._declaration), self.name, self._counts)
+
     def _measured(self, packed: bytes) -> WeightedAnswer | None:
         """The answer to a predicate that was measured before."""
         if packed not in self._updates:
@@ -418,46 +410,32 @@ class QuerySession:
         value = float(self._updates[packed].value)
         return WeightedAnswer(value, self.parameters.error, fresh=True, updates_left=self.updates_left)
 
-    def _commit_pending(self, held: Held) -> Held:
+    def _commit_pending(self, path: QueryPath, asked_at: str) -> None:
         """Commit the update that a comparison called for.
 
         If it fails, the caller knows the result of the comparison, so the next call commits it first.
         """
         update = self._pending
-        if update is not None and self.updates_left and self._measured(update.packed) is None:
-            about, number = self._about, len(self._updates) + 1
-            request = QueryRequest(
-                f"{about.name}{ANSWER}{number}", as_level(about.level), accuracy=as_level(about.accuracy),
-                update=replace(update, number=number), session=about,
-            )  # fmt: skip
-            pipeline.release(held, request, self._path)
-            held = self._again(held)
-            self._refresh(held)
+        if update is not None and self.updates_left and update.packed not in self._updates:
+            path.commit(replace(update, number=len(self._updates) + 1), self._about, asked_at)
+            self._refresh(path)
         self._pending = None
-        return held
 
-    def _holding(self) -> AbstractContextManager[Held]:
-        return pipeline.holding(self._home, self._declaration, self._series_id)
-
-    def _again(self, held: Held) -> Held:
-        """Read the series again, with what was committed since."""
-        return replace(held, record=present(held.state.series(self._declaration.name)))
-
-    def _path(self, held: Held, _request: object = None, _known: object = None) -> QueryPath:
-        return QueryPath(held, self._name, self._counts)
-
-    def _refresh(self, held: Held) -> None:
+    def _refresh(self, path: QueryPath) -> None:
         """Read the updates committed since, by this or another process."""
-        if held.state.generation == self._generation:
+        if path.held.state.generation == self._generation:
             return
-        added = self._path(held).updates(self._files)
+        added, cells = path.updates(self._files), self.parameters.cells
         self._updates |= {update.packed: update for update in added}
-        if added:
-            cells, left = self.parameters.cells, self.updates_left - len(added)
-            pulls = sum((update.pull(cells) for update in added), self._state.pulls)
-            noise = float(added[-1].threshold_noise)
-            self._state = replace(self._state, pulls=pulls, updates_left=left, threshold_noise=noise)
-        self._generation = held.state.generation
+        for update in added:
+            query = np.unpackbits(np.frombuffer(update.packed, np.uint8), count=cells).astype(np.float64)
+            self._state = replace(
+                self._state,
+                pulls=self._state.pulls + pull(query, high=update.high),
+                updates_left=self.updates_left - 1,
+                threshold_noise=float(update.threshold_noise),
+            )
+        self._generation = path.held.state.generation
 
     def _cells(self, predicate: pl.Expr) -> BoolArray:
         """Where a predicate holds; shape (cells,)."""

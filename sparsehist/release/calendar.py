@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from calendar import monthrange
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
@@ -11,11 +10,8 @@ import polars as pl
 
 from sparsehist.errors import DataError, DeclarationError, shown
 
-_WEEK = re.compile(r"(\d{4})-?[Ww](\d{2})")
-_MONTH = re.compile(r"(\d{4})-(\d{2})")
 _LARGEST = 10**6
-EXAMPLES = {"day": "2026-03-17", "week": "2026-W12", "month": "2026-03"}
-"""How a period is named; one of so many steps by a number."""
+_EXAMPLES = {"day": "2026-03-17", "week": "2026-W12", "month": "2026-03"}
 
 
 @dataclass(frozen=True)
@@ -61,45 +57,35 @@ def _day_of_text(text: pl.Expr) -> pl.Expr:
 
 
 def span_of(period: str | int, named: str | date | int) -> Period:
-    """The period of a name, or the one that a day is in, as `PeriodicSeries.add` takes them."""
-    period = str(period)
+    """The period of a name, or the one that a day is in, as `PeriodicSeries.append` takes them."""
+    kind = str(period)
     try:
-        found = _steps(int(period), named) if period.isdecimal() else _days(period, named)
-    except ValueError:
-        found = None
-    if found is None:
-        raise DeclarationError(f"period must name one, such as {EXAMPLES.get(period, '1')}; got {shown(named)}")
-    return found
+        return _of_steps(int(kind), named) if kind.isdecimal() else _of_days(kind, named)
+    except (TypeError, ValueError, OverflowError):
+        example = _EXAMPLES.get(kind, "1")
+        raise DeclarationError(f"period must name one, such as {example}; got {shown(named)}") from None
 
 
-def _steps(steps: int, named: object) -> Period | None:
+def _of_steps(steps: int, named: object) -> Period:
     number = int(named) if isinstance(named, str) and named.isdecimal() else named
     if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= _LARGEST:
-        return None
+        raise ValueError
     return Period(str(number), (number - 1) * steps + 1, number * steps)
 
 
-def _days(period: str, named: object) -> Period | None:
-    day = _day(period, named)
-    if day is None:
-        return None
-    if period == "day":
-        return Period(day.isoformat(), day, day)
-    if period == "week":
-        year, week, weekday = day.isocalendar()
-        monday = day - timedelta(weekday - 1)
+def _of_days(kind: str, named: object) -> Period:
+    if isinstance(named, str):
+        text = f"{named}-01" if kind == "month" and re.fullmatch(r"\d{4}-\d\d", named) else named.upper()
+        if "W" in text and kind != "week":
+            raise ValueError
+        named = date.fromisoformat(text)  # which reads a week as its Monday
+    if not isinstance(named, date) or isinstance(named, datetime):
+        raise TypeError
+    if kind == "day":
+        return Period(named.isoformat(), named, named)
+    if kind == "week":
+        year, week, weekday = named.isocalendar()
+        monday = named - timedelta(weekday - 1)
         return Period(f"{year}-W{week:02}", monday, monday + timedelta(6))
-    last = monthrange(day.year, day.month)[1]
-    return Period(f"{day:%Y-%m}", day.replace(day=1), day.replace(day=last))
-
-
-def _day(period: str, named: object) -> date | None:
-    """A day in it."""
-    if isinstance(named, date):
-        return None if isinstance(named, datetime) else named
-    text = named if isinstance(named, str) else ""
-    if period == "week" and (week := _WEEK.fullmatch(text)):
-        return date.fromisocalendar(int(week[1]), int(week[2]), 1)
-    if period == "month" and (month := _MONTH.fullmatch(text)):
-        return date(int(month[1]), int(month[2]), 1)
-    return None if _WEEK.fullmatch(text) else date.fromisoformat(text)  # which reads a week as its Monday
+    first = named.replace(day=1)
+    return Period(f"{named:%Y-%m}", first, (first + timedelta(31)).replace(day=1) - timedelta(1))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -15,7 +15,7 @@ from sparsehist.counting.contract import Choice, Counts
 from sparsehist.counting.log import Log, engine_errors
 from sparsehist.counting.progress import Counting, reporting
 from sparsehist.counting.sources import open_log
-from sparsehist.declaration import Declaration, Every
+from sparsehist.declaration import Declaration
 from sparsehist.declaration.checks import checked_choice, checked_name
 from sparsehist.declaration.recurring import without_budget
 from sparsehist.errors import (
@@ -30,7 +30,7 @@ from sparsehist.errors import (
 from sparsehist.ledger.budgets import budget_within
 from sparsehist.ledger.ledger import Ledger
 from sparsehist.ledger.table import DEFAULT_DELTA
-from sparsehist.privacy import Cost, Level, level_text, total_cost
+from sparsehist.privacy import Level, level_text, total_cost
 from sparsehist.privacy.epsilon_delta import guarantee
 from sparsehist.privacy.guarantees import EpsilonDelta
 from sparsehist.release.calendar import Period, is_no_date, span_of
@@ -44,12 +44,7 @@ from sparsehist.release.stored_declaration import check_alike, declaration_of
 from sparsehist.store import RegisteredFile, SeriesRecord, State, ensure_store, write_file
 from sparsehist.store.private_files import verified
 
-LEAVING_OUT = "leaving out"
-"""Begins the phase that says that rows are left out."""
-
-UNITS = "units"
-"""File of the units that count in a period."""
-
+_UNITS = "units"
 _PLANNED = "planned"
 _LONGEST_NAME = 63 - len("_20260317")
 
@@ -68,26 +63,26 @@ def declare_periods(home: Home, declaration: Declaration, if_exists: str) -> Dec
             "most_periods needs the column of the unit: it has to know who counted before", parameter="every"
         )
     limit = None if every.budget is None else budget_within(every.budget, opens=declaration.domain.is_open)
+    declared = replace(declaration, every=without_budget(every))
     ensure_store(home.path)
     with home.hold() as state:
         ledger = Ledger.of(state)
-        known = ledger.limits.periods.get(name)
-        if known is not None:
+        if name in ledger.limits.periods:
             made = Declaration.from_json(ledger.limits.declarations[name])
             check_alike(f"{home!r} has a periodic series {name!r} already", made, declaration, if_exists)
-            return replace(declaration, every=without_budget(every))
+            return declared
         ledger.check_name(name)
-        if _in_use(ledger, name) or state.series(name) is not None:
-            raise NameTakenError(f"{home!r} has a series or a population {name!r} already: take another name")
-        taken = (*ledger.limits.periods, *(record.name for record in state.all_series()))
-        if in_the_way := [known for known in taken if every.names(name, known)]:
+        taken = [*ledger.limits.periods, *(record.name for record in state.all_series())]
+        clashes = [known for known in taken if known == name or every.names(name, known)]
+        if clashes or _in_use(ledger, name):
             raise NameTakenError(
-                f"{home!r} has {in_the_way[0]!r}, which a {every.what} of {name!r} would be called: take another name"
+                f"{home!r} has a series or population {(clashes or [name])[0]!r} already, a name of {name!r} or of a "
+                f"{every.what} of it: take another name"
             )
         if limit is not None:
             state.declare("set budget", who=home.who, population=name, details=limit.as_json())
         state.declare("declare periods", who=home.who, population=name, details=declaration.as_json())
-    return replace(declaration, every=without_budget(every))
+    return declared
 
 
 def drop(home: Home, state: State, name: str, *, reason: str | None = None) -> None:
@@ -144,19 +139,18 @@ def append_period(
     """Count the log of a period into its series; see `PeriodicSeries.append`."""
     rule, counting = present(periodic.every), counting or Counting()
     span = span_of(rule.period, period)
-    checked_choice("on_other_period", on_other_period, ("error", "drop"))
-    if on_other_period == "drop" and time is None:
+    if checked_choice("on_other_period", on_other_period, ("error", "drop")) == "drop" and time is None:
         raise DeclarationError(
             "on_other_period='drop' leaves rows out by a column that says when they were: name it with time="
         )
+    if isinstance(source, Counts) and (time is not None or rule.most_periods is not None):
+        raise DeclarationError("time= and most_periods need rows with their units: append the log, not counts")
     name = checked_name("series", f"{periodic.name}_{span.name}")
     declaration = with_source(replace(periodic, name=name, every=None, period=span.label, time=time), source)
-    if rule.most_periods is not None and isinstance(source, Counts):
-        raise DeclarationError("most_periods needs to know which units counted before: append the log, not counts")
     with home.hold() as state:
         known = [record.name for record in periods_of(state, periodic.name)]
-        if name not in known and len(known) >= rule.n_periods:
-            raise DeclarationError(f"all {rule.n_periods} {rule.what}s of {periodic.name!r} have been appended")
+    if name not in known and len(known) >= rule.n_periods:
+        raise DeclarationError(f"all {rule.n_periods} {rule.what}s of {periodic.name!r} have been appended")
     bound = None if rule.most_periods is None else FirstPeriods(periodic.name, rule.most_periods)
     origin = source
     with reporting(counting.progress) as report:
@@ -174,28 +168,23 @@ def plan_period(
     counts: Sequence[int],
 ) -> Plan:
     """Plan one more period, and what all of them would cost so; see `PeriodicSeries.plan`."""
-    declaration = replace(periodic, name=_PLANNED, every=None)
+    declaration, rule = replace(periodic, name=_PLANNED, every=None), present(periodic.every)
     with home.hold() as state:
-        ledger = Ledger.of(state)
-    ledger = ledger.with_series(cells_of(_PLANNED, declaration))
-    planner = Planner.of_cells(ledger, _PLANNED, declaration, chosen)
-    exact = checked_levels(levels)
+        ledger = Ledger.of(state).with_series(cells_of(_PLANNED, declaration))
+    planner, exact = Planner.of_cells(ledger, _PLANNED, declaration, chosen), checked_levels(levels)
     made = planner.plan(counts, levels=exact)
-    costs, rule = map(planner.cost_of_release, exact), present(periodic.every)
-    rows = [{**row, **_all_periods(rule, cost)} for row, cost in zip(made.by_level, costs, strict=True)]
+    times = {
+        "all_per_period": rule.per_period(rule.n_periods),
+        "all_per_user": min(rule.n_periods, rule.most_periods or rule.n_periods),
+    }
+    rows: list[dict[str, Any]] = []
+    for row, cost in zip(made.by_level, map(planner.cost_of_release, exact), strict=True):
+        together = {name: total_cost([cost] * number) for name, number in times.items()}
+        rows.append(dict(row))
+        for name, total in together.items():
+            rows[-1][name] = level_text(present(total.amount))
+            rows[-1][f"{name}_epsilon"] = finite_or_none(guarantee(total, DEFAULT_DELTA))
     return replace(made, by_level=rows)
-
-
-def _all_periods(rule: Every, cost: Cost) -> Mapping[str, Any]:
-    found: dict[str, Any] = {}
-    for name, times in (
-        ("all_per_period", rule.per_period(rule.n_periods)),
-        ("all_per_user", min(rule.n_periods, rule.most_periods or rule.n_periods)),
-    ):
-        together = total_cost([cost] * times)
-        found[name] = level_text(present(together.amount))
-        found[f"{name}_epsilon"] = finite_or_none(guarantee(together, DEFAULT_DELTA))
-    return found
 
 
 def finish_periods(home: Home, name: str) -> None:
@@ -204,24 +193,20 @@ def finish_periods(home: Home, name: str) -> None:
         if name not in Ledger.of(state).limits.finished:
             state.declare("finish periods", who=home.who, population=name)
         for record in periods_of(state, name):
-            if any(file.name == UNITS for file in record.files):
-                state.finish_series(record, [UNITS], who=home.who)
+            if _units_of(record) is not None:
+                state.finish_series(record, [_UNITS], who=home.who)
 
 
 def _rows_of(
     span: Period, source: object, declaration: Declaration, time: str, on_other: Choice, report: Callable[[str], None]
 ) -> Log:
     """The rows of a period, read by Polars; refuses others unless they are to be dropped."""
-    if isinstance(source, Counts):
-        raise DeclarationError("time= is a column of the log; counts that were made elsewhere have none")
-    source = checked_source(source, declaration)
-    unit = declaration.unit or ()
+    source, unit = checked_source(source, declaration), declaration.unit or ()
     columns = dict.fromkeys((*((unit,) if isinstance(unit, str) else unit), *declaration.key_columns, time))
     log = open_log(source, [*columns])
     if log.of_spark:
         raise DeclarationError("time= is for logs that are read here: filter a Spark frame by its days instead")
-    inside = span.holds(time, log.dtypes[time])
-    no_date = is_no_date(time, log.dtypes[time])
+    inside, no_date = span.holds(time, log.dtypes[time]), is_no_date(time, log.dtypes[time])
     with engine_errors(log.label, log):
         found = log.rows.select(unread=no_date.any(), alone=inside.all(), some=inside.any())
         unread, alone, some = found.collect(engine="streaming").row(0)
@@ -233,7 +218,7 @@ def _rows_of(
             "them out"
         )
     if not alone:  # their number is secret; their existence is not, since on_outside="error" reveals it too
-        report(f"{LEAVING_OUT} {'rows that are' if some else 'every row, as it is'} not of {span.label}")
+        report(f"leaving out {'rows that are' if some else 'every row, as it is'} not of {span.label}")
     return log.only(inside)
 
 
@@ -251,26 +236,25 @@ class FirstPeriods(PairFilter):
         self._kind = ""
         self._units = pl.Series("unit", [])
 
-    def __repr__(self) -> str:
-        return f"FirstPeriods({self._population!r}, most_periods={self._most})"
-
     def begin(self, state: State) -> None:
         """Read who counted in how many periods."""
         records = periods_of(state, self._population)
-        gone = [path for path in Ledger.of(state).of_population(self._population) if path.dropped and path.releases]
-        if gone or any(_file(record) is None for record in records):
+        gone = any(path.dropped and path.releases for path in Ledger.of(state).of_population(self._population))
+        if gone or any(_units_of(record) is None for record in records):
             raise RefusedError(
                 f"who counted in the periods of {self._population!r} was erased, by finish or by dropping one that "
                 "was released: nothing more can be added"
             )
         self._seen = [record.series_id for record in records]
-        if not records:
-            return
-        tables = [_read(record) for record in records]
-        kinds = {kind for kind, table in tables if table.height}
-        self._kind = kinds.pop() if kinds else ""
-        counted = pl.concat([table for kind, table in tables if kind == self._kind] or [tables[0][1]])
-        self._full = counted.group_by("unit").len().filter(pl.col("len") >= self._most).select("unit")
+        tables = []
+        for record in records:
+            table = pl.read_ipc(io.BytesIO(verified(record.directory, present(_units_of(record)))))
+            if table.height:  # the name of the column is the kind of the units; without units there is none
+                self._kind = table.columns[0]
+                tables.append(table.rename({self._kind: "unit"}))
+        if tables:
+            counted = pl.concat(tables).group_by("unit").len()
+            self._full = counted.filter(pl.col("len") >= self._most).select("unit")
 
     def kept(self, pairs: pl.DataFrame, columns: str | Sequence[str]) -> pl.DataFrame:
         """The pairs of units, of these columns, that count in this period."""
@@ -295,7 +279,7 @@ class FirstPeriods(PairFilter):
         sink = io.BytesIO()
         frame = self._units.alias(self._kind).to_frame().sort(self._kind)
         frame.write_ipc(sink, compat_level=pl.CompatLevel.oldest())
-        return [write_file(directory / UNITS, sink.getbuffer(), durable=durable)]
+        return [write_file(directory / _UNITS, sink.getbuffer(), durable=durable)]
 
 
 def periods_of(state: State, population: str) -> list[SeriesRecord]:
@@ -303,10 +287,5 @@ def periods_of(state: State, population: str) -> list[SeriesRecord]:
     return [record for record in state.all_series() if record.population == population]
 
 
-def _file(record: SeriesRecord) -> RegisteredFile | None:
-    return next((file for file in record.files if file.name == UNITS), None)
-
-
-def _read(record: SeriesRecord) -> tuple[str, pl.DataFrame]:
-    frame = pl.read_ipc(io.BytesIO(verified(record.directory, present(_file(record)))))
-    return frame.columns[0], frame.rename({frame.columns[0]: "unit"})
+def _units_of(record: SeriesRecord) -> RegisteredFile | None:
+    return next((file for file in record.files if file.name == _UNITS), None)

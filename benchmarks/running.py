@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 from _child import answered_parent, in_child
 from _logs import Year
@@ -150,7 +151,7 @@ def counts_of(series: sh.RunningSeries, step: int, key: str) -> pl.DataFrame:
     with series._hold() as (state, record):
         files = StepFiles(state, record, series.declaration.domain.dtypes)
         keys = files.all_keys
-        counts = files.counts_at([step - 1], keys.height)[0]
+        counts = files.counts_at([step - 1], np.arange(keys.height))[0]
     return keys.select(pl.col("key_0").alias(key), count=pl.Series(counts)).filter(pl.col("count") > 0)
 
 

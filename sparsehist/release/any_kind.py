@@ -101,10 +101,10 @@ def plan(
         else:
             from sparsehist.release import running_round
 
-            totals = running_round.totals_of(declaration, request)
-            past = running_round.past_of(state, record, totals)
+            running = of_kind(request, running_round.RunningRequest)
+            past = running_round.past_of(state, record, running.totals)
             metadata = partial(running_round.running_metadata, declaration, past=past)
-            planner = Planner(ledger, series_id, declaration, request, metadata, totals.path)
+            planner = Planner(ledger, series_id, declaration, running, metadata, running.totals.path)
     levels = levels_or_goal(levels, epsilon, delta)
     return planner.plan(counts, levels=levels, shows=shows, probability=probability, equal=equal)
 

@@ -119,7 +119,7 @@ def queries_requested(
     level: Level | None = None,
     accuracy: Level | None = None,
     start: Release | None = None,
-    **limits: int | None,
+    **limits: Any,
 ) -> QueryRequest:
     """Check what can be checked without a store."""
     domain = declaration.domain

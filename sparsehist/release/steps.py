@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
@@ -44,7 +44,7 @@ from sparsehist.store.private_files import verified
 from sparsehist.store.support import hash_keys
 from sparsehist.typing import IntArray, WordArray
 
-_TEXT = (pl.String, pl.Categorical, pl.Enum)
+_WHOLE = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32)
 _KEYS, _COUNTS, _PAIRS = "keys", "counts", "pairs"
 _MOST_KEYS = 2**32 - 1
 
@@ -54,21 +54,17 @@ def comparable_units(units: pl.Series, columns: str | Sequence[str]) -> tuple[pl
 
     Tuples of several columns come as text. Without units the kind is empty.
     """
-    compared, kind = _compared(units)
+    dtype = units.dtype
+    compared, kind = units.cast(pl.String) if dtype != pl.Binary else units.bin.encode("hex"), str(dtype)
+    if isinstance(dtype, pl.String | pl.Categorical | pl.Enum):
+        kind = "text"
+    elif dtype in _WHOLE:
+        compared, kind = units.cast(pl.Int64), "whole numbers"
+    elif dtype.is_temporal():
+        compared = units.to_physical().cast(pl.Int64)
     if units.len() and not isinstance(columns, str) and len(columns) > 1:
         kind = types_of_tuple(units[0])
     return compared, kind if units.len() else ""
-
-
-def _compared(units: pl.Series) -> tuple[pl.Series, str]:
-    dtype = units.dtype
-    if isinstance(dtype, _TEXT):
-        return units.cast(pl.String), "text"
-    if dtype in (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32):
-        return units.cast(pl.Int64), "whole numbers"
-    if dtype.is_temporal():
-        return units.to_physical().cast(pl.Int64), str(dtype)
-    return (units.bin.encode("hex") if dtype == pl.Binary else units.cast(pl.String)), str(dtype)
 
 
 def kind_of_all(known: str, kind: str, before: str) -> str:
@@ -120,16 +116,8 @@ class Day:
         return cls(frame, digests, pairs.keys, kind, digest)
 
 
-@dataclass(frozen=True, repr=False)
-class Added:
+def added(day: Day, files: StepFiles, max_keys: int) -> tuple[pl.DataFrame, pl.DataFrame]:
     """What a step adds: new keys in the order of their numbers, and the pairs (unit, key) that count. Secret."""
-
-    keys: pl.DataFrame
-    pairs: pl.DataFrame
-
-
-def added(day: Day, files: StepFiles, max_keys: int) -> Added:
-    """Choose the pairs of a step that count."""
     known, n_units, names = files.all_keys.height, day.units.len(), day.keys.columns
     codes = pl.int_range(known, known + day.keys.height, dtype=pl.UInt32, eager=True)
     numbers = files.numbers_of(day.keys).fill_null(codes)  # a new key gets a temporary number until it is chosen
@@ -151,7 +139,7 @@ def added(day: Day, files: StepFiles, max_keys: int) -> Added:
     number_of = numbers.to_numpy(writable=True)
     number_of[new["code"].to_numpy()] = known + np.arange(new.height)
     pairs = {"unit": day.units.gather(kept["row"]), "key": number_of[kept["code"].to_numpy()]}
-    return Added(new.select(names), pl.DataFrame(pairs))
+    return new.select(names), pl.DataFrame(pairs)
 
 
 class StepFiles:
@@ -160,15 +148,17 @@ class StepFiles:
     def __init__(self, state: State, record: SeriesRecord, dtypes: Sequence[pl.DataType]) -> None:
         self._directory = record.directory
         self._schema = dict(zip(key_names(len(dtypes)), dtypes, strict=True))
-        files = {_step_and_part(file): file for path in state.paths(record) for file in path.files}
-        self._counts = [file for (_, part), file in sorted(files.items()) if part == _COUNTS]
-        self._latest = {part: file for (_, part), file in sorted(files.items()) if part != _COUNTS}
         self.n_steps = len(state.steps(record))
+        self._counts: list[RegisteredFile] = []
+        self._latest: dict[str, RegisteredFile] = {}
+        for file in sorted((file for path in state.paths(record) for file in path.files), key=_step_and_part):
+            part = _step_and_part(file)[1]
+            if part == _COUNTS:
+                self._counts.append(file)
+            else:
+                self._latest[part] = file
         if len(self._counts) != self.n_steps:
             raise StoreDamagedError(f"{self._directory} is not the directory of a whole series; restore a backup")
-
-    def __repr__(self) -> str:
-        return f"StepFiles(steps={self.n_steps})"
 
     @property
     def unit_files(self) -> list[str]:
@@ -178,9 +168,17 @@ class StepFiles:
     @cached_property
     def all_keys(self) -> pl.DataFrame:
         """The keys by number."""
-        if _KEYS not in self._latest:
-            return pl.DataFrame(schema=self._schema)
-        return pl.read_ipc(io.BytesIO(verified(self._directory, self._latest[_KEYS]))).cast(pl.Schema(self._schema))
+        frame = self._read(_KEYS)
+        return pl.DataFrame(schema=self._schema) if frame is None else frame.cast(pl.Schema(self._schema))
+
+    @cached_property
+    def _pairs(self) -> pl.DataFrame | None:
+        return self._read(_PAIRS)
+
+    def _read(self, part: str) -> pl.DataFrame | None:
+        if part not in self._latest:
+            return None
+        return pl.read_ipc(io.BytesIO(verified(self._directory, self._latest[part])))
 
     def keys(self, numbers: IntArray) -> pl.DataFrame:
         """Keys by their numbers, in the order asked."""
@@ -191,12 +189,6 @@ class StepFiles:
         numbered = self.all_keys.with_row_index("number")
         return keys.join(numbered, on=keys.columns, how="left", maintain_order="left")["number"]
 
-    @cached_property
-    def _pairs(self) -> pl.DataFrame | None:
-        if _PAIRS not in self._latest:
-            return None
-        return pl.read_ipc(io.BytesIO(verified(self._directory, self._latest[_PAIRS])))
-
     def pairs_of(self, units: pl.Series) -> pl.DataFrame:
         """The pairs of some units that counted: row of the unit, and key."""
         if self._pairs is None or not units.len():  # without units there is no kind to compare
@@ -204,41 +196,31 @@ class StepFiles:
         rows = units.alias("unit").to_frame().with_row_index("row")
         return self._pairs.join(rows, on="unit").select("row", "key")
 
-    def counts_at(self, steps: Sequence[int], n_keys: int, some: IntArray | None = None) -> IntArray:
-        """Running counts of all keys, or of some that all differ, at some steps, ascending: shape (steps, keys)."""
-        place = np.full(0 if some is None else n_keys, -1, np.int64)
-        if some is not None:
-            place[some] = np.arange(some.size)
-        running = np.zeros(n_keys if some is None else some.size, np.int64)
-        counts = np.zeros((len(steps), running.size), np.int64)
-        row = {step: i for i, step in enumerate(steps)}
-        for step, (numbers, units) in enumerate(self._increments(max(steps, default=-1))):
-            if some is None:
-                running[numbers] += units
-            else:
-                at = place[numbers]
-                running[at[at >= 0]] += units[at >= 0]
-            if step in row:
-                counts[row[step]] = running
-        return counts
-
-    def _increments(self, last: int) -> Iterator[tuple[IntArray, IntArray]]:
-        for file in self._counts[: last + 1]:
+    def counts_at(self, steps: Sequence[int], some: IntArray) -> IntArray:
+        """Running counts of some keys that all differ, by number, at some steps, ascending: shape (steps, keys)."""
+        place = np.full(self.all_keys.height, -1, np.int64)
+        place[some] = np.arange(some.size)
+        counts = np.zeros((len(steps), some.size), np.int64)
+        for step, file in enumerate(self._counts[: max(steps, default=-1) + 1]):
             numbers, units = np.frombuffer(verified(self._directory, file), "<i8").reshape(2, -1)
-            yield numbers, units
+            at = place[numbers]
+            counts[np.searchsorted(steps, step), at[at >= 0]] += units[at >= 0]
+        return np.cumsum(counts, axis=0)
 
-    def write(self, state: State, record: SeriesRecord, new: Added) -> tuple[list[RegisteredFile], list[str]]:
+    def write(
+        self, state: State, record: SeriesRecord, keys: pl.DataFrame, pairs: pl.DataFrame
+    ) -> tuple[list[RegisteredFile], list[str]]:
         """Write what the next step adds; returns the files, and the names of those that they take the place of."""
-        promise(self.all_keys.height + new.keys.height <= _MOST_KEYS, "more than 2**32 keys")
-        units = np.bincount(new.pairs["key"])
+        promise(self.all_keys.height + keys.height <= _MOST_KEYS, "more than 2**32 keys")
+        units = np.bincount(pairs["key"])
         numbers = np.flatnonzero(units)
         content: dict[str, bytes | memoryview] = {
             _COUNTS: np.stack([numbers, units[numbers]]).astype("<i8").tobytes()
         }
-        if new.keys.height:
-            content[_KEYS] = _as_ipc(self.all_keys, new.keys)
-        if new.pairs.height:
-            content[_PAIRS] = _as_ipc(*([] if self._pairs is None else [self._pairs]), new.pairs)
+        if keys.height:
+            content[_KEYS] = _as_ipc(self.all_keys, keys)
+        if pairs.height:
+            content[_PAIRS] = _as_ipc(*([] if self._pairs is None else [self._pairs]), pairs)
         replaced = [file.name for part, file in self._latest.items() if part in content]
         written = [state.write_attachment(record, f"-{self.n_steps}.{part}", what) for part, what in content.items()]
         return written, replaced
@@ -279,7 +261,7 @@ def append_step(
                 return False
             kind = kind_of_all(before[-1].unit_kind if before else "", day.unit_kind, "steps")
             files = StepFiles(state, record, declaration.domain.dtypes)
-            written, replaced = files.write(state, record, added(day, files, declaration.max_keys))
+            written, replaced = files.write(state, record, *added(day, files, declaration.max_keys))
             made = StepRecord(step - 1, day.digest, kind, declared.source)
             state.commit_step(record, made, written, replaced, who=home.who)
     return True

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -42,26 +42,21 @@ class Totals:
                 f"got {shown(self.text)}"
             )
 
-    @property
-    def workload(self) -> str | None:
-        """The name of its path in the store."""
-        return None if self.text == RUNNING else self.text
+    @cached_property
+    def width(self) -> int | None:
+        """Steps of a block; None for running counts."""
+        digits = re.sub(r"\D", "", self.text)
+        return None if self.text == RUNNING else int(digits or 1)
 
     @property
     def strategy(self) -> str:
         """The strategy by which steps share their noise."""
-        return Spectral.word if self.text == RUNNING else "independent"
+        return Spectral.word if self.width is None else "independent"
 
     @property
     def path(self) -> PathName:
-        """In the ledger."""
-        return CELLS if self.workload is None else (CELLS[0], self.workload, self.strategy)
-
-    @property
-    def width(self) -> int | None:
-        """Steps of a block."""
-        read = _TEXT.fullmatch(self.text)
-        return None if self.text == RUNNING or read is None else int(read[1] or 1)
+        """In the ledger and in the store."""
+        return CELLS if self.width is None else (CELLS[0], self.text, self.strategy)
 
     def row(self, step: int) -> int:
         """The number of a total, from 0, given its last step, from 1."""
@@ -86,12 +81,8 @@ class Totals:
         """True totals of some rows, ascending, from running counts at some steps, ascending; shape (rows, keys)."""
         spans = [self.span(row) for row in rows]
         steps = sorted({last for _, last in spans} | {first - 1 for first, _ in spans if first})
-        running, place = running_at(steps), {step: i for i, step in enumerate(steps)}
-        totals = running[[place[last] for _, last in spans]]
-        for row, (first, _) in enumerate(spans):
-            if first:
-                totals[row] -= running[place[first - 1]]
-        return totals
+        running = dict(zip(steps, running_at(steps), strict=True))
+        return np.stack([running[last] - (running[first - 1] if first else 0) for first, last in spans])
 
     def words(self, step: int) -> str:
         """The meaning of a count, in words."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
 from sparsehist.declaration import Declaration
-from sparsehist.errors import NotFoundError, present
+from sparsehist.errors import NotFoundError
 from sparsehist.ledger.ledger import Ledger
 from sparsehist.ledger.spent import CELLS, PathName
 from sparsehist.privacy import level_text
@@ -21,7 +21,6 @@ from sparsehist.release.metadata import CellMetadata, RunningMetadata
 from sparsehist.release.pipeline import AUTO
 from sparsehist.release.spending import cells_of, prepared
 from sparsehist.release.stored_declaration import declaration_of
-from sparsehist.release.totals import RUNNING, Totals
 from sparsehist.sqlfront.checking import asked_of
 from sparsehist.sqlfront.declaring import wanted_by
 from sparsehist.sqlfront.reading import Statement
@@ -138,15 +137,14 @@ class DryRun:
         elif request.step is None:
             raise NotFoundError(f"{declaration.name} is a running series: a release says AT STEP and AT LEVEL")
         else:
-            request = replace(request, what=request.what or Totals(RUNNING, present(declaration.n_steps)))
-            path = request.what.path
+            path = request.totals.path
             public = partial(running_round.running_metadata, declaration, past=series.past.get(path, []))
         _, made, spends = prepared(self._ledger, series.series_id, declaration, path, request, public)
         self._ledger.check(*spends)
         before, self._ledger = self._ledger, self._ledger.with_release(*spends)
         series.names.add(statement.name)
         threshold = getattr(made, "effective_threshold", -math.inf) * declaration.unit_of_counts
-        row = (request.what.row(made.step),) if isinstance(made, RunningMetadata) else ()
+        row = (request.totals.row(made.step),) if isinstance(made, RunningMetadata) else ()
         series.past.setdefault(path, []).append((*row, spends[0].level, threshold))
         said = self._spending(declaration.population, before)
         if isinstance(made, CellMetadata) and declaration.domain.is_open:

@@ -199,7 +199,7 @@ def check_append(place: Place) -> None:
     series = sh.open(place.store).series("days")
     with series._hold() as (state, record):
         files = StepFiles(state, record, series.declaration.domain.dtypes)
-        counts = files.counts_at(range(files.n_steps), files.all_keys.height)
+        counts = files.counts_at(range(files.n_steps), np.arange(files.all_keys.height))
     assert (np.diff(counts, axis=0) >= 0).all()
     log = pl.concat([day(place, step) for step in range(1, files.n_steps + 1)]).unique().collect()
     assert counts[-1].sum() == log.group_by("user").len()["len"].clip(upper_bound=3).sum()

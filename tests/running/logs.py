@@ -63,7 +63,7 @@ def counts(series: sh.RunningSeries, steps: int, cells: int = 50) -> np.ndarray:
     with series._hold() as (state, record):
         files = StepFiles(state, record, series.declaration.domain.dtypes)
         keys = files.all_keys["key_0"].to_numpy()
-        known = files.counts_at(list(range(files.n_steps)), keys.size)
+        known = files.counts_at(range(files.n_steps), np.arange(keys.size))
     found = np.zeros((steps, cells), np.int64)
     found[: len(known), keys] = known
     return found

@@ -52,7 +52,6 @@ from sparsehist.release.pipeline import ANSWER, Held
 from sparsehist.release.releases import Release
 from sparsehist.store import NewRound, PathRecord
 from sparsehist.store.private_files import verified
-from sparsehist.store.series_files import SeriesFiles
 from sparsehist.typing import BoolArray, FloatArray
 
 _UPDATE, _START = ".update", ".start"

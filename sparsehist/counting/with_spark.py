@@ -22,19 +22,18 @@ from sparsehist.counting.log import Log, engine_errors
 from sparsehist.counting.measured import check_number, steps_sql, sum_names, unmeasured_error
 from sparsehist.counting.spark_sources import column, functions_for, hidden, listed, quiet, window_for
 from sparsehist.counting.tuples import part_of_tuple
+from sparsehist.counting.with_sql import Dialect
 from sparsehist.declaration.measures import Measure
-from sparsehist.domain import Catalogue, Dates, Domain, Hash64, Integers, Strings
+from sparsehist.domain import Catalogue, Domain, Hash64, Integers
 from sparsehist.domain.base import key_names
-from sparsehist.domain.strings import only_of
-from sparsehist.errors import DataError, DeclarationError, SparsehistError
+from sparsehist.errors import DataError, SparsehistError
 
 Column = Any
 """A column of Spark, which need not be there to check types."""
 Frame = Any
 _MISSING, _OUTSIDE, _UNMEASURED = "sparsehist: missing", "sparsehist: outside", "sparsehist: unmeasured"
 _REFUSED = re.compile(rf"({_MISSING}|{_OUTSIDE}|{_UNMEASURED}) (\d+)")
-_CASTS = {"double": "cast({x} as double)", "bigint": "cast({x} as bigint)", "real": "cast({x} as float)"}
-_UINT64 = "decimal(20,0)"
+_SQL = Dialect("spark")
 PART_KEYS = 2_000_000
 """Keys that come to the driver at once."""
 
@@ -79,9 +78,7 @@ def in_order(log: Log, wanted: CountRequest, salt: bytes) -> Iterator[pl.DataFra
         Columns key_0, …, count and sum_0, …, at most about `PART_KEYS` rows; at least one frame, perhaps empty.
     """
     F, keys = functions_for(log.rows), key_names(wanted.domain.columns)
-    cells = zip(keys, wanted.domain.dtypes, strict=True)
-    parts = [part for key, dtype in cells for part in _part(F, F.col(key), dtype)]
-    hashed = F.sha2(F.concat(hidden(log.rows, salt.hex()), *parts).cast("binary"), 256)
+    hashed = _digest(F, log, salt, keys, wanted.domain.dtypes)
     with _refusals(log, wanted):
         found = counted(log, wanted).withColumn("order", hashed).persist()
         n_parts = max(1, -(-found.count() // PART_KEYS))
@@ -137,40 +134,26 @@ def kept(log: Log, wanted: CountRequest) -> Frame:
         pairs = placed.groupBy(*units, *keys).agg(*(F.sum(name).alias(name) for name in sum_names(wanted.measures)))
     of_unit = window.partitionBy(*units)
     sized = pairs.withColumn("keys", F.count(F.lit(1)).over(of_unit))
-    message = F.concat(
-        hidden(log.rows, wanted.salt.hex()),
-        _encoded(F, [F.col(unit) for unit in units], log, wanted),
-        *(
-            part
-            for key, dtype in zip(keys, wanted.domain.dtypes, strict=True)
-            for part in _part(F, F.col(key), dtype)
-        ),
-    )
+    dtypes = [*(log.dtypes[name] for name in wanted.unit_parts), *wanted.domain.dtypes]
     above = F.col("keys") > wanted.most_keys
-    order = F.when(above, F.sha2(message.cast("binary"), 256))
+    order = F.when(above, _digest(F, log, wanted.salt, [*units, *keys], dtypes))
     numbered = sized.withColumn("place", F.row_number().over(of_unit.orderBy(order)))
     return numbered.where(~above | (F.col("place") <= wanted.most_keys)).drop("place")
 
 
-def _encoded(F: Any, units: Sequence[Column], log: Log, wanted: CountRequest) -> Column:
-    """Write a unit in the typed, length-prefixed form."""
-    parts = zip(units, wanted.unit_parts, strict=True)
-    return F.concat(*(text for unit, name in parts for text in _part(F, unit, log.dtypes[name])))
+def _digest(F: Any, log: Log, salt: bytes, names: Sequence[str], dtypes: Sequence[pl.DataType]) -> Column:
+    """The SHA-256 of a salt and the texts of columns."""
+    texts = [F.expr(_text(name, dtype)) for name, dtype in zip(names, dtypes, strict=True)]
+    return F.sha2(F.concat(hidden(log.rows, salt.hex()), *texts).cast("binary"), 256)
 
 
-def _part(F: Any, value: Column, dtype: pl.DataType) -> list[Column]:
-    """Write a value behind its type and length (`counting/tuples.py`)."""
+def _text(name: str, dtype: pl.DataType) -> str:
+    """Write a column behind its type and length (`counting/tuples.py`), in SQL."""
     letter = part_of_tuple("", dtype)
-    if dtype == pl.Date:
-        value = F.unix_date(value)
-    elif isinstance(dtype, pl.Datetime):
-        # Without a zone, it is read as if it were of UTC, whatever the zone of the session is.
-        moment = value if dtype.time_zone else F.concat(value.cast("string"), F.lit("Z")).cast("timestamp")
-        value = F.unix_micros(moment)
-    elif dtype == pl.Binary:
-        value = F.lower(F.hex(value))
-    text = value.cast("string")
-    return [F.lit(letter), F.octet_length(text).cast("string"), F.lit(":"), text]
+    if isinstance(dtype, pl.Datetime) and not dtype.time_zone:
+        # It is read as if it were of UTC, whatever the zone of the session is.
+        name = f"cast({name} || 'Z' as timestamp)"
+    return _SQL.part(letter, name)
 
 
 def _placed(log: Log, wanted: CountRequest) -> Frame:
@@ -187,7 +170,7 @@ def _placed(log: Log, wanted: CountRequest) -> Frame:
         frame = frame.withColumn(name, _steps(F, log, name, each))
     frame = _without_nulls(F, frame, sums, _UNMEASURED if wanted.on_null == "error" else None)
     for i, part in enumerate(wanted.domain.parts):
-        frame = _cell(F, frame, i, part, log.dtypes[wanted.key[i]]).drop(f"raw_{i}")
+        frame = _cell(F, frame, i, part, log.dtypes[wanted.key[i]])
     refusal = _OUTSIDE if wanted.on_outside == "error" else None
     return _without_nulls(F, frame, key_names(wanted.domain.columns), refusal)
 
@@ -213,7 +196,7 @@ def _amount(F: Any, log: Log, measure: Measure) -> Column:
 def _steps(F: Any, log: Log, name: str, measure: Measure) -> Column:
     """A row's steps, null where it cannot be measured."""
     exact = np.float32 if log.dtypes.get(measure.column or "") == pl.Float32 else np.float64
-    steps, measurable = steps_sql(measure, name, lambda to, x: _CASTS[to].replace("{x}", x), exact)
+    steps, measurable = steps_sql(measure, name, _SQL.write, exact)
     return F.expr(f"case when {measurable or 'true'} then {steps} end")
 
 
@@ -228,39 +211,15 @@ def _without_nulls(F: Any, frame: Frame, columns: Sequence[str], refusal: str | 
 
 
 def _cell(F: Any, frame: Frame, i: int, domain: Domain, dtype: pl.DataType) -> Frame:
-    """Add the column key_i: the cell of raw_i, null outside the domain."""
-    raw, cell = F.col(f"raw_{i}"), f"key_{i}"
-    (canonical,) = domain.dtypes
+    """Put the column key_i in the place of raw_i: its cell, null outside the domain."""
+    raw, cell = f"raw_{i}", f"key_{i}"
     if isinstance(domain, Catalogue):
-        values = domain.values.cast(pl.Decimal(20, 0)) if canonical == pl.UInt64 else domain.values
-        return frame.join(F.broadcast(listed(frame, values.alias(cell))), raw == F.col(cell), "left")
-    if isinstance(domain, Hash64) and dtype != pl.UInt64:
-        value, inside = _hash64(F, raw), F.is_valid_utf8(raw)
-    elif isinstance(domain, Integers | Hash64):
-        low, high = (domain.low, domain.high) if isinstance(domain, Integers) else (0, 2**64 - 1)
-        kind = _UINT64 if canonical == pl.UInt64 else "long"
-        value, inside = raw.cast(kind), raw.between(*(F.lit(str(bound)).cast(kind) for bound in (low, high)))
-    elif isinstance(domain, Dates):
-        value, inside = raw, raw.between(F.lit(domain.start), F.lit(domain.end))
-    elif isinstance(domain, Strings):
-        value, inside = raw, F.is_valid_utf8(raw) & _is_short(F, raw, domain)
-    elif domain.is_open:
-        value = raw.cast("long") if canonical == pl.Int64 else raw
-        inside = F.is_valid_utf8(raw) if canonical == pl.String else F.lit(True)  # noqa: FBT003
-    else:
-        raise DeclarationError(f"Spark does not place keys in {domain.describe()}")
-    return frame.withColumn(cell, F.when(inside, value))
-
-
-def _hash64(F: Any, text: Column) -> Column:
-    """The last 8 bytes of the MD5, read little-endian: two digits for each byte, from the last to the first."""
-    digits = F.md5(text.cast("binary"))
-    swapped = F.concat(*(F.substring(digits, place, 2) for place in range(31, 16, -2)))
-    return F.conv(swapped, 16, 10).cast(_UINT64)
-
-
-def _is_short(F: Any, text: Column, domain: Strings) -> Column:
-    """Whether a text is within the length limit of the domain and uses only characters of its alphabet."""
-    length = F.octet_length(text) if domain.max_chars is None else F.char_length(text)
-    short = length <= F.lit(domain.max_bytes if domain.max_chars is None else domain.max_chars)
-    return short if domain.alphabet is None else short & text.rlike(only_of(domain.alphabet))
+        values = domain.values.cast(pl.Decimal(20, 0)) if domain.dtypes[0] == pl.UInt64 else domain.values
+        listing = F.broadcast(listed(frame, values.alias(cell)))
+        return frame.join(listing, F.col(raw) == F.col(cell), "left").drop(raw)
+    if isinstance(domain, Hash64) and dtype == pl.UInt64:
+        domain = Integers(0, 2**64 - 1)
+    value, inside = _SQL.cell(raw, domain)
+    if dtype == pl.String:
+        inside = f"is_valid_utf8({raw}) and {inside}"
+    return frame.withColumn(cell, F.expr(f"case when {inside} then {value} end")).drop(raw)

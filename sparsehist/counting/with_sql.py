@@ -97,6 +97,7 @@ DIALECTS: dict[str, dict[str, str]] = {
         "days": "unix_date({x})",
         "written": "cast({x} as string)",
         "double": "cast({x} as double)",
+        "real": "cast({x} as float)",
         "text": "cast(cast(cast({x} as string) as binary) as string)",  # which has no collation
         "micros": "unix_micros({x})",
         "hash64": f"cast(conv({_MD5_HEX}, 16, 10) as decimal(20, 0))",
@@ -265,7 +266,7 @@ def counting_sql(
             "a column of sums, such as price_steps, has the name of a key or of the count: rename that",
             parameter="measures",
         )
-    say = _Dialect(dialect)
+    say = Dialect(dialect)
     own = [*(f"u_{i}" for i in range(len(parts))), *(f"k_{i}" for i in range(len(keys)))]
     columns = list(zip((*parts, *keys), own, strict=True))
     columns += [(each.column, f"m_{i}") for i, each in enumerate(added) if each.column is not None]
@@ -308,7 +309,7 @@ def _check_name(name: object) -> None:
         )
 
 
-class _Dialect:
+class Dialect:
     """Writes names, values and conditions in a dialect."""
 
     def __init__(self, dialect: str) -> None:
@@ -340,8 +341,10 @@ class _Dialect:
             value = self.write("days", self.write("date", value))
         elif letter == "u":
             value = self.write("micros", value)
+        elif letter == "x":
+            value = f"hex({value})"
         text = value if letter == "s" else self.write("written", value)
-        text = f"lower({text})" if letter == "b" else text
+        text = f"lower({text})" if letter in "bx" else text
         return f"'{letter}' || {self.write('written', self.write('size', text))} || ':' || {text}"
 
     def cell(self, column: str, part: Domain) -> tuple[str, str]:

@@ -7,8 +7,7 @@ parameters, a `NoisePath` draws and reads one noise path of a series.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -76,14 +75,6 @@ class Held:
             path_id = PathRecord(self.record.series_id, kind, workload, strategy, integer)
         said = (stored or request.as_json(), metadata.as_dict())
         return NewRound(path_id, request.name, present(request.level), *said, **drawn, who=self.home.who)
-
-
-@contextmanager
-def holding(home: Home, declaration: Declaration, series_id: str) -> Iterator[Held]:
-    """Hold the store of a series."""
-    with home.hold() as state:
-        home.work()
-        yield Held(home, state, home.find(state, declaration.name, series_id), declaration)
 
 
 class NoisePath(Protocol):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import is_dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,9 +18,8 @@ import polars as pl
 
 from sparsehist.declaration.checks import checked_confidence
 from sparsehist.domain import Domain, Product
-from sparsehist.domain.ranges import read_date
 from sparsehist.entropy import generator
-from sparsehist.errors import DeclarationError, DomainError, NotFoundError, of_kind, raise_alone, shown
+from sparsehist.errors import DeclarationError, InputError, NotFoundError, of_kind, raise_alone, shown
 from sparsehist.histogram import count_near, grid_step, numerical_slack, round_to_grid
 from sparsehist.ledger.spent import PathName
 from sparsehist.noise import Family
@@ -30,7 +29,7 @@ from sparsehist.release.metadata import WorkloadMetadata, read_metadata
 from sparsehist.store.series_files import SeriesFiles
 from sparsehist.store.support import LOTS, salt_for
 from sparsehist.typing import FloatArray, Generator, IntArray
-from sparsehist.workload import Cells, Strategy, answers_of_state, cells_of_state
+from sparsehist.workload import Cells, Strategy, Workload, answers_of_state, cells_of_state
 from sparsehist.workload.queries.workload import AnswerArray, KeyNumbers
 
 if TYPE_CHECKING:
@@ -55,19 +54,26 @@ def column_sizes(domain: Domain) -> tuple[int, ...]:
     return tuple(column.size for column in key_domains(domain))
 
 
+def as_keys(
+    asked: Any, dtype: pl.DataType, what: str = "this release", error: type[InputError] = NotFoundError
+) -> pl.Series:
+    """Read keys as a caller writes them; dates may be text."""
+    try:
+        if dtype == pl.Date and pl.Series(asked).dtype == pl.String:
+            return pl.Series(asked).str.to_date("%Y-%m-%d")
+        return pl.Series(asked, dtype=dtype)
+    except (TypeError, ValueError, pl.exceptions.PolarsError, OverflowError):
+        kind = "dates such as '2026-01-31'" if dtype == pl.Date else f"of type {dtype}"
+        raise_alone(error(f"the keys of {what} are {kind}"))
+
+
 def numbers_of(domain: Domain, name: str) -> KeyNumbers:
     """Return the function from keys of a column, as a caller writes them, to their numbers."""
 
     def numbers(keys: Sequence[Any]) -> IntArray:
         if domain.size >= _NUMBERED:
             raise DeclarationError(f"{domain.describe()} has too many keys for ranges of {name}")
-        dtype = domain.dtypes[0]
-        try:
-            read = [read_date(key) for key in keys] if dtype == pl.Date else keys
-            given = pl.DataFrame({"key_0": pl.Series(read, dtype=dtype, strict=True)})
-        except (TypeError, OverflowError, pl.exceptions.PolarsError, DomainError):
-            kind = "dates such as '2024-01-31'" if dtype == pl.Date else str(dtype)
-            raise_alone(DeclarationError(f"the keys of {name} are {kind}"))
+        given = pl.DataFrame({"key_0": as_keys(keys, domain.dtypes[0], name, DeclarationError)})
         inside = domain.contains(given)
         if not inside.all():
             raise DeclarationError(f"{shown(keys[int(np.argmin(inside))])} is no key of {name}: {domain.describe()}")
@@ -78,15 +84,15 @@ def numbers_of(domain: Domain, name: str) -> KeyNumbers:
 
 def cells_of(files: SeriesFiles, domain: Domain) -> Cells:
     """The bounded counts of a series by cell number. Secret; reads the whole counts file."""
-    counted = files.all_counted()
-    keys = [counted.select(pl.col(f"key_{i}").alias("key_0")) for i in range(len(key_domains(domain)))]
-    coordinates = tuple(map(_numbers, key_domains(domain), keys))
+    counted, columns = files.all_counted(), key_domains(domain)
+    coordinates = tuple(
+        # There are at most 2**31 queries, so a column too large to be numbered is always summed over.
+        np.zeros(counted.height, np.int64)
+        if column.size >= _NUMBERED
+        else column.index(counted.select(pl.col(f"key_{i}").alias("key_0")))
+        for i, column in enumerate(columns)
+    )
     return Cells(column_sizes(domain), coordinates, counted["count"].to_numpy().astype(np.int64, copy=False))
-
-
-def _numbers(column: Domain, keys: pl.DataFrame) -> IntArray:
-    # There are at most 2**31 queries, so a column too large to be numbered is always summed over.
-    return np.zeros(keys.height, np.int64) if column.size >= _NUMBERED else column.index(keys)
 
 
 def queries_frame(queries: Mapping[str, IntArray], domain: Domain, names: Sequence[str]) -> pl.DataFrame:
@@ -102,18 +108,18 @@ def queries_frame(queries: Mapping[str, IntArray], domain: Domain, names: Sequen
         return pl.DataFrame({end: columns[0].keys(queries[end])["key_0"] for end in ("low", "high")})
     known: dict[str, tuple[str, Domain]] = {}
     for i, (name, column) in enumerate(zip(names, columns, strict=True)):
-        known |= {f"column_{i}": (name, column)}
+        known[f"column_{i}"] = (name, column)
         known |= {f"{end}_{i}": (f"{name}_{end}", column) for end in ("low", "high")}
     if set(queries) <= set(known) and len({known[kind][0] for kind in queries}) == len(queries):
-        return pl.DataFrame([_values(numbers, known[kind][1], known[kind][0]) for kind, numbers in queries.items()])
+        return pl.DataFrame([_values(numbers, *known[kind]) for kind, numbers in queries.items()])
     return pl.DataFrame(dict(queries))
 
 
-def _values(numbers: IntArray, domain: Domain, name: str) -> pl.Series:
+def _values(numbers: IntArray, name: str, domain: Domain) -> pl.Series:
     given = numbers != _ALL_VALUES
     if not given.any():
         return pl.Series(name, [None] * len(numbers), dtype=domain.dtypes[0])
-    values = domain.keys(np.where(given, numbers, 0))["key_0"].alias(name)
+    values = domain.keys(np.where(given, numbers, 0))["key_0"]
     return pl.select(pl.when(pl.Series(given)).then(values).alias(name)).to_series()
 
 
@@ -128,8 +134,6 @@ def quantiles(release: WorkloadRelease, probabilities: Sequence[float], confiden
         frame = release.answers(pl.Series([keys[0]] * len(keys), dtype=keys.dtype), keys)
     elif "low" in frame.columns:
         frame = frame.filter(pl.col("low") == pl.col("low").min()).unique("high").sort("high")
-    from sparsehist.workload import Workload
-
     if "low" not in frame.columns or frame.height != Workload.parse(about.workload).n_cells:
         raise DeclarationError(
             "quantiles need prefix sums of all cells of one column of keys: release workload=sh.workload.Prefix()"
@@ -148,17 +152,6 @@ def quantiles(release: WorkloadRelease, probabilities: Sequence[float], confiden
         rows.append((share, *(keys[at] for at in (min(max(value, low), high), low, high))))
     of_keys = dict.fromkeys(("value", "low", "high"), keys.dtype)
     return pl.DataFrame(rows, {"q": pl.Float64, **of_keys}, orient="row")
-
-
-def as_keys(asked: Any, dtype: pl.DataType) -> pl.Series:
-    """Read keys as a caller writes them; dates may be text."""
-    try:
-        if dtype == pl.Date and pl.Series(asked).dtype == pl.String:
-            return pl.Series(asked).str.to_date("%Y-%m-%d")
-        return pl.Series(asked, dtype=dtype)
-    except (TypeError, ValueError, pl.exceptions.PolarsError, OverflowError):
-        example = " such as '2026-01-31'" if dtype == pl.Date else ""
-        raise_alone(NotFoundError(f"the keys of this release are of type {dtype}{example}"))
 
 
 def positions(keys: pl.Series, asked: Any) -> IntArray:
@@ -185,13 +178,13 @@ def check_noise(family: Family) -> None:
 
 def family_for(family: Family, strategy: Strategy, sensitivity: float) -> Family:
     """The family of a series with the sensitivity of a strategy: of the noise on R·x."""
-    check_noise(family)
     if family.integer and not strategy.integral:
         raise DeclarationError(
             f"{type(family).__name__} noise needs counts: the strategy {strategy.name} measures sums with real "
             "weights; strategy='auto' takes one that measures counts"
         )
-    return replace(family, sensitivity=round(sensitivity) if family.integer else sensitivity)  # type: ignore[type-var]
+    remade: Callable[..., Family] = replace
+    return remade(family, sensitivity=round(sensitivity) if family.integer else sensitivity)
 
 
 def cell_grid(strategy: Strategy, noise_std: float) -> float | None:
@@ -215,15 +208,16 @@ def slack_of(
     `least` is the least variance of an answer, for Z of variance 1; `past` are the levels released on this path.
     """
     std, near, workload = family.std(level), count_near(past, level), strategy.workload
-    by_cell = cell_grid(strategy, std)
     if strategy.word == "identity":  # other cells have the same noise whatever the unit does
         return numerical_slack(min(max_keys, workload.n_cells), std, grid_step(std), near=near)
-    if by_cell is not None:
-        spread = std * math.sqrt(strategy.cell_variance())
-        return numerical_slack(workload.n_cells, spread, by_cell, near=near, terms=strategy.n_noise)
-    spread = std * math.sqrt(strategy.mean_variance())
-    grid = grid_step(std * math.sqrt(least))
-    return numerical_slack(workload.n_queries, spread, grid, near=near, terms=strategy.n_noise)
+    number, variance = workload.n_queries, strategy.mean_variance
+    grid = cell_grid(strategy, std)
+    if grid is not None:
+        number, variance = workload.n_cells, strategy.cell_variance
+    spread = std * math.sqrt(variance())
+    return numerical_slack(
+        number, spread, grid or grid_step(std * math.sqrt(least)), near=near, terms=strategy.n_noise
+    )
 
 
 def noisy_answers(
@@ -236,36 +230,20 @@ def noisy_answers(
     by_cell: float | None,
     lots: Generator,
 ) -> AnswerArray:
-    """A·x + L·Z for every listed query, on the grid; shape (queries,). `by_cell` is what `cell_grid` gave."""
-    workload = strategy.workload
-    if by_cell is not None:
-        noisy = cells.dense().reshape(-1) + rounded(cells_of_state(family, strategy, noise), by_cell, lots)
-        return round_to_grid(workload.apply(noisy), grid)
-    added, exact = answers_of_state(family, strategy, noise), workload.answers(cells)
-    if workload.integral:
-        return exact + rounded(added, grid, lots)
-    return rounded(exact + added, grid, lots)
+    """A·x + L·Z for every listed query, on the grid; shape (queries,). `by_cell` is what `cell_grid` gave.
 
-
-def noisy_cells(
-    family: Family,
-    strategy: Strategy,
-    noise: NoiseArray,
-    cells: Cells,
-    *,
-    grid: float,
-    by_cell: float | None,
-    lots: Generator,
-) -> FloatArray:
-    """Cells with noise whose sums over any range are A·x + L·Z on the grid; shape (cells,).
-
-    The prefix sums of the noise, which are exact, lie on the grid: a sum over a range is off by one rounding, not by
-    many.
+    Of queries that are not listed: cells with noise whose sums over any range are A·x + L·Z, shape (cells,). Prefix
+    sums of the noise, which are exact, lie on the grid: a sum over a range is off by one rounding, not by many.
     """
-    added = cells_of_state(family, strategy, noise)
+    workload = strategy.workload
+    if by_cell is None and workload.explicit:
+        added, exact = answers_of_state(family, strategy, noise), workload.answers(cells)
+        return exact + rounded(added, grid, lots) if workload.integral else rounded(exact + added, grid, lots)
+    added, counts = cells_of_state(family, strategy, noise), cells.dense().reshape(-1)
     if by_cell is not None:
         added = rounded(added, by_cell, lots)
-    counts: Any = cells.dense()
+    if workload.explicit:
+        return round_to_grid(workload.apply(counts + added), grid)
     return np.asarray(counts + np.diff(round_to_grid(np.cumsum(added), grid), prepend=0.0), np.float64)
 
 

@@ -19,7 +19,7 @@ from sparsehist.declaration.checks import checked_name
 from sparsehist.errors import CountsWarning, DeclarationError, LevelError, of_kind, present
 from sparsehist.histogram import grid_step
 from sparsehist.ledger.spent import PathName
-from sparsehist.noise.family import Family, NoiseArray
+from sparsehist.noise.family import Family
 from sparsehist.privacy import Level, level_text
 from sparsehist.privacy.guarantees import EpsilonDelta
 from sparsehist.release.cell_parameters import LAZILY
@@ -37,7 +37,6 @@ from sparsehist.release.workload_answers import (
     key_domains,
     lots_for,
     noisy_answers,
-    noisy_cells,
     numbers_of,
     queries_frame,
     slack_of,
@@ -103,10 +102,9 @@ def requested(
             "sh.workload.Matrix(matrix)"
         )
     check_noise(declaration.family)
-    taken = [name for name in declaration.key if name in _COLUMNS]
-    if taken:
+    if taken := set(_COLUMNS).intersection(declaration.key):
         raise DeclarationError(
-            f"a key column is called {taken[0]!r}, as releases of workloads call theirs: rename it"
+            f"a key column is called {min(taken)!r}, as releases of workloads call theirs: rename it"
         )
     if asked is not None:
         parts = zip(declaration.key, key_domains(declaration.domain), strict=True)
@@ -126,6 +124,8 @@ class WorkloadPath:
     def __init__(self, held: Held, record: PathRecord | None, strategy: Strategy) -> None:
         """Hold the series; `record` is that of a path that is open."""
         self._held, self._record, self._strategy = held, record, strategy
+        self.path_id = None if record is None else record.path_id
+        self.name = path_name(strategy)
         self._drawn: pl.DataFrame | None = None
 
     @cached_property
@@ -137,21 +137,16 @@ class WorkloadPath:
         least, mean = ((std / first.noise_std) ** 2 for std in (first.least_std, first.std))
         return Price(first.sensitivity, least, mean)
 
-    @cached_property
+    @property
     def _family(self) -> Family:
         return family_for(self._held.declaration.family, self._strategy, self._price.sensitivity)
 
     @property
-    def path_id(self) -> int | None:
-        return None if self._record is None else self._record.path_id
-
-    @property
-    def name(self) -> PathName:
-        return path_name(self._strategy)
+    def _spent(self) -> list[Fraction]:
+        return [] if self.path_id is None else [known for known, _ in self._held.state.past(self.path_id)]
 
     def metadata(self, request: WorkloadRequest) -> WorkloadMetadata:
-        spent = [] if self.path_id is None else [known for known, _ in self._held.state.past(self.path_id)]
-        return workload_metadata(self._held.declaration, self._strategy, request, self._price, past=spent)
+        return workload_metadata(self._held.declaration, self._strategy, request, self._price, past=self._spent)
 
     def statement(self, request: WorkloadRequest, metadata: WorkloadMetadata) -> str:
         level, keys = present(request.level), metadata.declaration.max_keys
@@ -160,16 +155,26 @@ class WorkloadPath:
 
     def draw(self, request: WorkloadRequest, metadata: WorkloadMetadata, *, rng: np.random.Generator) -> NewRound:
         """Draw the noise of the level and make the rows, which are stored with the round."""
-        state, level = self._held.state, present(request.level)
-        spent = set() if self.path_id is None else {known for known, _ in state.past(self.path_id)}
-        neighbours = {at: self._noise_at(at) for at in adjacent(spent, level)}
+        state, record, level, family = self._held.state, self._held.record, present(request.level), self._family
+        spent, size = set(self._spent), state_size(family, self._strategy)
+        neighbours = {at: state.noise(present(self.path_id), at, size) for at in adjacent(spent, level)}
         noise = neighbours.get(level)
         if noise is None:
-            noise = next_state(self._family, self._strategy, neighbours, level, rng=rng)
+            noise = next_state(family, self._strategy, neighbours, level, rng=rng)
+        cells, lots = (
+            cells_of(self._held.files, self._held.declaration.domain),
+            lots_for(record.salt, self.name, level),
+        )
+        answers = noisy_answers(
+            family, self._strategy, noise, cells, grid=metadata.grid, by_cell=metadata.cell_grid, lots=lots
+        )
+        self._drawn = pl.DataFrame({"noisy_count": answers})
+        if self._strategy.workload.explicit:
+            std = metadata.noise_std * np.sqrt(self._strategy.variance())
+            self._drawn = pl.DataFrame({"noisy_answer": answers, "std": std})
         content = io.BytesIO()
-        self._drawn = self._answers(noise, level, metadata)
         self._drawn.write_parquet(content)
-        rows = state.write_attachment(self._held.record, _ROWS, content.getvalue())
+        rows = state.write_attachment(record, _ROWS, content.getvalue())
         return self._held.new_round(
             self,
             request,
@@ -179,36 +184,19 @@ class WorkloadPath:
             attachments=[rows],
         )
 
-    def rows(self, level: Fraction, metadata: WorkloadMetadata) -> pl.DataFrame:
+    def rows(self, _level: Fraction, metadata: WorkloadMetadata) -> pl.DataFrame:
         """One row per query, or one per cell where queries are not listed; numbers as they were committed."""
-        del level
-        declaration, workload = self._held.declaration, self._strategy.workload
-        answers = self._stored(metadata.name) if self._drawn is None else self._drawn
+        held, workload, answers = self._held, self._strategy.workload, self._drawn
+        domain, key = held.declaration.domain, held.declaration.key
+        if answers is None:
+            stored = present(held.state.release_named(held.record, metadata.name)).request["rows"]
+            (file,) = (file for file in present(self._record).files if file.name == stored)
+            answers = pl.read_parquet(io.BytesIO(verified(held.record.directory, file)))
         if workload.explicit:
-            about = queries_frame(present(workload.queries()), declaration.domain, declaration.key)
+            about = queries_frame(present(workload.queries()), domain, key)
         else:
-            keys = declaration.domain.keys(np.arange(workload.n_cells, dtype=np.int64))
-            about = keys.rename({"key_0": declaration.key[0]})
+            about = domain.keys(np.arange(workload.n_cells, dtype=np.int64)).rename({"key_0": key[0]})
         return pl.concat([about, answers], how="horizontal")
-
-    def _answers(self, noise: NoiseArray, level: Fraction, metadata: WorkloadMetadata) -> pl.DataFrame:
-        """The published numbers: noisy_answer and std, or noisy_count."""
-        strategy, declaration = self._strategy, self._held.declaration
-        drawn: Any = (self._family, strategy, noise, cells_of(self._held.files, declaration.domain))
-        lots = lots_for(self._held.record.salt, self.name, level)
-        how: Any = {"grid": metadata.grid, "by_cell": metadata.cell_grid, "lots": lots}
-        if not strategy.workload.explicit:
-            return pl.DataFrame({"noisy_count": noisy_cells(*drawn, **how)})
-        std = metadata.noise_std * np.sqrt(strategy.variance())
-        return pl.DataFrame({"noisy_answer": noisy_answers(*drawn, **how), "std": std})
-
-    def _stored(self, release: str) -> pl.DataFrame:
-        record = present(self._held.state.release_named(self._held.record, release))
-        (file,) = (file for file in present(self._record).files if file.name == record.request["rows"])
-        return pl.read_parquet(io.BytesIO(verified(self._held.record.directory, file)))
-
-    def _noise_at(self, level: Fraction) -> NoiseArray:
-        return self._held.state.noise(present(self.path_id), level, state_size(self._family, self._strategy))
 
 
 _ONCE_PER_CELL = (
@@ -255,7 +243,6 @@ class Price(NamedTuple):
 
 def price_of(declaration: Declaration, strategy: Strategy) -> Price:
     """Compute the price of a strategy in a series; refuses a workload that asks nothing."""
-    check_noise(declaration.family)
     in_l2 = declaration.family.norm == "l2"
     size = strategy.l2(declaration.max_keys) if in_l2 else strategy.l1(declaration.max_keys)
     if not strategy.workload.explicit:
@@ -329,7 +316,6 @@ def chosen_strategy(declaration: Declaration, workload: Workload) -> Strategy:
 
 
 def _kind_of_noise(declaration: Declaration) -> dict[str, bool]:
-    check_noise(declaration.family)
     return {"pure": declaration.family.norm == "l1", "integer": declaration.family.integer}
 
 
@@ -341,20 +327,18 @@ def planned_strategies(
     levels: Level | EpsilonDelta | Iterable[Level | EpsilonDelta] | None,
 ) -> pl.DataFrame:
     """The table of `Series.plan_workload`."""
-    chosen = chosen_strategy(declaration, workload)
+    chosen = chosen_strategy(declaration, workload).name
     with home.hold() as state:
         ledger = ledger_for(state, home.find(state, declaration.name, series_id), declaration, whole=True)
     asked = checked_levels(LEVELS if levels is None else levels)
     exact = [level_for(one, ledger, declaration) if isinstance(one, EpsilonDelta) else one for one in asked]
     rows = []
-    for candidate in compare(workload, declaration.max_keys, **_kind_of_noise(declaration)):
-        strategy = strategy_named(candidate.strategy, workload)
-        family, mean = family_for(declaration.family, strategy, candidate.sensitivity), strategy.mean_variance()
+    for one in compare(workload, declaration.max_keys, **_kind_of_noise(declaration)):
+        strategy = strategy_named(one.strategy, workload)
+        family, mean = family_for(declaration.family, strategy, one.sensitivity), strategy.mean_variance()
         for level in exact:
             std = family.std(level) * math.sqrt(mean)
-            bound = None if candidate.ratio is None else std / math.sqrt(candidate.ratio)
-            is_chosen = candidate.strategy == chosen.name
-            rows.append(
-                (candidate.strategy, level_text(level), std, bound, candidate.ratio, candidate.sensitivity, is_chosen)
-            )
+            bound = None if one.ratio is None else std / math.sqrt(one.ratio)
+            about = (one.ratio, one.sensitivity, one.strategy == chosen)
+            rows.append((one.strategy, level_text(level), std, bound, *about))
     return pl.DataFrame(rows, schema=_SCHEMA, orient="row")

@@ -304,10 +304,11 @@ def _numbered(rows: NDArray[np.generic]) -> NDArray[np.int64]:
     """Number the distinct rows in lexicographic order; np.unique of rows takes several times as long."""
     index = np.zeros(len(rows), dtype=np.int64)
     for column in rows.T:
-        digits = column - column.min()
+        whole = np.unique(column, return_inverse=True)[1] if column.dtype.kind == "f" else column.astype(np.int64)
+        digits = whole - whole.min()
         if (int(index.max()) + 1) * (int(digits.max()) + 1) > 2**62:
             index, digits = (np.unique(each, return_inverse=True)[1] for each in (index, digits))
-        index = index * (int(digits.max()) + 1) + digits.astype(np.int64)
+        index = index * (int(digits.max()) + 1) + digits
     return np.unique(index, return_inverse=True)[1]
 
 

@@ -83,7 +83,7 @@ def test_the_law_with_laplace_noise_has_the_reference_values():
 
 
 def test_it_follows_its_law_and_not_another():
-    """The first trigger over 8,000 runs; a noiseless threshold and half the query noise are seen."""
+    """The first trigger over 6,000 runs; a noiseless threshold and half the query noise are seen."""
     seen = triggers_seen(VALUES)
     assert_consistent(g_test(seen, first_trigger(VALUES)))
     assert_detected(g_test(seen, first_trigger(VALUES, threshold_rate=None)), "a noiseless threshold")

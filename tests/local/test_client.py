@@ -38,11 +38,11 @@ def test_a_day_has_one_report_whatever_happens():
 
 @pytest.mark.parametrize("truth", [pytest.param(0, marks=pytest.mark.slow), 1])
 def test_clients_follow_the_joint_law(truth, monkeypatch):
-    """A report before and one after relaxing, at both settings, over 15,000 clients: all 64 states."""
+    """A report before and one after relaxing, at both settings, over 6,000 clients: all 64 states."""
     rng = np.random.default_rng(70 + truth)
     monkeypatch.setattr(Rappor, "filter", lambda *_: np.array([bool(truth)]))
     seen, redrawn = np.zeros(64, int), np.zeros(64, int)
-    for _ in range(15_000):
+    for _ in range(6_000):
         client, _ = RapporClient.start(COARSE, "x", rng=rng).report(1, rng=rng)
         client, _ = client.relax(FINE, rng=rng).report(2, rng=rng)
         bits = [client.memos[0, 0], *client.drawn[0, :, 0], client.memos[1, 0], *client.drawn[1, :, 0]]

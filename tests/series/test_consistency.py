@@ -21,7 +21,7 @@ DOMAIN = sh.Product(country=sh.Catalogue(["DE", "US", "FR"]), day=sh.Integers(4)
 TRUE = np.array([[400, 500, 600, 300], [500, 62, 300, 400], [0, 0, 700, 0]])
 STD = math.sqrt(3 / 0.2)
 THRESHOLD = 70.0
-RUNS = 2000
+RUNS = 1000
 
 
 @pytest.fixture(scope="module")

@@ -31,9 +31,10 @@ from sparsehist.errors import (
 from sparsehist.sqlfront.running import run_script
 from sparsehist.sqlfront.session import Session
 from sparsehist.store.state import State
+from tests.cases import slow
 from tests.stats import assert_consistent, assert_detected, binomial_test
 
-CLIPS = [(1, 1), (2, "0.5"), ((-2, 2), "0.5"), ((-1, 1), "1/3"), (3, 3)]
+CLIPS = [slow(1, 1), slow(2, "0.5"), ((-2, 2), "0.5"), ((-1, 1), "1/3"), (3, 3)]
 
 
 def counted(
@@ -400,12 +401,12 @@ def test_sums_of_a_shop_are_within_noise_of_the_truth() -> None:
 
 
 def test_quantiles_hold_the_true_ones_as_often_as_they_say() -> None:
-    """300 releases of ages, with prefix sums listed and not; a share read off the wrong total is seen."""
+    """100 releases of ages, with prefix sums listed and not; a share read off the wrong total is seen."""
     counts = np.r_[np.zeros(20, int), np.arange(1, 41), np.arange(40, 0, -1), np.zeros(20, int)]
     told = sh.Counts(pl.DataFrame({"age": range(120), "count": counts}), largest=1)
     truth = np.searchsorted(np.cumsum(counts), np.array([0.25, 0.5, 0.9]) * counts.sum())
     held = near = 0
-    for seed in range(100):
+    for seed in range(50):
         ages = sh.create(
             sh.open(":memory:", seed=seed), told, name="ages", key="age", max_keys=1, domain="integers(120)"
         )
@@ -414,7 +415,7 @@ def test_quantiles_hold_the_true_ones_as_often_as_they_say() -> None:
             found = release.quantiles([0.25, 0.5, 0.9], confidence=0.8)
             held += int(((found["low"].to_numpy() <= truth) & (truth <= found["high"].to_numpy())).sum())
             near += int((np.abs(found["value"].to_numpy() - truth) <= 6).sum())
-    assert held >= 0.8 * 600 and near >= 0.95 * 600
+    assert held >= 0.8 * 300 and near >= 0.95 * 300
     assert (found["high"] - found["low"]).max() <= 20
     for bad in ([0], [1.5], ["x"]):
         with pytest.raises(DeclarationError):

@@ -74,20 +74,23 @@ class Domain(abc.ABC):
         return 1
 
     @property
+    def dtype_names(self) -> tuple[str, ...]:
+        """Name in Polars of the canonical dtype of each key column."""
+        self._refuse()
+
+    @property
     def dtypes(self) -> tuple[pl.DataType, ...]:
         """Canonical dtype of each key column."""
-        self._refuse()
+        import polars as pl
+
+        return tuple(getattr(pl, name)() for name in self.dtype_names)
 
     def accepts(self, column: int, dtype: pl.DataType) -> bool:
         """Say whether a log column of this dtype can serve as that key column without loss."""
-        import polars as pl
-
         if not 0 <= column < self.columns:
             return False
-        canonical = self.dtypes[column]
-        if canonical == pl.String:
-            return holds_text(dtype)
-        return bool(dtype == canonical or (canonical.is_integer() and str(dtype) in _FITTING[str(canonical)]))
+        canonical = self.dtype_names[column]
+        return holds_text(dtype) if canonical == "String" else str(dtype) in (canonical, *_FITTING.get(canonical, ()))
 
     def contains(self, keys: pl.DataFrame) -> BoolArray:  # noqa: ARG002
         """Whether each key is a cell; shape (n,). Keys are columns key_0, … in canonical dtypes, without nulls."""
@@ -228,9 +231,7 @@ def _domain(form: Form, files: Mapping[str, Path]) -> Domain:
 
 def holds_text(dtype: pl.DataType) -> bool:
     """Say whether a column of this type becomes String without loss."""
-    import polars as pl
-
-    return dtype in (pl.String, pl.Categorical, pl.Enum)
+    return str(dtype).startswith(("String", "Categorical", "Enum"))
 
 
 def key_names(columns: int) -> list[str]:

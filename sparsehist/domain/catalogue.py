@@ -105,8 +105,8 @@ class Catalogue(Domain, example="catalogue('DE', 'US') or catalogue(file='areas.
         return len(self.values)
 
     @property
-    def dtypes(self) -> tuple[pl.DataType, ...]:
-        return (self.values.dtype,)
+    def dtype_names(self) -> tuple[str, ...]:
+        return (str(self.values.dtype),)
 
     def contains(self, keys: pl.DataFrame) -> BoolArray:
         return np.asarray(keys["key_0"].is_in(self.values.implode()).to_numpy(), dtype=np.bool_)
@@ -133,10 +133,8 @@ class Catalogue(Domain, example="catalogue('DE', 'US') or catalogue(file='areas.
         return {} if self._is_inline else {self.sha256: self}
 
     def __str__(self) -> str:
-        import polars as pl
-
         if self._is_inline:
-            kind = {"kind": "'date'"} if self.values.dtype == pl.Date else {}
+            kind = {"kind": "'date'"} if self.dtype_names == ("Date",) else {}
             return write_call("catalogue", [write_literal(value) for value in self.values.to_list()], kind)
         named = {"file": self.file, "column": self.column, "kind": self.kind, "sha256": self.sha256}
         return write_call("catalogue", [], {key: write_literal(text) for key, text in named.items() if text})

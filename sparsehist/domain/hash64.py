@@ -29,26 +29,17 @@ class Hash64(Domain, example="hash64()"):
     """
 
     size = 2**64
-
-    @property
-    def dtypes(self) -> tuple[pl.DataType, ...]:
-        import polars as pl
-
-        return (pl.UInt64(),)
+    dtype_names = ("UInt64",)
 
     def accepts(self, column: int, dtype: pl.DataType) -> bool:
-        import polars as pl
-
-        return column == 0 and (holds_text(dtype) or dtype == pl.UInt64)
+        return column == 0 and (holds_text(dtype) or str(dtype) == "UInt64")
 
     def contains(self, keys: pl.DataFrame) -> BoolArray:
         return np.ones(keys.height, dtype=np.bool_)
 
     def convert(self, keys: pl.DataFrame) -> pl.DataFrame:
-        import polars as pl
-
         column = keys["key_0"]
-        return keys.select("key_0") if column.dtype == pl.UInt64 else self.of(column).alias("key_0").to_frame()
+        return self.of(column).alias("key_0").to_frame() if holds_text(column.dtype) else keys.select("key_0")
 
     def draw(self, n: int, *, rng: np.random.Generator) -> pl.DataFrame:
         import polars as pl

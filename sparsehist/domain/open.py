@@ -66,10 +66,8 @@ class Open(Domain, example="open(delta='1e-6')"):
         return len(self.types)
 
     @property
-    def dtypes(self) -> tuple[pl.DataType, ...]:
-        import polars as pl
-
-        return tuple(getattr(pl, _TYPES[given])() for given in self.types)
+    def dtype_names(self) -> tuple[str, ...]:
+        return tuple(_TYPES[given] for given in self.types)
 
     @property
     def parts(self) -> tuple[Domain, ...]:

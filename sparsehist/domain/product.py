@@ -81,8 +81,8 @@ class Product(Domain, example="product(country=catalogue('DE', 'US'), n=integers
         return len(self.components)
 
     @property
-    def dtypes(self) -> tuple[pl.DataType, ...]:
-        return tuple(component.dtypes[0] for component in self.components)
+    def dtype_names(self) -> tuple[str, ...]:
+        return tuple(component.dtype_names[0] for component in self.components)
 
     def accepts(self, column: int, dtype: pl.DataType) -> bool:
         return 0 <= column < self.columns and self.components[column].accepts(0, dtype)

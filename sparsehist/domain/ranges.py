@@ -59,10 +59,8 @@ class Integers(Domain, example="integers(1000) or integers(5, 10)"):
         return self.high - self.low + 1
 
     @property
-    def dtypes(self) -> tuple[pl.DataType, ...]:
-        import polars as pl
-
-        return (pl.Int64() if self.high <= _INT64[1] else pl.UInt64(),)
+    def dtype_names(self) -> tuple[str, ...]:
+        return ("Int64" if self.high <= _INT64[1] else "UInt64",)
 
     def contains(self, keys: pl.DataFrame) -> BoolArray:
         values = keys["key_0"].to_numpy()
@@ -71,7 +69,7 @@ class Integers(Domain, example="integers(1000) or integers(5, 10)"):
     def draw(self, n: int, *, rng: np.random.Generator) -> pl.DataFrame:
         import polars as pl
 
-        kind = np.int64 if self.dtypes[0] == pl.Int64 else np.uint64
+        kind = np.dtype(self.dtype_names[0].lower())
         drawn = rng.integers(self.low, self.high, size=whole_number("n", n), dtype=kind, endpoint=True)
         return pl.DataFrame({"key_0": drawn})
 
@@ -82,8 +80,8 @@ class Integers(Domain, example="integers(1000) or integers(5, 10)"):
     def _keys(self, indices: IntArray) -> pl.DataFrame:
         import polars as pl
 
-        kind = np.int64 if self.dtypes[0] == pl.Int64 else np.uint64
-        return pl.DataFrame({"key_0": indices.astype(kind) + kind(self.low)})
+        kind = np.dtype(self.dtype_names[0].lower())
+        return pl.DataFrame({"key_0": indices.astype(kind) + kind.type(self.low)})
 
     def __str__(self) -> str:
         return f"integers({self.size})" if self.low == 0 else f"integers({self.low}, {self.high})"
@@ -105,6 +103,7 @@ class Dates(Domain, example="dates('2014-05-01', '2014-05-12')"):
         12
     """
 
+    dtype_names = ("Date",)
     start: date
     end: date
 
@@ -113,12 +112,6 @@ class Dates(Domain, example="dates('2014-05-01', '2014-05-12')"):
         if last < first:
             raise DomainError(f"dates('{first}', '{last}') holds no day; the first must not come after the last")
         self._fix(start=first, end=last)
-
-    @property
-    def dtypes(self) -> tuple[pl.DataType, ...]:
-        import polars as pl
-
-        return (pl.Date(),)
 
     @property
     def size(self) -> int:

@@ -67,6 +67,7 @@ class Strings(Domain, example="strings(max_bytes=32)"):
         ('1.17e+69', 110)
     """
 
+    dtype_names = ("String",)
     max_bytes: int | None
     max_chars: int | None
     alphabet: str | None
@@ -85,12 +86,6 @@ class Strings(Domain, example="strings(max_bytes=32)"):
             least = self._table.groups[0].cost
             raise DomainError(f"strings(max_bytes={bound}): a character of the alphabet takes {least} bytes or more")
         self._require_writable_size()
-
-    @property
-    def dtypes(self) -> tuple[pl.DataType, ...]:
-        import polars as pl
-
-        return (pl.String(),)
 
     @property
     def size(self) -> int:

@@ -6,7 +6,6 @@ stand over empty tables; for the run over files, frames and relations. External 
 
 from __future__ import annotations
 
-import json
 import re
 import weakref
 from collections.abc import Collection, Mapping, Sequence
@@ -22,10 +21,12 @@ from sparsehist.errors import (
     InputError,
     SparsehistError,
     StatementError,
+    present,
     raise_alone,
 )
 from sparsehist.guarantee.check import Check
 from sparsehist.guarantee.extensions import draw_no_progress
+from sparsehist.guarantee.plan import plan_of
 from sparsehist.guarantee.statement import Lookup, Rewriting, Rewritten, Source, break_ties, folded, quoted
 from sparsehist.store.layout import spill_directory
 from sparsehist.store.statements import statement
@@ -116,23 +117,31 @@ def close(
             listed = ", ".join(map(quoted, typed))
             connection.execute(f"create view {view} as select {listed} from hidden_{view}")  # noqa: S608  quoted
         _lock(connection)
-        try:
-            _check(connection, query, tuple(unit), tuple(key))
-        except GuaranteeError as problem:
-            if not problem.tied:
-                raise
-            query = break_ties(connection, query)
-            try:
-                _check(connection, query, tuple(unit), tuple(key))
-            except StatementError:
-                raise_alone(problem)
-    return Closed(query, columns, verified=True)
+        return Closed(_checked(connection, query, tuple(unit), tuple(key)), columns, verified=True)
 
 
 def _lock(connection: duckdb.DuckDBPyConnection) -> None:
     for text in statement("guarantee_lock").split(";"):
         if text.strip():
             connection.execute(text)
+
+
+def _checked(
+    connection: duckdb.DuckDBPyConnection, query: Rewritten, units: tuple[str, ...], keys: tuple[str, ...]
+) -> Rewritten:
+    """Check a query as it is, then with ties broken by rows, then by their text too; return what passes."""
+    refused: GuaranteeError | None = None
+    for by_text in (None, False, True):
+        tried = query if by_text is None else break_ties(connection, query, by_text=by_text)
+        try:
+            _check(connection, tried, units, keys)
+        except StatementError as problem:
+            if refused is None and not (isinstance(problem, GuaranteeError) and problem.tied):
+                raise
+            refused = problem if isinstance(problem, GuaranteeError) else refused
+        else:
+            return tried
+    raise present(refused)
 
 
 def _check(
@@ -142,7 +151,7 @@ def _check(
     try:
         columns = connection.sql(query.text).columns
         ((found,),) = connection.execute(statement("guarantee_plan"), {"query": query.text}).fetchall()
-        plan = json.loads(found)
+        plan = plan_of(found)
     except duckdb.Error as problem:
         raise_alone(StatementError(f"DuckDB cannot plan the query: {_said(problem)}"))
     except ValueError:  # a value such as nan has no like in JSON

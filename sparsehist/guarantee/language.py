@@ -67,27 +67,26 @@ AGGREGATES = {
     "In any order": "count count_if countif min max bool_and bool_or bit_and bit_or bit_xor median quantile_cont "
     "quantile_disc mad",
     "Of whole numbers and decimals": "sum avg mean",
-    "With an order that leaves no choice": "first last any_value arbitrary list array_agg string_agg group_concat "
-    "listagg",
+    "By ORDER BY, then by the rows themselves": "first last any_value arbitrary list array_agg string_agg "
+    "group_concat listagg",
 }
-"""Ties in the last group are broken by all other columns of the tables in FROM."""
+"""What picks rows is put in order by the rows of the tables in FROM, after its own ORDER BY."""
 
 RANKS = frozenset("WINDOW_RANK WINDOW_RANK_DENSE WINDOW_PERCENT_RANK WINDOW_CUME_DIST".split())
 PLACES = frozenset(f"WINDOW_{name}" for name in "ROW_NUMBER NTILE LAG LEAD FIRST_VALUE LAST_VALUE NTH_VALUE".split())
 WINDOWS = "rank dense_rank percent_rank cume_dist row_number ntile lag lead first_value last_value nth_value"
 
 ORDERLESS, ADDING, ORDERED = (frozenset(names.split()) for names in AGGREGATES.values())
-# What DuckDB's binder calls them, or makes of the ones above.
+ORDERLESS |= {"count_star", "sum_no_overflow"}
+_SYNTAX = "~~ !~~ ~~* !~~* ~~~ @> && like_escape not_like_escape ilike_escape not_ilike_escape count_star"
+# What DuckDB's binder makes of the ones above.
 _BOUND = """
-    ~~ !~~ ~~* !~~* ~~~ @> && like_escape not_like_escape ilike_escape not_ilike_escape list_aggr list_aggregate
-    normalized_interval list_resize add subtract multiply divide date_sub list_select constant_or_null
-    struct_extract_at array_reverse_sort
-    count_star sum_no_overflow json_extract_path json_extract_path_text __cast __try_cast __between
-    is distinct from is not distinct from
+    list_aggr list_aggregate normalized_interval list_resize add subtract multiply divide list_select
+    constant_or_null struct_extract_at array_reverse_sort json_extract_path json_extract_path_text
+    __cast __try_cast __between is distinct from is not distinct from
 """
-SCALARS = frozenset(" ".join(FUNCTIONS.values()).split()) | frozenset(_BOUND.split())
-LIST_AGGREGATES = frozenset("sum min max count string_agg".split())
-"""What list_aggr, which list_sum and the like stand for, may compute over the values of one row."""
+WRITTEN = frozenset(f"{' '.join(FUNCTIONS.values())} {_SYNTAX}".split())
+SCALARS = WRITTEN | frozenset(_BOUND.split())
 
 REFUSED = {
     "LIMIT, OFFSET": "LIMIT and OFFSET count the rows of all units; leave them out, or number the rows of each: "
@@ -120,7 +119,6 @@ REASONS = {
     "unknown": "{what} is not in the language of docs/sql.md; write it in a plainer way",
     "function": "{name} is not in the language of a series' query; {instead}",
     "type": "the type {name} is not in the language; cast to text",
-    "list": "{name} of a list is not in the language; unnest it and aggregate",
     "more rows": "{name} looks at more than one row",
     "one column": "the result must have one column {name}; its columns are {columns}",
     "all public": "no private table is read: name one that holds {unit}, or do not declare it public",
@@ -141,15 +139,10 @@ REASONS = {
     "{unit}, … ORDER BY …) = 1",
     "union": "{unit} must stand in one place in all parts of a union, in one type",
     "union with public": "a union of rows of units with public rows, which belong to nobody",
-    "ties": "rows that tie in ORDER BY are taken in any order, which depends on other units; add columns to the "
-    "ORDER BY that tell the rows apart (floating-point numbers and intervals do not: cast them to a decimal), or "
-    "use rank()",
+    "ties": "rows that tie in ORDER BY are taken in any order, which depends on other units; order by columns that "
+    "tell the rows apart (and give every query in FROM a name), or use rank()",
     "two windows": "two windows in two orders may pair rows that tie in any way; use one order, or compute the "
     "second window in a query around the first",
-    "no order": "{name} takes rows in the order they come, which depends on other units; order them, as in "
-    "{name}(x ORDER BY ts, x), or use min or max",
-    "unnest": "a list in the order its rows come depends on other units; order it, as in list(x ORDER BY x), or "
-    "take it apart at once with unnest",
     "floats": "the last digits of a floating-point {name} depend on the order of all rows; in the place of {call} "
     "add decimals: {name}(x::decimal(18, 3))",
     "alike": "which of several values that are equal but not alike (0.0 and -0.0, 1 month and 30 days) {name} "
@@ -238,18 +231,13 @@ def unit_kind(kind: Kind | None) -> str:
     return name_of(kind) if is_alike(kind) and name_of(kind) in _UNITS else ""
 
 
-def injective_cast(before: Kind | None, after: Kind | None) -> str | None:
-    """Return how a cast writes units anew, empty if they stay as they are; None if it may merge two units."""
+def keeps_units_apart(before: Kind | None, after: Kind | None) -> bool:
+    """Return whether a cast keeps all values of a unit apart; each has one way to write it in the new type."""
     one, other = name_of(before), name_of(after)
     if not (is_alike(before) and is_alike(after)):
-        return None
-    if one in _WHOLE and other in _WHOLE:
-        return ""
-    if one == other and one in ("VARCHAR", "DATE", "UUID", "BOOLEAN", "TIMESTAMP"):
-        return ""
-    if one in _TO_TEXT and other == "VARCHAR":
-        return f"{one if one not in _WHOLE else 'whole'} as text"
-    return "DATE as TIMESTAMP" if (one, other) == ("DATE", "TIMESTAMP") else None
+        return False
+    same = one == other and one in ("VARCHAR", *_TO_TEXT)
+    return same or (one in _WHOLE and other in _WHOLE) or (one in _TO_TEXT and other == "VARCHAR")
 
 
 def instead_of(function: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
@@ -58,6 +58,7 @@ _OF_TABLES = frozenset(
     "type alias query_location query_location_length catalog_name schema_name table_name qualified_name "
     "column_name_alias sample".split()
 )
+_QUERIES = ("SELECT_NODE", "SET_OPERATION_NODE")
 _ROW_MAKERS = ("unnest", "range", "generate_series")
 _PUT_IN_ORDER = frozenset((*language.ORDERED, *(name.removeprefix("WINDOW_").lower() for name in language.PLACES)))
 
@@ -124,12 +125,14 @@ class Rewritten:
         return found
 
 
-def nodes(part: object) -> Iterator[Node]:
-    """Yield every dictionary of a tree, parents first."""
+def nodes(part: object, without: Container[str] = ()) -> Iterator[Node]:
+    """Yield every dictionary of a tree, parents first, without those of some types and what is in them."""
     if isinstance(part, dict):
+        if part.get("type") in without:
+            return
         yield part
     for value in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
-        yield from nodes(value)
+        yield from nodes(value, without)
 
 
 def span_of(node: Node) -> tuple[int, int] | None:
@@ -267,7 +270,7 @@ class Rewriting:
     def _check_function(self, node: Node) -> None:
         name = str(node["function_name"]).lower()
         path = (node.get("qualified_name") or {}).get("path", [name])
-        known = language.SCALARS | language.ORDERLESS | language.ADDING | language.ORDERED | {"count_star", *READERS}
+        known = language.WRITTEN | language.ORDERLESS | language.ADDING | language.ORDERED | READERS.keys()
         if node.get("class") == "WINDOW":
             known |= frozenset(language.WINDOWS.split())
         if name not in known or len(path) != 1:
@@ -364,38 +367,34 @@ class Rewriting:
         return {**made, **kept, "alias": alias}
 
 
-def break_ties(parser: duckdb.DuckDBPyConnection, rewritten: Rewritten) -> Rewritten:
-    """Return the same query with ties broken: each ORDER BY that picks rows ends with further columns.
+def break_ties(parser: duckdb.DuckDBPyConnection, rewritten: Rewritten, *, by_text: bool) -> Rewritten:
+    """Return the same query with more columns in each ORDER BY that picks rows, or an ORDER BY where it has none.
 
-    They are the groups of a SELECT, for its windows, or else the columns of all tables in FROM.
+    They are the groups of a SELECT, for its windows, or else the rows of all tables in FROM, and `by_text` their text
+    too: it tells apart floating-point numbers that are equal but not alike.
     """
     tree = json.loads(json.dumps(rewritten.tree))
     for select in [node for node in nodes(tree) if node.get("type") == "SELECT_NODE"]:
         groups = [
             one for one in select.get("group_expressions", ()) if one.get("class") in ("COLUMN_REF", "FUNCTION")
         ]
-        tables = [
+        tables: list[Node] = [
             {"class": "COLUMN_REF", "type": "COLUMN_REF", "column_names": [name]}
             for name in _tables(select.get("from_table") or {})
         ]
-        for node in [node for part in select.values() for node in _of_one_select(part)]:
-            in_window, orders = node.get("class") == "WINDOW", (node.get("order_bys") or node).get("orders")
-            if orders and node.get("function_name") in _PUT_IN_ORDER:
+        cast = {"class": "CAST", "type": "OPERATOR_CAST", "cast_type": {"id": "VARCHAR"}}
+        tables += [{**cast, "child": table} for table in tables if by_text]
+        for node in [node for part in select.values() for node in nodes(part, _QUERIES)]:
+            in_window = node.get("class") == "WINDOW"
+            if node.get("function_name") in _PUT_IN_ORDER or "_ROWS" in f"{node.get('start')} {node.get('end')}":
                 columns = (groups or tables) if in_window else tables
+                if node.get("distinct"):
+                    columns = [one["expression"] for one in node["arguments"][:1]]
+                ordered = node if in_window else node.setdefault("order_bys", {"type": "ORDER_MODIFIER"})
                 order = {"type": "ORDER_DEFAULT", "null_order": "ORDER_DEFAULT"}
-                orders += [{**order, "expression": column} for column in columns]
+                ordered["orders"] = [*ordered.get("orders", ()), *({**order, "expression": one} for one in columns)]
     ((text,),) = parser.execute(statement("guarantee_text"), {"tree": json.dumps(tree)}).fetchall()
     return replace(rewritten, text=str(text), tree=tree)
-
-
-def _of_one_select(part: object) -> Iterator[Node]:
-    """Yield the nodes of one SELECT, without those of queries inside it."""
-    if isinstance(part, dict):
-        if part.get("type") in ("SELECT_NODE", "SET_OPERATION_NODE"):
-            return
-        yield part
-    for value in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
-        yield from _of_one_select(value)
 
 
 def _tables(table: Node) -> list[str]:

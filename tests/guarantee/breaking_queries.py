@@ -94,31 +94,16 @@ BAD_BY_REASON = {
         "lag over all": "select user_id, lag(query) over (order by ts, query) as query from log",
     },
     "tie in ORDER": {
-        "a window of floating-point numbers beside row numbers": "select user_id, c::varchar || rn as query from (select user_id, count(*) over (partition by user_id, w) c, row_number() over (partition by user_id order by ts) rn from log)",
-        "row numbers of all columns": "select * from log qualify row_number() over (partition by user_id order by ts) = 1",
-        "row numbers without order": "select user_id, query from log qualify row_number() over (partition by user_id) <= 1",
-        "a frame of rows with ties": "select user_id, max(query) over (partition by user_id order by ts rows 1 preceding) as query from log",
         "order by a part of a struct of the name of a column": "select user_id, query from (select user_id, query, ts, {'query': 1} as s from log) qualify row_number() over (partition by user_id order by ts, s.query) = 1",
     },
     "two windows": {
         "two orders": "select user_id, query, row_number() over (partition by user_id order by ts, query) as a,\n        row_number() over (partition by user_id order by query, ts) as b from log",
     },
-    "in the order they come": {
-        "first": "select user_id, first(query) as query from log group by user_id",
-        "any value": "select user_id, any_value(query) as query from log group by user_id",
-        "a text as it comes": "select user_id, string_agg(query, ',') as query from log group by user_id",
-    },
-    "order it": {
-        "a list as it comes, with ordinality": "select x.user_id, t.q || t.o as query from (select user_id, list(query) as l from log group by user_id) x, unnest(x.l) with ordinality t(q, o)",
-        "a part of a list as it comes, in FROM": "select x.user_id, t.q as query from (select user_id, list(query) as l from log group by user_id) x, unnest(x.l[1:1]) t(q)",
-        "a list as it comes": "select user_id, list(query)[1] as query from log group by user_id",
-        "a list as it comes, beside unnest": "select user_id, unnest(l)::varchar || l::varchar as query from (select user_id, list(query) l from log group by user_id)",
-        "two lists as they come": "select user_id, unnest(a) || unnest(b) as query from (select user_id, list(query) a, list(country) b from log group by user_id)",
-    },
     "mode": {
         "mode": "select user_id, mode(query) as query from log group by user_id",
     },
     "floating-point": {
+        "not in the language: a floating-point sum that nothing uses": "select user_id, query from (select user_id, query, sum(w) as s from log group by all)",
         "a floating-point sum as a condition": "select user_id, query from (select user_id, query, sum(w) as s from log group by all) where s > 1",
         "a floating-point sum in order by": "select user_id, query from (select user_id, query, sum(w) as s from log group by all) order by s",
         "a floating-point sum in a join": "select l.user_id, l.query from (select user_id, query, sum(w) as s from log group by all) x join log l on x.user_id = l.user_id and l.w < x.s",

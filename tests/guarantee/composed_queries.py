@@ -73,6 +73,10 @@ SAFE = {
     "anti pair": "select user_id, query, n, ts from {s} x anti join clicks c on c.user_id = x.user_id and c.page = x.query",
     "union by name": "select user_id, query, n, ts from {s} x union all by name select n, ts, query, user_id from log_b",
     "renamed": "select u as user_id, q as query, n, ts from (select user_id, query, n, ts from {s} x) as y(u, q, n, ts)",
+    "no order": "select user_id, query, row_number() over (partition by user_id) as n, ts from {s} x",
+    "frames of rows": "select user_id, max(query) over (partition by user_id order by ts rows 1 preceding) as query, n, ts from {s} x",
+    "first as it comes": "select user_id, first(query) as query, max(n) as n, max(ts) as ts from {s} x group by user_id",
+    "list as it comes": "select user_id, list(query)::varchar as query, max(n) as n, max(ts) as ts from {s} x group by user_id",
 }  # fmt: skip
 UNSAFE = {
     "twice on the key": "with c as (select user_id, query, n, ts from {s} x) select a.user_id, b.query, b.n, a.ts from c a join c b on a.query = b.query",
@@ -91,11 +95,7 @@ UNSAFE = {
     "all's count": "select user_id, query, count(*) over () as n, ts from {s} x",
     "all's rank": "select user_id, query, n, ts from {s} x qualify rank() over (order by ts) < 4",
     "all's numbers": "select user_id, query, row_number() over () as n, ts from {s} x",
-    "no order": "select user_id, query, row_number() over (partition by user_id) as n, ts from {s} x",
-    "frames of rows": "select user_id, max(query) over (partition by user_id order by ts rows 1 preceding) as query, n, ts from {s} x",
     "two directions": "select user_id, query, row_number() over (partition by user_id order by query) * 10 + row_number() over (partition by user_id order by query desc) as n, timestamp '2024-01-01' as ts from {s} x",
-    "first": "select user_id, first(query) as query, max(n) as n, max(ts) as ts from {s} x group by user_id",
-    "list": "select user_id, list(query)::varchar as query, max(n) as n, max(ts) as ts from {s} x group by user_id",
     "arg_max": "select user_id, arg_max(query, ts) as query, max(n) as n, max(ts) as ts from {s} x group by user_id",
     "mode": "select user_id, mode(query) as query, max(n) as n, max(ts) as ts from {s} x group by user_id",
     "doubles": "select user_id, sum(n * 0.1e0)::varchar as query, max(n) as n, max(ts) as ts from {s} x group by user_id",

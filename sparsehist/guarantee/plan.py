@@ -1,0 +1,159 @@
+"""The plan of a query, as DuckDB's binder writes it in JSON: its operators, expressions and fields.
+
+What is not listed here is refused: the lists are those of the DuckDB that was tested.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from sparsehist.guarantee.language import RANKS
+
+Node = dict[str, Any]
+
+_CALL = "qname arguments function_data has_serialize"
+_EXPRESSIONS = {
+    "BOUND_REF": "index",
+    "BOUND_CONSTANT": "value",
+    "BOUND_FUNCTION": f"{_CALL} is_operator named_arguments positional_arguments",
+    "BOUND_CASE": "case_checks else_expr",
+    "BOUND_CONJUNCTION": "",
+    "BOUND_OPERATOR": "",
+    "BOUND_LAMBDA": "lambda_expr parameter_count parameter_names",
+    "BOUND_UNNEST": "child",
+    "BOUND_AGGREGATE": f"{_CALL} aggregate_type filter order_bys state_export",
+    "BOUND_WINDOW": f"{_CALL} partitions orders start end start_expr end_expr exclude_clause filters distinct "
+    "ignore_nulls arg_orders sql_range_order_type sql_range_start sql_range_end sql_range_start_boundary "
+    "sql_range_end_boundary state_export",
+}
+_JOIN = "conditions join_type mark_index mark_types left_projection_map right_projection_map delim_flipped predicate"
+_OPERATORS = {
+    "PROJECTION": "table_index expressions",
+    "GET": "table_index returned_types names projection_ids table_filters arguments qname has_serialize "
+    "function_data parameters named_parameters input_table_types input_table_names projected_input "
+    "column_indexes extra_info ordinality_idx source_ordinality table_filters_by_projection has_pushed_projection",
+    "FILTER": "expressions projection_map",
+    "COMPARISON_JOIN": _JOIN,
+    "ANY_JOIN": f"{_JOIN} condition",
+    "CROSS_PRODUCT": "",
+    "AGGREGATE_AND_GROUP_BY": "expressions groups grouping_sets group_index aggregate_index groupings_index "
+    "distinct_validity",
+    "WINDOW": "expressions window_index",
+    "DISTINCT": "distinct_type distinct_targets order_by",
+    "UNION": "table_index column_count setop_all allow_out_of_order",
+    "ORDER_BY": "orders projection_map",
+    "UNNEST": "unnest_index expressions",
+    "MATERIALIZED_CTE": "table_index column_count ctename materialize",
+    "CTE_REF": "table_index cte_index chunk_types bound_columns is_recurring",
+    "EXPRESSION_GET": "table_index expr_types expressions",
+    "DUMMY_SCAN": "table_index",
+}
+CORRELATED = ("EMPTY_RESULT", "LIMIT", "DELIM_GET", "CHUNK_GET")
+"""Operators of correlated subqueries."""
+
+
+def plan_of(written: str) -> Node:
+    """Read a plan from JSON, without the places and aliases in it, so that equal expressions are equal."""
+
+    def plain(node: Node) -> Node:
+        return {key: value for key, value in node.items() if key != "alias" and not key.startswith("query_location")}
+
+    return dict(json.loads(written, object_hook=plain))
+
+
+def kind_of(node: Node) -> str:
+    """Return the kind of an operator."""
+    return str(node.get("type", "")).removeprefix("LOGICAL_")
+
+
+def unknown_in(node: Node) -> str:
+    """Return what of an operator or expression is not listed; empty if all is."""
+    kind = node.get("expression_class", kind_of(node))
+    listed = _EXPRESSIONS.get(kind, _OPERATORS.get(kind))
+    if listed is None:
+        return str(node["type"] if "expression_class" in node else kind)
+    known = {"type", "children", "expression_class", "return_type", *listed.split()}
+    return next((key for key, value in node.items() if value not in (None, [], {}) and key not in known), "")
+
+
+def type_of(expression: Node) -> Any:
+    """Return the type of an expression."""
+    if expression["expression_class"] == "BOUND_CONJUNCTION":
+        return {"id": "BOOLEAN"}
+    constant = expression["expression_class"] == "BOUND_CONSTANT"
+    return expression.get("value", {}).get("type") if constant else expression.get("return_type")
+
+
+def function_of(node: Node) -> str:
+    """Return the name of a function or aggregate."""
+    return str((node.get("qname") or {}).get("path", [""])[-1]).lower()
+
+
+def place_of(expression: Node) -> int | None:
+    """Return which column of the operator below an expression is; None if it is more than a column."""
+    return int(expression.get("index", 0)) if expression["expression_class"] == "BOUND_REF" else None
+
+
+def on_table(expression: Node, table: int) -> Node:
+    """Return an expression with its columns by their places, where it names them as columns of a table."""
+    binding = expression.get("binding") or {}
+    if expression["expression_class"] == "BOUND_COLUMN_REF" and binding["table_index"] == table:
+        place = {"expression_class": "BOUND_REF", "type": "BOUND_REF", "index": binding["column_index"]}
+        return {"return_type": expression.get("return_type"), **place}
+    return expression | {"children": [on_table(one, table) for one in expression.get("children", ())]}
+
+
+def parts(part: object) -> Iterator[Node]:
+    """Yield the expressions right below an expression; a lambda's body has columns of its own and is left out."""
+    for key, value in part.items() if isinstance(part, dict) else enumerate(part) if isinstance(part, list) else ():
+        if isinstance(value, dict) and "expression_class" in value:
+            if key != "lambda_expr":
+                yield value
+        elif key not in ("function_data", "return_type", "qname"):
+            yield from parts(value)
+
+
+def refs(*expressions: Node) -> set[int]:
+    """Return the columns that expressions use."""
+    found: set[int] = set()
+    for one in expressions:
+        at = place_of(one)
+        found |= {at} if at is not None else refs(*parts(one))
+    return found
+
+
+def orders_of(expression: Node) -> list[Node]:
+    """Return what an aggregate or window orders by."""
+    given = (expression.get("order_bys") or {}).get("orders", ())
+    return [order["expression"] for order in (*expression.get("orders", ()), *given)]
+
+
+def picks_rows(window: Node) -> bool:
+    """Return whether a window function tells apart rows that tie in its order."""
+    if window["type"] in RANKS:
+        return False
+    frame = f"{window.get('start')} {window.get('end')} {window.get('exclude_clause', 'NO_OTHER')}"
+    return window["type"] != "WINDOW_AGGREGATE" or "_ROWS" in frame or not frame.endswith("NO_OTHER")
+
+
+def conjuncts(expressions: Iterable[Node]) -> list[Node]:
+    """Return the conditions that all have to be true."""
+    found = []
+    for one in expressions:
+        found += conjuncts(one["children"]) if one["type"] == "CONJUNCTION_AND" else [one]
+    return found
+
+
+def conditions_of_both(join: Node) -> list[Node]:
+    """Return the conditions of a join on the columns of both sides."""
+    single = [one["left"] for one in join.get("conditions", ()) if "right" not in one]
+    return [*single, *(join[name] for name in ("condition", "predicate") if join.get(name))]
+
+
+def descendants(node: Node) -> Iterator[Node]:
+    """Yield an operator and all below it, parents first."""
+    yield node
+    for child in node.get("children", ()):
+        yield from descendants(child)

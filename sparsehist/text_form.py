@@ -14,7 +14,7 @@ import io
 import keyword
 import tokenize
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import date
 from itertools import pairwise
 from typing import Any, NoReturn, TypeVar
@@ -42,15 +42,6 @@ def write_literal(value: str | int | date) -> str:
         return f"'{value}'" if isinstance(value, date) else repr(value)
     # The leading double quote makes repr choose single quotes, always: the same value has one text.
     return "'" + repr('"' + value)[2:]
-
-
-def write_record(name: str, record: Any, *, first: str | None = None, without: str | None = None) -> str:
-    """Write a frozen dataclass: its `first` field, then those fields that differ from their defaults."""
-    others = [each for each in fields(record) if each.name not in (first, without)]
-    known = {each.name: getattr(record, each.name) for each in others}
-    named = {each.name: write_literal(known[each.name]) for each in others if known[each.name] != each.default}
-    values = [] if first is None else [write_literal(getattr(record, first))]
-    return write_call(name, values, named) if values or named else name
 
 
 def show(value: object) -> str:
@@ -106,13 +97,13 @@ class Notation:
             raise self.error(f"there is no {self.what} {show(form.name)}; {self.advice()}")
         return kinds[form.name.lower()]
 
-    def record(self, text: str, kinds: Mapping[str, Callable[..., _Kind]], parameter: str) -> _Kind:
+    def record(self, text: str, kinds: Mapping[str, Callable[..., _Kind]]) -> _Kind:
         """Read a form, and make what its name stands for of its arguments."""
         form = self.read(text)
         try:
             return self.kind(form, kinds)(*form.values, **form.named)
         except TypeError:
-            raise self.error(f"{self.what} {show(text)} has an unknown argument", parameter=parameter) from None
+            raise self.error(f"{self.what} {show(text)} has an unknown argument") from None
 
     def form(self, value: object) -> Form:
         """An argument that has to be a form itself."""

@@ -218,7 +218,7 @@ order by min(generation);
 
 -- name: read_ledger
 -- Costs by noise path, dropped series included.
--- out: series_id, declaration (JSON), dropped, path_id, kind, workload, strategy, levels (JSON list of exact texts),
+-- out: series_id, declaration (JSON), dropped, kind, workload, strategy, levels (JSON list of exact texts),
 --      releases (their number), first_release, last_release, first_generation, numerical_slack (the sum over releases),
 --      delta_infinity (the largest is joint for all releases of the path)
 with spent as (
@@ -239,7 +239,6 @@ select
     series.series_id,
     series.declaration,
     series.dropped,
-    path.path_id,
     path.kind,
     path.workload,
     path.strategy,
@@ -247,7 +246,7 @@ select
     coalesce(spent.releases, 0) as releases,
     spent.first_release,
     spent.last_release,
-    spent.first_generation,
+    coalesce(spent.first_generation, 0) as first_generation,
     coalesce(spent.numerical_slack, 0.0) as numerical_slack,
     coalesce(spent.delta_infinity, 0.0) as delta_infinity
 from path

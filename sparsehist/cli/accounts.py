@@ -70,7 +70,7 @@ def show(store: StorePath, /, *, using: Using = DEFAULT) -> Answer:
             periodic.append(
                 {"name": name, "declaration": declared.as_json(), "progress": row, "added": [*added.values()]}
             )
-            made = {path.series for path in ledger.of_population(name) if path.releases}
+            made = {known.name for known in ledger.of_population(name) if known.releases}
             rows = [*declaration_rows(declared), ("periods", row["periods"]), ("budget", row["budget"] or "none")]
             if added:
                 told = (f"{period} (released)" if one in made else period for one, period in added.items())

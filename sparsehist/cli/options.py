@@ -11,7 +11,7 @@ from cyclopts import Parameter
 
 import sparsehist as sh
 from sparsehist.declaration import Declaration
-from sparsehist.declaration.parameters import options, parameters
+from sparsehist.declaration.parameters import parameters
 from sparsehist.errors import DeclarationError
 from sparsehist.release.home import Home
 
@@ -124,15 +124,14 @@ def options_of(
         record: The declaration.
     """
     made: list[tuple[str, Any, Any]] = []
-    for word, (kind, each) in options(record).items():
-        if word in only if only else word != "key_types":
-            needed = (each.default is MISSING and not optional) or word in also_needed
-            text = isinstance(each.default, str)
-            hint: Any = kind if needed or text else kind | None
-            about = Parameter(name="--measure" if word == "measures" else None, help=parameters(record)[word].help)
-            made.append(
-                (word, Annotated[hint, about], field() if needed else field(default=each.default if text else None))
-            )
+    for word, about in parameters(record).items():
+        if about.option is not None and (word in only if only else word != "key_types"):
+            needed = (about.default is MISSING and not optional) or word in also_needed
+            text = isinstance(about.default, str)
+            hint: Any = about.option if needed or text else about.option | None
+            option = Parameter(name="--measure" if word == "measures" else None, help=about.help)
+            default = field() if needed else field(default=about.default if text else None)
+            made.append((word, Annotated[hint, option], default))
     return make_dataclass(name, made, frozen=True, kw_only=True, namespace={"__module__": __name__})
 
 

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from sparsehist.declaration.checks import checked_flag
+from sparsehist.declaration.parameters import Record, parameter, reader
 from sparsehist.errors import DeclarationError, shown
 from sparsehist.noise.family import Norm
-from sparsehist.text_form import Notation, write_record
 from sparsehist.typing import IntArray
 
 _PARTS = 64
 """Weighted counts are whole numbers of 64ths, unless declared otherwise."""
 _MOST_PARTS = 1024
-_KEYS_PER_MAX_KEYS = 64
-"""Default of most_keys over max_keys: weights then go down to 1/8 in L2 and 1/64 in L1."""
+
+
+def _power_of_two(parts: object) -> int:
+    if not isinstance(parts, int) or not 1 < parts <= _MOST_PARTS or parts & (parts - 1):
+        raise DeclarationError(f"parts must be a power of two from 2 to {_MOST_PARTS}, got {shown(parts)}")
+    return parts
 
 
 @dataclass(frozen=True)
-class Keep:
+class Keep(Record):
     """Count a unit towards max_keys of its keys, chosen at random by its own rows alone.
 
     Attributes:
@@ -33,17 +35,11 @@ class Keep:
         ('keep', 'keep(portable=True)')
     """
 
-    portable: bool = False
-
-    def __post_init__(self) -> None:
-        checked_flag("portable", self.portable, parameter="bounding")
-
-    def __str__(self) -> str:
-        return write_record("keep", self)
+    portable: bool = parameter(default=False)
 
 
 @dataclass(frozen=True)
-class Share:
+class Share(Record):
     """Count a unit towards all of its keys, with weights that cost the noise of max_keys keys.
 
     For Gaussian and Laplace noise. Where many units have more than max_keys keys, shares are far less biased.
@@ -60,47 +56,12 @@ class Share:
         ('share', 'share(most_keys=100)')
     """
 
-    most_keys: int | None = None
-    portable: bool = False
-    parts: int = _PARTS
-
-    def __post_init__(self) -> None:
-        whole = isinstance(self.most_keys, int) and not isinstance(self.most_keys, bool)
-        if self.most_keys is not None and not whole:
-            raise DeclarationError(
-                f"most_keys must be a whole number, got {shown(self.most_keys)}", parameter="bounding"
-            )
-        checked_flag("portable", self.portable, parameter="bounding")
-        is_power = isinstance(self.parts, int) and self.parts > 1 and self.parts & (self.parts - 1) == 0
-        if not is_power or self.parts > _MOST_PARTS:
-            raise DeclarationError(
-                f"parts must be a power of two from 2 to {_MOST_PARTS}, got {shown(self.parts)}", parameter="bounding"
-            )
-
-    def __str__(self) -> str:
-        return write_record("share", self)
-
-    def for_units_of(self, max_keys: int) -> Share:
-        """Return the same with most_keys filled in."""
-        return self if self.most_keys is not None else replace(self, most_keys=_KEYS_PER_MAX_KEYS * max_keys)
+    most_keys: int | None = parameter(default=None, least=1, most=2**62)
+    portable: bool = parameter(default=False)
+    parts: int = parameter(default=_PARTS, read=_power_of_two)
 
 
-_NOTATION = Notation("bounding", "whole numbers, True and False", lambda: "write keep or share", bare=True)
-
-
-_KINDS: dict[str, Callable[..., Keep | Share]] = {"keep": Keep, "share": Share}
-
-
-def bounding_of(value: object) -> Keep | Share:
-    """Read a bounding: a record, or a text such as "keep" or "share(most_keys=640)"."""
-    if isinstance(value, Keep | Share):
-        return value
-    if not isinstance(value, str):
-        raise DeclarationError(
-            f"bounding must be 'keep', 'share', sh.Keep(…) or sh.Share(…), got {shown(value)}", parameter="bounding"
-        )
-    read: Keep | Share = _NOTATION.record(value, _KINDS, "bounding")
-    return read
+bounding_of = reader("bounding", "write keep or share(most_keys=640)", Keep, Share)
 
 
 @dataclass(frozen=True)
@@ -118,15 +79,11 @@ class Shares:
     parts: int = _PARTS
 
     def __post_init__(self) -> None:
-        if self.most_keys < self.max_keys:
-            raise DeclarationError(
-                f"most_keys={self.most_keys} is less than max_keys={self.max_keys}", parameter="bounding"
-            )
         largest = self.max_keys * self.parts ** (2 if self.norm == "l2" else 1)
-        if self.most_keys > largest:
+        if not self.max_keys <= self.most_keys <= largest:
             raise DeclarationError(
-                f"most_keys={self.most_keys} is too large: beyond {largest} keys the weight of each, a multiple of "
-                f"1/{self.parts}, would be 0",
+                f"most_keys must lie from max_keys={self.max_keys} to {largest}, beyond which weights, multiples of "
+                f"1/{self.parts}, would be 0; got {self.most_keys}",
                 parameter="bounding",
             )
 

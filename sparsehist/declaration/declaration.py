@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 from sparsehist.declaration.bounding import Keep, Share, Shares, bounding_of
-from sparsehist.declaration.checks import checked_flag, checked_name
+from sparsehist.declaration.checks import checked_name
 from sparsehist.declaration.measures import MEAN_COLUMN, Measure, measures_of
-from sparsehist.declaration.parameters import check_fields, parameter, parameters, written
-from sparsehist.declaration.recurring import Every, Steps, every_of, steps_of, without_budget
+from sparsehist.declaration.parameters import Record, parameter, parameters, written
+from sparsehist.declaration.recurring import Every, Steps, every_of, steps_of
 from sparsehist.domain import Domain, Product, one_cell
 from sparsehist.domain.unread import UnreadDomain
 from sparsehist.errors import DeclarationError, DomainError, present, shown
@@ -34,6 +34,8 @@ KEY_TYPES = ("date", "integer", "text")
 NoiseChoice = str | Family
 """A family by name, or as an instance with the sensitivity that max_keys implies."""
 _HANDLING = ("error", "drop")
+_MOST_OVER_MAX = 64
+"""Default of most_keys over max_keys: weights then go down to 1/8 in L2 and 1/64 in L1."""
 _MEASURED = ("gaussian", "laplace", "discrete_laplace")
 _HandlingOption = Literal["error", "drop"]
 
@@ -43,24 +45,21 @@ def _columns(what: str, given: object) -> tuple[str, ...]:
     if isinstance(given, list | tuple):
         columns = tuple(given)
     if not columns or not all(isinstance(column, str) and column for column in columns):
-        raise DeclarationError(
-            f"{what} must be a column's name or a list of names, got {shown(given)}", parameter=what
-        )
+        raise DeclarationError(f"{what} must be a column's name or a list of names, got {shown(given)}")
     if len(set(columns)) != len(columns):
-        raise DeclarationError(f"{what} names a column twice", parameter=what)
-    return columns
-
-
-def _key(given: object) -> tuple[str, ...]:
-    columns = _columns("key", given)
-    if "noisy_count" in columns:
-        raise DeclarationError("a key column cannot be called noisy_count: releases use that name", parameter="key")
+        raise DeclarationError(f"{what} names a column twice")
+    if what == "key" and "noisy_count" in columns:
+        raise DeclarationError("a key column cannot be called noisy_count: releases use that name")
     return columns
 
 
 def _unit(given: object) -> str | tuple[str, ...]:
     columns = _columns("unit", given)
     return columns if len(columns) > 1 else columns[0]
+
+
+def _unit_text(unit: str | tuple[str, ...]) -> str:
+    return f"({', '.join(unit)})" if isinstance(unit, tuple) else unit
 
 
 def domain_of(given: object) -> Domain:
@@ -75,42 +74,27 @@ def domain_of(given: object) -> Domain:
 
 
 def _key_types(given: object) -> tuple[tuple[str, str], ...]:
-    pairs = given.items() if isinstance(given, Mapping) else given
-    if not isinstance(pairs, Sequence | type({}.items())) or isinstance(pairs, str):
-        raise DeclarationError(f"types must name a type by column, got {shown(given)}", parameter="key_types")
-    found = dict(pairs)
+    if not isinstance(given, Mapping | tuple):
+        raise DeclarationError(f"types must name a type by column, got {shown(given)}")
+    found = dict(given)
     for column, kind in found.items():
         if not isinstance(column, str) or not isinstance(kind, str) or kind not in KEY_TYPES:
             options = ", ".join(map(repr, KEY_TYPES))
-            raise DeclarationError(
-                f"the type of the column {shown(column)} must be one of {options}, got {shown(kind)}",
-                parameter="key_types",
-            )
+            raise DeclarationError(f"the type of the column {shown(column)} must be {options}, got {shown(kind)}")
     return tuple(sorted(found.items()))
-
-
-def _listed(value: str | tuple[str, ...]) -> str | list[str]:
-    return list(value) if isinstance(value, tuple) else value
-
-
-def _unit_text(unit: str | tuple[str, ...]) -> str:
-    return f"({', '.join(unit)})" if isinstance(unit, tuple) else unit
 
 
 def _noise(noise: object, max_keys: int) -> str:
     """Return the name by which a series stores its noise, given a name or an instance for `max_keys` keys."""
-    if isinstance(noise, str):
-        family_named(noise, max_keys)
-        return noise
-    name = name_of(noise) if isinstance(noise, Family) else None
-    if name is None:
+    name = name_of(noise) if isinstance(noise, Family) else noise
+    if not isinstance(name, str):
         raise DeclarationError(
             "noise must be a name such as 'gaussian', or an instance such as sparsehist.noise.Gaussian(...), got "
             f"{shown(noise)}",
             parameter="noise",
         )
     family = family_named(name, max_keys)
-    if noise != family:
+    if noise not in (name, family):
         raise DeclarationError(
             f"noise={noise!r} does not suit units of max_keys={max_keys}, which need {family!r}; pass that, or "
             f"noise={name!r}",
@@ -120,7 +104,7 @@ def _noise(noise: object, max_keys: int) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Declaration:
+class Declaration(Record):
     """What a series is fixed to when it is created. Equal declarations stand for the same series.
 
     A field that is a parameter carries its help, bounds and SQL word; a new parameter is one more field. The
@@ -147,13 +131,13 @@ class Declaration:
     unit: str | tuple[str, ...] | None = parameter(
         "Column of the privacy unit: who is protected, such as user_id; or several that name it together: "
         "date,ip_id.",
-        None, title="unit", write=_listed, read=_unit, show=_unit_text, option=list[str], several=True,
-        example="user_id",
+        None, title="unit", read=_unit, show=_unit_text, option=list[str], several=True, example="user_id",
     )  # fmt: skip
     key: tuple[str, ...] = parameter(
         "Key column; repeat it, in the domain's order, for a product domain. Without key and domain, all units count "
         "in one cell.",
-        None, title="key", write=list, read=_key, show=", ".join, option=list[str], several=True, example="query",
+        None, title="key", read=partial(_columns, "key"), show=", ".join, option=list[str], several=True,
+        example="query",
     )  # fmt: skip
     max_keys: int = parameter(
         "Distinct keys that one unit counts towards at most; noise grows with its root.",
@@ -162,7 +146,7 @@ class Declaration:
     bounding: Keep | Share = parameter(
         "A unit with more than max_keys keys counts towards that many of them (keep), or shares its weight over all, "
         "at the same noise (share, share(most_keys=640)): far less bias where many units have more.",
-        Keep(), title="bounding", write=str, read=bounding_of, option=str,
+        Keep(), title="bounding", read=bounding_of, option=str,
         show=lambda bounding: "" if bounding == Keep() else str(bounding),
     )  # fmt: skip
     domain: Domain = parameter(
@@ -170,7 +154,7 @@ class Declaration:
         "strings(max_chars=20, alphabet='digits'), integers(1000), dates('2014-05-01', '2014-05-12'), hash64(), "
         "catalogue('DE', 'US'), catalogue(file='areas.csv', column='url'), product(country=…, day=…); or, where "
         "nobody can list them, open(delta='1e-6').",
-        None, title="domain", write=str, read=domain_of, option=str, example="'strings(max_bytes=32)'",
+        None, title="domain", read=domain_of, option=str, example="'strings(max_bytes=32)'",
         show=lambda domain: f"{domain.describe()}, {domain.describe_size()}",
     )  # fmt: skip
     noise: str = parameter(
@@ -189,18 +173,18 @@ class Declaration:
     measures: tuple[Measure, ...] = parameter(
         "Sums by key that releases may publish beside counts: column:clip=B,step=S, where a unit adds at most B to a "
         "key, or clip=-B..B; or events:clip=50, the number of rows; may be repeated.",
-        (), title="measures", write=lambda measures: list(map(str, measures)), read=measures_of, option=list[str],
+        (), title="measures", read=measures_of, option=list[str],
         several=True, show=lambda measures: "; ".join(map(str, measures)), example="'price:clip=100,step=0.01'",
     )  # fmt: skip
     steps: Steps | None = parameter(
         "Declare a running series of at most this many steps, whose logs are appended: 365, or steps(365, "
         "start='2026-01-01', every='day').",
-        None, title="steps", write=str, read=steps_of, option=str,
+        None, title="steps", read=steps_of, option=str,
     )  # fmt: skip
     every: Every | None = parameter(
         "Declare one histogram per day, week or month, whose logs are appended: week, or every('week', periods=52, "
         "protects='user-week', most_periods=4, budget='epsilon_delta(8, 1e-6)').",
-        None, title="periods", write=lambda every: str(without_budget(every)), read=every_of, option=str,
+        None, title="periods", read=every_of, option=str,
     )  # fmt: skip
     on_null: str = parameter(
         "Rows without unit or key (null, NaN, empty): refuse or leave out.",
@@ -217,7 +201,7 @@ class Declaration:
     )  # fmt: skip
     unverified: bool = parameter(
         "Do not check whether the query keeps units apart; ledger, releases and report say that nobody did.",
-        default=False, read=partial(checked_flag, "unverified"),
+        default=False,
     )  # fmt: skip
     period: str | None = parameter("Which period of a periodic series.", None, title="period", sql=None)
     time: str | None = parameter("Column that says when a row was.", None, sql=None)
@@ -225,70 +209,64 @@ class Declaration:
 
     def __post_init__(self) -> None:
         """Check every parameter, then those that depend on each other."""
-        if (self.key is None) != (self.domain is None):
+        if self.key is None and self.domain is None:
+            if self.max_keys != 1:
+                _refuse("max_keys", "without a key all units count in one cell: max_keys is 1, or name a key")
+            self._fix("key", (WITHOUT_KEY,))
+            self._fix("domain", one_cell())
+        if self.key is None or self.domain is None:
             raise DomainError(
                 "a key needs a domain, all keys that could occur, such as sh.Strings(max_bytes=32), and a domain a "
                 "key; without both, all units count in one cell",
                 parameter="domain",
             )
-        if self.key is None:
-            if self.max_keys != 1:
-                raise DeclarationError(
-                    "without a key all units count in one cell: max_keys is 1, or name a key and its domain",
-                    parameter="max_keys",
-                )
-            self._fix("key", (WITHOUT_KEY,))
-            self._fix("domain", one_cell())
-        check_fields(self)
+        super().__post_init__()
         self._fix("noise", _noise(self.noise, self.max_keys))
         if isinstance(self.unit, str) and self.unit in self.key:
-            raise DeclarationError(
-                f"unit must name a column that is no key column, got {shown(self.unit)}", parameter="unit"
-            )
+            _refuse("unit", f"unit must name a column that is no key column, got {shown(self.unit)}")
         if isinstance(self.bounding, Share):
-            self._fix("bounding", self.bounding.for_units_of(self.max_keys))
-            self._check_shares()
+            self._check_shares(self.bounding)
         self._check_domain()
         if self.measures:
             self._check_measures()
         if self.steps is not None or self.every is not None:
             self._check_going_on()
 
-    def _fix(self, name: str, value: object) -> None:
-        object.__setattr__(self, name, value)
-
-    def _check_going_on(self) -> None:
-        """Check the parameters of running and periodic series."""
-        what = "a running series" if self.every is None else "a periodic series"
-        if self.steps is not None and self.every is not None:
-            raise DeclarationError("give steps= or every=, not both", parameter="every")
-        if self.noise != "gaussian":
-            raise DeclarationError(f"{what} has Gaussian noise, got {shown(self.noise)}", parameter="noise")
-        if self.steps is not None and self.unit is None:
-            raise DeclarationError(
-                f"{what} needs the column of its unit: it has to know who counted before", parameter="unit"
-            )
-        if self.steps is not None and isinstance(self.bounding, Share):
-            raise DeclarationError(f"{what} counts units with bounding='keep'", parameter="bounding")
-        if self.every is not None and self.cap is not None:
-            raise DeclarationError(f"{what} has a budget, sh.Every(budget=…), and no cap", parameter="cap")
-        if self.every is not None and self.population != self.name:
-            if self.population != "default":
-                raise DeclarationError(
-                    f"the population of {what} has the name of the series: leave population= out",
-                    parameter="population",
-                )
-            self._fix("population", self.name)
-
-    def _check_shares(self) -> None:
+    def _check_shares(self, share: Share) -> None:
         family = self.family
         if family.integer or family.norm is None or not hasattr(family, "sensitivity"):
-            raise DeclarationError(
+            _refuse(
+                "bounding",
                 f"bounding='share' needs Gaussian or Laplace noise: weights are parts of a count, and {self.noise} "
                 "noise is not made for them",
-                parameter="bounding",
             )
+        if share.most_keys is None:
+            self._fix("bounding", replace(share, most_keys=_MOST_OVER_MAX * self.max_keys))
         _ = self.shares
+
+    def _check_domain(self) -> None:
+        columns = self.key
+        wanted = tuple(self.domain.names) if isinstance(self.domain, Product) else columns
+        if self.domain.columns != len(columns) or wanted != columns:
+            named = ", ".join(map(repr, wanted))
+            raise DomainError(
+                f"key= must name the columns of the domain, {self.domain.columns} in order"
+                f"{f': {named}' if wanted != columns else ''}; the domain is {self.domain.describe()}",
+                parameter="domain",
+            )
+        if isinstance(self.domain, UnreadDomain) or not self.key_types:
+            return
+        import polars as pl  # not for declarations that are only shown
+
+        for column, kind in self.key_types:
+            if column not in columns:
+                _refuse("key_types", f"a type is given for {column!r}, which is no key column")
+            if kind != "text" and self.domain.accepts(columns.index(column), pl.String()):
+                _refuse(
+                    "key_types",
+                    f"the type of {column!r} is {kind}, but {self.domain.describe()} takes any text there: declare a "
+                    f"domain of {kind}s, or leave the type out",
+                )
 
     def _check_measures(self) -> None:
         because = None
@@ -302,43 +280,31 @@ class Declaration:
         elif self.every is not None and self.every.most_periods is not None:
             because = "a periodic series with most_periods has none: its pairs are listed without their rows"
         if because is not None:
-            raise DeclarationError(f"measures cannot be declared: {because}", parameter="measures")
+            _refuse("measures", f"measures cannot be declared: {because}")
         columns = {column for measure in self.measures for column in (measure.sum_column, measure.name + MEAN_COLUMN)}
-        taken = columns.intersection(self.key)
-        if taken:
-            raise DeclarationError(
+        if taken := columns.intersection(self.key):
+            _refuse(
+                "measures",
                 f"a key column cannot be called {min(taken)}: releases with this measure use that name",
-                parameter="measures",
             )
 
-    def _check_domain(self) -> None:
-        columns = self.key
-        if self.domain.columns != len(columns):
-            raise DomainError(
-                f"key= must name as many columns as the domain has, {self.domain.columns}: {self.domain.describe()}",
-                parameter="domain",
-            )
-        if isinstance(self.domain, Product) and tuple(self.domain.names) != columns:
-            raise DomainError(
-                f"the domain's columns {_quoted(self.domain.names)} are not the key columns {_quoted(columns)}: name "
-                "the same ones in the same order",
-                parameter="domain",
-            )
-        if isinstance(self.domain, UnreadDomain) or not self.key_types:
-            return
-        import polars as pl  # not for declarations that are only shown
-
-        for column, kind in self.key_types:
-            if column not in columns:
-                raise DeclarationError(
-                    f"a type is given for {column!r}, which is no key column", parameter="key_types"
-                )
-            if kind != "text" and self.domain.accepts(columns.index(column), pl.String()):
-                raise DeclarationError(
-                    f"the type of {column!r} is {kind}, but {self.domain.describe()} takes any text there: declare a "
-                    f"domain of {kind}s, or leave the type out",
-                    parameter="key_types",
-                )
+    def _check_going_on(self) -> None:
+        """Check the parameters of running and periodic series."""
+        what = "a running series" if self.every is None else "a periodic series"
+        if self.steps is not None and self.every is not None:
+            _refuse("every", "give steps= or every=, not both")
+        if self.noise != "gaussian":
+            _refuse("noise", f"{what} has Gaussian noise, got {shown(self.noise)}")
+        if self.steps is not None and self.unit is None:
+            _refuse("unit", f"{what} needs the column of its unit: it has to know who counted before")
+        if self.steps is not None and isinstance(self.bounding, Share):
+            _refuse("bounding", f"{what} counts units with bounding='keep'")
+        if self.every is not None and self.cap is not None:
+            _refuse("cap", f"{what} has a budget, sh.Every(budget=…), and no cap")
+        if self.every is not None and self.population not in ("default", self.name):
+            _refuse("population", f"the population of {what} has the name of the series: leave population= out")
+        if self.every is not None:
+            self._fix("population", self.name)
 
     @property
     def key_columns(self) -> tuple[str, ...]:
@@ -429,19 +395,20 @@ class Declaration:
             files: Copies of the catalogues of its domain, by digest. Without them a domain that names a file is an
                 `UnreadDomain`: it has its text, and no keys.
         """
-        known = {each.name: stored[each.name] for each in fields(cls) if each.name in stored}
+        known = {name: stored[name] for name in parameters(cls) if name in stored}
         text = known["domain"]
-        if isinstance(text, str) and files is not None:
+        if files is not None:
             known["domain"] = Domain.parse(text, files=files)
-        elif isinstance(text, str) and Domain.names_a_file(text):  # never open a file that untrusted metadata names
-            known["domain"] = UnreadDomain(text, len(_columns("key", known["key"])))
+        elif Domain.names_a_file(text):  # never open a file that untrusted metadata names
+            known["domain"] = UnreadDomain(text, len(known["key"]))
         return cls(**known)
 
     def differing(self, other: Mapping[str, Any]) -> list[str]:
         """Parameters in which a stored declaration differs from this one."""
-        mine, compared = self.as_json(), {name for name, about in parameters(self).items() if about.compared}
-        return [name for name in parameters(self) if name in compared and mine.get(name) != other.get(name)]
+        mine = self.as_json()
+        known = parameters(self).items()
+        return [name for name, about in known if about.compared and mine.get(name) != other.get(name)]
 
 
-def _quoted(columns: Sequence[str]) -> str:
-    return ", ".join(map(repr, columns))
+def _refuse(name: str, words: str) -> NoReturn:
+    raise DeclarationError(words, parameter=name)

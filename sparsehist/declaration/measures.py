@@ -18,10 +18,9 @@ EVENTS = "events"
 MEAN_COLUMN = "_mean"
 """What the column of a mean ends in."""
 
-_MOST_STEPS = 2**30
-"""What a unit may add to a key at most, in steps: sums over many units and their noise still fit into doubles."""
 _LONGEST = 2**30
-"""Numerator and denominator of a step: times a number of steps they fit into 64 bits."""
+"""Steps that a unit adds to a key: sums and their noise fit into doubles. Also numerator and denominator of a step:
+times a number of steps they fit into 64 bits."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _TEXT = re.compile(r"([^:=,]+):clip=([^,]+?)(?:\.\.([^,]+))?(?:,step=([^,]+))?")
 _SPACES = re.compile(r"\s*([:=,]|\.\.)\s*")
@@ -29,6 +28,19 @@ _ADVICE = (
     "write sh.Measure('price', clip=100, step=0.01), as text price:clip=100,step=0.01, "
     "in SQL (price CLIP 100 STEP 0.01)"
 )
+
+
+def _refusal(words: str) -> DeclarationError:
+    return DeclarationError(f"{words}; {_ADVICE}", parameter="measures")
+
+
+def _number(value: Any) -> Fraction:
+    try:
+        if not isinstance(value, bool):
+            return exactly(value)
+    except (ArithmeticError, TypeError, ValueError):
+        pass
+    raise _refusal(f"clip and step must be numbers, got {shown(value)}")
 
 
 @dataclass(frozen=True)
@@ -61,48 +73,34 @@ class Measure:
     step: Any = 1
 
     def __post_init__(self) -> None:
-        column, clip, step = self.column, self.clip, self.step
+        column, clip = self.column, self.clip
         if column is not None and (not isinstance(column, str) or not _NAME.fullmatch(column)):
-            raise DeclarationError(
-                f"a measure names one column, of letters, digits and _, got {shown(column)}; {_ADVICE}",
-                parameter="measures",
-            )
+            raise _refusal(f"a measure names one column, of letters, digits and _, got {shown(column)}")
         if column == EVENTS:
-            raise DeclarationError(
+            raise _refusal(
                 "events is the number of rows, sh.Measure.events(most=50): its clip is a whole number and it has no "
-                "step; rename a column of that name",
-                parameter="measures",
+                "step; rename a column of that name"
             )
-        exact_step = _number("step", step)
         both = clip if isinstance(clip, tuple) else (0, clip)
         if len(both) != 2:
-            raise DeclarationError(f"clip is B or (-B, B), got {shown(clip)}; {_ADVICE}", parameter="measures")
-        low, high = (_number("clip", bound) for bound in both)
-        bounds = " to ".join(map(shown, clip)) if isinstance(clip, tuple) else shown(clip)
-        if exact_step <= 0 or high <= 0 or low not in (0, -high):
-            raise DeclarationError(
-                f"clip is B or (-B, B) with B above 0, and step is above 0; got clip={bounds}, step={shown(step)}",
-                parameter="measures",
-            )
-        steps = high / exact_step
-        if steps.denominator != 1 or steps > _MOST_STEPS:
-            raise DeclarationError(
-                f"clip must be a multiple of step, at most 2**30 of them; got clip={bounds}, step={shown(step)}",
-                parameter="measures",
-            )
-        if max(exact_step.numerator, exact_step.denominator) > _LONGEST:
-            raise DeclarationError(
-                f"step must be a fraction of numbers below 2**30, such as 0.01 or 1000; got {shown(step)}",
-                parameter="measures",
-            )
+            raise _refusal(f"clip is B or (-B, B), got {shown(clip)}")
+        step, low, high = map(_number, (self.step, *both))
+        got = f"got clip={shown(both[0])} to {shown(both[1])}, step={shown(self.step)}"
+        if step <= 0 or high <= 0 or low not in (0, -high):
+            raise _refusal(f"clip is B or (-B, B) with B above 0, and step is above 0; {got}")
+        steps = high / step
+        if steps.denominator != 1 or steps > _LONGEST:
+            raise _refusal(f"clip must be a multiple of step, at most 2**30 of them; {got}")
+        if max(step.numerator, step.denominator) > _LONGEST:
+            raise _refusal(f"step must be a fraction of numbers below 2**30, such as 0.01 or 1000; {got}")
         object.__setattr__(self, "clip", (low, high))
-        object.__setattr__(self, "step", exact_step)
+        object.__setattr__(self, "step", step)
 
     @classmethod
     def events(cls, *, most: int) -> Measure:
         """Count the rows of a unit at a key, at most `most` of them."""
         if isinstance(most, bool) or not isinstance(most, int):
-            raise DeclarationError(f"most must be a whole number of rows, got {shown(most)}", parameter="measures")
+            raise _refusal(f"most must be a whole number of rows, got {shown(most)}")
         return cls(None, clip=most)
 
     @property
@@ -111,15 +109,9 @@ class Measure:
         return self.column or EVENTS
 
     @property
-    def high(self) -> Fraction:
-        """The most that a unit adds to a key."""
-        found: Fraction = self.clip[1]
-        return found
-
-    @property
     def most_steps(self) -> int:
         """What a unit adds to a key at most, in steps."""
-        return int(self.high / self.step)
+        return int(self.clip[1] / self.step)
 
     @property
     def least_steps(self) -> int:
@@ -146,7 +138,7 @@ class Measure:
         return replace(family, sensitivity=family.sensitivity * self.most_steps)  # type: ignore[type-var, attr-defined]
 
     def __str__(self) -> str:
-        high = level_text(self.high)
+        high = level_text(self.clip[1])
         return f"{self.name}:clip={f'-{high}..{high}' if self.signed else high},step={level_text(self.step)}"
 
     @classmethod
@@ -154,7 +146,7 @@ class Measure:
         """Read what `str` wrote."""
         found = _TEXT.fullmatch(_SPACES.sub(r"\1", text.strip())) if isinstance(text, str) else None
         if found is None:
-            raise DeclarationError(f"cannot read a measure: {_ADVICE}", parameter="measures")
+            raise _refusal("cannot read a measure")
         name, low, high, step = found.groups()
         clip = low if high is None else (low, high)
         if name == EVENTS and low.isdigit() and high is None and step in (None, "1"):
@@ -168,16 +160,6 @@ def measures_of(given: object) -> tuple[Measure, ...]:
         return ()
     listed: list[Any] = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else [given]
     measures = tuple(each if isinstance(each, Measure) else Measure.parse(each) for each in listed)
-    names = [measure.name for measure in measures]
-    if len(set(names)) != len(names):
+    if len({measure.name for measure in measures}) != len(measures):
         raise DeclarationError("measures name a column twice: declare each once", parameter="measures")
     return measures
-
-
-def _number(what: str, value: Any) -> Fraction:
-    try:
-        if not isinstance(value, bool):
-            return exactly(value)
-    except (ArithmeticError, TypeError, ValueError):
-        pass
-    raise DeclarationError(f"{what} must be a number, got {shown(value)}; {_ADVICE}", parameter="measures")

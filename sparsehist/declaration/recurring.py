@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
+from functools import partial
 from typing import Any
 
 from sparsehist.declaration.checks import checked_choice, checked_whole
+from sparsehist.declaration.parameters import Record, parameter, reader
 from sparsehist.errors import DeclarationError, shown
 from sparsehist.privacy import Level
 from sparsehist.privacy.guarantees import EpsilonDelta, level_or_goal
-from sparsehist.text_form import Notation, write_record
 
 MOST_STEPS = 2000
 """The noise of all steps is one matrix, built by each process: one second at 2,000 steps."""
@@ -20,10 +21,37 @@ USER = "user"
 _DAYS = {"day": 1, "week": 7}
 _PER_YEAR = {"day": 365, "week": 52, "month": 12}
 _MOST_PERIODS = 10_000
+_LONGEST_NUMBER = 8
+
+
+def _number(given: Any) -> Any:
+    """A whole number, given it or its digits."""
+    is_text = isinstance(given, str) and given.strip().isdecimal() and len(given) <= _LONGEST_NUMBER
+    return int(given) if is_text else given
+
+
+def _day(what: str, given: Any) -> date:
+    """A day, given it or its text."""
+    if type(given) is date:
+        return given
+    try:
+        return date.fromisoformat(given)
+    except (TypeError, ValueError):
+        words = f"{what} must be a day such as '2026-01-31', got {shown(given)}"
+        raise DeclarationError(words, parameter=what) from None
+
+
+def _period(given: Any) -> str:
+    if isinstance(given, str) and given in _PER_YEAR:
+        return given
+    number = _number(given)
+    if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= _MOST_PERIODS:
+        raise DeclarationError(f"every must be 'day', 'week', 'month' or a number of steps, got {shown(given)}")
+    return str(number)
 
 
 @dataclass(frozen=True)
-class Steps:
+class Steps(Record):
     """The steps of a running series.
 
     Attributes:
@@ -38,15 +66,9 @@ class Steps:
         (3, 3, "steps(365, start='2026-01-01')")
     """
 
-    number: int
-    start: date | str | None = None
-    every: str = "day"
-
-    def __post_init__(self) -> None:
-        checked_whole("steps", self.number, 2, MOST_STEPS)
-        checked_choice("every", self.every, tuple(_DAYS))
-        if self.start is not None:
-            object.__setattr__(self, "start", _day("start", self.start))
+    number: int = parameter(read=lambda given: checked_whole("steps", _number(given), 2, MOST_STEPS))
+    start: date | str | None = parameter(default=None, read=partial(_day, "start"))
+    every: str = parameter(default="day", choices=tuple(_DAYS))
 
     def step_of(self, step: int | str | date) -> int:
         """Return the number of a step, from 1, given that number or a day in it.
@@ -62,34 +84,16 @@ class Steps:
                 "declared with start=, as in sh.Steps(365, start='2026-01-01')",
                 parameter="step",
             )
-        day = _day("step", step)
-        first = _day("start", self.start)
-        number = (day - first).days // _DAYS[self.every] + 1
+        day, first, width = _day("step", step), _day("start", self.start), _DAYS[self.every]
+        number = (day - first).days // width + 1
         if not 1 <= number <= self.number:
-            last = first + timedelta(days=self.number * _DAYS[self.every] - 1)
+            last = first + timedelta(self.number * width - 1)
             raise DeclarationError(f"step {day} does not lie from {first} to {last}", parameter="step")
         return number
 
-    def __str__(self) -> str:
-        if self.start is None:
-            return str(self.number)
-        return write_record("steps", self, first="number")
-
-
-def _day(what: str, value: Any) -> date:
-    """Read a day: a date, or its text."""
-    if type(value) is date:
-        return value
-    try:
-        return date.fromisoformat(value)
-    except (TypeError, ValueError):
-        raise DeclarationError(
-            f"{what} must be a day such as '2026-01-31', got {shown(value)}", parameter=what
-        ) from None
-
 
 @dataclass(frozen=True)
-class Every:
+class Every(Record):
     """The periods of a periodic series: one histogram each, and one budget for all.
 
     Attributes:
@@ -99,38 +103,26 @@ class Every:
             ("user-day", …): one unit in one period, whose cost is that of the costliest.
         most_periods: In how many periods a unit counts at most, the first ones that are added; None for all. The cost
             for one unit is then that of as many of the costliest periods, for one unit in one period that of two.
-        budget: rho, or `sh.EpsilonDelta(8, 1e-6)`, that the releases together never exceed; None for none.
+        budget: rho, or `sh.EpsilonDelta(8, 1e-6)`, that the releases together never exceed; None for none. It may
+            change later and is no part of the text.
 
     Example:
         >>> str(Every("week", periods=10)), Every("month").n_periods
         ("every('week', periods=10)", 12)
     """
 
-    period: str | int
-    periods: int | None = None
-    protects: str = USER
-    most_periods: int | None = None
-    budget: Level | EpsilonDelta | None = None
+    period: str | int = parameter(read=_period)
+    periods: int | None = parameter(default=None, least=1, most=_MOST_PERIODS)
+    protects: str = parameter(default=USER)
+    most_periods: int | None = parameter(default=None, least=1, most=_MOST_PERIODS)
+    budget: Level | EpsilonDelta | None = parameter(default=None, read=level_or_goal, compared=False)
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.period, str) and self.period in _PER_YEAR):
-            text = self.period if isinstance(self.period, str) else None
-            number = int(text) if text is not None and text.isdecimal() and len(text) < 6 else self.period
-            if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= _MOST_PERIODS:
-                raise DeclarationError(
-                    f"every must be 'day', 'week', 'month' or a number of steps, got {shown(self.period)}",
-                    parameter="every",
-                )
-            object.__setattr__(self, "period", str(number))
-        if self.periods is not None:
-            checked_whole("periods", self.periods, 1, _MOST_PERIODS)
-        if self.periods == self._usual:
-            object.__setattr__(self, "periods", None)
-        if self.most_periods is not None:
-            checked_whole("most_periods", self.most_periods, 1, _MOST_PERIODS)
+        """Check every parameter; the usual number of periods is written as none."""
+        super().__post_init__()
         checked_choice("protects", self.protects, (USER, self.unit_period))
-        if self.budget is not None:
-            object.__setattr__(self, "budget", level_or_goal(self.budget))
+        if self.periods == self._usual:
+            self._fix("periods", None)
 
     @property
     def n_periods(self) -> int:
@@ -168,37 +160,10 @@ class Every:
         name = r"\d{4}w\d\d" if self.period == "week" else r"\d+"
         return series.startswith(f"{log}_") and bool(re.fullmatch(name, series.removeprefix(f"{log}_")))
 
-    def __str__(self) -> str:
-        """Everything but the budget, which may change later."""
-        return write_record("every", self, first="period", without="budget")
+    def without_budget(self) -> Every:
+        """The same periods without a budget: the ledger keeps that one."""
+        return replace(self, budget=None)
 
 
-_NOTATION = Notation(
-    "recurrence", "numbers and texts", lambda: "write steps(365, start='2026-01-01') or every('week', periods=52)",
-    bare=True,
-)  # fmt: skip
-
-
-def steps_of(value: object) -> Steps:
-    """Read steps: a record, a number, or a text such as "365" or "steps(365, start='2026-01-01')"."""
-    if isinstance(value, Steps):
-        return value
-    if isinstance(value, str) and not value.strip().isdecimal():
-        return _NOTATION.record(value, {"steps": Steps}, "steps")
-    number: Any = int(value) if isinstance(value, str) and len(value) < 9 else value
-    return Steps(number)
-
-
-def every_of(value: object) -> Every:
-    """Read periods: a record, a period's name, or a text such as "every('week', periods=52)"."""
-    if isinstance(value, Every):
-        return value
-    if isinstance(value, str) and "(" in value:
-        return _NOTATION.record(value, {"every": Every}, "every")
-    period: Any = value
-    return Every(period)
-
-
-def without_budget(every: Every) -> Every:
-    """The same periods without a budget: the ledger keeps that one."""
-    return replace(every, budget=None)
+steps_of = reader("steps", "write steps(365, start='2026-01-01')", Steps)
+every_of = reader("every", "write every('week', periods=52)", Every)

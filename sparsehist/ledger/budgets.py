@@ -94,8 +94,7 @@ class Budget:
 
     def as_json(self) -> dict[str, Any]:
         """As events keep it: exact texts, the limits that were derived included."""
-        said: dict[str, Any] = json.loads(json.dumps(asdict(self), default=level_text))
-        return said
+        return dict(json.loads(json.dumps(asdict(self), default=level_text)))
 
     def reserving(self) -> Budget | None:
         """The same budget with half of delta for open domains; None if it is in rho, pure, or split by hand."""
@@ -107,21 +106,15 @@ class Budget:
 
     def is_within(self, other: Budget) -> bool:
         """Whether whatever this one allows, the other allows too, and by the same route."""
-        if (self.noise.route, self.noise.order) != (other.noise.route, other.noise.order):
-            return False
-        pairs = [
-            (self.noise.limit, other.noise.limit),
-            (self.noise.delta, other.noise.delta),
-            (self.split.noise, other.split.noise),
-            (self.split.open, other.split.open),
-            (self.epsilon or _NOTHING, other.epsilon or _NOTHING),
-        ]
-        if self.poisson is not None:
-            pairs += [
-                (self.poisson.limit, other.poisson.limit if other.poisson else _NOTHING),
-                (self.poisson.delta, other.poisson.delta if other.poisson else _NOTHING),
-            ]
-        return all(ours is not None and ours <= theirs for ours, theirs in pairs)
+        same_route = (self.noise.route, self.noise.order) == (other.noise.route, other.noise.order)
+        ours, theirs = (
+            (
+                *(each.noise.limit, each.noise.delta, each.split.noise, each.split.open, each.epsilon or _NOTHING),
+                *((each.poisson.limit, each.poisson.delta) if each.poisson else (_NOTHING, _NOTHING)),
+            )
+            for each in (self, other)
+        )
+        return same_route and all(map(operator.le, ours, theirs))
 
 
 @dataclass(frozen=True)
@@ -231,35 +224,44 @@ def _probability(name: str, value: Level) -> Fraction:
 
 
 class Limits:
-    """What the events of a store declare."""
+    """What the events of a store declare.
+
+    Attributes:
+        budgets: History of the budget of a population, each with its generation.
+        disjoint: Sets of populations of which nobody is in two.
+        periods: The periods of a log, by the population of that name.
+        declarations: Its declaration as JSON.
+        finished: Populations to which nothing more is added.
+    """
 
     def __init__(
         self, events: Sequence[Mapping[str, Any]] = (), *, budgets: Mapping[str, Budget] | None = None
     ) -> None:
-        """Read events as `State.events` gives them; no limits without, but for budgets given by population."""
-        self._caps: dict[str, list[tuple[int, Fraction]]] = {}
+        """Read events as `State.events` gives them; without, there are only the budgets given by population."""
+        self._caps: dict[str, list[tuple[int, Any]]] = {}
         self.budgets = {population: [(0, known)] for population, known in (budgets or {}).items()}
         self.disjoint: list[frozenset[str]] = []
         self.periods: dict[str, Every] = {}
         self.declarations: dict[str, Mapping[str, Any]] = {}
         self.finished: set[str] = set()
         for event in events:
-            said, generation = json.loads(event["details"] or "{}"), event["generation"]
-            if event["what"] == "raise cap":
-                self._caps.setdefault(event["series_id"], []).append((generation, as_level(event["level"])))
-            elif event["what"] == "set budget":
-                self.budgets.setdefault(event["population"], []).append((generation, budget_from(said)))
-            elif event["what"] == "declare disjoint":
-                self.disjoint.append(frozenset(said["populations"]))
-            elif event["what"] == "declare periods":
-                self.periods[event["population"]] = every_of(said["every"])
-                self.declarations[event["population"]] = said
-            elif event["what"] == "drop periods":  # nothing was released from it: its budget goes with it
-                self.periods.pop(event["population"], None)
-                self.budgets.pop(event["population"], None)
-                self.finished.discard(event["population"])
-            elif event["what"] == "finish periods":
-                self.finished.add(event["population"])
+            said, population = json.loads(event["details"] or "{}"), event["population"]
+            match event["what"]:
+                case "raise cap":
+                    raised = (event["generation"], as_level(event["level"]))
+                    self._caps.setdefault(event["series_id"], []).append(raised)
+                case "set budget":
+                    self.budgets.setdefault(population, []).append((event["generation"], budget_from(said)))
+                case "declare disjoint":
+                    self.disjoint.append(frozenset(said["populations"]))
+                case "declare periods":
+                    self.periods[population], self.declarations[population] = every_of(said["every"]), said
+                case "drop periods":  # nothing was released from it: its budget goes with it
+                    self.periods.pop(population, None)
+                    self.budgets.pop(population, None)
+                    self.finished.discard(population)
+                case "finish periods":
+                    self.finished.add(population)
 
     def with_budget(self, population: str, budget: Budget) -> Limits:
         """The same limits but for the budget of a population."""
@@ -267,19 +269,19 @@ class Limits:
         changed.budgets = {**self.budgets, population: [*self.budgets[population][:-1], (0, budget)]}
         return changed
 
-    def cap(self, series_id: str, declared: Fraction | None, first_release: int | None = None) -> Limit:
+    def cap(self, series_id: str, declared: Fraction | None, first_release: int = 0) -> Limit:
         """The cap of a series, declared with it and raised since."""
         history = [] if declared is None else [(0, declared)]
         return _limit(history + self._caps.get(series_id, []), first_release, operator.le)
 
-    def budget(self, population: str, first_release: int | None = None) -> Limit:
-        """The budget of a population, given the generation of its first release."""
+    def budget(self, population: str, first_release: int = 0) -> Limit:
+        """The budget of a population, given the generation of its first release, 0 if there is none."""
         return _limit(self.budgets.get(population, []), first_release, Budget.is_within)
 
 
-def _limit(history: Sequence[tuple[int, Any]], first_release: int | None, is_within: Any) -> Limit:
+def _limit(history: Sequence[tuple[int, Any]], first_release: int, is_within: Any) -> Limit:
     now = history[-1][1] if history else None
-    if first_release is None:
+    if not first_release:
         return Limit(now, None, None)
     before = [value for generation, value in history if generation < first_release]
     since = [value for generation, value in history if generation >= first_release]
@@ -292,16 +294,12 @@ def _limit(history: Sequence[tuple[int, Any]], first_release: int | None, is_wit
 def budget_from(said: Mapping[str, Any]) -> Budget:
     """The budget that an event declared."""
 
-    def exact(text: str | None) -> Fraction | None:
-        return None if text is None else Fraction(text)
+    def exact(known: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: Fraction(v) if isinstance(v, str) and name != "route" else v for name, v in known.items()}
 
-    def charges(each: Mapping[str, Any]) -> Filter:
-        return Filter(each["route"], Fraction(each["limit"]), each["order"], Fraction(each["delta"]))
-
-    split = Split(Fraction(said["split"]["noise"]), Fraction(said["split"]["open"]), said["split"]["declared"])
-    apart = None if said["poisson"] is None else charges(said["poisson"])
-    whole = exact(said["rho"]), exact(said["epsilon"]), Fraction(said["delta"])
-    return Budget(*whole, charges(said["noise"]), split, apart)
+    apart = None if said["poisson"] is None else Filter(**exact(said["poisson"]))
+    parts = {"noise": Filter(**exact(said["noise"])), "split": Split(**exact(said["split"])), "poisson": apart}
+    return Budget(**{**exact(said), **parts})
 
 
 def _pair(share: Filter) -> str:

@@ -1,15 +1,15 @@
-"""What noise paths have spent, and what a release would add."""
+"""What the noise paths of a series have spent, and what a release would add."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from fractions import Fraction
-from typing import Any
 
+from sparsehist.declaration import Declaration
 from sparsehist.noise import currency_of
-from sparsehist.privacy import Cost, as_level, level_text, path_cost, total_cost
+from sparsehist.privacy import Cost, level_text, path_cost, total_cost
 from sparsehist.privacy.composition import GAUSSIAN, POISSON, SKELLAM, ZCDP
 from sparsehist.privacy.filters import LEAST_OF_MEANS
 from sparsehist.privacy.levels import rounded_down
@@ -27,11 +27,16 @@ def measure_path(name: str) -> PathName:
     return ("measure", name, "sum")
 
 
+def law_of(family: str) -> str:
+    """The law of a family of noise, as filters know it; "none" where it has no guarantee that adds up."""
+    return _LAWS.get(family, currency_of(family))
+
+
 @dataclass(frozen=True)
 class Spending:
     """What a release would add to the ledger: public parameters, known before anything is drawn.
 
-    `delta_infinity` is joint for all releases of the path, this one included; 0 but for open domains.
+    `delta_infinity` is joint for all releases of the path, this one included; 0 except for open domains.
     """
 
     series_id: str
@@ -52,119 +57,115 @@ class Spending:
 class Spent:
     """What one noise path has spent: its finest level, with delta_infinity joint and slack summed over its releases.
 
-    The cap is that of its series, as declared when that was created; the first generation is None where there was no
-    release, or only a foreseen one.
+    Level and generation are 0 where nothing was released; a release that is only foreseen has no time.
     """
 
-    series_id: str
-    series: str
-    population: str
-    family: str
-    max_keys: int
-    cap: Fraction | None = None
-    path: PathName = CELLS
-    finest: Fraction | None = None
+    finest: Fraction = Fraction(0)
     releases: int = 0
     delta_infinity: float = 0.0
     numerical_slack: float = 0.0
-    first_generation: int | None = None
+    first_generation: int = 0
     first_release: datetime | None = None
     last_release: datetime | None = None
+
+
+NOTHING_SPENT = Spent()
+
+
+@dataclass(frozen=True)
+class Account:
+    """What a series has spent, by noise path; the cells come first."""
+
+    series_id: str
+    declared: Declaration
+    paths: Mapping[PathName, Spent] = field(default_factory=lambda: {CELLS: NOTHING_SPENT})
     dropped: datetime | None = None
-    unit: str | None = None
-    unverified: bool = False
-    source: str = ""
 
-    @classmethod
-    def under(cls, declaration: Mapping[str, Any], **spent: Any) -> Spent:
-        """What a path has spent in a series with that declaration, as JSON."""
-        cap, unit = declaration.get("cap"), declaration.get("unit")
-        return cls(
-            series=declaration["name"],
-            population=declaration["population"],
-            family=declaration["noise"],
-            max_keys=declaration.get("max_keys") or 1,
-            cap=None if cap is None else as_level(cap),
-            unit=f"({', '.join(unit)})" if isinstance(unit, list) else unit,
-            unverified=bool(declaration.get("unverified")),
-            source=declaration.get("source") or "",
-            **spent,
+    def on(self, path: PathName) -> Spent:
+        """What a path has spent."""
+        return self.paths.get(path, NOTHING_SPENT)
+
+    def only(self, path: PathName) -> Account:
+        """The account of one path."""
+        return replace(self, paths={path: self.on(path)})
+
+    def with_release(self, release: Spending, generation: int) -> Account:
+        """The account once a release was made; the generation matters if it is the first of its path."""
+        known = self.on(release.path)
+        spent = replace(
+            known,
+            finest=max(release.level, known.finest),
+            releases=known.releases + 1,
+            delta_infinity=max(known.delta_infinity, release.delta_infinity),
+            numerical_slack=known.numerical_slack + release.numerical_slack,
+            first_generation=known.first_generation or generation,
         )
+        return replace(self, paths={**self.paths, release.path: spent})
 
-    @classmethod
-    def of_row(cls, row: dict[str, Any]) -> Spent:
-        """A row of `State.ledger`."""
-        path = tuple(row.pop(part) for part in ("kind", "workload", "strategy"))
-        del row["path_id"]
-        return cls.under(row.pop("declaration"), path=path, **row)
+    @property
+    def name(self) -> str:
+        """Of the series."""
+        return self.declared.name
+
+    @property
+    def population(self) -> str:
+        """Of the series."""
+        return self.declared.population
 
     @property
     def law(self) -> str:
         """Of its noise, as filters and costs know it."""
-        return law_on_path(self.family, self.path)
+        return law_of(self.declared.noise)
+
+    def law_on(self, path: PathName) -> str:
+        """The law of a path: a session of queries beside Gaussian noise is zCDP, no more."""
+        return ZCDP if path[0] == INTERACTIVE and self.law == GAUSSIAN else self.law
+
+    def noise_on(self, path: PathName) -> str:
+        """The family of a path: sessions of queries count whole units, whatever the noise of the cells."""
+        return "discrete_laplace" if path[0] == INTERACTIVE else self.declared.noise
+
+    def least_level(self, path: PathName) -> Fraction:
+        """A level below all useful ones; from it on, noise can always be drawn and published."""
+        law = self.law_on(path)
+        if law in (POISSON, SKELLAM):
+            return LEAST_OF_MEANS
+        return Fraction(self.declared.max_keys, 2**48 if law in (GAUSSIAN, ZCDP) else 2**24)
 
     @property
-    def noise(self) -> str:
-        """The family that is drawn from: sessions of queries count whole units, whatever the noise of the cells."""
-        return "discrete_laplace" if self.path[0] == INTERACTIVE else self.family
+    def releases(self) -> int:
+        """Their number, over all paths."""
+        return sum(spent.releases for spent in self.paths.values())
+
+    @property
+    def first_generation(self) -> int:
+        """Of its first release; 0 if there is none."""
+        return min((spent.first_generation for spent in self.paths.values() if spent.releases), default=0)
+
+    def finest(self, without: PathName | None = None) -> Fraction:
+        """The sum of the finest levels of its paths, perhaps all but one."""
+        return sum((spent.finest for path, spent in self.paths.items() if path != without), Fraction(0))
+
+    @property
+    def delta_open(self) -> Fraction:
+        """What open domains spent, exactly."""
+        return sum((Fraction(spent.delta_infinity) for spent in self.paths.values()), Fraction(0))
 
     @property
     def cost(self) -> Cost:
-        """What it costs."""
-        return path_cost(
-            currency_of(self.family),
-            self.finest,
-            law=self.law,
-            keys=self.max_keys,
-            delta_infinity=self.delta_infinity,
+        """What its paths cost together."""
+        currency, keys = currency_of(self.declared.noise), self.declared.max_keys
+        return total_cost(
+            path_cost(
+                currency, spent.finest or None, law=self.law_on(path), keys=keys, delta_infinity=spent.delta_infinity
+            )
+            for path, spent in self.paths.items()
         )
 
-    @property
-    def least_level(self) -> Fraction:
-        """A level below all useful ones; from it on, noise can always be drawn and published."""
-        if self.law in (POISSON, SKELLAM):
-            return LEAST_OF_MEANS
-        return Fraction(self.max_keys, 2**48 if self.law in (GAUSSIAN, ZCDP) else 2**24)
 
-
-def law_of(family: str) -> str:
-    """The law of a family of noise, as filters know it; "none" where it has no guarantee that adds up."""
-    return _LAWS.get(family, currency_of(family))
-
-
-def law_on_path(family: str, path: PathName) -> str:
-    """The law of a path in a series with that noise; a session of queries beside Gaussian noise is zCDP, no more."""
-    law = law_of(family)
-    return ZCDP if path[0] == INTERACTIVE and law == GAUSSIAN else law
-
-
-def cost_of(paths: Iterable[Spent]) -> Cost:
-    """What paths cost together."""
-    return total_cost(path.cost for path in paths)
-
-
-def first_generation(paths: Sequence[Spent], choose: Callable[[list[int]], int] = min) -> int | None:
-    """The least, or greatest, generation of first releases; None if there is none."""
-    known = [path.first_generation for path in paths if path.first_generation is not None]
-    return choose(known) if known else None
-
-
-def sum_of_levels(paths: Iterable[Spent]) -> Fraction:
-    """The sum of finest levels."""
-    return sum((path.finest for path in paths if path.finest is not None), Fraction(0))
-
-
-def delta_infinity_of(paths: Iterable[Spent]) -> Fraction:
-    """The sum of what open domains spent, exactly."""
-    return sum((Fraction(path.delta_infinity) for path in paths), Fraction(0))
-
-
-def by_series(paths: Iterable[Spent]) -> dict[str, list[Spent]]:
-    """Paths by id of their series."""
-    found: dict[str, list[Spent]] = {}
-    for path in paths:
-        found.setdefault(path.series_id, []).append(path)
-    return found
+def first_generation(accounts: Iterable[Account]) -> int:
+    """The generation of the first release of some series; 0 if there is none."""
+    return min((account.first_generation for account in accounts if account.releases), default=0)
 
 
 def shortened(value: Fraction) -> Fraction:

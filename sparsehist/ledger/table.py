@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections import defaultdict
 from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from typing import Any
@@ -13,7 +12,7 @@ from sparsehist.declaration import Every
 from sparsehist.errors import DeclarationError, shown
 from sparsehist.ledger.budgets import Limit, budget_from
 from sparsehist.ledger.ledger import Ledger
-from sparsehist.ledger.spent import Spent, amount_text
+from sparsehist.ledger.spent import Account, PathName, amount_text
 from sparsehist.privacy import Cost, as_level, level_text
 from sparsehist.privacy.composition import ZCDP, shared_by_one_person
 from sparsehist.privacy.epsilon_delta import guarantee
@@ -55,42 +54,23 @@ def ledger_rows(
 ) -> list[Row]:
     """Add up what was spent, as `Store.ledger` gives it; `every_period` adds the series of each period."""
     after = None if since is None else _time(since)
+    periods = ledger.limits.periods
     rows: list[Row] = []
-    of_series: dict[str, list[Spent]] = defaultdict(list)
-    of_population: dict[str, list[Spent]] = defaultdict(list)
-    for path in ledger.paths:
-        of_series[path.series_id].append(path)
-        of_population[path.population].append(path)
-    shown_populations = set()
-    for series_id, paths in of_series.items():
-        last = max((path.last_release for path in paths if path.last_release), default=None)
-        named = (paths[0].series, *(paths[0].population,) * (paths[0].population in ledger.limits.periods))
-        if (series is not None and series not in named) or (after and (last is None or last < after)):
+    populations = {account.population for account in ledger.accounts.values()} | periods.keys()
+    shown = set(periods) if series is None and after is None else set()
+    for account in ledger.accounts.values():
+        named = account.name == series or (account.population == series and series in periods)
+        last = max((spent.last_release for spent in account.paths.values() if spent.last_release), default=None)
+        if (series is not None and not named) or (after and (last is None or last < after)):
             continue
-        shown_populations.add(paths[0].population)
-        if not short and (every_period or series is not None or paths[0].population not in ledger.limits.periods):
-            rows += _rows_of_series(ledger, series_id, paths, delta, after)
-    for population in ledger.limits.periods:
-        of_population.setdefault(population, [])  # declared, and perhaps none was added yet
-    if series is None and after is None:
-        shown_populations |= ledger.limits.periods.keys()
-    for population, paths in of_population.items():
-        if population in shown_populations:
-            rows.append(_row_of_population(ledger, population, paths, delta))
-    if of_population and series is None:
-        rows.append(_everybody(of_population, ledger, delta))
+        shown.add(account.population)
+        if not short and (every_period or series is not None or account.population not in periods):
+            rows += _rows_of_series(ledger, account, delta, after)
+    order = dict.fromkeys([*(account.population for account in ledger.accounts.values()), *periods])
+    rows += [_row_of_population(ledger, population, delta) for population in order if population in shown]
+    if populations and series is None:
+        rows.append(_everybody(ledger, sorted(populations), delta))
     return [{column: row.get(column) for column in SCHEMA} for row in rows]
-
-
-def unit_warning(paths: Sequence[Spent]) -> str | None:
-    """What to say of a population whose series protect different units, as far as their columns tell."""
-    units = sorted({path.unit for path in paths if path.unit is not None})
-    if len(units) < 2:
-        return None
-    return (
-        f"units are {', '.join(map(repr, units))}: costs are added as if each unit were one person, which holds only "
-        "for people who have one of each"
-    )
 
 
 def cost_in_words(row: Row) -> str:
@@ -153,76 +133,81 @@ def event_for_people(event: Row) -> Row:
     }
 
 
-def _rows_of_series(
-    ledger: Ledger, series_id: str, paths: list[Spent], delta: float, after: datetime | None
-) -> list[Row]:
+def _rows_of_series(ledger: Ledger, account: Account, delta: float, after: datetime | None) -> list[Row]:
     """Of its paths, and of the series."""
+    declared = account.declared
     shown: Row = {
-        "population": paths[0].population,
-        "series": paths[0].series,
-        "dropped": paths[0].dropped,
-        "unverified": paths[0].unverified,
-        "source": paths[0].source or None,
+        "population": account.population,
+        "series": account.name,
+        "dropped": account.dropped,
+        "unverified": declared.unverified,
+        "source": declared.source or None,
+        **_limit_columns("cap", ledger.cap(account.series_id)),
     }
-    shown |= _limit_columns("cap", ledger.cap(series_id))
+
+    def left(path: PathName) -> str | None:
+        largest = None if account.dropped else ledger.largest_level(account.series_id, path)
+        return None if largest is None else amount_text(largest)
+
     rows = []
-    for path in paths:
-        if after is not None and (path.last_release is None or path.last_release < after):
+    for path, spent in account.paths.items():
+        if after is not None and (spent.last_release is None or spent.last_release < after):
             continue
-        finest = None if path.finest is None else level_text(path.finest)
-        largest = None if path.dropped else ledger.largest_level(series_id, path.path)
         own = {
-            "level": finest,  # a path has a finest level even where its cost adds to nothing
-            "remaining": None if largest is None else amount_text(largest),
-            "path": " ".join(part for part in path.path if part),
-            "noise": path.noise,
+            # a path has a finest level even where its cost adds to nothing
+            "level": level_text(spent.finest) if spent.finest else None,
+            "remaining": left(path),
+            "path": " ".join(part for part in path if part),
+            "noise": account.noise_on(path),
         }
-        rows.append(shown | _columns("path", ledger, [path], delta) | own)
-    left = None if paths[0].dropped else ledger.largest_level(series_id, ("another", None, None))
-    remaining = {"remaining": None if left is None else amount_text(left)}
-    return [*rows, shown | _columns("series", ledger, paths, delta) | remaining]
+        rows.append(shown | _columns("path", ledger, [account.only(path)], delta) | own)
+    of_series = {"remaining": left(("another", None, None))}
+    return [*rows, shown | _columns("series", ledger, [account], delta) | of_series]
 
 
-def _row_of_population(ledger: Ledger, population: str, paths: list[Spent], delta: float) -> Row:
-    limit = ledger.budget(population)
-    columns = _columns("population", ledger, paths, delta) | _limit_columns("budget", limit)
-    warnings = [warning for warning in (columns["warning"], unit_warning(paths)) if warning]
+def _row_of_population(ledger: Ledger, population: str, delta: float) -> Row:
+    limit, accounts = ledger.budget(population), ledger.of_population(population)
+    columns = _columns("population", ledger, accounts, delta) | _limit_columns("budget", limit)
+    units = sorted({text for account in accounts if (text := account.declared.unit_text) is not None})
+    if len(units) > 1:
+        mixed = (
+            f"units are {', '.join(map(repr, units))}: costs are added as if each unit were one person, which holds "
+            "only for people who have one of each"
+        )
+        columns["warning"] = "; ".join(filter(None, (columns["warning"], mixed)))
     left = ledger.remaining(population)
-    remaining = None if left is None else f"{limit.now.noise.route} {amount_text(left)}"
     rule = ledger.limits.periods.get(population)
     if rule is not None:
         limits = {name: value for name in _LIMITS if (value := columns[name]) is not None}
         columns |= {name: f"{value} per {rule.protects}" for name, value in limits.items()}
         columns |= _period_columns(ledger, population, rule, delta)
-    return columns | {
-        "population": population, "remaining": remaining, "warning": "; ".join(warnings) or None
-    }  # fmt: skip
+    remaining = None if left is None else f"{limit.now.noise.route} {amount_text(left)}"
+    return columns | {"population": population, "remaining": remaining}
 
 
 def _period_columns(ledger: Ledger, population: str, rule: Every, delta: float) -> Row:
     """The cost of a periodic series for one unit in one period, and its number of periods so far and at most."""
     cost = ledger.cost_per_period(population, rule)
     epsilon = guarantee(cost, delta)
-    paths = ledger.of_population(population)
-    added = {path.series_id for path in paths if path.releases or path.dropped is None}
-    released = {path.series_id for path in paths if path.releases}
+    accounts = ledger.of_population(population)
+    added = sum(account.releases > 0 or account.dropped is None for account in accounts)
+    released = sum(account.releases > 0 for account in accounts)
     most = "" if rule.most_periods is None else f" (a unit in at most {rule.most_periods})"
     return {
-        "periods": f"{len(added)} of {rule.n_periods} {rule.what}s added{most}, {len(released)} released; "
+        "periods": f"{added} of {rule.n_periods} {rule.what}s added{most}, {released} released; "
         f"{ledger.periods_left(population)} left to release",
         "per_period": f"{level_text(cost.amount) if cost.amount else 0} per {rule.unit_period}",
-        "per_period_epsilon": None if math.isinf(epsilon) else epsilon,
+        "per_period_epsilon": finite_or_none(epsilon),
     }
 
 
-def _everybody(of_population: dict[str, list[Spent]], ledger: Ledger, delta: float) -> Row:
+def _everybody(ledger: Ledger, populations: list[str], delta: float) -> Row:
     """The worst, number by number, over the sets of populations that one person may be in."""
-    sets = shared_by_one_person(sorted(of_population), ledger.limits.disjoint)
+    accounts = ledger.accounts.values()
     each = [
-        _columns("everybody", ledger, [path for population in chosen for path in of_population[population]], delta)
-        for chosen in sets
+        _columns("everybody", ledger, [account for account in accounts if account.population in chosen], delta)
+        for chosen in shared_by_one_person(populations, ledger.limits.disjoint)
     ]
-    everything = _columns("everybody", ledger, [path for paths in of_population.values() for path in paths], delta)
     spending = [row for row in each if row["cost"] != 0]
     currencies = {row["currency"] for row in spending}
     unbounded = any(row["cost"] is None for row in each)
@@ -233,32 +218,36 @@ def _everybody(of_population: dict[str, list[Spent]], ledger: Ledger, delta: flo
         "level": level_text(max(map(as_level, levels))) if summed else None,
         "cost": None if unbounded else max(row["cost"] for row in each),
         "epsilon": None if any(row["epsilon"] is None for row in each) else max(row["epsilon"] for row in each),
+        "warning": next((row["warning"] for row in each if row["warning"]), None),
     }
-    worst |= {field: max(row[field] for row in each) for field in ("delta_infinity", "numerical_slack")}
-    warnings = [warning for row in each if (warning := row.get("warning"))]
-    return everything | worst | {"warning": warnings[0] if warnings else None}
+    worst |= {name: max(row[name] for row in each) for name in ("delta_infinity", "numerical_slack")}
+    return _columns("everybody", ledger, list(accounts), delta) | worst
 
 
-def _columns(scope: str, ledger: Ledger, paths: list[Spent], delta: float) -> Row:
-    """What these paths cost one person together."""
-    cost = ledger.cost_of(paths)
+def _columns(scope: str, ledger: Ledger, accounts: Sequence[Account], delta: float) -> Row:
+    """What these series cost one person together."""
+    cost = ledger.cost_of(accounts)
     epsilon = guarantee(cost, delta)
-    first = [path.first_release for path in paths if path.first_release is not None]
-    last = [path.last_release for path in paths if path.last_release is not None]
+    spent = [each for account in accounts for each in account.paths.values()]
     return {
         "scope": scope,
         "currency": cost.currency,
         "level": level_text(cost.amount) if cost.amount else None,
         "cost": cost.rho,
         "delta_infinity": cost.delta_infinity,
-        "numerical_slack": math.fsum(path.numerical_slack for path in paths),
-        "epsilon": None if math.isinf(epsilon) else epsilon,
+        "numerical_slack": math.fsum(each.numerical_slack for each in spent),
+        "epsilon": finite_or_none(epsilon),
         "delta": delta,
         "warning": _why_none(cost, delta) if math.isinf(epsilon) else None,
-        "releases": sum(path.releases for path in paths),
-        "first_release": min(first, default=None),
-        "last_release": max(last, default=None),
+        "releases": sum(each.releases for each in spent),
+        "first_release": min((each.first_release for each in spent if each.first_release), default=None),
+        "last_release": max((each.last_release for each in spent if each.last_release), default=None),
     }
+
+
+def finite_or_none(epsilon: float) -> float | None:
+    """An epsilon, or None if it is infinite."""
+    return epsilon if math.isfinite(epsilon) else None
 
 
 def _why_none(cost: Cost, delta: float) -> str:

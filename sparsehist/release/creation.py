@@ -161,10 +161,7 @@ def declared_into(home: Home, declaration: Declaration, if_exists: str) -> Serie
 def check_new(state: State, declared: Declaration, who: str | None) -> None:
     """Refuse a series that the ledger has no room for; for the first open one its budget reserves delta."""
     ledger = Ledger.of(state)
-    ledger.check_series(
-        declared.name, declared.population, declared.noise, is_open=declared.domain.is_open,
-        of_period=declared.period is not None,
-    )  # fmt: skip
+    ledger.check_series(declared)
     reserved = ledger.reserving(declared.population) if declared.domain.is_open else None
     if reserved is not None:
         state.declare(

@@ -29,14 +29,14 @@ from sparsehist.domain.base import key_names
 from sparsehist.errors import DeclarationError, NameTakenError, NotFoundError, SeriesDiffersError, shown
 from sparsehist.histogram.open_domain import OpenBudget
 from sparsehist.ledger.ledger import Ledger
-from sparsehist.ledger.spent import CELLS
+from sparsehist.ledger.spent import CELLS, Account
 from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.release import any_kind
 from sparsehist.release.cell_parameters import cell_metadata, requested
 from sparsehist.release.creation import NewLog, PairFilter, counted_into, with_source
 from sparsehist.release.home import Home, OfStore, home_of
 from sparsehist.release.metadata import level_asked
-from sparsehist.release.spending import cells_of, prepared
+from sparsehist.release.spending import prepared
 
 _PARTS = 256
 """Weights are multiples of 1/256: at 200 keys the weight of each is 18 of these, for 18.1."""
@@ -175,12 +175,10 @@ def charged(ledger: Ledger, planned: Iterable[Round]) -> Ledger:
     """Return the ledger once new series were made with one release each; refuses what it has no room for."""
     for each in planned:
         declaration = each.declared
-        ledger.check_series(
-            declaration.name, declaration.population, declaration.noise, is_open=declaration.domain.is_open
-        )
+        ledger.check_series(declaration)
         if declaration.domain.is_open:
             ledger = ledger.with_open_series(declaration.population)
-        ledger = ledger.with_series(cells_of(declaration.name, declaration))
+        ledger = ledger.with_series(Account(declaration.name, declaration))
         asked = requested("planned", level_asked(each.level), threshold=each.threshold)
         public = partial(cell_metadata, declaration, past=())
         *_, spends = prepared(ledger, declaration.name, declaration, CELLS, asked, public)

@@ -17,7 +17,6 @@ from sparsehist.counting.progress import Counting, reporting
 from sparsehist.counting.sources import open_log
 from sparsehist.declaration import Declaration
 from sparsehist.declaration.checks import checked_choice, checked_name
-from sparsehist.declaration.recurring import without_budget
 from sparsehist.errors import (
     DataError,
     DeclarationError,
@@ -29,7 +28,8 @@ from sparsehist.errors import (
 )
 from sparsehist.ledger.budgets import budget_within
 from sparsehist.ledger.ledger import Ledger
-from sparsehist.ledger.table import DEFAULT_DELTA
+from sparsehist.ledger.spent import Account
+from sparsehist.ledger.table import DEFAULT_DELTA, finite_or_none
 from sparsehist.privacy import Level, level_text, total_cost
 from sparsehist.privacy.epsilon_delta import guarantee
 from sparsehist.privacy.guarantees import EpsilonDelta
@@ -37,8 +37,7 @@ from sparsehist.release.calendar import Period, is_no_date, span_of
 from sparsehist.release.cell_parameters import CellRequest
 from sparsehist.release.creation import NewLog, PairFilter, checked_source, counted_into, with_source
 from sparsehist.release.home import Home
-from sparsehist.release.planning import Plan, Planner, checked_levels, finite_or_none
-from sparsehist.release.spending import cells_of
+from sparsehist.release.planning import Plan, Planner, checked_levels
 from sparsehist.release.steps import comparable_units, kind_of_all
 from sparsehist.release.stored_declaration import check_alike, declaration_of
 from sparsehist.store import RegisteredFile, SeriesRecord, State, ensure_store, write_file
@@ -63,7 +62,7 @@ def declare_periods(home: Home, declaration: Declaration, if_exists: str) -> Dec
             "most_periods needs the column of the unit: it has to know who counted before", parameter="every"
         )
     limit = None if every.budget is None else budget_within(every.budget, opens=declaration.domain.is_open)
-    declared = replace(declaration, every=without_budget(every))
+    declared = replace(declaration, every=every.without_budget())
     ensure_store(home.path)
     with home.hold() as state:
         ledger = Ledger.of(state)
@@ -107,7 +106,7 @@ def drop(home: Home, state: State, name: str, *, reason: str | None = None) -> N
 
 def _in_use(ledger: Ledger, population: str) -> bool:
     """Whether a population has a series, or had one that was released."""
-    return any(path.releases or path.dropped is None for path in ledger.of_population(population))
+    return any(known.releases or known.dropped is None for known in ledger.of_population(population))
 
 
 def declared_periods(home: Home, state: State, name: str) -> Declaration:
@@ -170,7 +169,7 @@ def plan_period(
     """Plan one more period, and what all of them would cost so; see `PeriodicSeries.plan`."""
     declaration, rule = replace(periodic, name=_PLANNED, every=None), present(periodic.every)
     with home.hold() as state:
-        ledger = Ledger.of(state).with_series(cells_of(_PLANNED, declaration))
+        ledger = Ledger.of(state).with_series(Account(_PLANNED, declaration))
     planner, exact = Planner.of_cells(ledger, _PLANNED, declaration, chosen), checked_levels(levels)
     made = planner.plan(counts, levels=exact)
     times = {
@@ -239,7 +238,7 @@ class FirstPeriods(PairFilter):
     def begin(self, state: State) -> None:
         """Read who counted in how many periods."""
         records = periods_of(state, self._population)
-        gone = any(path.dropped and path.releases for path in Ledger.of(state).of_population(self._population))
+        gone = any(one.dropped and one.releases for one in Ledger.of(state).of_population(self._population))
         if gone or any(_units_of(record) is None for record in records):
             raise RefusedError(
                 f"who counted in the periods of {self._population!r} was erased, by finish or by dropping one that "

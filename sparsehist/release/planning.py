@@ -22,8 +22,8 @@ from sparsehist.histogram.thresholds import least_count, mean_error, publication
 from sparsehist.html import in_notebook, table_of_dicts
 from sparsehist.ledger.budgets import Budget, Limits, budget_within
 from sparsehist.ledger.ledger import Ledger
-from sparsehist.ledger.spent import CELLS, PathName, Spending, cost_of, law_of
-from sparsehist.ledger.table import DEFAULT_DELTA
+from sparsehist.ledger.spent import CELLS, Account, PathName, Spending, law_of
+from sparsehist.ledger.table import DEFAULT_DELTA, finite_or_none
 from sparsehist.noise import Family
 from sparsehist.privacy import Cost, Level, level_text
 from sparsehist.privacy.composition import PURE
@@ -34,7 +34,7 @@ from sparsehist.privacy.levels import rounded_down
 from sparsehist.release.cell_parameters import CellRequest, cell_metadata, requested
 from sparsehist.release.measure_parameters import sums_published
 from sparsehist.release.metadata import CellMetadata, level_asked
-from sparsehist.release.spending import cells_of, prepared
+from sparsehist.release.spending import prepared
 from sparsehist.store import Past
 
 PROBABILITIES = (0.5, 0.95, 0.99)
@@ -164,7 +164,7 @@ def plan(
     declared: Any = {"key": columns, "domain": asked, "bounding": bounding, "noise": noise}
     declaration = Declaration(name="plan", max_keys=max_keys, **declared)
     chosen = requested("plan", threshold=threshold, false_keys=false_keys, open_delta=open_delta)
-    ledger = Ledger().with_series(cells_of(_ALONE, declaration))
+    ledger = Ledger().with_series(Account(_ALONE, declaration))
     if within is not None:
         shared = _budget_within(within, declaration)
         ledger = replace(ledger, limits=Limits(budgets={declaration.population: shared}))
@@ -227,8 +227,8 @@ class Planner:
 
     def cost_of_release(self, level: Fraction | EpsilonDelta) -> Cost:
         """What a release at a level costs on its own."""
-        ledger = Ledger().with_series(cells_of(self.series_id, self.declaration))
-        return cost_of(ledger.with_release(*self._release(level)[1]).paths)
+        ledger = Ledger().with_series(Account(self.series_id, self.declaration))
+        return ledger.with_release(*self._release(level)[1]).accounts[self.series_id].cost
 
     def _release(self, level: Fraction | EpsilonDelta) -> tuple[CellMetadata, tuple[Spending, ...]]:
         request = replace(self.request, **level_asked(level))
@@ -260,7 +260,7 @@ class Planner:
         """The largest cap that this number of further series of the population could have each."""
         checked_whole("equal", times, 1, _MOST_EQUAL, of=" of series")
         declared = self.declaration
-        cap = self.ledger.largest_equal_cap(declared.population, declared.noise, declared.max_keys, times)
+        cap = self.ledger.largest_equal_cap(declared, times)
         if cap is None:
             raise DeclarationError(
                 "equal= divides a budget: set one for the population, or give within=, an EpsilonDelta or a rho"
@@ -296,18 +296,17 @@ def _count_rows(family: Family, level: Fraction, effective: float, counts: Seque
 
 def _cost_in(ledger: Ledger, spends: Sequence[Spending]) -> dict[str, Any]:
     """What a release would do to a ledger, on its own; "adds" is exact text, "0" where a finer one was released."""
-    population = ledger.of_series(spends[0].series_id)[0].population
+    account = ledger.accounts[spends[0].series_id]
     after = ledger.with_release(*spends)
     try:
         ledger.check(*spends)
         refused = None
     except RefusedError as refusal:
         refused = str(refusal)
-    was, then = (one.cost_of(one.of_population(population)) for one in (ledger, after))
+    was, then = (one.cost_of(one.of_population(account.population)) for one in (ledger, after))
     adds, currency = _difference(was, then)
     epsilon = finite_or_none(guarantee(then, DEFAULT_DELTA))
-    finest = {path.path: path.finest for path in ledger.of_series(spends[0].series_id) if path.finest}
-    more = {each.path[1]: each.level - finest.get(each.path, Fraction(0)) for each in spends[1:]}
+    more = {each.path[1]: each.level - account.on(each.path).finest for each in spends[1:]}
     sums = {f"{name}_sum_adds": level_text(each) if each > 0 else "0" for name, each in more.items()}
     return {"adds": adds, "currency": currency, **sums, "population_epsilon": epsilon, "refused": refused}
 
@@ -324,11 +323,6 @@ def _difference(before: Cost, after: Cost) -> tuple[str, str]:
     if before.rho is None or after.rho is None:
         return "", after.currency
     return f"{after.rho - before.rho:.6g}", "rho"
-
-
-def finite_or_none(epsilon: float) -> float | None:
-    """An epsilon, or None if it is infinite."""
-    return epsilon if math.isfinite(epsilon) else None
 
 
 def _domain_asked(d: int | None, domain: object) -> Domain:

@@ -14,7 +14,7 @@ from sparsehist.declaration.recurring import USER
 from sparsehist.errors import BudgetExceededError, present
 from sparsehist.ledger.budgets import OPEN_SHARE, Budget, Limits, Split
 from sparsehist.ledger.ledger import Ledger
-from sparsehist.ledger.spent import PathName, Spending, Spent, law_of
+from sparsehist.ledger.spent import Account, PathName, Spending, law_of
 from sparsehist.privacy import level_text
 from sparsehist.privacy.filters import POISSON_ROUTE, PURE_ROUTE, RHO_ROUTE, filter_on, level_within
 from sparsehist.privacy.guarantees import EpsilonDelta
@@ -25,17 +25,12 @@ _Request = TypeVar("_Request", bound=Request)
 _Metadata = TypeVar("_Metadata", bound=Metadata)
 
 
-def cells_of(series_id: str, declaration: Declaration) -> Spent:
-    """The noise path of the cells of a series, before anything was released."""
-    return Spent.under(declaration.as_json(), series_id=series_id)
-
-
 def ledger_for(state: State, record: SeriesRecord, declaration: Declaration, *, whole: bool = False) -> Ledger:
     """The ledger that a release of a series is held against; no more than its cells where nothing limits them."""
     limits = Limits(state.limit_events())
     limited = (limits.cap(record.series_id, declaration.cap).now, limits.budget(record.population).now)
     if not whole and declaration.period is None and limited == (None, None):
-        return Ledger((cells_of(record.series_id, declaration),), limits)
+        return Ledger({record.series_id: Account(record.series_id, declaration)}, limits)
     return Ledger.of(state)
 
 
@@ -70,7 +65,7 @@ def prepared(
 
     The noise path of the release comes first among what is added, then those beside it, whose slack is in the first.
     """
-    goal, room = request.goal, ledger.open_room(declaration.population, declaration.name)
+    goal, room = request.goal, ledger.open_room(declaration)
     split = None
     if goal is not None:
         split = _split(goal, ledger.budget_of(declaration.population), opens=declaration.domain.is_open)
@@ -82,7 +77,9 @@ def prepared(
     about = metadata(request)
     release = Spending(series_id, present(request.level), path, about.delta_spent, about.numerical_slack)
     if goal is not None and split is not None:
-        _check_goal(goal, split, release, max(known.delta_infinity for known in ledger.of_series(series_id)))
+        _check_goal(
+            goal, split, release, max(known.delta_infinity for known in ledger.accounts[series_id].paths.values())
+        )
     return request, about, (release, *(Spending(series_id, at, name) for name, at in request.beside))
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from sparsehist.declaration import Declaration
 from sparsehist.errors import NotFoundError
 from sparsehist.ledger.ledger import Ledger
-from sparsehist.ledger.spent import CELLS, PathName
+from sparsehist.ledger.spent import CELLS, Account, PathName
 from sparsehist.privacy import level_text
 from sparsehist.release import any_kind, running_round, workload_round
 from sparsehist.release.cell_parameters import cell_metadata
@@ -19,7 +19,7 @@ from sparsehist.release.home import Home
 from sparsehist.release.key_discovery import charged, planned_rounds
 from sparsehist.release.metadata import CellMetadata, RunningMetadata
 from sparsehist.release.pipeline import AUTO
-from sparsehist.release.spending import cells_of, prepared
+from sparsehist.release.spending import prepared
 from sparsehist.release.stored_declaration import declaration_of
 from sparsehist.sqlfront.checking import asked_of
 from sparsehist.sqlfront.declaring import wanted_by
@@ -88,16 +88,14 @@ class DryRun:
         name, declaration = statement.name, wanted_by(statement).declaration
         if name in self._series:
             return f"keeps the series {name}; spends nothing"
-        self._ledger.check_series(
-            name, declaration.population, declaration.noise, is_open=declaration.domain.is_open
-        )  # fmt: skip
+        self._ledger.check_series(declaration)
         if declaration.every is not None:
             return f"declares the series {name} of periods; spends nothing"
         if declaration.domain.is_open:
             self._ledger = self._ledger.with_open_series(declaration.population)
-        series_id = f"new {len(self._series)} {name} {len(self._ledger.paths)}"
+        series_id = f"new {len(self._series)} {name} {len(self._ledger.accounts)}"
         self._series[name] = _Series(series_id, declaration)
-        self._ledger = self._ledger.with_series(cells_of(series_id, declaration))
+        self._ledger = self._ledger.with_series(Account(series_id, declaration))
         if not statement.query:
             return f"declares the running series {name}; spends nothing"
         return f"counts the log into the series {name}; spends nothing"
@@ -158,7 +156,7 @@ class DryRun:
         if workload is None:
             raise NotFoundError("a release of a workload names it")
         if name == AUTO:
-            paths = (path.path for path in self._ledger.of_series(series.series_id))
+            paths = self._ledger.accounts[series.series_id].paths
             name = next((str(path[2]) for path in paths if path[1] == str(workload)), None)
         if name is None:
             strategy = workload_round.chosen_strategy(declaration, workload)

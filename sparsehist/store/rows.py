@@ -6,6 +6,7 @@ import getpass
 import json
 from collections.abc import Mapping
 from datetime import datetime, timedelta
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -39,11 +40,12 @@ def _series(database: Database, row: tuple[Any, ...], series: Path) -> SeriesRec
 
 
 def ledger_rows(database: Database) -> list[dict[str, Any]]:
-    """Rows of `read_ledger`, with the declaration read and the finest level, compared exactly, in place of all."""
+    """Rows of `read_ledger`, with the declaration read, the name of the path, and the finest of its levels or 0."""
     found = _with_times(database.records("read_ledger"))
     for row in found:
-        finest = max(map(as_level, json.loads(row.pop("levels"))), default=None)
-        row["finest"], row["declaration"] = finest, json.loads(row["declaration"])
+        row["finest"] = max(map(as_level, json.loads(row.pop("levels"))), default=Fraction(0))
+        row["declaration"] = json.loads(row["declaration"])
+        row["path"] = tuple(row.pop(part) for part in ("kind", "workload", "strategy"))
     return found
 
 

@@ -62,11 +62,11 @@ def test_json_gives_the_same_declaration(given):
         ({"name": "Visits"}, "name", "lower-case"),
         ({"unit": "url"}, "unit", "no key column"),
         ({"bounding": "share", "noise": "skellam"}, "bounding", "Gaussian or Laplace"),
-        ({"bounding": Share(most_keys=3)}, "bounding", "less than max_keys"),
+        ({"bounding": Share(most_keys=3)}, "bounding", "from max_keys=20"),
         ({"steps": 7, "every": "week"}, "every", "not both"),
         ({"key_types": {"user": "date"}}, "key_types", "no key column"),
         ({"key_types": {"url": "date"}}, "key_types", "any text"),
-        ({"key": ["url", "day"]}, "domain", "as many columns"),
+        ({"key": ["url", "day"]}, "domain", "must name the columns"),
     ],
 )
 def test_a_wrong_parameter_is_named(given, parameter, words):
@@ -93,7 +93,7 @@ def test_data_in_the_wrong_place_is_named_by_its_type(name):
         (bounding_of, "keep"),
         (bounding_of, "keep(portable=True)"),
         (bounding_of, "share(most_keys=9, portable=True)"),
-        (steps_of, "365"),
+        (steps_of, "steps(365)"),
         (steps_of, "steps(52, start='2026-01-01', every='week')"),
         (every_of, "every('day')"),
         (every_of, "every('7', periods=3, protects='user-period', most_periods=1)"),

@@ -14,7 +14,7 @@ from sparsehist.errors import BudgetExceededError, CapExceededError, Declaration
 from sparsehist.ledger.budgets import budget
 from sparsehist.ledger.export import COLUMNS, EVENT_COLUMNS
 from sparsehist.ledger.ledger import Ledger, check_release
-from sparsehist.ledger.spent import Spending
+from sparsehist.ledger.spent import CELLS, Spending
 from sparsehist.ledger.table import SCHEMA
 from sparsehist.privacy import gaussian
 from sparsehist.release import cell_round
@@ -402,15 +402,16 @@ def test_a_ledger_that_is_carried_on_equals_the_one_of_the_store():
     for name, level in (("first", "0.5"), ("coarser", "0.1"), ("finer", "1")):
         carried = ledger()
         made = series.release(name, level=level)
-        (spent,) = ledger().paths
+        ((series_id, account),) = ledger().accounts.items()
+        spent = account.on(CELLS)
         added = Spending(
-            spent.series_id, made.level, delta_infinity=made.metadata["delta_infinity"],
+            series_id, made.level, delta_infinity=made.metadata["delta_infinity"],
             numerical_slack=made.metadata["numerical_slack"],
         )  # fmt: skip
-        (known,) = carried.with_release(added).paths
+        known = carried.with_release(added).accounts[series_id].on(CELLS)
         for field in ("finest", "releases", "delta_infinity", "numerical_slack"):
             assert getattr(known, field) == pytest.approx(getattr(spent, field), rel=1e-12), field
-    (lower,) = ledger().with_release(Spending(spent.series_id, Fraction(1, 10))).paths
+    lower = ledger().with_release(Spending(series_id, Fraction(1, 10))).accounts[series_id].on(CELLS)
     assert (lower.finest, lower.delta_infinity) == (1, spent.delta_infinity)
 
 

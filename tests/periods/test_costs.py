@@ -9,12 +9,12 @@ from fractions import Fraction
 import pytest
 
 import sparsehist as sh
-from sparsehist.declaration import Every
+from sparsehist.declaration import Declaration, Every
 from sparsehist.entropy import seeded
 from sparsehist.errors import BudgetExceededError
 from sparsehist.ledger.budgets import Limits, budget
 from sparsehist.ledger.ledger import Ledger
-from sparsehist.ledger.spent import Spending, Spent
+from sparsehist.ledger.spent import CELLS, Account, Spending, Spent
 from sparsehist.privacy import as_level
 from sparsehist.privacy.composition import path_cost, total_cost
 from sparsehist.privacy.epsilon_delta import guarantee
@@ -96,8 +96,8 @@ def a_ledger(protects: str, most: int | None, limit: str, n: int = 6) -> Ledger:
     """A ledger of periods that were added, none released."""
     limits = Limits(budgets={"log": budget(rho=limit)})
     limits.periods["log"] = Every("week", n, protects, most)
-    paths = tuple(Spent(str(i), f"log_{i}", "log", "gaussian", 1) for i in range(n))
-    return Ledger(paths, limits)
+    declared = [Declaration(name=f"log_{i}", unit="user", max_keys=1, population="log") for i in range(n)]
+    return Ledger({str(i): Account(str(i), each) for i, each in enumerate(declared)}, limits)
 
 
 def worst(spent: dict[int, Fraction], protects: str, most: int | None, n: int = 6) -> Fraction:
@@ -139,7 +139,7 @@ def test_no_order_of_levels_gets_beyond_the_budget(protects: str, most: int | No
                 allowed += 1
                 ledger, spent = ledger.with_release(release), after
             assert worst(spent, protects, most) <= limit
-            if ledger.paths[0].releases and protects == "user":
+            if ledger.accounts["0"].releases and protects == "user":
                 bears = ledger.cost_of(ledger.of_population("log")).amount
                 assert bears == worst(spent, "user", most)
     assert refused > 50 and allowed > 50
@@ -238,18 +238,15 @@ def test_so_many_of_the_costliest_cost_no_less_than_any_so_many(most: int) -> No
     limits.periods["log"] = Every("week", 9, most_periods=most)
     for seed in range(20):
         rng = seeded(500 + seed)
-        paths = []
+        accounts = []
         for i in range(5):
-            cells = Spent(
-                str(i), f"log_{i}", "log", "gaussian", 1, finest=Fraction(int(rng.integers(1, 60)), 100), releases=1,
-                delta_infinity=float(rng.choice([0.0, 1e-8, 3e-7])),
-            )  # fmt: skip
-            paths.append(cells)
+            finest, delta = Fraction(int(rng.integers(1, 60)), 100), float(rng.choice([0.0, 1e-8, 3e-7]))
+            paths = {CELLS: Spent(finest, 1, delta)}
             if rng.random() < 0.3:
-                session = replace(cells, path=("interactive", "s", "weights"), finest=Fraction(1, 5))
-                paths.append(replace(session, delta_infinity=0.0))
-        told = Ledger(tuple(paths), limits).cost_of(paths)
+                paths["interactive", "s", "weights"] = Spent(Fraction(1, 5), 1)
+            accounts.append(replace(a_ledger("user", most, "1").accounts[str(i)], paths=paths))
+        told = Ledger({}, limits).cost_of(accounts)
         for some in itertools.combinations(range(5), most):
-            each = total_cost(path.cost for path in paths if int(path.series_id) in some)
+            each = total_cost(accounts[i].cost for i in some)
             assert each.rho <= told.rho * (1 + 1e-12) and each.delta_infinity <= told.delta_infinity
             assert guarantee(each, 1e-5) <= guarantee(told, 1e-5) * (1 + 1e-9)

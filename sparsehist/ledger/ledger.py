@@ -58,7 +58,7 @@ class Ledger:
             declaration = row.pop("declaration")
             known = accounts.get(series_id) or Account(series_id, Declaration.from_json(declaration), {}, dropped)
             accounts[series_id] = replace(known, paths={**known.paths, path: Spent(**row)})
-        return cls(accounts, Limits(state.limit_events()))
+        return cls(accounts, Limits(state.events(limits=True)))
 
     def with_series(self, account: Account) -> Ledger:
         """The ledger once a series was created, or with another account of it."""

@@ -16,10 +16,9 @@ import polars as pl
 from sparsehist.declaration.checks import checked_output
 from sparsehist.errors import DeclarationError, InputError, NotFoundError, raise_alone
 from sparsehist.ledger.content_digest import content_digest
-from sparsehist.ledger.public_ledger import publish
 from sparsehist.release.home import Home
 from sparsehist.release.metadata import CellMetadata, Metadata, read_metadata
-from sparsehist.store import write_published
+from sparsehist.store import publish, write_published
 from sparsehist.store.witnesses import LEDGER_NAME
 
 PARQUET, CSV = (".parquet", ".pq"), (".csv",)

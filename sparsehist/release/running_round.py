@@ -102,12 +102,14 @@ class RunningPath:
         known, false_keys = self._tracked()
         untracked = np.setdiff1d(np.arange(all_keys.height), known)
         taken = pl.concat([all_keys, false_keys])
+        spent = [(row, level) for row, level, _ in self.past]
+        noise = [self.held.state.noise(present(path_id), spot, known.size) for spot in spent]
         drawn = draw_step_round(
             totals.noise(declaration.max_keys),
             past,
             point,
             metadata.effective_threshold,
-            tracked=np.empty((0, 0)) if path_id is None else self.held.state.all_noise(path_id, known.size),
+            tracked=np.array(noise) if noise else np.empty((0, 0)),
             counts=self._counts([point.step], untracked)[0],
             # Running counts never fall, and no other total is above them.
             largest=self.files.counts_at([totals.span(history.steps[-1])[1]], untracked)[0],

@@ -27,7 +27,7 @@ _Metadata = TypeVar("_Metadata", bound=Metadata)
 
 def ledger_for(state: State, record: SeriesRecord, declaration: Declaration, *, whole: bool = False) -> Ledger:
     """The ledger that a release of a series is held against; no more than its cells where nothing limits them."""
-    limits = Limits(state.limit_events())
+    limits = Limits(state.events(limits=True))
     limited = (limits.cap(record.series_id, declaration.cap).now, limits.budget(record.population).now)
     if not whole and declaration.period is None and limited == (None, None):
         return Ledger({record.series_id: Account(record.series_id, declaration)}, limits)

@@ -16,7 +16,7 @@ from sparsehist.store.records import (
     Tracked,
 )
 from sparsehist.store.state import State
-from sparsehist.store.witnesses import LEDGER_NAME, editing_ledger, listed_in_ledger, write_published
+from sparsehist.store.witnesses import LEDGER_NAME, listed_in_ledger, publish, write_published
 
 __all__ = [
     "LEDGER_NAME",
@@ -33,11 +33,11 @@ __all__ = [
     "adopt",
     "backup",
     "create_store",
-    "editing_ledger",
     "ensure_store",
     "is_store",
     "listed_in_ledger",
     "open_state",
+    "publish",
     "read_json",
     "write_file",
     "write_published",

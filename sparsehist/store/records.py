@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -86,28 +85,19 @@ class SeriesRecord:
 
 @dataclass(frozen=True)
 class ReleaseRecord:
-    """A committed release; all but the request is public. The generation is that of the store with it.
+    """A committed release: `request` are the caller's parameters, `metadata` is published beside the rows.
 
-    The threshold is the effective one, minus infinity for a workload.
+    All except the request is public. The generation is that of the store with it. The threshold is the effective
+    one, minus infinity for a workload.
     """
 
     path_id: int
     name: str
     level: Fraction
     threshold: float
-    request_text: str = field(repr=False)
-    metadata_text: str = field(repr=False)
+    request: dict[str, Any] = field(repr=False)
+    metadata: dict[str, Any] = field(repr=False)
     generation: int
-
-    @property
-    def request(self) -> dict[str, Any]:
-        """The caller's parameters."""
-        return dict(json.loads(self.request_text))
-
-    @property
-    def metadata(self) -> dict[str, Any]:
-        """Published beside the rows."""
-        return dict(json.loads(self.metadata_text))
 
 
 @dataclass(frozen=True, repr=False)

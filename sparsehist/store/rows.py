@@ -6,7 +6,6 @@ import getpass
 import json
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -39,21 +38,6 @@ def _series(database: Database, row: tuple[Any, ...], series: Path) -> SeriesRec
     return SeriesRecord(series_id, name, json.loads(declaration), salt, own, made_from, directory, tuple(paths))
 
 
-def ledger_rows(database: Database) -> list[dict[str, Any]]:
-    """Rows of `read_ledger`, with the declaration read, the name of the path, and the finest of its levels or 0."""
-    found = _with_times(database.records("read_ledger"))
-    for row in found:
-        row["finest"] = max(map(as_level, json.loads(row.pop("levels"))), default=Fraction(0))
-        row["declaration"] = json.loads(row["declaration"])
-        row["path"] = tuple(row.pop(part) for part in ("kind", "workload", "strategy"))
-    return found
-
-
-def event_rows(database: Database, *, limits: bool = False) -> list[dict[str, Any]]:
-    """All events in order, or only those that declare a limit; times are UTC."""
-    return _with_times(database.records("read_events", limits=limits))
-
-
 def insert_event(
     database: Database,
     what: str,
@@ -81,13 +65,19 @@ def _user() -> str:
         return "unknown"
 
 
-def release_from_row(row: tuple[Any, ...]) -> ReleaseRecord:
-    """A row of `read_releases` or `read_release`."""
-    path_id, generation, name, level, threshold, request, metadata = row
-    return ReleaseRecord(path_id, name, as_level(level), threshold, request, metadata, generation)
+def read_releases(database: Database, sql: str, **of: object) -> list[ReleaseRecord]:
+    """The releases that `read_releases` or `read_release` gives."""
+    return [
+        ReleaseRecord(
+            path_id, name, as_level(level), threshold, json.loads(request), json.loads(metadata), generation
+        )
+        for path_id, generation, name, level, threshold, request, metadata in database.rows(sql, **of)
+    ]
 
 
-def _with_times(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def rows_with_times(database: Database, sql: str, **of: object) -> list[dict[str, Any]]:
+    """Rows as dicts; times are UTC."""
+    found = database.records(sql, **of)
     for row in found:
         for column in _TIMES & row.keys():
             row[column] = None if row[column] is None else _EPOCH + timedelta(microseconds=row[column])

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import secrets
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from operator import attrgetter
@@ -42,15 +43,13 @@ from sparsehist.store.records import (
 from sparsehist.store.rounds import TRACKING, PathHistory, RoundSizes
 from sparsehist.store.rows import (
     as_text,
-    event_rows,
     insert_event,
-    ledger_rows,
     read_history,
+    read_releases,
     read_series,
-    release_from_row,
+    rows_with_times,
 )
 from sparsehist.store.witnesses import Mark, listed_in_ledger, raise_mark
-from sparsehist.typing import FloatArray
 
 if TYPE_CHECKING:
     import polars as pl
@@ -130,12 +129,12 @@ class State:
 
     def releases(self, path_id: int) -> list[ReleaseRecord]:
         """The releases of a noise path, in order."""
-        return [release_from_row(row) for row in self._database.rows("read_releases", path_id=path_id)]
+        return read_releases(self._database, "read_releases", path_id=path_id)
 
     def release_named(self, record: SeriesRecord, name: str) -> ReleaseRecord | None:
         """The release of that name on any noise path of a series."""
-        rows = self._database.rows("read_release", series_id=record.series_id, name=name)
-        return release_from_row(rows[0]) if rows else None
+        found = read_releases(self._database, "read_release", series_id=record.series_id, name=name)
+        return found[0] if found else None
 
     def past(self, path_id: int) -> list[tuple[Fraction, float]]:
         """The levels spent on a noise path in the order of their first release, with the lowest threshold of each.
@@ -198,21 +197,12 @@ class State:
 
     def noise(self, path_id: int, level: Spot, n_tracked: int) -> NoiseArray:
         """The noise of a path's tracked cells, or of a workload, at a level it has spent, by cell number. Secret."""
-        history = self._unchanged(path_id, n_tracked)
+        history = self._history(path_id)
+        if n_tracked != history.n_tracked:
+            raise StoreInUseError("the tracked cells changed meanwhile; begin the round again")
         if level not in history.levels:
             raise NotFoundError("that level was never spent on this path")
         return history.noise(history.levels.index(level))
-
-    def all_noise(self, path_id: int, n_tracked: int) -> FloatArray:
-        """The noise of the tracked cells at all levels of a path, in the order of their first release.
-
-        Secret; shape (levels, n_tracked).
-        """
-        history = self._unchanged(path_id, n_tracked)
-        out = np.empty((len(history.levels), n_tracked))
-        for level in range(len(out)):
-            out[level] = history.noise(level)
-        return out
 
     def commit_series(self, record: SeriesRecord, *, integer_noise: bool = False, who: str | None = None) -> int:
         """Register a series whose files are in place; returns the path of its cells."""
@@ -225,7 +215,7 @@ class State:
         declaration, series_id = record.declaration, record.series_id
         details = {name: value for name in _TOLD if (value := declaration.get(name))} or None
         said: dict[str, Any] = {"who": who, "series_id": series_id, "details": details}
-        with self._changing("create series", f"series {record.name} created", **said) as event:
+        with self._changing("create series", **said) as event:
             if self.series(record.name) is not None:
                 raise NameTakenError(f"a series {record.name!r} exists already")
             self._database.insert(
@@ -250,9 +240,8 @@ class State:
             row = (at, each.name, level_text(each.level), float(each.threshold), each.step, as_text(each.metadata))
             sizes, file = history.write_round(name, each, row, durable=self.durable)
             written.append(_WrittenRound(sizes, file, history.directory))
-        told = f"release {record.name} at level {level_text(record.level)} committed"
         try:
-            with self._changing("release", told, rounds=len(rounds)) as event:
+            with self._changing("release", rounds=len(rounds)) as event:
                 event.update(self._insert_round(record, written[0], generation))
                 for at, (each, made) in enumerate(zip(rounds[1:], written[1:], strict=True), generation + 1):
                     insert_event(self._database, "release", at, **self._insert_round(each, made, at))
@@ -312,7 +301,7 @@ class State:
         for file in files:
             check_file(record.directory, file)
         details = {"step": step.step + 1, "source": step.source}
-        with self._of_series("append", record, who=who, path_id=record.path_id, details=details):
+        with self._changing("append", series_id=record.series_id, who=who, path_id=record.path_id, details=details):
             self._database.insert("step", series_id=record.series_id, **asdict(step), appended=now())
             source = max(record.declaration.get("source") or "", step.source)
             self._database.change(
@@ -326,7 +315,7 @@ class State:
 
     def finish_series(self, record: SeriesRecord, erased: Sequence[str], *, who: str | None = None) -> None:
         """Let nothing more be appended to a running series, and erase the files that show who counted."""
-        with self._of_series("finish series", record, who=who):
+        with self._changing("finish series", series_id=record.series_id, who=who):
             self._database.change(
                 "update step set digest = null where series_id = $series_id", series_id=record.series_id
             )
@@ -361,7 +350,7 @@ class State:
         record = self.series(name)
         if record is None:
             raise NotFoundError(f"no series {name!r} in store {self.path}")
-        with self._of_series("drop series", record, who=who, reason=reason):
+        with self._changing("drop series", series_id=record.series_id, who=who, reason=reason):
             self._database.change("forget_series", series_id=record.series_id, dropped=now())
             for forget in (
                 "delete from file where series_id = $series_id",
@@ -401,20 +390,21 @@ class State:
                     shutil.rmtree(place) if place.is_dir() else place.unlink()
 
     def ledger(self) -> list[dict[str, Any]]:
-        """Costs, one row for each noise path, dropped series included."""
-        return ledger_rows(self._database)
+        """Costs, one row for each noise path with its finest level, 0 if there is none; dropped series included."""
+        found = rows_with_times(self._database, "read_ledger")
+        for row in found:
+            row["finest"] = max(map(as_level, json.loads(row.pop("levels"))), default=Fraction(0))
+            row["declaration"] = json.loads(row["declaration"])
+            row["path"] = tuple(row.pop(part) for part in ("kind", "workload", "strategy"))
+        return found
 
-    def events(self) -> list[dict[str, Any]]:
-        """All events, in order."""
-        return event_rows(self._database)
-
-    def limit_events(self) -> list[dict[str, Any]]:
-        """The events that declare a limit; a release reads no others."""
-        return event_rows(self._database, limits=True)
+    def events(self, *, limits: bool = False) -> list[dict[str, Any]]:
+        """All events in order, or those that declare a limit: a release reads no others."""
+        return rows_with_times(self._database, "read_events", limits=limits)
 
     def declare(self, what: str, **said: Any) -> None:
         """Record a limit or another declaration; an older copy of the store is refused from then on."""
-        with self._changing(what, f"{what} done", **said):
+        with self._changing(what, **said):
             pass
 
     def record_refusal(self, **asked: Any) -> None:
@@ -448,7 +438,7 @@ class State:
             raise_mark(self._identity.home, self.store_id, mark)
 
     @contextmanager
-    def _changing(self, what: str, told: str, *, rounds: int = 1, **said: Any) -> Iterator[dict[str, Any]]:
+    def _changing(self, what: str, *, rounds: int = 1, **said: Any) -> Iterator[dict[str, Any]]:
         """A transaction in the next generation, or as many as there are rounds, with an event that the block extends.
 
         Afterwards the marks are raised, or this fails: nothing may be published before.
@@ -463,20 +453,11 @@ class State:
         self.generation += rounds
         self._histories.clear()
         self.raise_marks()
-        _log.info("%s, generation %d", told, self.generation)
-
-    def _of_series(self, what: str, record: SeriesRecord, **said: Any) -> AbstractContextManager[dict[str, Any]]:
-        return self._changing(what, f"{what} of series {record.name} done", series_id=record.series_id, **said)
+        _log.info("%s done, generation %d", what, self.generation)
 
     def _register(self, series_id: str, files: Sequence[RegisteredFile], path_id: int | None = None) -> None:
         for file in files:
             self._database.insert("file", series_id=series_id, path_id=path_id, **asdict(file), erased=0)
-
-    def _unchanged(self, path_id: int, n_tracked: int) -> PathHistory:
-        history = self._history(path_id)
-        if n_tracked != history.n_tracked:
-            raise StoreInUseError("the tracked cells changed meanwhile; begin the round again")
-        return history
 
     def _history(self, path_id: int) -> PathHistory:
         if path_id not in self._histories:

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sparsehist.errors import StoreDamagedError, StoreError
+from sparsehist.errors import StoreDamagedError, StoreError, StoreRolledBackError
 from sparsehist.store.private_files import NEW, PUBLIC, disk_errors, read_json, read_regular, write_all, write_file
 from sparsehist.store.records import RegisteredFile
 
@@ -116,7 +116,7 @@ def listed_in_ledger(directory: Path, store_id: str) -> dict[str, Any]:
 
 
 @contextmanager
-def editing_ledger(directory: Path) -> Iterator[dict[str, Any]]:
+def _editing_ledger(directory: Path) -> Iterator[dict[str, Any]]:
     """The entries of a public ledger by store, to be changed in the block; written when the block ends."""
     path = directory / LEDGER_NAME
     with _locked(directory):
@@ -128,11 +128,37 @@ def editing_ledger(directory: Path) -> Iterator[dict[str, Any]]:
             write_file(path, text.encode(), durable=True, mode=PUBLIC)
 
 
+def publish(directory: Path, entry: dict[str, Any]) -> None:
+    """Add a release to the public ledger of a directory, unless it is there.
+
+    An entry holds public parameters only: what tells store, release and round, level, noise, threshold, and the
+    digest of the content.
+    """
+    with _editing_ledger(directory) as stores:
+        store = stores.setdefault(entry["store"], {"generation": -1, "releases": []})
+        listed: list[dict[str, Any]] = store["releases"]
+        known = next((each for each in listed if each["generation"] == entry["generation"]), None)
+        if known is not None and known["round"] != entry["round"]:
+            raise StoreRolledBackError(
+                f"the public ledger shows another release of generation {entry['generation']} of this store: the "
+                "store was put back from an older copy, and what it drew since must not be published. Restore the "
+                "newest copy"
+            )
+        store["generation"] = max(store["generation"], entry["generation"])
+        if known is None:
+            listed.append({name: value for name, value in entry.items() if name != "store"})
+        elif known.get("digest") != entry["digest"]:
+            raise StoreRolledBackError(
+                f"the public ledger in {directory} shows other rows of this release: restore the ledger, or publish "
+                "elsewhere"
+            )
+
+
 def raise_published_generation(directory: Path, store_id: str, generation: int) -> None:
     """Let a ledger that knows the store refuse every older copy of it."""
     if listed_in_ledger(directory, store_id)["generation"] < 0:
         return
-    with editing_ledger(directory) as stores:
+    with _editing_ledger(directory) as stores:
         stores[store_id]["generation"] = max(int(stores[store_id]["generation"]), generation)
 
 

@@ -5,7 +5,6 @@ What they hand to `sparsehist.release.pipeline` is what the durable ones hand to
 
 from __future__ import annotations
 
-import json
 import math
 from fractions import Fraction
 from types import SimpleNamespace
@@ -68,7 +67,7 @@ class StateInMemory:
             lowest[made.level] = min(made.threshold, lowest.get(made.level, math.inf))
         return list(lowest.items())
 
-    def limit_events(self) -> list[dict[str, object]]:
+    def events(self, *, limits: bool = False) -> list[dict[str, object]]:
         return []
 
     def tracked(self, _path: int) -> Tracked:
@@ -94,8 +93,8 @@ class StateInMemory:
                 record.name,
                 record.level,
                 record.threshold,
-                json.dumps(record.request),
-                json.dumps(record.metadata),
+                dict(record.request),
+                dict(record.metadata),
                 self.generation,
             )
         )

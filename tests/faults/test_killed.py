@@ -16,7 +16,8 @@ import polars as pl
 import pytest
 
 import sparsehist as sh
-from tests.faults.campaign import WORK, Place, inspect, prepare
+from tests.faults.place import Place, inspect
+from tests.faults.work import WORK, prepare
 
 pytestmark = [
     pytest.mark.faults,
@@ -48,6 +49,13 @@ def test_work_that_is_killed_is_done_as_a_whole_or_not_begun(tmp_path: Path) -> 
     assert all(made[f"of {name}"] >= KILLS // len(WORK) for name in WORK)
     if KILLS >= 1000:
         assert all(made[kind] >= 20 for kind in ("write", "pwrite64", "fsync", "fdatasync", "rename")), made
+
+
+@pytest.mark.parametrize("work", ["round", "drop"])
+def test_work_is_killed_once_at_each_call(tmp_path: Path, work: str) -> None:
+    """Killed by the kernel at each system call, the engine's included, a round and a drop are whole or not begun."""
+    made = campaign(tmp_path, "--work", work)
+    assert made["killed"] >= 30 and min(made["pwrite64"], made["fdatasync"]) >= 5, made
 
 
 def test_what_removes_directories_may_be_killed_there(tmp_path: Path) -> None:

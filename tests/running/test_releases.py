@@ -156,7 +156,7 @@ def test_a_thousand_release_points_have_the_joint_law_of_their_noise() -> None:
         noisy[i] = rows["noisy_count"].to_numpy() - (5100 + 50 * step)
     with series._hold() as (state, record):
         spots = [Point(*spot) for spot in state._history(record.path_id).levels]
-        noise = state.all_noise(record.path_id, 12)
+        noise = np.array([state.noise(record.path_id, spot, 12) for spot in spots])
         keys = state.tracked(record.path_id).position
         names = StepFiles(state, record, series.declaration.domain.dtypes).all_keys["key_0"].to_numpy()
     assert spots == points

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from sparsehist.declaration import Declaration
 from sparsehist.entropy import seeded
 from sparsehist.store import (
     NewRound,
@@ -35,8 +36,8 @@ def add_series(state: State, name: str = "queries", *, integer_noise: bool = Fal
     directory = state.path / "series" / series_id
     directory.mkdir(mode=0o700)
     files = write_series_files(directory, counted(), salt=SALT, durable=state.durable, rng=seeded(1))
-    declaration = {"name": name, "population": "default", "noise": "gaussian", "cap": "2", "key": ["query"]}
-    record = SeriesRecord(series_id, name, declaration, SALT, files)
+    declared = Declaration(name=name, key="query", max_keys=20, domain="strings(max_bytes=20)", cap=2)
+    record = SeriesRecord(series_id, name, declared.as_json(), SALT, files)
     return state.commit_series(record, integer_noise=integer_noise)
 
 

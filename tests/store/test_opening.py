@@ -17,7 +17,6 @@ from sparsehist.errors import (
     StoreRolledBackError,
     StoreVersionError,
 )
-from sparsehist.ledger.public_ledger import publish
 from sparsehist.store import (
     adopt,
     backup,
@@ -26,6 +25,7 @@ from sparsehist.store import (
     layout,
     lifecycle,
     open_state,
+    publish,
 )
 from sparsehist.store.witnesses import Mark, raise_mark, read_mark
 from tests.store.example import Model, make_store

@@ -108,12 +108,12 @@ def test_ledger_compares_levels_exactly(tmp_path):
     path = make_store(tmp_path / "s")
     fine = Fraction(1, 3) + Fraction(1, 10**30)
     with open_state(path) as state:
-        assert state.ledger()[0]["finest"] is None
+        assert state.ledger()[0]["finest"] == 0
         model = Model(state.series("queries").path_id)
         for level in (fine, Fraction(1, 3), Fraction(1, 5)):
             state.commit_round(model.make_round(level, 1))
         row = state.ledger()[0]
-    assert (row["finest"], row["kind"], row["releases"], row["declaration"]["cap"]) == (fine, "cells", 3, "2")
+    assert (row["finest"], row["path"][0], row["releases"], row["declaration"]["cap"]) == (fine, "cells", 3, "2")
     assert row["first_release"] < row["last_release"] and row["dropped"] is None
 
 

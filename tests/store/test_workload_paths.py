@@ -99,6 +99,6 @@ def test_verify_drop_and_backup_include_workload_paths(tmp_path):
         state.verify()
         assert state.noise(2, Fraction(1), M).tolist() == noise.tolist()
         state.drop_series("queries")
-        assert [row["finest"] for row in state.ledger()] == [None, 1]
+        assert [row["finest"] for row in state.ledger()] == [0, 1]
     content = b"".join(found.read_bytes() for found in (tmp_path / "copy").rglob("*") if found.is_file())
     assert b"planted matrix" not in content and noise.tobytes() not in content

@@ -1,0 +1,459 @@
+"""Work that is interrupted: what it needs, what it does, and what must hold after it was done, killed or cut off.
+
+The check runs the next command and looks at the store: it opens and verifies, every release still has the numbers
+first seen, every published file is in the state and in both ledgers, and there are no other files. Then it gives the
+next attempt something to do.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+import sparsehist as sh
+from sparsehist.errors import SparsehistError
+from sparsehist.release.steps import StepFiles
+from sparsehist.store import State, create_store, open_state
+from tests.faults.place import Place, forked, inspect
+from tests.periods.logs import who_counts
+from tests.store.example import Model, make_store
+
+LEVELS = ["0.05", "0.4", "0.1", "0.2", "0.05", "0.3"]
+MOST_STEPS = 400
+SCRIPT = """
+create series if not exists by_script with (unit = user, key = key, max_keys = 3, domain = 'strings(max_bytes=8)')
+  as select "user", key from log;
+release {name} from by_script at level {level} expecting 5 false keys to '{file}';
+"""
+
+
+def released(place: Place) -> None:
+    """Release at a level and publish."""
+    n = place.number()
+    release = place.create().release(f"r{n}", level=LEVELS[n % len(LEVELS)], threshold=42.0 + n % 5)
+    release.write_parquet(place.out / f"r{n}.parquet")
+
+
+def workload(place: Place) -> None:
+    """Open the noise path of a workload, or release from it again, and publish."""
+    n = place.number()
+    release = place.create().release(f"w{n}", workload="marginals([[]])", level=LEVELS[n % len(LEVELS)])
+    release.write_parquet(place.out / f"w{n}.parquet")
+
+
+def day(place: Place, step: int) -> pl.LazyFrame:
+    """The log of a step or a week: half of its users were there before."""
+    return pl.scan_parquet(place.log).with_columns(pl.col("user") + 400 * step)
+
+
+def appended(place: Place) -> None:
+    """Append the next step to a running series, release its counts and publish."""
+    series = sh.create(
+        sh.open(place.store, create=True, wait=20), name="days", unit="user", key="key", max_keys=3,
+        domain="strings(max_bytes=8)", steps=MOST_STEPS, if_exists="reuse",
+    )  # fmt: skip
+    step = min(series.appended() + 1, MOST_STEPS)
+    series.append(day(place, step), step=step)
+    release = series.release(f"day_{step}", step=step, level=LEVELS[step % len(LEVELS)], threshold=90.0)
+    release.write_parquet(place.out / f"day_{step}.parquet")
+
+
+def prepare_append(place: Place) -> None:
+    """A running series with three steps: the fourth merges what the store knows of those before."""
+    for _ in range(3):
+        appended(place)
+
+
+def check_append(place: Place) -> None:
+    """The counts are those of whole steps, each counted once."""
+    inspect(place)
+    series = sh.open(place.store).series("days")
+    with series._hold() as (state, record):
+        files = StepFiles(state, record, series.declaration.domain.dtypes)
+        counts = files.counts_at(range(files.n_steps), np.arange(files.all_keys.height))
+    assert (np.diff(counts, axis=0) >= 0).all()
+    log = pl.concat([day(place, step) for step in range(1, files.n_steps + 1)]).unique().collect()
+    assert counts[-1].sum() == log.group_by("user").len()["len"].clip(upper_bound=3).sum()
+
+
+def added(place: Place) -> None:
+    """Append the log of the next week to a periodic series in which a user counts in two weeks, release, publish."""
+    series = sh.create(
+        sh.open(place.store, create=True, wait=20), name="weeks", unit="user", key="key", max_keys=3,
+        domain="strings(max_bytes=8)", if_exists="reuse", every=sh.Every("week", most_periods=2, budget="1"),
+    )  # fmt: skip
+    number = min(len(series.appended()) + 1, 52)
+    log = day(place, number).collect()
+    release = series.append(log, period=f"2026-W{number:02}").release("public", level="0.3", threshold=20.0)
+    release.write_parquet(place.out / f"week_{number}.parquet")
+
+
+def prepare_add(place: Place) -> None:
+    """A periodic series with a released week."""
+    added(place)
+
+
+def check_add(place: Place) -> None:
+    """Nobody counts in more than two weeks, and everybody in the first two they were in."""
+    inspect(place)
+    series, times = sh.open(place.store).series("weeks"), Counter[int]()
+    for number, (week, units) in enumerate(who_counts(series).items(), 1):
+        assert week == f"2026-W{number:02}"
+        wanted = {user for user in day(place, number).collect()["user"].unique() if times[user] < 2}
+        assert units == wanted
+        times.update(wanted)
+
+
+def created(place: Place) -> None:
+    """Create a store with a series."""
+    place.create("new")
+
+
+def uncreate(place: Place) -> None:
+    """The same creation again gives the whole series; then make room for the next attempt."""
+    place.create("new").release("all", level=100, threshold=2.0)
+    inspect(place)
+    shutil.rmtree(place.store)
+    Path(f"{place.store}.generation").unlink()
+
+
+def dropped(place: Place) -> None:
+    """Drop a series."""
+    sh.open(place.store).drop("more")
+
+
+def undrop(place: Place) -> None:
+    """What was spent stays in the ledger; give the next attempt a series to drop."""
+    inspect(place)
+    opened = sh.open(place.store)
+    levels = opened.ledger(full=True).filter(scope="path", series="more")["level"].to_list()
+    if "more" in opened.series_names():
+        opened.drop("more")
+        inspect(place)
+    known = json.loads((place.root / "seen.json").read_text())
+    assert len(levels) >= known.get("drops", 0), "the ledger lost what a dropped series spent"
+    (place.root / "seen.json").write_text(json.dumps(known | {"drops": len(levels)}))
+    prepare_drop(place)
+
+
+def prepare_drop(place: Place) -> None:
+    """A series with a release."""
+    place.create()
+    place.create("more").release("once", level="0.1", false_keys=5)
+
+
+def budget(place: Place) -> None:
+    """Raise the budget."""
+    with sh.open(place.store, wait=20) as opened:
+        opened.set_budget(rho=str(10 + opened.events().height), reason="more is needed")
+
+
+def backed_up(place: Place) -> None:
+    """Make a backup."""
+    sh.open(place.store, wait=20).backup(place.root / "kept")
+
+
+def unbackup(place: Place) -> None:
+    """The backup is complete or absent, cannot be adopted beside the store, and the next backup cleans up."""
+    kept = place.root / "kept"
+    for half in place.root.glob(".kept.*.new"):
+        half.rename(place.out / half.name)
+    inspect(place)
+    for half in place.out.glob(".kept.*.new"):
+        half.rename(place.root / half.name)
+    if kept.exists():
+        try:
+            sh.adopt(kept, home_is_gone=True)
+        except SparsehistError:
+            shutil.rmtree(kept)
+        else:
+            raise AssertionError("a backup was adopted beside the store")
+    backed_up(place)
+    assert not list(place.root.glob(".kept.*.new"))
+    shutil.rmtree(kept)
+
+
+def adopted(place: Place) -> None:
+    """Adopt a backup whose original is gone."""
+    sh.adopt(place.root / "kept", home_is_gone=True)
+
+
+def unadopt(place: Place) -> None:
+    """The backup can be adopted, and then no other copy can; it is the store from then on."""
+    kept, other = place.root / "kept", place.root / "other"
+    sh.adopt(kept, home_is_gone=True)
+    try:
+        sh.adopt(other, home_is_gone=True)
+    except SparsehistError:
+        shutil.rmtree(other)
+    else:
+        raise AssertionError("two copies were adopted")
+    kept.rename(place.store)
+    sh.open(place.store)
+    inspect(place)
+    prepare_adopt(place)
+
+
+def prepare_adopt(place: Place) -> None:
+    """Two backups of a store that is gone."""
+    place.create().release("first", level="0.1", false_keys=5)
+    for name in ("kept", "other"):
+        sh.open(place.store).backup(place.root / name)
+    shutil.rmtree(place.store)
+
+
+def cleared(place: Place) -> None:
+    """The next command removes what runs left that died while they counted."""
+    place.create().release("first")
+
+
+def plant(place: Place) -> None:
+    """Check the store; then plant temporary files of killed runs, with and without a lock."""
+    assert forked(lambda: inspect(place)) == 0
+    for name in ("sparsehist-spill-died", "sparsehist-spill-open", "other"):
+        directory = place.store / "tmp" / name
+        (directory / "parts" / "more").mkdir(parents=True)
+        for file in ("a", "parts/b", "parts/more/c"):
+            (directory / file).write_text("user 17")
+    (place.store / "tmp" / "sparsehist-spill-died" / "lock").touch()
+    (place.store / "tmp" / "sparsehist-spill-empty").mkdir()
+
+
+def prepare_clear(place: Place) -> None:
+    """A store with a release, and the remains of dead runs."""
+    assert forked(lambda: prepare(place)) == 0
+    plant(place)
+
+
+def moved(place: Place) -> None:
+    """Open a store that was moved."""
+    sh.open(place.root / "kept")
+
+
+def unmove(place: Place) -> None:
+    """It opens at its new place, and back at the old one; then move it again."""
+    sh.open(place.root / "kept")
+    (place.root / "kept").rename(place.store)
+    inspect(place)
+    place.store.rename(place.root / "kept")
+
+
+def prepare_move(place: Place) -> None:
+    """A store that was moved."""
+    place.create().release("first", level="0.1", false_keys=5)
+    place.store.rename(place.root / "kept")
+
+
+def script(place: Place) -> None:
+    """Run a script that makes a series, releases and publishes."""
+    n = place.number() if place.store.exists() else 0
+    text = SCRIPT.format(name=f"s{n}", level=LEVELS[n % len(LEVELS)], file=place.out / f"s{n}.parquet")
+    sh.sql(text, store=place.store, tables={"log": place.log})
+
+
+def unscript(place: Place) -> None:
+    """The same script again does what is left; now and then the series goes."""
+    script(place)
+    inspect(place)
+    if place.number() % 5 == 4 and "by_script" in sh.open(place.store).series_names():
+        sh.open(place.store).drop("by_script")
+        shutil.rmtree(place.out)
+        place.out.mkdir()
+
+
+def prepare(place: Place) -> None:
+    """A store with a series and a release."""
+    place.create().release("first", level="0.1", false_keys=5)
+
+
+def nothing(place: Place) -> None:
+    """Nothing is there yet."""
+
+
+def store_made(place: Place) -> None:
+    """Make an empty store."""
+    create_store(place.store)
+
+
+def unmake(place: Place) -> None:
+    """The store is there and empty, or not there; the next one cleans up; then make room for the next attempt."""
+    if place.store.exists():
+        with open_state(place.store) as state:
+            assert state.generation == 0
+        shutil.rmtree(place.store)
+    create_store(place.store)
+    assert {path.name for path in place.root.iterdir() if (path / "lock").exists()} == {"store"}
+    shutil.rmtree(place.store)
+
+
+def round_committed(place: Place) -> None:
+    """Commit one more round of made-up noise on top of what is there."""
+    with open_state(place.store) as state:
+        model = grown(state)
+        # Few levels: a round writes a row for each, and the moments to be killed at must come to an end.
+        state.commit_round(model.make_round(Fraction(1, len(model.names) % 3 + 1), 3, 1))
+
+
+def grown(state: State) -> Model:
+    """The model of a store that made as many releases as this one: rounds are drawn with fixed seeds."""
+    model = Model(state.series("queries").path_id)
+    for release in state.releases(model.path_id):
+        model.make_round(release.level, 3, 1)
+    return model
+
+
+def check_rounds(place: Place) -> None:
+    """Every number of every round that is there is the one that was drawn, and the next one can be made."""
+    with open_state(place.store) as state:
+        grown(state).check(state)
+        state.verify()
+        assert state.generation == 1 + len(state.releases(1))
+
+
+def prepare_round(place: Place) -> None:
+    """A store with one round."""
+    make_store(place.store)
+    round_committed(place)
+
+
+def visits(place: Place) -> sh.Series:
+    """A store with a series of 64 pages, of which eight hold all visits, and two measures."""
+    held = {"count": 12_500, "price_steps": 500_000, "events_steps": 12_500}
+    pages = pl.DataFrame({"page": range(8)} | {name: [number] * 8 for name, number in held.items()})
+    return sh.create(
+        place.store, sh.Counts(pages, largest=1), name="visits", key="page", max_keys=1, domain=sh.Integers(64),
+        noise="discrete_laplace",
+        measures=[sh.Measure("price", clip=100, step="0.1"), sh.Measure.events(most=50)],
+    )  # fmt: skip
+
+
+def visits_made(place: Place) -> None:
+    """The same as a preparation."""
+    visits(place)
+
+
+def sums_released(place: Place) -> None:
+    """Release counts and the sums of two measures, each from a noise path of its own, and publish."""
+    made = sh.open(place.store).series("visits").release("sums", level=1, measures=1)
+    made.write_parquet(place.out / "sums.parquet")
+
+
+def check_sums(place: Place) -> None:
+    """All three paths have their round and are charged, or none; then begin anew."""
+    series = sh.open(place.store).series("visits")
+    names = series.releases()["name"].to_list()
+    assert names in ([], ["sums"])
+    charged = series.store.ledger(full=True).filter(scope="path")["level"].drop_nulls()
+    assert charged.to_list() == ["1"] * 3 * len(names)
+    with open_state(place.store) as state:
+        state.verify()
+        record = state.series("visits")
+        assert len(list(record.directory.glob("round-*"))) == len(state.series_releases(record)) == 3 * len(names)
+    frame = series.release("sums", level=1, measures=1).frame
+    assert series.release("sums").frame.equals(frame)
+    for left in place.out.glob("*.parquet"):
+        assert names and sh.read(left).frame.equals(frame)
+    most = frame.filter(pl.col("page") < 8)
+    assert most.height == 8 and most["events_sum"].min() > 11_000
+    assert (most["price_sum"] - 50_000).abs().max() < 5_000
+    clean(place)
+    visits(place)
+
+
+def clean(place: Place) -> None:
+    """Remove the store and what was published from it."""
+    shutil.rmtree(place.store)
+    shutil.rmtree(place.out)
+    place.out.mkdir()
+
+
+def asked(place: Place) -> None:
+    """Ask a session what is to be measured, and note the answer once it is given."""
+    session = sh.open(place.store).series("visits").interactive("ad_hoc")
+    answer = session.ask(pl.col("page") == session.answers.height - 1)
+    (place.out / "given").write_text(f"{session.answers.height} {answer.value}")
+
+
+def check_asked(place: Place) -> None:
+    """What was given is kept, nothing is counted twice, and what is asked again is answered alike."""
+    session = sh.open(place.store).series("visits").interactive("ad_hoc")
+    answers = session.answers["value"].to_list()
+    assert session.updates_left == 200 - (len(answers) - 1)
+    given, kept = place.out / "given", place.out / "kept"
+    if given.exists():
+        height, value = given.read_text().split()
+        assert answers[int(height) - 1] == float(value)
+    before = json.loads(kept.read_text()) if kept.exists() else []
+    assert answers[: len(before)] == before and len(answers) <= max(len(before), 1) + 1
+    kept.write_text(json.dumps(answers))
+    for number, value in enumerate(answers[1:]):
+        assert session.ask(pl.col("page") == number).value == value
+    with open_state(place.store) as state:
+        state.verify()
+        assert state.generation == 2 + len(answers) - 1
+        record = state.series("visits")
+        assert len(list(record.directory.glob("*.update"))) == len(record.paths[-1].files) == len(answers) - 1
+
+
+def prepare_ask(place: Place) -> None:
+    """A store with a session whose next questions will be measured."""
+    visits(place).interactive("ad_hoc", level=500, accuracy="0.02", most_updates=200)
+
+
+def session_opened(place: Place) -> None:
+    """Open a session, with a release to start from."""
+    series = sh.open(place.store).series("visits")
+    series.interactive("ad_hoc", level=500, accuracy="0.1", start=series.release("public"))
+
+
+def check_session(place: Place) -> None:
+    """The session is charged, can be asked, and begins from the release, or there is none; then begin anew."""
+    series = sh.open(place.store).series("visits")
+    names = [name for name in series.releases()["name"] if name != "public"]
+    assert names in ([], ["ad_hoc"])
+    paths = series.store.ledger(full=True).filter(scope="path")["path"].to_list()
+    assert paths[1:] == [f"interactive {name} multiplicative_weights" for name in names]
+    for name in names:
+        answer = series.interactive(name).ask(pl.col("page") < 8)
+        assert not answer.fresh and abs(answer.value - 100_000) < answer.error
+    with open_state(place.store) as state:
+        state.verify()
+        assert len(list(state.series("visits").directory.glob("*.start"))) == len(names)
+    if names:  # a session cannot be dropped, and each one is a path to read: the calls would come to no end
+        clean(place)
+        prepare_session(place)
+
+
+def prepare_session(place: Place) -> None:
+    """A store with a release to start from."""
+    visits(place).release("public", level=1)
+
+
+Step = Callable[[Place], None]
+WORK: dict[str, tuple[Step, Step, Step]] = {
+    "create": (nothing, created, uncreate),
+    "release": (prepare, released, inspect),
+    "sums": (visits_made, sums_released, check_sums),
+    "workload": (prepare, workload, inspect),
+    "append": (prepare_append, appended, check_append),
+    "add": (prepare_add, added, check_add),
+    "drop": (prepare_drop, dropped, undrop),
+    "budget": (prepare, budget, inspect),
+    "backup": (prepare, backed_up, unbackup),
+    "adopt": (prepare_adopt, adopted, unadopt),
+    "clear": (prepare_clear, cleared, plant),
+    "move": (prepare_move, moved, unmove),
+    "script": (nothing, script, unscript),
+    "ask": (prepare_ask, asked, check_asked),
+    "session": (prepare_session, session_opened, check_session),
+    "store": (nothing, store_made, unmake),
+    "round": (prepare_round, round_committed, check_rounds),
+}
+"""What is needed, what is done, and what must hold after it. The last two work on the state alone."""

@@ -11,7 +11,7 @@ import polars as pl
 
 from sparsehist.declaration.measures import Measure
 from sparsehist.domain.base import Domain
-from sparsehist.errors import DeclarationError, as_mapping, shown, without_credentials
+from sparsehist.errors import DeclarationError, shown, without_credentials
 from sparsehist.typing import IndexArray, NDArray
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 Choice = Literal["error", "drop"]
 SALT_BYTES = 16
-KEY_TYPES = ("date", "integer", "text")
 SUMS = "sums of amounts, such as revenue, are measures of the log itself"
 
 
@@ -186,34 +185,24 @@ class CountedKeys:
 
 @dataclass(frozen=True, kw_only=True)
 class CountRequest:
-    """What to count, checked as far as it can be without reading the log.
+    """What to count. A `Declaration` has checked what a caller declared.
 
     Attributes:
-        unit: Column of the unit; of a unit that is a tuple, the column its parts are written into. None for Counts.
-        unit_parts: Columns of the log that name the unit: text, whole numbers, dates or the like.
+        unit: Columns of the log that name the unit; none for Counts.
         key: Column or columns of the key, as many as the domain has.
-        max_keys: Distinct keys a unit may have.
-        domain: Where the keys belong.
         salt: 16 secret random bytes.
         temporary_directory: Where rows wait that do not fit into memory, in a directory of mode 0700.
-        on_null: What to do about rows with a null, NaN or empty unit or key: "error" or "drop".
-        on_outside: What to do about rows with a key outside the domain: "error" or "drop".
-        memory_limit: Bytes, or a text such as "4GB": rows may take half of it and wait on disk beyond that; the
-            distinct texts of units and keys, which stay in memory, may take all of it. Half of what there is if None.
-        threads: How many threads count; as many as there are cores if None. Polars itself reads and sorts with all.
-        progress: Called with the name of each phase as it begins.
-        key_types: What key columns are turned into before they are placed: "date" (of timestamps and text),
-            "integer" or "text" (of whole numbers, booleans, decimals and text).
         weights: What a unit adds to each of its keys, in parts of a count, falling from a whole one, with the most
             keys it may add it to; units with more keys keep that many. Counts come in these parts.
-        portable: Keep keys in the order that every engine knows (`counting/tuples.py`), so that the counts are the
-            same on each for one salt.
+        memory_limit: As for `Counting`.
+        threads: Threads that count; as many as there are cores if None. Polars reads and sorts with all.
+        progress: Called with the name of each phase as it begins.
+        portable: Keep keys in the order that every engine knows (`counting/tuples.py`).
         without_key: Whether the log has no key column: each unit then has the one key of a domain of one cell.
         measures: What is added up by unit and key, cut to its bounds, and then by key.
     """
 
-    unit: str | None
-    unit_parts: tuple[str, ...]
+    unit: tuple[str, ...]
     key: tuple[str, ...]
     max_keys: int
     domain: Domain
@@ -230,53 +219,10 @@ class CountRequest:
     without_key: bool = False
     measures: Sequence[Measure] = ()
 
-    def __post_init__(self) -> None:
-        if not isinstance(self.domain, Domain):
-            raise DeclarationError(f"domain must be a domain or its text, got {shown(self.domain)}")
-        cells, columns, parts = self.domain, self.columns, self.unit_parts
-        threads = 1 if self.threads is None else self.threads
-        kept = ("error", "drop")
-        checks = {
-            f"max_keys must be a whole number of at least 1, not {shown(self.max_keys)}": _is_number(self.max_keys),
-            f"{cells.describe()} has {cells.columns} key column(s), and key names another number of them":
-                len(self.key) == cells.columns,
-            f"unit names a column twice: {list(parts)}": len(set(parts)) == len(parts),
-            "unit and key must name different columns": len(set(columns)) == len(columns),
-            f'on_null must be "error" or "drop", not {shown(self.on_null)}': self.on_null in kept,
-            f'on_outside must be "error" or "drop", not {shown(self.on_outside)}': self.on_outside in kept,
-            f"threads must be a whole number of at least 1, not {shown(threads)}": _is_number(threads),
-            f"the salt must have {SALT_BYTES} bytes": len(self.salt) == SALT_BYTES,
-        }  # fmt: skip
-        for rule, holds in checks.items():
-            if not holds:
-                raise DeclarationError(rule)
-        for column, kind in self.key_types.items():
-            if column not in self.key:
-                which = shown(column) if len(self.key_types) <= len(self.key) else "a column"
-                raise DeclarationError(f"key_types names {which}, which is no key column")
-            if kind not in KEY_TYPES:
-                known = ", ".join(map(repr, KEY_TYPES))
-                raise DeclarationError(f"key_types makes of {shown(column)} one of {known}, not {shown(kind)}")
-            if kind != "text" and cells.accepts(self.key.index(column), pl.String()):
-                raise DeclarationError(
-                    f"key_types makes {kind}s of {column!r}, but {cells.describe()} takes any text there: declare a "
-                    "domain of them, or leave the type out"
-                )
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Columns that are counted: the unit, if there is one, then the key."""
-        return (*((self.unit,) if self.unit is not None else ()), *self.key)
-
     @property
     def read(self) -> tuple[str, ...]:
-        """Columns of the log that are read for them."""
-        return tuple(dict.fromkeys((*self.unit_parts, *self.key)))
-
-    @property
-    def measured(self) -> tuple[str, ...]:
-        """Columns of the log that are added up."""
-        return tuple(dict.fromkeys(each.column for each in self.measures if each.column is not None))
+        """Columns of the log that are read for unit and key."""
+        return tuple(dict.fromkeys((*self.unit, *self.key)))
 
     @property
     def most_keys(self) -> int:
@@ -295,25 +241,7 @@ class CountRequest:
 
 
 def request(*, unit: str | Sequence[str] | None, key: str | Sequence[str], **declared: Any) -> CountRequest:
-    """Check what is to be counted.
-
-    Args:
-        unit: Column of the unit; or several that name it together; None for Counts.
-        key: Column or columns of the key.
-        declared: The other attributes of `CountRequest`.
-
-    Raises:
-        DeclarationError: If one is wrong; the message carries its value.
-    """
-    parts = (unit,) if isinstance(unit, str) else tuple(unit or ())
-    keys = (key,) if isinstance(key, str) else tuple(key)
-    if not all(isinstance(name, str) for name in (*parts, *keys)):
-        raise DeclarationError("unit and key name columns, as text")
-    name = parts[0] if len(parts) == 1 else f"({', '.join(parts)})" if parts else None
+    """Make a request of a declaration's values; a unit keeps `max_keys` keys unless there are `weights`."""
+    units, keys = ((names,) if isinstance(names, str) else tuple(names or ()) for names in (unit, key))
     declared["weights"] = declared.get("weights") or [(1, declared["max_keys"])]
-    declared["key_types"] = as_mapping("key_types", declared.get("key_types") or {})
-    return CountRequest(unit=name, unit_parts=parts, key=keys, **declared)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+    return CountRequest(unit=units, key=keys, **declared)

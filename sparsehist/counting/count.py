@@ -10,14 +10,7 @@ import numpy as np
 import polars as pl
 
 from sparsehist.counting import in_memory, with_spark
-from sparsehist.counting.contract import (
-    SUMS,
-    CountedKeys,
-    CountRequest,
-    Counts,
-    UnitPairs,
-    request,
-)
+from sparsehist.counting.contract import SUMS, CountedKeys, CountRequest, Counts, UnitPairs, request
 from sparsehist.counting.keys import has_duplicates, place
 from sparsehist.counting.log import Log, check_key_dtypes, check_unit_dtypes, engine_errors
 from sparsehist.counting.measured import check_sums, given_sums
@@ -29,33 +22,18 @@ EMPTY = "the log is empty: it has no rows, or none that may be counted"
 _UNBOUNDED = 2**62
 
 
-def count_keys(
-    source: object,
-    *,
-    may_be_empty: bool = False,
-    **declared: Any,
-) -> CountedKeys:
+def count_keys(source: object, *, may_be_empty: bool = False, **declared: Any) -> CountedKeys:
     """Count for each key the units that have it, each unit bounded to `max_keys` distinct keys.
 
-    A unit with more distinct keys keeps the first `max_keys` of them in an order of its own, which depends on
-    the salt and on the values of that unit and its keys only: what others do, how rows are ordered or spread
-    over files, and how many threads run, change nothing. Rows without a usable key are left out first, and
-    keys that the domain takes for one cell count once.
-
-    Rows take 12 or 16 bytes each. They stay in memory as long as they fit half of `memory_limit`, or half of what
-    there is, and wait on disk beyond it; distinct texts of units and keys stay in memory.
+    Rows without a usable key are left out first, and keys that the domain takes for one cell count once.
 
     Args:
-        source: Path, glob, or list of them, to Parquet or CSV (also .csv.gz) files; Polars LazyFrame or
-            DataFrame; DuckDB relation; Query; Counts; anything with an Arrow stream.
+        source: As for `create`.
         may_be_empty: Whether a log without a row that counts is taken.
         declared: What to count, as for `request`.
 
-    Returns:
-        Distinct keys with their number of units.
-
     Raises:
-        DeclarationError: If a parameter is wrong.
+        DeclarationError: If source and declaration do not go together.
         NotFoundError: If a file does not exist.
         DataError: If the log breaks a rule; the message names column, rule and remedy, never a value.
 
@@ -116,14 +94,15 @@ def list_pairs(source: object, **declared: Any) -> UnitPairs:
 
 
 def _opened(source: object, wanted: CountRequest) -> Log:
-    if wanted.unit is None:
+    if not wanted.unit:
         raise DeclarationError("unit is needed unless the source is Counts")
     wanted.report("reading")
-    columns = dict.fromkeys((*(wanted.unit_parts if wanted.without_key else wanted.read), *wanted.measured))
+    measured = [each.column for each in wanted.measures if each.column is not None]
+    columns = dict.fromkeys((*(wanted.unit if wanted.without_key else wanted.read), *measured))
     log = open_log(source, list(columns)).with_key_types(wanted.key_types)
     if wanted.without_key:
         log = log.with_key(wanted.key[0], wanted.domain.keys(np.zeros(1, np.int64)).row(0)[0])
-    check_unit_dtypes(log, wanted.unit_parts, portable=wanted.portable)
+    check_unit_dtypes(log, wanted.unit, portable=wanted.portable)
     check_key_dtypes(log, wanted.key, wanted.domain)
     if log.of_spark and not wanted.portable:
         raise DeclarationError(
@@ -135,8 +114,8 @@ def _opened(source: object, wanted: CountRequest) -> Log:
 
 def given_counts(source: Counts, wanted: CountRequest) -> pl.DataFrame:
     """Check counts made elsewhere and rename their columns to key_0, …, count."""
-    if wanted.unit is not None:
-        raise DeclarationError(f"Counts hold no units: leave out unit={wanted.unit!r}")
+    if wanted.unit:
+        raise DeclarationError("Counts hold no units: leave out unit=")
     if wanted.full != 1:
         raise DeclarationError("Counts were bounded elsewhere: shares need the log itself")
     sums = [measure.steps_column for measure in wanted.measures]

@@ -94,7 +94,7 @@ def kept_pairs(log: Log, wanted: CountRequest) -> UnitPairs:
         parts = list(read.pairs())
     distinct, codes = np.unique(_joined([part.cells for part in parts], np.uint32), return_inverse=True)
     words = _joined([part.units for part in parts], np.uint64)
-    units = read.unit_values(words)[0] if len(wanted.unit_parts) == 1 else read.unit_texts(words)
+    units = read.unit_values(words)[0] if len(wanted.unit) == 1 else read.unit_texts(words)
     sizes = _joined([part.kept for part in parts], np.int64)
     return UnitPairs(units.alias("unit"), sizes, codes.astype(np.uint32), read.keys.frame(distinct))
 
@@ -112,7 +112,7 @@ class WordLog:
     def __init__(self, log: Log, wanted: CountRequest, directory: Path) -> None:
         allowed = allowed_memory(wanted.memory_limit)
         self._log, self._wanted, dtypes = log, wanted, log.dtypes
-        parts = wanted.unit_parts
+        parts = wanted.unit
         self.units = Words.of_columns([dtypes[name] for name in parts], [None] * len(parts))
         self.keys = Words.of_columns([dtypes[name] for name in wanted.key], wanted.domain.parts)
         self.rows = Rows(directory, allowed // 2)
@@ -139,7 +139,7 @@ class WordLog:
         def add(batch: pl.DataFrame) -> None:
             batch = kept(kept(batch, rules, missing), ranges, beyond)
             keys = self.keys.numbers([batch[name].rechunk() for name in wanted.key])
-            units = self.units.numbers([batch[name].rechunk() for name in wanted.unit_parts]) * self._multiplier
+            units = self.units.numbers([batch[name].rechunk() for name in wanted.unit]) * self._multiplier
             self.rows.add(units, keys, *(batch[name].to_numpy() for name in steps))
             if self.units.memory + self.keys.memory > allowed:
                 raise DeclarationError(
@@ -163,7 +163,7 @@ class WordLog:
     def _refuse(self, missing: set[str]) -> None:
         for name in self._wanted.read:
             if name in missing:
-                raise missing_error(name, "unit" if name in self._wanted.unit_parts else "key")
+                raise missing_error(name, "unit" if name in self._wanted.unit else "key")
         for name, measure in row_columns(self._wanted.measures).items():
             if name in missing:
                 raise unmeasured_error(measure)
@@ -223,7 +223,7 @@ class WordLog:
 
     def unit_texts(self, words: WordArray) -> pl.Series:
         """Turn words back into units, and write each unit as one text."""
-        parts = self._wanted.unit_parts
+        parts = self._wanted.unit
         frame = pl.DataFrame(dict(zip(parts, self.unit_values(words), strict=True)))
         return frame.select(tuple_text(parts, self._log.dtypes)).to_series()
 

@@ -12,7 +12,7 @@ from typing import Any
 import polars as pl
 
 from sparsehist.counting.lakes import CREDENTIALS, bare
-from sparsehist.counting.tuples import check_portable, part_of_tuple, tuple_text
+from sparsehist.counting.tuples import check_portable, part_of_tuple
 from sparsehist.domain.base import Domain
 from sparsehist.errors import DataError, DeclarationError, SparsehistError, raise_alone
 from sparsehist.guarantee.extensions import LACKING, lacks_extension, unseen
@@ -72,13 +72,6 @@ class Log:
         casts = {name: _cast(name, self.dtypes[name], to) for name, to in key_types.items()}
         dtypes = {**self.dtypes, **{name: dtype for name, (_, dtype) in casts.items()}}
         return self._derived(self.rows.with_columns(cast for cast, _ in casts.values()), dtypes, key_types)
-
-    def with_unit(self, name: str, parts: Sequence[str]) -> Log:
-        """Add a column for a unit that several columns name."""
-        if len(parts) == 1:
-            return self
-        rows = self.rows.with_columns(tuple_text(parts, self.dtypes).alias(name))
-        return self._derived(rows, {**self.dtypes, name: pl.String()})
 
     def with_key(self, name: str, value: str) -> Log:
         """Add a column that holds one text."""

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from sparsehist.counting.contract import SALT_BYTES, Choice, CountRequest, Counts, request
+from sparsehist.counting.contract import Choice, CountRequest, Counts, request
 from sparsehist.counting.count import given_counts
 from sparsehist.counting.keys import missing_by_column, outside_columns, place
 from sparsehist.counting.log import Log, check_key_dtypes, check_unit_dtypes, engine_errors
 from sparsehist.counting.progress import Counting, reporting
 from sparsehist.counting.sources import open_log
+from sparsehist.counting.tuples import tuple_text
+from sparsehist.declaration.declaration import Declaration
 from sparsehist.domain.base import Domain, key_names
-from sparsehist.domain.product import Product
 from sparsehist.errors import DataError, DeclarationError
 
 _NUMBERS = ("rows", "units", "keys", "pairs")
@@ -67,47 +67,39 @@ def check_log(
         ['log', 'null or empty key', 'unit above max_keys', 'counted']
     """
     counting = counting or Counting()
+    declared: dict[str, Any] = {
+        "unit": unit, "key": key, "max_keys": max_keys, "domain": domain, "on_null": on_null,
+        "on_outside": on_outside, "key_types": key_types or {},
+    }  # fmt: skip
+    checked = Declaration(name="log", **declared)
+    declared |= {"domain": checked.domain, "salt": b"", "temporary_directory": Path()}
     with reporting(counting.progress) as progress:
-        domain = Domain.parse(domain) if isinstance(domain, str) else domain
-        wanted = request(
-            unit=unit, key=key, max_keys=max_keys, domain=domain, on_null=on_null, on_outside=on_outside,
-            key_types=key_types, salt=bytes(SALT_BYTES), temporary_directory=Path(tempfile.gettempdir()),
-            progress=progress, **counting.resources(),
-        )  # fmt: skip
-        return _table(*_checked(source, wanted))
+        rows = list(_checked(source, request(**declared, progress=progress)))
+    return pl.DataFrame([[row.get(name) for name in _SCHEMA] for row in rows], schema=_SCHEMA, orient="row")
 
 
 def _checked(source: object, wanted: CountRequest) -> Iterator[dict[str, Any]]:
     """Apply the rules one after another."""
-    domain = wanted.domain
-    if isinstance(domain, Product) and domain.names != wanted.key:
-        raise DeclarationError(f"the domain's columns {domain.names} are not the key columns {wanted.key}")
-    if isinstance(source, Counts):
-        try:
-            n = given_counts(source, wanted).height
-        except DataError as refusal:
-            yield {"rule": "counts", "outcome": f"refused: {refusal}"}
-        else:
-            yield {"rule": "counts", "rows": n, "keys": n, "outcome": "counted"}
-        return
-    if wanted.unit is None:
-        raise DeclarationError("unit is needed unless the source is Counts")
     wanted.report("reading")
-    log = open_log(source, wanted.read).with_key_types(wanted.key_types)
+    log = None if isinstance(source, Counts) else open_log(source, wanted.read).with_key_types(wanted.key_types)
+    try:
+        if log is None:
+            n = given_counts(source, wanted).height  # type: ignore[arg-type]
+            yield {"rule": "counts", "rows": n, "keys": n, "outcome": "counted"}
+            return
+        check_unit_dtypes(log, wanted.unit)
+        check_key_dtypes(log, wanted.key, wanted.domain)
+    except DataError as refusal:
+        yield {"rule": "types of columns" if log else "counts", "outcome": f"refused: {refusal}"}
+        return
     if log.of_spark:
         raise DeclarationError("a Spark frame is not checked here: write it as Parquet, and check its files")
-    refusals = [
-        *_refusal("dtype of the unit", lambda: check_unit_dtypes(log, wanted.unit_parts)),
-        *_refusal("dtype of the key", lambda: check_key_dtypes(log, wanted.key, domain)),
-    ]
-    if refusals:
-        yield from refusals
-        return
-    log = log.with_unit(wanted.unit, wanted.unit_parts)
+    if not wanted.unit:
+        raise DeclarationError("unit is needed unless the source is Counts")
     with engine_errors(log.label, log):
         pairs = _pairs(log, wanted)
     wanted.report("placing keys")
-    columns = key_names(domain.columns)
+    columns = key_names(wanted.domain.columns)
     judged, outside = _judged(pairs.select(columns).unique(), wanted)
     wanted.report("counting")
     pairs = pairs.join(judged, on=columns, nulls_equal=True)
@@ -119,16 +111,15 @@ def _checked(source: object, wanted: CountRequest) -> Iterator[dict[str, Any]]:
 
 def _pairs(log: Log, wanted: CountRequest) -> pl.DataFrame:
     """Distinct pairs: unit, null where it is empty; key_0, …; and rows, how many there are of each."""
-    unit, *key = wanted.columns
-    of_unit = pl.col(unit)
-    if log.dtypes[unit] in (pl.String, pl.Categorical, pl.Enum):
-        of_unit = of_unit.cast(pl.String).replace("", None)
-    elif log.dtypes[unit] == pl.Binary:
-        of_unit = pl.when(of_unit.bin.size() > 0).then(of_unit)
-    texts = (pl.Categorical, pl.Enum)
-    columns = [pl.col(name).cast(pl.String) if log.dtypes[name] in texts else pl.col(name) for name in key]
-    named = [one.alias(f"key_{i}") for i, one in enumerate(columns)]
-    rows = log.rows.select(of_unit.alias("unit"), *named)
+
+    def text(name: str) -> pl.Expr:
+        return pl.col(name).cast(pl.String) if log.dtypes[name] in (pl.Categorical, pl.Enum) else pl.col(name)
+
+    unit = text(wanted.unit[0]) if len(wanted.unit) == 1 else tuple_text(wanted.unit, log.dtypes)
+    if len(wanted.unit) > 1 or log.dtypes[wanted.unit[0]] in (pl.String, pl.Categorical, pl.Enum, pl.Binary):
+        unit = pl.when(unit.cast(pl.Binary).bin.size() > 0).then(unit)
+    keys = [text(name).alias(f"key_{i}") for i, name in enumerate(wanted.key)]
+    rows = log.rows.select(unit.alias("unit"), *keys)
     found: pl.DataFrame = rows.group_by(pl.all()).agg(rows=pl.len().cast(pl.Int64)).collect(engine="streaming")
     return found
 
@@ -152,18 +143,6 @@ def _met(pairs: pl.DataFrame, usable: pl.DataFrame, max_keys: int) -> Iterator[d
     above = sizes.filter(sizes > max_keys) - max_keys
     yield {"rule": "unit above max_keys", "units": above.len(), "pairs": int(above.sum())}
     yield {"rule": "counted", "units": sizes.len(), "pairs": int(sizes.clip(upper_bound=max_keys).sum())}
-
-
-def _table(*rows: dict[str, Any]) -> pl.DataFrame:
-    return pl.DataFrame([[row.get(name) for name in _SCHEMA] for row in rows], schema=_SCHEMA, orient="row")
-
-
-def _refusal(rule: str, check: Callable[[], None]) -> Iterator[dict[str, Any]]:
-    """The refusal of a check as a row."""
-    try:
-        check()
-    except DataError as refusal:
-        yield {"rule": rule, "outcome": f"refused: {refusal}"}
 
 
 def _judged(keys: pl.DataFrame, wanted: CountRequest) -> tuple[pl.DataFrame, list[str]]:

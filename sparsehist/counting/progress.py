@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from sparsehist.declaration.checks import checked_whole
 from sparsehist.errors import DeclarationError, shown
 
 ENGINES = ("auto", "memory", "spark")
@@ -38,6 +39,8 @@ class Counting:
     def __post_init__(self) -> None:
         if self.engine not in ENGINES:
             raise DeclarationError(f"engine must be one of {', '.join(ENGINES)}, got {shown(self.engine)}")
+        if self.threads is not None:
+            checked_whole("threads", self.threads, 1, 2**16)
 
     def resources(self) -> dict[str, Any]:
         """Memory and threads, as `count_keys` takes them."""

@@ -107,8 +107,8 @@ def _refusals(log: Log, wanted: CountRequest) -> Iterator[None]:
             return DataError(f"key column(s) {wanted.key[at]!r}: there are keys outside {domain}: {OUTSIDE_REMEDY}")
         if found[1] == _UNMEASURED:
             return unmeasured_error(wanted.measures[at])
-        of_unit = at < len(wanted.unit_parts)
-        name = wanted.columns[0] if of_unit else wanted.key[at - len(wanted.unit_parts)]
+        of_unit = at < len(wanted.unit)
+        name = wanted.unit[at] if of_unit else wanted.key[at - len(wanted.unit)]
         return missing_error(name, "unit" if of_unit else "key")
 
     with quiet(), engine_errors(log.label, log, told_apart):
@@ -124,7 +124,7 @@ def _collected(frame: Frame, domain: Domain) -> pl.DataFrame:
 def kept(log: Log, wanted: CountRequest) -> Frame:
     """The pairs that count: columns unit_0, …, key_0, …, sum_0, … and keys, how many the unit has."""
     F, window = functions_for(log.rows), window_for(log.rows)
-    units = [f"unit_{i}" for i in range(len(wanted.unit_parts))]
+    units = [f"unit_{i}" for i in range(len(wanted.unit))]
     keys = key_names(wanted.domain.columns)
     wanted.report("counting")
     # By unit alone, although pairs are to be distinct: then no row moves a second time.
@@ -134,7 +134,7 @@ def kept(log: Log, wanted: CountRequest) -> Frame:
         pairs = placed.groupBy(*units, *keys).agg(*(F.sum(name).alias(name) for name in sum_names(wanted.measures)))
     of_unit = window.partitionBy(*units)
     sized = pairs.withColumn("keys", F.count(F.lit(1)).over(of_unit))
-    dtypes = [*(log.dtypes[name] for name in wanted.unit_parts), *wanted.domain.dtypes]
+    dtypes = [*(log.dtypes[name] for name in wanted.unit), *wanted.domain.dtypes]
     above = F.col("keys") > wanted.most_keys
     order = F.when(above, _digest(F, log, wanted.salt, [*units, *keys], dtypes))
     numbered = sized.withColumn("place", F.row_number().over(of_unit.orderBy(order)))
@@ -160,11 +160,11 @@ def _placed(log: Log, wanted: CountRequest) -> Frame:
     """Bring rows to columns unit_0, …, key_0, …, sum_0, …: those that are dropped are gone, others are refused."""
     F, sums = functions_for(log.rows), sum_names(wanted.measures)
     frame = log.rows.select(
-        *(_present(F, log, name).alias(f"unit_{i}") for i, name in enumerate(wanted.unit_parts)),
+        *(_present(F, log, name).alias(f"unit_{i}") for i, name in enumerate(wanted.unit)),
         *(_present(F, log, name).alias(f"raw_{i}") for i, name in enumerate(wanted.key)),
         *(_amount(F, log, each).alias(name) for name, each in zip(sums, wanted.measures, strict=True)),
     )
-    roles = [*(f"unit_{i}" for i in range(len(wanted.unit_parts))), *(f"raw_{i}" for i in range(len(wanted.key)))]
+    roles = [*(f"unit_{i}" for i in range(len(wanted.unit))), *(f"raw_{i}" for i in range(len(wanted.key)))]
     frame = _without_nulls(F, frame, roles, _MISSING if wanted.on_null == "error" else None)
     for name, each in zip(sums, wanted.measures, strict=True):
         frame = frame.withColumn(name, _steps(F, log, name, each))

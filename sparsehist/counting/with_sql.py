@@ -12,18 +12,18 @@ import re
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import polars as pl
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from sqlglot import exp
 
-from sparsehist.counting.contract import SALT_BYTES, Counts, request
+from sparsehist.counting.contract import SALT_BYTES, Counts
 from sparsehist.counting.log import engine_errors
 from sparsehist.counting.measured import steps_sql, sum_names
 from sparsehist.counting.sources import open_log
 from sparsehist.counting.tuples import part_of_tuple
 from sparsehist.counting.words import key_range
+from sparsehist.declaration.declaration import Declaration, domain_of
 from sparsehist.declaration.measures import Measure, measures_of
 from sparsehist.domain.base import Domain, key_names
 from sparsehist.domain.catalogue import Catalogue
@@ -243,13 +243,13 @@ def counting_sql(
     """
     if dialect not in DIALECTS:
         raise DeclarationError(f"dialect must be one of {', '.join(map(repr, DIALECTS))}, not {shown(dialect)}")
-    domain = Domain.parse(domain) if isinstance(domain, str) else domain
+    domain = domain_of(domain)
     parts = (unit,) if isinstance(unit, str) else tuple(unit)
     keys = (key,) if isinstance(key, str) else tuple(key)
     salt = secrets.token_bytes(SALT_BYTES) if salt is None else salt
-    wanted = request(
-        unit=parts, key=keys, max_keys=max_keys, domain=domain, salt=salt, temporary_directory=Path(), portable=True
-    )
+    declared = Declaration(name="log", unit=parts, key=keys, max_keys=max_keys, domain=domain)
+    if len(salt) != SALT_BYTES:
+        raise DeclarationError(f"the salt must have {SALT_BYTES} bytes")
     told = as_mapping("unit_types", unit_types or {})
     if not parts or not set(told) <= set(parts) or not set(told.values()) <= set(UNIT_TYPES):
         raise DeclarationError(f"unit_types gives unit columns one of {', '.join(map(repr, UNIT_TYPES))}, got others")
@@ -297,7 +297,7 @@ def counting_sql(
         key_names=list(map(say.name, keys)),
         count=say.name(count),
     )
-    return CountingSql(sql, dialect, wanted.key, max_keys, domain, count, salt, added)
+    return CountingSql(sql, dialect, declared.key, max_keys, domain, count, salt, added)
 
 
 def _check_name(name: object) -> None:

@@ -125,13 +125,6 @@ def test_keys_become_what_they_are_declared_to_be(tmp_path: Path, form: str) -> 
             of("price", "date", days)
         with pytest.raises(DataError, match="types="):
             counted(source, tmp_path, days, key=["time"])
-    with pytest.raises(DeclarationError, match="key_types makes of 'price' one of"):
-        of("price", "number", days)
-    for kind, of_text in (("date", sh.Strings(max_bytes=9)), ("integer", sh.Catalogue(["x"])), ("date", sh.Hash64())):
-        with pytest.raises(DeclarationError, match=f"makes {kind}s of 'number', but .* takes any text there"):
-            of("number", kind, of_text)
-    with pytest.raises(DeclarationError, match="'price', which is no key column"):
-        counted(source, tmp_path, days, key=["time"], key_types={"price": "integer"})
 
 
 def test_key_types_are_part_of_the_declaration(tmp_path: Path) -> None:

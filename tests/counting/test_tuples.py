@@ -103,13 +103,11 @@ def test_a_tuple_with_a_missing_part_is_a_missing_unit():
 
 
 def test_parts_that_name_no_unit_exactly_are_refused():
-    """Floating-point and nested parts, times of day, and a column that is named twice."""
+    """Floating-point and nested parts, and times of day."""
     log = pl.DataFrame({"day": [1], "at": [dt.time(1)], "price": [0.5], "many": [[1]], "query": ["k"]})
     for part, said in [("price", "several ways"), ("many", "dtype"), ("at", "cast it to text")]:
         with pytest.raises(errors.DataError, match=said):
             count(log, unit=("day", part))
-    with pytest.raises(errors.DeclarationError, match="twice"):
-        count(log, unit=("day", "day"))
 
 
 def test_a_part_of_the_unit_may_be_a_key(tmp_path):

@@ -173,7 +173,7 @@ def test_long_catalogues_agree_with_their_marginals_and_cuts_are_told():
         sh.open(":memory:", seed=2), log, name="s", unit="UserID", key=["a", "b"], max_keys=3, domain=domain
     )
     cells = series.release("cells", level=1)
-    with pytest.warns(CountsWarning, match="beyond max_keys were cut"):
+    with pytest.warns(CountsWarning, match="how many were cut"):
         sums = series.release("sums", workload="marginals(k=1)", level=1)
     assert "at most 3 keys of each unit: pairs beyond that were cut" in sums.metadata["guarantee"]
     with pytest.raises(DeclarationError, match=r"domain=series\.declaration\.domain"):

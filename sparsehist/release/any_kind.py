@@ -26,7 +26,6 @@ from sparsehist.release.stored_declaration import declaration_of
 _OF_CELLS = ("threshold", "false_keys", "open_delta", "measures")
 _OF_WORKLOADS = ("workload", "strategy")
 _OF_STEPS = ("step", "what")
-_NO_STEPS = "for running series, and this series is not one"
 
 
 def request_of(
@@ -47,30 +46,28 @@ def request_of(
     given = {word: value for word, value in asked.items() if value is not None}
     levels = level_asked(level, epsilon, delta)
     if declaration.steps is None:
-        _refuse(given, _OF_STEPS, _NO_STEPS)
+        _refuse(given, _OF_STEPS, "for running series, and this series is not one")
     if "workload" in given or (made_as == "workload" and not given.keys() & set(_OF_CELLS)):
         if declaration.steps is not None:
             raise DeclarationError("a running series has no workloads", parameter="workload")
         _refuse(given, _OF_CELLS, "for releases of cells, and a workload is asked for")
         from sparsehist.release import workload_round  # and scipy's linear algebra
 
-        asked_workload = workload_round.requested(declaration, name, given.pop("workload", None), levels, **given)
-        return asked_workload, workload_round.open_path
+        return workload_round.requested(declaration, name, levels, **given), workload_round.open_path
     _refuse(given, _OF_WORKLOADS, "for workloads: give workload=")
-    of_cells = {word: given[word] for word in _OF_CELLS if word in given and word != "measures"}
-    cells = requested(name, levels, **of_cells, max_false_keys=max_false_keys)
-    cells = replace(cells, measures=sums_asked(declaration, given.get("measures")))
+    sums = sums_asked(declaration, given.pop("measures", None))
+    step, what = given.pop("step", None), given.pop("what", None)
+    cells = replace(requested(name, levels, **given, max_false_keys=max_false_keys), measures=sums)
     if declaration.steps is None:
         return cells, cell_round.open_path
     from sparsehist.release import running_round
 
-    request = running_round.at_step(cells, given.get("step"), given.get("what"), declaration.steps)
-    return request, running_round.open_path
+    return running_round.at_step(cells, step, what, declaration.steps), running_round.open_path
 
 
 def _refuse(given: Iterable[str], words: Iterable[str], told: str) -> None:
-    for word in words:
-        if word in given:
+    for word in given:
+        if word in words:
             raise DeclarationError(f"{word}= is {told}", parameter=word)
 
 

@@ -9,12 +9,12 @@ import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol
 
 import numpy as np
 
 from sparsehist import entropy
-from sparsehist.declaration.checks import checked_text, checked_wait
+from sparsehist.declaration.checks import checked_text, checked_wait, checked_whole
 from sparsehist.errors import DeclarationError, NotFoundError, StoreError, shown
 from sparsehist.ledger.ledger import Ledger
 from sparsehist.store import SeriesRecord, State, create_store, open_state
@@ -41,11 +41,11 @@ class Home:
             raise DeclarationError(f'a store is the path of a directory, or ":memory:"; got {shown(path)}')
         self.wait, self.who = checked_wait(wait), checked_text("who", who)
         self.in_memory = os.fspath(path) == MEMORY
-        if seed is not None and not self.in_memory:
-            raise DeclarationError('seed is for ":memory:" stores only: a store on disk never repeats its noise')
-        if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0):
-            raise DeclarationError(f"seed must be a whole number from 0 up, got {shown(seed)}")
-        self._seeded = None if seed is None else entropy.seeded(int(seed))
+        self._seeded = None
+        if seed is not None:
+            if not self.in_memory:
+                raise DeclarationError('seed is for ":memory:" stores only: a store on disk never repeats its noise')
+            self._seeded = entropy.seeded(checked_whole("seed", seed, 0, 2**63))
         self.path = _directory_in_memory(self) if self.in_memory else Path(path).absolute()
 
     def __repr__(self) -> str:
@@ -100,7 +100,6 @@ class Home:
             shutil.rmtree(self.path.parent, ignore_errors=True)
 
 
-@runtime_checkable
 class OfStore(Protocol):
     """A `sparsehist.Store`."""
 
@@ -109,11 +108,8 @@ class OfStore(Protocol):
 
 def home_of(store: str | os.PathLike[str] | Home | OfStore) -> Home:
     """Return the `Home` of a store, given its directory or a `sparsehist.Store`."""
-    if isinstance(store, Home):
-        return store
-    if isinstance(store, OfStore) and isinstance(store.home, Home):  # a path has a method of that name
-        return store.home
-    return Home(store)  # which refuses what is no path
+    known: Any = store if isinstance(store, Home) else getattr(store, "home", None)
+    return known if isinstance(known, Home) else Home(store)  # type: ignore[arg-type] # which refuses what is no path
 
 
 def _directory_in_memory(owner: object) -> Path:

@@ -20,7 +20,7 @@ from sparsehist.ledger.spent import measure_path
 from sparsehist.noise.family import NoiseArray
 from sparsehist.privacy import level_text
 from sparsehist.release.measure_parameters import SumsAsked
-from sparsehist.release.pipeline import ANSWER, Held, adjacent
+from sparsehist.release.pipeline import ANSWER, Held, adjacent, path_named
 from sparsehist.store import NewRound, PathRecord, Spot, Tracked
 from sparsehist.typing import FloatArray, IntArray, secret
 
@@ -53,9 +53,8 @@ class MeasurePath:
     @property
     def path_id(self) -> int | None:
         """In the store; None before the first round."""
-        own = measure_path(self.asked.measure.name)
-        paths = self.held.state.paths(self.held.record)
-        return next((path.path_id for path in paths if (path.kind, path.workload, path.strategy) == own), None)
+        path = path_named(self.held.state, self.held.record, measure_path(self.asked.measure.name))
+        return None if path is None else path.path_id
 
     def draw(self, name: str, table: Table, round_id: str | None, *, rng: np.random.Generator) -> NewRound:
         """Draw the noise of a table: that of cells shown before goes on, that of others begins with their past."""

@@ -77,6 +77,12 @@ class Held:
         return NewRound(path_id, request.name, present(request.level), *said, **drawn, who=self.home.who)
 
 
+def path_named(state: State, record: SeriesRecord, name: PathName) -> PathRecord | None:
+    """The noise path of a series with this name in the ledger, if it is open."""
+    paths = (path for path in state.paths(record) if (path.kind, path.workload, path.strategy) == name)
+    return next(paths, None)
+
+
 class NoisePath(Protocol):
     """A noise path of a series: opened before, or to be opened by the round that is about to be drawn."""
 

@@ -48,7 +48,7 @@ from sparsehist.privacy.levels import at_least_zero
 from sparsehist.release import pipeline
 from sparsehist.release.home import Home
 from sparsehist.release.metadata import InteractiveMetadata, Request, read_metadata
-from sparsehist.release.pipeline import ANSWER, Held
+from sparsehist.release.pipeline import ANSWER, Held, path_named
 from sparsehist.release.releases import Release
 from sparsehist.store import NewRound, PathRecord
 from sparsehist.store.private_files import verified
@@ -193,8 +193,7 @@ class QueryPath:
     @property
     def record(self) -> PathRecord | None:
         """In the store; None before the session is open."""
-        paths = self.held.state.paths(self.held.record)
-        return next((path for path in paths if (path.kind, path.workload) == self.name[:2]), None)
+        return path_named(self.held.state, self.held.record, self.name)
 
     @property
     def path_id(self) -> int | None:

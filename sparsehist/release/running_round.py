@@ -22,7 +22,7 @@ from sparsehist.privacy import level_text
 from sparsehist.release.cell_parameters import LAZILY, CellRequest, open_guarantee, parameters_at
 from sparsehist.release.cell_round import is_in, published_frame, shown_cells
 from sparsehist.release.metadata import RunningMetadata
-from sparsehist.release.pipeline import Held
+from sparsehist.release.pipeline import Held, path_named
 from sparsehist.release.steps import StepFiles
 from sparsehist.release.totals import RUNNING, Totals
 from sparsehist.store import NewRound, PathRecord, SeriesRecord, State, Tracked
@@ -65,7 +65,8 @@ class RunningPath:
 
     @property
     def path_id(self) -> int | None:
-        return path_of(self.held.state, self.held.record, self.totals)
+        path = path_named(self.held.state, self.held.record, self.totals.path)
+        return None if path is None else path.path_id
 
     @property
     def name(self) -> PathName:
@@ -169,18 +170,10 @@ class RunningPath:
         return known, keys.filter(pl.Series(found < 0))
 
 
-def path_of(state: State, record: SeriesRecord, totals: Totals) -> int | None:
-    """The noise path of some totals; None before their first release."""
-    if totals.width is None:
-        return record.path_id
-    known = (path for path in state.paths(record) if (path.kind, path.workload) == totals.path[:2])
-    return next((path.path_id for path in known), None)
-
-
 def past_of(state: State, record: SeriesRecord, totals: Totals) -> PastPoints:
     """What was released of some totals so far."""
-    path = path_of(state, record, totals)
-    return [] if path is None else state.past_points(path)
+    path = path_named(state, record, totals.path)
+    return [] if path is None else state.past_points(path.path_id)
 
 
 def running_metadata(declaration: Declaration, request: RunningRequest, past: PastPoints) -> RunningMetadata:

@@ -80,9 +80,9 @@ class WorkloadRequest(Request):
 def requested(
     declaration: Declaration,
     name: str,
-    workload: Workload | str | None,
     levels: Mapping[str, Any] | None = None,
     *,
+    workload: Workload | str | None = None,
     strategy: str | Strategy | None = None,
 ) -> WorkloadRequest:
     """Check what can be checked without a store."""
@@ -210,10 +210,9 @@ def warn_of_counts(declaration: Declaration, request: WorkloadRequest) -> None:
     if request.workload is None or _counted(declaration, request.workload) == "units":
         return
     warnings.warn(
-        f"an answer of {request.workload.describe()} is a sum over cells and counts a unit once per cell it is in, "
-        f"up to max_keys={declaration.max_keys} times. Cells of a unit beyond max_keys were cut and are missing from "
-        "the sums; the store's report shows how many. For distinct units, make a series whose key is only what is "
-        "asked about, with max_keys=1 where a unit has one such key",
+        f"answers of {request.workload.describe()} count {_ONCE_PER_CELL}; the store's report shows how many were "
+        "cut. For distinct units, make a series whose key is only what is asked about, with max_keys=1 where a unit "
+        "has one such key",
         CountsWarning,
         stacklevel=4,
     )

@@ -105,39 +105,29 @@ def create(  # type: ignore[misc] # overloads leave out what they share
         True
     """
     checked_choice("if_exists", if_exists, ("error", "reuse"))
-    counting = _checked_counting(counting)
+    if counting is not None and not isinstance(counting, Counting):
+        raise DeclarationError(f"counting must be sh.Counting(…), got {shown(counting)}", parameter="counting")
     declared: dict[str, Any] = {
         "name": name, "unit": unit, "key": key, "max_keys": max_keys, "domain": domain, "bounding": bounding,
         "noise": noise, "cap": cap, "population": population, "measures": measures, "steps": steps, "every": every,
         "on_null": on_null, "on_outside": on_outside,
     }  # fmt: skip
     declaration = Declaration(**declared)
-    home = store if isinstance(store, Store) else Store(store)
+    store = store if isinstance(store, Store) else Store(store)
     if declaration.steps is not None or declaration.every is not None:
         if log is not None:
             raise DeclarationError(
                 "with steps= or every= a series is declared first: leave the log out, and append it", parameter="log"
             )
-        return _going_on(home, declaration, if_exists)
+        if declaration.steps is not None:
+            return RunningSeries(store, declaration, declared_into(store.home, declaration, if_exists).series_id)
+        from sparsehist.release.periods import declare_periods
+        from sparsehist.series.periodic_series import PeriodicSeries
+
+        return PeriodicSeries(store, declare_periods(store.home, declaration, if_exists))
     if log is None:
         raise DeclarationError("create needs a log, unless steps= or every= declares one that goes on")
     if isinstance(log, Counts) and log.counted_by is not None:
         log.counted_by.check(key=declaration.key, max_keys=declaration.max_keys, measures=declaration.measures)
     asked = NewLog(log, with_source(declaration, log), if_exists)
-    record = counted_into(home.home, asked, counting)
-    return Series(home, asked.declaration, record.series_id)
-
-
-def _checked_counting(counting: object) -> Counting:
-    if counting is not None and not isinstance(counting, Counting):
-        raise DeclarationError(f"counting must be sh.Counting(…), got {shown(counting)}", parameter="counting")
-    return counting or Counting()
-
-
-def _going_on(store: Store, declaration: Declaration, if_exists: str) -> RunningSeries | PeriodicSeries:
-    if declaration.steps is not None:
-        return RunningSeries(store, declaration, declared_into(store.home, declaration, if_exists).series_id)
-    from sparsehist.release.periods import declare_periods
-    from sparsehist.series.periodic_series import PeriodicSeries
-
-    return PeriodicSeries(store, declare_periods(store.home, declaration, if_exists))
+    return Series(store, asked.declaration, counted_into(store.home, asked, counting).series_id)

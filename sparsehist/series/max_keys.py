@@ -16,7 +16,7 @@ import os
 import secrets
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
@@ -81,13 +81,10 @@ class MaxKeysChoice:
 
     max_keys: int
     bounding: str
-    estimates: pl.DataFrame
+    estimates: pl.DataFrame = field(repr=False)
     level: str
     keys: str
     profile: str
-
-    def __repr__(self) -> str:
-        return f"MaxKeysChoice(max_keys={self.max_keys}, bounding={self.bounding!r}, level={self.level!r})"
 
 
 def choose_max_keys(
@@ -146,16 +143,15 @@ def choose_max_keys(
     few, most = (level_text(whole * share) for share in (_FIRST_SHARE, 1 - _FIRST_SHARE))
     later = _USUAL_LEVEL if release_level is None else as_level(release_level)
     checked_name("choice", name)
-    declared: dict[str, Any] = {"population": population, "on_null": on_null, "on_outside": on_outside}
     shared = not family_named(noise if isinstance(noise, str) else "gaussian", 1).integer
-    bounding = "share" if shared else "keep"
-    declared |= {"unit": unit, "key": key, "domain": domain, "noise": noise, "bounding": bounding}
+    declared: dict[str, Any] = {
+        "unit": unit, "key": key, "domain": domain, "noise": noise, "bounding": "share" if shared else "keep",
+        "population": population, "on_null": on_null, "on_outside": on_outside,
+    }  # fmt: skip
     first = Declaration(name=f"{name}_keys", max_keys=_FIRST_BOUND, **declared)
     classes = Product(keys=Integers(_CLASSES), largest=Integers(_CLASSES_OF_LARGEST))
-    second = Declaration(
-        name=f"{name}_profile", key=("keys", "largest"), max_keys=1, domain=classes, noise=first.noise,
-        population=population,
-    )  # fmt: skip
+    of_classes: dict[str, Any] = {"key": classes.names, "domain": classes, "max_keys": 1, "bounding": "keep"}
+    second = replace(first, name=f"{name}_profile", unit=None, **of_classes)
     home, counting = home_of(store), counting or Counting()
     check_room(home, [Round(first, level_text(whole))])  # costs add up: so it is told of the level that was named
     planned = [Round(first, few), Round(second, most)]
@@ -173,25 +169,21 @@ def choose_max_keys(
         _check_level(home, first, name, whole)
         false_keys = None if first.domain.is_open else 1
         keys = of_kind(any_kind.release(home, first, made, "largest", level=few, false_keys=false_keys), Release)
-        largest = keys.frame.head(largest_keys).select(first.key)
         _check_stands_out(keys, first, few, whole)
+        largest = keys.frame.head(largest_keys)
         with home.hold() as state:
             known = state.series(second.name)
         if known is None:
-            units = _profile(home, source, first, largest, report, **counting.resources())
+            units = _profile(home, source, first, largest.select(first.key), report, **counting.resources())
             # Its units are those of the log, and what vouches for them is what vouches for the log.
             second = replace(second, unit=first.unit, source=first.source)
-            known = counted_into(home, NewLog(_table(units), second, counted_here=True), counting)
+            known = counted_into(home, NewLog(_table(units, classes), second, counted_here=True), counting)
         profile = any_kind.release(home, second, known.series_id, "profile", level=most, false_keys=_FALSE_CLASSES)
         shown = of_kind(profile, Release)
         _check_stands_out(shown, second, most, whole)
-        table = shown.frame
     wanted = largest_keys if first.domain.is_open else min(largest_keys, first.domain.size)
-    scale = _scale(keys.frame["noisy_count"].head(largest_keys).to_numpy(), wanted)
-    estimates = _estimates(
-        table, largest.height, scale, lambda bound: family_named(first.noise, bound).std(later),
-        share_power=0.5 if first.family.norm == "l2" else 1.0,
-    )  # fmt: skip
+    scale = _scale(largest["noisy_count"].to_numpy(), wanted)
+    estimates = _estimates(shown.frame, largest.height, scale, first, later)
     best = estimates.sort("error", "max_keys").group_by("bounding", maintain_order=True).first()
     kept, weighed = (best.filter(pl.col("bounding") == way).row(0, named=True) for way in ("keep", "share"))
     chosen = weighed if shared and weighed["error"] < _WORTH_SHARING * kept["error"] else kept
@@ -211,14 +203,16 @@ def _check_level(home: Home, declared: Declaration, name: str, level: Fraction) 
 
 def _check_stands_out(shown: Release, declared: Declaration, level: str, whole: Fraction) -> None:
     """Refuse to choose by noise alone: decided by what is published, so that it tells nothing else."""
-    least = 0.0 if declared.domain.is_open else _stands_out(declared, as_level(level))
-    if (shown.frame["noisy_count"] > least).any():
+    family, size = declared.family_in_units, 1 if declared.domain.is_open else declared.domain.size
+    factor = 100 if declared.family.currency == "rho" else 10  # ten times less noise: rho grows with its square
+    least, finer = (
+        threshold_for_false_keys(family, level_text(at), size, _BY_CHANCE) / declared.unit_of_counts
+        for at in (as_level(level), factor * as_level(level))
+    )
+    if (shown.frame["noisy_count"] > (0.0 if declared.domain.is_open else least)).any():
         return
-    # Ten times less noise: rho grows with its square.
-    factor = 100 if declared.family.currency == "rho" else 10
     larger = f"level {level_text(factor * whole)}, with a tenth of the noise"
     if not declared.domain.is_open:
-        finer = _stands_out(declared, factor * as_level(level))
         larger += f", where one of more than {finer:,.0f} does; here it takes {least:,.0f}"
     raise NotFoundError(
         f"at level {level_text(whole)} what the choice published may be noise alone, and it stays spent: no count "
@@ -226,12 +220,6 @@ def _check_stands_out(shown: Release, declared: Declaration, level: str, whole: 
         f"Beforehand, plan(domain=…, max_keys={_FIRST_BOUND}, shows=…) names the level for keys of so many units, a "
         "quarter of the price"
     )
-
-
-def _stands_out(declared: Declaration, level: Fraction) -> float:
-    """The noisy count that noise alone seldom reaches anywhere in a domain that is no open one."""
-    family, size = declared.family_in_units, declared.domain.size
-    return threshold_for_false_keys(family, level_text(level), size, _BY_CHANCE) / declared.unit_of_counts
 
 
 def _profile(
@@ -267,16 +255,13 @@ def _profile(
     )
 
 
-def _table(units: pl.DataFrame) -> Counts:
+def _table(units: pl.DataFrame, classes: Product) -> Counts:
     """Units by class. Empty classes are listed: that all are empty must come out as noise does, not as a refusal."""
-    classes = pl.DataFrame({"keys": range(_CLASSES)}).join(
-        pl.DataFrame({"largest": range(_CLASSES_OF_LARGEST)}), how="cross"
-    )
-    counted = units.group_by("keys", "largest").agg(count=pl.len().cast(pl.Int64))
-    return Counts(
-        classes.join(counted, on=["keys", "largest"], how="left").with_columns(pl.col("count").fill_null(0)),
-        largest=1,
-    )
+    every = classes.keys(np.arange(classes.size))
+    every.columns = list(classes.names)
+    counted = units.group_by(every.columns).agg(count=pl.len().cast(pl.Int64))
+    joined = every.join(counted, on=every.columns, how="left")
+    return Counts(joined.with_columns(pl.col("count").fill_null(0)), largest=1)
 
 
 def _class_of(column: str, classes: int) -> pl.Expr:
@@ -299,9 +284,10 @@ def _scale(noisy: FloatArray, wanted: int) -> float:
 
 
 def _estimates(
-    table: pl.DataFrame, n_largest: int, scale: float, noise_of: Callable[[int], float], *, share_power: float
+    table: pl.DataFrame, n_largest: int, scale: float, declared: Declaration, level: Fraction
 ) -> pl.DataFrame:
-    """Bias and noise of a key among the largest, for each bound."""
+    """Bias and noise of a key among the largest at a level, for each bound."""
+    share_power = 0.5 if declared.family.norm == "l2" else 1.0
     # A unit has no more of the largest keys than it has keys, nor than there are: other classes are noise.
     possible = (pl.col("largest") <= pl.col("keys")) & (2 ** pl.col("largest") <= n_largest)
     table = table.filter(possible)
@@ -310,8 +296,8 @@ def _estimates(
     pairs = table["noisy_count"].to_numpy() * np.minimum(_middle(table["largest"]), n_largest)
     rows = []
     for bound in BOUNDS:
+        noise = family_named(declared.noise, bound).std(level)
         for bounding, power in (("keep", 1.0), ("share", share_power)):
             bias = float(pairs @ (1 - np.minimum(1, bound / keys) ** power).mean(axis=0)) * scale
-            noise = noise_of(bound)
             rows.append((bound, bounding, bias, noise, float(np.hypot(bias, noise))))
     return pl.DataFrame(rows, schema=["max_keys", "bounding", "bias", "noise", "error"], orient="row")

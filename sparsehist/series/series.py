@@ -249,7 +249,7 @@ class Series(CountedSeries):
         """
         from sparsehist.release import workload_round
 
-        request = workload_round.requested(self.declaration, "plan", workload)
+        request = workload_round.requested(self.declaration, "plan", workload=workload)
         return workload_round.planned_strategies(
             self.store.home, self.declaration, self.series_id, present(request.workload), levels
         )

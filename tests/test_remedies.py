@@ -46,7 +46,7 @@ def keys_of(units: int = 400) -> pl.DataFrame:
 
 
 def series_of(store: str | sh.Store = ":memory:", **more: object) -> sh.Series:
-    """A series of them."""
+    """Declare a series of these units; `more` replaces parameters."""
     domain = sh.Strings(max_bytes=4)
     return sh.create(store, keys_of(), **{"name": "s", "domain": domain, **DECLARED, **more})  # type: ignore[call-overload,no-any-return]
 

@@ -117,7 +117,7 @@ def shown(file: str) -> str:
 
 
 class engine_errors(AbstractContextManager[None]):  # noqa: N801  used as a statement, like contextlib.suppress
-    """Replace what an engine raises by an error of ours, as the words of engines may quote the log.
+    """Replace an exception of an engine by our own error, because its text may quote the log.
 
     Args:
         label: What is read.

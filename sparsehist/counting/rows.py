@@ -55,7 +55,7 @@ class Rows:
                 self._blocks.append(_Block(grouped if self._room >= 0 else self._written(grouped), ends))
 
     def group(self, number: int, bits: int) -> list[AnyArray]:
-        """Return the columns of the rows whose units begin with `number`, written in some bits."""
+        """Return the columns of the rows whose unit hashes begin with the `bits` bits of `number`."""
         first, last = (place << GROUP_BITS - bits for place in (number, number + 1))
         parts = [(block.columns, slice(block.ends[first], block.ends[last])) for block in self._blocks]
         return [

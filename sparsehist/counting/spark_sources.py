@@ -39,7 +39,7 @@ def is_spark_frame(source: object) -> bool:
 
 
 def dtypes_of(frame: Any) -> dict[str, pl.DataType]:
-    """What the columns of a frame hold, in the types of Polars."""
+    """Return the Polars type of each column of a Spark frame."""
     fields = frame.schema.fields
     if len({field.name for field in fields}) < len(fields):
         raise DataError("the Spark frame has two columns of one name: rename them apart")

@@ -161,7 +161,7 @@ class Every(Record):
         return series.startswith(f"{log}_") and bool(re.fullmatch(name, series.removeprefix(f"{log}_")))
 
     def without_budget(self) -> Every:
-        """The same periods without a budget: the ledger keeps that one."""
+        """Return the same periods without their budget, which the ledger keeps."""
         return replace(self, budget=None)
 
 

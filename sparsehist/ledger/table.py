@@ -202,7 +202,7 @@ def _period_columns(ledger: Ledger, population: str, rule: Every, delta: float) 
 
 
 def _everybody(ledger: Ledger, populations: list[str], delta: float) -> Row:
-    """The worst, number by number, over the sets of populations that one person may be in."""
+    """Take the largest value of each column over all sets of populations that one person may belong to."""
     accounts = ledger.accounts.values()
     each = [
         _columns("everybody", ledger, [account for account in accounts if account.population in chosen], delta)

@@ -131,7 +131,7 @@ class CellMetadata(Metadata):
     delta_infinity: float | None = None  # spent of it by this and all earlier releases, at most
     delta_remaining: float | None = None
     counts: str | None = None  # what a count is, where it is not the number of units
-    measure_levels: dict[str, str] | None = None  # of the sums beside the counts; these add to the cost of the cells
+    measure_levels: dict[str, str] | None = None  # of the measures; their costs add to that of the counts
     measure_stds: dict[str, float] | None = None  # of the noise of each, in units of its column
 
     @property

@@ -80,11 +80,11 @@ class Plan:
         return pl.DataFrame(self.by_count)
 
     def __repr__(self) -> str:
-        """The tables."""
+        """Show both tables as text."""
         return f"Plan({self.noise})\n{self.levels}\n{self.counts}"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: both tables."""
+        """Show both tables in a notebook."""
         return in_notebook(self, self._tables)
 
     def _tables(self) -> Iterator[str]:
@@ -242,7 +242,7 @@ class Planner:
         def enough(level: Fraction) -> bool:
             try:
                 parameters, _ = self._release(level)
-            except LevelError:  # beyond the levels whose noise shares a grid with counts
+            except LevelError:  # its noise would be too small or too large for the grid of counts
                 return level > 1
             effective = parameters.effective_threshold
             return float(publication_probability(parameters.family, level, effective, [count])[0]) >= probability

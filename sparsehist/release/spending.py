@@ -63,7 +63,8 @@ def prepared(
 ) -> tuple[_Request, _Metadata, tuple[Spending, ...]]:
     """Fix the level, all that is public of a release, and what it would add to the ledger; nothing is drawn.
 
-    The noise path of the release comes first among what is added, then those beside it, whose slack is in the first.
+    Of the costs returned, the first is that of the release's own noise path, with the numerical slack of all.
+    Those of its measures follow.
     """
     goal, room = request.goal, ledger.open_room(declaration)
     split = None

@@ -32,7 +32,7 @@ def declaration_of(record: SeriesRecord) -> Declaration:
 def check_alike(
     what: str, known: Declaration, declared: Declaration, if_exists: str, *, remedy: str = "use another name"
 ) -> None:
-    """Refuse to declare what exists already (`what`, in words), unless it is to be reused and is declared alike."""
+    """Refuse a name that is taken (`what` says by what), unless it may be reused and the declarations are equal."""
     stored = known.as_json()
     differing = [name for name in declared.differing(stored) if name != "name"]
     made = [_told(name, stored.get(name)) for name in differing]

@@ -139,7 +139,7 @@ class PeriodicSeries:
         """Return what all periods have cost so far: their row of the ledger.
 
         Args:
-            delta: At which epsilon is shown.
+            delta: The delta for which epsilon is shown.
 
         Returns:
             Among others `periods` (how many were appended, how many there will be, how many were released, and how

@@ -266,10 +266,10 @@ class Series(CountedSeries):
     ) -> QuerySession:
         """Open a session that answers predicates as they come to mind, or go on with the session of that name.
 
-        It is a noise path of its own, and charged whole when it opens, whatever is asked: its level adds to that of
-        the cells and of workloads. A public hypothesis about all cells answers what it answers well enough; where it
-        does not, the truth is measured and the hypothesis moved, at most so many times. Worth it for predicates that
-        nobody can list beforehand; what can be listed is answered far better by a release.
+        A session is a noise path of its own. Its whole level is charged when it opens, and adds to the levels of
+        cells and workloads. It keeps a public estimate of all cells and answers from it. Where the estimate is too
+        far off, the session measures the true sum and corrects the estimate; this can happen `most_updates` times.
+        Use it for predicates that nobody can list beforehand: a release answers listed ones far better.
 
         Args:
             name: Of the session, unique among the releases of the series; a-z, 0-9 and _.

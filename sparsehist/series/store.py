@@ -63,7 +63,7 @@ class Store:
         return repr(self.home)
 
     def _repr_html_(self) -> str:
-        """Its series and what they cost, for notebooks."""
+        """Return the series and their costs as HTML tables, for notebooks."""
         return in_notebook(self, self._tables)
 
     def _tables(self) -> Iterator[str]:

@@ -132,7 +132,7 @@ def test_bad_requests_exit_with_2_before_anything_is_drawn(sparsehist, store, op
 
 @pytest.mark.parametrize("words", [("ledger",), ("show",), ("adopt",), ("backup", "copy")])
 def test_a_store_in_memory_is_no_store_for_a_command(sparsehist, here, words):
-    """It would be gone when the command ends, so nothing is made of it."""
+    """A store in memory would be gone when the command ends, so commands refuse it."""
     command, *rest = words
     assert sparsehist(command, ":memory:", *rest).code == 2
     assert list(here.iterdir()) == []

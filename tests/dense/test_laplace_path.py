@@ -134,7 +134,7 @@ def test_a_path_stands_still_between_its_jumps():
 
 
 def test_extending_leaves_the_old_part_alone():
-    """What a path was on its interval it is on the longer one, to the last bit."""
+    """An extended path has the same values and jumps on the old interval, to the last bit."""
     old = sample_laplace_path(1000, "0.5", 2, rng=entropy.seeded(8011))
     new = old.extend(20, rng=entropy.seeded(8012)).extend("0.01", rng=entropy.seeded(8013))
     for level in ("0.5", "0.77", "1.5", 2):

@@ -31,7 +31,7 @@ def two_children(span=60):
 
 
 def test_two_children_have_the_reference_values():
-    """Both equal 0, and the loss where both moved by one."""
+    """The probability that both are 0, and the privacy loss where both are -1."""
     law, axis = two_children()
     zero = int(np.flatnonzero(axis == 0)[0])
     assert law[zero, zero] == pytest.approx(0.087516496132731060489, rel=1e-14)

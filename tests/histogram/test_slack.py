@@ -112,7 +112,7 @@ def real(value: Fraction) -> np.longdouble:
 
 
 def turn(holds: Callable[[np.ndarray], np.ndarray], near: np.ndarray) -> np.ndarray:
-    """The doubles next to some at which a comparison that held before ceases to hold."""
+    """Find by bisection, near each number, the last double at which a comparison still holds."""
     low, high = near - 1e-9 * np.abs(near), near + 1e-9 * np.abs(near)
     for _ in range(40):
         middle = (low + high) / 2

@@ -311,7 +311,7 @@ def test_limits_hold_ex_ante_until_they_are_raised_after_a_release(store):
 
 
 def test_limits_are_refused_where_they_make_no_sense(store):
-    """Each with the remedy; nothing is recorded."""
+    """Each refusal names the remedy, and no event is recorded."""
     series, free = a_series(store, cap=1), a_series(store, "free")
     before = store.events().height
     wrong = [

@@ -163,7 +163,7 @@ def test_wrong_histories_are_seen():
 
 
 def test_thirty_reports_degraded_one_by_one_would_cost_twice_what_is_promised():
-    """Each bit of 30 reports that are right one by one costs 1.0977 where ln(.625/.375) is promised."""
+    """Reports coarsened independently have the right law each, but 30 of them cost 1.0977 a bit, not ln(5/3)."""
 
     def shown_given(setting, truth):
         memo = chance((1 + setting.keep) / 2, truth)

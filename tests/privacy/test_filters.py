@@ -40,7 +40,7 @@ def by_filter(within: Filter, kinds: tuple[str, ...], shares: tuple[float, ...] 
 
 
 def passes_every_curve(made: Iterable[Move], epsilon: float, delta: float) -> bool:
-    """Best-of-routes accounting, which is no filter: whether some proved bound keeps to the budget."""
+    """Best-of-routes accounting, which is no filter: it passes if any one proved bound keeps to the budget."""
     currency = {"gaussian": "rho", "coin": "epsilon"}
     parts = [
         path_cost(currency[move.kind], Fraction(move.amount), law="gaussian" if move.kind == "gaussian" else None)

@@ -129,7 +129,7 @@ def test_it_is_the_minimum_of_the_weighted_squares(workload):
 
 
 def _declared(release, **other):
-    """The metadata of a release of another declaration."""
+    """Return the metadata of a release with some fields of its declaration changed."""
     return release.metadata | {"declaration": release.metadata["declaration"] | other}
 
 

@@ -20,7 +20,7 @@ MOST, LEVEL, DELTA, PARTS = 64, 0.1, 1e-3, 256
 
 
 def discovered(store: sh.Store, log: pl.DataFrame | Path, **asked: object) -> sh.Catalogue:
-    """With the parameters of this page, unless told otherwise."""
+    """Discover keys with the parameters of this file; `asked` replaces some."""
     known = {"unit": "unit", "key": "key", "most_keys": MOST, "level": LEVEL, "delta": DELTA}
     return sh.discover_keys(store, log, **{**known, **asked})  # type: ignore[arg-type]
 

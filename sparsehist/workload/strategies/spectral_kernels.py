@@ -126,6 +126,6 @@ class PrefixKernel(Kernel):
 
 
 def _convolved(a: FloatArray, b: FloatArray) -> FloatArray:
-    """All sums a_0·b_k + a_1·b_(k − 1) + …; shape (len(a) + len(b) − 1,)."""
+    """Convolve: a_0·b_k + a_1·b_(k − 1) + … for every k; shape (len(a) + len(b) − 1,)."""
     length = fft.next_fast_len(a.size + b.size - 1, real=True)
     return np.asarray(fft.irfft(fft.rfft(a, length) * fft.rfft(b, length), length))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,9 +13,8 @@ from rich.markup import escape
 import sparsehist as sh
 from sparsehist.cli.answer import Answer, parameters_table, rows_table
 from sparsehist.cli.options import DEFAULT, SeriesName, StorePath, Using, given
-from sparsehist.declaration.checks import checked_output
 from sparsehist.declaration.declaration import UNCHECKED_SOURCE
-from sparsehist.errors import DeclarationError, InputError
+from sparsehist.errors import DeclarationError
 from sparsehist.ledger.ledger import Ledger
 from sparsehist.ledger.table import event_for_people, for_people, ledger_rows
 from sparsehist.privacy import as_level, level_text
@@ -31,10 +30,6 @@ _ABOUT_LEDGER = """\
 A path costs its finest level; paths and series of a population add up, and populations too unless they
 are disjoint. epsilon holds at delta {delta:g} for what did happen; what holds in advance is the limit.
 remaining: of a path the largest level it may be released at, else what another path may take."""
-_VOUCHED = (
-    "Adopting is safe only if the store this was copied from is gone for good, no other copy of it is used, and "
-    "nothing was released after this copy was made."
-)
 
 
 def show(store: StorePath, /, *, using: Using = DEFAULT) -> Answer:
@@ -49,38 +44,29 @@ def show(store: StorePath, /, *, using: Using = DEFAULT) -> Answer:
     shown: list[Any] = []
     with home.hold() as state:
         ledger = Ledger.of(state)
-        for record in sorted(state.all_series(), key=lambda record: record.name):
+        for record in sorted(state.all_series(), key=attrgetter("name")):
             declared = declaration_of(record)
-            if declared.period is not None:
-                continue
-            releases = pipeline.rows_of_releases(state, record)
-            listed.append({"name": record.name, "declaration": declared.as_json(), "releases": releases})
-            shown += [f"[bold]{record.name}[/]", parameters_table(declaration_rows(declared))]
-            unused = {column for column in ("workload", "threshold") if all(row[column] is None for row in releases)}
-            used = [{column: row[column] for column in row if column not in unused} for row in releases]
-            used = [row | {"level": level_text(in_prose(as_level(row["level"])))} for row in used]
-            shown.append(rows_table(used) if used else "  no releases yet")
-        spent = ledger_rows(ledger, short=True) if ledger.limits.periods else []  # costs need scipy
-        costs = {row["population"]: row for row in spent}
-        for name, rule in ledger.limits.periods.items():
-            from sparsehist.release import periods  # and counting, which other series do without
+            if declared.period is None:
+                releases = pipeline.rows_of_releases(state, record)
+                listed.append({"name": record.name, "declaration": declared.as_json(), "releases": releases})
+                shown += [f"[bold]{record.name}[/]", parameters_table(declaration_rows(declared))]
+                used = [row | {"level": level_text(in_prose(as_level(row["level"])))} for row in releases]
+                shown.append(rows_table(used, seldom=("workload", "threshold")) if used else "  no releases yet")
+        spent = ledger_rows(ledger, short=True) if ledger.limits.periods else []
+        for row in spent:
+            if row["periods"] is not None:
+                from sparsehist.release import periods  # and counting, which other series do without
 
-            declared, row = periods.declared_periods(home, state, name), costs[name]
-            added = {record.name: str(declaration_of(record).period) for record in periods.periods_of(state, name)}
-            periodic.append(
-                {"name": name, "declaration": declared.as_json(), "progress": row, "added": [*added.values()]}
-            )
-            made = {known.name for known in ledger.of_population(name) if known.releases}
-            rows = [*declaration_rows(declared), ("periods", row["periods"]), ("budget", row["budget"] or "none")]
-            if added:
-                told = (f"{period} (released)" if one in made else period for one, period in added.items())
-                rows.append(("appended", ", ".join(told)))
-            if row["releases"]:
-                rows.append((f"spent per {rule.unit_period}", f"{row['currency']} {row['per_period'].split()[0]}"))
-                rows.append(("spent per user", f"{row['currency']} {row['level']}"))
-            shown += [f"[bold]{name}[/], one series per {rule.what}", parameters_table(rows)]
-    shown = shown or ["the store has no series"]
-    return Answer({"store": str(store), "series": listed, "periodic": periodic}, shown)
+                name = row["population"]
+                declared, added = periods.declared_periods(home, state, name), periods.periods_of(state, name)
+                names = [str(declaration_of(record).period) for record in added]
+                about = {"name": name, "declaration": declared.as_json(), "progress": row, "added": names}
+                periodic.append(about)
+                shown += [f"[bold]{name}[/], one series per {ledger.limits.periods[name].what}"]
+                costs = [(word.replace("_", " "), row[word]) for word in ("periods", "budget", "per_period")]
+                costs += [("appended", ", ".join(names) or "nothing yet")]
+                shown.append(parameters_table([*declaration_rows(declared), *costs]))
+    return Answer({"store": str(store), "series": listed, "periodic": periodic}, shown or ["the store has no series"])
 
 
 def ledger(
@@ -117,7 +103,10 @@ def ledger(
         events: Also show who did or asked for what, when, refusals included.
         out: Also write it all, with the events, to a .json or .parquet file.
     """
-    _check_outside(store, out)
+    if out is not None:
+        from sparsehist.release.release_files import check_target  # and Polars, which tables do without
+
+        check_target("--out", out, store, (".json", ".parquet"))
     home = using.home(store)
     with home.hold() as state:
         rows = ledger_rows(Ledger.of(state), delta, series=series, since=since, short=short)
@@ -150,11 +139,6 @@ def _remarks(rows: Sequence[dict[str, Any]], delta: float) -> Iterator[str]:
         yield f"[bold]warning[/], series {name}: unchecked source; see sparsehist show"
 
 
-def _check_outside(store: StorePath, out: Path | None) -> None:
-    if out is not None and store.resolve() in out.resolve().parents:
-        raise InputError(f"--out {str(out)!r} is inside the store, which nobody but its owner may read")
-
-
 def limit(
     store: StorePath,
     /,
@@ -163,13 +147,7 @@ def limit(
     rho: str | None = None,
     epsilon: str | None = None,
     delta: str | None = None,
-    route: Annotated[
-        str | None,
-        Parameter(
-            help="How noise is charged: gaussian (exact, Gaussian noise only; the default beside a delta), pure "
-            "(Laplace and discrete Laplace), renyi (all but Poisson), poisson."
-        ),
-    ] = None,
+    route: str | None = None,
     order: int | None = None,
     open_share: str | None = None,
     poisson: str | None = None,
@@ -201,6 +179,7 @@ def limit(
         rho: Budget: limit on the sum in zCDP, exact.
         epsilon: Budget, instead: limit on epsilon at --delta.
         delta: Beside --epsilon, 0 for pure; beside --rho, what open domains may spend.
+        route: How noise is charged: gaussian (exact; the default beside a delta), pure (Laplace), renyi, poisson.
         order: Of the Rényi divergence; chosen for Gaussian noise by default.
         open_share: Share of --delta for open domains; half where there is one, else 0.
         poisson: A separate limit for Poisson noise, such as 'epsilon_delta(1, 1e-6)'.
@@ -253,8 +232,9 @@ def report(
         delta: At which epsilon is shown.
         curator: Add exact numbers that only the curator may see; the page says that it is secret.
     """
-    checked_output("--out", out, (".html",))
-    _check_outside(store, out)
+    from sparsehist.release.release_files import check_target
+
+    check_target("--out", out, store, (".html",))
     page = using.store(store).report(delta=delta, curator=curator)
     write_file(out, page.encode(), durable=False, mode=PRIVATE if curator else PUBLIC)
     told = "for the curator only: it holds exact numbers" if curator else "public parameters and published rows only"
@@ -294,10 +274,8 @@ def adopt(store: StorePath, /, *, home_is_gone: bool = False, using: Using = DEF
       sparsehist adopt logs.sparsehist --home-is-gone
 
     Args:
-        home_is_gone: You vouch for all of this; asked for on a terminal.
+        home_is_gone: You vouch for all of this.
     """
-    if not home_is_gone and sys.stdin.isatty():
-        home_is_gone = input(f"{_VOUCHED} Type 'home is gone' if so: ").strip().lower() == "home is gone"
     sh.adopt(using.home(store).path, home_is_gone=home_is_gone, wait=using.wait)
     return Answer({"store": str(store), "status": "adopted"}, [f"{escape(str(store))} is ready for use"])
 
@@ -315,28 +293,14 @@ def drop(
       sparsehist drop logs.sparsehist --series queries --yes
 
     Args:
-        yes: Do not ask; needed where there is no terminal to ask on.
+        yes: You mean it.
         reason: Why; one line, kept in the ledger for good.
     """
-    home = using.home(store)
-    with home.hold() as state:
-        ledger = Ledger.of(state)
-        if series not in ledger.limits.periods:
-            home.find(state, series)
-        warning = ledger.ended_by_dropping(series)
+    with using.home(store).hold() as state:
+        warning = Ledger.of(state).ended_by_dropping(series)
     if not yes:
-        confirm(f"{warning}Erase the series {series} of {store} for ever? Type its name: ", series, warning)
+        raise DeclarationError(f"{warning}Dropping {series} cannot be undone: give --yes to confirm")
     using.store(store).drop(series, reason=reason)
     data = {"store": str(store), "series": series, "status": "dropped"}
     shown = [f"{warning}Erased the series {series}; what it has cost stays in the ledger"]
     return Answer(data | ({"warning": warning.strip()} if warning else {}), shown)
-
-
-def confirm(question: str, answer: str, warning: str = "") -> None:
-    """Ask on the terminal."""
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise DeclarationError(f"{warning}This cannot be undone: give --yes to confirm")
-    sys.stderr.write(question)
-    sys.stderr.flush()
-    if sys.stdin.readline().strip() != answer:
-        raise DeclarationError("another name was typed: nothing was done")

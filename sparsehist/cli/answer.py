@@ -47,8 +47,8 @@ class Answer:
 
 def print_answer(answer: Answer, *, as_json: bool) -> None:
     """Print to stdout, as one JSON object or for people; indented lines are commands to copy and are not broken."""
-    if as_json:
-        print_json(answer.data)
+    if as_json:  # on one line of ASCII
+        sys.stdout.write(json.dumps(answer.data, default=_as_text).replace("\x7f", "\\u007f") + "\n")
         return
     on_terminal = sys.stdout.isatty()
     console = Console(width=None if on_terminal else _PIPED_WIDTH, highlight=False, emoji=False)
@@ -61,15 +61,8 @@ def print_answer(answer: Answer, *, as_json: bool) -> None:
     lines = captured.get().splitlines()
     sys.stdout.write("".join((line if on_terminal else line.rstrip()) + "\n" for line in lines))
     sys.stdout.flush()
-
-
-def print_json(data: Mapping[str, Any]) -> None:
-    """Print one JSON object on one line; times as ISO text with their zone, letters escaped where need be."""
-    escaped = not (sys.stdout.encoding or "").lower().startswith("utf")
-    text = json.dumps(data, ensure_ascii=escaped, default=_as_text)
-    if not text.isprintable():  # JSON escapes the controls of ASCII alone
-        text = "".join(letter if letter.isprintable() else json.dumps(letter)[1:-1] for letter in text)
-    sys.stdout.write(text + "\n")
+    if answer.complaint:
+        print_error(answer.complaint)
 
 
 def _as_text(value: object) -> str:
@@ -78,11 +71,8 @@ def _as_text(value: object) -> str:
     return str(value)
 
 
-def print_error(message: str, kind: str, *, as_json: bool) -> None:
-    """Print what is wrong: on stderr for people, as JSON on stdout for machines."""
-    if as_json:
-        print_json({"error": {"type": kind, "message": message}})
-        return
+def print_error(message: str) -> None:
+    """Print what is wrong on stderr."""
     console = Console(stderr=True, highlight=False, emoji=False)
     console.print(Text.assemble(("error: ", "bold red"), printable(message, keep="\n\t")), soft_wrap=True)
 
@@ -115,20 +105,23 @@ def parameters_table(rows: Sequence[tuple[str, object]]) -> Table:
     return table
 
 
-def rows_table(rows: Sequence[Mapping[str, Any]], *, keys: Sequence[str] = (), exact: bool = False) -> Table:
+def rows_table(
+    rows: Sequence[Mapping[str, Any]], *, keys: Sequence[str] = (), exact: bool = False, seldom: Sequence[str] = ()
+) -> Table:
     """Rows that have the same columns as a table: numbers are aligned right and null is a dash.
 
-    Values of `keys`, and all if `exact`, are written as they are.
+    Values of `keys`, and all if `exact`, are written as they are; columns of `seldom` are left out where all is null.
     """
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
     written = []
     for name in rows[0] if rows else ():
         values = [row[name] for row in rows]
         kinds = {type(value) for value in values} - {type(None)}
-        plain = exact or (name in keys and kinds == {int})
-        numbers = kinds and kinds <= {int, float, Decimal}
-        table.add_column(escape(printable(name)), justify="right" if numbers else "left", overflow="fold")
-        written.append([escape(_cell_text(value, plain=plain)) for value in values])
+        if kinds or name not in seldom:
+            plain = exact or (name in keys and kinds == {int})
+            numbers = kinds and kinds <= {int, float, Decimal}
+            table.add_column(escape(printable(name)), justify="right" if numbers else "left", overflow="fold")
+            written.append([escape(_cell_text(value, plain=plain)) for value in values])
     for row in zip(*written, strict=True):
         table.add_row(*row)
     return table
@@ -142,14 +135,6 @@ def _cell_text(value: Any, *, plain: bool) -> str:
     text = f"{value:,}" if type(value) is int and not plain else str(value)
     cut = f"… ({len(text):,} characters)" if len(text) > _LONGEST_CELL else ""
     return printable(text[:_LONGEST_CELL]) + cut
-
-
-def significant(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The rows with real numbers rounded to three digits."""
-    return [
-        {name: float(f"{value:.3g}") if isinstance(value, float) else value for name, value in row.items()}
-        for row in rows
-    ]
 
 
 def counted(n: int, what: str) -> str:

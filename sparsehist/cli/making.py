@@ -9,15 +9,7 @@ from cyclopts import App, Parameter
 from rich.markup import escape
 
 import sparsehist as sh
-from sparsehist.cli.accounts import confirm
-from sparsehist.cli.answer import (
-    Answer,
-    counted,
-    in_options,
-    parameters_table,
-    rows_table,
-    significant,
-)
+from sparsehist.cli.answer import Answer, counted, in_options, parameters_table, rows_table
 from sparsehist.cli.options import (
     DEFAULT,
     READ,
@@ -35,14 +27,12 @@ from sparsehist.ledger.ledger import Ledger
 from sparsehist.release.parameter_rows import declaration_rows
 from sparsehist.series.series import Series
 
-_ON_ROWS = ("on_null", "on_outside")
-_Declared = options_of("Declared")
-_Checked = options_of("Checked", ("unit", "key", "domain", "max_keys", *_ON_ROWS), optional=True)
-_Units = options_of("Units", ("unit", "population", "on_null"))
-_Asked = options_of(
-    "Asked", ("unit", "key", "domain", "noise", "population", *_ON_ROWS), also_needed=("key", "domain")
+_Created = options_of("Created")
+_Checked = options_of("Checked", ("unit", "key", "domain", "max_keys", "on_null", "on_outside"), needed=())
+_Discovered = options_of("Discovered", ("unit", "population", "on_null"))
+_Chosen = options_of(
+    "Chosen", ("unit", "key", "domain", "noise", "population", "on_null", "on_outside"), needed=("key", "domain")
 )
-_NEEDED = {"--input": "input", "--unit": "unit", "--key": "key", "--domain": "domain", "--max-keys": "max_keys"}
 choose = App(
     name="choose",
     help="Choose parameters of a series by small private releases, which stand in the ledger.",
@@ -55,7 +45,7 @@ def create(
     store: StorePath,
     /,
     *,
-    declared: Annotated[_Declared, Parameter(name="*")],  # type: ignore[valid-type]
+    declared: Annotated[_Created, Parameter(name="*")],  # type: ignore[valid-type]
     input: Inputs = None,  # noqa: A002
     if_exists: Literal["error", "reuse"] = "error",
     reading: ReadingOptions = READ,
@@ -88,14 +78,13 @@ def create(
         raise DeclarationError(
             "with --steps or --every, logs are appended: give --input and how to read it to append"
         )
-    log = None if appended else reading.files(input)
-    name, opened, existed = asked["name"], using.store(store, new=True), False
+    name, opened, existed = asked["name"], using.store(store), False
     if if_exists == "reuse" and store.exists():
         with opened.home.hold() as state:
             existed = state.series(name) is not None or name in Ledger.of(state).limits.periods
+    log = None if appended else reading.files(input)
     series: Any = sh.create(opened, log, **asked, if_exists=if_exists, counting=reading.counting())
-    declaration = series.declaration
-    status = "reused" if existed else "created"
+    declaration, status = series.declaration, "reused" if existed else "created"
     data = {"store": str(store), "series": name, "status": status, "declaration": declaration.as_json()}
     shown: list[Any] = [
         f"[bold]{status} the series {name}[/] in {escape(str(store))}",
@@ -103,8 +92,8 @@ def create(
     ]
     if appended:
         which = "--step 1" if "steps" in asked else "--period 2026-W01"
-        shown += ["Logs are appended. For example:"]
-        shown.append(f"  {escape(f'sparsehist append {store} --series {name} {which} --input log.parquet')}")
+        next_step = f"sparsehist append {store} --series {name} {which} --input log.parquet"
+        shown += ["Logs are appended. For example:", f"  {escape(next_step)}"]
     elif released := series.releases().height:
         shown.append(f"It has {released} releases: see sparsehist show {escape(str(store))}")
     else:
@@ -145,10 +134,11 @@ def append(
         time: With --period: column of the time of each row, to be checked.
         drop_other_periods: With --time: leave rows of other periods out.
     """
-    if (step is None) == (period is None):
-        raise DeclarationError("append takes --step for a running series, or --period for a periodic series")
-    if period is None and (time is not None or drop_other_periods):
-        raise DeclarationError("--time and --drop-other-periods go with --period")
+    if (step is None) == (period is None) or (period is None and (time is not None or drop_other_periods)):
+        raise DeclarationError(
+            "append takes --step for a running series, or --period for a periodic one, which --time and "
+            "--drop-other-periods go with"
+        )
     goes_on = _appended(using.store(store), series)
     log, counting = reading.files(input), reading.counting()
     if period is None:
@@ -172,11 +162,11 @@ def finish(store: StorePath, /, *, series: SeriesName, yes: bool = False, using:
       sparsehist finish logs.sparsehist --series daily --yes
 
     Args:
-        yes: Do not ask; needed where there is no terminal to ask on.
+        yes: You mean it.
     """
     ending = _appended(using.store(store), series)
     if not yes:
-        confirm(f"Let nothing more be appended to {series} of {store}? Type its name: ", series)
+        raise DeclarationError(f"finishing {series} cannot be undone: give --yes to confirm")
     ending.finish()
     shown = [f"finished {series}: nothing more can be appended, and nothing says who counted"]
     return Answer({"store": str(store), "series": series, "status": "finished"}, shown)
@@ -224,9 +214,10 @@ def check(
         whole = f"{escape(str(store))} is whole: every file is as it was written"
         return Answer({"store": str(store), "status": "whole"}, [whole])
     asked, paths = given(declared), [*(log or []), *(input or [])]
-    missing = [option for option, name in _NEEDED.items() if name not in asked and not (name == "input" and paths)]
-    if missing:
-        raise DeclarationError(f"to check a log, give {', '.join(missing)}; to check a store, --store")
+    if not paths or len({"unit", "key", "domain", "max_keys"} & asked.keys()) < 4:
+        raise DeclarationError(
+            "to check a log, give its files, --unit, --key, --domain and --max-keys; to check a store, --store"
+        )
     found = sh.check_log(reading.files(paths), key_types=reading.types(), counting=reading.counting(), **asked)
     rules = [row | {"outcome": in_options(row["outcome"])} for row in found.to_dicts()]
     refused = any(row["outcome"].startswith("refused") for row in rules)
@@ -243,7 +234,7 @@ def max_keys(
     /,
     *,
     input: Inputs,  # noqa: A002
-    declared: Annotated[_Asked, Parameter(name="*")],  # type: ignore[valid-type]
+    declared: Annotated[_Chosen, Parameter(name="*")],  # type: ignore[valid-type]
     name: str = "choice",
     largest_keys: int = 500,
     level: str = "0.005",
@@ -271,10 +262,10 @@ def max_keys(
         release_level: Level of the later release; refuse if the budget has no room for both.
     """
     choice = sh.choose_max_keys(
-        using.store(store, new=True), reading.files(input), name=name, largest_keys=largest_keys, level=level,
+        using.store(store), reading.files(input), name=name, largest_keys=largest_keys, level=level,
         release_level=release_level, counting=reading.counting(), **given(declared),
     )  # fmt: skip
-    best = choice.estimates.sort("error", "max_keys").head(5)
+    best = choice.estimates.sort("error", "max_keys").head(5).to_dicts()
     data = {
         "max_keys": choice.max_keys, "bounding": choice.bounding, "level": choice.level,
         "series": [choice.keys, choice.profile], "estimates": choice.estimates.to_dicts(),
@@ -282,7 +273,7 @@ def max_keys(
     shown: list[Any] = [
         f"[bold]--max-keys {choice.max_keys} --bounding {choice.bounding}[/]",
         "Estimated error of a key among the largest, in counts, at the best bounds:",
-        rows_table(significant(best.to_dicts())),
+        rows_table(best),
         f"Level {choice.level} is spent, in the series {choice.keys} and {choice.profile}; later releases add to it.",
     ]
     return Answer(data, shown)
@@ -294,7 +285,7 @@ def keys(
     /,
     *,
     input: Inputs,  # noqa: A002
-    declared: Annotated[_Units | None, Parameter(name="*")] = None,  # type: ignore[valid-type]
+    declared: Annotated[_Discovered | None, Parameter(name="*")] = None,  # type: ignore[valid-type]
     most_keys: int,
     level: str,
     delta: str,
@@ -329,7 +320,7 @@ def keys(
     """
     checked_output("--out", out, (".parquet",))
     found = sh.discover_keys(
-        using.store(store, new=True), reading.files(input), key=key, most_keys=most_keys, level=level, delta=delta,
+        using.store(store), reading.files(input), key=key, most_keys=most_keys, level=level, delta=delta,
         rounds=rounds, kind=kind, name=name, counting=reading.counting(), **given(declared),
     )  # fmt: skip
     found.write_parquet(out)

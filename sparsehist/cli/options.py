@@ -13,7 +13,7 @@ import sparsehist as sh
 from sparsehist.declaration import Declaration
 from sparsehist.declaration.parameters import parameters
 from sparsehist.errors import DeclarationError
-from sparsehist.release.home import Home
+from sparsehist.release.home import MEMORY, Home
 
 StorePath = Annotated[Path, Parameter(help="Directory of the store.")]
 SeriesName = Annotated[str, Parameter(help="Name of the series.")]
@@ -25,26 +25,25 @@ Inputs = Annotated[
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class StoreOptions:
-    """How a store is used."""
+    """How a store is used.
 
-    who: Annotated[
-        str | None, Parameter(help="Who asks, for the ledger; the user of the operating system by default.")
-    ] = None
-    wait: Annotated[float, Parameter(help="Seconds to wait for a store in use before giving up.")] = 0.0
+    Args:
+        who: Who asks, for the ledger; the user of the operating system by default.
+        wait: Seconds to wait for a store in use before giving up.
+    """
+
+    who: str | None = None
+    wait: float = 0.0
 
     def home(self, path: Path) -> Home:
         """Where the store stands; one in memory would be gone after the command."""
-        if str(path) == ":memory:":
+        if str(path) == MEMORY:
             raise DeclarationError("a store in memory ends with the command: name a directory")
         return Home(path, wait=self.wait, who=self.who)
 
-    def store(self, path: Path, *, new: bool = False) -> sh.Store:
-        """A store on disk, which need not exist yet if it is new."""
-        store = sh.Store(self.home(path).path, wait=self.wait, who=self.who)
-        if not new:
-            with store.home.hold():
-                return store
-        return store
+    def store(self, path: Path) -> sh.Store:
+        """The store on disk, which `create` makes if there is none."""
+        return sh.Store(self.home(path).path, wait=self.wait, who=self.who)
 
 
 Using = Annotated[StoreOptions, Parameter(name="*")]
@@ -54,36 +53,58 @@ DEFAULT = StoreOptions()
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class LevelOptions:
-    """A privacy level, in either of two forms."""
+    """A privacy level, in either of two forms.
 
-    level: Annotated[
-        str | None,
-        Parameter(
-            help="Privacy level, exact (0.01, 1/3); larger is finer. With Gaussian noise it is rho of zCDP, with "
-            "Laplace noise epsilon."
-        ),
-    ] = None
-    epsilon: Annotated[
-        str | None, Parameter(help="Instead of --level: the largest level that keeps to --epsilon at --delta.")
-    ] = None
-    delta: Annotated[str | None, Parameter(help="Beside --epsilon; such as 1e-6.")] = None
+    Args:
+        level: Privacy level, exact (0.01, 1/3); larger is finer. rho of zCDP, or epsilon with Laplace noise.
+        epsilon: Instead of --level: the largest level that keeps to --epsilon at --delta.
+        delta: Beside --epsilon; such as 1e-6.
+    """
+
+    level: str | None = None
+    epsilon: str | None = None
+    delta: str | None = None
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class PublishedOptions:
+    """What a release publishes, and from which count on.
+
+    Args:
+        threshold: Publish cells whose noisy count is above this many units.
+        false_keys: Instead of --threshold: empty keys to expect among the published; 0.01 when neither is given.
+        open_delta: In an open domain, instead: what to add to the delta of the series; else half of what remains.
+        measures: Publish sums for the keys of this table: a level for all measures, or by name, price=0.5,events=1/3.
+        step: Of a running series: up to which step units are counted.
+        what: Of a running series, instead of running counts: 'new' units of the step, or of 'blocks(7)'.
+    """
+
+    threshold: float | None = None
+    false_keys: float | None = None
+    open_delta: float | None = None
+    measures: str | None = None
+    step: str | None = None
+    what: str | None = None
 
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class ReadingOptions:
-    """How the files of a log are read, and the resources of counting them."""
+    """How the files of a log are read, and the resources of counting them.
 
-    delimiter: Annotated[
-        str | None, Parameter(help="Between the fields of CSV files; a comma, or a tab in .tsv files.")
-    ] = None
-    hive: Annotated[
-        list[str] | None,
-        Parameter(help="Column that stands in names of folders, as in day=2024-01-31/a.parquet; may be repeated."),
-    ] = None
+    Args:
+        delimiter: Between the fields of CSV files; a comma, or a tab in .tsv files.
+        hive: Column that stands in names of folders, as in day=2024-01-31/a.parquet; may be repeated.
+        memory_limit: Such as 4GB; rows then go to disk.
+        threads: At most this many; all cores by default.
+    """
+
+    delimiter: str | None = None
+    hive: list[str] | None = None
     key_type: Annotated[list[str] | None, Parameter(help=parameters(Declaration)["key_types"].help)] = None
-    memory_limit: Annotated[str | None, Parameter(help="Such as 4GB; rows then go to disk.")] = None
-    threads: Annotated[int | None, Parameter(help="At most this many; all cores by default.")] = None
+    memory_limit: str | None = None
+    threads: int | None = None
 
     def files(self, paths: list[str] | None) -> sh.Files:
         """The files of a log."""
@@ -107,31 +128,24 @@ READ = ReadingOptions()
 
 
 def options_of(
-    name: str,
-    only: Collection[str] = (),
-    *,
-    optional: bool = False,
-    also_needed: Collection[str] = (),
-    record: type = Declaration,
+    name: str, only: Collection[str] = (), *, needed: Collection[str] | None = None, record: type = Declaration
 ) -> type:
     """Make a dataclass whose fields are options of a series; cyclopts flattens it into those of a command.
 
     Args:
         name: Of the dataclass.
         only: The parameters to take; all but those of reading files by default.
-        optional: Whether even those without a default may be left out.
-        also_needed: Those that a series may leave out and the command may not.
+        needed: Those that must be given; by default those without a default.
         record: The declaration.
     """
     made: list[tuple[str, Any, Any]] = []
     for word, about in parameters(record).items():
         if about.option is not None and (word in only if only else word != "key_types"):
-            needed = (about.default is MISSING and not optional) or word in also_needed
-            text = isinstance(about.default, str)
-            hint: Any = about.option if needed or text else about.option | None
+            must = about.default is MISSING if needed is None else word in needed
+            default = about.default if isinstance(about.default, str) else None
             option = Parameter(name="--measure" if word == "measures" else None, help=about.help)
-            default = field() if needed else field(default=about.default if text else None)
-            made.append((word, Annotated[hint, option], default))
+            hint: Any = about.option if must or default is not None else about.option | None
+            made.append((word, Annotated[hint, option], field() if must else field(default=default)))
     return make_dataclass(name, made, frozen=True, kw_only=True, namespace={"__module__": __name__})
 
 

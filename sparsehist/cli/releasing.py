@@ -10,14 +10,17 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Parameter
+from cyclopts.validators import Number
 from rich.markup import escape
 
 import sparsehist as sh
 from sparsehist.cli.answer import Answer, counted, parameters_table, rows_table
-from sparsehist.cli.options import DEFAULT, LevelOptions, SeriesName, StorePath, Using, given
+from sparsehist.cli.options import DEFAULT, LevelOptions, PublishedOptions, SeriesName, StorePath, Using, given
 from sparsehist.declaration.checks import checked_output
+from sparsehist.declaration.measures import measures_of
 from sparsehist.errors import DeclarationError, InputError, StoreError
 from sparsehist.release import any_kind
+from sparsehist.release.measure_parameters import levels_by_name
 from sparsehist.release.metadata import read_metadata
 from sparsehist.release.parameter_rows import release_rows
 from sparsehist.release.plots import save_plot
@@ -25,7 +28,8 @@ from sparsehist.release.release_files import check_target
 
 MOST_ROWS = 1000
 _SELDOM = 0.0005
-_MOST_DIGITS = 4000
+_MOST_CELLS = Decimal("1e4000")
+_OPTIONS = {"d": "cells", "measures": "measure"}
 _SHORT = {
     "expected_false_keys": "false keys",
     "population_epsilon": "epsilon",
@@ -39,17 +43,6 @@ adds: to what the population has spent; epsilon: of all its releases then, at de
 _ABOUT_STRATEGIES = """\
 Nothing was released. std: root of the mean variance of a query, in units.
 lower_bound: no factorization has less at one key per unit; ratio: of the variances."""
-FalseKeys = Annotated[
-    float | None,
-    Parameter(help="Instead of --threshold: empty keys to expect among the published; 0.01 when neither is given."),
-]
-OpenDelta = Annotated[
-    float | None,
-    Parameter(
-        help="In an open domain, instead of --threshold: what this release may add to the delta of the series; "
-        "half of what remains when neither is given."
-    ),
-]
 Workload = Annotated[
     str | None,
     Parameter(
@@ -67,17 +60,12 @@ def release(
     series: SeriesName,
     name: str,
     at: LevelOptions | None = None,
-    threshold: float | None = None,
-    false_keys: FalseKeys = None,
-    open_delta: OpenDelta = None,
+    published: PublishedOptions | None = None,
     max_false_keys: float = 1e7,
-    measures: str | None = None,
-    step: str | None = None,
-    what: str | None = None,
     workload: Workload = None,
     strategy: str | None = None,
     out: Path | None = None,
-    head: int = 0,
+    head: Annotated[int, Parameter(validator=Number(gte=0))] = 0,
     using: Using = DEFAULT,
 ) -> Answer:
     r"""Release a series at a level, or write out again a release that was made.
@@ -98,24 +86,14 @@ def release(
 
     Args:
         name: Name of the release: a-z, 0-9 and _. It stands for the same numbers for ever.
-        threshold: Publish cells whose noisy count is above this many units.
         max_false_keys: Refuse a threshold that lets more empty keys through.
-        measures: Publish sums for the keys of this table: a level for all measures, or by name, price=0.5,events=1/3.
-        step: Of a running series: up to which step units are counted.
-        what: Of a running series, instead of running counts: 'new' units of the step, or of 'blocks(7)'.
         strategy: With --workload: how it is answered; by default the one of least mean error.
         out: File to write: .parquet, .json or .arrow with metadata, or .csv.
         head: Also print this many of the largest rows.
     """
-    if head < 0:
-        raise DeclarationError(f"--head takes a number of rows from 0 up, got {head}")
     if out is not None:  # before anything is drawn
         check_target("--out", out, store)
-    asked = given(
-        at, threshold=threshold, false_keys=false_keys, open_delta=open_delta, step=step, what=what,
-        workload=workload, strategy=strategy, max_false_keys=max_false_keys,
-        measures=measures,
-    )  # fmt: skip
+    asked = given(at, published, workload=workload, strategy=strategy, max_false_keys=max_false_keys)
     released = any_kind.release(using.home(store), series, None, name, target=out, **asked)
     if out is not None:
         try:
@@ -156,21 +134,17 @@ def plan(
     delta: str | None = None,
     series: str | None = None,
     cells: str | None = None,
-    domain: list[str] | None = None,
+    domain: str | None = None,
     max_keys: int | None = None,
     noise: str | None = None,
     bounding: str | None = None,
-    threshold: float | None = None,
-    false_keys: FalseKeys = None,
-    open_delta: OpenDelta = None,
+    measure: list[str] | None = None,
+    published: PublishedOptions | None = None,
     count: list[int] | None = None,
     shows: int | None = None,
     probability: float | None = None,
     equal: int | None = None,
     within: str | None = None,
-    measures: str | None = None,
-    step: str | None = None,
-    what: str | None = None,
     workload: Workload = None,
     plot: Path | None = None,
     using: Using = DEFAULT,
@@ -200,40 +174,36 @@ def plan(
         delta: Beside --epsilon.
         series: Plan for a series, after what was released from it.
         cells: Without a store: number of keys that could occur, such as 1e9.
-        domain: Instead: the domain, such as strings(max_bytes=32); repeat it to compare several.
+        domain: Instead: the domain, such as strings(max_bytes=32).
         max_keys: Without a store: keys that one unit counts towards.
         noise: Without a store: family of noise; gaussian by default.
         bounding: Without a store: keep (the default) or share.
-        threshold: Publish cells whose noisy count is above this many units.
+        measure: Without a store: a measure of --measures, such as price:clip=100,step=0.01; repeat it.
         count: True count to show the error at; repeat it. 10 to 10000 by default.
         shows: Instead of levels: the least one that shows a key of this many units.
         probability: With which --shows shows it; 0.95 by default.
         equal: Instead of levels: the cap that leaves room for this many equal series.
         within: Without a store: what --equal divides, such as 'epsilon_delta(4, 1e-6)' or a rho.
-        measures: Of a series: what would be published beside counts, as for release: price=0.5,events=1/3.
-        step: Of a running series: up to which step units are counted.
-        what: Of a running series, instead of running counts: 'new' units of the step, or of 'blocks(7)'.
         plot: Also draw it: .svg or .png; needs sparsehist[plots].
     """
     if epsilon and delta is None:
         raise DeclarationError("--epsilon needs --delta, such as 1e-6 (0 with Laplace noise)")
     levels = [*(level or ()), *(sh.EpsilonDelta(each, delta or 0) for each in epsilon or ())] or None
-    one_domain = domain[0] if domain and len(domain) == 1 else domain
+    asked = given(published, counts=count, shows=shows, probability=probability, equal=equal)
     alone = given(
-        cells=_whole(cells), domain=one_domain, max_keys=max_keys, noise=noise, bounding=bounding, within=within
-    )
-    asked = given(
-        threshold=threshold, false_keys=false_keys, open_delta=open_delta, counts=count, shows=shows,
-        probability=probability, equal=equal, measures=measures, step=step, what=what,
+        d=None if cells is None else _whole(cells), domain=domain, max_keys=max_keys, noise=noise, bounding=bounding,
+        within=within, measures=measure,
     )  # fmt: skip
     if store is None and series is None:
         if max_keys is None:
             raise DeclarationError("without a store, plan needs --max-keys and either --cells or --domain")
-        made = sh.plan(levels, d=alone.pop("cells", None), **alone, **asked)
+        if "measures" in asked or measure:
+            alone["measures"] = _sums(measure, asked.get("measures"))
+        made = sh.plan(levels, **asked | alone)
     elif store is None or series is None:
         raise DeclarationError("give a store and --series, or neither and --cells or --domain with --max-keys")
     elif alone:
-        words = (f"--{name.replace('_', '-')}" for name in alone)
+        words = (f"--{_OPTIONS.get(name, name).replace('_', '-')}" for name in alone)
         raise DeclarationError(f"a series has its own parameters: leave out {', '.join(words)}")
     else:
         planned: Any = using.store(store).series(series)
@@ -245,20 +215,26 @@ def plan(
             raise DeclarationError(f"--{min(wrong)} has no meaning for {planned.name}: leave it out, and give levels")
         made = planned.plan(**given(levels=levels), **asked)
     if plot is not None:
-        target = checked_output("--plot", plot, (".svg", ".png"))
-        save_plot(made.plot(), target)
+        save_plot(made.plot(), checked_output("--plot", plot, (".svg", ".png")))
     data = {"noise": made.noise, "levels": list(made.by_level), "counts": list(made.by_count)}
     drawn = [f"drawn in {escape(str(plot))}"] if plot is not None else []
     return Answer(data | {"plot": None if plot is None else str(plot)}, [*_shown(made), *drawn])
 
 
-def _whole(cells: str | None) -> int | None:
+def _sums(declared: list[str] | None, levels: str | None) -> dict[sh.Measure, Any]:
+    """The measures of a plan without a store, with their levels."""
+    if not declared or levels is None:
+        raise DeclarationError("without a store, --measure declares a measure and --measures gives it a level")
+    measures = measures_of(declared)
+    by_name = levels_by_name(measures, levels)
+    return {each: by_name[each.name] for each in measures if each.name in by_name}
+
+
+def _whole(cells: str) -> int:
     """Read a number of cells exactly, however large: 1000000, 1e9, 1e69."""
-    if cells is None:
-        return None
     with suppress(ArithmeticError):
-        number = Decimal(cells.replace("_", ""))
-        if 0 <= number.adjusted() <= _MOST_DIGITS and number >= 1 and number == int(number):
+        number = Decimal(cells)
+        if 1 <= number <= _MOST_CELLS and number == int(number):
             return int(number)
     raise DeclarationError(f"--cells takes a whole number such as 1000000 or 1e69, got {cells!r}")
 
@@ -274,14 +250,13 @@ def _shown(made: sh.Plan) -> Iterator[Any]:
                 f"one release at level {row['level']} in every period: rho {row['all_per_period']} for one unit in "
                 f"one period, {row['all_per_user']} for one unit in all"
             )
-    if "domain" not in made.by_level[0]:
-        by_count: dict[int, dict[str, Any]] = {}
-        for row in made.by_count:
-            error = float(f"{100 * row['relative_error']:.2g}")
-            cell = f"{round(100 * row['probability'], 1)} %, ± {error} %" if row["probability"] >= _SELDOM else "no"
-            by_count.setdefault(row["count"], {"count": row["count"]})[row["level"]] = cell
-        yield "[bold]By true count[/]: the probability of being published, and the mean relative error if it is."
-        yield rows_table([*by_count.values()])
+    by_count: dict[int, dict[str, Any]] = {}
+    for row in made.by_count:
+        error = float(f"{100 * row['relative_error']:.2g}")
+        cell = f"{round(100 * row['probability'], 1)} %, ± {error} %" if row["probability"] >= _SELDOM else "no"
+        by_count.setdefault(row["count"], {"count": row["count"]})[row["level"]] = cell
+    yield "[bold]By true count[/]: the probability of being published, and the mean relative error if it is."
+    yield rows_table([*by_count.values()])
     for row in made.by_level:
         if row["refused"] is not None:
             yield f"level {row['level']} would be refused: {escape(row['refused'])}"

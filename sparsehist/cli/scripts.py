@@ -5,16 +5,17 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from cyclopts import Parameter
+from cyclopts.validators import Number
 from rich.markup import escape
 
 import sparsehist as sh
 from sparsehist.cli.answer import Answer, print_answer, print_error, rows_table
 from sparsehist.cli.options import DEFAULT, Using, given
 from sparsehist.cli.releasing import MOST_ROWS, levels_for_people
-from sparsehist.errors import DeclarationError, InputError, NotFoundError, SparsehistError, StatementError
+from sparsehist.errors import DeclarationError, InputError, SparsehistError, StatementError
 from sparsehist.ledger.table import SCHEMA, for_people
 from sparsehist.release.home import Home
 from sparsehist.sqlfront.reading import parameters_from
@@ -22,9 +23,6 @@ from sparsehist.sqlfront.results import Outcome
 from sparsehist.sqlfront.running import run_script
 from sparsehist.sqlfront.script import asked_for, pieces, pointed
 from sparsehist.sqlfront.session import Session
-
-if TYPE_CHECKING:
-    import polars as pl
 
 _SELDOM_USED = ("workload", "strategy", "refused")
 _HELP = """\
@@ -44,11 +42,13 @@ Queries end with a semicolon; they may take several lines.
   SELECT * FROM series.release LIMIT 20;      DuckDB's SQL, for reading only
 Ctrl-C cancels a line or a query, Ctrl-D or .quit leaves."""
 
-Script = Annotated[Path, Parameter(allow_leading_hyphen=True)]
+Rows = Annotated[
+    int, Parameter(validator=Number(gte=1, lte=MOST_ROWS), help="Print at most this many rows of a result.")
+]
 
 
 def run(
-    script: Script,
+    script: Annotated[Path, Parameter(allow_leading_hyphen=True)],
     /,
     *,
     store: Path | None = None,
@@ -56,7 +56,7 @@ def run(
     table: list[str] | None = None,
     keep_going: bool = False,
     dry_run: bool = False,
-    rows: int = 40,
+    rows: Rows = 40,
     using: Using = DEFAULT,
 ) -> Answer:
     """Run a script of SQL.
@@ -78,7 +78,6 @@ def run(
         table: name=source: a table read from s3, gs, az or https, delta:path, iceberg:path or files; may be repeated.
         keep_going: Leave out statements that are wrong or fail; run the others.
         dry_run: Run nothing: show each statement and what it would spend.
-        rows: Print at most this many rows of a result.
     """
     text, parameters = _read(script), parameters_from(param or ())
     for name in parameters.keys() - asked_for(text, parameters):
@@ -87,7 +86,7 @@ def run(
     if not all(name.isidentifier() and source for name, _, source in pairs):
         raise DeclarationError("--table is a name, = and where it is read from, as in --table log=delta:logs/visits")
     tables = {name: source for name, _, source in pairs}
-    with Session(_home(store, using), parameters=parameters, tables=tables, rows=_checked(rows)) as session:
+    with Session(_home(store, using), parameters=parameters, tables=tables, rows=rows) as session:
         return described(run_script(session, text, keep_going=keep_going, dry_run=dry_run), script=str(script))
 
 
@@ -98,7 +97,7 @@ def sql(
     analyst: Path | None = None,
     memory_limit: str | None = None,
     time_limit: float | None = None,
-    rows: int = 40,
+    rows: Rows = 40,
     using: Using = DEFAULT,
 ) -> Answer:
     """Open a prompt for SQL on a store, or on published files.
@@ -114,17 +113,16 @@ def sql(
         analyst: Instead of a store: a directory of published Parquet files and their ledger, read-only.
         memory_limit: With --analyst: of the queries, such as 4GB.
         time_limit: With --analyst: seconds that a query may take.
-        rows: Print at most this many rows of a result.
     """
-    limits, most = given(memory_limit=memory_limit, time_limit=time_limit), _checked(rows)
+    limits = given(memory_limit=memory_limit, time_limit=time_limit)
     if (store is None) == (analyst is None):
         raise DeclarationError("name a store, or a directory of published files with --analyst")
     if store is not None and limits:
         raise DeclarationError(f"--{min(limits).replace('_', '-')} is for published files, named by --analyst")
     if analyst is not None:
         with sh.open_analyst(analyst, **limits) as reading:
-            return _converse(lambda text: described(list(_read_only(reading, text, most))), _HELP_FOR_READERS)
-    with Session(_home(store, using), rows=most) as session:
+            return _converse(lambda text: described(list(_read_only(reading, text, rows))), _HELP_FOR_READERS)
+    with Session(_home(store, using), rows=rows) as session:
         return _converse(lambda text: described(run_script(session, text)), _HELP)
 
 
@@ -132,27 +130,17 @@ def _home(store: Path | None, using: Using) -> Home | None:
     return None if store is None else using.home(store)
 
 
-def _checked(rows: int) -> int:
-    if not 1 <= rows <= MOST_ROWS:
-        raise DeclarationError(f"--rows takes a number from 1 to {MOST_ROWS}, got {rows}")
-    return rows
-
-
 def _read(script: Path) -> str:
-    on_stdin = str(script) == "-"
-    if script.is_dir():
-        raise InputError(f"{script} is a directory: name a file of SQL in it")
-    if not on_stdin and not script.is_file():
-        raise NotFoundError(f"there is no file {script}")
+    """The text of a file, or of standard input where its name is -; UTF-8 whatever the locale."""
     try:
-        raw = getattr(sys.stdin, "buffer", None)  # bytes, as text is UTF-8 here whatever the locale
-        if on_stdin:
-            return sys.stdin.read() if raw is None else str(raw.read(), "utf-8-sig")
-        return script.read_text(encoding="utf-8-sig")
+        if str(script) != "-":
+            return script.read_text(encoding="utf-8-sig")
+        raw = getattr(sys.stdin, "buffer", None)
+        return sys.stdin.read() if raw is None else str(raw.read(), "utf-8-sig")
     except OSError as problem:
         raise InputError(f"{script} cannot be read: {problem.strerror}") from None
     except UnicodeDecodeError:
-        raise InputError(f"{'standard input' if on_stdin else script} is not UTF-8 text") from None
+        raise InputError(f"{script} is not UTF-8 text") from None
 
 
 def _converse(run_text: Callable[[str], Answer], about: str) -> Answer:
@@ -174,20 +162,14 @@ def _converse(run_text: Callable[[str], Answer], about: str) -> Answer:
             elif command and not is_complete(typed):
                 continue
             elif command:
-                _print(run_text(typed))
+                print_answer(run_text(typed), as_json=False)
         except KeyboardInterrupt:
             sys.stdout.write("\ninterrupted; what was committed stays\n")
         except EOFError:
             return Answer({}, [])
         except SparsehistError as problem:
-            print_error(str(problem), "", as_json=False)
+            print_error(str(problem))
         typed = ""
-
-
-def _print(answer: Answer) -> None:
-    print_answer(answer, as_json=False)
-    if answer.complaint:
-        print_error(answer.complaint, "", as_json=False)
 
 
 def is_complete(typed: str) -> bool:
@@ -250,21 +232,20 @@ def _as_shown(outcome: Outcome) -> Iterator[Any]:
         yield escape(f"line {outcome.line}: {outcome.said}")
     if outcome.frame is None or outcome.kind == "release":
         return
-    if outcome.frame.width:
-        of_user = outcome.kind == "duckdb"
-        first = outcome.frame.head(MOST_ROWS)
-        yield rows_table(first.to_dicts() if of_user else _for_people(first), exact=of_user)
+    rows = outcome.frame.head(MOST_ROWS).to_dicts()
+    if outcome.kind == "duckdb":
+        yield rows_table(rows, exact=True)
+    else:
+        yield rows_table(_for_people(rows), seldom=_SELDOM_USED)
     if outcome.more:
         yield f"… the first {outcome.frame.height:,} rows; --rows prints more"
-    elif not outcome.frame.height:
+    elif not rows:
         yield "no rows"
 
 
-def _for_people(frame: pl.DataFrame) -> list[dict[str, Any]]:
+def _for_people(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Our own tables have more columns than a terminal: fewer, shorter and in words."""
-    rows = frame.to_dicts()
-    if frame.columns == list(SCHEMA):
+    columns = list(rows[0]) if rows else []
+    if columns == list(SCHEMA):
         return for_people(rows)
-    shown = levels_for_people(rows) if "population_epsilon" in frame.columns else rows
-    unused = {name for name in _SELDOM_USED if all(row.get(name) is None for row in shown)}
-    return [{name: value for name, value in row.items() if name not in unused} for row in shown]
+    return levels_for_people(rows) if "population_epsilon" in columns else rows

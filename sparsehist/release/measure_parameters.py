@@ -68,16 +68,14 @@ class SumsAsked:
             )
 
 
-def sums_asked(declaration: Declaration, asked: Level | Mapping[str, Level] | None) -> tuple[SumsAsked, ...]:
+def levels_by_name(measures: Sequence[Measure], asked: Level | Mapping[str, Level]) -> dict[str, Level]:
     """Read measures=: a level for all measures, or a level by name, also as text: price=0.5, events=1/3."""
-    if asked is None:
-        return ()
     if isinstance(asked, str) and "=" in asked:
         pairs = [part.partition("=") for part in asked.split(",")]
         asked = {name.strip(): level.strip() for name, _, level in pairs}
         if len(asked) < len(pairs):
             raise DeclarationError("measures= names a measure twice: give one level for each", parameter="measures")
-    names = [measure.name for measure in declaration.measures]
+    names = [measure.name for measure in measures]
     if not names:
         raise DeclarationError(
             "the series has no measures: declare them when it is created, measures=[sh.Measure(…)]",
@@ -90,10 +88,16 @@ def sums_asked(declaration: Declaration, asked: Level | Mapping[str, Level] | No
             f"{', '.join(names)}, got {shown(asked)}",
             parameter="measures",
         )
+    return dict(given)
+
+
+def sums_asked(declaration: Declaration, asked: Level | Mapping[str, Level] | None) -> tuple[SumsAsked, ...]:
+    """The sums of the measures of a series at the levels that measures= names."""
+    levels = {} if asked is None else levels_by_name(declaration.measures, asked)
     found = [
-        SumsAsked(each, each.noise(declaration.family), _level(each.name, given[each.name]))
+        SumsAsked(each, each.noise(declaration.family), _level(each.name, levels[each.name]))
         for each in declaration.measures
-        if each.name in given
+        if each.name in levels
     ]
     for sums in found:
         sums.check_std()

@@ -14,10 +14,11 @@ import polars as pl
 from sparsehist.declaration import Declaration, Keep, Share
 from sparsehist.declaration.checks import checked_confidence, checked_whole
 from sparsehist.declaration.declaration import NoiseChoice, domain_of
+from sparsehist.declaration.measures import Measure
 from sparsehist.domain import Domain
 from sparsehist.domain.base import GREATEST_SIZE
 from sparsehist.domain.unread import UnreadDomain
-from sparsehist.errors import DeclarationError, LevelError, RefusedError, read_each, shown
+from sparsehist.errors import DeclarationError, LevelError, RefusedError, as_mapping, read_each, shown
 from sparsehist.histogram.thresholds import least_count, mean_error, publication_probability
 from sparsehist.html import in_notebook, table_of_dicts
 from sparsehist.ledger.budgets import Budget, Limits, budget_within
@@ -32,7 +33,7 @@ from sparsehist.privacy.filters import GAUSSIAN_ROUTE, POISSON_ROUTE, PURE_ROUTE
 from sparsehist.privacy.guarantees import EpsilonDelta, level_or_goal
 from sparsehist.privacy.levels import rounded_down
 from sparsehist.release.cell_parameters import CellRequest, cell_metadata, requested
-from sparsehist.release.measure_parameters import sums_published
+from sparsehist.release.measure_parameters import sums_asked, sums_published
 from sparsehist.release.metadata import CellMetadata, level_asked
 from sparsehist.release.spending import prepared
 from sparsehist.store import Past
@@ -115,6 +116,7 @@ def plan(
     false_keys: float | None = None,
     threshold: float | None = None,
     open_delta: float | None = None,
+    measures: Mapping[Measure | str, Level] | None = None,
     counts: Sequence[int] = COUNTS,
     shows: int | None = None,
     probability: float = 0.95,
@@ -135,6 +137,7 @@ def plan(
         false_keys: Expected number of empty cells among the published; 0.01 where no threshold is given either.
         threshold: In counts, instead.
         open_delta: For an open domain, instead: what the release may take of its delta; half of it by default.
+        measures: Measures to declare, each with the level of its sums, such as {sh.Measure("price", clip=100): 0.5}.
         counts: True counts to show the error at.
         shows: Instead of levels: the least one, rounded up to 4 digits, at which a key of this true count is
             published with `probability`.
@@ -162,8 +165,12 @@ def plan(
     asked = _domain_asked(d, domain)
     columns = [f"key_{i}" for i in range(asked.columns)]
     declared: Any = {"key": columns, "domain": asked, "bounding": bounding, "noise": noise}
+    declared |= {"measures": as_mapping("measures", measures or {})}
     declaration = Declaration(name="plan", max_keys=max_keys, **declared)
     chosen = requested("plan", threshold=threshold, false_keys=false_keys, open_delta=open_delta)
+    if measures:
+        levels_asked = zip(declaration.measures, measures.values(), strict=True)
+        chosen = replace(chosen, measures=sums_asked(declaration, {each.name: at for each, at in levels_asked}))
     ledger = Ledger().with_series(Account(_ALONE, declaration))
     if within is not None:
         shared = _budget_within(within, declaration)

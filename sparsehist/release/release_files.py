@@ -104,12 +104,12 @@ def write_release(
 
 
 def _holds(target: Path, metadata: Mapping[str, Any], content: bytes) -> bool:
-    """Whether the release stands there: by its metadata, or by its bytes where a file says nothing of itself."""
+    """Whether the release stands there: by its bytes, or by its metadata in a Parquet file that was edited since."""
     try:
-        if target.suffix in PARQUET:
-            found = read_release(target)[1]
-            return all(found.get(field) == metadata[field] for field in _IDENTITY if field in metadata)
-        return target.stat().st_size == len(content) and target.read_bytes() == content
+        if target.stat().st_size == len(content) and target.read_bytes() == content:
+            return True
+        found = read_release(target)[1] if target.suffix in PARQUET else {}
+        return bool(found) and all(found.get(field) == metadata[field] for field in _IDENTITY if field in metadata)
     except (InputError, OSError):
         return False
 

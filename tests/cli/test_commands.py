@@ -1,7 +1,6 @@
 """The commands do what the Python interface does, and say so with exit codes and JSON."""
 
 import errno
-import io
 from datetime import datetime
 from pathlib import Path
 
@@ -177,21 +176,6 @@ def test_show_lists_series_and_releases(sparsehist, store):
     assert [(release["name"], release["level"]) for release in shown[0]["releases"]] == [("public", "0.1")]
     printed = sparsehist("show", store).out
     assert "strings(max_bytes=8)" in printed and "public" in printed
-
-
-def test_dropping_asks_on_a_terminal(sparsehist, store, monkeypatch):
-    """Only the name of the series is a yes."""
-    monkeypatch.setattr("sys.stdin", Terminal("no\nvisits\n"))
-    monkeypatch.setattr("sys.stderr", Terminal())
-    assert sparsehist("drop", store, "--series", "visits").code == 2
-    assert sparsehist("drop", store, "--series", "visits").code == 0
-
-
-class Terminal(io.StringIO):
-    """Text in place of a terminal."""
-
-    def isatty(self):
-        return True
 
 
 def test_a_backup_serves_once_it_is_adopted(sparsehist, here, store):

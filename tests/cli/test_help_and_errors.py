@@ -44,7 +44,18 @@ sys.exit(100 if loaded else code)
 )
 def test_nothing_heavy_is_imported_to_explain_or_to_refuse_a_line(words, code):
     """Help, version and parse errors come without engines and arrays."""
-    script = WATCHED.format(heavy=HEAVY)
+    _assert_not_loaded(HEAVY, words, code)
+
+
+@pytest.mark.parametrize("command", ["show", "ledger"])
+def test_tables_of_a_store_need_no_engine(sparsehist, store, command):
+    """Its series, releases and costs come from SQLite alone."""
+    assert sparsehist("release", store, "--series", "visits", "--name", "a", "--level", "0.1").code == 0
+    _assert_not_loaded(("polars", "duckdb", "pyarrow", "pandas", "altair"), [command, store], 0)
+
+
+def _assert_not_loaded(heavy, words, code):
+    script = WATCHED.format(heavy=heavy)
     ran = subprocess.run([sys.executable, "-c", script, *words], capture_output=True, text=True, check=False)
     assert ran.returncode == code, ran.stdout + ran.stderr
 
@@ -225,11 +236,11 @@ def test_a_new_parameter_of_a_series_is_an_option():
 
 
 def test_what_may_not_be_read_is_told_by_its_name(sparsehist, here, monkeypatch):
-    """A file in a directory of somebody else's: no error of ours to report."""
+    """A store in a directory of somebody else's: no error of ours to report."""
 
-    def denied(path, *_):
+    def denied(_, path):
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr(Path, "is_dir", denied)
-    refused = sparsehist("run", "theirs/all.sql")
-    assert (refused.code, refused.err) == (2, "error: theirs/all.sql: permission is denied\n")
+    monkeypatch.setattr(StoreOptions, "home", denied)
+    refused = sparsehist("show", "theirs/store")
+    assert (refused.code, refused.err) == (2, "error: theirs/store: permission is denied\n")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import polars as pl
 import pytest
+
+import sparsehist as sh
 
 
 def test_plan_without_a_store(sparsehist):
@@ -14,6 +17,21 @@ def test_plan_without_a_store(sparsehist):
     assert {"probability", "relative_error", "count"} <= set(told["counts"][0])
 
 
+def test_measures_are_planned_without_a_store(sparsehist):
+    """Declared and given levels; what they add is what the plan of a series with these measures says."""
+    declared = "--cells 2 --max-keys 2 --measure price:clip=100,step=0.01 --measure events:clip=5".split()
+    asked = ("--level", "0.5", "--measures", "price=1,events=1/4", "--json")
+    planned = sparsehist("plan", *declared, *asked).json["levels"]
+    assert [planned[0][f"{name}adds"] for name in ("", "price_sum_", "events_sum_")] == ["1.75", "1", "0.25"]
+    log = pl.DataFrame({"u": ["1"], "k": ["a"], "price": [1.5]})
+    measures = [sh.Measure("price", clip=100, step="0.01"), sh.Measure.events(most=5)]
+    domain = sh.Catalogue(["a", "b"])
+    series = sh.create(":memory:", log, name="s", unit="u", key="k", max_keys=2, domain=domain, measures=measures)
+    assert series.plan("0.5", measures={"price": 1, "events": "1/4"}).by_level == planned
+    levels = dict(zip(measures, (1, "1/4"), strict=True))
+    assert sh.plan("0.5", d=2, max_keys=2, measures=levels).by_level == planned
+
+
 @pytest.mark.parametrize(
     "words",
     [
@@ -21,6 +39,9 @@ def test_plan_without_a_store(sparsehist):
         ("--cells", "1e99999999", "--max-keys", "2"),
         ("--cells", "1.5", "--max-keys", "2"),
         ("--cells", "100"),
+        ("--cells", "100", "--max-keys", "2", "--measures", "1"),
+        ("--cells", "100", "--max-keys", "2", "--measure", "price:clip=5"),
+        ("--cells", "100", "--max-keys", "2", "--measure", "price:clip=5", "--measures", "cost=1"),
         ("--max-keys", "2"),
         ("--series", "visits"),
         ("--cells", "100", "--max-keys", "2", "--plot", "plan.jpg"),

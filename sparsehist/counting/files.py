@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import glob
 import os
-import re
 from collections.abc import Iterator, Sequence
 from functools import reduce
 from pathlib import Path
@@ -18,8 +17,8 @@ from urllib.parse import unquote
 import polars as pl
 
 from sparsehist.counting.contract import Files
-from sparsehist.counting.lakes import Seen, bare, is_remote, is_table, open_table, remote_files
-from sparsehist.counting.log import Log, engine_errors, shown
+from sparsehist.counting.lakes import Seen, is_remote, is_table, open_table, remote_files
+from sparsehist.counting.log import Log, bare, engine_errors, shown
 from sparsehist.errors import DataError, DeclarationError, NotFoundError
 
 _KINDS = {
@@ -40,9 +39,7 @@ def open_files(source: object, columns: Sequence[str] = ()) -> Log | None:
     told = as_files(source)
     table = table_of(source)
     if table is not None:
-        opened = open_table(table, told.storage_options if told else {})
-        with engine_errors(opened.label):
-            return Log(opened.rows, dict(opened.rows.collect_schema()), opened.label)
+        return open_table(table, told.storage_options if told else {})[0]
     if told is None:
         return None
     files = [seen.path for seen in found_files(told)]
@@ -99,50 +96,29 @@ def _found(path: str, told: Files) -> Iterator[Seen]:
 
 
 def _matches(path: str, told: Files) -> list[str]:
-    pattern = glob.has_magic(path)
-    searched = map(Path, glob.glob(str(Path(path).parent), recursive=True))
-    _refuse_unreadable(searched, os.R_OK | os.X_OK if pattern else os.X_OK)
-    place = Path(path)
-    if place.is_file():
-        return [path]
-    if "://" in path:
-        raise DeclarationError(
-            f"{bare(path)!r} is no URL that can be read; s3://, gs://, az:// and https:// can: copy the files here"
-        )
-    if place.is_dir() and told.hive:
-        return _within(place)
-    if place.is_dir():
-        in_folders = any("=" in one.name for one in place.iterdir())
-        hint = f"; its folders hold a column: {_HIVE_HINT}" if in_folders else ""
-        raise NotFoundError(f"{path!r} is a directory: name its files, such as {str(place / '*.parquet')!r}{hint}")
-    if re.match(r"\s*(select|with|from)\s", path, re.IGNORECASE):
-        raise DeclarationError("SQL is no path: in Python, give it as sparsehist.Query('select …')")
-    if place.exists():
-        raise DataError(f"{path!r} is no regular file, and a log is read more than once: write it to a file")
-    found = sorted(glob.glob(path, recursive=True)) if pattern else []
-    if not found:
-        # One of several that does not look like a file may be a row of the log.
-        shows = isinstance(told.paths, (str, Path)) or len(told.paths) == 1 or path.lower().endswith(tuple(_KINDS))
-        raise NotFoundError(f"there is no file {path!r}" if shows else "one of the paths given names no file")
-    return found
-
-
-def _within(directory: Path) -> list[str]:
-    """Every file of a log in a directory; names that begin with a dot or an underscore are not of the log."""
-    places = list(directory.rglob("*"))
-    _refuse_unreadable([directory, *places], os.R_OK | os.X_OK)
-    hidden = [any(part[0] in "._" for part in place.relative_to(directory).parts) for place in places]
-    files = sorted(str(place) for place, out in zip(places, hidden, strict=True) if place.is_file() and not out)
-    if not files:
-        raise NotFoundError(f"there is no file in {str(directory)!r}")
-    return files
-
-
-def _refuse_unreadable(directories: Iterator[Path] | list[Path], how: int) -> None:
-    """A search leaves out what it may not look into, without a word."""
-    for place in directories:
-        if os.path.isdir(place) and not os.access(place, how):  # noqa: PTH112  Path's own fails in such a directory
-            raise DataError(f"directory {shown(f'{place}/')!r} cannot be read: permission is denied")
+    """List the files that a path means; refuses directories that a search would leave out without a word."""
+    place, found, rights = Path(path), [path], os.X_OK
+    folders = [Path(folder) for folder in glob.glob(str(place.parent), recursive=True)]
+    if told.hive and place.is_dir():
+        within, rights = list(place.rglob("*")), os.R_OK | os.X_OK
+        folders += [place, *within]
+        hidden = [any(part[0] in "._" for part in one.relative_to(place).parts) for one in within]
+        found = sorted(str(one) for one, out in zip(within, hidden, strict=True) if not out and one.is_file())
+    elif glob.has_magic(path) and not place.is_file():
+        found, rights = sorted(glob.glob(path, recursive=True)), os.R_OK | os.X_OK
+    for folder in folders:
+        if os.path.isdir(folder) and not os.access(folder, rights):  # noqa: PTH112  Path's own may fail
+            raise DataError(f"directory {shown(f'{folder}/')!r} cannot be read: permission is denied")
+    if found and all(Path(file).is_file() for file in found):
+        return found
+    # One of several paths that does not look like a file may be a row of the log.
+    several = not isinstance(told.paths, (str, Path)) and len(told.paths) > 1
+    if several and not path.lower().endswith(tuple(_KINDS)):
+        raise NotFoundError("one of the paths given names no file")
+    raise NotFoundError(
+        f"{bare(path)!r} names no regular file: give a file, a pattern such as 'log/*.parquet', or a URL of s3, gs, "
+        f"az or https; for columns in the names of folders, {_HIVE_HINT}; in Python, SQL is sh.Query('select …')"
+    )
 
 
 def _kind(file: str) -> str:

@@ -81,7 +81,7 @@ def _state(source: object) -> str | None:
         return json.dumps(states) if states and all(states) else None
     told, table = as_files(source), table_of(source)
     if table is not None:
-        return json.dumps(open_table(table, told.storage_options if told else {}).state)
+        return json.dumps(open_table(table, told.storage_options if told else {})[1])
     if told is None:
         return None
     return json.dumps([told.delimiter, list(told.hive), sorted(seen.state for seen in found_files(told))])

@@ -7,17 +7,15 @@ web server tells it with the first byte. Credentials are handed on to these and 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import polars as pl
 
-from sparsehist.errors import DataError, DeclarationError, NotFoundError, needing, raise_alone
+from sparsehist.counting.log import STORES, Log, bare, engine_errors
+from sparsehist.errors import DeclarationError, NotFoundError, needing
 
-_STORES = ("s3", "s3a", "gs", "gcs", "az", "azure", "adl", "abfs", "abfss")
 _WEB = ("http", "https")
 _TABLE = re.compile(r"(delta|iceberg):(?!//)(.+)", re.DOTALL)
 _MAGIC = re.compile(r"[*?\[]")
@@ -25,7 +23,6 @@ _WEB_SECONDS = 30.0
 # Of the HTTP client, not of the store: obstore takes them apart from the rest.
 _OF_CLIENT = ("allow_http", "allow_invalid_certificates", "connect_timeout", "proxy_url", "timeout", "user_agent")
 _LAKES = "'sparsehist[lakes]'"
-CREDENTIALS = "credentials are taken from the environment or from sh.Files(…, storage_options={…})"
 
 
 class Seen(NamedTuple):
@@ -37,43 +34,7 @@ class Seen(NamedTuple):
 
 def is_remote(path: object) -> bool:
     """Whether a path is a URL that Polars reads."""
-    return isinstance(path, str) and "://" in path and path.partition("://")[0].lower() in (*_STORES, *_WEB)
-
-
-def bare(url: str) -> str:
-    """A URL without what may give access to it; a path as it is.
-
-    Example:
-        >>> bare("https://me:word@host/log.parquet?signature=5"), bare("s3://lake/a?.parquet")
-        ('https://host/log.parquet', 's3://lake/a?.parquet')
-    """
-    scheme, divided, rest = url.partition("://")
-    if not divided or "/" in scheme:
-        return url
-    place, slash, path = rest.partition("/")
-    web = scheme.lower() not in _STORES
-    if web or ":" in place.rpartition("@")[0]:
-        place = place.rpartition("@")[2]
-    if web:
-        place, path = re.split(r"[?#]", place)[0], re.split(r"[?#]", path)[0]
-    return f"{scheme}{divided}{place}{slash}{path}"
-
-
-@contextmanager
-def _failures(label: str) -> Iterator[None]:
-    """Replace errors of clients, whose words may hold credentials; their panics are no Exception."""
-    try:
-        yield
-    except (KeyboardInterrupt, SystemExit, NotFoundError):
-        raise
-    except BaseException as problem:  # noqa: BLE001
-        kind = type(problem).__name__
-    else:
-        return
-    reason = (
-        ": it is not there" if kind == "FileNotFoundError" else f" ({kind}): check that it exists and may be read"
-    )
-    raise_alone(DataError(f"{label} cannot be read{reason}; {CREDENTIALS}"))
+    return isinstance(path, str) and "://" in path and path.partition("://")[0].lower() in (*STORES, *_WEB)
 
 
 def remote_files(url: str, options: Mapping[str, str], *, in_folders: bool) -> list[Seen]:
@@ -88,11 +49,11 @@ def remote_files(url: str, options: Mapping[str, str], *, in_folders: bool) -> l
     if web and _MAGIC.search(re.split(r"[?#]", url)[0]):
         raise DeclarationError(f"{bare(url)!r}: a web server lists no files: name each of them")
     if web:
-        with _failures(f"file {bare(url)!r}"):
+        with engine_errors(f"file {bare(url)!r}", clients=True):
             return [_on_web(url)]
     root = f"{scheme}://{place}"
     one = not in_folders and not _MAGIC.search(path)
-    with _failures(f"file {bare(url)!r}" if one else repr(bare(url))):
+    with engine_errors(f"file {bare(url)!r}" if one else repr(bare(url)), clients=True):
         found = _in_store(root, path, options, one=one)
     if in_folders and not _MAGIC.search(path):
         path = f"{re.escape(path.rstrip('/'))}(?:/[^._/][^/]*)+"
@@ -150,15 +111,6 @@ def _on_web(url: str) -> Seen:
     return Seen(url, f"{bare(url)} {size} {told['ETag'] or told['Last-Modified'] or ''}")
 
 
-@dataclass(frozen=True)
-class LakeTable:
-    """A version of a table of Delta or Iceberg; `state` tells which, and errors call it `label`."""
-
-    rows: pl.LazyFrame = field(repr=False)
-    state: tuple[str, ...]
-    label: str
-
-
 def is_table(source: object) -> bool:
     """Whether a source is a table of Delta or Iceberg: one of their objects, or a text such as `delta:path`."""
     if isinstance(source, str):
@@ -167,18 +119,20 @@ def is_table(source: object) -> bool:
     return bool(kinds & {("deltalake", "DeltaTable"), ("pyiceberg", "Table")})
 
 
-def open_table(source: Any, options: Mapping[str, str]) -> LakeTable:
-    """Open a table as it is now."""
+def open_table(source: Any, options: Mapping[str, str]) -> tuple[Log, tuple[str, ...]]:
+    """Open a table as it is now, and tell which version it is."""
     label = f"the table {bare(source)!r}" if isinstance(source, str) else "the table"
     storage = dict(options) or None
-    with _failures(label), needing("a table of Delta or Iceberg", _LAKES):
+    with engine_errors(label, clients=True), needing("a table of Delta or Iceberg", _LAKES):
         table = _named(source, dict(options)) if isinstance(source, str) else source
         if hasattr(table, "metadata_location"):
             snapshot = table.metadata.current_snapshot_id
             state = ("iceberg", str(table.metadata.table_uuid), str(snapshot))
-            return LakeTable(pl.scan_iceberg(table, snapshot_id=snapshot, storage_options=storage), state, label)
-        state = ("delta", str(table.metadata().id), str(table.version()))
-        return LakeTable(pl.scan_delta(table, storage_options=storage), state, label)
+            rows = pl.scan_iceberg(table, snapshot_id=snapshot, storage_options=storage)
+        else:
+            state = ("delta", str(table.metadata().id), str(table.version()))
+            rows = pl.scan_delta(table, storage_options=storage)
+        return Log(rows, dict(rows.collect_schema()), label), state
 
 
 def _named(source: str, options: dict[str, str]) -> Any:

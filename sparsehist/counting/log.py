@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from types import TracebackType
 from typing import Any
 
 import polars as pl
 
-from sparsehist.counting.lakes import CREDENTIALS, bare
 from sparsehist.counting.tuples import check_portable, part_of_tuple
 from sparsehist.domain.base import Domain
 from sparsehist.errors import DataError, DeclarationError, SparsehistError, raise_alone
@@ -23,6 +21,8 @@ ENGINE_FAILURES = (
 """What Polars, Spark or an Arrow stream may raise; Polars' panics are no Exception."""
 _ENGINES = ("pyspark.", "py4j.", "grpc.", "duckdb", "_duckdb")
 QUERY_LABEL = "the query"
+STORES = ("s3", "s3a", "gs", "gcs", "az", "azure", "adl", "abfs", "abfss")
+_CREDENTIALS = "credentials are taken from the environment or from sh.Files(…, storage_options={…})"
 _DAY = r"^(\d{4}-\d{2}-\d{2})[ T]\d{2}:\d{2}.*$"
 _TEXTS = (pl.String, pl.Categorical, pl.Enum)
 _REASONS = {
@@ -35,7 +35,7 @@ _REASONS = {
     "unexpected end of file": "it is cut off",
     "error parsing line|expected to contain JSON": "a line of it is no JSON object, or a column holds several kinds",
     "^FileNotFoundError": "it is not there",
-    "^PermissionError": f"access is refused; {CREDENTIALS}",
+    "^PermissionError": "access is refused",
 }
 """Words of engines, which may quote the log, and what they mean."""
 
@@ -71,20 +71,19 @@ class Log:
             raise DeclarationError("key_types are not for Spark: cast the column in the Spark frame")
         casts = {name: _cast(name, self.dtypes[name], to) for name, to in key_types.items()}
         dtypes = {**self.dtypes, **{name: dtype for name, (_, dtype) in casts.items()}}
-        return self._derived(self.rows.with_columns(cast for cast, _ in casts.values()), dtypes, key_types)
+        rows = self.rows.with_columns(cast for cast, _ in casts.values())
+        return replace(self, rows=rows, dtypes=dtypes, texts=self.texts.union(key_types))
 
     def with_key(self, name: str, value: str) -> Log:
         """Add a column that holds one text."""
         if self.of_spark:
             raise DeclarationError("a Spark frame needs a key: add a column that holds one text")
-        return self._derived(self.rows.with_columns(pl.lit(value).alias(name)), {**self.dtypes, name: pl.String()})
+        dtypes = {**self.dtypes, name: pl.String()}
+        return replace(self, rows=self.rows.with_columns(pl.lit(value).alias(name)), dtypes=dtypes)
 
     def only(self, inside: pl.Expr) -> Log:
         """Leave rows out."""
-        return self._derived(self.rows.filter(inside), self.dtypes)
-
-    def _derived(self, rows: pl.LazyFrame, dtypes: Mapping[str, pl.DataType], texts: Iterable[str] = ()) -> Log:
-        return replace(self, rows=rows, dtypes=dtypes, texts=self.texts.union(texts))
+        return replace(self, rows=self.rows.filter(inside))
 
 
 def _cast(name: str, dtype: pl.DataType, to: str) -> tuple[pl.Expr, pl.DataType]:
@@ -106,6 +105,25 @@ def _cast(name: str, dtype: pl.DataType, to: str) -> tuple[pl.Expr, pl.DataType]
     )
 
 
+def bare(url: str) -> str:
+    """A URL without what may give access to it; a path as it is.
+
+    Example:
+        >>> bare("https://me:word@host/log.parquet?signature=5"), bare("s3://lake/a?.parquet")
+        ('https://host/log.parquet', 's3://lake/a?.parquet')
+    """
+    scheme, divided, rest = url.partition("://")
+    if not divided or "/" in scheme:
+        return url
+    place, slash, path = rest.partition("/")
+    web = scheme.lower() not in STORES
+    if web or ":" in place.rpartition("@")[0]:
+        place = place.rpartition("@")[2]
+    if web:
+        place, path = re.split(r"[?#]", place)[0], re.split(r"[?#]", path)[0]
+    return f"{scheme}{divided}{place}{slash}{path}"
+
+
 def shown(file: str) -> str:
     """A path as errors show it: the name of a folder such as user=alice may hold a unit or a key.
 
@@ -123,6 +141,7 @@ class engine_errors(AbstractContextManager[None]):  # noqa: N801  used as a stat
         label: What is read.
         log: Its files are tried one by one for the one that fails.
         known: Gives the error for failures that it knows by their words.
+        clients: Also replace every error of clients of stores, whose words may hold credentials.
     """
 
     def __init__(
@@ -130,17 +149,20 @@ class engine_errors(AbstractContextManager[None]):  # noqa: N801  used as a stat
         label: str,
         log: Log | None = None,
         known: Callable[[BaseException], SparsehistError | None] | None = None,
+        *,
+        clients: bool = False,
     ) -> None:
-        self._label, self._log, self._known = label, log, known
+        self._label, self._log, self._known, self._clients = label, log, known, clients
 
-    def __exit__(
-        self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, failure: BaseException | None, trace: object) -> None:
         of_engine = isinstance(failure, ENGINE_FAILURES) or type(failure).__module__.startswith(_ENGINES)
-        if failure is None or not of_engine or isinstance(failure, (SparsehistError, MemoryError)):
+        of_client = self._clients and not isinstance(failure, (KeyboardInterrupt, SystemExit))
+        if failure is None or isinstance(failure, (SparsehistError, MemoryError)) or not (of_engine or of_client):
             return
         found = self._known(failure) if self._known is not None else None
         error = found or _explained(failure, self._label, self._log)
+        if self._clients:
+            error = DataError(f"{error}; {_CREDENTIALS}")
         del failure, trace  # a debugger finds the locals of frames: these held the words of the engine
         raise_alone(error)
 

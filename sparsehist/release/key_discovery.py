@@ -144,6 +144,7 @@ def discover_keys(
 def planned_rounds(
     *,
     key: str,
+    most_keys: int,
     level: Level,
     delta: str | float | Fraction,
     rounds: int = 3,
@@ -156,11 +157,18 @@ def planned_rounds(
     if not isinstance(key, str):
         raise DeclarationError(f"key must name one column, got {shown(key)}")
     checked_name("discovery", name)
-    whole = Open(kind, delta=delta)
-    return [
-        Round.planned(name, number, share, as_level(level), whole, key=key, **declared)
-        for number, share in enumerate(shares_of_rounds(rounds), start=1)
-    ]
+    exact, whole, bounding = as_level(level), Open(kind, delta=delta), Share(most_keys=most_keys, parts=_PARTS)
+    planned = []
+    for number, share in enumerate(shares_of_rounds(rounds), start=1):
+        domain = Open(kind, delta=whole.delta * share)
+        series = Declaration(
+            name=f"{name}_{number}", key=(key,), max_keys=1, domain=domain, bounding=bounding, **declared
+        )
+        text = level_text(exact * share)
+        budget = OpenBudget(domain.delta, series.touched)
+        lowest = budget.lowest_threshold((0, as_level(text)), series.family_in_units, budget.remaining)
+        planned.append(Round(series, text, lowest / series.unit_of_counts))
+    return planned
 
 
 def check_room(home: Home, planned: Sequence[Round]) -> None:
@@ -195,22 +203,6 @@ class Round:
     level: str
     # A unit's own keys exceed it with the round's share of delta at most; None for that of expected false keys.
     threshold: float | None = None
-
-    @classmethod
-    def planned(
-        cls, name: str, number: int, share: Fraction, level: Fraction, whole: Open, *, key: str, most_keys: int,
-        **declared: Any,
-    ) -> Round:  # fmt: skip
-        """Plan the round with this share of level and delta."""
-        bounding = Share(most_keys=most_keys, parts=_PARTS)
-        domain = Open(*whole.types, delta=whole.delta * share)
-        series = Declaration(
-            name=f"{name}_{number}", key=(key,), max_keys=1, domain=domain, bounding=bounding, **declared
-        )
-        text = level_text(level * share)
-        budget = OpenBudget(domain.delta, series.touched)
-        lowest = budget.lowest_threshold((0, as_level(text)), series.family_in_units, budget.remaining)
-        return cls(series, text, lowest / series.unit_of_counts)
 
 
 class _WithoutFound(PairFilter):

@@ -63,14 +63,8 @@ def test_the_choice_is_within_a_tenth_of_the_best_one(log, domain, guess):
     best, found = min(errors.values()), []
     for seed in range(runs):
         choice = sh.choose_max_keys(
-            sh.open(":memory:", seed=seed),
-            log,
-            unit="unit",
-            key="key",
-            domain=domain,
-            largest_keys=LARGEST,
-            counting=sh.Counting(progress=False),
-        )
+            sh.open(":memory:", seed=seed), log, unit="unit", key="key", domain=domain, largest_keys=LARGEST,
+        )  # fmt: skip
         found.append(errors[choice.max_keys, choice.bounding] / best)
         assert choice.estimates.height == 2 * len(BOUNDS)
     assert np.mean(found) <= 1.1
@@ -98,22 +92,12 @@ def test_it_is_paid_once_and_later_releases_add_to_it(tmp_path: Path):
 
 
 def test_what_is_refused():
-    """Counts, a level at which nothing shows, numbers that are none; classes are exact at powers of two."""
+    """Counts, numbers that are none; classes are exact at powers of two."""
     log = heavy_log(50)
     with pytest.raises(DeclarationError):
         sh.choose_max_keys(":memory:", sh.Counts(log, largest=1), unit="unit", key="key", domain=DOMAIN)
     with pytest.raises(DeclarationError):
         sh.choose_max_keys(":memory:", log, unit="unit", key="key", domain=DOMAIN, largest_keys=0)
-    with pytest.raises(NotFoundError):
-        sh.choose_max_keys(
-            sh.open(":memory:", seed=1),
-            log,
-            unit="unit",
-            key="key",
-            domain=DOMAIN,
-            level="1e-6",
-            counting=sh.Counting(progress=False),
-        )
     sizes = pl.DataFrame({"keys": [1, 2, 3, 4, 7, 8, 2**11 - 1, 2**11, 2**20]})
     assert sizes.select(_class_of("keys", 12)).to_series().to_list() == [0, 1, 1, 2, 2, 3, 10, 11, 11]
 

@@ -310,12 +310,7 @@ def test_predicates_ask_about_all_key_columns():
     )
     domain = sh.Product(browser=sh.Catalogue(["a", "b", "c"]), day=sh.Integers(7))
     series = sh.create(
-        sh.open(":memory:", seed=3),
-        counts,
-        name="visits",
-        key=["browser", "day"],
-        max_keys=1,
-        domain=domain,
+        sh.open(":memory:", seed=3), counts, name="visits", key=["browser", "day"], max_keys=1, domain=domain
     )
     session = series.interactive("ad_hoc", level=50, accuracy="0.1")
     for predicate, truth in (

@@ -181,14 +181,9 @@ def test_units_of_several_columns_keep_their_types(first: str, then: str, of: st
 def test_of_many_appenders_at_once_one_appends_and_says_so(tmp_path) -> None:
     """All wait for each other; the step is there once, and exactly the call that appended it returns True."""
     series = sh.create(
-        sh.open(tmp_path / "store", create=True, wait=20),
-        name="log",
-        unit="user",
-        key="key",
-        max_keys=2,
-        domain=sh.Integers(50),
-        steps=5,
-    )
+        sh.open(tmp_path / "store", create=True, wait=20), name="log", unit="user", key="key", max_keys=2,
+        domain=sh.Integers(50), steps=5,
+    )  # fmt: skip
     outcomes: list[bool] = []
 
     def append() -> None:

@@ -211,13 +211,9 @@ def test_a_release_has_estimates():
     """They stand beside the noisy counts, from the file alone; a name that is taken is refused."""
     rows = pl.DataFrame({"key": ["a", "b", "c"], "count": [900, 60, 0]})
     series = sh.create(
-        sh.open(":memory:", seed=1),
-        sh.Counts(rows, largest=1),
-        name="s",
-        key="key",
-        max_keys=1,
+        sh.open(":memory:", seed=1), sh.Counts(rows, largest=1), name="s", key="key", max_keys=1,
         domain=sh.Catalogue(["a", "b", "c"]),
-    )
+    )  # fmt: skip
     release = series.release("r", level="0.005", threshold=40)
     frame = release.estimates()
     assert frame.columns == ["key", "noisy_count", "estimate", "estimate_error"]

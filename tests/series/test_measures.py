@@ -135,14 +135,9 @@ def test_every_engine_and_source_counts_the_same_sums(tmp_path: Path) -> None:
         assert counted(source, measures, tmp_path, 5).rows() == expected.sort("key").rows()
     told = expected.rename({"len": "count", "price": "price_steps", "n": "events_steps"})
     series = sh.create(
-        ":memory:",
-        sh.Counts(told, largest=1),
-        name="v",
-        key="key",
-        max_keys=5,
-        domain="integers(5)",
+        ":memory:", sh.Counts(told, largest=1), name="v", key="key", max_keys=5, domain="integers(5)",
         measures=measures,
-    )
+    )  # fmt: skip
     frame = series.release("one", level=4, measures=300, threshold=0).frame.join(expected, on="key")
     assert (frame["events_sum"] - frame["n"]).abs().max() < 4
     assert (frame["price_sum"] - frame["price"] / 2).abs().max() < 9

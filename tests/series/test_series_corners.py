@@ -34,13 +34,9 @@ def test_counts_that_do_not_fit_beside_their_noise_are_refused(tmp_path: Path) -
     counts = pl.DataFrame({"key": ["a"], "count": [2**53 + 1]})
     with pytest.raises(DataError, match="17179869184"):
         sh.create(
-            tmp_path / "store",
-            sh.Counts(counts, largest=1),
-            name="v",
-            key="key",
-            max_keys=1,
+            tmp_path / "store", sh.Counts(counts, largest=1), name="v", key="key", max_keys=1,
             domain=sh.Strings(max_bytes=4),
-        )
+        )  # fmt: skip
     assert list(tmp_path.iterdir()) == []
 
 

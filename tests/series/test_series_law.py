@@ -94,12 +94,7 @@ def test_integer_families_publish_integers() -> None:
     counted = pl.DataFrame({"cell": [1, 2], "count": [900, 5]})
     for noise, level in (("discrete_laplace", 1), ("poisson", "0.1"), ("skellam", "0.1")):
         series = sh.create(
-            ":memory:",
-            sh.Counts(counted, largest=1),
-            name="v",
-            key="cell",
-            max_keys=keys_of(noise),
-            domain="integers(9)",
-            noise=noise,
-        )
+            ":memory:", sh.Counts(counted, largest=1), name="v", key="cell", max_keys=keys_of(noise),
+            domain="integers(9)", noise=noise,
+        )  # fmt: skip
         assert series.release("one", level=level, threshold=100.5).frame["noisy_count"].dtype == pl.Int64

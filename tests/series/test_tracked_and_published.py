@@ -50,14 +50,8 @@ def test_public_views_count_what_is_published(tmp_path: Path) -> None:
     counts = pl.DataFrame({"cell": range(cells), "count": [COUNT] * cells})
     domain = sh.Integers(10**6)
     series = sh.create(
-        tmp_path / "store",
-        sh.Counts(counts, largest=1),
-        name="cells",
-        key="cell",
-        max_keys=1,
-        domain=domain,
-        noise="gaussian",
-    )
+        tmp_path / "store", sh.Counts(counts, largest=1), name="cells", key="cell", max_keys=1, domain=domain,
+    )  # fmt: skip
     release = series.release("first", level="1/2", threshold=THRESHOLD)
     rows = len(release)
     assert 0.9 * cells < rows < cells

@@ -48,8 +48,7 @@ def _places(**declared):
         country=sh.Catalogue(["DE", "US", "FR"]), day=sh.Dates("2024-05-01", "2024-05-03"), page=sh.Integers(5)
     )
     return sh.create(
-        sh.open(":memory:", seed=1), sh.Counts(frame, count="users", largest=1),
-        name="visits",
+        sh.open(":memory:", seed=1), sh.Counts(frame, count="users", largest=1), name="visits",
         key=["country", "day", "page"], max_keys=2, domain=domain, **declared,
     ), frame  # fmt: skip
 
@@ -111,9 +110,9 @@ def test_a_column_of_text_is_summed_over():
     """A column too large to be numbered has marginals of the other columns, and none of its own."""
     frame = pl.DataFrame({"country": ["DE", "DE", "US"], "query": ["a", "b", "a"], "users": [3, 4, 5]})
     series = sh.create(
-        sh.open(":memory:", seed=1), sh.Counts(frame, count="users", largest=1),
-        name="asked", key=["country", "query"],
-        max_keys=2, domain=sh.Product(country=sh.Catalogue(["DE", "US"]), query=sh.Strings(max_bytes=32)),
+        sh.open(":memory:", seed=1), sh.Counts(frame, count="users", largest=1), name="asked",
+        key=["country", "query"], max_keys=2,
+        domain=sh.Product(country=sh.Catalogue(["DE", "US"]), query=sh.Strings(max_bytes=32)),
     )  # fmt: skip
     released = series.release("by_country", workload=sh.workload.Marginals([["country"], []]), level=FINE).frame
     assert released.select("country", "query").rows() == [("DE", None), ("US", None), (None, None)]
@@ -140,11 +139,7 @@ def test_a_name_stands_for_the_same_numbers():
     first = series.release("sums", workload=sh.workload.Prefix(), level="0.5")
     assert series.release("sums", workload=sh.workload.Prefix(24), level="1/2").frame.equals(first.frame)
     assert series.release("sums").frame.equals(first.frame)
-    for wrong in (
-        {"level": "0.6"},
-        {"workload": sh.workload.Ranges()},
-        {"strategy": "haar"},
-    ):
+    for wrong in ({"level": "0.6"}, {"workload": sh.workload.Ranges()}, {"strategy": "haar"}):
         with pytest.raises(NameTakenError, match="sums"):
             series.release("sums", **{"workload": sh.workload.Prefix(), "level": "0.5"} | wrong)
     assert series.release("sums", level="0.5").frame.equals(first.frame)

@@ -59,9 +59,12 @@ def as_keys(
 ) -> pl.Series:
     """Read keys as a caller writes them; dates may be text."""
     try:
-        if dtype == pl.Date and pl.Series(asked).dtype == pl.String:
-            return pl.Series(asked).str.to_date("%Y-%m-%d")
-        return pl.Series(asked, dtype=dtype)
+        if dtype != pl.Date:
+            return pl.Series(asked, dtype=dtype)
+        given = pl.Series(asked)
+        if given.dtype in (pl.String, pl.Date):
+            return given if given.dtype == pl.Date else given.str.to_date("%Y-%m-%d")
+        raise TypeError  # a number would be read as days since 1970
     except (TypeError, ValueError, pl.exceptions.PolarsError, OverflowError):
         kind = "dates such as '2026-01-31'" if dtype == pl.Date else f"of type {dtype}"
         raise_alone(error(f"the keys of {what} are {kind}"))

@@ -61,10 +61,8 @@ def as_keys(
     try:
         if dtype != pl.Date:
             return pl.Series(asked, dtype=dtype)
-        given = pl.Series(asked)
-        if given.dtype in (pl.String, pl.Date):
-            return given if given.dtype == pl.Date else given.str.to_date("%Y-%m-%d")
-        raise TypeError  # a number would be read as days since 1970
+        days = pl.Series(asked)  # numbers have no namespace `str`, nor would they be days
+        return days if days.dtype == pl.Date else days.str.to_date("%Y-%m-%d")
     except (TypeError, ValueError, pl.exceptions.PolarsError, OverflowError):
         kind = "dates such as '2026-01-31'" if dtype == pl.Date else f"of type {dtype}"
         raise_alone(error(f"the keys of {what} are {kind}"))

@@ -45,6 +45,10 @@ def joint_p_value(noise, levels, sensitivity=SENSITIVITY):
     return uniform_cube_test(uniforms(noise, levels, sensitivity, entropy.seeded(8001)), 5)
 
 
+WAYS = ("whole", "extended both ways", "extended twice to finer")
+
+
+@pytest.fixture(scope="module")
 def paths():
     """Paths over [0.2, 3], reached in different ways."""
     whole = sample_laplace_path(SIZE, "0.2", 3, sensitivity=SENSITIVITY, rng=entropy.seeded(8002))
@@ -52,17 +56,14 @@ def paths():
     both = middle.extend(3, rng=entropy.seeded(8004)).extend("0.2", rng=entropy.seeded(8005))
     low = sample_laplace_path(SIZE, "0.2", "0.201", sensitivity=SENSITIVITY, rng=entropy.seeded(8006))
     finer = low.extend(2, rng=entropy.seeded(8007)).extend(3, rng=entropy.seeded(8008))
-    return {"whole": whole, "extended both ways": both, "extended twice to finer": finer}
+    return dict(zip(WAYS, (whole, both, finer), strict=True))
 
 
-PATHS = paths()
-
-
-@pytest.mark.parametrize("how", PATHS)
-def test_a_path_has_the_joint_law_at_any_levels(how):
+@pytest.mark.parametrize("how", WAYS)
+def test_a_path_has_the_joint_law_at_any_levels(paths, how):
     """The noise at four levels of the interval has the exact joint law, atoms and all, however it was reached."""
     levels = [3, 1.3, 0.8, 0.2]
-    assert_consistent(joint_p_value([PATHS[how].evaluate(level) for level in levels], levels), how)
+    assert_consistent(joint_p_value([paths[how].evaluate(level) for level in levels], levels), how)
 
 
 def test_both_ends_of_the_figure_are_large_with_its_probability():
@@ -82,10 +83,10 @@ def test_both_ends_of_the_figure_are_large_with_its_probability():
     assert_detected(g_test(seen(coarse, fine[::-1]), [both, 1 - both]), "drawn apart")
 
 
-@pytest.mark.parametrize("how", PATHS)
-def test_jumps_are_those_of_a_compound_poisson_process(how):
+@pytest.mark.parametrize("how", WAYS)
+def test_jumps_are_those_of_a_compound_poisson_process(paths, how):
     """Poisson(2 ln(fine/coarse)) jumps a coordinate, log-uniform levels, sizes Laplace at their level."""
-    path = PATHS[how]
+    path = paths[how]
     coordinate, levels, sizes = path.jumps()
     mean = 2 * math.log(15)
     numbers = np.bincount(np.bincount(coordinate, minlength=SIZE), minlength=31)[:31]
@@ -96,11 +97,11 @@ def test_jumps_are_those_of_a_compound_poisson_process(how):
     assert_consistent(ks_test(sizes * levels / SENSITIVITY, lambda x: laplace_cdf(x, 1.0)), f"{how}: sizes")
 
 
-def test_wrong_paths_are_seen():
+def test_wrong_paths_are_seen(paths):
     """Half as many jumps, a level of another path, a scale 5 % off."""
     levels = [3, 1.3, 0.8, 0.2]
-    noise = [PATHS["whole"].evaluate(level) for level in levels]
-    other = PATHS["extended both ways"].evaluate(1.3)
+    noise = [paths["whole"].evaluate(level) for level in levels]
+    other = paths["extended both ways"].evaluate(1.3)
     assert_detected(joint_p_value([noise[0], other, *noise[2:]], levels), "another path")
     assert_detected(joint_p_value([1.05 * column for column in noise], levels), "a scale")
     coins = entropy.seeded(8009).random(SIZE) < 0.5
@@ -108,10 +109,10 @@ def test_wrong_paths_are_seen():
     assert_detected(joint_p_value(half, levels), "fewer jumps")
 
 
-def test_the_family_takes_the_steps_of_the_path():
+def test_the_family_takes_the_steps_of_the_path(paths):
     """Coarsen, refine and between of the Laplace family, started on a path, stay on its joint law."""
     family, rng = Laplace(sensitivity=SENSITIVITY), entropy.seeded(8010)
-    path = PATHS["whole"]
+    path = paths["whole"]
     middle = path.evaluate(1)
     fine, coarse = family.refine(middle, 1, 3, rng=rng), family.coarsen(middle, 1, "0.2", rng=rng)
     assert_consistent(joint_p_value([fine, middle, coarse], [3, 1, 0.2]), "refine and coarsen")
@@ -120,9 +121,9 @@ def test_the_family_takes_the_steps_of_the_path():
     assert_consistent(joint_p_value([fine, between, coarse], [2, 1, 0.5]), "between")
 
 
-def test_a_path_stands_still_between_its_jumps():
+def test_a_path_stands_still_between_its_jumps(paths):
     """Values at any level are those after the jumps at finer levels, to the last bit."""
-    path = PATHS["whole"]
+    path = paths["whole"]
     coordinate, levels, sizes = path.jumps()
     assert ((levels >= 0.2) & (levels < 3)).all()
     assert (np.diff(coordinate) >= 0).all()

@@ -11,7 +11,7 @@ import pytest
 
 import sparsehist as sh
 from sparsehist.declaration import Declaration
-from sparsehist.declaration.parameters import options, parameter, sql_words
+from sparsehist.declaration.parameters import parameter, parameters, sql_words
 from sparsehist.errors import DeclarationError, InputError
 from sparsehist.release.metadata import CellMetadata, WorkloadMetadata, read_metadata
 from sparsehist.release.parameter_rows import declaration_rows
@@ -56,7 +56,7 @@ def test_a_new_parameter_of_a_series_is_one_field() -> None:
         flavour: str = parameter("Which flavour.", "plain", title="flavour", choices=("plain", "sweet"), option=str)
 
     made = More(name="a", key="k", max_keys=1, domain="hash64()", flavour="sweet")
-    assert "flavour" in options(More) and sql_words(More)["flavour"] == "flavour"
+    assert parameters(More)["flavour"].option is str and sql_words(More)["flavour"] == "flavour"
     assert ("flavour", "sweet") in declaration_rows(made)
     record = replace(read_metadata(_released("cells").metadata), declaration=made)
     assert record.as_dict()["declaration"] == made.as_json() and made.as_json()["flavour"] == "sweet"

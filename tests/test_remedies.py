@@ -15,7 +15,6 @@ from sparsehist.errors import (
     CountsWarning,
     DataError,
     DeclarationError,
-    DomainError,
     LevelError,
     NotFoundError,
     RefusedError,
@@ -253,25 +252,3 @@ def test_an_epsilon_alone_is_told_to_add_a_delta():
     with pytest.raises(DeclarationError, match="give a delta as well, such as 1e-6"):
         series_of().release("r", epsilon=1)
     series_of().release("r", epsilon=1, delta="1e-6")
-
-
-def test_a_column_of_a_query_in_other_case_is_named(tmp_path):
-    """The one that differs in capitals only."""
-    keys_of().write_parquet(tmp_path / "log.parquet")
-    query = f"select UserID, key from read_parquet('{tmp_path}/log.parquet')"
-    with pytest.raises(DeclarationError, match="did you mean UserID"):
-        sh.check_query(query, unit="userid", key="key")
-    sh.check_query(query, unit="UserID", key="key")
-
-
-def test_words_that_are_no_files_are_not_told_about_globs(command):
-    """A statement after the store is no list of files that a shell expanded."""
-    assert "Quote a glob" not in command("ledger", "store", "show ledger")[1]
-    words = ("--input", "a.parquet", "b.parquet", "--domain", "hash64()", *SHELL)
-    assert "Quote a glob" in command("create", "store", *words)[1]
-
-
-def test_dates_without_quotes_are_told_to_have_them():
-    """Python would speak of leading zeros."""
-    with pytest.raises(DomainError, match="dates stand in quotes"):
-        sh.Domain.parse("dates(2026-01-01, 2026-12-31)")

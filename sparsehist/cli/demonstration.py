@@ -98,7 +98,7 @@ def _report(directory: Path) -> str:
 def _largest_keys(released: Sequence[sh.Release], areas: pl.DataFrame) -> list[dict[str, Any]]:
     """Noisy counts side by side: the largest keys, then some that only a finer release publishes."""
     names = [release.name for release in coarse_to_fine(released)]
-    known = side_by_side(released).join(areas, on="url", how="inner", maintain_order="left")
+    known = side_by_side(released, ["url"]).join(areas, on="url", how="inner", maintain_order="left")
     first = pl.coalesce(pl.when(pl.col(name).is_not_null()).then(pl.lit(name)) for name in names)
     rows = pl.concat([known.filter(first == name).head(_LARGEST if name == names[0] else _NEW) for name in names])
     return rows.select(pl.col("title").str.slice(0, _WIDEST_TITLE), "url", *names).to_dicts()

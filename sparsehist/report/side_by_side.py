@@ -17,8 +17,8 @@ def coarse_to_fine(releases: Sequence[Release]) -> list[Release]:
     return sorted(releases, key=lambda release: release.level)
 
 
-def side_by_side(releases: Sequence[Release]) -> pl.DataFrame:
-    """Join releases of one series, under different names, by key.
+def side_by_side(releases: Sequence[Release], key: Sequence[str]) -> pl.DataFrame:
+    """Join the counts of releases of one series, under different names, by key columns.
 
     Returns:
         The key columns, then a column of noisy counts for each release, named after it, the most private first; null
@@ -28,12 +28,11 @@ def side_by_side(releases: Sequence[Release]) -> pl.DataFrame:
         >>> from sparsehist import Release
         >>> coarse = Release(pl.DataFrame({"url": ["/a"], "noisy_count": [12.5]}), {"name": "a", "level": "0.1"})
         >>> fine = Release(pl.DataFrame({"url": ["/b"], "noisy_count": [3.0]}), {"name": "b", "level": "2"})
-        >>> side_by_side([fine, coarse]).rows()
+        >>> side_by_side([fine, coarse], ["url"]).rows()
         [('/a', 12.5, None), ('/b', None, 3.0)]
     """
     ordered = coarse_to_fine(releases)
-    key = [column for column in ordered[0].frame.columns if column != "noisy_count"]
-    frames = [release.frame.rename({"noisy_count": release.name}) for release in ordered]
+    frames = [release.frame.select(*key, pl.col("noisy_count").alias(release.name)) for release in ordered]
     joined = reduce(lambda left, right: left.join(right, on=key, how="full", coalesce=True), frames)
     finest_first = [release.name for release in reversed(ordered)]
     return (

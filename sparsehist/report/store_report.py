@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
@@ -39,6 +39,8 @@ from sparsehist.report.charts import MOST_LINES, Picture
 from sparsehist.report.side_by_side import side_by_side
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from sparsehist.release.home import Home
     from sparsehist.store import SeriesRecord, State
 
@@ -71,6 +73,11 @@ class OneSeries:
     series_id: str
     releases: list[Metadata]
     secret: list[tuple[str, str]]
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Its key columns."""
+        return self.declaration.key
 
     @property
     def cells(self) -> list[CellMetadata]:
@@ -208,8 +215,10 @@ def _of_series(home: Home, series: OneSeries) -> Section:
     if finest:
         released = [_read(home, series, about.name) for about in finest]
         section.tables.extend(_errors(name, finest))
-        section.tables.append(_largest_keys(name, released))
-        section.pictures.extend(_pictures(name, finest, released))
+        largest = side_by_side(released, series.key).select(series.key).head(_LARGEST)
+        section.tables.append(_largest_keys(name, released, largest))
+        if len(largest):
+            section.pictures.append(_picture(name, released, largest))
         section.remarks.append(
             f"An interval holds the bounded count of a published key with a probability of {CONFIDENCE:.0%} over the "
             "noise. Releases of one key share noise: the finest says all that the coarser ones do."
@@ -219,7 +228,7 @@ def _of_series(home: Home, series: OneSeries) -> Section:
         finest_of_step = {about.step: about for about in steps}
         shown_steps = [finest_of_step[step] for step in sorted(finest_of_step)][-_MOST_ROWS:]
         over = [(about.step, _read(home, series, about.name)) for about in shown_steps]
-        section.pictures.append(_over_time(name, "step", over))
+        section.pictures.append(_over_time(name, "step", over, series.key))
     if series.secret:
         section.tables.append(_table(f"SECRET: exact numbers of {name}", ["what", "value"], series.secret, 1))
     return section
@@ -243,7 +252,7 @@ def _of_periods(home: Home, name: str, periods: Sequence[OneSeries]) -> Section:
     section.tables.append(_table(f"Periods of {name}, and the finest release of each", heads, rows, 3))
     section.remarks.extend(_left_out(len(periods), "periods"))
     if len(over) > 1:
-        section.pictures.append(_over_time(name, "period", over))
+        section.pictures.append(_over_time(name, "period", over, periods[0].key))
     promised = [about for each in periods for about in each.releases]
     section.tables.extend(_promises(name, promised))
     secret = [(str(each.declaration.period), value) for each in periods for what, value in each.secret[:1]]
@@ -327,26 +336,20 @@ def _error(about: CellMetadata, counts: Sequence[int]) -> list[tuple[float, floa
     ]
 
 
-def _keys_of(release: Release) -> list[str]:
-    return [column for column in release.frame.columns if column != "noisy_count"]
-
-
-def _intervals(release: Release) -> Any:
+def _limits(largest: pl.DataFrame, release: Release) -> list[tuple[float | None, float | None, float | None]]:
+    """Noisy count and interval of each of these keys; None where the release did not publish it."""
     try:
-        return release.intervals(CONFIDENCE)
+        found = release.intervals(CONFIDENCE)
     except SparsehistError:  # of noise that has none
-        return release.frame.with_columns(low="noisy_count", high="noisy_count")
+        found = release.frame.with_columns(low="noisy_count", high="noisy_count")
+    joined = largest.join(found, on=largest.columns, how="left", maintain_order="left")
+    return joined.select("noisy_count", "low", "high").rows()
 
 
-def _largest_keys(name: str, released: Sequence[Release]) -> Markup:
-    columns = _keys_of(released[0])
-    largest = side_by_side(released).head(_LARGEST).select(columns)
+def _largest_keys(name: str, released: Sequence[Release], largest: pl.DataFrame) -> Markup:
     cells: list[list[str]] = [[" · ".join(map(str, key))] for key in largest.iter_rows()]
     for release in released:
-        joined = largest.join(_intervals(release), on=columns, how="left", maintain_order="left")
-        for row, (low, value, high) in zip(
-            cells, joined.select("low", "noisy_count", "high").iter_rows(), strict=True
-        ):
+        for row, (value, low, high) in zip(cells, _limits(largest, release), strict=True):
             row.append(
                 "not published" if value is None else f"{shown(value, 6)} ({shown(low, 6)} to {shown(high, 6)})"
             )
@@ -356,25 +359,23 @@ def _largest_keys(name: str, released: Sequence[Release]) -> Markup:
     return _table(caption, ["key", *(release.name for release in released)], cells, len(released))
 
 
-def _pictures(name: str, finest: Sequence[CellMetadata], released: Sequence[Release]) -> Iterator[Picture]:
-    names = [about.name for about in finest]
-    columns = _keys_of(released[0])
-    ranks = {key: i for i, key in enumerate(side_by_side(released).head(_LARGEST).select(columns).iter_rows(), 1)}
+def _picture(name: str, released: Sequence[Release], largest: pl.DataFrame) -> Picture:
+    known = [(release.name, _limits(largest, release)) for release in released]
     spans = [
-        {"key": f"{ranks[key]}. {key_label(key)}", "release": release.name, "low": low, "value": value, "high": high}
-        for release in released
-        for *parts, value, low, high in _intervals(release).select(*columns, "noisy_count", "low", "high").iter_rows()
-        if (key := tuple(parts)) in ranks
+        {"key": f"{rank}. {key_label(key)}", "release": release, "value": value, "low": low, "high": high}
+        for rank, key in enumerate(largest.iter_rows(), 1)
+        for release, limits in known
+        for value, low, high in limits[rank - 1 : rank]
+        if value is not None
     ]
-    if spans:
-        spans.sort(key=lambda span: int(str(span["key"]).partition(".")[0]))
-        yield charts.largest_keys(name, spans, names)
+    return charts.largest_keys(name, spans, [release.name for release in released])
 
 
-def _over_time(name: str, what: str, released: Sequence[tuple[int | str, Release]]) -> Picture:
+def _over_time(
+    name: str, what: str, released: Sequence[tuple[int | str, Release]], columns: Sequence[str]
+) -> Picture:
     """The keys that are largest in the last release, over steps or periods."""
-    columns = _keys_of(released[-1][1])
-    largest = list(released[-1][1].frame.head(MOST_LINES).select(columns).iter_rows())
+    largest = released[-1][1].frame.head(MOST_LINES).select(columns).rows()
     rows = [
         {"when": str(when), "key": f"{largest.index(key) + 1}. {key_label(key)}", "noisy_count": value}
         for when, release in released

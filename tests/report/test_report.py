@@ -20,27 +20,18 @@ RELEASES = [
 ]
 
 
-def test_columns_go_from_coarse_to_fine():
-    """Levels are compared as numbers, however they are written."""
+def test_releases_stand_side_by_side():
+    """From coarse to fine by exact level; a row for every key published anywhere, by the finest count; else null."""
     assert [release.name for release in coarse_to_fine(RELEASES)] == ["coarse", "middle", "fine"]
-
-
-def test_rows_are_joined_by_key_and_sorted_by_the_finest_count():
-    """Every key published anywhere has one row; what was not published is null."""
-    assert side_by_side(RELEASES).rows() == [
+    assert side_by_side(RELEASES, ["url"]).rows() == [
         ("/false", 29.0, None, None),
         ("/a", None, 9.0, 10.0),
         ("/b", 30.0, 6.0, 5.0),
         ("/c", None, None, 2.0),
     ]
-
-
-def test_a_key_of_several_columns_is_joined_by_all_of_them():
-    """Rows that agree in one of two columns stay apart."""
-    one = pl.DataFrame({"a": ["x", "x"], "b": [1, 2], "noisy_count": [5.0, 4.0]})
-    two = pl.DataFrame({"a": ["x"], "b": [2], "noisy_count": [4.5]})
-    joined = side_by_side([Release(one, {"name": "p", "level": "1"}), Release(two, {"name": "q", "level": "2"})])
-    assert joined.rows() == [("x", 1, 5.0, None), ("x", 2, 4.0, 4.5)]
+    two = pl.DataFrame({"a": ["x", "x"], "b": [1, 2], "noisy_count": [5.0, 4.0]})
+    joined = side_by_side([Release(two, {"name": "p", "level": "1"})], ["a", "b"])
+    assert joined.rows() == [("x", 1, 5.0), ("x", 2, 4.0)]
 
 
 def test_progress_names_each_phase_once_it_is_over(capsys):

@@ -234,6 +234,22 @@ def test_a_periodic_series_is_one_section(page):
     assert page.count("Noisy counts of weeks by period.</strong>") == 1
 
 
+def test_releases_with_sums_are_compared_by_key():
+    """One row for each key, whatever measures were published beside its counts."""
+    log = pl.DataFrame({"user": range(900), "url": ["/a", "/b", "/c"] * 300, "price": [1, 2, 3] * 300})
+    measures = [sh.Measure("price", clip=9)]
+    series = sh.create(
+        sh.open(":memory:", seed=1), log, name="shop", unit="user", key="url", max_keys=1,
+        domain=sh.Catalogue(["/a", "/b", "/c"]), measures=measures,
+    )  # fmt: skip
+    for name, level in (("coarse", "0.5"), ("fine", "1")):
+        series.release(name, level=level, measures=level)
+    page = series.store.report()
+    largest = page.split("The largest keys of shop")[1].split("</table>")[0]
+    assert sorted(row[0] for row in _rows(largest) if row[0].startswith("/")) == ["/a", "/b", "/c"]
+    assert "not published" not in largest
+
+
 def test_no_epsilon_at_this_delta_is_a_sentence_of_its_own(tmp_path):
     """Where open domains have spent more than the delta asked for."""
     log = pl.DataFrame({"user": range(500), "url": ["/home"] * 500})

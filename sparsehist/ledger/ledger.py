@@ -210,7 +210,7 @@ class Ledger:
         if charges is None:
             return _NOTHING
         room, earlier = self._room(charges, another)
-        return charges.largest(room, another.law, declared.max_keys, earlier=earlier, times=times)
+        return charges.largest(room, another.law, another.keys, earlier=earlier, times=times)
 
     def remaining(self, population: str) -> Fraction | None:
         """What is left of a budget on its route, Poisson noise's share apart; None where nothing limits."""
@@ -317,11 +317,11 @@ class Ledger:
         if charges.by_path(account.law):
             return self._charge_by_path(charges, account)
         whole = self.cap(account.series_id).now or account.finest()
-        return charges.charge(account.law, whole, account.declared.max_keys, earlier=earlier)
+        return charges.charge(account.law, whole, account.keys, earlier=earlier)
 
     @staticmethod
     def _charge_by_path(charges: Filter, account: Account, without: PathName | None = None) -> Fraction:
-        keys = account.declared.max_keys
+        keys = account.keys
         paths = {path: spent.finest for path, spent in account.paths.items() if spent.finest and path != without}
         return sum((charges.charge(account.law_on(path), finest, keys) for path, finest in paths.items()), _NOTHING)
 
@@ -334,7 +334,7 @@ class Ledger:
 
     def _largest_charged(self, budget: Budget, account: Account, path: PathName) -> Fraction:
         """The largest level of a path that a budget allows."""
-        law, keys = account.law_on(path), account.declared.max_keys
+        law, keys = account.law_on(path), account.keys
         charges = budget.filter_for(law)
         if charges is None:
             return _NOTHING
@@ -355,7 +355,7 @@ class Ledger:
         whole = self.cap(account.series_id).now or account.finest() or release.level
         if account.finest(release.path) + release.level > whole:
             return False
-        return charges.fits(room, account.law, whole, account.declared.max_keys, earlier=earlier)
+        return charges.fits(room, account.law, whole, account.keys, earlier=earlier)
 
     def _check_cap(self, release: Spending, account: Account) -> None:
         cap: Fraction | None = self.cap(account.series_id).now
@@ -415,7 +415,7 @@ class Ledger:
         charges = None if budget is None else budget.filter_for(account.law)
         if charges is not None and not charges.by_path(account.law) and account.declared.cap and not account.releases:
             room, earlier = self._room(charges, account)
-            cap = charges.largest(room, account.law, account.declared.max_keys, earlier=earlier)
+            cap = charges.largest(room, account.law, account.keys, earlier=earlier)
             if cap:
                 return f"the largest cap that would fit is {amount_text(cap)}; nothing was spent"
         return "no level would fit; nothing was spent"

@@ -113,6 +113,11 @@ class Account:
         return self.declared.population
 
     @property
+    def keys(self) -> int:
+        """Keys that one unit counts towards at most."""
+        return self.declared.max_keys
+
+    @property
     def law(self) -> str:
         """Of its noise, as filters and costs know it."""
         return law_of(self.declared.noise)
@@ -130,7 +135,7 @@ class Account:
         law = self.law_on(path)
         if law in (POISSON, SKELLAM):
             return LEAST_OF_MEANS
-        return Fraction(self.declared.max_keys, 2**48 if law in (GAUSSIAN, ZCDP) else 2**24)
+        return Fraction(self.keys, 2**48 if law in (GAUSSIAN, ZCDP) else 2**24)
 
     @property
     def releases(self) -> int:
@@ -154,7 +159,7 @@ class Account:
     @property
     def cost(self) -> Cost:
         """What its paths cost together."""
-        currency, keys = currency_of(self.declared.noise), self.declared.max_keys
+        currency, keys = currency_of(self.declared.noise), self.keys
         return total_cost(
             path_cost(
                 currency, spent.finest or None, law=self.law_on(path), keys=keys, delta_infinity=spent.delta_infinity

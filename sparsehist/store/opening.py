@@ -31,10 +31,7 @@ from sparsehist.store.witnesses import LEDGER_NAME, listed_in_ledger, mark_path,
 def open_state(path: Path, *, wait: float = 0.0, durable: bool = True) -> Iterator[State]:
     """Lock and open a store for the length of a block; nothing of it is kept afterwards.
 
-    Args:
-        path: The store.
-        wait: Seconds to wait for another process or thread that holds it.
-        durable: False for a store that need not survive a power cut: nothing is synchronised, no mark is kept.
+    A store that is not `durable` need not survive a power cut: nothing is synchronised, no mark is kept.
 
     Raises:
         StoreDamagedError: If a part is missing or altered.

@@ -59,17 +59,7 @@ def write_series_files(
     threads: int | None = None,
     rng: np.random.Generator,
 ) -> list[RegisteredFile]:
-    """Write the files of a series from counts in memory.
-
-    Args:
-        directory: Of the series; exists.
-        counted: Columns key_0 …, count and sum_0 …, without nulls; each key once, in any order. Rows that count 0 are
-            left out. Secret.
-        salt: As for `write_sorted`, and so are `durable`, `threads` and the result.
-        durable: See there.
-        threads: See there.
-        rng: Randomness of the order.
-    """
+    """Write the files of a series, as `write_sorted` does, from counts in memory in any order; 0 counts as absent."""
     order = order_by_count(counted[_COUNT].cast(pl.Int64).to_numpy(), rng=rng)
     pieces = (counted[order[low : low + BATCH_ROWS]] for low in range(0, max(len(order), 1), BATCH_ROWS))
     return write_sorted(directory, pieces, salt=salt, durable=durable, threads=threads)
@@ -91,22 +81,11 @@ def write_sorted(
     durable: bool = True,
     threads: int | None = None,
 ) -> list[RegisteredFile]:
-    """Write the files of a series from sorted counts, in bounded memory.
+    """Write the files of a series from sorted counts in bounded memory, and return them for registration.
 
-    Args:
-        directory: Of the series; exists.
-        pieces: At least one frame, perhaps empty, with columns key_0 …, count and sum_0 …, without nulls; each key
-            once. The counts rise over all frames, from 1 on; keys of equal count are in uniformly random order. A
-            release reads whole frames: 10,000 rows each are about right. Secret.
-        salt: Of the series. Secret.
-        durable: Whether to wait for the disk.
-        threads: Threads that prepare rows; as many as there are cores if None.
-
-    Returns:
-        The files to register.
-
-    Raises:
-        StoreError: If the counts do not rise, or the disk refuses.
+    `pieces` are frames, at least one, with columns key_0 …, count and sum_0 …, without nulls; each key once. Counts
+    rise over all frames, from 1 on; keys of equal count are in uniformly random order. A release reads whole frames:
+    10,000 rows each are about right.
     """
     rest = iter(pieces)
     first = next(rest)

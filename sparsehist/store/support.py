@@ -52,13 +52,7 @@ def plain(rows: pl.DataFrame) -> pa.Table:
 
 
 def hash_keys(keys: pl.DataFrame, salt: bytes, table: pa.Table | None = None) -> WordArray:
-    """Hash every row; shape (n,).
-
-    Args:
-        keys: Columns of strings, bytes, integers, booleans or dates, without nulls.
-        salt: Of the series.
-        table: The result of `plain`, if it is at hand.
-    """
+    """Hash every row of strings, bytes, integers, booleans or dates, without nulls; `table` is `plain(keys)`."""
     table = plain(keys) if table is None else table
     seeds = np.frombuffer(salt_for(_SUPPORT, salt), dtype="<u8")
     state = np.full(keys.height, seeds[0], dtype=np.uint64)

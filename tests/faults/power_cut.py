@@ -149,7 +149,8 @@ class Disk:
             directory.pending.append({name: node})
         elif "O_TRUNC" in flags and isinstance(node, File):
             node.pending.append(Write(0, None))
-        self._open[call.result] = node, 0
+        at_end = "O_APPEND" in flags and isinstance(node, File)
+        self._open[call.result] = node, len(written(node.durable, node.pending)) if at_end else 0
         return new or "O_TRUNC" in flags
 
     def closed(self, call: Call) -> bool:

@@ -18,7 +18,6 @@ from sparsehist.errors import DeclarationError
 from sparsehist.ledger.ledger import Ledger
 from sparsehist.ledger.table import event_for_people, for_people, ledger_rows
 from sparsehist.privacy import as_level, level_text
-from sparsehist.privacy.guarantees import EpsilonDelta
 from sparsehist.privacy.levels import in_prose
 from sparsehist.release import pipeline
 from sparsehist.release.limits import declare_disjoint, raise_cap, set_budget
@@ -150,7 +149,6 @@ def limit(
     route: str | None = None,
     order: int | None = None,
     open_share: str | None = None,
-    poisson: str | None = None,
     series: str | None = None,
     cap: str | None = None,
     disjoint: list[str] | None = None,
@@ -182,14 +180,12 @@ def limit(
         route: How noise is charged: gaussian (exact; the default beside a delta), pure (Laplace), renyi, poisson.
         order: Of the Rényi divergence; chosen for Gaussian noise by default.
         open_share: Share of --delta for open domains; half where there is one, else 0.
-        poisson: A separate limit for Poisson noise, such as 'epsilon_delta(1, 1e-6)'.
         series: Instead: raise the cap of this series, to --cap.
         cap: With --series: the new cap, exact; above the one in force.
         disjoint: Instead: declare that nobody is in two of these populations; give it twice or more.
         reason: Why; one line, kept in the ledger for good. Needed for all but the first budget.
     """
     budget = given(rho=rho, epsilon=epsilon, delta=delta, route=route, order=order, open_share=open_share)
-    budget |= given(poisson=None if poisson is None else EpsilonDelta.parse(poisson))
     if [bool(budget), series is not None, disjoint is not None].count(True) != 1 or (series is None) != (cap is None):
         raise DeclarationError(
             "give a budget (--rho, or --epsilon and --delta), or --series and --cap, or --disjoint twice or more"

@@ -1,9 +1,8 @@
 """The limits on what a store may spend, read from its events: caps of series, budgets of populations, disjointness.
 
-A budget fixes its route when it is set, and how delta is split: into what the noise may use, what open domains may
-(the probability that a key of one unit alone is ever published), and perhaps an (epsilon, delta) apart for Poisson
-noise. Unused delta cannot be moved: doing so after seeing results nearly doubles it. On the pure route all of it is
-for open domains.
+A budget fixes its route when it is set, and how delta is split: into what the noise may use and what open domains may
+(the probability that a key of one unit alone is ever published). Unused delta cannot be moved: doing so after seeing
+results nearly doubles it. On the pure route all of it is for open domains.
 
 A limit is ex ante while nothing was released under it before it was declared, and it was never raised since, nor its
 route or split changed: only then did it bound what could happen before anything did. All else holds ex post.
@@ -23,10 +22,8 @@ from sparsehist.declaration.checks import checked_choice
 from sparsehist.declaration.recurring import Every, every_of
 from sparsehist.errors import DeclarationError, shown
 from sparsehist.privacy import Level, as_level, level_text
-from sparsehist.privacy.composition import POISSON
 from sparsehist.privacy.filters import (
     GAUSSIAN_ROUTE,
-    POISSON_ROUTE,
     PURE_ROUTE,
     RENYI_ROUTE,
     RHO_ROUTE,
@@ -57,8 +54,7 @@ class Split:
 class Budget:
     """A limit on a population, in rho or in epsilon, as a filter whose route is fixed.
 
-    `delta` goes with epsilon, or is what open domains may spend beside rho. `noise` charges noise up to a sum;
-    `split` is of what is not Poisson noise's own, for which `poisson` is an (epsilon, delta) apart.
+    `delta` goes with epsilon, or is what open domains may spend beside rho. `noise` charges noise up to a sum.
     """
 
     rho: Fraction | None
@@ -66,7 +62,6 @@ class Budget:
     delta: Fraction
     noise: Filter
     split: Split
-    poisson: Filter | None = None
 
     def __str__(self) -> str:
         """As people read it: "rho 2", "epsilon 4 at delta 0.000001, route gaussian"."""
@@ -74,9 +69,8 @@ class Budget:
             beside = f" and delta {level_text(self.delta)}" if self.delta else ""
             return f"rho {level_text(self.rho or _NOTHING)}{beside}"
         order = f" at order {self.noise.order}" if self.noise.order else ""
-        apart = f", of which {_pair(self.poisson)} for Poisson noise" if self.poisson else ""
         at = f" at delta {level_text(self.delta)}" if self.delta else ""
-        return f"epsilon {level_text(self.epsilon)}{at}, route {self.noise.route}{order}{apart}"
+        return f"epsilon {level_text(self.epsilon)}{at}, route {self.noise.route}{order}"
 
     def describe(self) -> str:
         """The same with the limit of the route and the split of delta."""
@@ -88,9 +82,7 @@ class Budget:
 
     def filter_for(self, law: str) -> Filter | None:
         """What charges noise of a law; None where the budget cannot."""
-        if self.noise.takes(law):
-            return self.noise
-        return self.poisson if law == POISSON else None
+        return self.noise if self.noise.takes(law) else None
 
     def as_json(self) -> dict[str, Any]:
         """As events keep it: exact texts, the limits that were derived included."""
@@ -101,17 +93,14 @@ class Budget:
         if self.epsilon is None or self.split.declared or self.split.open or not self.split.noise:
             return None
         split = _split(self.split.noise, self.noise.route, None, opens=True)
-        ours = self.epsilon - (self.poisson.limit if self.poisson else 0)
-        return replace(self, noise=filter_on(self.noise.route, ours, split.noise, self.noise.order), split=split)
+        noise = filter_on(self.noise.route, self.epsilon, split.noise, self.noise.order)
+        return replace(self, noise=noise, split=split)
 
     def is_within(self, other: Budget) -> bool:
         """Whether whatever this one allows, the other allows too, and by the same route."""
         same_route = (self.noise.route, self.noise.order) == (other.noise.route, other.noise.order)
         ours, theirs = (
-            (
-                *(each.noise.limit, each.noise.delta, each.split.noise, each.split.open, each.epsilon or _NOTHING),
-                *((each.poisson.limit, each.poisson.delta) if each.poisson else (_NOTHING, _NOTHING)),
-            )
+            (each.noise.limit, each.noise.delta, each.split.noise, each.split.open, each.epsilon or _NOTHING)
             for each in (self, other)
         )
         return same_route and all(map(operator.le, ours, theirs))
@@ -137,7 +126,6 @@ def budget(
     route: str | None = None,
     order: int | None = None,
     open_share: Level | None = None,
-    poisson: EpsilonDelta | None = None,
     opens: bool = False,
 ) -> Budget:
     """Read a budget, given as for `Store.set_budget`, and fix its route and split."""
@@ -148,7 +136,7 @@ def budget(
     if order is not None and route != RENYI_ROUTE:
         raise DeclarationError("order= belongs to route='renyi'")
     if rho is not None:
-        return _in_rho(rho, delta, route, open_share, poisson)
+        return _in_rho(rho, delta, route, open_share)
     if delta is None and route != PURE_ROUTE:
         raise DeclarationError(
             "a budget in epsilon needs the delta it holds at, such as delta=1e-6; delta=0 makes it pure"
@@ -157,10 +145,8 @@ def budget(
     route = route or (GAUSSIAN_ROUTE if total else PURE_ROUTE)
     if route == RHO_ROUTE:
         raise DeclarationError("route='rho' is that of rho=; in epsilon and delta take 'gaussian' or 'renyi'")
-    ours, left = _without_share(whole, total, route, poisson)
-    split = _split(left, route, open_share, opens=opens)
-    apart = None if poisson is None else filter_on(POISSON_ROUTE, poisson.epsilon, poisson.delta)
-    return Budget(None, whole, total, filter_on(route, ours, split.noise, order), split, apart)
+    split = _split(total, route, open_share, opens=opens)
+    return Budget(None, whole, total, filter_on(route, whole, split.noise, order), split)
 
 
 def budget_within(goal: Level | EpsilonDelta, *, opens: bool, route: str | None = None) -> Budget:
@@ -171,38 +157,13 @@ def budget_within(goal: Level | EpsilonDelta, *, opens: bool, route: str | None 
     return budget(rho=read, opens=opens)
 
 
-def _without_share(
-    epsilon: Fraction, delta: Fraction, route: str, poisson: EpsilonDelta | None
-) -> tuple[Fraction, Fraction]:
-    """What a share for Poisson noise leaves."""
-    if poisson is None:
-        return epsilon, delta
-    if route == POISSON_ROUTE:
+def _in_rho(rho: Level, delta: Level | None, route: str | None, open_share: Level | None) -> Budget:
+    if route not in (None, RHO_ROUTE) or open_share is not None:
         raise DeclarationError(
-            "poisson= sets a share aside beside another route; route='poisson' takes all of the budget"
+            "a budget in rho has a route of its own, and its delta is for open domains; give route= and open_share= "
+            "with epsilon= and delta= only"
         )
-    if not isinstance(poisson, EpsilonDelta):
-        raise DeclarationError(f"poisson= must be an EpsilonDelta, got {shown(poisson)}")
-    ours, left = epsilon - poisson.epsilon, delta - poisson.delta
-    if ours <= 0 or left < 0 or (left == 0 and route != PURE_ROUTE):
-        raise DeclarationError(f"poisson={poisson} leaves nothing of the budget for other noise")
-    return ours, left
-
-
-def _in_rho(
-    rho: Level,
-    delta: Level | None,
-    route: str | None,
-    open_share: Level | None,
-    poisson: EpsilonDelta | None,
-) -> Budget:
-    if route not in (None, RHO_ROUTE) or (open_share, poisson) != (None, None):
-        raise DeclarationError(
-            "a budget in rho has a route of its own, and its delta is for open domains; give route=, open_share= "
-            "and poisson= with epsilon= and delta= only"
-        )
-    total = _probability("delta", delta or 0)
-    exact = as_level(rho, "rho")
+    total, exact = _probability("delta", delta or 0), as_level(rho, "rho")
     return Budget(exact, None, total, Filter(RHO_ROUTE, exact), Split(_NOTHING, total))
 
 
@@ -297,13 +258,8 @@ def budget_from(said: Mapping[str, Any]) -> Budget:
     def exact(known: Mapping[str, Any]) -> dict[str, Any]:
         return {name: Fraction(v) if isinstance(v, str) and name != "route" else v for name, v in known.items()}
 
-    apart = None if said["poisson"] is None else Filter(**exact(said["poisson"]))
-    parts = {"noise": Filter(**exact(said["noise"])), "split": Split(**exact(said["split"])), "poisson": apart}
+    parts = {"noise": Filter(**exact(said["noise"])), "split": Split(**exact(said["split"]))}
     return Budget(**{**exact(said), **parts})
-
-
-def _pair(share: Filter) -> str:
-    return f"epsilon {level_text(share.limit)} at delta {level_text(share.delta)}"
 
 
 def ways_to_charge(family: str, law: str) -> str:

@@ -213,7 +213,7 @@ class Ledger:
         return charges.largest(room, another.law, another.keys, earlier=earlier, times=times)
 
     def remaining(self, population: str) -> Fraction | None:
-        """What is left of a budget on its route, Poisson noise's share apart; None where nothing limits."""
+        """What is left of a budget on its route; None where nothing limits."""
         budget = self.budget_of(population)
         if budget is None:
             return None

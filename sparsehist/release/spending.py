@@ -93,12 +93,9 @@ def level_for(goal: EpsilonDelta, ledger: Ledger, declaration: Declaration) -> F
     law, budget = law_of(declaration.noise), ledger.budget_of(declaration.population)
     share = _split(goal, budget, opens=declaration.domain.is_open).noise
     charges = None if budget is None else budget.filter_for(law)
-    if budget is not None and charges is not None:
-        if charges is budget.poisson:
-            share = goal.delta * charges.delta / budget.delta
-        if charges.route != RHO_ROUTE:
-            alike = filter_on(charges.route, goal.epsilon, share, charges.order)
-            return alike.largest(alike.limit, law, declaration.max_keys)
+    if charges is not None and charges.route != RHO_ROUTE:
+        alike = filter_on(charges.route, goal.epsilon, share, charges.order)
+        return alike.largest(alike.limit, law, declaration.max_keys)
     return level_within(EpsilonDelta(goal.epsilon, share), law, declaration.max_keys)
 
 

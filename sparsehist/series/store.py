@@ -15,7 +15,6 @@ from sparsehist.html import html_table, in_notebook, table_of_dicts
 from sparsehist.ledger.ledger import Ledger
 from sparsehist.ledger.table import DEFAULT_DELTA, EVENTS, SCHEMA, for_people, ledger_rows
 from sparsehist.privacy import Level
-from sparsehist.privacy.guarantees import EpsilonDelta
 from sparsehist.release import periods
 from sparsehist.release.home import Home
 from sparsehist.release.limits import declare_disjoint, set_budget
@@ -209,7 +208,6 @@ class Store:
         route: str | None = None,
         order: int | None = None,
         open_share: Level | None = None,
-        poisson: EpsilonDelta | None = None,
         population: str = "default",
         reason: str | None = None,
     ) -> str:
@@ -229,7 +227,6 @@ class Store:
             order: Of the Rényi route; by default the one that leaves most room for Gaussian noise.
             open_share: Share of delta for open domains, below 1; by default half where the population has one, else
                 nothing until the first is declared, which takes half if nothing was released before.
-            poisson: An (epsilon, delta) apart for Poisson noise, taken off both.
             population: Whose; its series may come later.
             reason: Kept in the ledger.
 
@@ -250,7 +247,7 @@ class Store:
         """
         return set_budget(
             self.home, rho=rho, epsilon=epsilon, delta=delta, route=route, order=order, open_share=open_share,
-            poisson=poisson, population=population, reason=reason,
+            population=population, reason=reason,
         )  # fmt: skip
 
     def declare_disjoint(self, populations: Sequence[str], *, reason: str) -> None:

@@ -11,7 +11,6 @@ import pytest
 
 import sparsehist as sh
 from sparsehist.errors import BudgetExceededError, CapExceededError, DeclarationError, InputError, StoreError
-from sparsehist.ledger.budgets import budget
 from sparsehist.ledger.export import COLUMNS, EVENT_COLUMNS
 from sparsehist.ledger.ledger import Ledger, check_release
 from sparsehist.ledger.spent import CELLS, Spending
@@ -131,20 +130,14 @@ def test_a_series_that_the_route_cannot_charge_is_refused_at_create(store):
     store.set_budget(epsilon=1, delta=1e-6, route="renyi", population="free")
 
 
-def test_poisson_noise_has_a_share_apart_or_a_budget_of_its_own(store):
-    """Charged its cap once, at a half of what is left of the share's delta."""
-    apart = sh.EpsilonDelta(1, "1e-6")
-    said = store.set_budget(epsilon=2, delta="2e-6", poisson=apart)
-    assert "epsilon 1 at delta 0.000001 for Poisson noise" in said
-    store.set_budget(epsilon=1, delta=1e-6, route="poisson", population="others")
-    for population in ("default", "others"):
-        name = f"of_{population}"
-        series = a_series(store, name, noise="poisson", population=population)
-        series.release("a", level="0.01", threshold=200)
-        assert spent(store, "path", series=name)["remaining"] == "0.01"  # no cap: the first release is charged as one
-        with pytest.raises(BudgetExceededError, match="without a cap, of which the first release"):
-            series.release("b", level="0.011", threshold=200)
-    a_series(store, "beside").release("a", level=sh.EpsilonDelta(1, "1e-6"), threshold=200)
+def test_poisson_noise_has_a_route_of_its_own(store):
+    """Charged its cap once, at a half of what is left of the budget's delta."""
+    store.set_budget(epsilon=1, delta=1e-6, route="poisson")
+    series = a_series(store, noise="poisson")
+    series.release("a", level="0.01", threshold=200)
+    assert spent(store, "path")["remaining"] == "0.01"  # no cap: the first release is charged as one
+    with pytest.raises(BudgetExceededError, match="without a cap, of which the first release"):
+        series.release("b", level="0.011", threshold=200)
 
 
 def test_open_domains_spend_delta_beside_rho(store):
@@ -413,9 +406,3 @@ def test_a_ledger_that_is_carried_on_equals_the_one_of_the_store():
             assert getattr(known, field) == pytest.approx(getattr(spent, field), rel=1e-12), field
     lower = ledger().with_release(Spending(series_id, Fraction(1, 10))).accounts[series_id].on(CELLS)
     assert (lower.finest, lower.delta_infinity) == (1, spent.delta_infinity)
-
-
-def test_a_share_for_poisson_noise_is_taken_off_the_budget():
-    """The filter of other noise has the rest of epsilon and delta."""
-    whole = budget(epsilon=1, delta="1e-6", opens=False, poisson=sh.EpsilonDelta("0.25", "1e-7"))
-    assert whole.noise == budget(epsilon="0.75", delta="9e-7", opens=False).noise

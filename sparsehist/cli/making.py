@@ -13,7 +13,6 @@ from sparsehist.cli.answer import Answer, counted, in_options, parameters_table,
 from sparsehist.cli.options import (
     DEFAULT,
     READ,
-    Inputs,
     ReadingOptions,
     SeriesName,
     StorePath,
@@ -46,7 +45,6 @@ def create(
     /,
     *,
     declared: Annotated[_Created, Parameter(name="*")],  # type: ignore[valid-type]
-    input: Inputs = None,  # noqa: A002
     if_exists: Literal["error", "reuse"] = "error",
     reading: ReadingOptions = READ,
     using: Using = DEFAULT,
@@ -74,7 +72,7 @@ def create(
     """
     asked = given(declared)
     appended = "steps" in asked or "every" in asked
-    if appended and (input or reading != READ):
+    if appended and reading != READ:
         raise DeclarationError(
             "with --steps or --every, logs are appended: give --input and how to read it to append"
         )
@@ -82,7 +80,7 @@ def create(
     if if_exists == "reuse" and store.exists():
         with opened.home.hold() as state:
             existed = state.series(name) is not None or name in Ledger.of(state).limits.periods
-    log = None if appended else reading.files(input)
+    log = None if appended else reading.files()
     series: Any = sh.create(opened, log, **asked, if_exists=if_exists, counting=reading.counting())
     declaration, status = series.declaration, "reused" if existed else "created"
     data = {"store": str(store), "series": name, "status": status, "declaration": declaration.as_json()}
@@ -114,7 +112,6 @@ def append(
     period: str | None = None,
     time: str | None = None,
     drop_other_periods: bool = False,
-    input: Inputs = None,  # noqa: A002
     reading: ReadingOptions = READ,
     using: Using = DEFAULT,
 ) -> Answer:
@@ -140,7 +137,7 @@ def append(
             "--drop-other-periods go with"
         )
     goes_on = _appended(using.store(store), series)
-    log, counting = reading.files(input), reading.counting()
+    log, counting = reading.files(), reading.counting()
     if period is None:
         appended, what = goes_on.append(log, **given(step=step), counting=counting), f"step {step}"
     else:
@@ -184,7 +181,6 @@ def check(
     log: list[str] | None = None,
     /,
     *,
-    input: Inputs = None,  # noqa: A002
     declared: Annotated[_Checked | None, Parameter(name="*")] = None,  # type: ignore[valid-type]
     reading: ReadingOptions = READ,
     store: Path | None = None,
@@ -213,12 +209,12 @@ def check(
             state.verify()
         whole = f"{escape(str(store))} is whole: every file is as it was written"
         return Answer({"store": str(store), "status": "whole"}, [whole])
-    asked, paths = given(declared), [*(log or []), *(input or [])]
-    if not paths or len({"unit", "key", "domain", "max_keys"} & asked.keys()) < 4:
+    asked = given(declared)
+    if len({"unit", "key", "domain", "max_keys"} & asked.keys()) < 4:
         raise DeclarationError(
             "to check a log, give its files, --unit, --key, --domain and --max-keys; to check a store, --store"
         )
-    found = sh.check_log(reading.files(paths), key_types=reading.types(), counting=reading.counting(), **asked)
+    found = sh.check_log(reading.files(log or ()), key_types=reading.types(), counting=reading.counting(), **asked)
     rules = [row | {"outcome": in_options(row["outcome"])} for row in found.to_dicts()]
     refused = any(row["outcome"].startswith("refused") for row in rules)
     shown: list[Any] = [rows_table(rules)]
@@ -233,7 +229,6 @@ def max_keys(
     store: StorePath,
     /,
     *,
-    input: Inputs,  # noqa: A002
     declared: Annotated[_Chosen, Parameter(name="*")],  # type: ignore[valid-type]
     name: str = "choice",
     largest_keys: int = 500,
@@ -262,7 +257,7 @@ def max_keys(
         release_level: Level of the later release; refuse if the budget has no room for both.
     """
     choice = sh.choose_max_keys(
-        using.store(store), reading.files(input), name=name, largest_keys=largest_keys, level=level,
+        using.store(store), reading.files(), name=name, largest_keys=largest_keys, level=level,
         release_level=release_level, counting=reading.counting(), **given(declared),
     )  # fmt: skip
     best = choice.estimates.sort("error", "max_keys").head(5).to_dicts()
@@ -284,7 +279,6 @@ def keys(
     store: StorePath,
     /,
     *,
-    input: Inputs,  # noqa: A002
     declared: Annotated[_Discovered | None, Parameter(name="*")] = None,  # type: ignore[valid-type]
     most_keys: int,
     level: str,
@@ -320,7 +314,7 @@ def keys(
     """
     checked_output("--out", out, (".parquet",))
     found = sh.discover_keys(
-        using.store(store), reading.files(input), key=key, most_keys=most_keys, level=level, delta=delta,
+        using.store(store), reading.files(), key=key, most_keys=most_keys, level=level, delta=delta,
         rounds=rounds, kind=kind, name=name, counting=reading.counting(), **given(declared),
     )  # fmt: skip
     found.write_parquet(out)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import MISSING, dataclass, field, make_dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,9 +17,6 @@ from sparsehist.release.home import MEMORY, Home
 
 StorePath = Annotated[Path, Parameter(help="Directory of the store.")]
 SeriesName = Annotated[str, Parameter(help="Name of the series.")]
-Inputs = Annotated[
-    list[str] | None, Parameter(help="Parquet, CSV or JSON lines: file or quoted glob; may be repeated.")
-]
 
 
 @Parameter(name="*")
@@ -91,23 +88,26 @@ class PublishedOptions:
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class ReadingOptions:
-    """How the files of a log are read, and the resources of counting them.
+    """The files of a log, how they are read, and the resources of counting them.
 
     Args:
+        input: Parquet, CSV or JSON lines: file or quoted glob; may be repeated.
         delimiter: Between the fields of CSV files; a comma, or a tab in .tsv files.
         hive: Column that stands in names of folders, as in day=2024-01-31/a.parquet; may be repeated.
         memory_limit: Such as 4GB; rows then go to disk.
         threads: At most this many; all cores by default.
     """
 
+    input: list[str] | None = None
     delimiter: str | None = None
     hive: list[str] | None = None
     key_type: Annotated[list[str] | None, Parameter(help=parameters(Declaration)["key_types"].help)] = None
     memory_limit: str | None = None
     threads: int | None = None
 
-    def files(self, paths: list[str] | None) -> sh.Files:
-        """The files of a log."""
+    def files(self, more: Sequence[str] = ()) -> sh.Files:
+        """The files of the log, with those that are named without --input."""
+        paths = [*more, *(self.input or ())]
         if not paths:
             raise DeclarationError("name the files of the log: give --input, such as --input 'log/*.parquet'")
         return sh.Files(paths, delimiter=self.delimiter, hive=self.hive or (), types=self.types())

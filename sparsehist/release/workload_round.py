@@ -322,10 +322,11 @@ def planned_strategies(
     home: Home,
     declaration: Declaration,
     series_id: str,
-    workload: Workload,
+    workload: Workload | str,
     levels: Level | EpsilonDelta | Iterable[Level | EpsilonDelta] | None,
 ) -> pl.DataFrame:
     """The table of `Series.plan_workload`."""
+    workload = present(requested(declaration, "plan", workload=workload).workload)
     chosen = chosen_strategy(declaration, workload).name
     with home.hold() as state:
         ledger = ledger_for(state, home.find(state, declaration.name, series_id), declaration, whole=True)

@@ -247,12 +247,9 @@ class Series(CountedSeries):
             DeclarationError: If the workload does not fit the domain, or the noise has no workloads.
             LevelError: If a level is no level.
         """
-        from sparsehist.release import workload_round
+        from sparsehist.release.workload_round import planned_strategies
 
-        request = workload_round.requested(self.declaration, "plan", workload=workload)
-        return workload_round.planned_strategies(
-            self.store.home, self.declaration, self.series_id, present(request.workload), levels
-        )
+        return planned_strategies(self.store.home, self.declaration, self.series_id, workload, levels)
 
     def interactive(
         self,

@@ -21,7 +21,6 @@ from sparsehist.errors import (
     NotFoundError,
     SparsehistError,
     StatementError,
-    of_kind,
     present,
     raise_alone,
 )
@@ -307,11 +306,9 @@ class Session:
         if "workload" not in asked:
             planned = any_kind.plan(store, declaration, record.series_id, levels, **asked).levels
         else:
-            from sparsehist.release.workload_round import WorkloadRequest, planned_strategies
+            from sparsehist.release.workload_round import planned_strategies
 
-            request, _ = any_kind.request_of(declaration, "plan", **asked)
-            workload = present(of_kind(request, WorkloadRequest).workload)
-            planned = planned_strategies(store, declaration, record.series_id, workload, levels)
+            planned = planned_strategies(store, declaration, record.series_id, asked["workload"], levels)
             if "strategy" in asked:
                 planned = planned.filter(strategy=asked["strategy"])
         return _outcome(statement, "planned; nothing is spent", planned)

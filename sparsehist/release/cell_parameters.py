@@ -11,8 +11,16 @@ from typing import Any, ClassVar, Self
 
 from sparsehist.declaration import Declaration
 from sparsehist.declaration.checks import checked_name
-from sparsehist.domain import Domain, Open
-from sparsehist.errors import BudgetExceededError, DeclarationError, LevelError, ThresholdError, present, shown
+from sparsehist.domain import Open
+from sparsehist.errors import (
+    BudgetExceededError,
+    DeclarationError,
+    LevelError,
+    ThresholdError,
+    of_kind,
+    present,
+    shown,
+)
 from sparsehist.histogram import (
     count_near,
     draws_all_empty,
@@ -49,7 +57,7 @@ _LEAST_STD, _LARGEST_STD = 2.0**-8, 2.0**32
 class CellRequest(Request):
     """What a caller asked of a release of cells.
 
-    `open_room` is what limits, beside the series' own, leave of delta for open domains; None where there are none.
+    `open_room` is the delta for open domains that limits other than the series' own leave; None if there are none.
     """
 
     kind: ClassVar[str] = "cells"
@@ -74,12 +82,10 @@ class CellRequest(Request):
         levels = {sums.measure.name: level_text(sums.level) for sums in self.measures} or None
         return super().as_json() | asked | {"measures": levels}
 
-    def chosen(self, metadata: CellMetadata) -> dict[str, Any]:
+    def chosen(self, made: CellMetadata) -> dict[str, Any]:
         """The request as it is stored, with the values chosen in the metadata."""
-        chosen = replace(
-            self, threshold=metadata.threshold, false_keys=metadata.false_keys, open_delta=metadata.delta_share
-        )
-        return chosen.as_json()
+        chosen = {"threshold": made.threshold, "false_keys": made.false_keys, "open_delta": made.delta_share}
+        return self.as_json() | chosen
 
 
 def requested(
@@ -91,24 +97,25 @@ def requested(
     open_delta: float | None = None,
     max_false_keys: float = 1e7,
 ) -> CellRequest:
-    """Check what can be checked without a store; `levels` is what `level_asked` gives."""
-    if threshold is not None and false_keys is not None:
-        raise DeclarationError("give threshold= or false_keys=, not both", parameter="threshold")
-    if open_delta is not None and not (threshold is None and false_keys is None):
+    """Check what can be checked without a store; `levels` is the result of `level_asked`."""
+    if sum(given is not None for given in (threshold, false_keys, open_delta)) > 1:
         raise DeclarationError(
-            "give open_delta= or threshold=, not both; false keys are for declared domains", parameter="open_delta"
+            "give threshold= or false_keys=, not both; in an open domain open_delta= or threshold=",
+            parameter="threshold" if open_delta is None else "open_delta",
         )
     return CellRequest(
         checked_name("release", name),
         **levels or {},
         threshold=_within("threshold", threshold, -_LARGEST_THRESHOLD, _LARGEST_THRESHOLD),
         false_keys=_within("false_keys", false_keys, 0, math.inf),
-        open_delta=_within("open_delta", open_delta, 0, math.nextafter(1, 0)),
+        open_delta=_within("open_delta", open_delta, 0, math.nextafter(1, 0), DeclarationError),
         max_false_keys=present(_within("max_false_keys", max_false_keys, 0, _MOST_FALSE_KEYS)),
     )
 
 
-def _within(what: str, value: float | None, low: float, high: float) -> float | None:
+def _within(
+    what: str, value: float | None, low: float, high: float, kind: type[DeclarationError] = ThresholdError
+) -> float | None:
     """Return a number above `low` and at most `high`, or None for None."""
     if value is None:
         return None
@@ -120,7 +127,6 @@ def _within(what: str, value: float | None, low: float, high: float) -> float | 
         raise DeclarationError(f"{what} must be a finite number, got {shown(value)}", parameter=what)
     if not low < number <= high:
         bounds = f"lie between {low:.3g} and {high:.3g}" if high < math.inf else f"be above {low:g}"
-        kind = DeclarationError if what == "open_delta" else ThresholdError
         raise kind(f"{what} must {bounds}, got {shown(value)}", parameter=what)
     return number
 
@@ -137,11 +143,10 @@ def cell_metadata(declaration: Declaration, request: CellRequest, past: Past) ->
 
     spent = [((0, as_level(known)), family, bound) for known, bound in past]
     about = parameters_at((0, level), family, declaration, request, spent, still_lazy)
-    slack = about["numerical_slack"] + measure_slack(declaration.most_touched, request.measures)
-    return CellMetadata(
-        **about | measure_metadata(request.measures) | {"numerical_slack": slack},
-        counts=None if declaration.shares is None else f"weighted counts: {declaration.shares.describe()}",
-    )
+    about["numerical_slack"] += measure_slack(declaration, request.measures)
+    shares = declaration.shares
+    counts = None if shares is None else f"weighted counts: {shares.describe()}"
+    return CellMetadata(**about, **measure_metadata(request.measures), counts=counts)
 
 
 def parameters_at(
@@ -152,24 +157,30 @@ def parameters_at(
     past: Sequence[tuple[Point, Family, float]],
     still_lazy: Callable[[float], float | None],
 ) -> dict[str, Any]:
-    """What the metadata of a release of cells (step 0) or of a step says, given its point and noise.
+    """The metadata of a release of cells (step 0) or of a step, given its point and noise.
 
-    `past` has point, noise and lowest effective threshold of each release before, `family` is in parts of a count.
+    `past` has point, noise and lowest effective threshold of each earlier release; `family` is in parts of a count.
+    `still_lazy` gives, for an effective threshold at which all empty cells had to be drawn, the largest share of them
+    that a release could let through instead; else None.
     """
-    (_, level), domain, unit, std = point, declaration.domain, declaration.unit_of_counts, family.std(point[1])
-    check_std(declaration, std)
-    if isinstance(domain, Open):
-        budget = OpenBudget(domain.delta, declaration.touched)
-        for before in past:
-            budget = budget.after(*before)
-        chosen = open_parameters(domain, request, budget, point, family, unit)
+    (_, level), unit, std = point, declaration.unit_of_counts, family.std(point[1])
+    if not _LEAST_STD <= std <= _LARGEST_STD:
+        fine = std < _LEAST_STD
+        raise LevelError(
+            f"the level is too {'fine' if fine else 'coarse'} at max_keys={declaration.max_keys}: the standard "
+            f"deviation of its noise is {std:.3g} counts, and counts and noise share one grid only from "
+            f"{_LEAST_STD:.3g} to {_LARGEST_STD:.3g}: ask for a {'smaller' if fine else 'larger'} level"
+        )
+    if declaration.domain.is_open:
+        chosen = _open_threshold(point, family, declaration, request, past)
     else:
-        chosen = closed_parameters(family, domain, request, still_lazy, unit)
+        chosen = _closed_threshold(family, declaration, request, still_lazy)
     grid = published_step(family, level)
     near = count_near((known for (_, known), *_ in past), level)
     return chosen | {
         "name": request.name,
         "declaration": declaration,
+        "effective_threshold": chosen["effective_threshold"] / unit,
         "level": level_text(level),
         "std": std / unit,
         "noise_mean": family.mean(level) / unit,
@@ -178,107 +189,90 @@ def parameters_at(
     }
 
 
-def cell_statement(declaration: Declaration, level: Fraction, metadata: CellMetadata, past: Past) -> str:
-    """The guarantee of a release in words."""
-    family, opens = declaration.family_in_units, declaration.domain.is_open
-    # In an open domain one delta is that of all releases together, and so is the rest of the guarantee.
-    stated = max([level, *(known for known, _ in past)]) if opens else level
-    words = family.statement(stated)
-    if opens:
-        words = open_guarantee(declaration, level_text(stated), words, metadata.delta_spent)
-    return f"{words}; {LAZILY}"
-
-
-def check_std(declaration: Declaration, std: float) -> None:
-    """Refuse a level whose noise does not share a grid with counts."""
-    if not _LEAST_STD <= std <= _LARGEST_STD:
-        raise LevelError(
-            f"the level is too {'fine' if std < _LEAST_STD else 'coarse'} at "
-            f"max_keys={declaration.max_keys}: the standard deviation of its noise is {std:.3g} counts, and counts "
-            f"and noise share one grid only where that is from {_LEAST_STD:.3g} to {_LARGEST_STD:.3g}: "
-            f"ask for a {'smaller' if std < _LEAST_STD else 'larger'} level"
-        )
-
-
-def closed_parameters(
-    family: Family, domain: Domain, request: CellRequest, still_lazy: Callable[[float], float | None], unit: int = 1
+def _closed_threshold(
+    family: Family, declaration: Declaration, request: CellRequest, still_lazy: Callable[[float], float | None]
 ) -> dict[str, Any]:
-    """The threshold by the expected number of false keys; `unit` multiplies counts for the noise.
-
-    `still_lazy` gives, for an effective threshold at which all empty cells had to be drawn, the largest share of them
-    that a release could let through instead; else None.
-    """
+    """The threshold by the expected number of false keys, and the effective one in parts of a count."""
+    size, unit, level = declaration.domain.size, declaration.unit_of_counts, present(request.level)
     if request.open_delta is not None:
         raise DeclarationError(
-            f"open_delta={request.open_delta!r} is for open domains; {domain.describe()} is declared as a whole: "
-            "give false_keys= or threshold="
+            f"open_delta={request.open_delta!r} is for open domains; {declaration.domain.describe()} is declared as "
+            "a whole: give false_keys= or threshold="
         )
-    size, level = domain.size, present(request.level)
-    max_false_keys = request.max_false_keys
+
+    def enough(false_keys: float) -> float:
+        return threshold_for_false_keys(family, level, size, false_keys) / unit
+
     false_keys, threshold = request.false_keys, request.threshold
     if threshold is None:
         false_keys = DEFAULT_FALSE_KEYS if false_keys is None else false_keys
-        threshold = threshold_for_false_keys(family, level, size, false_keys) / unit
+        threshold = enough(false_keys)
     effective = effective_threshold(threshold * unit, published_step(family, level))
     expected = expected_false_keys(family, level, effective, size)
-    if expected > max_false_keys:
-        enough = threshold_for_false_keys(family, level, size, max_false_keys) / unit
+    limit = f"the limit is max_false_keys={request.max_false_keys:.3g}"
+    if expected > request.max_false_keys:
         raise ThresholdError(
             f"threshold {threshold!r} would publish about {expected:.3g} empty cells of the domain's "
-            f"{Decimal(size):.3g}; the limit is max_false_keys={max_false_keys:.3g}, which a threshold of "
-            f"{enough!r} keeps"
+            f"{Decimal(size):.3g}; {limit}, which a threshold of {enough(request.max_false_keys)!r} keeps"
         )
-    share = still_lazy(effective) if size > max_false_keys else None
+    share = still_lazy(effective) if size > request.max_false_keys else None
     if share is not None:
         hidden = float(min(Fraction(share) * size, Fraction(_LARGEST_FLOAT)))
-        enough = threshold_for_false_keys(family, level, size, hidden) / unit
         raise ThresholdError(
             f"threshold {threshold!r} would, after the releases before it, leave so few of the domain's "
-            f"{Decimal(size):.3g} cells hidden that every one of them had to be drawn; the limit is "
-            f"max_false_keys={max_false_keys:.3g}; a threshold of {enough!r} would do"
+            f"{Decimal(size):.3g} cells hidden that every one of them had to be drawn; {limit}; a threshold of "
+            f"{enough(hidden)!r} would do"
         )
     return {
         "threshold": threshold,
-        "effective_threshold": effective / unit,
+        "effective_threshold": effective,
         "false_keys": false_keys,
         "expected_false_keys": expected,
     }
 
 
-def open_parameters(
-    domain: Open, request: CellRequest, before: OpenBudget, point: Point, family: Family, unit: int = 1
+def _open_threshold(
+    point: Point,
+    family: Family,
+    declaration: Declaration,
+    request: CellRequest,
+    past: Sequence[tuple[Point, Family, float]],
 ) -> dict[str, Any]:
-    """The threshold by what is left of the series' delta, and what is left of that then."""
+    """The threshold by what is left of the series' delta, the effective one in parts of a count, and what is left."""
     if request.false_keys is not None:
         raise DeclarationError(
-            f"false_keys={request.false_keys!r} has no meaning for {domain.describe()}: keys that nobody touched are "
-            "never published, so there are no false keys. Give open_delta=, threshold= or neither"
+            f"false_keys={request.false_keys!r} has no meaning for {declaration.domain.describe()}: keys that nobody "
+            "touched are never published, so there are no false keys. Give open_delta=, threshold= or neither"
         )
-    step = published_step(family, point[1])
-    share, threshold = request.open_delta, request.threshold
+    before, unit = (
+        OpenBudget(of_kind(declaration.domain, Open).delta, declaration.touched),
+        declaration.unit_of_counts,
+    )
+    for release in past:
+        before = before.after(*release)
+    left, share, threshold = before.remaining, request.open_delta, request.threshold
     if threshold is None:
         if share is None:
-            left = before.remaining if request.open_room is None else min(before.remaining, request.open_room)
-            if not left > 0:
+            share = min(left, left if request.open_room is None else request.open_room) / 2
+            if not share > 0:
                 raise BudgetExceededError(
                     "the budget of the population has no delta left for open domains: raise it, with a delta for "
                     "them. Nothing was spent"
                 )
-            share = left / 2
-        if share > before.remaining:
+        if share > left:
             raise _refusal(share, before, "what remains may be asked for")
         threshold = before.lowest_threshold(point, family, share) / unit
-    effective = effective_threshold(threshold * unit, step)
+    effective = effective_threshold(threshold * unit, published_step(family, point[1]))
     after = before.after(point, family, effective)
     if after.delta_infinity > before.delta:
         advice = "no threshold would do"
-        if before.remaining > 0:
-            enough = before.lowest_threshold(point, family, before.remaining) / unit
+        if left > 0:
+            enough = before.lowest_threshold(point, family, left) / unit
             advice = f"threshold={enough!r} would take all that remains"
         raise _refusal(float(before.added(point, family, effective)), before, advice)
     return {
         "threshold": threshold,
-        "effective_threshold": effective / unit,
+        "effective_threshold": effective,
         "false_keys": None,
         "expected_false_keys": 0.0,
         "delta_share": share,
@@ -288,18 +282,19 @@ def open_parameters(
 
 
 def _refusal(requested: float, budget: OpenBudget, advice: str) -> BudgetExceededError:
-    remaining = budget.remaining
     return BudgetExceededError(
-        f"requested delta {requested:.6g}, remaining delta {remaining:.6g} of the series' {float(budget.delta):.6g}, "
-        f"difference {requested - remaining:.3g}; {advice}. Nothing was spent"
+        f"requested delta {requested:.6g}, remaining delta {budget.remaining:.6g} of the series' "
+        f"{float(budget.delta):.6g}, difference {requested - budget.remaining:.3g}; {advice}. Nothing was spent"
     )
 
 
-def open_guarantee(declaration: Declaration, finest: str, statement: str, spent: float) -> str:
-    """The joint guarantee of all releases of an open domain, in words."""
-    delta = f"{spent:.6g}"
+def joint_statement(declaration: Declaration, words: str, finest: Fraction, delta: float) -> str:
+    """The joint guarantee of all releases of an open domain; `words` are those of the finest level."""
+    spent = f"{delta:.6g}"
     is_zcdp = declaration.family.currency == "rho"
-    together = f"{delta}-approximate {finest}-zCDP" if is_zcdp else f"{statement}, with {delta} added to its delta"
+    together = (
+        f"{spent}-approximate {level_text(finest)}-zCDP" if is_zcdp else f"{words}, with {spent} added to its delta"
+    )
     return (
         f"this release and all earlier ones of the series together: {together} (delta_infinity: the probability that "
         "a key which only one unit has is ever published)"

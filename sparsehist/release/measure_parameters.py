@@ -36,6 +36,17 @@ class SumsAsked:
     family: Family
     level: Fraction
 
+    def __post_init__(self) -> None:
+        """Refuse a level whose noise does not fit into a double with the sums."""
+        std = self.family.std(self.level)
+        if not _LEAST_STD <= std <= _LARGEST_STD:
+            fine = std < _LEAST_STD
+            raise LevelError(
+                f"level {level_text(self.level)} is too {'fine' if fine else 'coarse'} for the measure "
+                f"{self.measure.name!r}: the standard deviation of its noise is {std:.3g} steps, and must be from "
+                f"{_LEAST_STD:.3g} to {_LARGEST_STD:.3g}: ask for a {'smaller' if fine else 'larger'} level"
+            )
+
     @property
     def std(self) -> float:
         """Standard deviation of the noise, in units of the column."""
@@ -55,17 +66,6 @@ class SumsAsked:
     def statement(self) -> str:
         """What the sums add to the guarantee of the counts, in words."""
         return f"; {self.measure.sum_column}, on a noise path of its own, adds {self.family.statement(self.level)}"
-
-    def check_std(self) -> None:
-        """Refuse a level whose noise does not fit into a double with the sums."""
-        std = self.family.std(self.level)
-        if not _LEAST_STD <= std <= _LARGEST_STD:
-            fine = std < _LEAST_STD
-            raise LevelError(
-                f"level {level_text(self.level)} is too {'fine' if fine else 'coarse'} for the measure "
-                f"{self.measure.name!r}: the standard deviation of its noise is {std:.3g} steps, and must be from "
-                f"{_LEAST_STD:.3g} to {_LARGEST_STD:.3g}: ask for a {'smaller' if fine else 'larger'} level"
-            )
 
 
 def levels_by_name(measures: Sequence[Measure], asked: Level | Mapping[str, Level]) -> dict[str, Level]:
@@ -94,14 +94,11 @@ def levels_by_name(measures: Sequence[Measure], asked: Level | Mapping[str, Leve
 def sums_asked(declaration: Declaration, asked: Level | Mapping[str, Level] | None) -> tuple[SumsAsked, ...]:
     """The sums of the measures of a series at the levels that measures= names."""
     levels = {} if asked is None else levels_by_name(declaration.measures, asked)
-    found = [
+    return tuple(
         SumsAsked(each, each.noise(declaration.family), _level(each.name, levels[each.name]))
         for each in declaration.measures
         if each.name in levels
-    ]
-    for sums in found:
-        sums.check_std()
-    return tuple(found)
+    )
 
 
 def _level(name: str, value: Level) -> Fraction:
@@ -122,12 +119,13 @@ def measure_metadata(asked: Sequence[SumsAsked]) -> dict[str, Any]:
     }
 
 
-def sums_published(about: CellMetadata) -> list[SumsAsked]:
+def sums_published(about: CellMetadata) -> tuple[SumsAsked, ...]:
     """The measures of a release, read off its metadata."""
-    levels = about.measure_levels or {}
-    return list(sums_asked(about.declaration, levels)) if levels else []
+    return sums_asked(about.declaration, about.measure_levels)
 
 
-def measure_slack(max_keys: int, asked: Sequence[SumsAsked]) -> float:
+def measure_slack(declaration: Declaration, asked: Sequence[SumsAsked]) -> float:
     """What the sums of a release add to its numerical slack."""
-    return math.fsum(numerical_slack(max_keys, sums.family.std(sums.level), sums.grid) for sums in asked)
+    return math.fsum(
+        numerical_slack(declaration.most_touched, sums.family.std(sums.level), sums.grid) for sums in asked
+    )

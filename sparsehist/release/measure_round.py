@@ -1,8 +1,8 @@
 """Noise paths of measures: sums beside the rows that a release of cells publishes.
 
-A path holds, for every cell that some table with this measure showed, its true sum and the noise at all levels of the
-path. The cells' noise is independent of it, and so it may choose the rows (docs/mathematics.md, measures). Its rounds
-are committed with the round of the cells that they belong to.
+A path holds, for every cell that some release with this measure showed, its true sum and the noise at all levels of
+the path. The cells' noise is independent of it, and so it may choose the rows (docs/mathematics.md, measures). Its
+rounds are committed with the round of the cells that they belong to.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from sparsehist.noise.family import NoiseArray
 from sparsehist.privacy import level_text
 from sparsehist.release.measure_parameters import SumsAsked
 from sparsehist.release.pipeline import ANSWER, Held, adjacent, path_named
+from sparsehist.release.published_rows import Shown
 from sparsehist.store import NewRound, PathRecord, Spot, Tracked
-from sparsehist.typing import FloatArray, IntArray, secret
+from sparsehist.typing import FloatArray, IntArray
 
 
 def noisy_sums(sums: IntArray, noise: NoiseArray, grid: float) -> FloatArray:
@@ -32,15 +33,6 @@ def noisy_sums(sums: IntArray, noise: NoiseArray, grid: float) -> FloatArray:
     """
     on_grid = np.floor(sums / grid) * grid
     return np.asarray(on_grid + round_to_grid((sums - on_grid) + noise, grid), np.float64)
-
-
-@secret
-@dataclass(frozen=True, repr=False, eq=False)
-class Table:
-    """The cells that a release shows: positions in the counts file, -1 for an empty one, and the empty ones' keys."""
-
-    position: IntArray
-    empty_keys: pl.DataFrame
 
 
 @dataclass(frozen=True, repr=False)
@@ -56,63 +48,60 @@ class MeasurePath:
         path = path_named(self.held.state, self.held.record, measure_path(self.asked.measure.name))
         return None if path is None else path.path_id
 
-    def draw(self, name: str, table: Table, round_id: str | None, *, rng: np.random.Generator) -> NewRound:
-        """Draw the noise of a table: that of cells shown before goes on, that of others begins with their past."""
+    def draw(self, release: str, shown: Shown, round_id: str | None, *, rng: np.random.Generator) -> NewRound:
+        """Draw the noise of a release: that of cells shown before goes on, that of others begins with their past."""
         state, declaration, path_id = self.held.state, self.held.declaration, self.path_id
         family, level, measure = self.asked.family, self.asked.level, self.asked.measure
         spent = [] if path_id is None else [known for known, _ in state.past(path_id)]
-        tracked, empty_keys = self._tracked(path_id, table.empty_keys)
-        n_tracked = tracked.position.size
+        tracked, empty_keys = self._tracked(path_id)
         level_noise = None
         if level not in spent:
+            n_tracked = tracked.position.size
             near = {at: state.noise(present(path_id), at, n_tracked) for at in adjacent(set(spent), level)}
             level_noise = noise_at_level(family, level, near, n_tracked, rng=rng)
-            spent = [*spent, level]
-        nonempty = np.setdiff1d(table.position[table.position >= 0], tracked.position)
-        new_empty = table.empty_keys.join(empty_keys, on=empty_keys.columns, how="anti")
-        positions = np.concatenate([nonempty, np.full(new_empty.height, -1)])
-        number = declaration.measures.index(measure)
-        sums = np.concatenate([self.held.files.sums(nonempty, number), np.zeros(new_empty.height, np.int64)])
-        ascending = sorted(spent)
-        paths: dict[Spot, NoiseArray] = dict(
-            zip(ascending, plain_path(family, tuple(ascending), positions.size, rng=rng), strict=True)
-        )
+            spent.append(level)
+        nonempty = np.setdiff1d(shown.position[shown.position >= 0], tracked.position)
+        new_empty = shown.empty_keys.join(empty_keys, on=empty_keys.columns, how="anti")
+        sums = self.held.files.sums(nonempty, declaration.measures.index(measure))
+        positions = np.append(nonempty, np.full(new_empty.height, -1))
+        ascending = tuple(sorted(spent))
+        drawn = plain_path(family, ascending, positions.size, rng=rng)
+        paths: dict[Spot, NoiseArray] = dict(zip(ascending, drawn, strict=True))
         kind, column, strategy = measure_path(measure.name)
         opened = PathRecord(self.held.record.series_id, kind, column, strategy, family.integer)
-        own_name, asked = f"{name}{ANSWER}{measure.name}", {"level": level_text(level)}
-        about = {"kind": kind, "series": declaration.name, "name": own_name, "measure": str(measure), **asked}
+        name, asked = f"{release}{ANSWER}{measure.name}", {"level": level_text(level)}
+        about = {"kind": kind, "series": declaration.name, "name": name, "measure": str(measure), **asked}
         return NewRound(
             opened if path_id is None else path_id,
-            own_name,
+            name,
             level,
             asked,
             {**about, "round": round_id},
             level_noise,
             positions=positions,
-            counts=sums,
+            counts=np.append(sums, np.zeros(new_empty.height, np.int64)),
             empty_keys=new_empty,
             paths=paths,
             who=self.held.home.who,
         )
 
-    def _tracked(self, path_id: int | None, like: pl.DataFrame) -> tuple[Tracked, pl.DataFrame]:
+    def _tracked(self, path_id: int | None) -> tuple[Tracked, pl.DataFrame]:
         """The cells of the path, and the keys of the empty ones."""
-        if path_id is None:
-            return Tracked(np.zeros(0, np.int64), np.zeros(0, np.int64)), like.clear()
-        tracked = self.held.state.tracked(path_id)
-        return tracked, self.held.state.empty_keys(path_id) if (tracked.position < 0).any() else like.clear()
+        none = np.zeros(0, np.int64)
+        tracked = Tracked(none, none) if path_id is None else self.held.state.tracked(path_id)
+        return tracked, self.held.empty_keys(path_id, tracked)
 
-    def sums(self, table: Table) -> FloatArray:
-        """Noisy sums of the rows of a table that was released with this measure, in units of its column."""
-        state, path_id, step = self.held.state, present(self.path_id), self.asked.measure.step
-        tracked, empty_keys = self._tracked(path_id, table.empty_keys)
-        of_cell = np.empty(table.position.size, np.int64)
+    def sums(self, shown: Shown) -> FloatArray:
+        """Noisy sums of the rows of a release with this measure, in units of its column."""
+        path_id, step = present(self.path_id), self.asked.measure.step
+        tracked, empty_keys = self._tracked(path_id)
+        of_cell = np.empty(shown.position.size, np.int64)
         order = np.argsort(tracked.position, kind="stable")  # empty cells come first
-        nonempty = table.position >= 0
-        of_cell[nonempty] = order[np.searchsorted(tracked.position[order], table.position[nonempty])]
+        nonempty = shown.position >= 0
+        of_cell[nonempty] = order[np.searchsorted(tracked.position[order], shown.position[nonempty])]
         numbered = empty_keys.with_columns(cell=order[: empty_keys.height])
-        found = table.empty_keys.join(numbered, on=empty_keys.columns, how="left", maintain_order="left")
+        found = shown.empty_keys.join(numbered, on=empty_keys.columns, how="left", maintain_order="left")
         of_cell[~nonempty] = found["cell"].to_numpy()
-        noise = state.noise(path_id, self.asked.level, tracked.position.size)[of_cell]
+        noise = self.held.state.noise(path_id, self.asked.level, tracked.position.size)[of_cell]
         steps = noisy_sums(tracked.count[of_cell], noise, self.asked.grid)
         return np.asarray(steps * step.numerator / step.denominator, np.float64)

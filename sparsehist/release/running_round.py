@@ -18,11 +18,10 @@ from sparsehist.errors import DeclarationError, NotFoundError, present
 from sparsehist.histogram.step_round import PointHistory, draw_step_round
 from sparsehist.ledger.spent import PathName
 from sparsehist.noise.over_steps import Point
-from sparsehist.privacy import level_text
-from sparsehist.release.cell_parameters import LAZILY, CellRequest, open_guarantee, parameters_at
-from sparsehist.release.cell_round import is_in, published_frame, shown_cells
+from sparsehist.release.cell_parameters import LAZILY, CellRequest, joint_statement, parameters_at
 from sparsehist.release.metadata import RunningMetadata
 from sparsehist.release.pipeline import Held, path_named
+from sparsehist.release.published_rows import is_in, published_frame, shown_cells
 from sparsehist.release.steps import StepFiles
 from sparsehist.release.totals import RUNNING, Totals
 from sparsehist.store import NewRound, PathRecord, SeriesRecord, State, Tracked
@@ -91,7 +90,7 @@ class RunningPath:
         finest = max([present(request.level), *(level for _, level, _ in self.past)])
         words = metadata.family.statement(finest)
         if declaration.domain.is_open:
-            return f"{open_guarantee(declaration, level_text(finest), words, metadata.delta_spent)}; {LAZILY}"
+            return f"{joint_statement(declaration, words, finest, metadata.delta_spent)}; {LAZILY}"
         return f"this release and all earlier ones of {self.totals.name} of the series together: {words}; {LAZILY}"
 
     def draw(self, request: RunningRequest, metadata: RunningMetadata, *, rng: np.random.Generator) -> NewRound:
@@ -149,8 +148,8 @@ class RunningPath:
         counts[known >= 0] = self._counts([row], known[known >= 0])[0]
         if self.held.declaration.domain.is_open:
             noise = np.where(counts > 0, noise, -np.inf)
-        shown = shown_cells(Tracked(known, counts), noise, metadata.effective_threshold, metadata.grid)
-        return published_frame(self.held.declaration, self.files, false_keys, shown)
+        shown = shown_cells(Tracked(known, counts), noise, false_keys, metadata.effective_threshold, metadata.grid)
+        return published_frame(self.held.declaration.key, self.files.keys, shown)
 
     def _counts(self, rows: Sequence[int], some: IntArray) -> IntArray:
         """True totals of some keys, by number; shape (rows, keys)."""

@@ -44,6 +44,9 @@ def test_periods_are_released_like_any_series_and_shown_as_one(sparsehist, weekl
             "0.5",
         )
     assert released.metadata["per_user"] == "1"
+    again = " ".join(sparsehist("release", weekly, "--series", "weekly_2026w11", "--name", "public").out.split())
+    assert "guarantee 0.5-zCDP (zero-concentrated differential privacy); " in again
+    assert "; for logs that differ by all rows of one unit " in again
     more = ("--period", "2026-03-02", "--input", "w11.csv")
     assert sparsehist("append", weekly, "--series", "weekly", *more).code == 0
     shown = sparsehist("show", weekly)

@@ -443,7 +443,7 @@ def test_every_source_says_what_was_checked(log, here):
         }
         for name, (source, said) in sources.items():
             metadata = sh.create(store, source, name=name, **declared).release("one", level=1).metadata
-            assert metadata.get("source") == said
+            assert metadata["declaration"]["source"] == (said or "")
             assert ("is on trust" in metadata["guarantee"]) == (said == "unchecked source")
             assert store.ledger(series=name, full=True).filter(scope="series")["source"].to_list() == [said]
         assert store.sql("show series").frame["source"].to_list() == [said for _, said in sources.values()]

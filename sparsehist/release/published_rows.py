@@ -1,0 +1,89 @@
+"""The rows of a release of cells: which tracked cells are published, and their frame."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from sparsehist.histogram import round_to_grid
+from sparsehist.noise.family import NoiseArray
+from sparsehist.store import Tracked
+from sparsehist.typing import BoolArray, FloatArray, IntArray, secret
+
+
+@secret
+@dataclass(frozen=True, repr=False, eq=False)
+class Shown:
+    """The cells of a release. Positions follow the order of the true counts: secret, and never printed.
+
+    By cell number: the position in the counts file, -1 for an empty one, and the noisy count on the grid; shape (q,).
+    `empty_keys` are the keys of the empty ones, in order.
+    """
+
+    position: IntArray
+    noisy: NoiseArray
+    empty_keys: pl.DataFrame
+
+
+def shown_cells(
+    tracked: Tracked,
+    noise: NoiseArray,
+    empty_keys: pl.DataFrame,
+    threshold: float,
+    grid: float | None,
+    *,
+    unit: int = 1,
+) -> Shown:
+    """Every tracked cell above the threshold; `grid` is None for integer noise.
+
+    Counts, noise, threshold and grid are in parts of a count, of which `unit` make one; `empty_keys` are those of all
+    tracked empty cells.
+    """
+    above = noise > threshold - tracked.count
+    noisy = noise[above] if grid is None else round_to_grid(noise[above], grid)
+    noisy += tracked.count[above]
+    if unit != 1:
+        noisy /= unit  # a power of two: exact
+    empty = pl.Series(above[tracked.position < 0], dtype=pl.Boolean)
+    return Shown(tracked.position[above], noisy, empty_keys.filter(empty))
+
+
+def published_frame(
+    key: tuple[str, ...],
+    keys_at: Callable[[IntArray], pl.DataFrame],
+    shown: Shown,
+    beside: Mapping[str, FloatArray] | None = None,
+) -> pl.DataFrame:
+    """The rows of a release: largest first, then by key.
+
+    `keys_at` gives the keys of nonempty cells by position; `beside` are further columns of what is shown.
+    """
+    columns = {"noisy_count": shown.noisy, **(beside or {})}
+    nonempty = shown.position >= 0
+    keys = keys_at(shown.position[nonempty])
+    if not nonempty.all():
+        keys = pl.concat([keys, shown.empty_keys])
+        columns = {name: np.append(each[nonempty], each[~nonempty]) for name, each in columns.items()}
+    frame = keys.rename(dict(zip(keys.columns, key, strict=True))).select(key)
+    frame = frame.with_columns(pl.Series(name, each, nan_to_null=True) for name, each in columns.items())
+    del keys, columns, nonempty, shown  # before the sorted rows take their place
+    return _in_own_buffers(frame.sort("noisy_count", *key, descending=[True] + [False] * len(key)))
+
+
+def _in_own_buffers(frame: pl.DataFrame) -> pl.DataFrame:
+    """The same rows in fresh memory, strings laid out in row order.
+
+    Polars strings are views into the buffers they were read from: those hold keys that are not published, and
+    lie in the order of the counts file, which is that of the true counts.
+    """
+    return pl.DataFrame(pl.from_arrow(frame.rechunk().to_arrow(compat_level=pl.CompatLevel.oldest())))
+
+
+def is_in(keys: pl.DataFrame, among: pl.DataFrame) -> BoolArray:
+    """Which rows of one frame are in another; shape (rows,)."""
+    marked = among.with_columns(pl.lit(value=True).alias("known")).unique(among.columns)
+    joined = keys.join(marked, on=among.columns, how="left", maintain_order="left")
+    return joined["known"].fill_null(value=False).to_numpy()

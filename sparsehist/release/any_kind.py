@@ -14,13 +14,13 @@ from sparsehist.ledger.ledger import Ledger
 from sparsehist.privacy import Level
 from sparsehist.privacy.guarantees import EpsilonDelta
 from sparsehist.release import cell_round, pipeline
-from sparsehist.release.cell_parameters import CellRequest, requested
+from sparsehist.release.cell_parameters import CellRequest, cell_metadata, requested
 from sparsehist.release.home import Home
 from sparsehist.release.measure_parameters import sums_asked
 from sparsehist.release.metadata import Request, level_asked
 from sparsehist.release.planning import COUNTS, Plan, Planner, levels_or_goal
 from sparsehist.release.release_files import check_place
-from sparsehist.release.releases import Release, WorkloadRelease, released
+from sparsehist.release.releases import Release, WorkloadRelease
 from sparsehist.release.stored_declaration import declaration_of
 
 _OF_CELLS = ("threshold", "false_keys", "open_delta", "measures")
@@ -94,7 +94,8 @@ def plan(
     with home.hold() as state:
         record, ledger = home.find(state, declaration.name, series_id), Ledger.of(state)
         if declaration.steps is None:
-            planner = Planner.of_cells(ledger, series_id, declaration, request, state.past(record.path_id))
+            of_cells = partial(cell_metadata, declaration, past=state.past(record.path_id))
+            planner = Planner(ledger, series_id, declaration, request, of_cells)
         else:
             from sparsehist.release import running_round
 
@@ -131,4 +132,4 @@ def release(
             from sparsehist.release import workload_round
 
             workload_round.warn_of_counts(held.declaration, of_kind(request, workload_round.WorkloadRequest))
-        return released(home, pipeline.release(held, request, open_path))
+        return pipeline.release(held, request, open_path)

@@ -60,7 +60,7 @@ def with_source(declaration: Declaration, source: object) -> Declaration:
 
 
 class PairFilter:
-    """Leaves pairs of a unit and a key out before they are counted. This one leaves out none."""
+    """Leaves pairs of a unit and a key out before they are counted."""
 
     def begin(self, state: State) -> None:
         """Read from the store what decides, before the log is read."""
@@ -115,22 +115,19 @@ def counted_into(
                     if bound is not None:
                         bound.begin(state)
                     spill = spills.enter_context(spill_directory(state.spill))
-            if record is not None:
-                return _reused(home, record, asked)
-            asked = replace(asked, source=checked_source(asked.source, declaration))
-            # The store is not held meanwhile: others may release.
-            written = spill / "series"
-            new = _counted(home, asked, written, bound, report, durable=state.durable, **counting.resources())
-            with home.hold(at_least=PATIENCE) as state:
-                record = state.series(declaration.name)
-                if record is None:
-                    check_new(state, declaration, home.who)
-                    if bound is not None:
-                        bound.check(state)
-                    state.take_series_directory(written, new.series_id)
-                    state.commit_series(new, integer_noise=declaration.family.integer, who=home.who)
-                    return present(state.series(declaration.name))
-        return _reused(home, record, asked)  # somebody else was faster
+            if record is None:
+                asked = replace(asked, source=checked_source(asked.source, declaration))
+                # The store is not held meanwhile: others may release.
+                written = spill / "series"
+                new = _counted(home, asked, written, bound, report, durable=state.durable, **counting.resources())
+                with home.hold(at_least=PATIENCE) as state:
+                    record = state.series(declaration.name)
+                    if record is None:
+                        check_new(state, declaration, home.who)
+                        if bound is not None:
+                            bound.check(state)
+                        return _registered(state, home, declaration, new, written)
+        return _reused(home, record, asked)  # which was there, or somebody else was faster
     except BaseException:
         if made:
             _remove_if_empty(home)
@@ -147,15 +144,20 @@ def declared_into(home: Home, declaration: Declaration, if_exists: str) -> Serie
             check_alike(what, declaration_of(record), declaration, if_exists)
             return record
         check_new(state, declaration, home.who)
-        salt, series_id = home.generator().bytes(16), secrets.token_hex(8)
         with spill_directory(state.spill) as spill:
             written = spill / "series"
             written.mkdir(mode=0o700)
             files = write_catalogues(written, declaration.domain, durable=state.durable)
-            state.take_series_directory(written, series_id)
-        made = SeriesRecord(series_id, declaration.name, declaration.as_json(), salt, files)
-        state.commit_series(made, who=home.who)
-        return present(state.series(declaration.name))
+            salt, series_id = home.generator().bytes(16), secrets.token_hex(8)
+            new = SeriesRecord(series_id, declaration.name, declaration.as_json(), salt, files)
+            return _registered(state, home, declaration, new, written)
+
+
+def _registered(state: State, home: Home, declaration: Declaration, new: SeriesRecord, written: Path) -> SeriesRecord:
+    """Take over the files of a series and commit it."""
+    state.take_series_directory(written, new.series_id)
+    state.commit_series(new, integer_noise=declaration.family.integer, who=home.who)
+    return present(state.series(new.name))
 
 
 def check_new(state: State, declared: Declaration, who: str | None) -> None:
@@ -202,17 +204,15 @@ def _counted(
     """Count a log, and write the files of its series into a directory."""
     declaration, made_from, rng = asked.declaration, Fingerprint.of(asked.made_from), home.generator()
     salt = rng.bytes(16)
-    bounding = salt_for(BOUNDING, salt)
-    how |= {"temporary_directory": written.parent, "progress": report}
+    how |= {"temporary_directory": written.parent, "progress": report, "salt": salt_for(BOUNDING, salt)}
     log: Any = asked.source
     told = reading_of(declaration) | {"unit": asked.unit}
     if bound is not None:
-        log = bound.kept(list_pairs(log, salt=bounding, **told, **how).frame(), present(declaration.unit))
+        log = bound.kept(list_pairs(log, **told, **how).frame(), present(declaration.unit))
         told = {"unit": "unit", "key": log.drop("unit").columns, "domain": declaration.domain}
-    may_be_empty = declaration.period is not None or bound is not None
+    may_be_empty = bound is not None or declaration.period is not None
     told |= how | {
-        "max_keys": declaration.max_keys, "salt": bounding, "weights": declaration.touched,
-        "portable": declaration.portable,
+        "max_keys": declaration.max_keys, "weights": declaration.touched, "portable": declaration.portable,
     }  # fmt: skip
     options: dict[str, Any] = {"salt": salt, "durable": durable, "threads": how["threads"]}
     met = None
@@ -255,28 +255,24 @@ def _countable(frames: Iterable[pl.DataFrame], *, may_be_empty: bool) -> Iterato
 def _reused(home: Home, record: SeriesRecord, asked: NewLog) -> SeriesRecord:
     """The series that exists, if it was made from the same log with the same declaration."""
     known = declaration_of(record)
-    name = f"{home!r} has a series {known.name!r} already"
-    alike = "use another name" if known.period is None else "append the log with the same again"
+    name, of_period = f"{home!r} has a series {known.name!r} already", known.period is not None
+    alike = "append the log with the same again" if of_period else "use another name"
     check_alike(name, known, asked.declaration, asked.if_exists, remedy=alike)
-    made_from = Fingerprint.from_text(record.made_from)
     try:
-        changed = made_from.changed(asked.made_from)
+        changed = Fingerprint.from_text(record.made_from).changed(asked.made_from)
     except (InputError, OSError):  # the source is gone or unreadable
         changed = ["source"]
+    if not changed or (changed == ["rows"] and asked.if_exists == "resume"):
+        return record
     if changed == ["rows"]:
-        if asked.if_exists == "resume":
-            return record
         raise SeriesDiffersError(
             f"{name}, and whether rows that a program hands over are the same cannot be told: open the series by its "
             "name, store.series(…), or give the log as files"
         )
-    if changed:
-        remedy = "use another name to count what is named now"
-        if known.period is not None:
-            remedy = "a period is counted once; one that was never released can be dropped and counted again"
-        said = " and ".join(_DIFFERS[one] for one in changed)
-        raise SeriesDiffersError(f"{name}, and {said} differs: {remedy}")
-    return record
+    remedy = "use another name to count what is named now"
+    if of_period:
+        remedy = "a period is counted once; one that was never released can be dropped and counted again"
+    raise SeriesDiffersError(f"{name}, and {' and '.join(_DIFFERS[one] for one in changed)} differs: {remedy}")
 
 
 def _remove_if_empty(home: Home) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from sparsehist.declaration.checks import checked_name, checked_text
@@ -22,7 +23,7 @@ def set_budget(home: Home, *, population: str = "default", reason: str | None = 
         domains = (declaration_of(known).domain for known in state.all_series() if known.population == population)
         limits = budget(**asked, opens=any(domain.is_open for domain in domains))
         ledger = Ledger.of(state)
-        before = ledger.budget(population).now
+        before = ledger.budget_of(population)
         if before is not None and not limits.is_within(before) and reason is None:
             raise DeclarationError(
                 f"the budget of population {population!r} is {before.describe()}: to raise or change it to "
@@ -49,15 +50,11 @@ def raise_cap(home: Home, series: str, level: Level, *, reason: str, series_id: 
         state.declare("raise cap", series_id=record.series_id, level=text, reason=reason, who=home.who)
 
 
-def _population(name: str) -> str:
-    return checked_name("population", name)
-
-
 def declare_disjoint(home: Home, populations: Sequence[str], *, reason: str) -> None:
     """Declare that nobody is in two of these populations; see `Store.declare_disjoint`."""
-    named = (
-        [] if isinstance(populations, str) else read_each("populations", populations, _population, "the name of one")
-    )
+    named: list[str] = []
+    if not isinstance(populations, str):
+        named = read_each("populations", populations, partial(checked_name, "population"), "the name of one")
     if len(named) < 2 or len(set(named)) < len(named):
         raise DeclarationError(f"give two or more populations, each named once; got {shown(populations)}")
     checked_text("reason", reason, needed=True)

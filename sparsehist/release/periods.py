@@ -6,6 +6,7 @@ import io
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ from sparsehist.privacy import Level, level_text, total_cost
 from sparsehist.privacy.epsilon_delta import guarantee
 from sparsehist.privacy.guarantees import EpsilonDelta
 from sparsehist.release.calendar import Period, is_no_date, span_of
-from sparsehist.release.cell_parameters import CellRequest
+from sparsehist.release.cell_parameters import CellRequest, cell_metadata
 from sparsehist.release.creation import NewLog, PairFilter, checked_source, counted_into, with_source
 from sparsehist.release.home import Home
 from sparsehist.release.planning import Plan, Planner, checked_levels
@@ -170,14 +171,16 @@ def plan_period(
     declaration, rule = replace(periodic, name=_PLANNED, every=None), present(periodic.every)
     with home.hold() as state:
         ledger = Ledger.of(state).with_series(Account(_PLANNED, declaration))
-    planner, exact = Planner.of_cells(ledger, _PLANNED, declaration, chosen), checked_levels(levels)
+    planner = Planner(ledger, _PLANNED, declaration, chosen, partial(cell_metadata, declaration, past=()))
+    exact, alone = checked_levels(levels), Ledger().with_series(Account(_PLANNED, declaration))
+    costs = [alone.with_release(*planner.release(level)[1]).accounts[_PLANNED].cost for level in exact]
     made = planner.plan(counts, levels=exact)
     times = {
         "all_per_period": rule.per_period(rule.n_periods),
         "all_per_user": min(rule.n_periods, rule.most_periods or rule.n_periods),
     }
     rows: list[dict[str, Any]] = []
-    for row, cost in zip(made.by_level, map(planner.cost_of_release, exact), strict=True):
+    for row, cost in zip(made.by_level, costs, strict=True):
         together = {name: total_cost([cost] * number) for name, number in times.items()}
         rows.append(dict(row))
         for name, total in together.items():

@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -31,18 +30,10 @@ from sparsehist.store import NewRound, PathRecord, ReleaseRecord, SeriesRecord, 
 if TYPE_CHECKING:
     import polars as pl
 
+    from sparsehist.release.releases import Release, WorkloadRelease
     from sparsehist.store.series_files import SeriesFiles
 
 AUTO = "auto"
-
-
-class Published(NamedTuple):
-    """What a release publishes: rows, metadata, whether it was released before, and where its store published."""
-
-    frame: pl.DataFrame
-    metadata: dict[str, Any]
-    repeated: bool
-    publications: frozenset[Path] = frozenset()
 
 
 @dataclass(frozen=True, repr=False)
@@ -80,9 +71,8 @@ class Held:
         """Describe a round to commit, which opens its path if it is the first."""
         path_id: int | PathRecord | None = path.path_id
         if path_id is None:
-            kind, workload, strategy = path.name
             integer = drawn["level_noise"].dtype.kind == "i"
-            path_id = PathRecord(self.record.series_id, kind, workload, strategy, integer)
+            path_id = PathRecord(self.record.series_id, *path.name, integer)
         said = (stored or request.as_json(), metadata.as_dict())
         return NewRound(path_id, request.name, present(request.level), *said, **drawn, who=self.home.who)
 
@@ -149,37 +139,33 @@ ANSWER = "/"
 """Stands between the name of a session of queries and the number of an answer; names of releases have none."""
 
 
-def release(held: Held, request: Request, open_path: Opener) -> Published:
+def release(held: Held, request: Request, open_path: Opener) -> Release | WorkloadRelease:
     """Give the release of that name, or make it: the store is locked once for all of it."""
+    from sparsehist.release.releases import release_of  # and with it Polars
+
     state, record, declaration = held.state, held.record, held.declaration
     found = find(state, record, request)
     if found is not None:
         known, made = found
         committed = read_metadata(made.metadata)
         rows = open_path(held, request, known).rows(made.level, committed)
-        return Published(rows, committed.as_dict(), repeated=True, publications=state.publications)
+        return release_of(held.home, state.publications, rows, committed, repeated=True)
     if not request.complete:
         raise NotFoundError(
-            f"the series {held.record.name!r} has no release {request.name!r}; give {request.needs} to make one"
+            f"the series {record.name!r} has no release {request.name!r}; give {request.needs} to make one"
         )
     path = open_path(held, request, None)
     ledger = ledger_for(state, record, declaration, whole=request.goal is not None)
     request, metadata, spends = prepared(ledger, record.series_id, declaration, path.name, request, path.metadata)
     check_release(state, ledger, *spends, path_id=path.path_id, name=request.name, who=held.home.who)
-    level = spends[0].level
     # Only after all checks, since computing the guarantee may take longer than they do.
-    if request.goal is None:
-        guarantee = path.statement(request, metadata)
-    else:  # rounded up, the level states a weaker guarantee, which still holds; other laws name their parameters
-        rounded = in_prose(level) if declaration.family.currency != "none" else level
-        stated = path.statement(replace(request, level=rounded), metadata)
-        guarantee = f"{request.goal.in_words} was asked for{' of the counts' if request.beside else ''}: {stated}"
-    about = metadata.declaration  # whose source is that of the steps released, where there are some
     periods, of_periods = of_all_periods(ledger, declaration, spends)
+    about = metadata.declaration  # whose source is that of the steps released, where there are some
+    told = (_guarantee(path, request, metadata), periods, about.rests_on, about.neighbours)
     # Read the clock before drawing, because the duration of drawing depends on secrets.
     metadata = replace(
         metadata,
-        guarantee="; ".join(part for part in (guarantee, periods, about.rests_on, about.neighbours) if part),
+        guarantee="; ".join(filter(None, told)),
         **of_periods,
         epsilon_delta=None if request.goal is None else request.goal.text,
         store=state.store_id,
@@ -189,13 +175,23 @@ def release(held: Held, request: Request, open_path: Opener) -> Published:
     )
     state.commit_round(path.draw(request, metadata, rng=held.home.generator()))
     try:
-        rows = path.rows(level, metadata)
+        rows = path.rows(spends[0].level, metadata)
     except StoreError as error:
-        told = (
-            f"{error}; the release {request.name!r} is committed and spent: asked for again then, it gives its rows"
-        )
-        raise type(error)(told) from None
-    return Published(rows, metadata.as_dict(), repeated=False, publications=state.publications)
+        spent = f"the release {request.name!r} is committed and spent: asked for again then, it gives its rows"
+        raise type(error)(f"{error}; {spent}") from None
+    return release_of(held.home, state.publications, rows, metadata)
+
+
+def _guarantee(path: NoisePath, request: Request, metadata: Metadata) -> str:
+    """The guarantee of a release at its level, and the (epsilon, delta) that was asked for."""
+    if request.goal is None:
+        return path.statement(request, metadata)
+    # Rounded up, the level states a weaker guarantee, which still holds; other laws name their parameters.
+    level = present(request.level)
+    rounded = in_prose(level) if metadata.declaration.family.currency != "none" else level
+    counts = " of the counts" if request.beside else ""
+    stated = path.statement(replace(request, level=rounded), metadata)
+    return f"{request.goal.in_words} was asked for{counts}: {stated}"
 
 
 def adjacent(spent: set[Fraction], level: Fraction) -> list[Fraction]:
@@ -217,12 +213,12 @@ def find(state: State, record: SeriesRecord, request: Request) -> tuple[PathReco
         raise NameTakenError(
             f"{request.name!r} is a release of {_KINDS[path.kind]} of {record.name!r}, not of {_KINDS[request.kind]}"
         )
-    asked, stored = request.as_json(), made.request
-    differing = [field for field, value in asked.items() if value not in (None, AUTO, stored.get(field))]
+    stored = made.request
+    differing = [name for name, value in request.as_json().items() if value not in (None, AUTO, stored.get(name))]
     if differing:
-        told = ", ".join(_told(field, stored.get(field)) for field in differing)
+        told = (f"no {name}" if stored.get(name) is None else f"{name}={stored[name]!r}" for name in differing)
         raise NameTakenError(
-            f"the release {request.name!r} of {record.name!r} was made with {told}; "
+            f"the release {request.name!r} of {record.name!r} was made with {', '.join(told)}; "
             "use another name for another request"
         )
     return path, made
@@ -232,7 +228,3 @@ def kind_of(held: Held, name: str) -> str | None:
     """The kind of the noise path of a release; None if there is no release of that name."""
     made = held.state.release_named(held.record, name)
     return next((path.kind for path in held.record.paths if made and path.path_id == made.path_id), None)
-
-
-def _told(field: str, value: object) -> str:
-    return f"no {field}" if value is None else f"{field}={value!r}"

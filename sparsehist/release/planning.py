@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
-from typing import Any, Self
+from functools import cached_property, partial
+from typing import Any
 
 import polars as pl
 
@@ -21,7 +21,7 @@ from sparsehist.domain.unread import UnreadDomain
 from sparsehist.errors import DeclarationError, LevelError, RefusedError, as_mapping, read_each, shown
 from sparsehist.histogram.thresholds import least_count, mean_error, publication_probability
 from sparsehist.html import in_notebook, table_of_dicts
-from sparsehist.ledger.budgets import Budget, Limits, budget_within
+from sparsehist.ledger.budgets import Limits, budget_within
 from sparsehist.ledger.ledger import Ledger
 from sparsehist.ledger.spent import CELLS, Account, PathName, Spending, law_of
 from sparsehist.ledger.table import DEFAULT_DELTA, finite_or_none
@@ -36,7 +36,6 @@ from sparsehist.release.cell_parameters import CellRequest, cell_metadata, reque
 from sparsehist.release.measure_parameters import sums_asked, sums_published
 from sparsehist.release.metadata import CellMetadata, level_asked
 from sparsehist.release.spending import prepared
-from sparsehist.store import Past
 
 PROBABILITIES = (0.5, 0.95, 0.99)
 LEVELS = ("0.001", "0.01", "0.1", "1")
@@ -44,7 +43,6 @@ COUNTS = (10, 30, 100, 300, 1000, 3000, 10_000)
 _MOST_COUNTS, _MOST_EQUAL = 1000, 100_000
 # The search for a level: its range and precision in ln, and the number of digits that the level is rounded up to.
 _WIDEST, _CLOSE, _DIGITS = 90.0, 1e-5, 4
-_ALONE = "alone"
 
 
 @dataclass(frozen=True)
@@ -163,21 +161,33 @@ def plan(
         '0.00675007016184'
     """
     asked = _domain_asked(d, domain)
-    columns = [f"key_{i}" for i in range(asked.columns)]
-    declared: Any = {"key": columns, "domain": asked, "bounding": bounding, "noise": noise}
-    declared |= {"measures": as_mapping("measures", measures or {})}
-    declaration = Declaration(name="plan", max_keys=max_keys, **declared)
+    declared: Any = {"key": [f"key_{i}" for i in range(asked.columns)], "bounding": bounding, "noise": noise}
+    levels_asked = as_mapping("measures", measures or {})
+    declaration = Declaration(name="plan", domain=asked, max_keys=max_keys, measures=tuple(levels_asked), **declared)  # type: ignore[arg-type]
     chosen = requested("plan", threshold=threshold, false_keys=false_keys, open_delta=open_delta)
     if measures:
-        levels_asked = zip(declaration.measures, measures.values(), strict=True)
-        chosen = replace(chosen, measures=sums_asked(declaration, {each.name: at for each, at in levels_asked}))
-    ledger = Ledger().with_series(Account(_ALONE, declaration))
+        pairs = zip(declaration.measures, levels_asked.values(), strict=True)
+        chosen = replace(chosen, measures=sums_asked(declaration, {each.name: level for each, level in pairs}))
+    ledger = Ledger().with_series(Account("plan", declaration))
     if within is not None:
-        shared = _budget_within(within, declaration)
-        ledger = replace(ledger, limits=Limits(budgets={declaration.population: shared}))
-    planner = Planner.of_cells(ledger, _ALONE, declaration, chosen)
+        law = law_of(declaration.noise)
+        route = law if law in (GAUSSIAN_ROUTE, POISSON_ROUTE) else PURE_ROUTE if law == PURE else RENYI_ROUTE
+        budget = budget_within(within, route=route, opens=asked.is_open)
+        ledger = replace(ledger, limits=Limits(budgets={declaration.population: budget}))
+    planner = Planner(ledger, "plan", declaration, chosen, partial(cell_metadata, declaration, past=()))
     levels = levels_or_goal(levels, epsilon, delta)
     return planner.plan(counts, levels=levels, shows=shows, probability=probability, equal=equal)
+
+
+def _domain_asked(d: int | None, domain: object) -> Domain:
+    if (d is None) == (domain is None):
+        raise DeclarationError("plan takes either d= (the number of cells) or domain=")
+    if domain is not None:
+        return domain_of(domain)
+    cells = int(d) if isinstance(d, float) and d.is_integer() else d
+    if isinstance(cells, bool) or not isinstance(cells, int) or not 1 <= cells <= GREATEST_SIZE:
+        raise DeclarationError(f"d must be a whole number of cells from 1 to 10**4000, got {shown(d)}")
+    return UnreadDomain(f"{cells} cells", size=cells)
 
 
 def levels_or_goal(levels: Any, epsilon: Level | None, delta: Level | None) -> Any:
@@ -185,6 +195,15 @@ def levels_or_goal(levels: Any, epsilon: Level | None, delta: Level | None) -> A
     if epsilon is None and delta is None:
         return levels
     return [level_asked(levels, epsilon, delta)["goal"]]
+
+
+def checked_levels(levels: Level | EpsilonDelta | Iterable[Level | EpsilonDelta]) -> list[Fraction | EpsilonDelta]:
+    """Candidate levels, exact and each once."""
+    wanted = "a positive, finite number (such as 0.1, '1/3' or 2)"
+    exact = list(dict.fromkeys(read_each("levels", levels, level_or_goal, wanted)))
+    if not exact:
+        raise DeclarationError("plan needs at least one level")
+    return exact
 
 
 @dataclass(frozen=True)
@@ -198,15 +217,8 @@ class Planner:
     series_id: str
     declaration: Declaration
     request: CellRequest
-    metadata: Callable[[Any], CellMetadata]
+    metadata: Callable[[CellRequest], CellMetadata]
     path: PathName = CELLS
-
-    @classmethod
-    def of_cells(
-        cls, ledger: Ledger, series_id: str, declaration: Declaration, request: CellRequest, past: Past = ()
-    ) -> Self:
-        """Plan releases of cells; `past` has the lowest effective threshold of each level spent."""
-        return cls(ledger, series_id, declaration, request, lambda exact: cell_metadata(declaration, exact, past))
 
     def plan(
         self,
@@ -226,18 +238,13 @@ class Planner:
         at = _checked_counts(counts)
         by_level: list[dict[str, Any]] = []
         by_count: list[dict[str, Any]] = []
-        for about, spends in map(self._release, found or checked_levels(LEVELS)):
-            level = spends[0].level
-            by_level.append(_level_row(self.declaration, level, about) | _cost_in(self.ledger, spends))
-            by_count += _count_rows(about.family, level, about.effective_threshold, at)
+        for about, spends in map(self.release, found or checked_levels(LEVELS)):
+            by_level.append(_level_row(about) | _cost_in(self.ledger, spends))
+            by_count += _count_rows(about, at)
         return Plan(by_level, by_count, self.declaration.noise)
 
-    def cost_of_release(self, level: Fraction | EpsilonDelta) -> Cost:
-        """What a release at a level costs on its own."""
-        ledger = Ledger().with_series(Account(self.series_id, self.declaration))
-        return ledger.with_release(*self._release(level)[1]).accounts[self.series_id].cost
-
-    def _release(self, level: Fraction | EpsilonDelta) -> tuple[CellMetadata, tuple[Spending, ...]]:
+    def release(self, level: Fraction | EpsilonDelta) -> tuple[CellMetadata, tuple[Spending, ...]]:
+        """What would be public of a release at a level, and what it would add to the ledger."""
         request = replace(self.request, **level_asked(level))
         return prepared(self.ledger, self.series_id, self.declaration, self.path, request, self.metadata)[1:]
 
@@ -248,11 +255,11 @@ class Planner:
 
         def enough(level: Fraction) -> bool:
             try:
-                parameters, _ = self._release(level)
+                about, _ = self.release(level)
             except LevelError:  # its noise would be too small or too large for the grid of counts
                 return level > 1
-            effective = parameters.effective_threshold
-            return float(publication_probability(parameters.family, level, effective, [count])[0]) >= probability
+            published = publication_probability(about.family, level, about.effective_threshold, [count])
+            return float(published[0]) >= probability
 
         low, high = -_WIDEST, _WIDEST
         while high - low > _CLOSE:
@@ -277,34 +284,27 @@ class Planner:
         return cap
 
 
-def _level_row(declaration: Declaration, level: Fraction, parameters: CellMetadata) -> dict[str, Any]:
-    family, effective = parameters.family, parameters.effective_threshold
-    told = ("level", "std", "threshold", "expected_false_keys")
-    opened = ("delta_share", "delta_remaining") if declaration.domain.is_open else ()
-    least = {f"published_{100 * p:.0f}": least_count(family, level, effective, p) for p in PROBABILITIES}
-    sums = {f"{each.measure.sum_column}_std": each.std for each in sums_published(parameters)}
-    return {name: getattr(parameters, name) for name in (*told, *opened)} | least | sums
+def _level_row(about: CellMetadata) -> dict[str, Any]:
+    opened = ("delta_share", "delta_remaining") if about.declaration.domain.is_open else ()
+    told = {name: getattr(about, name) for name in ("level", "std", "threshold", "expected_false_keys", *opened)}
+    for p in PROBABILITIES:
+        told[f"published_{100 * p:.0f}"] = least_count(about.family, about.level, about.effective_threshold, p)
+    return told | {f"{each.measure.sum_column}_std": each.std for each in sums_published(about)}
 
 
-def _count_rows(family: Family, level: Fraction, effective: float, counts: Sequence[int]) -> list[dict[str, Any]]:
-    probabilities = publication_probability(family, level, effective, counts).tolist()
-    errors = [mean_error(family, level, effective, count) for count in counts]
-    return [
-        {
-            "level": level_text(level),
-            "count": count,
-            "probability": probability,
-            "error": error,
-            "relative_error": error / count,
-        }
-        for count, probability, error in zip(counts, probabilities, errors, strict=True)
-    ]
+def _count_rows(about: CellMetadata, counts: Sequence[int]) -> list[dict[str, Any]]:
+    law: tuple[Family, Level, float] = (about.family, about.level, about.effective_threshold)
+    rows = []
+    for count, probability in zip(counts, publication_probability(*law, counts).tolist(), strict=True):
+        error = mean_error(*law, count)
+        row = {"level": about.level, "count": count, "probability": probability}
+        rows.append({**row, "error": error, "relative_error": error / count})
+    return rows
 
 
 def _cost_in(ledger: Ledger, spends: Sequence[Spending]) -> dict[str, Any]:
     """What a release would do to a ledger, on its own; "adds" is exact text, "0" where a finer one was released."""
-    account = ledger.accounts[spends[0].series_id]
-    after = ledger.with_release(*spends)
+    account, after = ledger.accounts[spends[0].series_id], ledger.with_release(*spends)
     try:
         ledger.check(*spends)
         refused = None
@@ -312,52 +312,21 @@ def _cost_in(ledger: Ledger, spends: Sequence[Spending]) -> dict[str, Any]:
         refused = str(refusal)
     was, then = (one.cost_of(one.of_population(account.population)) for one in (ledger, after))
     adds, currency = _difference(was, then)
-    epsilon = finite_or_none(guarantee(then, DEFAULT_DELTA))
     more = {each.path[1]: each.level - account.on(each.path).finest for each in spends[1:]}
     sums = {f"{name}_sum_adds": level_text(each) if each > 0 else "0" for name, each in more.items()}
+    epsilon = finite_or_none(guarantee(then, DEFAULT_DELTA))
     return {"adds": adds, "currency": currency, **sums, "population_epsilon": epsilon, "refused": refused}
 
 
 def _difference(before: Cost, after: Cost) -> tuple[str, str]:
     """What was added, exact where both are in one currency, else as rho; and in which."""
-    if (
-        before.amount is not None
-        and after.amount is not None
-        and (before.currency == after.currency or not before.amount)
-    ):
+    same = before.currency == after.currency or not before.amount
+    if before.amount is not None and after.amount is not None and same:
         added = after.amount - before.amount
         return level_text(added) if added else "0", after.currency
     if before.rho is None or after.rho is None:
         return "", after.currency
     return f"{after.rho - before.rho:.6g}", "rho"
-
-
-def _domain_asked(d: int | None, domain: object) -> Domain:
-    if (d is None) == (domain is None):
-        raise DeclarationError("plan takes either d= (the number of cells) or domain=")
-    if domain is not None:
-        return domain_of(domain)
-    if isinstance(d, float) and d.is_integer():
-        d = int(d)
-    if isinstance(d, bool) or not isinstance(d, int) or not 1 <= d <= GREATEST_SIZE:
-        raise DeclarationError(f"d must be a whole number of cells from 1 to 10**4000, got {shown(d)}")
-    return UnreadDomain(f"{d} cells", size=d)
-
-
-def _budget_within(within: EpsilonDelta | Level, declaration: Declaration) -> Budget:
-    """A budget on the route that fits the noise."""
-    law = law_of(declaration.noise)
-    route = law if law in (GAUSSIAN_ROUTE, POISSON_ROUTE) else PURE_ROUTE if law == PURE else RENYI_ROUTE
-    return budget_within(within, route=route, opens=declaration.domain.is_open)
-
-
-def checked_levels(levels: Level | EpsilonDelta | Iterable[Level | EpsilonDelta]) -> list[Fraction | EpsilonDelta]:
-    """Candidate levels, exact and each once."""
-    wanted = "a positive, finite number (such as 0.1, '1/3' or 2)"
-    exact = list(dict.fromkeys(read_each("levels", levels, level_or_goal, wanted)))
-    if not exact:
-        raise DeclarationError("plan needs at least one level")
-    return exact
 
 
 def _checked_counts(counts: Sequence[int]) -> list[int]:

@@ -52,14 +52,13 @@ class StoreOnDisk:
         directory = target.resolve().parent
         if not directory.is_dir():
             raise NotFoundError(f"{target.parent} is no directory; make it first")
-        about, digest = read_metadata(metadata), content_digest(frame, metadata)
+        listed = {name: metadata.get(name) for name in _LISTED}
+        listed |= {"release": metadata["name"], "digest": content_digest(frame, metadata)}
         if directory not in self.publications:
             with self.home.hold() as state:
                 if directory not in state.publications:
                     state.record_publication(directory)
-        publish(
-            directory, {name: getattr(about, name) for name in _LISTED} | {"release": about.name, "digest": digest}
-        )
+        publish(directory, listed)
 
 
 def target_of(path: str | os.PathLike[str], endings: tuple[str, ...]) -> Path:
@@ -147,45 +146,31 @@ def read_release(path: str | os.PathLike[str]) -> tuple[pl.DataFrame, dict[str, 
         raise InputError(f"{source} is a directory: name a file in it")
     if not source.is_file():
         raise NotFoundError(f"there is no file {source}")
-    ending = source.suffix.lower()
-    if ending in ENDINGS and ending not in PARQUET:
-        raise InputError(
-            f"{source} is not a release: of what write() makes, {' and '.join(PARQUET)} are read, {ending} is for "
-            "other programs"
-        )
-    _check_footer(source)
     try:
-        stored = pl.read_parquet_metadata(source)
-        frame = pl.read_parquet(source, glob=False, hive_partitioning=False)
-        metadata = json.loads(stored[_METADATA_KEY])
-        written_as = metadata.pop("format", None)
-    except (pl.exceptions.PolarsError, OSError, KeyError, ValueError, TypeError, AttributeError, RecursionError):
-        raise_alone(InputError(f"{source} is not a release written by sparsehist, or it is damaged"))
-    if written_as != _FORMAT:
-        raise InputError(f"{source} was written by another version of sparsehist; upgrade to read it")
-    try:
-        about = read_metadata(metadata)
-        _check_rows(frame, about)
-    except InputError as wrong:
-        raise_alone(InputError(f"{source} is not a release: {wrong}"))
-    return frame, about.as_dict()
+        return _read(source)
+    except InputError as error:
+        wrong = str(error)
+    except (pl.exceptions.PolarsError, OSError, KeyError, ValueError, TypeError, AttributeError, RuntimeError):
+        wrong = f"sparsehist did not write it with an ending of {' or '.join(PARQUET)}, or it is damaged"
+    raise InputError(f"{source} is not a release: {wrong}")
 
 
-def _check_footer(source: Path) -> None:
-    """Refuse a file that says it has too many rows, before any of them is read."""
-    import pyarrow as pa
+def _read(source: Path) -> tuple[pl.DataFrame, dict[str, Any]]:
     from pyarrow import parquet
 
-    try:
-        footer = parquet.read_metadata(source)
-        rows = max(footer.num_rows, sum(footer.row_group(at).num_rows for at in range(footer.num_row_groups)))
-    except (OSError, pa.ArrowException):
-        raise InputError(f"{source} is not a release written by sparsehist, or it is damaged") from None
+    footer = parquet.read_metadata(source)
+    rows = max(footer.num_rows, sum(footer.row_group(at).num_rows for at in range(footer.num_row_groups)))
     if rows > MOST_ROWS:
         raise InputError(
-            f"{source} says it has {rows:,} rows, and at most {MOST_ROWS:,} are read: if you trust it, read it with "
+            f"it says it has {rows:,} rows, and at most {MOST_ROWS:,} are read: if you trust it, read it with "
             "polars.scan_parquet"
         )
+    stored = json.loads(footer.metadata[_METADATA_KEY.encode()])
+    if stored.pop("format", None) != _FORMAT:
+        raise InputError("it was written by another version of sparsehist; upgrade to read it")
+    frame, about = pl.read_parquet(source, glob=False, hive_partitioning=False), read_metadata(stored)
+    _check_rows(frame, about)
+    return frame, about.as_dict()
 
 
 def _check_rows(frame: pl.DataFrame, about: Metadata) -> None:

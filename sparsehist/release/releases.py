@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property, partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,9 +18,8 @@ from sparsehist.errors import DeclarationError, InputError, NotFoundError, as_ma
 from sparsehist.html import ABOUT, html_table, in_notebook, shown
 from sparsehist.privacy import as_level
 from sparsehist.release.home import Home
-from sparsehist.release.metadata import CellMetadata, WorkloadMetadata, read_metadata
+from sparsehist.release.metadata import CellMetadata, Metadata, WorkloadMetadata, read_metadata
 from sparsehist.release.parameter_rows import asked_text, release_rows
-from sparsehist.release.pipeline import Published
 from sparsehist.release.release_files import (
     CSV,
     ENDINGS,
@@ -39,10 +39,12 @@ _ROWS_SHOWN, _MOST_DRAWN = 10, 10_000
 _ENDS = ("low", "high")
 
 
-def released(home: Home, made: Published) -> Release | WorkloadRelease:
-    """Return the release object for the published result of a round."""
-    origin = None if home.in_memory else StoreOnDisk(home, made.publications)
-    return _kind_of(made.metadata)(made.frame, made.metadata, origin=origin, repeated=made.repeated)
+def release_of(
+    home: Home, publications: frozenset[Path], frame: pl.DataFrame, about: Metadata, *, repeated: bool = False
+) -> Release | WorkloadRelease:
+    """The release of committed rows; `publications` are the directories where its store published before."""
+    origin, metadata = None if home.in_memory else StoreOnDisk(home, publications), about.as_dict()
+    return _kind_of(metadata)(frame, metadata, origin=origin, repeated=repeated)
 
 
 def _kind_of(metadata: Mapping[str, Any]) -> type[Release | WorkloadRelease]:

@@ -66,21 +66,25 @@ def prepared(
     Of the costs returned, the first is that of the release's own noise path, with the numerical slack of all.
     Those of its measures follow.
     """
-    goal, room = request.goal, ledger.open_room(declaration)
-    split = None
-    if goal is not None:
-        split = _split(goal, ledger.budget_of(declaration.population), opens=declaration.domain.is_open)
-    if split is not None and declaration.domain.is_open:
-        share = 2 * float(split.open)  # computed twice, because a release takes half of the remaining delta
-        room = share if room is None else min(room, share)
+    goal, budget, opens = request.goal, ledger.budget_of(declaration.population), declaration.domain.is_open
+    room, split = ledger.open_room(declaration), None
     level = request.level if goal is None else level_for(goal, ledger, declaration)
+    if goal is not None and opens:
+        split = _split(goal, budget, opens=True)
+        share = 2 * float(split.open)  # doubled, because a release takes half of the remaining delta
+        room = share if room is None else min(room, share)
     request = request.at(level, room)
     about = metadata(request)
-    release = Spending(series_id, present(request.level), path, about.delta_spent, about.numerical_slack)
-    if goal is not None and split is not None:
-        _check_goal(
-            goal, split, release, max(known.delta_infinity for known in ledger.accounts[series_id].paths.values())
+    release = Spending(series_id, present(level), path, about.delta_spent, about.numerical_slack)
+    if split is not None:
+        added = release.delta_infinity - max(
+            known.delta_infinity for known in ledger.accounts[series_id].paths.values()
         )
+        if added > float(split.open) * (1 + 1e-9):
+            raise BudgetExceededError(
+                f"this threshold would add {added:.6g} to the delta of open domains, but {float(split.open):.6g} of "
+                f"{goal} is set aside for that; give no threshold, or a smaller delta. Nothing was spent"
+            )
     return request, about, (release, *(Spending(series_id, at, name) for name, at in request.beside))
 
 
@@ -107,13 +111,3 @@ def _split(goal: EpsilonDelta, budget: Budget | None, *, opens: bool) -> Split:
         return Split(noise * of_delta, budget.split.open * of_delta)
     apart = goal.delta * OPEN_SHARE if opens else Fraction(0)
     return Split(goal.delta - apart, apart)
-
-
-def _check_goal(goal: EpsilonDelta, split: Split, release: Spending, before: float) -> None:
-    """Check that the delta spent by a release in an open domain fits its share."""
-    if release.delta_infinity - before > float(split.open) * (1 + 1e-9):
-        raise BudgetExceededError(
-            f"this threshold would add {release.delta_infinity - before:.6g} to the delta of open domains, but "
-            f"{float(split.open):.6g} of {goal} is set aside for that; give no threshold, or a "
-            "smaller delta. Nothing was spent"
-        )

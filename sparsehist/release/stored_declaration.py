@@ -21,11 +21,8 @@ _CATALOGUE, _BOUNDING = "catalogue-", "bounding"
 
 def declaration_of(record: SeriesRecord) -> Declaration:
     """Read a stored declaration back, with the copies of its catalogues."""
-    copies = {
-        file.name.removeprefix(_CATALOGUE).removesuffix(".parquet"): record.directory / file.name
-        for file in record.files
-        if file.name.startswith(_CATALOGUE)
-    }
+    names = [file.name for file in record.files if file.name.startswith(_CATALOGUE)]
+    copies = {Path(name).stem.removeprefix(_CATALOGUE): record.directory / name for name in names}
     return Declaration.from_json(record.declaration, files=copies)
 
 
@@ -35,16 +32,12 @@ def check_alike(
     """Refuse a name that is taken (`what` says by what), unless it may be reused and the declarations are equal."""
     stored = known.as_json()
     differing = [name for name in declared.differing(stored) if name != "name"]
-    made = [_told(name, stored.get(name)) for name in differing]
+    made = ", ".join(f"{name}={stored.get(name)!r}" for name in differing)
     if if_exists == "error":
-        told = f", declared {', '.join(made)}: use another name" if made else "; if_exists='reuse' gives it back"
+        told = f", declared with {made}: use another name" if made else "; if_exists='reuse' gives it back"
         raise NameTakenError(f"{what}{told}", parameter="name")
     if made:
-        raise SeriesDiffersError(f"{what}, and its declaration differs: it was made {', '.join(made)}; {remedy}")
-
-
-def _told(field: str, value: object) -> str:
-    return f"without {field}=" if value is None else f"with {field}={value!r}"
+        raise SeriesDiffersError(f"{what}, and its declaration differs: it was made with {made}; {remedy}")
 
 
 def write_catalogues(directory: Path, domain: Domain, *, durable: bool) -> list[RegisteredFile]:

@@ -37,7 +37,19 @@ class Measured(NamedTuple):
 
 def consistent(cells: Release, workloads: Sequence[WorkloadRelease], domain: Domain | None) -> list[pl.DataFrame]:
     """See `Release.consistent`."""
-    about, found = _checked(cells, workloads)
+    about = read_metadata(cells.metadata)
+    if not isinstance(about, CellMetadata):
+        raise DeclarationError(f"{cells.name!r} is a workload release; call consistent() on a cell release")
+    found = [of_kind(read_metadata(one.metadata), WorkloadMetadata) for one in workloads]
+    if not found:
+        raise DeclarationError("consistent takes the releases of workloads that are to agree with this one")
+    if {(one.store, one.series) for one in found} != {(about.store, about.series)}:
+        raise InputError("only releases of one series have counts in common")
+    if len({(one.workload, one.strategy) for one in found}) < len(found):
+        raise DeclarationError("of each workload and strategy one release, the finest: others add nothing but noise")
+    frames = [one.frame for one in (cells, *workloads)]
+    if any(set(_ADDED) & set(frame.columns) for frame in frames):
+        raise InputError(f"a key column is called as one to be added, {' or '.join(_ADDED)}: rename it in the log")
     domain = about.declaration.domain if domain is None else domain
     strategies = [strategy_named(one.strategy, Workload.parse(one.workload)) for one in found]
     largest = max(*(strategy.n_noise for strategy in strategies), *map(len, workloads))
@@ -49,15 +61,13 @@ def consistent(cells: Release, workloads: Sequence[WorkloadRelease], domain: Dom
     columns = zip(key_domains(domain), cells.frame.select(about.declaration.key).get_columns(), strict=True)
     coordinates = tuple(column.index(pl.DataFrame({"key_0": values})) for column, values in columns)
     rows = np.eye(domain.size)[np.ravel_multi_index(coordinates, column_sizes(domain))]
-    own = Measured(rows, estimates["estimate"].to_numpy(), np.diag(estimates["estimate_error"].to_numpy() ** 2))
-    answered = [
-        measured(strategy, one.frame["noisy_count" if one.implicit else "noisy_answer"].to_numpy(), said.noise_std)
-        for strategy, one, said in zip(strategies, workloads, found, strict=True)
-    ]
-    frames = [one.frame for one in (cells, *workloads)]
+    answers = [Measured(rows, estimates["estimate"].to_numpy(), np.diag(estimates["estimate_error"].to_numpy() ** 2))]
+    for strategy, one, said in zip(strategies, workloads, found, strict=True):
+        values = one.frame["noisy_count" if one.implicit else "noisy_answer"].to_numpy()
+        answers.append(measured(strategy, values, said.noise_std))
     return [
         frame.with_columns(pl.Series(name, column) for name, column in zip(_ADDED, one, strict=True))
-        for frame, one in zip(frames, agree([own, *answered]), strict=True)
+        for frame, one in zip(frames, agree(answers), strict=True)
     ]
 
 
@@ -87,19 +97,3 @@ def _whitened(answers: Measured) -> tuple[FloatArray, FloatArray]:
     noisy = variances > _NEGLIGIBLE * variances.max(initial=0.0)
     turned = directions[:, noisy].T / np.sqrt(variances[noisy])[:, np.newaxis]
     return turned @ answers.rows, turned @ answers.values
-
-
-def _checked(cells: Release, workloads: Sequence[WorkloadRelease]) -> tuple[CellMetadata, list[WorkloadMetadata]]:
-    about = read_metadata(cells.metadata)
-    if not isinstance(about, CellMetadata):
-        raise DeclarationError(f"{cells.name!r} is a workload release; call consistent() on a cell release")
-    found = [of_kind(read_metadata(one.metadata), WorkloadMetadata) for one in workloads]
-    if not found:
-        raise DeclarationError("consistent takes the releases of workloads that are to agree with this one")
-    if {(one.store, one.series) for one in found} != {(about.store, about.series)}:
-        raise InputError("only releases of one series have counts in common")
-    if len({(one.workload, one.strategy) for one in found}) < len(found):
-        raise DeclarationError("of each workload and strategy one release, the finest: others add nothing but noise")
-    if any(set(_ADDED) & set(one.frame.columns) for one in (cells, *workloads)):
-        raise InputError(f"a key column is called as one to be added, {' or '.join(_ADDED)}: rename it in the log")
-    return about, found

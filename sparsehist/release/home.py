@@ -115,9 +115,8 @@ def home_of(store: str | os.PathLike[str] | Home | OfStore) -> Home:
 def _directory_in_memory(owner: object) -> Path:
     """Make a private store, in memory where the system has such a place; it goes when its owner goes."""
     shared = Path("/dev/shm")  # noqa: S108 - the directory made in it is private
-    parent = shared if shared.is_dir() and os.access(shared, os.W_OK) else None
+    parent = shared if os.access(shared, os.W_OK) else None
     directory = Path(tempfile.mkdtemp(prefix="sparsehist-", dir=parent))
-    path = directory / "store"
-    create_store(path, durable=False)
+    create_store(directory / "store", durable=False)
     weakref.finalize(owner, shutil.rmtree, directory, ignore_errors=True)
-    return path
+    return directory / "store"

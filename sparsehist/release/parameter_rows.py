@@ -16,11 +16,8 @@ if TYPE_CHECKING:
 
 def declaration_rows(declared: Declaration) -> list[tuple[str, str]]:
     """The public parameters of a series, as people read them."""
-    return [
-        *([] if declared.unit else [("unit", "counts bounded elsewhere")]),
-        *rows(declared),
-        *([("guarantee", declared.rests_on)] if declared.rests_on else []),
-    ]
+    counts = [] if declared.unit else [("unit", "counts bounded elsewhere")]
+    return [*counts, *rows(declared), *([("guarantee", declared.rests_on)] if declared.rests_on else [])]
 
 
 def asked_text(about: Metadata) -> str:
@@ -37,25 +34,18 @@ def release_rows(about: Metadata) -> list[tuple[str, str]]:
     level = [("level", asked_text(about)), ("guarantee", guarantee)]
     if isinstance(about, WorkloadMetadata):
         std = f"standard deviation of an answer {about.std:.4g} units (root mean square)"
-        return [
-            ("workload", f"{about.workload}, by {about.strategy}"),
-            *level,
-            ("noise", f"{about.noise}, {std}"),
-            ("counts", about.counts or "units"),
-        ]
-    noise = ("noise", f"{about.noise}, standard deviation {about.std:.4g} units")
-    if not isinstance(about, CellMetadata):
-        return [*level, noise]
-    levels, stds = about.measure_levels or {}, about.measure_stds or {}
-    rows = [
-        *([("step", f"{about.step} of {about.declaration.n_steps}")] if isinstance(about, RunningMetadata) else []),
-        *level,
-        noise,
-        *((f"{name}_sum", f"level {at}, standard deviation {stds[name]:.4g}") for name, at in levels.items()),
-        ("threshold", f"{about.threshold:,.4f} units"),
-        ("expected false keys", f"{about.expected_false_keys:.3g}"),
-    ]
-    if about.delta_infinity is None:
-        return rows
-    spent = f"{about.delta_infinity:.4g} spent so far, {about.delta_remaining:.4g} left"
-    return [*rows, ("delta of the series", spent)]
+        asked, counts = f"{about.workload}, by {about.strategy}", about.counts or "units"
+        return [("workload", asked), *level, ("noise", f"{about.noise}, {std}"), ("counts", counts)]
+    found = [*level, ("noise", f"{about.noise}, standard deviation {about.std:.4g} units")]
+    if isinstance(about, RunningMetadata):
+        found.insert(0, ("step", f"{about.step} of {about.declaration.n_steps}"))
+    if isinstance(about, CellMetadata):
+        stds = about.measure_stds or {}
+        for name, at in (about.measure_levels or {}).items():
+            found.append((f"{name}_sum", f"level {at}, standard deviation {stds[name]:.4g}"))
+        found.append(("threshold", f"{about.threshold:,.4f} units"))
+        found.append(("expected false keys", f"{about.expected_false_keys:.3g}"))
+        if about.delta_infinity is not None:
+            spent = f"{about.delta_infinity:.4g} spent so far, {about.delta_remaining:.4g} left"
+            found.append(("delta of the series", spent))
+    return found

@@ -22,19 +22,24 @@ PLANTED = "from pathlib import Path\nPath(__file__).with_name('ran').touch()\n"
 
 
 def forged(release: sh.Release, path: Path, **changes: object) -> Path:
-    """A file of the release whose metadata say something else."""
-    metadata = json.dumps({"format": 1, **release.metadata, **changes})
+    """A file of the release whose metadata, or the declaration in them, say something else."""
+    told = release.metadata
+    declared = told["declaration"] | {name: value for name, value in changes.items() if name in told["declaration"]}
+    metadata = json.dumps({"format": 1, **told, **changes, "declaration": changes.get("declaration", declared)})
     release.frame.write_parquet(path, metadata={"sparsehist": metadata})
     return path
 
 
 def test_a_release_imports_nothing_that_it_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A module of the forger's choice was run by `.intervals()`; the control shows that it could be imported."""
+    """Neither a module, which the control imports, nor a file of the forger's choice, which could keep it waiting."""
     (tmp_path / "planted.py").write_text(PLANTED)
     monkeypatch.syspath_prepend(tmp_path)
-    release = sh.read(forged(a_series().release("one", level=1), tmp_path / "a.parquet", noise="planted:Family"))
-    with pytest.raises(DeclarationError, match="must be one of"):
-        release.intervals()
+    release = a_series().release("one", level=1)
+    with pytest.raises(InputError, match="a declaration that cannot be read"):
+        sh.read(forged(release, tmp_path / "a.parquet", noise="planted:Family"))
+    os.mkfifo(tmp_path / "pipe")
+    read = sh.read(forged(release, tmp_path / "a.parquet", domain=f"catalogue(file='{tmp_path / 'pipe'}')"))
+    assert read.intervals().height == len(release)
     with pytest.raises(DeclarationError, match="must be one of"):
         a_series(noise="planted:Family")
     assert not (tmp_path / "ran").exists()
@@ -44,13 +49,25 @@ def test_a_release_imports_nothing_that_it_names(tmp_path: Path, monkeypatch: py
 
 @pytest.mark.parametrize(
     "changes",
-    [{"max_keys": "1"}, {"level": 1}, {"grid": None}, {"key": [1]}, {"key": "key"}, {"std": True}, {"name": None}],
+    [
+        {"max_keys": "1"},
+        {"level": 1},
+        {"grid": None},
+        {"key": [1]},
+        {"domain": None},
+        {"std": True},
+        {"name": None},
+        {"declaration": None},
+        {"declaration": [1]},
+        {"declaration": {}},
+        {"measure_levels": {"price": 1}},
+    ],
     ids=str,
 )
 def test_metadata_of_another_type_are_refused(tmp_path: Path, changes: dict[str, object]) -> None:
     """The error is one of the package, with the name of the field."""
     path = forged(a_series().release("one", level=1), tmp_path / "a.parquet", **changes)
-    with pytest.raises(InputError, match=rf"{next(iter(changes))}' that is no|is not a release"):
+    with pytest.raises(InputError, match=r"is not a release|has no measures"):
         sh.read(path).intervals()
 
 
@@ -167,7 +184,7 @@ def test_no_control_character_reaches_a_terminal(tmp_path: Path, capsys: pytest.
             assert all(letter.isprintable() or letter == "\n" for letter in printed), words
             shown += "owned" in printed
     assert shown > 12
-    forged(sh.read(out), tmp_path / "a.parquet", name=BELLS, series=BELLS)
+    forged(sh.read(out), tmp_path / "a.parquet", name=BELLS, declaration=sh.read(out).metadata["declaration"])
     assert repr(sh.read(tmp_path / "a.parquet")).isprintable()
     with pytest.raises(InputError) as refused:
         sh.read(tmp_path / BELLS)

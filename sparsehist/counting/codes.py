@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import secrets
 from threading import Lock
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import polars as pl
@@ -62,7 +62,7 @@ class Codes:
         self._slots: Codes32 = np.zeros(1 << _FIRST_BITS, dtype=np.uint32)
         self._hashes: WordArray = np.empty(0, dtype=np.uint64)
         # Values whose hash belongs to another value. They have codes, but no slots.
-        self._strays = pl.DataFrame(schema={"value": dtype, "code": pl.UInt32})
+        self._strays: dict[Any, int] = {}
 
     def __repr__(self) -> str:
         return "Codes()"
@@ -111,7 +111,7 @@ class Codes:
             self._hashes = hashes
         if self._slots.size < _SLOTS_PER_VALUE * most:
             self._slots = np.zeros(1 << (_SLOTS_PER_VALUE * most).bit_length(), dtype=np.uint32)
-            codes = np.delete(np.arange(len(self)), self._strays["code"].to_numpy())
+            codes = np.delete(np.arange(len(self)), list(self._strays.values()))
             slots = self._home(self._hashes[codes])
             while codes.size:
                 free = self._slots[slots] == _FREE
@@ -161,14 +161,12 @@ class Codes:
 
     def _stray_codes(self, values: pl.Series) -> Codes32:
         """Return the codes of values whose hash belongs to another value."""
-        wanted = values.alias("value").to_frame()
-        new = wanted.unique().join(self._strays, on="value", how="anti")
-        self._reserve(new.height)
-        numbers = pl.Series("code", np.arange(len(self), len(self) + new.height, dtype=np.uint32))
-        self._strays = self._strays.vstack(new.with_columns(numbers))
-        self._append(new["value"])
-        codes = wanted.join(self._strays, on="value", how="left", maintain_order="left")["code"]
-        return codes.to_numpy()
+        listed = values.to_list()
+        new = [value for value in dict.fromkeys(listed) if value not in self._strays]
+        self._reserve(len(new))
+        self._strays.update(zip(new, range(len(self), len(self) + len(new)), strict=True))
+        self._append(pl.Series(new, dtype=values.dtype))
+        return np.array([self._strays[value] for value in listed], dtype=np.uint32)
 
     def _append(self, new: pl.Series) -> None:
         if not new.len():

@@ -122,10 +122,10 @@ def _matches(path: str, told: Files) -> list[str]:
 
 
 def _kind(file: str) -> str:
-    for suffix, kind in _KINDS.items():
-        if bare(file).lower().endswith(suffix):
-            return kind
-    raise DeclarationError(f"file {shown(file)!r} must end in one of {', '.join(_KINDS)}")
+    found = [kind for suffix, kind in _KINDS.items() if bare(file).lower().endswith(suffix)]
+    if not found:
+        raise DeclarationError(f"file {shown(file)!r} must end in one of {', '.join(_KINDS)}")
+    return found[0]
 
 
 def _scanned(
@@ -171,11 +171,13 @@ def _common(
         if name not in other:
             raise DataError(f"file {shown(file)!r} has no column {name!r}, which the files before it have")
         both = known[name], other[name]
-        if all(dtype.is_integer() for dtype in both) and both[0] != both[1]:
+        if both[0] == both[1]:
+            continue
+        if all(dtype.is_integer() for dtype in both):
             found[name] = pl.Int64() if all(dtype.is_signed_integer() for dtype in both) else pl.Int128()
-        elif all(dtype in (pl.String, pl.Categorical, pl.Enum) for dtype in both) and both[0] != both[1]:
+        elif all(dtype in (pl.String, pl.Categorical, pl.Enum) for dtype in both):
             found[name] = pl.String()
-        elif both[0] != both[1]:
+        else:
             raise DataError(
                 f"column {name!r} is {both[0]} in one file and {both[1]} in {shown(file)!r}: one id must not be two; "
                 "write the column alike in all files"
@@ -190,9 +192,3 @@ def _folders(file: str, names: Sequence[str]) -> list[tuple[str, str | None]]:
     for name in set(names) - set(found):
         raise DataError(f"file {shown(file)!r} stands in no folder {name}=…, which was declared to hold that column")
     return [(name, found[name]) for name in names]
-
-
-def hive_hint(log: Log, column: str) -> str:
-    """What to do about a missing column that the names of folders hold."""
-    in_folders = any(f"{column}=" in part for file in log.files for part in Path(file).parts[:-1])
-    return f"; a folder's name has it: {_HIVE_HINT}" if in_folders else ""

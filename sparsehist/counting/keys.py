@@ -39,15 +39,12 @@ class PlacedKeys(NamedTuple):
 
 
 def is_missing(column: pl.Series) -> pl.Series:
-    """Find nulls, NaN and empty strings or bytes."""
-    missing = column.is_null()
-    if column.dtype.is_float():
-        missing |= column.is_nan().fill_null(value=False)
-    elif column.dtype in (pl.String, pl.Categorical, pl.Enum):
-        missing |= (column.cast(pl.String) == "").fill_null(value=False)
-    elif column.dtype == pl.Binary:
-        missing |= (column.bin.size() == 0).fill_null(value=False)
-    return missing
+    """Find nulls and empty strings or bytes."""
+    if column.dtype in (pl.String, pl.Categorical, pl.Enum):
+        column = column.cast(pl.String).cast(pl.Binary)
+    if column.dtype == pl.Binary:
+        return column.is_null() | (column.bin.size() == 0).fill_null(value=False)
+    return column.is_null()
 
 
 def missing_error(column: str, role: str) -> DataError:
@@ -93,7 +90,7 @@ def place(
 
 
 def missing_by_column(keys: pl.DataFrame) -> pl.DataFrame:
-    """Find nulls, NaN and empty values, column by column."""
+    """Find nulls and empty values, column by column."""
     return pl.DataFrame([is_missing(column).alias(column.name) for column in keys])
 
 

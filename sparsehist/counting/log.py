@@ -208,9 +208,6 @@ def check_unit_dtypes(log: Log, units: Sequence[str], *, portable: bool = False)
             part_of_tuple(unit, dtype)
 
 
-_KINDS_OF_KEYS = (((pl.Date,), "date"), ((pl.Int64, pl.UInt64), "integer"))
-
-
 def check_key_dtypes(log: Log, key: Sequence[str], domain: Domain) -> None:
     """Refuse key columns that the domain does not take; dates may be ISO text, whole numbers only in CSV files."""
     for column, name in enumerate(key):
@@ -218,20 +215,14 @@ def check_key_dtypes(log: Log, key: Sequence[str], domain: Domain) -> None:
         parsed = dtype == pl.String and (wanted == pl.Date or (name in log.texts and wanted.is_integer()))
         if parsed or domain.accepts(column, dtype):
             continue
-        castable = dtype.is_integer() or dtype.is_decimal() or dtype in (*_TEXTS, pl.Boolean, pl.Date, pl.Datetime)
-        kind = next((kind for of, kind in _KINDS_OF_KEYS if wanted in of), "text")
+        kind = "date" if wanted == pl.Date else "integer" if wanted.is_integer() else "text"
         remedy = f"read it with sh.Files(…, types={{{name!r}: {kind!r}}}), in a shell --key-type {name}={kind}"
         if isinstance(dtype, pl.List):
             remedy = f"make a row of each element, by frame.explode({name!r}) or unnest in SQL"
-        elif not castable:
-            remedy = "cast it before"
         remedy = "cast it in the Spark frame" if log.of_spark else remedy
         if dtype.is_float() or dtype.is_decimal():
-            raise _fractions(f"key column {name!r}", dtype, f"{remedy} as whole numbers or text")
-        raise DataError(
-            f"key column {name!r} has dtype {dtype}, and {domain.describe()} wants {wanted} there: {remedy}, or "
-            "declare another domain"
-        )
+            raise _fractions(f"key column {name!r}", dtype, remedy)
+        raise DataError(f"key column {name!r} has dtype {dtype}, and {domain.describe()} wants {wanted}: {remedy}")
 
 
 def _fractions(column: str, dtype: pl.DataType, remedy: str) -> DataError:

@@ -10,7 +10,7 @@ import polars as pl
 from polars.io.plugins import register_io_source
 
 from sparsehist.counting.contract import Files, Query
-from sparsehist.counting.files import hive_hint, open_files
+from sparsehist.counting.files import open_files
 from sparsehist.counting.log import QUERY_LABEL, Log, engine_errors
 from sparsehist.counting.queries import checked
 from sparsehist.counting.spark_sources import SPARK_LABEL, dtypes_of, is_spark_frame, quiet
@@ -26,8 +26,7 @@ def open_log(source: object, columns: Sequence[str]) -> Log:
     missing = [name for name in columns if name not in log.dtypes]
     if missing:
         which = f"column {missing[0]!r}" if len(missing) <= 2 else "such columns"  # more may be rows of the log
-        advice = f"{_columns_of(log, columns, missing[0])}{hive_hint(log, missing[0])}"
-        raise DeclarationError(f"{log.label} has no {which}; {advice}")
+        raise DeclarationError(f"{log.label} has no {which}; {_columns_of(log, columns, missing[0])}")
     return log
 
 
@@ -38,7 +37,9 @@ def _columns_of(log: Log, columns: Sequence[str], missing: str) -> str:
         return f"its first line has {n} field(s) and must be a header: check that it is one, and the delimiter"
     folded = {name.casefold(): name for name in log.dtypes}
     near = difflib.get_close_matches(missing.casefold(), folded, n=1)
-    return f"did you mean {folded[near[0]]!r}?" if near else f"its columns are {list(log.dtypes)}"
+    if near:
+        return f"did you mean {folded[near[0]]!r}?"
+    return f"its columns are {list(log.dtypes)}; sh.Files(…, hive=[…]) reads those in the names of folders"
 
 
 def _open(source: object, columns: Sequence[str]) -> Log:

@@ -166,7 +166,7 @@ def test_what_looks_like_a_path_and_is_none_is_told_apart(tmp_path):
     refused(DataError, "dtype .*one number may be written in several ways: cast .* 64 bits", huge)
     twice = pa.table([[1], [SECRET], [SECRET]], names=["user_id", "query", "query"])
     refused(DeclarationError, "more than one column 'query'", twice)
-    refused(DataError, "several ways: cast it before as whole", a_frame([1], [1.5]))
+    refused(DataError, "several ways: read it", a_frame([1], [1.5]))
     (tmp_path / "quote.csv").write_text(f'user_id,query\n1,"{SECRET}\n2,b\n')
     refused(DataError, "quoted field", tmp_path / "quote.csv")
 

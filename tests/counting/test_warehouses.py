@@ -179,7 +179,7 @@ def test_counts_come_in_from_files(tmp_path: Path) -> None:
         ({"count": "query"}, "is a key column"),
         ({"max_keys": 0}, "max_keys must be"),
         ({"salt": b"short"}, "16 bytes"),
-        ({"key": ["query", "day"]}, "as many columns"),
+        ({"key": ["query", "day"]}, "must name the columns"),
         ({"key": "a`b"}, "names are text"),
         ({"key": "a\\"}, "names are text"),
         ({"key": "${x}"}, "names are text"),

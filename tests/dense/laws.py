@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from itertools import pairwise
 
@@ -13,6 +14,7 @@ from sparsehist.noise.discrete_laplace import DiscreteLaplace
 from sparsehist.noise.family import Family
 from sparsehist.noise.poisson import Poisson
 from sparsehist.noise.skellam import Skellam
+from tests.stats import g_test
 
 FloatArray = NDArray[np.float64]
 
@@ -71,3 +73,17 @@ def joint_counts(columns: list[NDArray[np.int64]], low: int, high: int) -> tuple
     shape = (high - low + 1,) * len(columns)
     index = np.ravel_multi_index([column[inside] - low for column in columns], shape)
     return np.bincount(index, minlength=int(np.prod(shape))).reshape(shape), int((~inside).sum())
+
+
+def joint_p_value(
+    family: Family, fine_to_coarse: list[Fraction], columns: list[NDArray[np.int64]], low: int, high: int
+) -> float:
+    """G-test over all cells, the likeliest first, and one for the rest."""
+    table = joint_pmf(family, fine_to_coarse, low, high).ravel()
+    seen, outside = joint_counts(columns, low, high)
+    order = np.argsort(-table, kind="stable")
+    possible = order[table[order] > 0]
+    if seen.ravel()[table <= 0].any():
+        return 0.0  # a cell no path can reach
+    missing = 1.0 - math.fsum(table)
+    return g_test([*seen.ravel()[possible], outside], [*table[possible], missing])

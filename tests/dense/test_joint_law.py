@@ -15,8 +15,8 @@ from sparsehist.noise.discrete_laplace import DiscreteLaplace
 from sparsehist.noise.laplace import Laplace
 from sparsehist.noise.poisson import Poisson
 from sparsehist.noise.skellam import Skellam
-from tests.dense.laws import joint_counts, joint_pmf
-from tests.stats import assert_consistent, assert_detected, binomial_test, g_test, gaussian_vector_test, ks_test
+from tests.dense.laws import joint_p_value
+from tests.stats import assert_consistent, assert_detected, binomial_test, gaussian_vector_test, ks_test
 
 SENSITIVITY = math.sqrt(5)
 LEVELS = [Fraction(1, 10), Fraction(1, 3), Fraction(1), Fraction(2)]
@@ -73,18 +73,6 @@ def test_integer_releases_have_the_exact_joint_law(family, low, high, seal_befor
     assert_consistent(joint_p_value(family, fine_to_coarse, columns, low, high), type(family).__name__)
     columns[1] = noise_at(family, [Fraction(1, 2)], seal_before=None, cap=1)[Fraction(1, 2)]
     assert_detected(joint_p_value(family, fine_to_coarse, columns, low, high), "a level of another path")
-
-
-def joint_p_value(family, fine_to_coarse, columns, low, high):
-    """G-test over all cells, the likeliest first, and one for the rest."""
-    table = joint_pmf(family, fine_to_coarse, low, high).ravel()
-    seen, outside = joint_counts(columns, low, high)
-    order = np.argsort(-table, kind="stable")
-    possible = order[table[order] > 0]
-    if seen.ravel()[table <= 0].any():
-        return 0.0  # a cell no path can reach
-    missing = 1.0 - math.fsum(table)
-    return g_test([*seen.ravel()[possible], outside], [*table[possible], missing])
 
 
 @pytest.mark.parametrize("seal_before", [None, 0, 2, 3])

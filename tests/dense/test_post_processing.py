@@ -11,9 +11,7 @@ from hypothesis.extra.numpy import arrays
 from sparsehist.dense import clip_negative, scale, threshold
 from sparsehist.dense.dense_release import LOSSLESS, WEAKLY_LOSSLESS
 from sparsehist.dense.multiple_release import MultipleRelease
-from sparsehist.dense.rounding import round_into
 from sparsehist.errors import DeclarationError
-from sparsehist.histogram.grid import round_to_grid
 from sparsehist.noise import Gaussian
 
 VALUES = np.array([-2.5, -0.5, 0.0, 0.5, 1.5, 1.75])
@@ -53,18 +51,8 @@ def test_scaling_keeps_values_of_a_grid_apart(units, factor):
     assert np.unique(scaled).size == np.unique(values).size
 
 
-@given(arrays(np.float64, 4, elements=st.floats(-1e6, 1e6)), st.integers(-10, 10))
-def test_rounding_is_to_the_nearest_halves_down(values, exponent):
-    """The same rule as everywhere else."""
-    assert np.array_equal(round_into(values, 2.0**exponent, np.empty(4)), round_to_grid(values, 2.0**exponent))
-
-
 def test_steps_that_are_none_are_refused():
     """A factor of 0, a threshold that is no number."""
-    for build in (
-        lambda: scale(0),
-        lambda: scale(float("inf")),
-        lambda: threshold(float("nan")),
-    ):
+    for build in (lambda: scale(0), lambda: scale(float("inf")), lambda: threshold(float("nan"))):
         with pytest.raises(DeclarationError):
             build()

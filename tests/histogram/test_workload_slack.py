@@ -35,6 +35,7 @@ from sparsehist.workload import (
 )
 from sparsehist.workload.strategies.spectral import Spectral
 from sparsehist.workload.strategies.spectral_kernels import PrefixKernel
+from tests.histogram.test_slack import real
 from tests.stats import assert_consistent, assert_detected, g_test
 
 # numpy's normals come from layers of 2**52 places, about 1.6 deviations wide.
@@ -131,11 +132,6 @@ def test_errors_of_earlier_levels_add_up_at_most(order: tuple[str, ...]) -> None
         error = float(np.abs(kept[level] - wide[level]).mean()) / family.std(level)
         near = count_near(list(kept)[:past], level)
         assert error + LATTICE <= numerical_slack(1, 1.0, 1.0, near=near) - 1e-12
-
-
-def real(value: Fraction) -> np.longdouble:
-    """To 64 bits."""
-    return np.longdouble(value.numerator) / np.longdouble(value.denominator)
 
 
 def exact_weights(coarse: Fraction | None, fine: Fraction | None, level: Fraction) -> dict[Fraction, np.longdouble]:
@@ -243,14 +239,7 @@ def test_lots_do_not_depend_on_the_noise() -> None:
     If these bits depended on the state, nearly equal levels would agree for large noise and differ for small noise.
     """
     counts = sh.Counts(pl.DataFrame({"day": list(range(1000)), "count": [5] * 1000}), largest=1)
-    series = sh.create(
-        sh.open(":memory:", seed=1),
-        counts,
-        name="s",
-        key="day",
-        max_keys=1,
-        domain=sh.Integers(1000),
-    )
+    series = sh.create(sh.open(":memory:", seed=1), counts, name="s", key="day", max_keys=1, domain=sh.Integers(1000))
     levels = [Fraction(1, 2), Fraction(1, 2) - Fraction(1, 10**50)]
     made = [
         series.release(f"r{i}", workload="identity()", level=level, strategy="identity")

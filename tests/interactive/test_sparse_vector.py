@@ -14,6 +14,7 @@ from scipy import integrate
 from sparsehist import entropy
 from sparsehist.errors import BudgetExceededError, DataError, DeclarationError, StoreDamagedError
 from sparsehist.interactive import AboveThreshold, SparseVector
+from tests.interactive.watching import at_least, pmf
 from tests.stats import assert_consistent, assert_detected, g_test
 
 VALUES, THRESHOLD = (2, 5, 9, 4), 8
@@ -21,21 +22,9 @@ SPAN = np.arange(-400, 401)
 RUNS = 6_000
 
 
-def pmf(rate, values=SPAN):
-    """Of discrete Laplace noise that falls by e^-rate."""
-    a = math.exp(-rate)
-    return (1 - a) / (1 + a) * a ** np.abs(values)
-
-
-def at_least(rate, least):
-    """P[noise >= least]."""
-    a = math.exp(-rate)
-    return np.where(least > 0, a ** np.maximum(least, 0) / (1 + a), 1 - a ** np.maximum(1 - least, 0) / (1 + a))
-
-
 def first_trigger(values, *, threshold_rate=0.5, query_rate=0.25):
     """P[the first trigger is at j], and P[there is none]; shape (values + 1,). A rate of None is no noise."""
-    noise, weight = (np.array([0]), np.array([1.0])) if threshold_rate is None else (SPAN, pmf(threshold_rate))
+    noise, weight = (np.array([0]), np.array([1.0])) if threshold_rate is None else (SPAN, pmf(threshold_rate, SPAN))
     below, law = weight, []
     for value in values:
         above = at_least(query_rate, THRESHOLD + noise - value)
@@ -112,7 +101,7 @@ def test_after_a_trigger_the_threshold_is_drawn_afresh():
 
 def first_trigger_of(value):
     """P[above] of one value against a threshold of 0, at eps_1 = eps_2 = 1/2."""
-    return float(pmf(0.5) @ at_least(0.25, SPAN - value))
+    return float(pmf(0.5, SPAN) @ at_least(0.25, SPAN - value))
 
 
 def losses(moves, **rates):

@@ -266,12 +266,8 @@ def test_what_is_no_session_is_refused_by_name(series):
     """Parameters, series without cells to list, names that stand for something else."""
     session = series.interactive("ad_hoc", **ASKED)
     series.release("public", level=1)
-    for wrong, error, match in (
-        ({"level": 3}, NameTakenError, "level='20'"),
-        ({"mass": 5}, NameTakenError, "no mass"),
-        ({"accuracy": 0.7}, DeclarationError, "accuracy"),
-    ):
-        with pytest.raises(error, match=match):
+    for wrong, match in (({"level": 3}, "level='20'"), ({"mass": 5}, "no mass")):
+        with pytest.raises(NameTakenError, match=match):
             series.interactive("ad_hoc", **ASKED | wrong)
     with pytest.raises(NotFoundError, match="give level= and accuracy="):
         series.interactive("unknown")
@@ -279,9 +275,7 @@ def test_what_is_no_session_is_refused_by_name(series):
         series.interactive("public")
     with pytest.raises(NameTakenError, match="is a release of interactive queries"):
         series.release("ad_hoc")
-    with pytest.raises(DeclarationError, match="lower-case"):
-        series.interactive("ad_hoc/1", **ASKED)
-    for wrong in ({"level": 0}, {"accuracy": "0"}, {"mass": 0}, {"most_updates": 0}, {"start": "public"}):
+    for wrong in ({"level": 0}, {"accuracy": 0.7}, {"mass": 0}, {"most_updates": 0}, {"start": "public"}):
         with pytest.raises(DeclarationError):
             series.interactive("other", **ASKED | wrong)
     marginals = series.release("ranges", workload=sh.workload.Prefix(), level=1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +12,6 @@ import polars as pl
 import pytest
 
 import sparsehist as sh
-from sparsehist.errors import StoreRolledBackError
 
 LEVELS = ["0.1", "0.4", "0.2"]
 
@@ -106,24 +104,3 @@ def test_a_child_that_cannot_work_is_refused_and_holds_no_lock(tmp_path: Path) -
     done = subprocess.run([sys.executable, "-c", FORK, str(tmp_path / "store"), "warm"], check=False, timeout=120)
     assert done.returncode == 7
     assert set(series.releases()["name"]) == {"warm", "parent"}
-
-
-def test_a_restored_copy_is_refused_once_more_was_released(tmp_path: Path) -> None:
-    """Copied back over the store, put beside it, or after its directory was removed: refused every time."""
-    store, backup = tmp_path / "store", tmp_path / "backup"
-    series = a_store(store)
-    series.release("one", level="0.1", threshold=15)
-    series.store.backup(backup)
-    (tmp_path / "out").mkdir()
-    series.release("two", level="0.4", threshold=15).write_parquet(tmp_path / "out" / "two.parquet")
-    with pytest.raises(StoreRolledBackError):
-        sh.open(backup)
-    for item in backup.iterdir():  # over the files of the store, in place
-        if item.is_file():
-            shutil.copy2(item, store / item.name)
-    with pytest.raises(StoreRolledBackError):
-        sh.open(store)
-    shutil.rmtree(store)
-    shutil.copytree(backup, store)
-    with pytest.raises(StoreRolledBackError):
-        sh.open(store)

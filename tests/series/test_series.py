@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import re
 from pathlib import Path
 
@@ -123,34 +122,6 @@ def test_a_bad_declaration_is_refused_and_leaves_no_store(
     with pytest.raises(error):
         a_series(tmp_path / "store", **wrong)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_only_published_rows_leave(tmp_path: Path) -> None:
-    """No form of a release holds a key that was not published: not Parquet, IPC, Arrow, pickle or its repr."""
-    import pyarrow as pa
-
-    release = a_series(tmp_path / "store").release("one", level="0.1", false_keys=1)
-    assert not release.frame["key"].str.starts_with(SECRET).any()
-    target = tmp_path / "one.parquet"
-    release.write_parquet(target)
-    table = pa.table(release)
-    arrow_buffers = b"".join(
-        bytes(buffer) for column in table.columns for chunk in column.chunks for buffer in chunk.buffers() if buffer
-    )
-    forms = {
-        "parquet": target.read_bytes(),
-        "ipc": release.frame.write_ipc(None).getvalue(),
-        "pickle": pickle.dumps(release),
-        "pickled frame": pickle.dumps(release.frame),
-        "arrow": arrow_buffers,
-        "repr": repr(release).encode() + repr(release.frame).encode(),
-        "metadata": repr(release.metadata).encode(),
-    }
-    for form, content in forms.items():
-        assert SECRET.encode() not in content, form
-    unpickled = pickle.loads(forms["pickle"])
-    assert unpickled.frame.equals(release.frame)
-    assert (unpickled.metadata, unpickled.repeated) == (release.metadata, True)
 
 
 def string_bytes(frame: pl.DataFrame) -> bytes:

@@ -18,10 +18,10 @@ from sparsehist.cli.releasing import MOST_ROWS, levels_for_people
 from sparsehist.errors import DeclarationError, InputError, SparsehistError, StatementError
 from sparsehist.ledger.table import SCHEMA, for_people
 from sparsehist.release.home import Home
-from sparsehist.sqlfront.reading import parameters_from
+from sparsehist.sqlfront.parameters import asked_for, parameters_from
 from sparsehist.sqlfront.results import Outcome
 from sparsehist.sqlfront.running import run_script
-from sparsehist.sqlfront.script import asked_for, pieces, pointed
+from sparsehist.sqlfront.script import pieces, pointed
 from sparsehist.sqlfront.session import Session
 
 _SELDOM_USED = ("workload", "strategy", "refused")

@@ -318,9 +318,10 @@ class Rewriting:
         options, paths = {}, []
         for argument in call.get("arguments", ()):
             option, value = _option(argument)
-            if not _is_constant(value):
+            try:
+                held = self._value_of(value)
+            except (duckdb.Error, ValueError):
                 self._refuse(node, f"what {name} reads and how must be constants or parameters")
-            held = self._value_of(value)
             if option:
                 options[option] = held
             else:
@@ -351,6 +352,9 @@ class Rewriting:
         return dict(_without_places(self._parsed(f"select {text}")["statements"][0]["node"]["select_list"][0]))
 
     def _value_of(self, constant: Node) -> Any:
+        """Compute a value where there are no tables; a query, or something that makes several rows, is none."""
+        if any(node.get("class") == "SUBQUERY" for node in nodes(constant)):
+            raise ValueError
         tree = self._parsed("select 1")
         tree["statements"][0]["node"]["select_list"] = [{**constant, "alias": ""}]
         ((value,),) = self.parser.execute(self._text_of(tree)).fetchall()
@@ -431,12 +435,3 @@ def _option(argument: Node) -> tuple[str, Node]:
     if expression.get("type") == "COMPARE_EQUAL" and expression["left"].get("class") == "COLUMN_REF":
         return str(expression["left"]["column_names"][-1]).lower(), expression["right"]
     return "", expression
-
-
-def _is_constant(expression: Node) -> bool:
-    kind = expression.get("class")
-    if kind == "CAST":
-        return _is_constant(expression["child"])
-    if kind == "FUNCTION" and expression["function_name"] in ("list_value", "struct_pack"):
-        return all(_is_constant(_option(argument)[1]) for argument in expression.get("arguments", ()))
-    return kind == "CONSTANT"

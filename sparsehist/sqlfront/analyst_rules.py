@@ -45,10 +45,6 @@ _OWN = re.compile(
     rf"\s*create\s+(?:or\s+replace\s+)?temp(?:orary)?\s+(?:table|view)\s+(?:if\s+not\s+exists\s+)?({_NAME})\s+as\b",
     re.IGNORECASE,
 )
-_CURATORS = re.compile(
-    r"\s*(release|plan|append|create\s+(?:running\s+)?series|drop\s+series|show\s+(?:series|releases|ledger))\b",
-    re.IGNORECASE,
-)
 _MAY = "readers may run SELECT, DESCRIBE, SUMMARIZE, SHOW, EXPLAIN and CREATE TEMP TABLE or VIEW … AS SELECT"
 
 
@@ -91,10 +87,7 @@ def _statements(text: str, connection: duckdb.DuckDBPyConnection) -> list[duckdb
     try:
         return connection.extract_statements(text)
     except duckdb.Error as problem:
-        ours = _CURATORS.match(text)
-        if ours is not None:
-            raise_alone(NotAllowedError(f"{' '.join(ours[0].upper().split())} is for a session with a store; {_MAY}"))
-        raise_alone(StatementError(f"this cannot be read: {first_line(problem)}"))
+        raise_alone(StatementError(f"this cannot be read: {first_line(problem)}; {_MAY}"))
 
 
 def _check(query: str, connection: duckdb.DuckDBPyConnection, has: HasTable) -> None:

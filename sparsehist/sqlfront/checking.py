@@ -22,7 +22,8 @@ from sparsehist.release.calendar import span_of
 from sparsehist.release.release_files import ENDINGS, check_target
 from sparsehist.sqlfront.declaring import Declared, declared, declared_discovery, declared_for_step, pointed_at
 from sparsehist.sqlfront.engine_words import parser_failure
-from sparsehist.sqlfront.reading import NO_VALUE, Statement, read_statement
+from sparsehist.sqlfront.parameters import NO_VALUE
+from sparsehist.sqlfront.reading import Statement, read_statement
 from sparsehist.sqlfront.results import Outcome
 from sparsehist.sqlfront.script import Piece, Place, pieces, pointed
 

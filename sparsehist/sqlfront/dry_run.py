@@ -69,22 +69,18 @@ class DryRun:
 
     def foreseen(self, statement: Statement) -> Outcome:
         """What a statement would do; refuses what would be refused."""
-        runs = {
-            "create series": self._create, "append": self._append, "drop series": self._drop,
-            "release": self._release, "choose keys": self._choose_keys,
-        }  # fmt: skip
-        run, piece = runs.get(statement.kind), statement.piece
+        run, piece = getattr(self, f"_{statement.kind.replace(' ', '_')}", None), statement.piece
         said = _NOT_FORESEEN.get(statement.kind, "") if run is None else run(statement)
         return Outcome(piece.number, piece.line, statement.kind or "duckdb", said=said)
 
-    def _drop(self, statement: Statement) -> str:
+    def _drop_series(self, statement: Statement) -> str:
         ended = self._ledger.ended_by_dropping(statement.name)
         dropped = self._series.pop(statement.name, None)
         if dropped is not None:
             self._ledger = self._ledger.with_dropped(dropped.series_id, datetime.now(UTC))
         return f"{ended}erases the series; what it has cost stays in the ledger"
 
-    def _create(self, statement: Statement) -> str:
+    def _create_series(self, statement: Statement) -> str:
         name, declaration = statement.name, wanted_by(statement).declaration
         if name in self._series:
             return f"keeps the series {name}; spends nothing"

@@ -7,8 +7,7 @@ tokens of a statement.
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
@@ -17,14 +16,13 @@ from typing import Any
 
 from sqlglot import Token, TokenType
 
-from sparsehist.errors import DeclarationError, StatementError, shown
+from sparsehist.errors import DeclarationError, StatementError
 from sparsehist.privacy.guarantees import EpsilonDelta
+from sparsehist.sqlfront.parameters import NO_VALUE
 from sparsehist.sqlfront.script import Piece, Place, is_word, spelled
 
-NO_VALUE = "the parameter ${0} has no value: give it with --param {0}=… or parameters={{…}}"
 _TEXTS = (TokenType.STRING, TokenType.HEREDOC_STRING)
 _NUMBERS = (TokenType.NUMBER, TokenType.DOT, TokenType.DASH)
-_CLOSING = {TokenType.L_PAREN: TokenType.R_PAREN, TokenType.L_BRACKET: TokenType.R_BRACKET}
 _STARTS_QUERY = ("SELECT", "WITH", "FROM", "VALUES", "TABLE", "PIVOT", "UNPIVOT", "DESCRIBE", "SHOW", "SUMMARIZE")
 
 
@@ -213,10 +211,9 @@ class Words:
             return str(self.take().text)
         if self.is_next(*_NUMBERS):
             return self._number()
-        if self.is_next(*_CLOSING):
-            closing = _CLOSING[self.take().token_type]
+        if self.symbol(TokenType.L_PAREN):
             found = _several(Words.column)(self)
-            self.symbol(closing, "a comma or the closing parenthesis")
+            self.symbol(TokenType.R_PAREN, "a comma or the closing parenthesis")
             return found
         after = self.token(1)
         if after is not None and after.token_type == TokenType.L_PAREN and self.keyword():
@@ -328,29 +325,8 @@ def _options(words: Words) -> dict[str, Option]:
         words.take()
         words.symbol(TokenType.EQ, f"= after {option}")
         start = words.place()
-        value = _measures(words) if option == "measures" else words.value()
-        options[option] = Option(value, words.since(start))
+        options[option] = Option(words.value(), words.since(start))
     return options
-
-
-def _measures(words: Words) -> Any:
-    """(price CLIP 100 STEP 0.01, temperature CLIP -40 TO 40, events CLIP 50) as texts of measures."""
-    if not words.symbol(TokenType.L_PAREN):
-        return words.value()
-    found: list[str] = []
-    while not found or words.symbol(TokenType.COMMA):
-        if words.is_next(*_TEXTS):
-            found.append(str(words.take().text))
-            continue
-        column = words.column()
-        words.expect("CLIP")
-        bounds = [str(words.value())]
-        if words.accept("TO"):
-            bounds.append(str(words.value()))
-        step = f",step={words.value()}" if words.accept("STEP") else ""
-        found.append(f"{column}:clip={'..'.join(bounds)}{step}")
-    words.symbol(TokenType.R_PAREN, "a comma or the closing parenthesis")
-    return tuple(found)
 
 
 def _query(words: Words) -> str:
@@ -492,41 +468,3 @@ def read_statement(piece: Piece, parameters: Mapping[str, Any]) -> Statement:
     if missing is not None:
         raise words.error(f"expected {missing}")
     return Statement(piece, form.kind or form.words.lower(), asked, places)
-
-
-def parameters_from(words: Iterable[str]) -> dict[str, Any]:
-    """Read name=value words, each name once.
-
-    A value that is written like a SQL number, true, false, null or text in single quotes is that; everything else is
-    text as it stands: 007 and 2014-05-01 are text.
-
-    Example:
-        >>> parameters_from(["n=5", "level=0.10", "day=2014-05-01", "code='5'"])
-        {'n': 5, 'level': Decimal('0.10'), 'day': '2014-05-01', 'code': '5'}
-    """
-    found: dict[str, Any] = {}
-    for word in words:
-        name, equals, value = word.partition("=")
-        if not equals or not re.fullmatch(r"[A-Za-z_]\w*", name):
-            raise DeclarationError(f"a parameter is a name, = and its value, as in --param n=20; got {shown(word)}")
-        if name.lower() in found:
-            raise DeclarationError(f"the parameter {name} is given twice")
-        found[name.lower()] = _value(value)
-    return found
-
-
-def _value(text: str) -> Any:
-    if re.fullmatch(r"-?(0|[1-9]\d*)", text):
-        return int(text)
-    if re.fullmatch(r"-?(0|[1-9]\d*)?\.\d+", text):
-        return Decimal(text)
-    if text.lower() in ("true", "false", "null"):
-        return {"true": True, "false": False, "null": None}[text.lower()]
-    if len(text) > 1 and text[0] == text[-1] == "'" and "'" not in text[1:-1].replace("''", ""):
-        return text[1:-1].replace("''", "'")
-    return text
-
-
-def bindable(value: Any) -> Any:
-    """Return a value as DuckDB binds it; a fraction is a number there."""
-    return float(value) if isinstance(value, Fraction) else value

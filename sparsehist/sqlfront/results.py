@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
@@ -41,17 +41,16 @@ class Outcome:
     error: SparsehistError | None = None
 
 
+@dataclass(frozen=True)
 class SqlResult:
-    """What a script did; `frame` and `release` are those of its last statement.
+    """What the statements of a script did; `frame` and `release` are those of the last one.
 
     Example:
-        >>> SqlResult([Outcome(1, 1, "duckdb", pl.DataFrame({"n": [3]}))]).frame["n"].to_list()
+        >>> SqlResult((Outcome(1, 1, "duckdb", pl.DataFrame({"n": [3]})),)).frame["n"].to_list()
         [3]
     """
 
-    def __init__(self, outcomes: Sequence[Outcome]) -> None:
-        """Hold the outcomes of a script."""
-        self.outcomes = tuple(outcomes)
+    outcomes: tuple[Outcome, ...]
 
     @property
     def frame(self) -> pl.DataFrame:
@@ -63,19 +62,6 @@ class SqlResult:
     def release(self) -> Release | WorkloadRelease | None:
         """The release the last statement made or gave back."""
         return self.outcomes[-1].release if self.outcomes else None
-
-    def __len__(self) -> int:
-        """Number of statements that ran."""
-        return len(self.outcomes)
-
-    def __repr__(self) -> str:
-        """What each statement was, and how many rows the last one has."""
-        kinds = ", ".join(outcome.kind for outcome in self.outcomes)
-        return f"SqlResult({kinds}; rows={self.frame.height})"
-
-    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """Hand the rows of the last statement to anything that reads Arrow."""
-        return self.frame.__arrow_c_stream__(requested_schema)
 
 
 # Polars has no such types; they come as the text that DuckDB writes.

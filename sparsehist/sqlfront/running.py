@@ -8,7 +8,7 @@ from typing import Any
 from sparsehist.errors import SparsehistError, StatementError
 from sparsehist.release.home import Home
 from sparsehist.sqlfront.results import Outcome, SqlResult
-from sparsehist.sqlfront.script import pointed
+from sparsehist.sqlfront.script import has_place, pointed
 from sparsehist.sqlfront.session import Session
 
 
@@ -33,7 +33,7 @@ def run_script(session: Session, script: str, *, keep_going: bool = False, dry_r
         try:
             outcomes.append(run(step))
         except SparsehistError as problem:
-            if not (str(problem).startswith("line ") and "\n" in str(problem)):
+            if not has_place(problem):
                 problem.args = (pointed(str(problem), piece.script, piece.place),)
             said = "would be refused" if dry_run else ""
             outcomes.append(Outcome(piece.number, piece.line, "failed", said=said, error=problem))
@@ -57,4 +57,4 @@ def run_sql(
         raise StatementError("\n".join([f"{len(errors)} statements are wrong; nothing was run", *map(str, errors)]))
     if errors:
         raise errors[0]
-    return SqlResult(outcomes)
+    return SqlResult(tuple(outcomes))

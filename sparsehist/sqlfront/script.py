@@ -6,7 +6,6 @@ The words come from sqlglot's tokenizer for DuckDB. Offsets count characters of 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -130,6 +129,11 @@ def pointed(message: str, script: str, place: Place) -> str:
     return f"line {line}, column {column}: {message}\n  {shown}\n  {pad}{marked}"
 
 
+def has_place(problem: Exception) -> bool:
+    """Whether an error shows its place already."""
+    return str(problem).startswith("line ") and "\n" in str(problem)
+
+
 def _window(written: str, column: int) -> tuple[str, int]:
     """The part of a long line around a column, and where it begins."""
     first = max(0, column - 1 - 60) if len(written) > 110 else 0
@@ -150,9 +154,3 @@ def is_word(token: Any, script: str) -> bool:
 def plain(token: Token, script: str) -> str:
     """A word; a name without its quotes."""
     return str(token.text) if token.token_type == TokenType.IDENTIFIER else spelled(token, script)
-
-
-def asked_for(query: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters that a query names; DuckDB refuses others."""
-    named = {name.lower() for name in re.findall(r"\$(\w+)", query)}
-    return {name: value for name, value in parameters.items() if name.lower() in named}

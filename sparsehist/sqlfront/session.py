@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NoReturn, Self
@@ -35,24 +35,23 @@ from sparsehist.release.home import Home
 from sparsehist.release.key_discovery import discover_keys
 from sparsehist.release.limits import declare_disjoint, raise_cap, set_budget
 from sparsehist.release.periods import append_period, declare_periods, declared_periods, drop
-from sparsehist.release.pipeline import published
 from sparsehist.release.steps import append_step
 from sparsehist.release.stored_declaration import declaration_of
 from sparsehist.sqlfront import release_tables
 from sparsehist.sqlfront.checking import ScriptCheck, asked_of, check_plain
 from sparsehist.sqlfront.declaring import Declared, wanted_by
 from sparsehist.sqlfront.engine_words import told
-from sparsehist.sqlfront.reading import Statement, bindable
+from sparsehist.sqlfront.parameters import asked_for, bindable
+from sparsehist.sqlfront.reading import Statement
 from sparsehist.sqlfront.release_tables import TAKEN_NAMES, made_before
 from sparsehist.sqlfront.results import Outcome, rows_of, stoppable
-from sparsehist.sqlfront.script import Piece, Place, asked_for, plain, pointed
+from sparsehist.sqlfront.script import Piece, Place, has_place, plain, pointed
 from sparsehist.store import ensure_store, is_store, write_file
 from sparsehist.store.layout import spill_directory
 from sparsehist.store.private_files import PUBLIC
 from sparsehist.store.statements import statement as statement_named
 
 _SHOW = re.compile(r"show\s+", re.IGNORECASE)
-_MISSING_TABLE = re.compile(r'Table with name "?(\w+)(?:"?\."?(\w+))?')
 
 
 class Session:
@@ -120,25 +119,14 @@ class Session:
 
     def execute(self, statement: Statement) -> Outcome:
         """Run a statement that was checked; what was committed before stays."""
-        runs: dict[str, Callable[[Statement], Outcome]] = {
-            "": self._plain,
-            "create series": self._create,
-            "append": self._append,
-            "release": self._release,
-            "plan": self._plan,
-            "choose keys": self._choose_keys,
-            "drop series": self._drop,
-            "set budget": self._set_budget,
-            "set cap": self._set_cap,
-            "declare disjoint": self._declare_disjoint,
-            "report store": self._report,
-        }
         piece = statement.piece
         if not _leaves_transaction(piece) and release_tables.is_aborted(self.connection):
             raise StatementError("an error has ended the transaction, and what it did is gone: ROLLBACK leaves it")
         if not statement.kind.startswith("show"):
             self._bring_releases(piece)
-        return runs.get(statement.kind, self._show)(statement)
+        kind = "show" if statement.kind.startswith("show") else statement.kind or "plain"
+        outcome: Outcome = getattr(self, f"_{kind.replace(' ', '_')}")(statement)
+        return outcome
 
     def _existing(self) -> Home:
         if self.store is None:
@@ -157,7 +145,7 @@ class Session:
             self._failed(piece.script, piece.place, bound, problem)
         return Outcome(piece.number, piece.line, "duckdb", frame, more)
 
-    def _create(self, statement: Statement) -> Outcome:
+    def _create_series(self, statement: Statement) -> Outcome:
         name, store, wanted = statement.name, self._existing(), wanted_by(statement)
         declaration, existed, reuse = wanted.declaration, self._has_series(name), "flag" in statement.asked
         made, if_exists = "kept" if existed and reuse else "created", "reuse" if reuse else "error"
@@ -239,7 +227,7 @@ class Session:
             message = pointed(problem.reason, script, where)
             raise_alone(GuaranteeError(message, reason=problem.reason, start=where.start, end=where.end))
         except SparsehistError as problem:
-            raise_alone(problem if _shows_place(problem) else type(problem)(pointed(str(problem), script, place)))
+            raise_alone(problem if has_place(problem) else type(problem)(pointed(str(problem), script, place)))
 
     def _source_named(self, path: tuple[str, ...], public: Mapping[str, str]) -> Source | None:
         """Return what a name in the query of a series stands for: a table handed over, a release, or one of here."""
@@ -322,7 +310,7 @@ class Session:
         said = f"found {found.size:,} keys at level {statement.asked['level']}{written}"
         return _outcome(statement, said, found.values.alias("value").to_frame())
 
-    def _drop(self, statement: Statement) -> Outcome:
+    def _drop_series(self, statement: Statement) -> Outcome:
         name, store = statement.name, self._existing()
         if "flag" in statement.asked and not self._has_series(name):
             return _outcome(statement, f"there was no series {name}")
@@ -349,7 +337,7 @@ class Session:
         declare_disjoint(store, populations, reason=statement.asked["reason"])
         return _outcome(statement, f"declared that nobody is in two of {', '.join(populations)}")
 
-    def _report(self, statement: Statement) -> Outcome:
+    def _report_store(self, statement: Statement) -> Outcome:
         from sparsehist.report.store_report import store_report  # and jinja2, an extra
 
         target, delta = Path(statement.asked["target"]), statement.asked.get("delta", DEFAULT_DELTA)
@@ -393,20 +381,7 @@ class Session:
         shown = _SHOW.match(script, place.start)
         if shown is not None:  # DuckDB counts in a SELECT of its own
             where = Place(shown.end(), place.end)
-        raise_alone(StatementError(pointed(self._releases_of_that(message) or message, script, where)))
-
-    def _releases_of_that(self, message: str) -> str:
-        """Where a table is missing that has the name of a series: the tables that there are."""
-        found = _MISSING_TABLE.match(message)
-        if found is None or self.store is None or not self._has_series(name := found[1].lower()):
-            return ""
-        with self.store.hold() as state:
-            record = state.series(name)
-            releases = [] if record is None else published(state, record)
-        made = ", ".join(f"{name}.{release.name}" for release in releases)
-        has = f"the releases {made}" if made else "no release yet"
-        missing = name if found[2] is None else f"{name}.{found[2].lower()}"
-        return f"there is no table {missing}: the series {name} has {has}"
+        raise_alone(StatementError(pointed(message, script, where)))
 
 
 def _outcome(
@@ -418,7 +393,3 @@ def _outcome(
 
 def _leaves_transaction(piece: Piece) -> bool:
     return plain(piece.tokens[0], piece.script).upper() in ("COMMIT", "END", "ROLLBACK", "ABORT")
-
-
-def _shows_place(problem: SparsehistError) -> bool:
-    return str(problem).startswith("line ") and "\n" in str(problem)

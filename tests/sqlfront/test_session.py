@@ -381,23 +381,6 @@ def test_sql_without_a_store_is_duckdb_alone(log):
         sh.sql("show ledger")
 
 
-def test_a_table_that_is_missing_from_a_series_is_answered_with_its_releases(store, ran):
-    """A series is no table, and a wrong name of a release shows the right ones; of other tables DuckDB speaks."""
-    ran(CREATE)
-    for made, told in (
-        ("", "queries has no release yet"),
-        ("release one from queries at level 1", "releases queries.one"),
-    ):
-        if made:
-            ran(made)
-        for missing in ("queries", "queries.two", '"queries"."two"'):
-            with pytest.raises(errors.StatementError, match=told):
-                store.sql(f"select * from {missing}")
-    with pytest.raises(errors.StatementError) as alone:
-        store.sql("select * from elsewhere.two")
-    assert "The series" not in str(alone.value)
-
-
 def test_workloads_are_released_planned_and_read_like_cells(store, ran):
     """Their rows are a table too, in this session and in later ones; a dry run knows their path."""
     numbers = pl.DataFrame({"user_id": range(400), "n": [i % 10 for i in range(400)]})

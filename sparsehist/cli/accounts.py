@@ -74,7 +74,6 @@ def ledger(
     *,
     delta: float = 1e-6,
     series: str | None = None,
-    since: str | None = None,
     short: bool = False,
     events: bool = False,
     out: Path | None = None,
@@ -97,7 +96,6 @@ def ledger(
     Args:
         delta: At which epsilon is shown.
         series: Only this series and its population.
-        since: Only what was released since then (UTC), such as 2026-01-31, and its populations.
         short: One line per population, and everybody.
         events: Also show who did or asked for what, when, refusals included.
         out: Also write it all, with the events, to a .json or .parquet file.
@@ -108,7 +106,7 @@ def ledger(
         check_target("--out", out, store, (".json", ".parquet"))
     home = using.home(store)
     with home.hold() as state:
-        rows = ledger_rows(Ledger.of(state), delta, series=series, since=since, short=short)
+        rows = ledger_rows(Ledger.of(state), delta, series=series, short=short)
         happened = state.events() if events else []
     shown: list[Any] = ["nothing: the store has no series, or none of these"]
     if rows:

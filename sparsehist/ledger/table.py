@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from datetime import UTC, date, datetime
+from datetime import datetime
 from typing import Any
 
 from sparsehist.declaration import Every
-from sparsehist.errors import DeclarationError, shown
 from sparsehist.ledger.budgets import Limit, budget_from
 from sparsehist.ledger.ledger import Ledger
 from sparsehist.ledger.spent import Account, PathName, amount_text
@@ -48,28 +47,22 @@ def ledger_rows(
     delta: float = DEFAULT_DELTA,
     *,
     series: str | None = None,
-    since: str | date | datetime | None = None,
     short: bool = False,
     every_period: bool = False,
 ) -> list[Row]:
     """Add up what was spent, as `Store.ledger` gives it; `every_period` adds the series of each period."""
-    after = None if since is None else _time(since)
     periods = ledger.limits.periods
     rows: list[Row] = []
-    populations = {account.population for account in ledger.accounts.values()} | periods.keys()
-    shown = set(periods) if series is None and after is None else set()
+    shown = set(periods if series is None else ())
     for account in ledger.accounts.values():
-        named = account.name == series or (account.population == series and series in periods)
-        last = max((spent.last_release for spent in account.paths.values() if spent.last_release), default=None)
-        if (series is not None and not named) or (after and (last is None or last < after)):
-            continue
-        shown.add(account.population)
-        if not short and (every_period or series is not None or account.population not in periods):
-            rows += _rows_of_series(ledger, account, delta, after)
+        if series in (None, account.name) or (account.population == series and series in periods):
+            shown.add(account.population)
+            if not short and (every_period or series is not None or account.population not in periods):
+                rows += _rows_of_series(ledger, account, delta)
     order = dict.fromkeys([*(account.population for account in ledger.accounts.values()), *periods])
     rows += [_row_of_population(ledger, population, delta) for population in order if population in shown]
-    if populations and series is None:
-        rows.append(_everybody(ledger, sorted(populations), delta))
+    if order and series is None:
+        rows.append(_everybody(ledger, sorted(order), delta))
     return [{column: row.get(column) for column in SCHEMA} for row in rows]
 
 
@@ -133,7 +126,7 @@ def event_for_people(event: Row) -> Row:
     }
 
 
-def _rows_of_series(ledger: Ledger, account: Account, delta: float, after: datetime | None) -> list[Row]:
+def _rows_of_series(ledger: Ledger, account: Account, delta: float) -> list[Row]:
     """Of its paths, and of the series."""
     declared = account.declared
     shown: Row = {
@@ -151,8 +144,6 @@ def _rows_of_series(ledger: Ledger, account: Account, delta: float, after: datet
 
     rows = []
     for path, spent in account.paths.items():
-        if after is not None and (spent.last_release is None or spent.last_release < after):
-            continue
         own = {
             # a path has a finest level even where its cost adds to nothing
             "level": level_text(spent.finest) if spent.finest else None,
@@ -269,14 +260,3 @@ def _limit_columns(what: str, limit: Limit) -> Row:
         "limit_at_first_release": shown(limit.at_first_release),
         "standing": limit.standing,
     }
-
-
-def _time(since: str | date | datetime) -> datetime:
-    try:
-        read = datetime.fromisoformat(since) if isinstance(since, str) else since
-    except ValueError:
-        raise DeclarationError(f"since must be a time such as '2026-01-31', got {shown(since)}") from None
-    if not isinstance(read, date):
-        raise DeclarationError(f"since must be a time such as '2026-01-31', got {shown(since)}")
-    moment = read if isinstance(read, datetime) else datetime(read.year, read.month, read.day)  # noqa: DTZ001
-    return moment if moment.tzinfo is None else moment.astimezone(UTC).replace(tzinfo=None)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -147,7 +146,6 @@ class Store:
         *,
         delta: float = DEFAULT_DELTA,
         series: str | None = None,
-        since: str | date | None = None,
         short: bool = False,
         full: bool = False,
     ) -> pl.DataFrame:
@@ -156,7 +154,6 @@ class Store:
         Args:
             delta: At which epsilon is shown.
             series: Only rows of that series and of its population; of a log in periods, all of them.
-            since: Only what was released since that time (UTC), such as "2026-01-31", and its populations.
             short: Populations and everybody only.
             full: All columns, among them noise, cost, delta_infinity, numerical_slack, times and source;
                 `sparsehist.ledger.export.COLUMNS` says what each means.
@@ -168,7 +165,7 @@ class Store:
             (at delta), limit and remaining.
 
         Raises:
-            DeclarationError: If delta is not from 0 up to 1, or since is no time.
+            DeclarationError: If delta is not from 0 up to 1.
 
         Example:
             >>> import polars as pl
@@ -183,7 +180,7 @@ class Store:
             '0.5'
         """
         with self.home.hold() as state:
-            rows = ledger_rows(Ledger.of(state), delta, series=series, since=since, short=short)
+            rows = ledger_rows(Ledger.of(state), delta, series=series, short=short)
         table = pl.DataFrame(rows, schema=SCHEMA)
         if full:
             return table

@@ -407,9 +407,7 @@ FORMS = (
     Form("CHOOSE KEYS", (_WITH, _ONE_LEVEL, _TO, _AS), ("options", "level", "query"), "discovery"),
     Form("SHOW SERIES"),
     Form("SHOW RELEASES", (_FROM,)),
-    Form("SHOW LEDGER", (
-        Clause("SHORT", "short", lambda _: True), _FROM, Clause("SINCE '2026-01-31'", "since", Words.value), _DELTA,
-    )),
+    Form("SHOW LEDGER", (Clause("SHORT", "short", lambda _: True), _FROM, _DELTA)),
     Form("REPORT STORE", (
         Clause("TO 'report.html'", "target", Words.value), _DELTA,
     ), ("target",)),

@@ -89,7 +89,6 @@ spark: $(STAMP)  ## Java 17 and pyspark, for tests of counting on a cluster
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[spark]'
 
 test-spark: spark  ## everything that needs Spark, large logs and killed tasks included
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test-spark]'
 	$(BIN)/python -m pytest -q -m spark tests
 
 KILLS ?= 200

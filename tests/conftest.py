@@ -17,9 +17,6 @@ from tests.browser import browser  # noqa: F401 - a fixture of the whole suite
 if TYPE_CHECKING:
     from typing import Any
 
-# It serves in a process of its own, with a package that only the slow tests of Spark need.
-collect_ignore = ["counting/gcs_server.py"]
-
 # The same examples in every run, and no test that looks at the clock.
 settings.register_profile(
     "suite", derandomize=True, deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow]

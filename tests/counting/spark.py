@@ -8,7 +8,6 @@ import socket
 import subprocess
 import warnings
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 
 import polars as pl
@@ -26,27 +25,6 @@ def _why_not() -> str | None:
     except ImportError:
         return "pyspark is not installed: `make test-spark` installs it"
     return None
-
-
-def gcs_jar() -> Path | None:
-    """Hadoop's client of Google Cloud Storage: the only one of an object store that pip brings."""
-    found = find_spec("pyspark_gcs")
-    return found and next(Path(found.origin).parent.glob("jars/gcs-connector-hadoop3-*.jar"), None)
-
-
-# The client is older than Hadoop's defaults, which have units that it does not read.
-_GCS = {
-    "impl": "com.google.cloud.hadoop.fs.gcs.GoogleHadoopFileSystem",
-    "project.id": "test",
-    "auth.service.account.enable": "false",
-    "auth.null.enable": "true",
-    "http.max.retry": "1",
-    "block.size": str(64 << 20),
-    "outputstream.buffer.size": str(8 << 20),
-    "rewrite.max.chunk.size": str(512 << 20),
-    "inputstream.inplace.seek.limit": str(8 << 20),
-    "inputstream.min.range.request.size": str(2 << 20),
-}
 
 
 @cache
@@ -71,8 +49,6 @@ def _sessions() -> tuple[object, object]:
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": str(port),
     }
-    if jar := gcs_jar():
-        settings |= {"spark.jars": str(jar)} | {f"spark.hadoop.fs.gs.{name}": value for name, value in _GCS.items()}
     builder = SparkSession.builder.master("local[2,4]")
     for name, value in settings.items():
         builder = builder.config(name, value)

@@ -50,33 +50,12 @@ class Counting:
 @contextmanager
 def reporting(progress: Progress) -> Iterator[Callable[[str], None]]:
     """Give a function that is called with the name of each phase as it begins."""
+    begin = time.perf_counter()
+
+    def tell(phase: str) -> None:
+        sys.stderr.write(f"{time.perf_counter() - begin:8.1f} s  {phase}\n")
+
     if callable(progress):
         yield progress
-    elif progress or (progress is None and sys.stderr.isatty()):
-        with _on_terminal() as tell:
-            yield tell
     else:
-        yield lambda _: None
-
-
-@contextmanager
-def _on_terminal() -> Iterator[Callable[[str], None]]:
-    from rich.console import Console
-
-    console = Console(stderr=True)
-    begun: list[tuple[str, float]] = []
-
-    def finish() -> None:
-        if begun:
-            phase, since = begun.pop()
-            console.print(f"  [green]✓[/] {phase} [dim]{time.perf_counter() - since:.1f} s[/]")
-
-    with console.status("starting") as status:
-
-        def tell(phase: str) -> None:
-            finish()
-            begun.append((phase, time.perf_counter()))
-            status.update(phase)
-
-        yield tell
-        finish()
+        yield tell if progress or (progress is None and sys.stderr.isatty()) else lambda _: None

@@ -254,18 +254,12 @@ def counting_sql(
     if not parts or not set(told) <= set(parts) or not set(told.values()) <= set(UNIT_TYPES):
         raise DeclarationError(f"unit_types gives unit columns one of {', '.join(map(repr, UNIT_TYPES))}, got others")
     names = tuple(table.split(".")) if isinstance(table, str) else tuple(table)
-    if len(names) > 3:
-        raise DeclarationError("the name of a table has three parts at most")
     for name in (*names, *parts, *keys, count):
         _check_name(name)
-    if count in keys:
-        raise DeclarationError(f"count={count!r} is a key column: give the column of counts another name")
     added = measures_of(measures)
-    if {each.steps_column for each in added} & {*keys, count}:
-        raise DeclarationError(
-            "a column of sums, such as price_steps, has the name of a key or of the count: rename that",
-            parameter="measures",
-        )
+    results = [*keys, count, *(each.steps_column for each in added)]
+    if len(set(results)) < len(results):
+        raise DeclarationError("the columns of keys, of the count and of sums, such as price_steps, need other names")
     say = Dialect(dialect)
     own = [*(f"u_{i}" for i in range(len(parts))), *(f"k_{i}" for i in range(len(keys)))]
     columns = list(zip((*parts, *keys), own, strict=True))

@@ -34,7 +34,7 @@ def test_releases_stand_side_by_side():
     assert joined.rows() == [("x", 1, 5.0), ("x", 2, 4.0)]
 
 
-def test_progress_names_each_phase_once_it_is_over(capsys):
+def test_progress_names_each_phase_as_it_begins(capsys):
     """On request phases go to stderr, in order; stdout stays clean."""
     with reporting(progress=True) as tell:
         tell("reading")

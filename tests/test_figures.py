@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import subprocess
 import sys
 from pathlib import Path
@@ -13,13 +12,10 @@ import pytest
 from benchmarks.figures.curves import (
     doubling_over_lossless,
     independent_over_lossless,
-    path_points,
     relaxation_atom,
     relaxation_density,
     staircase_density,
 )
-from sparsehist import entropy
-from sparsehist.dense import sample_laplace_path
 
 SCRIPT = Path(__file__).parents[1] / "benchmarks" / "figures"
 
@@ -50,17 +46,6 @@ def test_the_staircase_is_private_and_better_than_laplace(epsilon):
     assert (density * x**2).sum() / 50_000 < 2 / epsilon**2
     for shift in (12_345, 50_000):
         assert np.abs(np.log(density[shift:] / density[:-shift])).max() <= epsilon * (1 + 1e-9)
-
-
-def test_the_picture_of_a_path_follows_it():
-    """Its corners are the values that hold from there to the next jump."""
-    path = sample_laplace_path(9, "0.1", 5, rng=entropy.seeded(8018))
-    points = path_points(path)
-    assert points["coordinate"].n_unique() == 9
-    for coordinate, level, noise, angle in points.rows():
-        after = path.evaluate(min(level * (1 + 1e-12), 5.0))[coordinate]
-        assert noise == pytest.approx(after, abs=1e-9)
-        assert angle == pytest.approx(math.atan(after), abs=1e-9)
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""The site of documentation: it is built without a warning, its links lead somewhere, a browser shows it whole."""
+"""The site of documentation: it is built without a warning, and its links lead somewhere."""
 
 from __future__ import annotations
 
@@ -7,13 +7,10 @@ import re
 import subprocess
 import sys
 from html.parser import HTMLParser
-from itertools import product
 from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
-
-from tests.browser import SCHEMES, WIDTHS, visit
 
 CHECKOUT = Path(__file__).parent.parent
 PAGES = sorted(
@@ -23,8 +20,6 @@ PAGES = sorted(
         *(page for page in (CHECKOUT / "docs").rglob("*") if page.suffix in (".md", ".rst", ".ipynb")),
     ]
 )  # fmt: skip
-# One of each kind. Their colours are tested too: those of the theme and of the lexers.
-ONE_OF_A_KIND = ("README.html", "docs/sql.html", "docs/api/audiences.html")
 
 
 def _built(factory, worker_id, name, *options):
@@ -88,64 +83,7 @@ def test_every_page_is_in_the_site_and_its_links_lead_somewhere(site):
     assert len(pages) > 40
 
 
-def _check_page(browser, site, page):
-    """No console message, no request but for files, nothing clipped or beside the page, no fault by axe-core."""
-    with visit(browser, (site / page).as_uri()) as seen:
-        for width, scheme in product(WIDTHS, SCHEMES):
-            assert seen.show(width=width, scheme=scheme) == []
-            if width == 360 and scheme == "light":
-                assert seen.accessibility_faults(contrast=False) == []
-            if width == 1280 and page in (*ONE_OF_A_KIND, "docs/notebooks/audiences.html"):
-                assert seen.accessibility_faults() == []
-        assert seen.told == []
-        assert [address for address in seen.asked if not address.startswith("file:")] == []
-
-
-@pytest.mark.parametrize("page", ONE_OF_A_KIND)
-def test_a_browser_shows_a_page_whole(browser, site, page):
-    """One page of each kind, in all widths and colour schemes."""
-    _check_page(browser, site, page)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("page", [*PAGES, "search.html", "genindex.html"])
-def test_a_browser_shows_every_page_whole(browser, whole_site, page):
-    """Every page, notebooks with their outputs."""
-    _check_page(browser, whole_site, page)
-
-
 @pytest.mark.slow
 def test_notebooks_run(whole_site):
     """The site is built with all notebooks run without an error."""
     assert (whole_site / "docs" / "notebooks" / "audiences.html").exists()
-
-
-def test_search_finds_a_word_without_a_network(browser, site):
-    """From the field of any page: words of pages, names of the API."""
-    with visit(browser, (site / "index.html").as_uri()) as seen:
-        seen.tab.wait_for_url("**/README.html")
-        seen.tab.set_viewport_size({"width": 1280, "height": 800})
-        for word, page in (("spurious", "docs/concepts.html"), ("choose_max_keys", "docs/api/sparsehist.html")):
-            seen.tab.locator("input[name=q]").first.fill(word)
-            seen.tab.keyboard.press("Enter")
-            seen.tab.wait_for_selector(f'#search-results a[href*="{page}"]')
-        seen.tab.locator(f'#search-results a[href*="{page}"]').first.click()
-        seen.tab.wait_for_url(f"**/{page}*")
-        assert seen.told == []
-        assert all(address.startswith("file:") for address in seen.asked)
-
-
-def test_a_page_that_is_cut_is_noticed(browser, tmp_path):
-    """The checks fail on clipped text, a page that is too wide, a message, a request and a serious fault."""
-    page = tmp_path / "wrong.html"
-    page.write_text(
-        '<!doctype html><html lang="en"><title>wrong</title><div style="width: 50px; overflow: hidden">unbreakable'
-        '</div><div style="width: 2000px">wide</div><img src="data:,"><script>console.log("told")</script>'
-        '<img src="http://127.0.0.1:1/x.png" alt="">' + "<p>text</p>" * 3
-    )
-    with visit(browser, page.as_uri()) as seen:
-        cut = seen.show(width=768, scheme="light")
-        assert [what.split(":")[1][:14] for what in cut] == [" the page is 2", ' <div style="w']
-        assert "told" in seen.told
-        assert any(address.startswith("http:") for address in seen.asked)
-        assert any(fault.startswith("image-alt") for fault in seen.accessibility_faults())

@@ -92,13 +92,6 @@ def test_a_release_that_could_not_be_written_is_said_to_be_committed(sparsehist,
     monkeypatch.undo()
 
 
-def test_a_level_beyond_the_cap_exits_with_3_and_spends_nothing(sparsehist, store):
-    """The cap refuses, as JSON too, and the ledger stays empty."""
-    beyond = sparsehist("release", store, "--series", "visits", "--name", "x", "--level", "1.5", "--json")
-    assert (beyond.code, beyond.json["error"]["type"]) == (3, "CapExceededError")
-    assert sparsehist("ledger", store, "--json").json["ledger"][0]["level"] is None
-
-
 @pytest.mark.parametrize(
     "options",
     [
@@ -153,6 +146,11 @@ def test_the_ledger_shows_the_finest_level(sparsehist, store):
     """After 0.1, 0.5 and 0.2 a path has cost 0.5, and dropping the series does not change that."""
     for name, level in (("a", "0.1"), ("b", "0.5"), ("c", "0.2")):
         assert sparsehist("release", store, "--series", "visits", "--name", name, "--level", level).code == 0
+    (shown,) = sparsehist("show", store, "--json").json["series"]
+    assert (shown["name"], shown["declaration"]["domain"]) == ("visits", "strings(max_bytes=8)")
+    assert [(release["name"], release["level"]) for release in shown["releases"]] == [
+        ("a", "0.1"), ("b", "0.5"), ("c", "0.2"),
+    ]  # fmt: skip
     spent = sparsehist("ledger", store, "--json").json["ledger"]
     assert {(row["scope"], row["level"], row["releases"]) for row in spent} == {
         (scope, "0.5", 3) for scope in ("path", "series", "population", "everybody")
@@ -164,18 +162,6 @@ def test_the_ledger_shows_the_finest_level(sparsehist, store):
     assert "0.5" in sparsehist("ledger", store).out
     times = {row["last_release"] for row in spent} | {row["dropped"] for row in spent if row["dropped"]}
     assert times and all(datetime.fromisoformat(time).tzinfo for time in times)
-
-
-def test_show_lists_series_and_releases(sparsehist, store):
-    """The declaration and each release with its parameters."""
-    sparsehist("release", store, *RELEASE)
-    shown = sparsehist("show", store, "--json").json["series"]
-    assert [(series["name"], series["declaration"]["domain"]) for series in shown] == [
-        ("visits", "strings(max_bytes=8)")
-    ]
-    assert [(release["name"], release["level"]) for release in shown[0]["releases"]] == [("public", "0.1")]
-    printed = sparsehist("show", store).out
-    assert "strings(max_bytes=8)" in printed and "public" in printed
 
 
 def test_a_backup_serves_once_it_is_adopted(sparsehist, here, store):
@@ -193,18 +179,7 @@ def test_a_backup_serves_once_it_is_adopted(sparsehist, here, store):
 
 def test_a_bound_is_chosen_and_stands_in_the_ledger(sparsehist, log):
     """The choice of Python, its price told, and for nothing when asked again; a budget without room refuses."""
-    asked = (
-        "--input",
-        log,
-        "--unit",
-        "user_id",
-        "--key",
-        "url",
-        "--domain",
-        "strings(max_bytes=8)",
-        "--level",
-        "0.4",
-    )
+    asked = ("--input", log, *"--unit user_id --key url --domain strings(max_bytes=8) --level 0.4".split())
     first = sparsehist("choose", "max-keys", "s", *asked, "--json").json
     assert first["bounding"] in ("keep", "share")
     assert first == sparsehist("choose", "max-keys", "s", *asked, "--json").json

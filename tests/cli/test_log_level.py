@@ -6,41 +6,27 @@ import subprocess
 import sys
 
 import polars as pl
-import pytest
-
-SECRET = "SECRET-key-of-one"
-
-
-@pytest.fixture
-def log(tmp_path):
-    """A file with a key and a unit that only one row has, of 901 rows."""
-    rows = {"user": [*(f"user{i}" for i in range(900)), "SECRETunit"], "url": [*["/home"] * 900, SECRET]}
-    pl.DataFrame(rows).write_parquet(tmp_path / "SECRETfile.parquet")
-    return tmp_path / "SECRETfile.parquet"
 
 
 def _run(*words):
-    done = subprocess.run(
-        [sys.executable, "-m", "sparsehist", *map(str, words)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    command = [sys.executable, "-m", "sparsehist", *map(str, words)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     return done.returncode, done.stdout, done.stderr
 
 
-def test_info_tells_what_was_done(log, tmp_path):
+def test_info_tells_what_was_done(tmp_path):
     """Wherever it stands and however it is joined; stdout is as without it."""
-    store = tmp_path / "s"
+    rows = {"user": [*(f"user{i}" for i in range(900)), "SECRETunit"], "url": [*["/home"] * 900, "SECRET-key"]}
+    log, store = tmp_path / "SECRETfile.parquet", tmp_path / "s"
+    pl.DataFrame(rows).write_parquet(log)
     created = ["create", store, "--input", log, "--unit", "user", "--key", "url", "--max-keys", 1, "--name", "visits"]
     code, _, told = _run("--log-level", "info", *created, "--domain", "strings(max_bytes=20)", "--cap", 1)
     assert code == 0
     assert "sparsehist: counting with polars" in told
-    assert "sparsehist: series visits created, generation 1" in told
+    assert "sparsehist: create series done, generation 1" in told
     release = ["release", store, "--series", "visits", "--name", "public", "--level", "0.5", "--json"]
     code, out, said = _run(*release, "--log-level=debug")
-    assert (code, said) == (0, "sparsehist: release public at level 0.5 committed, generation 2\n")
+    assert (code, said) == (0, "sparsehist: release done, generation 2\n")
     assert _run(*release)[2] == ""
     assert out.replace('"released"', '"repeated"') == _run(*release)[1]
     code, _, refused = _run(

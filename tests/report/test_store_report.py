@@ -295,3 +295,19 @@ def test_a_browser_shows_it_whole(browser, store, tmp_path, secret):
         assert seen.tab.locator("script").count() == 0
         assert seen.told == []
         assert seen.asked == [place.as_uri()]
+
+
+def test_a_page_that_is_cut_is_noticed(browser, tmp_path):
+    """The checks fail on clipped text, a page that is too wide, a message, a request and a serious fault."""
+    page = tmp_path / "wrong.html"
+    page.write_text(
+        '<!doctype html><html lang="en"><title>wrong</title><div style="width: 50px; overflow: hidden">unbreakable'
+        '</div><div style="width: 2000px">wide</div><img src="data:,"><script>console.log("told")</script>'
+        '<img src="http://127.0.0.1:1/x.png" alt="">' + "<p>text</p>" * 3
+    )
+    with visit(browser, page.as_uri()) as seen:
+        cut = seen.show(width=768, scheme="light")
+        assert [what.split(":")[1][:14] for what in cut] == [" the page is 2", ' <div style="w']
+        assert "told" in seen.told
+        assert any(address.startswith("http:") for address in seen.asked)
+        assert any(fault.startswith("image-alt") for fault in seen.accessibility_faults())

@@ -280,7 +280,7 @@ def test_a_period_is_added_again_with_the_column_it_was_added_with() -> None:
     log = in_weeks()
     for week, first, then, said in (
         ("2026-W11", "at", None, "made with time='at'"),
-        ("2026-W12", None, "at", "made without time="),
+        ("2026-W12", None, "at", "made with time=None"),
     ):
         rows = moments().filter(pl.col("user") == {"2026-W11": "bob", "2026-W12": "cid"}[week])
         log.append(rows, period=week, time=first)

@@ -14,8 +14,7 @@ from sparsehist.histogram import NewlyTracked, draw_round
 from sparsehist.ledger.spent import CELLS, PathName
 from sparsehist.noise.family import NoiseArray
 from sparsehist.release.cell_parameters import LAZILY, CellRequest, cell_metadata, joint_statement
-from sparsehist.release.measure_intervals import means
-from sparsehist.release.measure_parameters import sums_published
+from sparsehist.release.measure_parameters import means, sums_published
 from sparsehist.release.measure_round import MeasurePath
 from sparsehist.release.metadata import CellMetadata
 from sparsehist.release.pipeline import Held, adjacent

@@ -1,4 +1,4 @@
-"""Sums of measures beside a release of cells: levels, noise and cost, from public parameters alone."""
+"""Sums of measures beside a release of cells: levels, noise, cost and intervals, from public numbers alone."""
 
 from __future__ import annotations
 
@@ -6,16 +6,22 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from sparsehist.declaration import Declaration
-from sparsehist.declaration.measures import Measure
+from sparsehist.declaration.measures import EVENTS, MEAN_COLUMN, Measure
 from sparsehist.errors import DeclarationError, LevelError, shown
 from sparsehist.histogram import numerical_slack
-from sparsehist.noise.family import Family
+from sparsehist.noise import Family, Gaussian
 from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.privacy.guarantees import EpsilonDelta
 from sparsehist.release.metadata import CellMetadata
+from sparsehist.typing import FloatArray
+
+if TYPE_CHECKING:
+    import polars as pl
 
 _LEAST_STD, _LARGEST_STD = 2.0**-2, 2.0**46
 """In steps: within these a sum, its noise and their grid fit into a double."""
@@ -61,6 +67,17 @@ class SumsAsked:
         if self.family.integer:
             return 1.0
         return math.ldexp(1.0, math.frexp(self.family.std(self.level))[1] - 1 - _BITS_BELOW_STD)
+
+    def within(self, alpha: float) -> float:
+        """A distance that noise and rounding exceed with probability at most alpha, in units of the column."""
+        grid = 0.0 if self.family.integer else self.grid / 2
+        distance = float(self.family.inverse_log_tail(math.log(alpha / 2), self.level)) + grid
+        return distance * float(self.measure.step)
+
+    @property
+    def variance(self) -> float:
+        """Variance of noise and rounding together, in squared units of the column."""
+        return self.std**2 + (self.grid * float(self.measure.step)) ** 2 / 12
 
     @property
     def statement(self) -> str:
@@ -129,3 +146,68 @@ def measure_slack(declaration: Declaration, asked: Sequence[SumsAsked]) -> float
     return math.fsum(
         numerical_slack(declaration.most_touched, sums.family.std(sums.level), sums.grid) for sums in asked
     )
+
+
+def measure_limits(frame: pl.DataFrame, about: CellMetadata, alpha: float) -> dict[str, FloatArray]:
+    """Limits of the sums and means of a release, each of which misses the truth with probability alpha at most.
+
+    Columns price_sum_low, price_sum_high, price_mean_low, price_mean_high and so on; shape (rows,) each. A mean whose
+    denominator may be 0 has no limits but those of its measure's sign.
+    """
+    found: dict[str, FloatArray] = {}
+
+    def keep(column: str, sums: SumsAsked, low: FloatArray, high: FloatArray) -> None:
+        least = -math.inf if sums.measure.signed else 0.0
+        found[f"{column}_low"], found[f"{column}_high"] = np.maximum(low, least), np.maximum(high, least)
+
+    laws = {sums.measure.name: sums for sums in sums_published(about)}
+    values = {name: frame[sums.measure.sum_column].to_numpy() for name, sums in laws.items()}
+    for name, sums in laws.items():
+        distance = sums.within(alpha)
+        keep(sums.measure.sum_column, sums, values[name] - distance, values[name] + distance)
+    events = laws.pop(EVENTS, None)
+    if events is not None and about.declaration.shares is None:
+        for name, sums in laws.items():
+            keep(name + MEAN_COLUMN, sums, *_ratio_limits(values[name], sums, values[EVENTS], events, alpha))
+    return found
+
+
+def _ratio_limits(
+    above: FloatArray, law_above: SumsAsked, below: FloatArray, law_below: SumsAsked, alpha: float
+) -> tuple[FloatArray, FloatArray]:
+    """Limits of a ratio of two true sums with independent noise.
+
+    For Gaussian noise those of Fieller: all ratios r with (above - r below)² at most z² times its variance. Else
+    the ratios of a box that holds both sums.
+    """
+    unbounded = np.full(above.size, np.inf)
+    if isinstance(law_above.family, Gaussian):
+        z = float(Gaussian(1.0).inverse_log_tail(math.log(alpha / 2), 0.5))
+        square = below**2 - z**2 * law_below.variance
+        product, rest = above * below, above**2 - z**2 * law_above.variance
+        root = np.sqrt(np.maximum(product**2 - square * rest, 0.0))
+        ends = [
+            np.divide(product + sign * root, square, out=sign * unbounded, where=square > 0) for sign in (-1.0, 1.0)
+        ]
+        return ends[0], ends[1]
+    far, near = law_above.within(alpha / 2), law_below.within(alpha / 2)
+    corners = [
+        np.divide(above + sign * far, below + side * near, out=sign * unbounded, where=below > near)
+        for sign in (-1.0, 1.0)
+        for side in (-1.0, 1.0)
+    ]
+    return np.minimum.reduce(corners), np.maximum.reduce(corners)
+
+
+def means(columns: Mapping[str, FloatArray]) -> dict[str, FloatArray]:
+    """Columns of means over events, where sums of them are there; NaN where there are no events above 0."""
+    events = columns.get(f"{EVENTS}_sum")
+    if events is None:
+        return {}
+    return {
+        name.removesuffix("_sum") + MEAN_COLUMN: np.divide(
+            values, events, out=np.full(events.size, np.nan), where=events > 0
+        )
+        for name, values in columns.items()
+        if values is not events
+    }

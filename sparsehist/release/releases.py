@@ -135,7 +135,7 @@ class AnyRelease:
             confidence: Of each interval, as for `intervals`; a workload has none.
 
         Returns:
-            An altair chart, which notebooks show and `save` writes. Keys are escaped.
+            An altair chart. Keys are escaped.
 
         Raises:
             DeclarationError: If `most` or the confidence is out of bounds.
@@ -200,8 +200,6 @@ class Release(AnyRelease):
         frame: Key column(s) under their input names and noisy_count, in counts; sorted by noisy_count,
             largest first, then by key.
         metadata: Public parameters of the release: level, noise, std, threshold, declaration and so on.
-        repeated: Whether the release existed before the call that gave it: then nothing was drawn or spent. True for
-            a release that was read from a file.
 
     Example:
         >>> Release(pl.DataFrame({"url": ["/a"], "noisy_count": [12.5]}), {"name": "public"}).name
@@ -216,21 +214,21 @@ class Release(AnyRelease):
     def intervals(self, confidence: float = 0.95, *, simultaneous: bool = False) -> pl.DataFrame:
         """Confidence intervals for the bounded counts of the published rows.
 
-        For every true count c: given that a key with that count was published, its interval holds c with
-        probability `confidence` (at least that for integer noise, and where a limit would lie below 0). The noisy
-        count plus or minus a multiple of std would be wrong near the threshold, where keys are published because
-        their noise is large. It does not hold given the value itself, or over keys picked by other releases.
+        For every true count c: given that a key with that count was published, its interval holds c with at least
+        the probability `confidence`. The noisy count plus or minus a multiple of std would be wrong near the
+        threshold, where keys are published because their noise is large. It does not hold given the value itself, or
+        over keys picked by other releases.
 
         Args:
             confidence: Probability that an interval holds the true count; strictly between 0 and 1.
             simultaneous: Make it the probability that all intervals of this release hold theirs, given which keys
-                were published: each gets confidence**(1/rows) (Šidák; noises of different keys are independent).
+                were published: each gets confidence**(1/rows) (Šidák).
 
         Returns:
-            The frame with two more columns, in counts: `low`, 0 where the limit would lie below (1 in an open
-            domain), and `high`. Float64. Of a measure also `price_sum_low` and `price_sum_high`, for clipped sums of
-            the bounded pairs; with events `price_mean_low` and `price_mean_high` (Fieller), infinite where the
-            number of events may be 0. With `simultaneous` each kind of column holds on its own.
+            The frame with two more columns of Float64, in counts: `low`, at least 0 (1 in an open domain), and `high`.
+            Of a measure also `price_sum_low` and `price_sum_high`, for clipped sums of the bounded pairs; with events
+            `price_mean_low` and `price_mean_high` (Fieller), infinite where the number of events may be 0. With
+            `simultaneous` each kind of column holds on its own.
 
         Raises:
             DeclarationError: If the confidence does not lie strictly between 0 and 1.
@@ -248,7 +246,7 @@ class Release(AnyRelease):
         Source: our own derivation; see `sparsehist.histogram.intervals`.
         """
         from sparsehist.histogram.intervals import count_limits  # reading a release should not import the families
-        from sparsehist.release.measure_intervals import measure_limits
+        from sparsehist.release.measure_parameters import measure_limits
 
         alpha = 1 - checked_confidence(confidence)
         if simultaneous and len(self):
@@ -260,13 +258,12 @@ class Release(AnyRelease):
         """Best estimates of the bounded counts, given that the rows were published: post-processing, at no cost.
 
         Near the threshold and below it only keys with large noise are published, so their noisy counts are too
-        large. The estimate weighs every count by how likely it is to be published as this value. Its squared error
-        is smaller than that of noisy_count for true counts a standard deviation or more below the threshold, larger
-        at the threshold and just above it, and the same far above.
+        large. The estimate weighs every count by how likely it is to be published as this value: better than
+        noisy_count a standard deviation or more below the threshold, worse just above it, and the same far above.
 
         Returns:
-            The frame with two more columns, in counts: `estimate`, never negative (in an open domain at least 1), and
-            `estimate_error`, its root mean squared error under a uniform prior on counts. Float64.
+            The frame with two more columns of Float64, in counts: `estimate`, at least 0 (1 in an open domain), and
+            `estimate_error`, its root mean squared error under a uniform prior on counts.
 
         Raises:
             InputError: If a key column has the name of one of them.
@@ -282,15 +279,15 @@ class Release(AnyRelease):
 
         Each is weighted by the inverse of its squared error: that of `estimates`, and the covariance of the noise of
         workloads. All frames then follow from one vector of counts. A cell that was *not* published is not taken for
-        0: it is known as far as the workloads tell. Counts near the threshold may be biased as `estimates` are.
+        0. Counts near the threshold may be biased as `estimates` are.
 
         Args:
             workloads: At least one, of the same series; of each workload and strategy one release, the finest.
             domain: That of the series; needed where the metadata holds only a digest of a long catalogue.
 
         Returns:
-            The frame of each release, this one first, with two more columns, in counts: `consistent`, which may be
-            negative, and `consistent_error`, its standard deviation. Float64.
+            The frame of each release, this one first, with two more columns of Float64, in counts: `consistent`,
+            which may be negative, and `consistent_error`, its standard deviation.
 
         Raises:
             InputError: If the releases are not of one series, or a key column has the name of one to be added.

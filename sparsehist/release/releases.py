@@ -225,10 +225,10 @@ class Release(AnyRelease):
                 were published: each gets confidence**(1/rows) (Šidák).
 
         Returns:
-            The frame with two more columns of Float64, in counts: `low`, at least 0 (1 in an open domain), and `high`.
-            Of a measure also `price_sum_low` and `price_sum_high`, for clipped sums of the bounded pairs; with events
-            `price_mean_low` and `price_mean_high` (Fieller), infinite where the number of events may be 0. With
-            `simultaneous` each kind of column holds on its own.
+            The frame with two more columns of Float64, in counts: `low`, at least 0 (1 in an open domain), and
+            `high`. Of a measure also `price_sum_low` and `price_sum_high`, for clipped sums of bounded pairs; with
+            events `price_mean_low` and `price_mean_high` (Fieller), infinite where the number of events may be 0.
+            With `simultaneous` each kind of column holds on its own.
 
         Raises:
             DeclarationError: If the confidence does not lie strictly between 0 and 1.

@@ -219,4 +219,4 @@ def test_a_killed_count_leaves_nothing_of_the_log_behind(tmp_path: Path, store: 
 
 
 def _rows_on_disk(place: Path) -> bool:
-    return any(file.is_file() and file.stat().st_size for file in place.rglob("column-*"))
+    return any(file.is_file() and file.stat().st_size for file in place.rglob("rows"))

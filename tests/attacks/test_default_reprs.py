@@ -43,7 +43,6 @@ def printed_fields(made: type) -> list[str]:
 def test_no_class_prints_arrays_unless_they_are_public() -> None:
     """A dataclass or named tuple whose generated repr shows arrays or tables is listed here: none holds secrets."""
     public = {
-        "series.max_keys.MaxKeysChoice",
         "workload.strategies.optimised._Decomposed",
         "local.estimates.Decoded",
         "local.estimates.Frequencies",

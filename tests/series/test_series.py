@@ -55,11 +55,13 @@ def test_three_releases_out_of_order_cost_what_the_finest_costs(tmp_path: Path) 
 
 
 def test_a_name_that_exists_gives_the_same_release_for_ever(tmp_path: Path) -> None:
-    """Also after other levels came, after reopening, with or without the parameters."""
+    """Also after other levels and a lower threshold at its own came, after reopening, with or without parameters."""
     series = a_series(tmp_path / "store")
     first = series.release("one", level="0.1", false_keys=2)
     series.release("two", level="0.7", threshold=20)
     series.release("three", level="0.02", false_keys=3)
+    lower = series.release("lower", level="0.1", false_keys=20).frame
+    assert lower.join(first.frame, on=first.frame.columns, how="semi").height == first.frame.height < lower.height
     again = sh.open(tmp_path / "store").series("visits")
     for release in (again.release("one"), again.release("one", level=0.1, false_keys=2)):
         assert release.frame.equals(first.frame)

@@ -138,6 +138,18 @@ def test_units_as_logs_have_them():
             sh.check_query(query, unit="user_id", tables=tables)
 
 
+def test_units_of_two_types_are_refused():
+    """The number 1 and the text 1 would be one unit, or two."""
+    numbers = pl.DataFrame({"user_id": [1, 2], "query": ["a", "b"]})
+    logs = {"log": numbers, "visits": numbers.cast({"user_id": pl.String})}
+    for query in (
+        "select user_id, query from log union all select user_id, query from visits",
+        "select cast(user_id as varchar) as user_id, query from log union all select user_id, query from visits",
+    ):
+        with pytest.raises(GuaranteeError, match="store it in one type"):
+            sh.check_query(query, unit="user_id", tables=logs)
+
+
 def test_parameters_are_checked_with_their_values(tmp_path):
     """A file, a number or a text may be a parameter; what is checked is what they mean."""
     file = str(tmp_path / "log.parquet")

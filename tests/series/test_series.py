@@ -95,6 +95,7 @@ def test_a_product_domain_has_several_key_columns() -> None:
         ({"level": 1, "threshold": 5, "false_keys": 1}, DeclarationError),
         ({"level": 1, "false_keys": 0}, ThresholdError),
         ({"level": 1, "threshold": 3.0}, ThresholdError),
+        ({"level": 1, "false_keys": 30, "max_false_keys": 10}, ThresholdError),
         ({}, NotFoundError),
     ],
 )

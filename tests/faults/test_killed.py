@@ -24,6 +24,7 @@ pytestmark = [
     pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace"),
 ]
 ROOT = Path(__file__).parents[2]
+CAMPAIGN = (sys.executable, "-B", "-m", "tests.faults.campaign")
 KILLS = int(os.environ.get("SPARSEHIST_KILLS", "100"))
 """In all, over all kinds of work; `make test-faults KILLS=1000` is the whole campaign."""
 LONGEST = 1800 + 30 * KILLS
@@ -32,7 +33,7 @@ LONGEST = 1800 + 30 * KILLS
 
 def campaign(place: Path, *options: object) -> dict[str, int]:
     """Run a campaign; how many attempts there were, by kind of call, work and outcome."""
-    words = [sys.executable, "-B", "-m", "tests.faults.campaign", place, *options]
+    words = [*CAMPAIGN, place, *options]
     done = subprocess.run(
         list(map(str, words)), cwd=ROOT, capture_output=True, text=True, check=False, timeout=LONGEST
     )
@@ -79,17 +80,7 @@ def test_kills_at_random_instants_leave_one_history(tmp_path: Path) -> None:
     prepare(place)
     chance = random.Random(1)
     seen: dict[str, pl.DataFrame] = {}
-    words = [
-        sys.executable,
-        "-B",
-        "-m",
-        "tests.faults.campaign",
-        place.root,
-        "--work",
-        "release",
-        "--step",
-        "for ever",
-    ]
+    words = [*CAMPAIGN, place.root, "--work", "release", "--step", "for ever"]
     kills, fewest = 0, max(KILLS // 5, 10)
     while kills < fewest or len(seen) <= 10:
         kills += 1

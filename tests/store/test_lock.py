@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 
 import pytest
 
@@ -145,16 +144,6 @@ def test_a_fork_inside_the_block_cannot_use_or_release_the_store(tmp_path):
         state.commit_round(new)
     with open_state(path) as state:
         model.check(state)
-
-
-def test_waiting_ends(tmp_path):
-    """wait is a bound: a store that stays in use is given up."""
-    lock = tmp_path / "lock"
-    with exclusive_lock(lock):
-        before = time.monotonic()
-        with pytest.raises(StoreInUseError), exclusive_lock(lock, wait=0.1):
-            pass
-        assert time.monotonic() - before >= 0.1
 
 
 def test_directories_of_living_runs_are_never_taken_for_dead(tmp_path):

@@ -48,13 +48,6 @@ def published(state, generation):
     return {"store": state.store_id, "generation": generation, "round": f"round {generation}", **said}
 
 
-def put_back(path, kept):
-    """Restore the content of a directory without replacing it: its inode stays."""
-    for place in list(path.iterdir()):
-        shutil.rmtree(place) if place.is_dir() else place.unlink()
-    shutil.copytree(kept, path, dirs_exist_ok=True)
-
-
 def test_only_a_store_is_opened(tmp_path):
     """Nothing, a file, an empty and a foreign directory are no stores."""
     (tmp_path / "file").write_text("x")
@@ -105,12 +98,12 @@ def test_of_two_runs_that_make_a_store_one_makes_it(tmp_path, monkeypatch):
         ensure_store(tmp_path / "file")
 
 
-@pytest.mark.parametrize(("version", "remedy"), [(2, "upgrade"), (0, "upgrade"), ("x", "upgrade")])
-def test_another_version_is_refused(tmp_path, version, remedy):
+@pytest.mark.parametrize("version", [2, "x"])
+def test_another_version_is_refused(tmp_path, version):
     """A store of another format is refused with the remedy, and not touched."""
     path = make_store(tmp_path / "s")
     (path / "format").write_text(json.dumps({"sparsehist store": version}))
-    with pytest.raises(StoreVersionError, match=remedy), open_state(path):
+    with pytest.raises(StoreVersionError, match="upgrade"), open_state(path):
         pass
 
 
@@ -193,20 +186,6 @@ def test_leftovers_of_dead_runs_stay_until_a_check_finds_the_store_whole(tmp_pat
         state.verify()
     assert sorted(place.name for place in directory.iterdir()) == before
     assert [place.name for place in (path / "series").iterdir()] == [directory.name]
-
-
-def test_a_mark_that_a_dead_run_did_not_raise_is_raised_by_the_next(tmp_path, monkeypatch):
-    """A round that was committed but not marked counts as published once the store is opened again."""
-    path = make_store(tmp_path / "s")
-    shutil.copytree(path, tmp_path / "older")
-    with monkeypatch.context() as patch:
-        patch.setattr("sparsehist.store.state.raise_mark", lambda *_: None)
-        release(path)
-    with open_state(path):
-        pass
-    put_back(path, tmp_path / "older")
-    with pytest.raises(StoreRolledBackError, match="shows that"), open_state(path):
-        pass
 
 
 def test_a_mark_that_cannot_be_read_is_not_guessed_around(tmp_path):

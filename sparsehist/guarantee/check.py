@@ -192,7 +192,9 @@ class Check:
             below = self._relation(child)
             self._check_conditions(below.columns, conditions)
         kept = node.get("projection_map") or range(len(below.columns))
-        return below.taking(kept, (below.columns[at] for at in kept))
+        held = {place_of(one) for one in conditions}  # an IN that is true from here on
+        columns = [replace(one, barred="correlated") if at in held else one for at, one in enumerate(below.columns)]
+        return below.taking(kept, (columns[at] for at in kept))
 
     def _check_conditions(self, columns: Sequence[Column], conditions: Iterable[Node]) -> None:
         """Check conjuncts of WHERE, one of which may be an IN that is false or null for other units' rows."""
@@ -280,7 +282,7 @@ class Check:
         """
         below, windows = self._below(node), node["expressions"]
         made = [self._one_window(one, below) for one in windows]
-        usable = {at for at, column in enumerate(below.columns) if not column.barred}
+        usable = {at for at, column in enumerate(below.columns) if column.barred in ("", "condition")}
         first = None
         for one in filter(plan.picks_rows, windows):
             told = self._told([*one.get("partitions", ()), *orders_of(one)], below)
@@ -305,14 +307,17 @@ class Check:
     def _told(orders: list[Node], below: Relation) -> set[int]:
         """Return the columns that an order tells apart; a struct stands for its columns.
 
-        The text of a struct tells apart what is equal but not alike, where the struct itself comes before.
+        The text of a struct tells apart what is equal but not alike, where the struct itself is in the order too.
         """
-        flat = [part for one in orders for part in (one["children"] if function_of(one) == "struct_pack" else [one])]
+        structs = [one for one in orders if function_of(one) == "struct_pack"]
         texts = [
-            one["children"][0] for one in orders if one["type"] == "OPERATOR_CAST" and one["children"][0] in orders
-        ]
-        found = {at for at in map(place_of, flat) if at is not None and language.is_alike(below.columns[at].kind)}
-        return found | refs(*(struct for struct in texts if struct in orders))
+            one["children"][0] for one in orders
+            if one["type"] == "OPERATOR_CAST" and language.name_of(type_of(one)) == "VARCHAR"
+        ]  # fmt: skip
+        flat = [*orders, *(part for one in structs for part in one["children"])]
+        by_text = {place_of(part) for one in structs if one in texts for part in one["children"]} - {None}
+        found = {at for at in map(place_of, flat) if at is not None}
+        return {at for at in found if at in by_text or language.is_alike(below.columns[at].kind)}
 
     def _distinct(self, node: Node) -> Relation:
         below, targets = self._below(node), list(map(place_of, node.get("distinct_targets", ())))

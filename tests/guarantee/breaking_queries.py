@@ -128,6 +128,7 @@ BAD_BY_REASON = {
         "a join unpivoted": "select c.user_id, c.page as query from clicks c where exists (select 1 from (areas cross join (select n from log where query = 'a')) unpivot (v for k in (region)))",
     },
     "false or null": {
+        "a mark that tells apart rows of one number": "select user_id, 'x' as query from (select user_id, m, row_number() over (partition by user_id) as k from (select user_id, (user_id, query) in (select user_id, page from clicks) as m from log) x) y where m and k = 1",
         "the unit in, or": "select user_id, query from log where user_id in (select user_id from clicks) or n = 1",
         "distinct marks": "select user_id, count(*)::varchar as query from (\n            select distinct user_id, (user_id, nullif(query, 'a')) in (select user_id, nullif(page, 'a') from clicks) as m from log\n        ) group by user_id",
         "a mark told apart by the key": "select user_id, query from log l where user_id not in (select user_id from clicks c where c.page = l.query)",

@@ -69,4 +69,6 @@ GOOD = {
     "a list as it comes": "select user_id, list(query)[1] as query from log group by user_id",
     "a list as it comes, beside unnest": "select user_id, unnest(l)::varchar || l::varchar as query from (select user_id, list(query) l from log group by user_id)",
     "two lists as they come": "select user_id, unnest(a) || unnest(b) as query from (select user_id, list(query) a, list(country) b from log group by user_id)",
+    "an order by a number that merges others": "select user_id, row_number() over (partition by user_id order by w, w::decimal(18, 1)) || ' ' || w as query from (select user_id, w from log) x",
+    "an order by parts that merge others": "select user_id, row_number() over (partition by user_id order by {'a': w::decimal(18, 1)}, {'a': w::decimal(18, 1)}::varchar, w) || ' ' || w as query from (select user_id, w from log) x",
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ _PIPED_WIDTH = 10_000
 """Columns of a pipe: tables keep their natural width."""
 _LONGEST_CELL = 400  # characters
 _AFTER_OPTION = re.compile(r"--[a-z-]+ $")
-_PARAMETER = re.compile(r"""(?<![-\w(.?&])([a-z]+(?:_[a-z]+)*)=(?![{])(["']?)([^\s"',;:)]*)\2""")
+_PARAMETER = re.compile(r"""(?<![-\w(.?&])([a-z]+(?:_[a-z]+)*)=(?![{])(?:(["'])(.*?)\2|([^\s"',;:)]*))""")
 _SPELLED = {"key_types": "key_type", "on_other_period": "drop_other_periods"}
 
 
@@ -89,8 +90,9 @@ def in_options(message: str) -> str:
         if _AFTER_OPTION.search(message[: found.start()]):
             return found[0]
         name = _SPELLED.get(found[1], found[1]).replace("_", "-")
-        is_switch = found[1] == "on_other_period" or found[3] in ("", "True")
-        return f"--{name}" if is_switch else f"--{name} {found[3]}"
+        value = shlex.quote(found[3]) if found[2] else found[4]
+        is_switch = found[1] == "on_other_period" or value in ("", "True")
+        return f"--{name}" if is_switch else f"--{name} {value}"
 
     return _PARAMETER.sub(option, message)
 

@@ -215,6 +215,7 @@ def test_messages_speak_of_options():
     told = {
         "wait with wait=SECONDS": "wait with --wait SECONDS",
         'pass on_outside="drop" to': "pass --on-outside drop to",
+        "it was made with steps='steps(7)'; use": "it was made with --steps 'steps(7)'; use",
         "give level= or false_keys=, not both": "give --level or --false-keys, not both",
         "domain strings(max_bytes=5), level 3": "domain strings(max_bytes=5), level 3",
         "open(delta='1e-6'), or delta=1e-7": "open(delta='1e-6'), or --delta 1e-7",

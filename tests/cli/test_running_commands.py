@@ -50,7 +50,7 @@ def test_steps_are_refused_or_repeated_in_words(sparsehist, daily):
     assert "--if-exists reuse gives it back" in sparsehist(*declare).err
     assert sparsehist(*declare, "--if-exists", "reuse", "--json").json["status"] == "reused"
     differs = sparsehist(*declare[:-4], "--steps", "8", "--if-exists", "reuse")
-    assert differs.code == 5 and "made --cap 1, with --steps 7" in differs.err.replace("with --cap", "--cap")
+    assert differs.code == 5 and "made with --cap 1, --steps 'steps(7)'" in differs.err
     finish = ("finish", daily, "--series", "daily")
     assert "give --yes" in sparsehist(*finish).err  # nobody to ask
     assert sparsehist(*finish, "--yes").code == 0

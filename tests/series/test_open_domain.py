@@ -109,6 +109,15 @@ def test_delta_can_be_shared_out_by_the_caller() -> None:
     assert again.frame.equals(some.frame)
 
 
+def test_a_release_takes_half_of_the_delta_that_remains_and_states_what_all_cost_together() -> None:
+    """A half, then a quarter at most; the guarantee of a coarser release is that of the finest level."""
+    series = popular()
+    fine, coarse = (series.release(name, level=level).metadata for name, level in (("a", "0.2"), ("b", "0.1")))
+    assert 0.25e-6 < fine["delta_infinity"] <= 0.5e-6
+    assert fine["delta_infinity"] < coarse["delta_infinity"] <= 0.75e-6
+    assert "0.2-zCDP" in fine["guarantee"] and "0.2-zCDP" in coarse["guarantee"]
+
+
 def test_a_threshold_that_would_go_beyond_delta_is_refused_and_spends_nothing() -> None:
     """The error has what was requested, what remains, the difference, and a threshold that would do."""
     series = popular()

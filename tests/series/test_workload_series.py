@@ -53,6 +53,18 @@ def _places(**declared):
     ), frame  # fmt: skip
 
 
+@pytest.mark.parametrize(("noise", "norm"), [("gaussian", "l2"), ("laplace", "l1")])
+def test_noise_is_scaled_to_what_a_unit_can_move(noise, norm):
+    """The sensitivity of the strategy for max_keys cells, in the norm of the noise; errors are as large as stated."""
+    series, counts = _hours(n=64, noise=noise, max_keys=5)
+    release = series.release("sums", workload="prefix()", level="0.1", strategy="haar")
+    strategy = sh.workload.strategy_named("haar", sh.workload.Prefix(64))
+    sensitivity = getattr(strategy, norm)(5)
+    assert release.metadata["noise_std"] == pytest.approx(type(series.declaration.family)(sensitivity).std("0.1"))
+    off = (release.frame["noisy_answer"].to_numpy() - np.cumsum(counts)) / np.sqrt(strategy.variance())
+    assert 0.5 < np.sqrt(np.mean(off**2)) / release.metadata["noise_std"] < 2
+
+
 def test_products_of_workloads_say_their_queries_in_keys():
     """A Kronecker product on several columns names the key columns and their values, and ends of ranges by name."""
     series, rows = _places()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
@@ -397,10 +397,10 @@ class Declaration(Record):
         """
         known = {name: stored[name] for name in parameters(cls) if name in stored}
         text = known["domain"]
-        if files is not None:
+        if isinstance(text, str) and files is not None:
             known["domain"] = Domain.parse(text, files=files)
-        elif Domain.names_a_file(text):  # never open a file that untrusted metadata names
-            known["domain"] = UnreadDomain(text, len(known["key"]))
+        elif isinstance(text, str):
+            known["domain"] = _stored_domain(text, len(_columns("key", known["key"])))
         return cls(**known)
 
     def differing(self, other: Mapping[str, Any]) -> list[str]:
@@ -408,6 +408,12 @@ class Declaration(Record):
         mine = self.as_json()
         known = parameters(self).items()
         return [name for name, about in known if about.compared and mine.get(name) != other.get(name)]
+
+
+@lru_cache(maxsize=64)
+def _stored_domain(text: str, columns: int) -> Domain:
+    """The domain of a stored text, as of many periods in a ledger; never opens a file that a forged text names."""
+    return UnreadDomain(text, columns) if Domain.names_a_file(text) else Domain.parse(text)
 
 
 def _refuse(name: str, words: str) -> NoReturn:

@@ -63,6 +63,8 @@ def test_noise_is_scaled_to_what_a_unit_can_move(noise, norm):
     assert release.metadata["noise_std"] == pytest.approx(type(series.declaration.family)(sensitivity).std("0.1"))
     off = (release.frame["noisy_answer"].to_numpy() - np.cumsum(counts)) / np.sqrt(strategy.variance())
     assert 0.5 < np.sqrt(np.mean(off**2)) / release.metadata["noise_std"] < 2
+    again = series.release("again", workload="prefix()", level="0.1", strategy="haar")
+    assert again.frame.equals(release.frame)  # one noise for a level
 
 
 def test_products_of_workloads_say_their_queries_in_keys():

@@ -298,8 +298,8 @@ def _check_name(name: object) -> None:
     # Warehouses read these texts in different ways, or replace them first (Spark and ${…}).
     if not isinstance(name, str) or not name or not name.isprintable() or re.search(r"[\\`]|\$\{", name):
         raise DeclarationError(
-            f"names are text without control characters, backslashes, backticks and ${{, not {shown(name)}: rename "
-            "it in a view"
+            "names are text without control characters, backslashes, backticks and ${, not "
+            f"{shown(name) if isinstance(name, str) else type(name).__name__}: rename it in a view"
         )
 
 

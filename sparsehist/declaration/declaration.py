@@ -79,8 +79,8 @@ def _key_types(given: object) -> tuple[tuple[str, str], ...]:
     found = dict(given)
     for column, kind in found.items():
         if not isinstance(column, str) or not isinstance(kind, str) or kind not in KEY_TYPES:
-            options = ", ".join(map(repr, KEY_TYPES))
-            raise DeclarationError(f"the type of the column {shown(column)} must be {options}, got {shown(kind)}")
+            options = ", ".join(map(repr, KEY_TYPES))  # what was given may be columns of the log
+            raise DeclarationError(f"types name a column, and for it one of {options}")
     return tuple(sorted(found.items()))
 
 

@@ -38,7 +38,7 @@ _JSON, _PARQUET = (".json",), (".parquet", ".pq")
 
 
 def checked_target(target: Path) -> Path:
-    """Return a place for an export."""
+    """Check the path of an export, and return it."""
     checked_output("an exported ledger", target, _JSON + _PARQUET)
     if (target.exists() or target.is_symlink()) and not _is_export(target):
         raise InputError(f"{target} exists and is no exported ledger: name another file, or move that one away first")

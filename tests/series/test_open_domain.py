@@ -118,6 +118,9 @@ def test_a_release_takes_half_of_the_delta_that_remains_and_states_what_all_cost
     assert "0.2-zCDP" in fine["guarantee"] and "0.2-zCDP" in coarse["guarantee"]
     with pytest.raises(BudgetExceededError, match="is set aside for that"):  # half of the goal's delta
         popular().release("goal", level=sh.EpsilonDelta(2, "1e-6"), open_delta=7e-7)
+    made = popular().release("goal", level=sh.EpsilonDelta(2, "1e-6")).metadata
+    level = float(sh.privacy.as_level(made["level"]))
+    assert level == pytest.approx(sh.privacy.gaussian.largest_rho(2, 5e-7), rel=1e-9)
 
 
 def test_a_threshold_that_would_go_beyond_delta_is_refused_and_spends_nothing() -> None:

@@ -217,6 +217,7 @@ def _of_series(home: Home, series: OneSeries) -> Section:
         section.tables.extend(_errors(name, finest))
         largest = side_by_side(released, series.key).select(series.key).head(_LARGEST)
         section.tables.append(_largest_keys(name, released, largest))
+        section.tables.extend(_sums(name, released, largest))
         if len(largest):
             section.pictures.append(_picture(name, released, largest))
         section.remarks.append(
@@ -336,13 +337,16 @@ def _error(about: CellMetadata, counts: Sequence[int]) -> list[tuple[float, floa
     ]
 
 
+def _with_limits(release: Release) -> pl.DataFrame:
+    try:
+        return release.intervals(CONFIDENCE)
+    except SparsehistError:  # of noise that has none
+        return release.frame.with_columns(low="noisy_count", high="noisy_count")
+
+
 def _limits(largest: pl.DataFrame, release: Release) -> list[tuple[float | None, float | None, float | None]]:
     """Noisy count and interval of each of these keys; None where the release did not publish it."""
-    try:
-        found = release.intervals(CONFIDENCE)
-    except SparsehistError:  # of noise that has none
-        found = release.frame.with_columns(low="noisy_count", high="noisy_count")
-    joined = largest.join(found, on=largest.columns, how="left", maintain_order="left")
+    joined = largest.join(_with_limits(release), on=largest.columns, how="left", maintain_order="left")
     return joined.select("noisy_count", "low", "high").rows()
 
 
@@ -357,6 +361,24 @@ def _largest_keys(name: str, released: Sequence[Release], largest: pl.DataFrame)
         f"The largest keys of {name}: noisy counts (units) with {CONFIDENCE:.0%} intervals for the bounded count"
     )
     return _table(caption, ["key", *(release.name for release in released)], cells, len(released))
+
+
+def _sums(name: str, released: Sequence[Release], largest: pl.DataFrame) -> Iterator[Markup]:
+    """Sums and means of the largest keys, from the finest release that has some."""
+    for release in reversed(released):
+        measured = [name for name in release.frame.columns if name not in (*largest.columns, "noisy_count")]
+        if measured:
+            joined = largest.join(_with_limits(release), on=largest.columns, how="inner", maintain_order="left")
+            rows = []
+            for row in joined.iter_rows(named=True):
+                limits = ((row[one], row.get(f"{one}_low"), row.get(f"{one}_high")) for one in measured)
+                key = " · ".join(str(row[column]) for column in largest.columns)
+                rows.append(
+                    [key, *(f"{shown(at, 6)} ({shown(low, 6)} to {shown(high, 6)})" for at, low, high in limits)]
+                )
+            caption = f"Measures of the largest keys of {name} in {release.name}, with {CONFIDENCE:.0%} intervals"
+            yield _table(caption, ["key", *measured], rows, len(measured))
+            return
 
 
 def _picture(name: str, released: Sequence[Release], largest: pl.DataFrame) -> Picture:

@@ -325,8 +325,29 @@ def _options(words: Words) -> dict[str, Option]:
         words.take()
         words.symbol(TokenType.EQ, f"= after {option}")
         start = words.place()
-        options[option] = Option(words.value(), words.since(start))
+        value = _measures(words) if option == "measures" else words.value()
+        options[option] = Option(value, words.since(start))
     return options
+
+
+def _measures(words: Words) -> Any:
+    """(price CLIP 100 STEP 0.01, temperature CLIP -40 TO 40, events CLIP 50) as texts of measures."""
+    if not words.symbol(TokenType.L_PAREN):
+        return words.value()
+    found: list[str] = []
+    while not found or words.symbol(TokenType.COMMA):
+        if words.is_next(*_TEXTS):
+            found.append(str(words.take().text))
+            continue
+        column = words.column()
+        words.expect("CLIP")
+        bounds = [str(words.value())]
+        if words.accept("TO"):
+            bounds.append(str(words.value()))
+        step = f",step={words.value()}" if words.accept("STEP") else ""
+        found.append(f"{column}:clip={'..'.join(bounds)}{step}")
+    words.symbol(TokenType.R_PAREN, "a comma or the closing parenthesis")
+    return tuple(found)
 
 
 def _query(words: Words) -> str:

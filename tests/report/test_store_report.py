@@ -248,6 +248,11 @@ def test_releases_with_sums_are_compared_by_key():
     largest = page.split("The largest keys of shop")[1].split("</table>")[0]
     assert sorted(row[0] for row in _rows(largest) if row and row[0].startswith("/")) == ["/a", "/b", "/c"]
     assert "not published" not in largest
+    sums = page.split("Measures of the largest keys of shop in fine")[1].split("</table>")[0]
+    shown_sums = {row[0]: row[1] for row in _rows(sums) if row and row[0].startswith("/")}
+    assert shown_sums.keys() == {"/a", "/b", "/c"}
+    for key, near in (("/a", 300), ("/b", 600), ("/c", 900)):
+        assert float(shown_sums[key].split(" (")[0]) == pytest.approx(near, abs=60)
 
 
 def test_no_epsilon_at_this_delta_is_a_sentence_of_its_own(tmp_path):

@@ -408,6 +408,25 @@ def test_workloads_are_released_planned_and_read_like_cells(store, ran):
     )
 
 
+@pytest.mark.parametrize(
+    "said", ["price CLIP 9 STEP 0.5, change CLIP -2 TO 2, events CLIP 5", "'price:clip=9,step=0.5'"]
+)
+def test_measures_are_declared_in_words_or_as_text(said):
+    """CLIP, TO and STEP say what Python's `Measure` takes."""
+    sales = pl.DataFrame({"user": [1, 2], "item": [0, 1], "price": [2.5, 30.0], "change": [-1, 1]})
+    store = sh.open(":memory:", seed=1)
+    options = f"unit = user, key = item, max_keys = 1, domain = integers(5), measures = ({said})"
+    store.sql(
+        f"create series shop with ({options}) as select user, item, price, change from sales", tables={"sales": sales}
+    )
+    wanted = (sh.Measure("price", clip=9, step="0.5"), sh.Measure("change", clip=(-2, 2)), sh.Measure.events(most=5))
+    assert store.series("shop").declaration.measures in (wanted, wanted[:1])
+    with pytest.raises(errors.StatementError, match="expected CLIP"):
+        store.sql(
+            f"create series worse with ({options.replace(said, 'price 9')}) as select 1", tables={"sales": sales}
+        )
+
+
 def test_every_source_says_what_was_checked(log, here):
     """A frame is recorded as unchecked; a query of Python is checked like one of SQL, unless it is told not to be."""
     declared = {"unit": "user_id", "key": "query", "max_keys": 3, "domain": "strings(max_bytes=16)"}

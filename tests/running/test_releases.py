@@ -196,6 +196,19 @@ def test_a_name_stands_for_the_same_numbers_for_ever() -> None:
         series.release("other", step=6, level="0.1")
 
 
+def test_all_steps_together_cost_the_finest_level_once() -> None:
+    """In the ledger, against the cap, and against the population's budget."""
+    series = started(DAYS, cap="0.5")
+    for step, level in ((3, "0.1"), (1, "0.4"), (2, "0.4")):
+        series.release(f"r{step}", step=step, level=level)
+    assert series.store.ledger(full=True).filter(scope="everybody")["level"].item() == "0.4"
+    with pytest.raises(CapExceededError):
+        series.release("finer", step=1, level="0.6")
+    series.store.set_budget(rho="0.45", reason="a test")
+    with pytest.raises(BudgetExceededError):
+        series.release("finer", step=1, level="0.5")
+
+
 def test_noise_is_close_to_the_bound_that_no_mechanism_beats() -> None:
     """Root mean square over the steps, over that of a single release: within 5 % of the singular-value bound."""
     for steps, bound in ((7, 1.404), (30, 1.811), (365, 2.583)):

@@ -126,21 +126,24 @@ class SortedHashes:
 
     def add(self, hashes: WordArray) -> None:
         """Add the hashes of the next positions."""
-        positions = np.arange(self._n, self._n + len(hashes), dtype=np.uint64)
         with disk_errors(self._directory):
-            self._file.write(np.stack([hashes, positions], axis=1).tobytes())
+            self._file.write(hashes.tobytes())
         self._n += len(hashes)
 
     def in_order(self, rows: int) -> Iterator[tuple[WordArray, WordArray]]:
         """All hashes, rising, with their positions, at most `rows` at a time."""
         with disk_errors(self._directory):
             self._file.flush()
-        pairs = np.memmap(self._file, np.uint64, "r", shape=(self._n, 2)) if self._n else np.empty((0, 2), np.uint64)
-        blocks = [pairs[low : low + _SORTED] for low in range(0, max(self._n, 1), _SORTED)]
-        bits = (len(blocks) - 1).bit_length()
+        hashes = np.memmap(self._file, np.uint64, "r", shape=(self._n,)) if self._n else np.empty(0, np.uint64)
+        starts = range(0, max(self._n, 1), _SORTED)
+        bits = (len(starts) - 1).bit_length()
         for number in range(1 << bits):
-            part = np.concatenate([block[block[:, 0] >> np.uint64(64 - bits) == number] for block in blocks])
-            order = pl.Series(np.ascontiguousarray(part[:, 0])).arg_sort().to_numpy()
+            found = [
+                low + np.flatnonzero(hashes[low : low + _SORTED] >> np.uint64(64 - bits) == number) for low in starts
+            ]
+            positions = np.concatenate(found).astype(np.uint64)
+            part = np.asarray(hashes[positions])
+            order = pl.Series(part).arg_sort().to_numpy()
             for low in range(0, len(order), rows):
-                piece = part[order[low : low + rows]]
-                yield piece[:, 0], piece[:, 1]
+                piece = order[low : low + rows]
+                yield part[piece], positions[piece]

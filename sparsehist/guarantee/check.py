@@ -256,17 +256,19 @@ class Check:
 
     def _aggregate(self, one: Node, below: Relation, *, window: bool = False) -> Column:
         """Return the column of an aggregate, which must not depend on the order in which its rows come."""
-        name, kind = function_of(one), type_of(one)
+        name, kind, given = function_of(one), type_of(one), one.get("children", ())
         self._check_known(one)
         self._check(below.columns, *parts(one))
-        arguments = [part for part in one.get("children", ()) if refs(part)]
+        arguments = [part for part in given if refs(part)]
         if one.get("state_export", "NONE") != "NONE" or not language.is_known(kind):
             self._refuse(one, "unknown", what=name)
         if name not in language.ADDING | language.ORDERLESS | (frozenset() if window else language.ORDERED):
             self._refuse(one, "function")
         if not below.private:
             return Column(kind)
-        if name in language.ADDING and not all(language.adds_exactly(type_of(part)) for part in arguments):
+        if refs(*given[1:]):  # max(x, n) takes n from whichever row comes first
+            self._refuse(one, "unknown", what=f"{name} of a number in each row")
+        if name in language.ADDING and not all(language.adds_exactly(type_of(part)) for part in given):
             self._refuse(one, "floats")
         if name in language.ORDERED and not refs(*arguments) <= self._told(orders_of(one), below):
             self._refuse(one, "ties")
@@ -430,6 +432,9 @@ class Check:
                 self._refuse(one, "more rows")
             if not language.is_known(type_of(one)):
                 self._refuse(one, "type", name=language.name_of(type_of(one)).lower())
+            cast = one["type"] == "OPERATOR_CAST"
+            if cast and language.shows_bits_of_floats(type_of(one), *map(type_of, parts(one))):
+                self._refuse(one, "type", name="bit of a floating-point number")
             if kind == "BOUND_FUNCTION" and function_of(one) not in language.SCALARS:
                 self._refuse(one, "function")
             if kind == "BOUND_LAMBDA":

@@ -36,6 +36,9 @@ _CLOSED: dict[str, str | bool | int | float | list[str]] = {
     "autoload_known_extensions": False,
     "python_enable_replacements": False,
 }
+_BY_STATISTICS = "statistics_propagation,join_filter_pushdown"
+"""Optimizers that trust the least and largest value in a Parquet file, which leave NaN out though it is above all.
+So does a condition that is pushed into the reader of a file; `_value` keeps it out."""
 _ENUM = re.compile(r"ENUM\('(?:[^']|'')*'(?:, '(?:[^']|'')*')*\)")
 Columns = dict[str, str]
 
@@ -74,6 +77,10 @@ class Closed:
         once = "WITH " not in self.query.text.upper() and self.query.text.count("memory.main.source_") == 1
         for view, source in self.sources.items():
             _put(connection, view, source, self.columns[view], streamed=once)
+        floats = [kind for typed in self.columns.values() for kind in typed.values() if _holds_floats(kind)]
+        if floats:
+            in_lists = any("[" in kind or "MAP(" in kind for kind in floats)
+            connection.execute(f"set disabled_optimizers = '{_BY_STATISTICS}{',filter_pushdown' * in_lists}'")
         connection.execute("set allowed_paths = $files", {"files": self.files()})
         _lock(connection)
         relation = connection.sql(self.query.text)
@@ -190,11 +197,21 @@ def _empty(table: Any) -> Any:
     return table.limit(0).to_arrow_table() if isinstance(table, duckdb.DuckDBPyRelation) else table
 
 
+def _holds_floats(kind: str) -> bool:
+    return "FLOAT" in kind or "DOUBLE" in kind
+
+
+def _value(name: str, kind: str) -> str:
+    """Return a column in its type; of one with floats no condition reaches the reader of a file through CASE."""
+    cast = f"cast({name} as {kind})"
+    return f"case when {name} is null then null else {cast} end" if _holds_floats(kind) else cast
+
+
 def _put(
     connection: duckdb.DuckDBPyConnection, view: str, source: Source, columns: Columns, *, streamed: bool
 ) -> None:
     """Make the view of a source; the rows of a relation are kept where they may be read twice."""
-    listed = ", ".join(f"cast({quoted(name)} as {kind}) as {quoted(name)}" for name, kind in columns.items())
+    listed = ", ".join(f"{_value(quoted(name), kind)} as {quoted(name)}" for name, kind in columns.items())
     reader = source.reader
     if source.opens is not None:
         table, reader = source.opens(), f"given_{view}"

@@ -219,6 +219,11 @@ def is_alike(kind: Kind | None) -> bool:
     return bool(held) and set(held) <= _PLAIN | _NESTED and "collation" not in str(kind)
 
 
+def shows_bits_of_floats(to: Kind | None, *given: Kind | None) -> bool:
+    """Return whether a cast tells NaNs apart that are equal and have one text."""
+    return "BIT" in _names(to) and not {"FLOAT", "DOUBLE"}.isdisjoint(_names(list(given)))
+
+
 def adds_exactly(kind: Kind | None) -> bool:
     """Return whether sums of this type are exact."""
     return name_of(kind) in _ADDED_EXACTLY

@@ -60,7 +60,7 @@ _OF_TABLES = frozenset(
 )
 _QUERIES = ("SELECT_NODE", "SET_OPERATION_NODE")
 _ROW_MAKERS = ("unnest", "range", "generate_series")
-_PUT_IN_ORDER = frozenset((*language.ORDERED, *(name.removeprefix("WINDOW_").lower() for name in language.PLACES)))
+_IN_ANY_FRAME = ("row_number", "ntile", "lag", "lead")
 
 
 @dataclass(frozen=True)
@@ -390,7 +390,7 @@ def break_ties(parser: duckdb.DuckDBPyConnection, rewritten: Rewritten, *, by_te
         tables += [{**cast, "child": table} for table in tables if by_text]
         for node in [node for part in select.values() for node in nodes(part, _QUERIES)]:
             in_window = node.get("class") == "WINDOW"
-            if node.get("function_name") in _PUT_IN_ORDER or "_ROWS" in f"{node.get('start')} {node.get('end')}":
+            if _keeps_its_rows(node) if in_window else node.get("function_name") in language.ORDERED:
                 columns = (groups or tables) if in_window else tables
                 if node.get("distinct"):
                     columns = [one["expression"] for one in node["arguments"][:1]]
@@ -399,6 +399,13 @@ def break_ties(parser: duckdb.DuckDBPyConnection, rewritten: Rewritten, *, by_te
                 ordered["orders"] = [*ordered.get("orders", ()), *({**order, "expression": one} for one in columns)]
     ((text,),) = parser.execute(statement("guarantee_text"), {"tree": json.dumps(tree)}).fetchall()
     return replace(rewritten, text=str(text), tree=tree)
+
+
+def _keeps_its_rows(window: Node) -> bool:
+    """Return whether a window looks at the same rows after more columns are added to its ORDER BY."""
+    name, start = window.get("function_name"), window.get("start")
+    from_first = name == "first_value" and start == "UNBOUNDED_PRECEDING"
+    return from_first or name in _IN_ANY_FRAME or "_ROWS" in f"{start} {window.get('end')}"
 
 
 def _tables(table: Node) -> list[str]:

@@ -32,6 +32,10 @@ BAD_BY_REASON = {
         "settings": "select user_id, current_setting('threads') as query from log",
         "statistics": "select user_id, stats(query) as query from log",
         "a macro over a builtin": "select user_id, shout(query) as query from log",
+        "as many as the first row says": "select user_id, max(query, n + 1)::varchar as query from log group by user_id",
+        "as many as the first row of a window says": "select user_id, (min(query, n + 1) over (partition by user_id))::varchar as query from log",
+        "bits of one of two NaNs": "select user_id, last(w)::bit::varchar as query from (select user_id, w from log) x group by user_id",
+        "bits of floats in a list": "select user_id, (list(w)::bit[])::varchar as query from log group by user_id",
         "arg_max": "select user_id, arg_max(query, ts) as query from log group by user_id",
         "a deviation": "select user_id, stddev(w)::varchar as query from log group by user_id",
         "a random quantile": "select user_id, reservoir_quantile(n, 0.5)::varchar as query from log group by user_id",
@@ -70,6 +74,8 @@ BAD_BY_REASON = {
         "a named window over all": "select user_id, query from log window w as (order by ts) qualify sum(n::int) over w > 2",
     },
     "tie in ORDER": {
+        "the last value of all that tie": "select user_id, last_value(query) over (partition by user_id order by ts) as query from log",
+        "the second value of all that tie": "select user_id, nth_value(query, 2) over (partition by user_id order by ts) as query from log",
         "order by a part of a struct of the name of a column": "select user_id, query from (select user_id, query, ts, {'query': 1} as s from log) qualify row_number() over (partition by user_id order by ts, s.query) = 1",
     },
     "two windows": {
@@ -86,6 +92,8 @@ BAD_BY_REASON = {
         "a floating-point sum as a number of rows": "select x.user_id, count(*)::varchar as query from (select user_id, query, sum(w) as s from log group by all) x, unnest(range((x.s * 10)::int)) t(q) group by x.user_id",
         "a floating-point sum in distinct": "select user_id, count(*)::varchar as query from (select distinct * from (select user_id, query, sum(w) as s from log group by all)) group by user_id",
         "a floating-point sum in a partition": "select user_id, count(*) over (partition by user_id, s)::varchar as query from (select user_id, query, sum(w) as s from log group by all)",
+        "a sum of a floating-point constant": "select user_id, sum(0.1e0)::varchar as query from log group by user_id",
+        "a mean of a floating-point constant": "select user_id, (avg(0.1e0) over (partition by user_id))::varchar as query from log",
         "a floating-point sum": "select user_id, sum(w)::varchar as query from log group by user_id",
     },
     "rows of different units": {

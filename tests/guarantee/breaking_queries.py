@@ -92,8 +92,6 @@ BAD_BY_REASON = {
         "a floating-point sum as a number of rows": "select x.user_id, count(*)::varchar as query from (select user_id, query, sum(w) as s from log group by all) x, unnest(range((x.s * 10)::int)) t(q) group by x.user_id",
         "a floating-point sum in distinct": "select user_id, count(*)::varchar as query from (select distinct * from (select user_id, query, sum(w) as s from log group by all)) group by user_id",
         "a floating-point sum in a partition": "select user_id, count(*) over (partition by user_id, s)::varchar as query from (select user_id, query, sum(w) as s from log group by all)",
-        "a sum of a floating-point constant": "select user_id, sum(0.1e0)::varchar as query from log group by user_id",
-        "a mean of a floating-point constant": "select user_id, (avg(0.1e0) over (partition by user_id))::varchar as query from log",
         "a floating-point sum": "select user_id, sum(w)::varchar as query from log group by user_id",
     },
     "rows of different units": {

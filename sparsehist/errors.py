@@ -46,7 +46,7 @@ _Read = TypeVar("_Read")
 
 
 def printable(text: str, *, keep: str = "") -> str:
-    """The text with control and invisible characters escaped: names and keys are chosen by strangers."""
+    """Return the text with control and invisible characters escaped: names and keys are chosen by strangers."""
     if text.isprintable():
         return text
     return "".join(letter if letter.isprintable() or letter in keep else ascii(letter)[1:-1] for letter in text)
@@ -92,7 +92,7 @@ def read_each(name: str, values: object, read: Callable[[Any], _Read], wanted: s
 
 
 def as_mapping(name: str, value: Mapping[_Key, _Value]) -> dict[_Key, _Value]:
-    """A copy of a mapping; another value is refused by its type."""
+    """Return a copy of a mapping; another value is refused by its type."""
     if not isinstance(value, Mapping):
         raise DeclarationError(f"{name} must be a mapping, got {shown(value)}")
     return dict(value)
@@ -115,7 +115,7 @@ _ANY_LITERAL = re.compile(_LITERAL % 1, _FLAGS)
 
 
 def without_credentials(text: str) -> str:
-    """The text without what in it looks like giving access to something: parts of URLs, secrets of SQL."""
+    """Return the text without what in it looks like giving access to something: parts of URLs, secrets of SQL."""
     text = _IN_URL.sub("…", text) if "://" in text else text
     text = _STATEMENT.sub(lambda found: _ANY_LITERAL.sub("'…'", found[0]), text)
     return _INSIDE.sub(r"\1…", _GIVEN.sub(r"\1'…'", text))
@@ -263,7 +263,7 @@ def promise(condition: object, what: str) -> None:
 
 
 def present(value: _Value | None) -> _Value:
-    """The value, which the code before made sure is there; else a LawError."""
+    """Return the value, which the code before made sure is there; else a LawError."""
     if value is None:
         raise LawError("something that must be there is missing")
     return value
@@ -274,7 +274,7 @@ class CountsWarning(UserWarning):
 
 
 def of_kind(value: object, kind: type[_Value]) -> _Value:
-    """The value, which the code before made sure is of that kind; else a LawError that names the kinds."""
+    """Return the value, which the code before made sure is of that kind; else a LawError that names the kinds."""
     if not isinstance(value, kind):
         raise LawError(f"got {type(value).__name__} where only {kind.__name__} can be")
     return value

@@ -106,7 +106,7 @@ class Notation:
             raise self.error(f"{self.what} {show(text)} has an unknown argument") from None
 
     def form(self, value: object) -> Form:
-        """An argument that has to be a form itself."""
+        """Return an argument that has to be a form itself."""
         if not isinstance(value, Form):
             raise self.error(f"{_quoted(value)} is no {self.what}; {self.advice()}")
         return value
@@ -172,7 +172,7 @@ class Notation:
 
 
 def _quoted(value: object) -> str:
-    """A value as it was written, in quotes."""
+    """Return a value as it was written, in quotes."""
     return show(value if isinstance(value, int) and abs(value) >= 10**_SHOWN_DIGITS else repr(value))
 
 

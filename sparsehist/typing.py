@@ -60,7 +60,7 @@ def noise_array(name: str, value: ArrayLike) -> AnyArray:
 
 
 def whole_number(name: str, value: int) -> int:
-    """A whole number of any type; other values are refused by their type."""
+    """Return a whole number of any type; other values are refused by their type."""
     try:
         return operator.index(value)
     except TypeError:

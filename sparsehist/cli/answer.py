@@ -98,7 +98,7 @@ def in_options(message: str) -> str:
 
 
 def parameters_table(rows: Sequence[tuple[str, object]]) -> Table:
-    """Names and values, without a frame."""
+    """Return names and values, without a frame."""
     table = Table(box=None, show_header=False, padding=(0, 2))
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
@@ -140,5 +140,5 @@ def _cell_text(value: Any, *, plain: bool) -> str:
 
 
 def counted(n: int, what: str) -> str:
-    """A number of things: 1 row, 2 rows."""
+    """Return a number of things: 1 row, 2 rows."""
     return f"{n:,} {what}" if n == 1 else f"{n:,} {what}s"

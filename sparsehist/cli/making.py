@@ -170,7 +170,7 @@ def finish(store: StorePath, /, *, series: SeriesName, yes: bool = False, using:
 
 
 def _appended(store: sh.Store, name: str) -> Any:
-    """A running or periodic series."""
+    """Return a running or periodic series."""
     found = store.series(name)
     if isinstance(found, Series):
         raise DeclarationError(f"{name} was counted once: only a running or periodic series takes more")

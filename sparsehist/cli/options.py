@@ -33,13 +33,13 @@ class StoreOptions:
     wait: float = 0.0
 
     def home(self, path: Path) -> Home:
-        """Where the store stands; one in memory would be gone after the command."""
+        """Return where the store stands; one in memory would be gone after the command."""
         if str(path) == MEMORY:
             raise DeclarationError("a store in memory ends with the command: name a directory")
         return Home(path, wait=self.wait, who=self.who)
 
     def store(self, path: Path) -> sh.Store:
-        """The store on disk, which `create` makes if there is none."""
+        """Return the store on disk, which `create` makes if there is none."""
         return sh.Store(self.home(path).path, wait=self.wait, who=self.who)
 
 
@@ -106,7 +106,7 @@ class ReadingOptions:
     threads: int | None = None
 
     def files(self, more: Sequence[str] = ()) -> sh.Files:
-        """The files of the log, with those that are named without --input."""
+        """Return the files of the log, with those that are named without --input."""
         paths = [*more, *(self.input or ())]
         if not paths:
             raise DeclarationError("name the files of the log: give --input, such as --input 'log/*.parquet'")
@@ -120,7 +120,7 @@ class ReadingOptions:
         return {column: kind for column, _, kind in pairs}
 
     def counting(self) -> sh.Counting:
-        """The resources."""
+        """Return the resources."""
         return sh.Counting(memory_limit=self.memory_limit, threads=self.threads)
 
 
@@ -150,7 +150,7 @@ def options_of(
 
 
 def given(*records: Any, **asked: Any) -> dict[str, Any]:
-    """The options that were given, as functions of the Python interface take them."""
+    """Return the options that were given, as functions of the Python interface take them."""
     found = {name: value for record in records if record is not None for name, value in vars(record).items()}
     found = {name: value for name, value in (found | asked).items() if value is not None}
     if isinstance(found.get("unit"), list):  # several columns, given one by one or joined by commas

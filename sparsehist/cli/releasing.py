@@ -222,7 +222,7 @@ def plan(
 
 
 def _sums(declared: list[str] | None, levels: str | None) -> dict[sh.Measure, Any]:
-    """The measures of a plan without a store, with their levels."""
+    """Return the measures of a plan without a store, with their levels."""
     if not declared or levels is None:
         raise DeclarationError("without a store, --measure declares a measure and --measures gives it a level")
     measures = measures_of(declared)
@@ -263,7 +263,7 @@ def _shown(made: sh.Plan) -> Iterator[Any]:
 
 
 def levels_for_people(levels: Sequence[Mapping[str, Any]], without: str = "") -> list[dict[str, Any]]:
-    """The levels of a plan under names that fit a terminal, and what each adds with its currency."""
+    """Return the levels of a plan under names that fit a terminal, and what each adds with its currency."""
     shown = []
     for row in levels:
         adds = row["adds"] if row["currency"] == "none" else f"{row['currency']} {row['adds']}"

@@ -131,7 +131,7 @@ def _home(store: Path | None, using: Using) -> Home | None:
 
 
 def _read(script: Path) -> str:
-    """The text of a file, or of standard input where its name is -; UTF-8 whatever the locale."""
+    """Return the text of a file, or of standard input where its name is -; UTF-8 whatever the locale."""
     try:
         if str(script) != "-":
             return script.read_text(encoding="utf-8-sig")
@@ -173,7 +173,7 @@ def _converse(run_text: Callable[[str], Answer], about: str) -> Answer:
 
 
 def is_complete(typed: str) -> bool:
-    """Whether every statement typed so far has ended.
+    """Return whether every statement typed so far has ended.
 
     Example:
         >>> is_complete("select ';'"), is_complete("select 1;")

@@ -66,7 +66,7 @@ def open_files(source: object, columns: Sequence[str] = ()) -> Log | None:
 
 
 def as_files(source: object) -> Files | None:
-    """The files that a source names, and how they are read; None if it names none."""
+    """Return the files that a source names, and how they are read; None if it names none."""
     told = source if isinstance(source, Files) else Files(source)  # type: ignore[arg-type]
     paths = told.paths if isinstance(told.paths, (list, tuple)) else [told.paths]
     names_files = table_of(source) is None and all(isinstance(path, (str, Path)) for path in paths)
@@ -74,7 +74,7 @@ def as_files(source: object) -> Files | None:
 
 
 def table_of(source: object) -> object | None:
-    """The table of Delta or Iceberg that a source is, as an object or a text; None for any other."""
+    """Return the table of Delta or Iceberg that a source is, as an object or a text; None for any other."""
     told = source.paths if isinstance(source, Files) else source
     one = told[0] if isinstance(told, (list, tuple)) and len(told) == 1 else told
     return one if is_table(one) else None
@@ -186,7 +186,7 @@ def _common(
 
 
 def _folders(file: str, names: Sequence[str]) -> list[tuple[str, str | None]]:
-    """The values of columns that stand in the names of the folders of a file."""
+    """Return the values of columns that stand in the names of the folders of a file."""
     pairs = [part.partition("=") for part in Path(file).parts[:-1]]
     found = {name: None if value == _NO_VALUE else unquote(value) for name, equal, value in pairs if equal}
     for name in set(names) - set(found):

@@ -33,12 +33,12 @@ class Seen(NamedTuple):
 
 
 def is_remote(path: object) -> bool:
-    """Whether a path is a URL that Polars reads."""
+    """Return whether a path is a URL that Polars reads."""
     return isinstance(path, str) and "://" in path and path.partition("://")[0].lower() in (*STORES, *_WEB)
 
 
 def remote_files(url: str, options: Mapping[str, str], *, in_folders: bool) -> list[Seen]:
-    """The files that a URL means: itself, those a pattern matches, or all below it; refuses to find none."""
+    """Return the files that a URL means: itself, those a pattern matches, or all below it; refuses to find none."""
     scheme, _, rest = url.partition("://")
     web, (place, _, path) = scheme.lower() in _WEB, rest.partition("/")
     user, at, _ = place.rpartition("@")
@@ -72,7 +72,7 @@ def remote_files(url: str, options: Mapping[str, str], *, in_folders: bool) -> l
 
 
 def _pattern(path: str) -> str:
-    """A pattern as a regular expression: `*` and `?` within a name, `**` any folders."""
+    """Return a pattern as a regular expression: `*` and `?` within a name, `**` any folders."""
     means = {"**/": "(?:.*/)?", "*": "[^/]*", "?": "[^/]"}
     tokens = re.split(r"(\*\*/|\*|\?|\[!?[^]]+\])", path)
     return "".join(
@@ -147,7 +147,7 @@ def _named(source: str, options: dict[str, str]) -> Any:
 
 
 def newest_metadata(path: str) -> str:
-    """The newest metadata of an Iceberg table in a directory of this machine; any other path as it is."""
+    """Return the newest metadata of an Iceberg table in a directory of this machine; any other path as it is."""
     written = sorted((Path(path) / "metadata").glob("*.metadata.json"), key=lambda file: _number(file.name))
     return str(written[-1].absolute()) if written else path
 

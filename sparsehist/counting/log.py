@@ -106,7 +106,7 @@ def _cast(name: str, dtype: pl.DataType, to: str) -> tuple[pl.Expr, pl.DataType]
 
 
 def bare(url: str) -> str:
-    """A URL without what may give access to it; a path as it is.
+    """Return a URL without what may give access to it; a path as it is.
 
     Example:
         >>> bare("https://me:word@host/log.parquet?signature=5"), bare("s3://lake/a?.parquet")
@@ -125,7 +125,7 @@ def bare(url: str) -> str:
 
 
 def shown(file: str) -> str:
-    """A path as errors show it: the name of a folder such as user=alice may hold a unit or a key.
+    """Return a path as errors show it: the name of a folder such as user=alice may hold a unit or a key.
 
     Example:
         >>> shown("log/user=alice/part.csv")

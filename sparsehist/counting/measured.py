@@ -26,17 +26,17 @@ LARGEST_SUM = 2**46
 
 
 def sum_names(measures: Sequence[Measure]) -> list[str]:
-    """The columns of sums beside those of the keys and the count, in the order of the measures."""
+    """Return the columns of sums beside those of the keys and the count, in the order of the measures."""
     return [f"{SUM}{number}" for number in range(len(measures))]
 
 
 def row_columns(measures: Sequence[Measure]) -> dict[str, Measure]:
-    """The measures that are read from the log, by the name that the rows' steps have meanwhile."""
+    """Return the measures that are read from the log, by the name that the rows' steps have meanwhile."""
     return {f"measure {number}": each for number, each in enumerate(measures) if each.column is not None}
 
 
 def row_steps(measures: Sequence[Measure], log: Log) -> dict[str, pl.Expr]:
-    """The steps of each row by measure, Int32."""
+    """Return the steps of each row by measure, Int32."""
     return {name: _steps(each, log).cast(pl.Int32).alias(name) for name, each in row_columns(measures).items()}
 
 
@@ -53,7 +53,7 @@ def check_number(column: str, log: Log) -> pl.DataType:
 def steps_sql(
     measure: Measure, column: str, say: Callable[[str, str], str], exact: type[np.floating] = np.float64
 ) -> tuple[str, str]:
-    """A row's steps in SQL, as `float_steps` finds them, and the condition that it can be measured.
+    """Return a row's steps in SQL, as `float_steps` finds them, and the condition that it can be measured.
 
     Args:
         measure: What is added up.

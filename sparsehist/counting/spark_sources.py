@@ -34,7 +34,7 @@ _TYPES: dict[str, pl.DataType] = {
 
 
 def is_spark_frame(source: object) -> bool:
-    """Whether a source is a frame of Spark."""
+    """Return whether a source is a frame of Spark."""
     return type(source).__module__.startswith("pyspark.sql.") and type(source).__name__ == "DataFrame"
 
 
@@ -54,7 +54,7 @@ def _dtype(given: Any) -> pl.DataType:
 
 
 def column(functions: Any, name: str) -> Any:
-    """A column by its name, whatever is in it."""
+    """Return a column by its name, whatever is in it."""
     return functions.col("`" + name.replace("`", "``") + "`")
 
 
@@ -70,7 +70,7 @@ def hidden(frame: Any, text: str) -> Any:
 
 
 def functions_for(frame: Any) -> Any:
-    """The functions that make columns for a frame."""
+    """Return the functions that make columns for a frame."""
     return import_module(f"{_package(frame)}.functions")
 
 

@@ -122,7 +122,7 @@ def _collected(frame: Frame, domain: Domain) -> pl.DataFrame:
 
 
 def kept(log: Log, wanted: CountRequest) -> Frame:
-    """The pairs that count: columns unit_0, …, key_0, …, sum_0, … and keys, how many the unit has."""
+    """Return the pairs that count: columns unit_0, …, key_0, …, sum_0, … and keys, how many the unit has."""
     F, window = functions_for(log.rows), window_for(log.rows)
     units = [f"unit_{i}" for i in range(len(wanted.unit))]
     keys = key_names(wanted.domain.columns)
@@ -142,7 +142,7 @@ def kept(log: Log, wanted: CountRequest) -> Frame:
 
 
 def _digest(F: Any, log: Log, salt: bytes, names: Sequence[str], dtypes: Sequence[pl.DataType]) -> Column:
-    """The SHA-256 of a salt and the texts of columns."""
+    """Return the SHA-256 of a salt and the texts of columns."""
     texts = [F.expr(_text(name, dtype)) for name, dtype in zip(names, dtypes, strict=True)]
     return F.sha2(F.concat(hidden(log.rows, salt.hex()), *texts).cast("binary"), 256)
 
@@ -176,7 +176,7 @@ def _placed(log: Log, wanted: CountRequest) -> Frame:
 
 
 def _present(F: Any, log: Log, name: str) -> Column:
-    """A column, null where it is empty; text is compared byte by byte, whatever its collation."""
+    """Return a column, null where it is empty; text is compared byte by byte, whatever its collation."""
     found = column(F, name)
     if log.dtypes[name] == pl.String:
         found = F.collate(found.cast("string"), "UTF8_BINARY")
@@ -186,7 +186,7 @@ def _present(F: Any, log: Log, name: str) -> Column:
 
 
 def _amount(F: Any, log: Log, measure: Measure) -> Column:
-    """The value of a row: of a measure that counts rows, one."""
+    """Return the value of a row: of a measure that counts rows, one."""
     if measure.column is None:
         return F.lit(1)
     check_number(measure.column, log)
@@ -194,7 +194,7 @@ def _amount(F: Any, log: Log, measure: Measure) -> Column:
 
 
 def _steps(F: Any, log: Log, name: str, measure: Measure) -> Column:
-    """A row's steps, null where it cannot be measured."""
+    """Return a row's steps, null where it cannot be measured."""
     exact = np.float32 if log.dtypes.get(measure.column or "") == pl.Float32 else np.float64
     steps, measurable = steps_sql(measure, name, _SQL.write, exact)
     return F.expr(f"case when {measurable or 'true'} then {steps} end")

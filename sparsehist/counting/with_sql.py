@@ -318,7 +318,7 @@ class Dialect:
         return exp.to_identifier(name, quoted=True).sql(self._dialect)
 
     def unit(self, name: str, column: str, kind: str) -> tuple[str, str]:
-        """A part of the unit as it is hashed, and the condition that it is there.
+        """Return a part of the unit as it is hashed, and the condition that it is there.
 
         Neither a number for a text nor a fraction for a whole number is let through where an engine tells its types:
         equal ones may be written in two ways, and so be two units.
@@ -330,7 +330,7 @@ class Dialect:
         return self.part(letter, column), f"{column} is not null"
 
     def part(self, letter: str, value: str) -> str:
-        """A value behind its letter and length; a text is compared byte by byte already."""
+        """Return a value behind its letter and length; a text is compared byte by byte already."""
         if letter == "d":
             value = self.write("days", self.write("date", value))
         elif letter == "u":
@@ -342,7 +342,7 @@ class Dialect:
         return f"'{letter}' || {self.write('written', self.write('size', text))} || ':' || {text}"
 
     def cell(self, column: str, part: Domain) -> tuple[str, str]:
-        """The cell of a key, and the condition that there is one."""
+        """Return the cell of a key, and the condition that there is one."""
         text, day = self.write("text", column), self.write("date", column)
         match part:
             case Strings():

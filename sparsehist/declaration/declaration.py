@@ -383,7 +383,7 @@ class Declaration(Record):
         return self.max_keys if self.most_keys is None else self.most_keys
 
     def as_json(self) -> dict[str, Any]:
-        """The declaration as JSON can hold it; `from_json` reads it back."""
+        """Return the declaration as JSON can hold it; `from_json` reads it back."""
         return written(self)
 
     @classmethod

@@ -134,7 +134,7 @@ class Measure:
         return bool(self.clip[0] < 0)
 
     def noise(self, family: Family) -> Family:
-        """The noise of a sum in steps, given that of a count: a unit adds at most `most_steps` to each."""
+        """Return the noise of a sum in steps, given that of a count: a unit adds at most `most_steps` to each."""
         return replace(family, sensitivity=family.sensitivity * self.most_steps)  # type: ignore[type-var, attr-defined]
 
     def __str__(self) -> str:

@@ -54,7 +54,7 @@ def parameter(help: str = "", default: Any = MISSING, **about: Any) -> Any:  # n
 
 
 def parameters(record: Any) -> dict[str, Parameter]:
-    """The parameters of a class or an instance, by the names of their fields, in order."""
+    """Return the parameters of a class or an instance, by the names of their fields, in order."""
     return {each.name: each.metadata[_KEY] for each in fields(record) if _KEY in each.metadata}
 
 
@@ -103,7 +103,7 @@ def reader(what: str, advice: str, *kinds: type[_Kind]) -> Callable[[Any], _Kind
 
 
 def written(record: Any) -> dict[str, Any]:
-    """An instance as JSON: every parameter except those that are None by default."""
+    """Return an instance as JSON: every parameter except those that are None by default."""
     known = {name: (getattr(record, name), about.write or _as_json) for name, about in parameters(record).items()}
     return {name: write(value) for name, (value, write) in known.items() if value is not None}
 
@@ -122,7 +122,7 @@ def rows(record: Any) -> list[tuple[str, str]]:
 
 
 def sql_words(record: Any) -> dict[str, str]:
-    """The words of WITH (…) and their fields; those without a default first."""
+    """Return the words of WITH (…) and their fields; those without a default first."""
     known = sorted(parameters(record).items(), key=lambda each: each[1].default is not MISSING)
     return {about.sql or name: name for name, about in known if about.sql is not None}
 

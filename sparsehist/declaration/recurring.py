@@ -25,13 +25,13 @@ _LONGEST_NUMBER = 8
 
 
 def _number(given: Any) -> Any:
-    """A whole number, given it or its digits."""
+    """Return a whole number, given it or its digits."""
     is_text = isinstance(given, str) and given.strip().isdecimal() and len(given) <= _LONGEST_NUMBER
     return int(given) if is_text else given
 
 
 def _day(what: str, given: Any) -> date:
-    """A day, given it or its text."""
+    """Return a day, given it or its text."""
     if type(given) is date:
         return given
     try:
@@ -144,7 +144,7 @@ class Every(Record):
         return f"{USER}-{self.what}"
 
     def per_period(self, n_periods: int) -> int:
-        """How many of the costliest periods add up for one unit in one period, if there are that many.
+        """Return how many of the costliest periods add up for one unit in one period, if there are that many.
 
         Two where a unit counts in some periods only: taking it out of one lets a later one count it
         (docs/mathematics.md, Periods).
@@ -152,11 +152,11 @@ class Every(Record):
         return 1 if self.most_periods is None or n_periods <= self.most_periods else 2
 
     def protected(self, n_periods: int) -> int | None:
-        """How many of the costliest periods a budget adds up, if there are that many; None for all."""
+        """Return how many of the costliest periods a budget adds up, if there are that many; None for all."""
         return self.most_periods if self.protects == USER else self.per_period(n_periods)
 
     def names(self, log: str, series: str) -> bool:
-        """Whether a name could be that of a period of the given log."""
+        """Return whether a name could be that of a period of the given log."""
         name = r"\d{4}w\d\d" if self.period == "week" else r"\d+"
         return series.startswith(f"{log}_") and bool(re.fullmatch(name, series.removeprefix(f"{log}_")))
 

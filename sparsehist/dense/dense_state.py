@@ -55,7 +55,7 @@ def draw_level(state: DenseState, level: Fraction, *, rng: Generator) -> NoiseAr
 
 
 def published(state: DenseState, level: Fraction, step: float) -> NoiseArray:
-    """The values of a level that was drawn before: the same numbers every time."""
+    """Return the values of a level that was drawn before: the same numbers every time."""
     values, scratch = np.empty_like(state.anchor), np.empty(chunks(state.size)[0].stop)
     for part in chunks(state.size):
         offsets = state.offsets[level][part]

@@ -186,7 +186,7 @@ def _jumps_to_finer(
 
 
 def _next_jump(distance: FloatArray, level: FloatArray, clock: FloatArray) -> FloatArray:
-    """The level t > level at which ln(t/level) + (t - level) * distance equals the clock."""
+    """Return the level t > level at which ln(t/level) + (t - level) * distance equals the clock."""
     # With w = t distance this is w + ln w = level distance + ln(level distance) + clock: Wright's omega.
     product = level * distance
     # For smaller products the distance is negligible, and omega would underflow.

@@ -307,7 +307,7 @@ def _described(family: DenseFamily) -> list[Any]:
 
 
 def _family(described: Sequence[Any]) -> DenseFamily:
-    """The family that `_described` describes; only families of `sparsehist.noise` are made."""
+    """Return the family that `_described` describes; only families of `sparsehist.noise` are made."""
     name, *parameters = described
     made = getattr(noise, name, None)
     if not isinstance(made, type):

@@ -146,7 +146,7 @@ def _line(release: DenseRelease) -> Line:
 
 
 def _joint(lines: Sequence[Line], *, exact: bool) -> Fraction:
-    """The level of the common ancestor of lineages; if `exact`, the level of their summed precision."""
+    """Return the level of the common ancestor of lineages; if `exact`, the level of their summed precision."""
     depth = 0
     while len({line[: depth + 2][-1][0] for line in lines}) == 1 and all(
         len(line) > depth + 1 and line[depth][1] == lines[0][depth][1] for line in lines

@@ -35,7 +35,7 @@ def as_power_of_two(step: float, what: str) -> float:
 
 
 def kept_step(std: float) -> float:
-    """The lattice on which a sealed state keeps its noise: 2**-25 of the standard deviation at the cap."""
+    """Return the lattice on which a sealed state keeps its noise: 2**-25 of the standard deviation at the cap."""
     return math.ldexp(1.0, math.frexp(std)[1] - 1 - _KEPT_BITS_BELOW_STD)
 
 

@@ -75,7 +75,7 @@ def _as_vector(truth: ArrayLike) -> AnyArray:
 
 
 def _largest(values: AnyArray) -> float:
-    """The largest absolute value; DataError for NaN and infinities. Without a temporary of full length."""
+    """Return the largest absolute value; DataError for NaN and infinities. Without a temporary of full length."""
     largest = float(np.max([np.abs(values[part].astype(np.float64)).max() for part in chunks(values.size)]))
     if not math.isfinite(largest):
         raise DataError("the truth holds NaN or infinite values; remove or replace them")
@@ -97,7 +97,7 @@ def _floats(given: AnyArray, step: float) -> NoiseArray:
 
 
 def _rounding(family: DenseFamily, size: int) -> tuple[float, float]:
-    """The grid for real values, and what rounding to it can add to the sensitivity."""
+    """Return the grid for real values, and what rounding to it can add to the sensitivity."""
     sensitivity = getattr(family, "sensitivity", None)
     if sensitivity is None or not is_dataclass(family):
         raise DeclarationError(

@@ -121,7 +121,7 @@ class Domain(abc.ABC):
         return self._index(keys)
 
     def keys(self, indices: IntArray) -> pl.DataFrame:
-        """The cells with these numbers, as columns key_0, …: the inverse of `index`. Refuses other numbers."""
+        """Return the cells with these numbers, as columns key_0, …: the inverse of `index`. Refuses other numbers."""
         self._require_indexable()
         numbers = noise_array("cells", indices).astype(np.int64, copy=False)
         if numbers.size and (numbers.min() < 0 or numbers.max() >= self.size):
@@ -189,7 +189,7 @@ class Domain(abc.ABC):
 
     @staticmethod
     def names_a_file(text: str) -> bool:
-        """Whether `parse` would read a file for this text."""
+        """Return whether `parse` would read a file for this text."""
         return _names_a_file(_NOTATION.read(text))
 
     @classmethod
@@ -212,7 +212,7 @@ _NOTATION = Notation(
 
 
 def _names_a_file(form: Form) -> bool:
-    """Whether a parsed text, or any part of it, names a file or its digest."""
+    """Return whether a parsed text, or any part of it, names a file or its digest."""
     inner = [value for value in (*form.values, *form.named.values()) if isinstance(value, Form)]
     return not form.named.keys().isdisjoint(("file", "sha256")) or any(map(_names_a_file, inner))
 

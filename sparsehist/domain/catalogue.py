@@ -152,5 +152,5 @@ class Catalogue(Domain, example="catalogue('DE', 'US') or catalogue(file='areas.
 
 @cache
 def one_cell() -> Catalogue:
-    """The domain of a series without a key: one cell that holds every unit."""
+    """Return the domain of a series without a key: one cell that holds every unit."""
     return Catalogue(["all"])  # on import it would start the threads of Polars

@@ -122,7 +122,7 @@ class Strings(Domain, example="strings(max_bytes=32)"):
         return pl.DataFrame({"key_0": pl.Series([self._text(number) for number in numbers], dtype=pl.String)})
 
     def _text(self, number: int) -> str:
-        """The string with this number."""
+        """Return the string with this number."""
         groups, of_length, starts = self._table
         length = bisect_right(starts, number)
         rest, letters = number - starts[length - 1], []
@@ -138,7 +138,7 @@ class Strings(Domain, example="strings(max_bytes=32)"):
         return "".join(letters)
 
     def _number(self, text: str) -> int:
-        """The number of a string: the inverse of `_text`."""
+        """Return the number of a string: the inverse of `_text`."""
         groups, of_length, starts = self._table
         ranks = [self._rank(letter) for letter in text]
         spelled = [next(group for group in groups if rank < group.first + group.size) for rank in ranks]
@@ -151,7 +151,7 @@ class Strings(Domain, example="strings(max_bytes=32)"):
         return number
 
     def _character(self, rank: int) -> str:
-        """The character of this rank in the alphabet."""
+        """Return the character of this rank in the alphabet."""
         if self.alphabet is not None:
             return self.alphabet[rank]
         return chr(rank if rank < _FIRST_SURROGATE else rank + _SURROGATES)
@@ -229,7 +229,7 @@ def _read_alphabet(text: str) -> str:
 
 
 def only_of(alphabet: str) -> str:
-    r"""A pattern for text of these characters alone, such as \A[\x{30}-\x{39}]*\z, for Polars and Spark."""
+    r"""Return a pattern for text of these characters alone, such as \A[\x{30}-\x{39}]*\z, for Polars and Spark."""
     points = np.array(list(map(ord, alphabet)))
     runs = np.split(points, np.flatnonzero(np.diff(points) > 1) + 1)
     ranges = "".join(rf"\x{{{run[0]:x}}}-\x{{{run[-1]:x}}}" for run in runs)

@@ -27,7 +27,7 @@ def draw_no_progress(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def lacks_extension(problem: BaseException) -> bool:
-    """Whether DuckDB failed because it has no extension for something."""
+    """Return whether DuckDB failed because it has no extension for something."""
     import duckdb
 
     return isinstance(problem, duckdb.Error) and _LACKING.search(str(problem)) is not None

@@ -27,13 +27,13 @@ _NEAR = Fraction(1, 10**5)
 
 
 def grid_step(std: float) -> float:
-    """The step of the grid, in counts: min(1, 2**(floor(log2(std)) - 4)), such as 0.5 for a `std` of 10."""
+    """Return the step of the grid, in counts: min(1, 2**(floor(log2(std)) - 4)), such as 0.5 for a `std` of 10."""
     exponent = math.frexp(std)[1] - 1
     return min(1.0, math.ldexp(1.0, exponent - _BITS_BELOW_STD))
 
 
 def published_step(family: Family, level: Level) -> float:
-    """The step of the grid on which the noise of a family is published at a level; 1 for integer noise."""
+    """Return the step of the grid on which the noise of a family is published at a level; 1 for integer noise."""
     return 1.0 if family.integer else grid_step(family.std(level))
 
 
@@ -50,7 +50,7 @@ def round_to_grid(noise: FloatArray, step: float) -> FloatArray:
 
 
 def effective_threshold(threshold: float, step: float) -> float:
-    """The bound t with: rounded noisy count > threshold exactly when noise > t - count.
+    """Return the bound t with: rounded noisy count > threshold exactly when noise > t - count.
 
     It is (floor(threshold / step) + 1/2) * step, in counts. Integer noise takes step = 1.
     """

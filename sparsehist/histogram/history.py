@@ -34,12 +34,12 @@ class History(NamedTuple):
     column: IntArray  # index of a level; shape (releases,)
 
     def bounds(self, counts: FloatArray) -> FloatArray:
-        """The largest noise that stayed unpublished, by level and cell; shape (m, cells)."""
+        """Return the largest noise that stayed unpublished, by level and cell; shape (m, cells)."""
         return np.asarray(self.thresholds[:, np.newaxis] - counts)
 
 
 def history_of(releases: Sequence[tuple[Level, float]]) -> History:
-    """The history of (level, threshold) pairs, in any order; a level may occur again."""
+    """Return the history of (level, threshold) pairs, in any order; a level may occur again."""
     exact = read_each("levels", [level for level, _ in releases], as_level, "a level")
     # Compare as doubles first; fractions are compared only if their doubles are equal.
     order = sorted(range(len(exact)), key=lambda i: (level_float(exact[i]), exact[i]))
@@ -92,7 +92,7 @@ def drawn_explicitly(family: Family, history: History, counts: FloatArray) -> Bo
 
 
 def least_rare(rarity_of: Callable[[FloatArray], FloatArray], counts: FloatArray) -> float:
-    """The least count whose history is too rare, infinite if none is; rarity rises with the count."""
+    """Return the least count whose history is too rare, infinite if none is; rarity rises with the count."""
     distinct = np.unique(counts)
 
     def is_rare(at: int) -> bool:
@@ -109,7 +109,7 @@ def draws_all_empty(family: Family, releases: Sequence[tuple[Level, float]]) -> 
 
 
 def largest_tail(family: Family, past: Sequence[tuple[Level, float]]) -> float:
-    """A value of P[Z > threshold] at which, after one more release, empty cells can still be drawn lazily.
+    """Return a value of P[Z > threshold] at which, after one more release, empty cells can still be drawn lazily.
 
     From public numbers only: `past` is the (level, effective threshold) of every past release of the path.
 

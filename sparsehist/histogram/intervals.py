@@ -62,11 +62,11 @@ class _Law:
         return np.asarray(self.family.log_cdf(at_most, self.level) - self.log_missed(counts))
 
     def two_steps_below(self, value: float) -> float:
-        """A multiple of the step that is below a value by two steps or a little more."""
+        """Return a multiple of the step that is below a value by two steps or a little more."""
         return math.floor(value / self.step - 2) * self.step
 
     def quantile(self, log_tail: float) -> float:
-        """The noise that is exceeded with this probability, before rounding."""
+        """Return the noise that is exceeded with this probability, before rounding."""
         return float(self.family.inverse_log_tail(log_tail, self.level))
 
 
@@ -160,7 +160,7 @@ def _counts_to_weigh(least: float, low: float, top: float, spread: float) -> Flo
 
 
 def _lower(law: _Law, noisy: FloatArray, least: float) -> FloatArray:
-    """The smallest count for which an upward error this large has a probability above u."""
+    """Return the smallest count for which an upward error this large has a probability above u."""
     result = np.full(noisy.size, least)
     # u is at most alpha / (1 + alpha) everywhere, so no lower limit is higher than this.
     reach = law.two_steps_below(law.quantile(math.log(law.alpha / (1 + law.alpha))))
@@ -171,7 +171,7 @@ def _lower(law: _Law, noisy: FloatArray, least: float) -> FloatArray:
 
 
 def _upper(law: _Law, noisy: FloatArray, least: float) -> FloatArray:
-    """The largest count for which a downward error this large has a probability above u."""
+    """Return the largest count for which a downward error this large has a probability above u."""
     # Where T is at most 1 / (1 + alpha) nothing is left out below ...
     turn = law.two_steps_below(law.effective_threshold - law.quantile(-math.log1p(law.alpha)))
     result = np.full(noisy.size, max(turn, least))

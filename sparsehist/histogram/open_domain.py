@@ -77,7 +77,7 @@ class OpenBudget:
         step = published_step(family, level)
 
         def alone(kind: tuple[int, int], room: Fraction) -> float:
-            """The threshold that the keys of one unit exceed with probability `room`, at most 1 - 2**-53."""
+            """Return the threshold that the keys of one unit exceed with probability `room`, at most 1 - 2**-53."""
             added, keys = kind
             chance = -math.expm1(math.log1p(-min(float(room), 1 - 2.0**-53)) / keys)
             return added + float(family.inverse_log_tail(math.log(chance), level))

@@ -48,7 +48,7 @@ class PointHistory:
         return tuple(sorted({point.step for point in self.points}))
 
     def with_release(self, point: Point, threshold: float) -> PointHistory:
-        """The history after one more release."""
+        """Return the history after one more release."""
         if point not in self.points:
             return replace(self, points=(*self.points, point), thresholds=(*self.thresholds, threshold))
         at = self.points.index(point)
@@ -75,11 +75,11 @@ class PointHistory:
         return total
 
     def draws_all_empty(self, noise: StepNoise) -> bool:
-        """Whether keys that are empty at all steps are drawn explicitly after these releases."""
+        """Return whether keys that are empty at all steps are drawn explicitly after these releases."""
         return not self.hides_empty and self._rarity_of_empty(noise) > RAREST
 
     def largest_tail(self, noise: StepNoise) -> float:
-        """A P[N > threshold] with which one more release leaves them to be drawn lazily."""
+        """Return a P[N > threshold] with which one more release leaves them to be drawn lazily."""
         return -math.expm1(min(0.0, self._rarity_of_empty(noise) - RAREST))
 
     def _rarity_of_empty(self, noise: StepNoise) -> float:

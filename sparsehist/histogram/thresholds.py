@@ -35,7 +35,7 @@ def expected_false_keys(family: Family, level: Level, threshold: float, domain_s
 
 
 def threshold_for_false_keys(family: Family, level: Level, domain_size: int, false_keys: float) -> float:
-    """The lowest threshold to declare, in counts, on the grid, with at most `false_keys` empty cells expected.
+    """Return the lowest threshold to declare, in counts, on the grid, with at most `false_keys` empty cells expected.
 
     Raises:
         ThresholdError: If `false_keys` is not between 0 and `domain_size`.
@@ -66,7 +66,7 @@ def publication_probability(family: Family, level: Level, threshold: float, coun
 
 
 def least_count(family: Family, level: Level, threshold: float, probability: float) -> int:
-    """The smallest true count, at least 0, that is published with at least this probability."""
+    """Return the smallest true count, at least 0, that is published with at least this probability."""
     least = math.log(probability)
     counts = range(_MOST_COUNT)
     return bisect_left(counts, 1, key=lambda count: float(family.log_tail(threshold - count, level)) >= least)

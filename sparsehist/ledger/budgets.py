@@ -73,7 +73,7 @@ class Budget:
         return f"epsilon {level_text(self.epsilon)}{at}, route {self.noise.route}{order}"
 
     def describe(self) -> str:
-        """The same with the limit of the route and the split of delta."""
+        """Return the same with the limit of the route and the split of delta."""
         named = {"noise": self.split.noise, "open domains": self.split.open}
         shown = [f"{float(value):.4g} for {name}" for name, value in named.items() if value]
         of_delta = f"delta {', '.join(shown)}" if shown else ""
@@ -97,7 +97,7 @@ class Budget:
         return replace(self, noise=noise, split=split)
 
     def is_within(self, other: Budget) -> bool:
-        """Whether whatever this one allows, the other allows too, and by the same route."""
+        """Return whether whatever this one allows, the other allows too, and by the same route."""
         same_route = (self.noise.route, self.noise.order) == (other.noise.route, other.noise.order)
         ours, theirs = (
             (each.noise.limit, each.noise.delta, each.split.noise, each.split.open, each.epsilon or _NOTHING)
@@ -150,7 +150,7 @@ def budget(
 
 
 def budget_within(goal: Level | EpsilonDelta, *, opens: bool, route: str | None = None) -> Budget:
-    """A budget of an (epsilon, delta), by a route, or of a rho."""
+    """Return a budget of an (epsilon, delta), by a route, or of a rho."""
     read = level_or_goal(goal)
     if isinstance(read, EpsilonDelta):
         return budget(epsilon=read.epsilon, delta=read.delta, route=route, opens=opens)
@@ -225,18 +225,18 @@ class Limits:
                     self.finished.add(population)
 
     def with_budget(self, population: str, budget: Budget) -> Limits:
-        """The same limits but for the budget of a population."""
+        """Return the same limits but for the budget of a population."""
         changed = copy.copy(self)
         changed.budgets = {**self.budgets, population: [*self.budgets[population][:-1], (0, budget)]}
         return changed
 
     def cap(self, series_id: str, declared: Fraction | None, first_release: int = 0) -> Limit:
-        """The cap of a series, declared with it and raised since."""
+        """Return the cap of a series, declared with it and raised since."""
         history = [] if declared is None else [(0, declared)]
         return _limit(history + self._caps.get(series_id, []), first_release, operator.le)
 
     def budget(self, population: str, first_release: int = 0) -> Limit:
-        """The budget of a population, given the generation of its first release, 0 if there is none."""
+        """Return the budget of a population, given the generation of its first release, 0 if there is none."""
         return _limit(self.budgets.get(population, []), first_release, Budget.is_within)
 
 
@@ -253,7 +253,7 @@ def _limit(history: Sequence[tuple[int, Any]], first_release: int, is_within: An
 
 
 def budget_from(said: Mapping[str, Any]) -> Budget:
-    """The budget that an event declared."""
+    """Return the budget that an event declared."""
 
     def exact(known: Mapping[str, Any]) -> dict[str, Any]:
         return {name: Fraction(v) if isinstance(v, str) and name != "route" else v for name, v in known.items()}

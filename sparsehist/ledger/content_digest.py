@@ -37,7 +37,7 @@ def content_digest(frame: pl.DataFrame, metadata: Mapping[str, Any]) -> str:
 
 
 def _head(column: pl.Series) -> tuple[str, str]:
-    """The name of a column and its type."""
+    """Return the name of a column and its type."""
     kind = column.dtype
     if kind in _TEXTS:
         return column.name, "string"

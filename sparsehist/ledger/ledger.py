@@ -51,7 +51,7 @@ class Ledger:
 
     @classmethod
     def of(cls, state: State) -> Ledger:
-        """The ledger of an open store."""
+        """Return the ledger of an open store."""
         accounts: dict[str, Account] = {}
         for row in state.ledger():
             series_id, dropped, path = (row.pop(name) for name in ("series_id", "dropped", "path"))
@@ -61,15 +61,15 @@ class Ledger:
         return cls(accounts, Limits(state.events(limits=True)))
 
     def with_series(self, account: Account) -> Ledger:
-        """The ledger once a series was created, or with another account of it."""
+        """Return the ledger once a series was created, or with another account of it."""
         return replace(self, accounts={**self.accounts, account.series_id: account})
 
     def with_dropped(self, series_id: str, when: datetime) -> Ledger:
-        """The ledger once a series was dropped: what it spent stays, and that it was one of some periods."""
+        """Return the ledger once a series was dropped: what it spent stays, and that it was one of some periods."""
         return self.with_series(replace(self.accounts[series_id], dropped=when))
 
     def with_release(self, release: Spending, *beside: Spending) -> Ledger:
-        """The ledger once a release was made, and what came beside it."""
+        """Return the ledger once a release was made, and what came beside it."""
         # Charges go by the order of first releases: this one is after all that are known.
         known = (spent.first_generation for account in self.accounts.values() for spent in account.paths.values())
         generation = 1 + max(known, default=0)
@@ -77,7 +77,7 @@ class Ledger:
         return after.with_release(*beside) if beside else after
 
     def of_population(self, population: str) -> list[Account]:
-        """The series of a population."""
+        """Return the series of a population."""
         return [account for account in self.accounts.values() if account.population == population]
 
     def ended_by_dropping(self, series: str) -> str:
@@ -91,16 +91,16 @@ class Ledger:
         return ""
 
     def cap(self, series_id: str) -> Limit:
-        """The cap of a series."""
+        """Return the cap of a series."""
         account = self.accounts[series_id]
         return self.limits.cap(series_id, account.declared.cap, account.first_generation)
 
     def budget(self, population: str) -> Limit:
-        """The budget of a population."""
+        """Return the budget of a population."""
         return self.limits.budget(population, first_generation(self.of_population(population)))
 
     def budget_of(self, population: str) -> Budget | None:
-        """The budget of a population as it stands."""
+        """Return the budget of a population as it stands."""
         budget: Budget | None = self.limits.budget(population).now
         return budget
 
@@ -146,7 +146,7 @@ class Ledger:
             )
 
     def reserving(self, population: str) -> Budget | None:
-        """The budget that the first open series of a population sets; None where the one that stands is kept.
+        """Return the budget that the first open series of a population sets; None where the one that stands is kept.
 
         Before anything was released under it, a budget gives half of its delta to open domains, as it does where it
         is set after the series; unless `open_share` was given.
@@ -157,7 +157,7 @@ class Ledger:
         return budget.reserving()
 
     def with_open_series(self, population: str) -> Ledger:
-        """The ledger once an open series is declared: its population's budget reserves delta."""
+        """Return the ledger once an open series is declared: its population's budget reserves delta."""
         reserved = self.reserving(population)
         return self if reserved is None else replace(self, limits=self.limits.with_budget(population, reserved))
 
@@ -265,7 +265,7 @@ class Ledger:
         return _costliest(accounts, rule.per_period(len(accounts)))
 
     def periods_left(self, population: str) -> int:
-        """How many periods can still be released at the level of the last one, as far as noise goes.
+        """Return how many periods can still be released at the level of the last one, as far as noise goes.
 
         Those that were added and not released are among them; all, where nothing was released.
         """
@@ -282,7 +282,7 @@ class Ledger:
         return left
 
     def charged(self, charges: Filter, population: str, without: str | None = None) -> Fraction:
-        """The charges of a population's series, or those that a series left out has to make room for."""
+        """Return the charges of a population's series, or those that a series left out has to make room for."""
         order = enumerate(self._in_order_of_charge(charges, population))
         each = {account.series_id: self._charge(charges, account, earlier) for earlier, account in order}
         return self._together(population, each, without)
@@ -308,7 +308,7 @@ class Ledger:
         return sum(sorted(others, reverse=True)[:most], _NOTHING)
 
     def _in_order_of_charge(self, charges: Filter, population: str) -> list[Account]:
-        """The released series that a filter charges, in order of their first release."""
+        """Return the released series that a filter charges, in order of their first release."""
         released = [one for one in self.of_population(population) if one.releases and charges.takes(one.law)]
         return sorted(released, key=lambda account: account.first_generation)
 
@@ -333,7 +333,7 @@ class Ledger:
         return charges.limit - self.charged(charges, population, without=account.series_id), earlier
 
     def _largest_charged(self, budget: Budget, account: Account, path: PathName) -> Fraction:
-        """The largest level of a path that a budget allows."""
+        """Return the largest level of a path that a budget allows."""
         law, keys = account.law_on(path), account.keys
         charges = budget.filter_for(law)
         if charges is None:
@@ -348,7 +348,7 @@ class Ledger:
         return shortened(whole - account.finest(path)) if fits else _NOTHING
 
     def _fits(self, charges: Filter, release: Spending, account: Account) -> bool:
-        """Whether a filter has room for a release, exactly."""
+        """Return whether a filter has room for a release, exactly."""
         room, earlier = self._room(charges, account)
         if charges.by_path(account.law):
             return self._charge_by_path(charges, account.with_release(release, 1)) <= room

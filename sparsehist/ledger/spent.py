@@ -23,12 +23,12 @@ _LAWS = {"gaussian": GAUSSIAN, "poisson": POISSON, "skellam": SKELLAM}
 
 
 def measure_path(name: str) -> PathName:
-    """The noise path of a measure."""
+    """Return the noise path of a measure."""
     return ("measure", name, "sum")
 
 
 def law_of(family: str) -> str:
-    """The law of a family of noise, as filters know it; "none" where it has no guarantee that adds up."""
+    """Return the law of a family of noise, as filters know it; "none" where it has no guarantee that adds up."""
     return _LAWS.get(family, currency_of(family))
 
 
@@ -86,11 +86,11 @@ class Account:
         return self.paths.get(path, NOTHING_SPENT)
 
     def only(self, path: PathName) -> Account:
-        """The account of one path."""
+        """Return the account of one path."""
         return replace(self, paths={path: self.on(path)})
 
     def with_release(self, release: Spending, generation: int) -> Account:
-        """The account once a release was made; the generation matters if it is the first of its path."""
+        """Return the account once a release was made; the generation matters if it is the first of its path."""
         known = self.on(release.path)
         spent = replace(
             known,
@@ -123,15 +123,15 @@ class Account:
         return law_of(self.declared.noise)
 
     def law_on(self, path: PathName) -> str:
-        """The law of a path: a session of queries beside Gaussian noise is zCDP, no more."""
+        """Return the law of a path: a session of queries beside Gaussian noise is zCDP, no more."""
         return ZCDP if path[0] == INTERACTIVE and self.law == GAUSSIAN else self.law
 
     def noise_on(self, path: PathName) -> str:
-        """The family of a path: sessions of queries count whole units, whatever the noise of the cells."""
+        """Return the family of a path: sessions of queries count whole units, whatever the noise of the cells."""
         return "discrete_laplace" if path[0] == INTERACTIVE else self.declared.noise
 
     def least_level(self, path: PathName) -> Fraction:
-        """A level below all useful ones; from it on, noise can always be drawn and published."""
+        """Return a level below all useful ones; from it on, noise can always be drawn and published."""
         law = self.law_on(path)
         if law in (POISSON, SKELLAM):
             return LEAST_OF_MEANS
@@ -148,7 +148,7 @@ class Account:
         return min((spent.first_generation for spent in self.paths.values() if spent.releases), default=0)
 
     def finest(self, without: PathName | None = None) -> Fraction:
-        """The sum of the finest levels of its paths, perhaps all but one."""
+        """Return the sum of the finest levels of its paths, perhaps all but one."""
         return sum((spent.finest for path, spent in self.paths.items() if path != without), Fraction(0))
 
     @property
@@ -169,15 +169,15 @@ class Account:
 
 
 def first_generation(accounts: Iterable[Account]) -> int:
-    """The generation of the first release of some series; 0 if there is none."""
+    """Return the generation of the first release of some series; 0 if there is none."""
     return min((account.first_generation for account in accounts if account.releases), default=0)
 
 
 def shortened(value: Fraction) -> Fraction:
-    """A level as it is named: exact where that is short, else rounded down to 12 digits."""
+    """Return a level as it is named: exact where that is short, else rounded down to 12 digits."""
     return value if value <= 0 or len(level_text(value)) <= _LONGEST_EXACT else rounded_down(value)
 
 
 def amount_text(value: Fraction) -> str:
-    """A level or a sum of them as it is named; 0 where nothing is left."""
+    """Return a level or a sum of them as it is named; 0 where nothing is left."""
     return level_text(shortened(value)) if value > 0 else "0"

@@ -81,7 +81,7 @@ FOR_PEOPLE = "scope population series releases epsilon spent limit remaining sta
 
 
 def for_people(rows: Sequence[Row]) -> list[Row]:
-    """The columns of a ledger that people read it by: the same wherever it is shown."""
+    """Return the columns of a ledger that people read it by: the same wherever it is shown."""
     kept = list(FOR_PEOPLE)
     if any(row["path"] not in (None, "cells") for row in rows):
         kept.insert(3, "path")
@@ -103,7 +103,7 @@ def _for_people(row: Row) -> Row:
 
 
 def event_for_people(event: Row) -> Row:
-    """An event, with what it declares in words beside the reason that was given for it."""
+    """Return an event, with what it declares in words beside the reason that was given for it."""
     details = json.loads(event["details"] or "{}")
     said = {name: value for name, value in details.items() if value and not isinstance(value, dict)}
     if "every" in details:
@@ -237,7 +237,7 @@ def _columns(scope: str, ledger: Ledger, accounts: Sequence[Account], delta: flo
 
 
 def finite_or_none(epsilon: float) -> float | None:
-    """An epsilon, or None if it is infinite."""
+    """Return an epsilon, or None if it is infinite."""
     return epsilon if math.isfinite(epsilon) else None
 
 

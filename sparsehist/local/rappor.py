@@ -106,7 +106,7 @@ class Rappor:
         return math.sqrt(float(self.variances(np.array([float(count)]), people, reports)[0]))
 
     def variances(self, counts: FloatArray, people: int, reports: int | None = 1) -> FloatArray:
-        """The squares of `std`, for many counts at once; shape as `counts`."""
+        """Return the squares of `std`, for many counts at once; shape as `counts`."""
         kept, beta, gamma = float(self.keep), float(self.one_if_set), float(self.one_if_not)
         each = 0.0 if reports is None else 1.0 / whole_number("reports", reports)
 

@@ -53,10 +53,10 @@ def family_named(name: str, max_keys: int) -> Family:
 
 
 def name_of(family: Family) -> str | None:
-    """The name of a family that histograms take; None of others."""
+    """Return the name of a family that histograms take; None of others."""
     return next((name for name, known in _NAMED.items() if type(family) is known), None)
 
 
 def currency_of(name: str) -> str:
-    """The currency of the levels of a family, for composition: "rho", "epsilon", or "none"."""
+    """Return the currency of the levels of a family, for composition: "rho", "epsilon", or "none"."""
     return _NAMED[name].currency if name in _NAMED else "none"

@@ -44,7 +44,7 @@ def chunks(size: int) -> Iterator[slice]:
 
 @cache
 def _intervals() -> Any:
-    """A private interval context; only this module changes its precision. Bounds hold at any precision."""
+    """Return a private interval context; only this module changes its precision. Bounds hold at any precision."""
     from mpmath.ctx_iv import MPIntervalContext  # slow to import, and hardly ever needed
 
     return MPIntervalContext()
@@ -133,7 +133,7 @@ class Uniforms:
         return result
 
     def coins(self, chance: Tail) -> BoolArray:
-        """Whether each U is below the tail's weight; shape (size,)."""
+        """Return whether each U is below the tail's weight; shape (size,)."""
         return self.count(chance, most=1).astype(np.bool_)
 
     def _settle(self, tail: Tail, guess: int, place: int, power: int, most: int, *, flip: bool) -> int:
@@ -157,7 +157,7 @@ class Uniforms:
             bits += 64
 
     def _leading(self, place: int, bits: int) -> int:
-        """The first bits of one number, a multiple of 64 of them; drawn once."""
+        """Return the first bits of one number, a multiple of 64 of them; drawn once."""
         word, known = self._longer.get(place) or (int(self._words[place]), 64)
         while known < bits:
             more = int(self._rng.integers(0, 2**64 - 1, dtype=np.uint64, endpoint=True))

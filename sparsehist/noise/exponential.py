@@ -52,7 +52,7 @@ class Exponential(JumpFamily):
         return rng.standard_exponential(size) * self.std(level)
 
     def _refined(self, coarse: FloatArray, known: Fraction, target: Fraction, *, rng: Generator) -> FloatArray:
-        """The smaller of an exponential draw and the coarse noise."""
+        """Return the smaller of an exponential draw and the coarse noise."""
         return np.minimum(coarse, rng.standard_exponential(coarse.shape[-1]) / level_float(target - known))
 
     def log_tail(self, threshold: ArrayLike, level: Level) -> FloatArray:

@@ -61,7 +61,7 @@ class DenseFamily(ABC):
 
     @abstractmethod
     def statement(self, level: Level) -> str:
-        """The privacy guarantee of one release at this level, in words."""
+        """Return the privacy guarantee of one release at this level, in words."""
 
     def sample(self, size: int, level: Level, *, rng: Generator) -> NoiseArray:
         """Draw fresh noise, in counts; shape (size,)."""
@@ -163,7 +163,7 @@ class Family(DenseFamily):
 
     @abstractmethod
     def inverse_log_tail(self, log_probability: ArrayLike, level: Level) -> NoiseArray:
-        """The value, in counts, whose log tail is `log_probability`, at most 0; the least such integer."""
+        """Return the value, in counts, whose log tail is `log_probability`, at most 0; the least such integer."""
 
     def sample_tail(self, size: int, threshold: ArrayLike, level: Level, *, rng: Generator) -> NoiseArray:
         """Draw Z given Z > threshold, a scalar or shape (size,); shape (size,), each above its threshold."""
@@ -195,7 +195,7 @@ class JumpFamily(Family):
         return bridge
 
     def _inserted(self, coarse: FloatArray, fine: FloatArray, levels: Three, *, rng: Generator) -> FloatArray:
-        """Where the neighbours differ, the upper of the two bridges is 0 with the probability `stays`.
+        """Return where the neighbours differ, the upper of the two bridges is 0 with the probability `stays`.
 
         Else the lower one has the law of finer noise given their sum.
         """
@@ -211,7 +211,7 @@ class JumpFamily(Family):
 
 
 def just_above(margins: FloatArray, *, integer: bool) -> FloatArray:
-    """The smallest possible noise above each margin."""
+    """Return the smallest possible noise above each margin."""
     return np.floor(margins) + 1 if integer else np.nextafter(margins, np.inf)
 
 

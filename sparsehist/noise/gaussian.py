@@ -63,12 +63,12 @@ class Gaussian(Family):
         return _scaled_normals(size, self.std(level), rng=rng)
 
     def _bridge(self, size: int, fine: Fraction, coarse: Fraction, *, rng: Generator) -> FloatArray:
-        """Of variance (fine − coarse) / (2 fine coarse) at sensitivity 1; quotients of integers are rounded once."""
+        """Draw the bridge: its variance is (fine − coarse) / (2 fine coarse) at sensitivity 1, rounded once."""
         deviation = math.sqrt(compared(fine, coarse) / (2 * fine.numerator * coarse.numerator))
         return _scaled_normals(size, self.sensitivity * deviation, rng=rng)
 
     def _refined(self, coarse: FloatArray, known: Fraction, target: Fraction, *, rng: Generator) -> FloatArray:
-        """The increment of the Brownian motion rho * Z(rho), of variance (fine − coarse) / (2 fine**2), is added."""
+        """Add the increment of the Brownian motion rho * Z(rho), which has variance (fine − coarse) / (2 fine**2)."""
         change = compared(target, known) * target.denominator
         deviation = math.sqrt(change / (2 * target.numerator**2 * known.denominator))
         noise: FloatArray = quotient(known, target) * coarse
@@ -76,7 +76,7 @@ class Gaussian(Family):
         return noise
 
     def _inserted(self, coarse: FloatArray, fine: FloatArray, levels: Three, *, rng: Generator) -> FloatArray:
-        """The Brownian bridge of rho * Z(rho), with exact rational weights so nothing cancels."""
+        """Return the Brownian bridge of rho * Z(rho), with exact rational weights so nothing cancels."""
         weight_coarse, weight_fine, deviation = _weights(*levels)
         noise = _scaled_normals(len(fine), self.sensitivity * deviation, rng=rng)
         part = np.multiply(coarse, weight_coarse)

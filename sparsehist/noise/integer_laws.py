@@ -59,7 +59,7 @@ class IntegerLaw:
         return self.first + self.logs.size - 1
 
     def quantile(self, uniforms: Uniforms) -> IntArray:
-        """The least x with P[Z <= x] >= u, for each uniform number u; shape (n,), int64."""
+        """Return the least x with P[Z <= x] >= u, for each uniform number u; shape (n,), int64."""
         place = np.empty(uniforms.distance.shape, np.int64)
         distance = np.maximum(uniforms.distance, _TINY)
         lower = ~uniforms.upper
@@ -92,7 +92,7 @@ class IntegerLaw:
             return above, np.where(log_up_to > -_LN2, np.log1p(-self._above[place]), log_up_to)
 
     def inverse_log_tail(self, log_probability: FloatArray) -> IntArray:
-        """The integers x with P[Z > x] <= v < P[Z >= x], for ln v at most 0; any shape."""
+        """Return the integers x with P[Z > x] <= v < P[Z >= x], for ln v at most 0; any shape."""
         upper = log_probability <= -_LN2
         with np.errstate(divide="ignore"):
             log_rest = np.log(-np.expm1(log_probability))
@@ -107,7 +107,7 @@ def _reach(variance: float, exponent: float) -> int:
 
 
 def _from_ratios(first: int, mode: int, log_ratios: FloatArray) -> IntegerLaw:
-    """The law with these ln(f(k) / f(k - 1)), one for each k after the first."""
+    """Return the law with these ln(f(k) / f(k - 1)), one for each k after the first."""
     below, above = log_ratios[: mode - first], log_ratios[mode - first :]
     return IntegerLaw(first, np.concatenate([-np.cumsum(below[::-1])[::-1], [0.0], np.cumsum(above)]))
 
@@ -123,7 +123,7 @@ def poisson_law(mean: float) -> IntegerLaw:
 
 @lru_cache(maxsize=8)
 def skellam_law(mean: float) -> IntegerLaw:
-    """The difference of two independent Poisson(mean) numbers; means as for `poisson_law`.
+    """Return the difference of two independent Poisson(mean) numbers; means as for `poisson_law`.
 
     The ratios of neighbouring masses are r(k) = I_k / I_(k-1) at 2 mean, by their recurrence 1 / r(k) = 2k / (2 mean)
     + r(k + 1). Backwards it contracts, so the bound that it starts from [Amos 1974, eq. 11] leaves no trace.
@@ -175,7 +175,7 @@ def part_quantile(
 
 
 def _part_given(total: int, part: IntegerLaw, rest: IntegerLaw, means: tuple[float, float]) -> IntegerLaw:
-    """The law of X given X + Y = total, tabulated as far from its mean as draws reach.
+    """Return the law of X given X + Y = total, tabulated as far from its mean as draws reach.
 
     Its variance is at most share (1 - share) times the expected number of events, at most |total| + 2 (both means).
     """

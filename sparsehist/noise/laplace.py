@@ -56,7 +56,7 @@ class Laplace(JumpFamily):
         checked_sensitivity(self.sensitivity)
 
     def rate(self, level: Level) -> float:
-        """The decay b of the density `e**(-b |x|)`, per count: level / sensitivity."""
+        """Return the decay b of the density `e**(-b |x|)`, per count: level / sensitivity."""
         return level_float(as_level(level)) / self.sensitivity
 
     def std(self, level: Level) -> float:
@@ -72,7 +72,7 @@ class Laplace(JumpFamily):
         return noise
 
     def _refined(self, coarse: FloatArray, known: Fraction, target: Fraction, *, rng: Generator) -> FloatArray:
-        """The kernel's quantiles at one uniform number per column."""
+        """Return the kernel's quantiles at one uniform number per column."""
         noise, kernel = np.empty(coarse.shape), self._kernel(known, target)
         for part in chunks(coarse.shape[-1]):
             exponential = rng.standard_exponential(part.stop - part.start)

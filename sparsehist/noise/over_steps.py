@@ -54,7 +54,7 @@ class StepNoise:
         self._covariance.flags.writeable = False
 
     def at(self, step: int) -> Gaussian:
-        """The noise of one step by itself."""
+        """Return the noise of one step by itself."""
         return Gaussian(math.sqrt(self._covariance[step, step]))
 
     def ratios(self, points: Sequence[Point], new: Point) -> FloatArray:
@@ -64,7 +64,7 @@ class StepNoise:
         return np.asarray(self._covariance[steps, new.step] / self._covariance[new.step, new.step] * levels)
 
     def factor(self, points: Sequence[Point]) -> Factor:
-        """The triangular factor of the noises at some points, all different."""
+        """Return the triangular factor of the noises at some points, all different."""
         order = sorted(range(len(points)), key=lambda i: (points[i].level, points[i].step))
         _check_levels([points[i].level for i in order])
         steps = sorted({point.step for point in points})

@@ -46,7 +46,7 @@ class ProcessNoise(Family):
             raise DeclarationError(f"sensitivity must be a number of keys, at least 1, got {shown(self.sensitivity)}")
 
     def _law(self, mean: float) -> IntegerLaw:
-        """The law of the noise, or of an increment, from the mean of the processes."""
+        """Return the law of the noise, or of an increment, from the mean of the processes."""
         raise NotImplementedError
 
     def _at(self, level: Level) -> IntegerLaw:

@@ -79,7 +79,7 @@ class RandomisedResponse(DenseFamily):
         return -math.expm1(-rate) / (1.0 + (self.categories - 1) * math.exp(-rate))
 
     def std(self, level: Level) -> float:
-        """The square root of P[an answer changes]."""
+        """Return the square root of P[an answer changes]."""
         others = (self.categories - 1) * math.exp(-float(self.rate(level)))
         return math.sqrt(others / (1.0 + others))
 

@@ -79,7 +79,7 @@ def path_cost(
 
 
 def as_rho(epsilon: Fraction) -> Fraction:
-    """A rho that every epsilon-DP release has; epsilon * tanh(epsilon / 2), rounded up."""
+    """Return a rho that every epsilon-DP release has; epsilon * tanh(epsilon / 2), rounded up."""
     return Fraction(zcdp.from_pure(epsilon)) * (1 + Fraction(1, 2**51))
 
 
@@ -109,7 +109,7 @@ def total_cost(costs: Iterable[Cost]) -> Cost:
 
 
 def shared_by_one_person(populations: Sequence[str], disjoint: Collection[frozenset[str]]) -> list[tuple[str, ...]]:
-    """The maximal sets of populations that one person may belong to: no two of a set are declared disjoint."""
+    """Return the maximal sets of populations that one person may belong to: no two of a set are declared disjoint."""
     whole = frozenset(populations)
     found = {whole}
     for pair in {frozenset(pair) for declared in disjoint for pair in combinations(declared & whole, 2)}:

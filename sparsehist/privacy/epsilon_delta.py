@@ -58,7 +58,7 @@ def _poisson_epsilon(part: Part, delta: float) -> float:
 
 
 def _with_divergence(parts: tuple[Part, ...], delta: float) -> float:
-    """The epsilon of pure, zCDP and Skellam parts together."""
+    """Return the epsilon of pure, zCDP and Skellam parts together."""
     if any(part.law not in (GAUSSIAN, ZCDP, PURE, SKELLAM) for part in parts):
         return math.inf
     coins = Counter(part.level for part in parts if part.law == PURE)
@@ -108,7 +108,7 @@ def _with_coins(coins: Counter[Fraction], rho: Fraction, delta: float, high: flo
 
 
 def _stick(epsilon: FloatArray, mu: float) -> FloatArray:
-    """The delta of Gaussian noise at any epsilon, also a negative one."""
+    """Return the delta of Gaussian noise at any epsilon, also a negative one."""
     from scipy.special import log_ndtr
 
     if mu == 0:

@@ -63,11 +63,11 @@ class Filter:
     delta: Fraction = _NOTHING
 
     def takes(self, law: str) -> bool:
-        """Whether noise of a law can be charged at all."""
+        """Return whether noise of a law can be charged at all."""
         return law in _CHARGES[self.route]
 
     def by_path(self, law: str) -> bool:
-        """Whether each path is charged at its finest level.
+        """Return whether each path is charged at its finest level.
 
         Otherwise a series is charged once, at its cap: its refinements are dependent, but it is one mechanism.
         """
@@ -94,7 +94,7 @@ class Filter:
     def fits(
         self, room: Fraction, law: str, level: Fraction, keys: int = 1, *, earlier: int = 0, times: int = 1
     ) -> bool:
-        """Whether `times` equal paths or series at this level cost at most `room` together."""
+        """Return whether `times` equal paths or series at this level cost at most `room` together."""
         if room <= 0 or not self.takes(law):
             return False
         if law != POISSON:
@@ -107,7 +107,7 @@ class Filter:
             return False
 
     def largest(self, room: Fraction, law: str, keys: int = 1, *, earlier: int = 0, times: int = 1) -> Fraction:
-        """The largest level, rounded down to 12 digits, that `fits`; 0 if there is none."""
+        """Return the largest level, rounded down to 12 digits, that `fits`; 0 if there is none."""
         if room <= 0 or not self.takes(law):
             return _NOTHING
         if self.by_path(law):
@@ -116,7 +116,7 @@ class Filter:
 
 
 def filter_on(route: str, epsilon: Fraction, delta: Fraction = _NOTHING, order: int | None = None) -> Filter:
-    """The filter of a route that promises (epsilon, delta); its limit is rounded down to 12 digits.
+    """Return the filter of a route that promises (epsilon, delta); its limit is rounded down to 12 digits.
 
     Args:
         route: One of `ROUTES` except "rho".
@@ -152,12 +152,12 @@ def filter_on(route: str, epsilon: Fraction, delta: Fraction = _NOTHING, order: 
 
 
 def routes_for(law: str) -> list[str]:
-    """The routes that can charge noise of a law."""
+    """Return the routes that can charge noise of a law."""
     return [route for route, laws in _CHARGES.items() if law in laws]
 
 
 def level_within(goal: EpsilonDelta, law: str, keys: int = 1) -> Fraction:
-    """The largest level, rounded down to 12 digits, at which one release satisfies an (epsilon, delta).
+    """Return the largest level, rounded down to 12 digits, at which one release satisfies an (epsilon, delta).
 
     The noise may use all of delta. `law` is one of those of `Filter.charge`; pure noise gets epsilon itself.
     DeclarationError if no level satisfies the goal.
@@ -170,7 +170,7 @@ def level_within(goal: EpsilonDelta, law: str, keys: int = 1) -> Fraction:
 
 
 def coin_divergence(order: int, epsilon: Fraction) -> Fraction:
-    """The Rényi divergence of randomised response, rounded up; no epsilon-DP release has a larger one.
+    """Return the Rényi divergence of randomised response, rounded up; no epsilon-DP release has a larger one.
 
     It is ln(cosh((order - 1/2) epsilon) / cosh(epsilon / 2)) / (order - 1).
     """
@@ -195,7 +195,7 @@ def _largest_within(epsilon: Fraction, delta: Fraction, law: str, keys: int = 1)
 
 
 def _largest(fits: Callable[[Fraction], bool], law: str) -> Fraction:
-    """The largest level that fits, rounded down to 12 digits, or 0; if a level fits, smaller ones do."""
+    """Return the largest level that fits, rounded down to 12 digits, or 0; if a level fits, smaller ones do."""
     least = LEAST_OF_MEANS if law in (POISSON, SKELLAM) else _LEAST
     if not fits(least):
         return _NOTHING
@@ -213,7 +213,7 @@ def _renyi_limit(epsilon: Fraction, delta: Fraction, order: int) -> float:
 
 
 def _best_order(epsilon: Fraction, delta: Fraction) -> int:
-    """The order that allows the largest rho, which rises with the order and then falls."""
+    """Return the order that allows the largest rho, which rises with the order and then falls."""
 
     def largest_rho(order: int) -> float:
         return _renyi_limit(epsilon, delta, order) / order

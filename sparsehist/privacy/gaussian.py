@@ -31,7 +31,7 @@ _WEIGHTS = _STEP * _NODES * (1.0 + np.exp(-_PLACES))
 
 
 def delta(epsilon: Level, rho: Level) -> float:
-    """The smallest delta with which Gaussian noise of this rho is (epsilon, delta)-DP.
+    """Return the smallest delta with which Gaussian noise of this rho is (epsilon, delta)-DP.
 
     Example:
         >>> delta(1.0, 0.5)
@@ -41,7 +41,7 @@ def delta(epsilon: Level, rho: Level) -> float:
 
 
 def epsilon(delta: Level, rho: Level) -> float:
-    """The smallest epsilon, perhaps 0, with which Gaussian noise of this rho is (epsilon, delta)-DP.
+    """Return the smallest epsilon, perhaps 0, with which Gaussian noise of this rho is (epsilon, delta)-DP.
 
     Example:
         >>> epsilon(1e-6, 0.1)
@@ -55,7 +55,7 @@ def epsilon(delta: Level, rho: Level) -> float:
 
 
 def largest_rho(epsilon: Level, delta: Level) -> float:
-    """The largest rho with which Gaussian noise is (epsilon, delta)-DP.
+    """Return the largest rho with which Gaussian noise is (epsilon, delta)-DP.
 
     The least standard deviation is then sensitivity / sqrt(2 rho).
 

@@ -62,11 +62,11 @@ class EpsilonDelta:
         return cls(epsilon.strip(), delta.strip())
 
     def largest_rho(self) -> float:
-        """The largest rho that implies it: `zcdp.largest_rho`."""
+        """Return the largest rho that implies it: `zcdp.largest_rho`."""
         return zcdp.largest_rho(self.epsilon, self.delta)
 
     def largest_mu(self) -> float:
-        """The largest mu (sensitivity over standard deviation) of Gaussian noise that keeps to it."""
+        """Return the largest mu (sensitivity over standard deviation) of Gaussian noise that keeps to it."""
         return math.sqrt(2.0 * gaussian.largest_rho(self.epsilon, self.delta))
 
     def __str__(self) -> str:

@@ -134,7 +134,7 @@ def quotient(one: Fraction, other: Fraction) -> float:
 
 
 def level_float(level: Fraction) -> float:
-    """The level as the nearest double, for arithmetic on noise."""
+    """Return the level as the nearest double, for arithmetic on noise."""
     return level.numerator / level.denominator
 
 
@@ -167,7 +167,7 @@ def rounded_down(value: Fraction, digits: int = 12) -> Fraction:
 
 
 def in_prose(level: Fraction) -> Fraction:
-    """A level for prose: rounded up to four significant digits, so that the stated guarantee still holds."""
+    """Return a level for prose: rounded up to four significant digits, so that the stated guarantee still holds."""
     return -rounded_down(-level, 4)
 
 

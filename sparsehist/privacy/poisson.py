@@ -19,7 +19,7 @@ _LARGEST_EPSILON = 100.0
 
 
 def delta(epsilon: Level, level: Level) -> float:
-    """The smallest delta with which Poisson noise of mean 1/level is (epsilon, delta)-DP.
+    """Return the smallest delta with which Poisson noise of mean 1/level is (epsilon, delta)-DP.
 
     Example:
         >>> delta(0.5, "0.01")

@@ -29,7 +29,7 @@ _MOST_SUMS, _GRID_STEPS = 1 << 20, 1 << 16
 
 
 def delta(epsilon: Level, each: Level, times: int = 1) -> float:
-    """The smallest delta with which `times` releases, each `each`-DP, are (epsilon, delta)-DP.
+    """Return the smallest delta with which `times` releases, each `each`-DP, are (epsilon, delta)-DP.
 
     Example:
         >>> delta(7.5, 0.05, 1000)
@@ -40,7 +40,7 @@ def delta(epsilon: Level, each: Level, times: int = 1) -> float:
 
 
 def epsilon(delta: Level, each: Level, times: int = 1) -> float:
-    """The smallest epsilon with which `times` releases, each `each`-DP, are (epsilon, delta)-DP.
+    """Return the smallest epsilon with which `times` releases, each `each`-DP, are (epsilon, delta)-DP.
 
     Example:
         >>> epsilon(1e-6, 0.05, 1000)
@@ -94,7 +94,7 @@ def losses(coins: Mapping[Fraction, int]) -> tuple[FloatArray, FloatArray]:
 
 
 def _on_grid(coins: Mapping[Fraction, int], step: Fraction) -> tuple[FloatArray, FloatArray]:
-    """The same for epsilons rounded up to multiples of a step, by convolution."""
+    """Return the same for epsilons rounded up to multiples of a step, by convolution."""
     units: Counter[int] = Counter()
     for level, times in coins.items():
         units[math.ceil(level / step)] += times

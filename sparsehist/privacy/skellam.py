@@ -28,7 +28,7 @@ _EXPAND_FROM = 1e3  # from this variance on the quotient of the Bessel functions
 
 
 def renyi(alpha: int, level: Level, keys: int = 1) -> float:
-    """An upper bound, in nats, on the Rényi divergence of an integer order from 2 on between neighbours.
+    """Return an upper bound, in nats, on the Rényi divergence of an integer order from 2 on between neighbours.
 
     Example:
         >>> renyi(2, "0.02") < 0.0103
@@ -59,7 +59,7 @@ def epsilon(delta: Level, level: Level, keys: int = 1) -> float:
 
 
 def delta(epsilon: Level, level: Level, keys: int = 1) -> float:
-    """The smallest delta, by the best integer order, with which a release is shown to be (epsilon, delta)-DP.
+    """Return the smallest delta, by the best integer order, with which a release is shown to be (epsilon, delta)-DP.
 
     Example:
         >>> delta(2.0, "0.01", 20)
@@ -83,7 +83,7 @@ def _lines(level: Level, keys: int) -> list[tuple[float, float]]:
 
 
 def _integers(best: float) -> list[float]:
-    """The two integers, at least 1, around a real order less 1."""
+    """Return the two integers, at least 1, around a real order less 1."""
     below = float(max(1, math.floor(best)))
     return [below, below + 1.0]
 

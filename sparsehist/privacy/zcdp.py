@@ -21,7 +21,7 @@ _FARTHEST = 700.0  # ln t is sought from -700 to 700, as far as doubles reach
 
 
 def delta(epsilon: Level, rho: Level) -> float:
-    """The smallest delta with which every rho-zCDP release is shown to be (epsilon, delta)-DP.
+    """Return the smallest delta with which every rho-zCDP release is shown to be (epsilon, delta)-DP.
 
     Example:
         >>> delta(1.0, 0.1)
@@ -32,7 +32,7 @@ def delta(epsilon: Level, rho: Level) -> float:
 
 
 def epsilon(delta: Level, rho: Level) -> float:
-    """The smallest epsilon with which every rho-zCDP release is shown to be (epsilon, delta)-DP.
+    """Return the smallest epsilon with which every rho-zCDP release is shown to be (epsilon, delta)-DP.
 
     Example:
         >>> epsilon(1e-6, 0.1)
@@ -43,7 +43,7 @@ def epsilon(delta: Level, rho: Level) -> float:
 
 
 def largest_rho(epsilon: Level, delta: Level) -> float:
-    """The largest rho that is shown to imply (epsilon, delta)-DP: the budget in rho of a target.
+    """Return the largest rho that is shown to imply (epsilon, delta)-DP: the budget in rho of a target.
 
     Example:
         >>> largest_rho(1.0, 1e-6)
@@ -55,7 +55,7 @@ def largest_rho(epsilon: Level, delta: Level) -> float:
 
 
 def from_pure(epsilon: Level) -> float:
-    """The rho that every epsilon-DP release has: epsilon * tanh(epsilon / 2).
+    """Return the rho that every epsilon-DP release has: epsilon * tanh(epsilon / 2).
 
     Example:
         >>> from_pure(1.0)
@@ -75,12 +75,12 @@ def least_log_delta(epsilon: float, rho: float, order: Callable[[float], list[fl
 
 
 def best_order(delta: float, rho: float) -> float:
-    """The best t = order - 1 for a given delta."""
+    """Return the best t = order - 1 for a given delta."""
     return _root(lambda t: t * (t * rho) + math.log1p(t) + math.log(delta))
 
 
 def epsilon_at(t: float, delta: float, rho: float) -> float:
-    """The epsilon that an order of 1 + t gives for a delta."""
+    """Return the epsilon that an order of 1 + t gives for a delta."""
     return (1.0 + t) * rho - _log_inverse(t) - (math.log(delta) + math.log1p(t)) / t
 
 

@@ -28,7 +28,7 @@ class Period:
         return self.label.replace("-", "").lower()
 
     def holds(self, column: str, dtype: pl.DataType) -> pl.Expr:
-        """Whether a row is in it, by a column of days, moments or steps; false where that is missing.
+        """Return whether a row is in it, by a column of days, moments or steps; false where that is missing.
 
         Moments with a time zone are taken by the clock of that zone, text by the date it begins with.
         """
@@ -57,7 +57,7 @@ def _day_of_text(text: pl.Expr) -> pl.Expr:
 
 
 def span_of(period: str | int, named: str | date | int) -> Period:
-    """The period of a name, or the one that a day is in, as `PeriodicSeries.append` takes them."""
+    """Return the period of a name, or the one that a day is in, as `PeriodicSeries.append` takes them."""
     kind = str(period)
     try:
         return _of_steps(int(kind), named) if kind.isdecimal() else _of_days(kind, named)

@@ -83,7 +83,7 @@ class CellRequest(Request):
         return super().as_json() | asked | {"measures": levels}
 
     def chosen(self, made: CellMetadata) -> dict[str, Any]:
-        """The request as it is stored, with the values chosen in the metadata."""
+        """Return the request as it is stored, with the values chosen in the metadata."""
         chosen = {"threshold": made.threshold, "false_keys": made.false_keys, "open_delta": made.delta_share}
         return self.as_json() | chosen
 
@@ -157,7 +157,7 @@ def parameters_at(
     past: Sequence[tuple[Point, Family, float]],
     still_lazy: Callable[[float], float | None],
 ) -> dict[str, Any]:
-    """The metadata of a release of cells (step 0) or of a step, given its point and noise.
+    """Return the metadata of a release of cells (step 0) or of a step, given its point and noise.
 
     `past` has point, noise and lowest effective threshold of each earlier release; `family` is in parts of a count.
     `still_lazy` gives, for an effective threshold at which all empty cells had to be drawn, the largest share of them
@@ -192,7 +192,7 @@ def parameters_at(
 def _closed_threshold(
     family: Family, declaration: Declaration, request: CellRequest, still_lazy: Callable[[float], float | None]
 ) -> dict[str, Any]:
-    """The threshold by the expected number of false keys, and the effective one in parts of a count."""
+    """Return the threshold by the expected number of false keys, and the effective one in parts of a count."""
     size, unit, level = declaration.domain.size, declaration.unit_of_counts, present(request.level)
     if request.open_delta is not None:
         raise DeclarationError(
@@ -289,7 +289,7 @@ def _refusal(requested: float, budget: OpenBudget, advice: str) -> BudgetExceede
 
 
 def joint_statement(declaration: Declaration, words: str, finest: Fraction, delta: float) -> str:
-    """The joint guarantee of all releases of an open domain; `words` are those of the finest level."""
+    """Return the joint guarantee of all releases of an open domain; `words` are those of the finest level."""
     spent = f"{delta:.6g}"
     is_zcdp = declaration.family.currency == "rho"
     together = (

@@ -123,12 +123,12 @@ class CellPath:
 
 
 def open_path(held: Held, _request: CellRequest, _known: PathRecord | None) -> CellPath:
-    """The path of the cells, which every series has."""
+    """Return the path of the cells, which every series has."""
     return CellPath(held)
 
 
 def _taken(files: SeriesFiles, tracked: Tracked) -> IntArray:
-    """How many cells of each group are tracked."""
+    """Return how many cells of each group are tracked."""
     count, start, _ = files.groups
     nonzero = tracked.position[tracked.position >= 0]
     return np.bincount(np.searchsorted(start, nonzero, side="right") - 1, minlength=count.size)

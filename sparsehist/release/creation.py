@@ -253,7 +253,7 @@ def _countable(frames: Iterable[pl.DataFrame], *, may_be_empty: bool) -> Iterato
 
 
 def _reused(home: Home, record: SeriesRecord, asked: NewLog) -> SeriesRecord:
-    """The series that exists, if it was made from the same log with the same declaration."""
+    """Return the series that exists, if it was made from the same log with the same declaration."""
     known = declaration_of(record)
     name, of_period = f"{home!r} has a series {known.name!r} already", known.period is not None
     alike = "append the log with the same again" if of_period else "use another name"

@@ -212,5 +212,5 @@ class _WithoutFound(PairFilter):
         self._found = found
 
     def kept(self, pairs: pl.DataFrame, columns: str | Sequence[str]) -> pl.DataFrame:  # noqa: ARG002 - any columns
-        """The pairs whose key was not found yet."""
+        """Return the pairs whose key was not found yet."""
         return pairs.join(self._found, on=self._found.columns, how="anti")

@@ -69,7 +69,7 @@ class SumsAsked:
         return math.ldexp(1.0, math.frexp(self.family.std(self.level))[1] - 1 - _BITS_BELOW_STD)
 
     def within(self, alpha: float) -> float:
-        """A distance that noise and rounding exceed with probability at most alpha, in units of the column."""
+        """Return a distance that noise and rounding exceed with probability at most alpha, in units of the column."""
         grid = 0.0 if self.family.integer else self.grid / 2
         distance = float(self.family.inverse_log_tail(math.log(alpha / 2), self.level)) + grid
         return distance * float(self.measure.step)
@@ -109,7 +109,7 @@ def levels_by_name(measures: Sequence[Measure], asked: Level | Mapping[str, Leve
 
 
 def sums_asked(declaration: Declaration, asked: Level | Mapping[str, Level] | None) -> tuple[SumsAsked, ...]:
-    """The sums of the measures of a series at the levels that measures= names."""
+    """Return the sums of the measures of a series at the levels that measures= names."""
     levels = {} if asked is None else levels_by_name(declaration.measures, asked)
     return tuple(
         SumsAsked(each, each.noise(declaration.family), _level(each.name, levels[each.name]))
@@ -137,7 +137,7 @@ def measure_metadata(asked: Sequence[SumsAsked]) -> dict[str, Any]:
 
 
 def sums_published(about: CellMetadata) -> tuple[SumsAsked, ...]:
-    """The measures of a release, read off its metadata."""
+    """Return the measures of a release, read off its metadata."""
     return sums_asked(about.declaration, about.measure_levels)
 
 

@@ -86,7 +86,7 @@ class MeasurePath:
         )
 
     def _tracked(self, path_id: int | None) -> tuple[Tracked, pl.DataFrame]:
-        """The cells of the path, and the keys of the empty ones."""
+        """Return the cells of the path, and the keys of the empty ones."""
         none = np.zeros(0, np.int64)
         tracked = Tracked(none, none) if path_id is None else self.held.state.tracked(path_id)
         return tracked, self.held.empty_keys(path_id, tracked)

@@ -42,7 +42,7 @@ class Request:
         return self.level is not None or self.goal is not None
 
     def at(self, level: Fraction | None, open_room: float | None) -> Self:
-        """The request at a level, with the delta that remains for open domains."""
+        """Return the request at a level, with the delta that remains for open domains."""
         del open_room
         return replace(self, level=level)
 
@@ -109,7 +109,7 @@ class Metadata:
         return 0.0
 
     def as_dict(self) -> dict[str, Any]:
-        """A plain dict for people and files: keys in the order of the fields, values that JSON has."""
+        """Return a plain dict for people and files: keys in the order of the fields, values that JSON has."""
         known = {each.name: getattr(self, each.name) for each in fields(self)}
         absent = {each.name for each in fields(self) if each.default is None and known[each.name] is None}
         known["declaration"] = self.declaration.as_json()
@@ -198,7 +198,7 @@ _RECORDS: dict[str, type[_Known]] = {
 
 @cache
 def _types(kind: str) -> dict[str, tuple[type, ...]]:
-    """The classes of the values that each field of a kind of metadata takes."""
+    """Return the classes of the values that each field of a kind of metadata takes."""
     found = {}
     for name, hint in get_type_hints(_RECORDS[kind]).items():
         kinds = tuple(get_origin(kind) or kind for kind in get_args(hint) or (hint,))

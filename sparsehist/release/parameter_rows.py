@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 def declaration_rows(declared: Declaration) -> list[tuple[str, str]]:
-    """The public parameters of a series, as people read them."""
+    """Return the public parameters of a series, as people read them."""
     counts = [] if declared.unit else [("unit", "counts bounded elsewhere")]
     return [*counts, *rows(declared), *([("guarantee", declared.rests_on)] if declared.rests_on else [])]
 
 
 def asked_text(about: Metadata) -> str:
-    """The level as it was asked for: epsilon and delta, if given, and the level that keeps to them."""
+    """Return the level as it was asked for: epsilon and delta, if given, and the level that keeps to them."""
     if about.epsilon_delta is None:
         return about.level
     asked = EpsilonDelta.parse(about.epsilon_delta).in_words
@@ -29,7 +29,7 @@ def asked_text(about: Metadata) -> str:
 
 
 def release_rows(about: Metadata) -> list[tuple[str, str]]:
-    """The parameters needed to interpret a count or an answer, as rows."""
+    """Return the parameters needed to interpret a count or an answer, as rows."""
     guarantee = about.guarantee.replace("numerical_slack", f"a numerical slack of {about.numerical_slack:.1g}")
     level = [("level", asked_text(about)), ("guarantee", guarantee)]
     if isinstance(about, WorkloadMetadata):

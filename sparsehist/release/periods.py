@@ -106,7 +106,7 @@ def drop(home: Home, state: State, name: str, *, reason: str | None = None) -> N
 
 
 def _in_use(ledger: Ledger, population: str) -> bool:
-    """Whether a population has a series, or had one that was released."""
+    """Return whether a population has a series, or had one that was released."""
     return any(known.releases or known.dropped is None for known in ledger.of_population(population))
 
 
@@ -202,7 +202,7 @@ def finish_periods(home: Home, name: str) -> None:
 def _rows_of(
     span: Period, source: object, declaration: Declaration, time: str, on_other: Choice, report: Callable[[str], None]
 ) -> Log:
-    """The rows of a period, read by Polars; refuses others unless they are to be dropped."""
+    """Return the rows of a period, read by Polars; refuses others unless they are to be dropped."""
     source, unit = checked_source(source, declaration), declaration.unit or ()
     columns = dict.fromkeys((*((unit,) if isinstance(unit, str) else unit), *declaration.key_columns, time))
     log = open_log(source, [*columns])
@@ -259,7 +259,7 @@ class FirstPeriods(PairFilter):
             self._full = counted.filter(pl.col("len") >= self._most).select("unit")
 
     def kept(self, pairs: pl.DataFrame, columns: str | Sequence[str]) -> pl.DataFrame:
-        """The pairs of units, of these columns, that count in this period."""
+        """Return the pairs of units, of these columns, that count in this period."""
         units, kind = comparable_units(pairs["unit"], columns)
         pairs = pairs.with_columns(units.alias("unit"))
         self._kind = kind_of_all(self._kind, kind, "periods")
@@ -285,7 +285,7 @@ class FirstPeriods(PairFilter):
 
 
 def periods_of(state: State, population: str) -> list[SeriesRecord]:
-    """The series of the periods that were added, in that order."""
+    """Return the series of the periods that were added, in that order."""
     return [record for record in state.all_series() if record.population == population]
 
 

@@ -78,7 +78,7 @@ class Held:
 
 
 def path_named(state: State, record: SeriesRecord, name: PathName) -> PathRecord | None:
-    """The noise path of a series with this name in the ledger, if it is open."""
+    """Return the noise path of a series with this name in the ledger, if it is open."""
     paths = (path for path in state.paths(record) if (path.kind, path.workload, path.strategy) == name)
     return next(paths, None)
 
@@ -95,7 +95,7 @@ class NoisePath(Protocol):
         """In the ledger."""
 
     def metadata(self, request: Any) -> Metadata:
-        """The public metadata of a release, without the guarantee; refuses an impossible request."""
+        """Return the public metadata of a release, without the guarantee; refuses an impossible request."""
 
     def statement(self, request: Any, metadata: Any) -> str:
         """Its guarantee in words."""
@@ -104,16 +104,16 @@ class NoisePath(Protocol):
         """Draw the round that is to be committed."""
 
     def rows(self, level: Fraction, metadata: Any) -> pl.DataFrame:
-        """The rows of a release that is committed."""
+        """Return the rows of a release that is committed."""
 
 
 def published(state: State, record: SeriesRecord) -> list[ReleaseRecord]:
-    """The releases of a series, in order, without the answers of its sessions of queries."""
+    """Return the releases of a series, in order, without the answers of its sessions of queries."""
     return [release for release in state.series_releases(record) if ANSWER not in release.name]
 
 
 def published_metadata(state: State, record: SeriesRecord) -> list[Metadata]:
-    """The metadata of the releases of a series, in order."""
+    """Return the metadata of the releases of a series, in order."""
     return [read_metadata(release.metadata) for release in published(state, record)]
 
 
@@ -126,7 +126,7 @@ RELEASES = {
 
 
 def rows_of_releases(state: State, record: SeriesRecord) -> list[dict[str, Any]]:
-    """The releases of a series in order, as rows of `RELEASES`."""
+    """Return the releases of a series in order, as rows of `RELEASES`."""
     made = [release.metadata for release in published(state, record)]
     return [{name: about.get(name) for name in RELEASES} for about in made]
 
@@ -183,7 +183,7 @@ def release(held: Held, request: Request, open_path: Opener) -> Release | Worklo
 
 
 def _guarantee(path: NoisePath, request: Request, metadata: Metadata) -> str:
-    """The guarantee of a release at its level, and the (epsilon, delta) that was asked for."""
+    """Return the guarantee of a release at its level, and the (epsilon, delta) that was asked for."""
     if request.goal is None:
         return path.statement(request, metadata)
     # Rounded up, the level states a weaker guarantee, which still holds; other laws name their parameters.
@@ -195,7 +195,7 @@ def _guarantee(path: NoisePath, request: Request, metadata: Metadata) -> str:
 
 
 def adjacent(spent: set[Fraction], level: Fraction) -> list[Fraction]:
-    """The level itself if it was spent, else its nearest coarser and finer ones."""
+    """Return the level itself if it was spent, else its nearest coarser and finer ones."""
     if level in spent:
         return [level]
     coarser = max((known for known in spent if known < level), default=None)
@@ -204,7 +204,7 @@ def adjacent(spent: set[Fraction], level: Fraction) -> list[Fraction]:
 
 
 def find(state: State, record: SeriesRecord, request: Request) -> tuple[PathRecord, ReleaseRecord] | None:
-    """The release that was asked for and its noise path, if it was made."""
+    """Return the release that was asked for and its noise path, if it was made."""
     made = state.release_named(record, request.name)
     if made is None:
         return None
@@ -225,6 +225,6 @@ def find(state: State, record: SeriesRecord, request: Request) -> tuple[PathReco
 
 
 def kind_of(held: Held, name: str) -> str | None:
-    """The kind of the noise path of a release; None if there is no release of that name."""
+    """Return the kind of the noise path of a release; None if there is no release of that name."""
     made = held.state.release_named(held.record, name)
     return next((path.kind for path in held.record.paths if made and path.path_id == made.path_id), None)

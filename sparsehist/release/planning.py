@@ -229,7 +229,7 @@ class Planner:
         probability: float = 0.95,
         equal: int | None = None,
     ) -> Plan:
-        """The plan at some levels, or at those that answer a question; see `plan`."""
+        """Return the plan at some levels, or at those that answer a question; see `plan`."""
         found: list[Fraction | EpsilonDelta] = [] if levels is None else checked_levels(levels)
         if shows is not None:
             found.append(self._level_that_shows(shows, probability))
@@ -271,7 +271,7 @@ class Planner:
         return level
 
     def _cap_of_equal(self, times: int) -> Fraction:
-        """The largest cap that this number of further series of the population could have each."""
+        """Return the largest cap that this number of further series of the population could have each."""
         checked_whole("equal", times, 1, _MOST_EQUAL, of=" of series")
         declared = self.declaration
         cap = self.ledger.largest_equal_cap(declared, times)

@@ -71,7 +71,7 @@ def largest_rows(rows: Sequence[Mapping[str, Any]], about: str, releases: Sequen
 
 
 def key_label(key: Sequence[Any]) -> str:
-    """A key for a chart. Altair may write data into a script as it is, so no text may end that."""
+    """Return a key for a chart. Altair may write data into a script as it is, so no text may end that."""
     text = printable(" · ".join("all" if part is None else str(part) for part in key))
     return text.replace("<", "\N{FULLWIDTH LESS-THAN SIGN}")
 

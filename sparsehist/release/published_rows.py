@@ -57,7 +57,7 @@ def published_frame(
     shown: Shown,
     beside: Mapping[str, FloatArray] | None = None,
 ) -> pl.DataFrame:
-    """The rows of a release: largest first, then by key.
+    """Return the rows of a release: largest first, then by key.
 
     `keys_at` gives the keys of nonempty cells by position; `beside` are further columns of what is shown.
     """
@@ -74,7 +74,7 @@ def published_frame(
 
 
 def _in_own_buffers(frame: pl.DataFrame) -> pl.DataFrame:
-    """The same rows in fresh memory, strings laid out in row order.
+    """Return the same rows in fresh memory, strings laid out in row order.
 
     Polars strings are views into the buffers they were read from: those hold keys that are not published, and
     lie in the order of the counts file, which is that of the true counts.

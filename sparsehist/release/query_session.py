@@ -165,7 +165,7 @@ def _weighing(
 
 
 def _start_counts(declaration: Declaration, start: Release | pl.DataFrame) -> FloatArray:
-    """The noisy counts of all cells by a release, 0 for cells that are not in it; shape (cells,)."""
+    """Return the noisy counts of all cells by a release, 0 for cells that are not in it; shape (cells,)."""
     frame = start.frame if isinstance(start, Release) else start
     domain, columns = declaration.domain, list(declaration.key)
     if not isinstance(frame, pl.DataFrame) or not {*columns, "noisy_count"} <= set(frame.columns):
@@ -226,7 +226,7 @@ class QueryPath:
         return f"{rho} and {pure} for the whole session, whatever is asked"
 
     def draw(self, request: QueryRequest, metadata: InteractiveMetadata, *, rng: np.random.Generator) -> NewRound:
-        """The first threshold, and the mass where it is not declared."""
+        """Return the first threshold, and the mass where it is not declared."""
         held, mass = self.held, metadata.mass
         parameters = _weighing(held.declaration, metadata)
         watch, _ = parameters.levels
@@ -258,7 +258,7 @@ class QueryPath:
         state.commit_round(self.held.new_round(self, request, said, level_noise=None, attachments=attached))
 
     def opened(self, about: InteractiveMetadata) -> MultiplicativeWeights:
-        """The session as it was before its first update."""
+        """Return the session as it was before its first update."""
         path, declaration, start = present(self.record), self.held.declaration, None
         threshold_noise, mass = self.held.state.noise(path.path_id, as_level(about.level), 2).tolist()
         parameters = _weighing(declaration, about, mass)
@@ -272,7 +272,7 @@ class QueryPath:
         )
 
     def updates(self, known: set[str]) -> list[Update]:
-        """The updates in order whose files are not known by name; adds these names."""
+        """Return the updates in order whose files are not known by name; adds these names."""
         new = [file for file in present(self.record).files if file.name.endswith(_UPDATE) and file.name not in known]
         read = [Update.from_bytes(verified(self.held.record.directory, file)) for file in new]
         read.sort(key=lambda update: update.number)
@@ -343,7 +343,7 @@ class QuerySession:
         return self._keys.with_columns(estimate=self._state.hypothesis)
 
     def ask(self, predicate: pl.Expr) -> WeightedAnswer:
-        """The number of units in the cells where a predicate holds (a unit in several cells counts in each).
+        """Return the number of units in the cells where a predicate holds (a unit in several cells counts in each).
 
         Args:
             predicate: A Polars expression over the key columns that is true, false or null (as false) for each key,
@@ -402,7 +402,7 @@ class QuerySession:
             yield QueryPath(Held(self._home, state, record, self._declaration), self.name, self._counts)
 
     def _measured(self, packed: bytes) -> WeightedAnswer | None:
-        """The answer to a predicate that was measured before."""
+        """Return the answer to a predicate that was measured before."""
         if packed not in self._updates:
             return None
         value = float(self._updates[packed].value)
@@ -436,7 +436,7 @@ class QuerySession:
         self._generation = path.held.state.generation
 
     def _cells(self, predicate: pl.Expr) -> BoolArray:
-        """Where a predicate holds; shape (cells,)."""
+        """Return where a predicate holds; shape (cells,)."""
         columns = ", ".join(self._declaration.key)
         if not isinstance(predicate, pl.Expr):
             raise DeclarationError(

@@ -62,7 +62,7 @@ class StoreOnDisk:
 
 
 def target_of(path: str | os.PathLike[str], endings: tuple[str, ...]) -> Path:
-    """The file of that name; refuses other endings."""
+    """Return the file of that name; refuses other endings."""
     target = Path(path)
     if target.suffix not in endings:
         raise DeclarationError(f"the file must end in {' or '.join(endings)}, got {str(target)!r}")

@@ -42,7 +42,7 @@ _ENDS = ("low", "high")
 def release_of(
     home: Home, publications: frozenset[Path], frame: pl.DataFrame, about: Metadata, *, repeated: bool = False
 ) -> Release | WorkloadRelease:
-    """The release of committed rows; `publications` are the directories where its store published before."""
+    """Return the release of committed rows; `publications` are the directories where its store published before."""
     origin, metadata = None if home.in_memory else StoreOnDisk(home, publications), about.as_dict()
     return _kind_of(metadata)(frame, metadata, origin=origin, repeated=repeated)
 
@@ -148,7 +148,7 @@ class AnyRelease:
         return plot_largest(rows, about, f"The largest rows of {self.name}")
 
     def _with_limits(self, most: int, confidence: float) -> tuple[pl.DataFrame, str]:
-        """The largest rows as low, value, high beside their keys, and what these numbers are."""
+        """Return the largest rows as low, value, high beside their keys, and what these numbers are."""
         raise NotImplementedError
 
     def write_parquet(self, path: str | os.PathLike[str]) -> None:
@@ -344,7 +344,7 @@ class WorkloadRelease(AnyRelease):
         return "noisy_count" in self.frame.columns
 
     def answer(self, low: Any, high: Any) -> tuple[float, float]:
-        """The number of units in a range of keys, both ends included.
+        """Return the number of units in a range of keys, both ends included.
 
         Args:
             low: First key of the range, in the domain's order; a date may be text such as '2024-01-31'.
@@ -361,7 +361,7 @@ class WorkloadRelease(AnyRelease):
         return row["noisy_answer"], row["std"]
 
     def answers(self, lows: Any, highs: Any) -> pl.DataFrame:
-        """The number of units in many ranges of keys: `answer` for each pair of ends, of shape (m,).
+        """Return the number of units in many ranges of keys: `answer` for each pair of ends, of shape (m,).
 
         Returns:
             low, high, noisy_answer and std, in counts; m rows.

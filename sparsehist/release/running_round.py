@@ -156,7 +156,7 @@ class RunningPath:
         return self.totals.counts(rows, lambda steps: self.files.counts_at(steps, some))
 
     def _tracked(self) -> tuple[IntArray, pl.DataFrame]:
-        """The numbers of the tracked keys, -1 for those that never had a unit, and these, in order.
+        """Return the numbers of the tracked keys, -1 for those that never had a unit, and these, in order.
 
         A false key that got units later keeps its noise.
         """
@@ -209,14 +209,14 @@ def _history(past: PastPoints, *, is_open: bool) -> PointHistory:
 
 
 def open_path(held: Held, request: RunningRequest, known: PathRecord | None) -> RunningPath:
-    """The path of what was asked: of running counts, which every running series has, or of other totals."""
+    """Return the path of what was asked: of running counts, which every running series has, or of other totals."""
     if known is not None:
         request = replace(request, what=known.workload)
     return RunningPath(held, StepFiles(held.state, held.record, held.declaration.domain.dtypes), request.totals)
 
 
 def at_step(cells: CellRequest, step: int | str | date | None, what: str | None, steps: Steps) -> RunningRequest:
-    """The same request of a running count, or of another total."""
+    """Return the same request of a running count, or of another total."""
     number = None if step is None else steps.step_of(step)
     request = RunningRequest(**vars(cells), step=number, what=what, n_steps=steps.number)
     if number is not None:

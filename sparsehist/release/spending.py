@@ -37,7 +37,7 @@ def ledger_for(state: State, record: SeriesRecord, declaration: Declaration, *, 
 def of_all_periods(
     ledger: Ledger, declaration: Declaration, spends: Sequence[Spending]
 ) -> tuple[str, dict[str, Any]]:
-    """The cost of all periods of a periodic series after a release, in words and as metadata; else empty."""
+    """Return the cost of all periods of a periodic series after a release, in words and as metadata; else empty."""
     population = declaration.population
     after, rule = ledger.with_release(*spends), ledger.limits.periods.get(population)
     if rule is None:

@@ -185,12 +185,12 @@ class StepFiles:
         return self.all_keys[numbers]
 
     def numbers_of(self, keys: pl.DataFrame) -> pl.Series:
-        """The number of each key, null for those that have none."""
+        """Return the number of each key, null for those that have none."""
         numbered = self.all_keys.with_row_index("number")
         return keys.join(numbered, on=keys.columns, how="left", maintain_order="left")["number"]
 
     def pairs_of(self, units: pl.Series) -> pl.DataFrame:
-        """The pairs of some units that counted: row of the unit, and key."""
+        """Return the pairs of some units that counted: row of the unit, and key."""
         if self._pairs is None or not units.len():  # without units there is no kind to compare
             return pl.DataFrame(schema={"row": pl.UInt32, "key": pl.UInt32})
         rows = units.alias("unit").to_frame().with_row_index("row")

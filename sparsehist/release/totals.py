@@ -59,7 +59,7 @@ class Totals:
         return CELLS if self.width is None else (CELLS[0], self.text, self.strategy)
 
     def row(self, step: int) -> int:
-        """The number of a total, from 0, given its last step, from 1."""
+        """Return the number of a total, from 0, given its last step, from 1."""
         if self.width is None:
             return step - 1
         if step % self.width and step != self.steps:
@@ -68,7 +68,7 @@ class Totals:
         return (step - 1) // self.width
 
     def span(self, row: int) -> tuple[int, int]:
-        """The first and the last step of a total, from 0."""
+        """Return the first and the last step of a total, from 0."""
         if self.width is None:
             return 0, row
         return row * self.width, min((row + 1) * self.width, self.steps) - 1
@@ -85,7 +85,7 @@ class Totals:
         return np.stack([running[last] - (running[first - 1] if first else 0) for first, last in spans])
 
     def words(self, step: int) -> str:
-        """The meaning of a count, in words."""
+        """Return the meaning of a count, in words."""
         first = self.span(self.row(step))[0] + 1
         if self.width is None:
             return f"units that had the key by step {step}, each once"

@@ -45,7 +45,7 @@ _ALL_VALUES = -1
 
 
 def key_domains(domain: Domain) -> tuple[Domain, ...]:
-    """The domain of each key column."""
+    """Return the domain of each key column."""
     return domain.components if isinstance(domain, Product) else (domain,)
 
 
@@ -84,7 +84,7 @@ def numbers_of(domain: Domain, name: str) -> KeyNumbers:
 
 
 def cells_of(files: SeriesFiles, domain: Domain) -> Cells:
-    """The bounded counts of a series by cell number. Secret; reads the whole counts file."""
+    """Return the bounded counts of a series by cell number. Secret; reads the whole counts file."""
     counted, columns = files.all_counted(), key_domains(domain)
     coordinates = tuple(
         # There are at most 2**31 queries, so a column too large to be numbered is always summed over.
@@ -178,7 +178,7 @@ def check_noise(family: Family) -> None:
 
 
 def family_for(family: Family, strategy: Strategy, sensitivity: float) -> Family:
-    """The family of a series with the sensitivity of a strategy: of the noise on R·x."""
+    """Return the family of a series with the sensitivity of a strategy: of the noise on R·x."""
     if family.integer and not strategy.integral:
         raise DeclarationError(
             f"{type(family).__name__} noise needs counts: the strategy {strategy.name} measures sums with real "
@@ -189,7 +189,7 @@ def family_for(family: Family, strategy: Strategy, sensitivity: float) -> Family
 
 
 def cell_grid(strategy: Strategy, noise_std: float) -> float | None:
-    """The step to which the noise of each cell is rounded before it is summed; None where answers get theirs.
+    """Return the step to which the noise of each cell is rounded before it is summed; None where answers get theirs.
 
     It divides 1, so that counts may be added afterwards. A sum a·(R⁻¹Z) has the variance a(RᵀR)⁻¹aᵀ, at least a·aᵀ
     over the largest eigenvalue of RᵀR, to which random rounding adds a·aᵀ/6 times the square of the step: less than

@@ -297,7 +297,7 @@ def workload_metadata(
 
 
 def open_path(held: Held, request: WorkloadRequest, known: PathRecord | None) -> WorkloadPath:
-    """The path of this workload and strategy; "auto" keeps to the one that was chosen before."""
+    """Return the path of this workload and strategy; "auto" keeps to the one that was chosen before."""
     if known is not None:
         return WorkloadPath(held, known, strategy_named(str(known.strategy), Workload.parse(str(known.workload))))
     workload = present(request.workload)
@@ -325,7 +325,7 @@ def planned_strategies(
     workload: Workload | str,
     levels: Level | EpsilonDelta | Iterable[Level | EpsilonDelta] | None,
 ) -> pl.DataFrame:
-    """The table of `Series.plan_workload`."""
+    """Return the table of `Series.plan_workload`."""
     workload = present(requested(declaration, "plan", workload=workload).workload)
     chosen = chosen_strategy(declaration, workload).name
     with home.hold() as state:

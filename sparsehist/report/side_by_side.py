@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def coarse_to_fine(releases: Sequence[Release]) -> list[Release]:
-    """The releases by level, the most private first."""
+    """Return the releases by level, the most private first."""
     return sorted(releases, key=lambda release: release.level)
 
 

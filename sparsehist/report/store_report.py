@@ -87,7 +87,7 @@ class OneSeries:
 
 
 def store_report(home: Home, *, delta: float = DEFAULT_DELTA, curator: bool = False) -> str:
-    """The report of a store as HTML; see `Store.report`."""
+    """Return the report of a store as HTML; see `Store.report`."""
     require_plots()
     with home.hold() as state:
         ledger = Ledger.of(state)
@@ -396,7 +396,7 @@ def _picture(name: str, released: Sequence[Release], largest: pl.DataFrame) -> P
 def _over_time(
     name: str, what: str, released: Sequence[tuple[int | str, Release]], columns: Sequence[str]
 ) -> Picture:
-    """The keys that are largest in the last release, over steps or periods."""
+    """Return the keys that are largest in the last release, over steps or periods."""
     largest = released[-1][1].frame.head(MOST_LINES).select(columns).rows()
     rows = [
         {"when": str(when), "key": f"{largest.index(key) + 1}. {key_label(key)}", "noisy_count": value}

@@ -265,13 +265,13 @@ def _table(units: pl.DataFrame, classes: Product) -> Counts:
 
 
 def _class_of(column: str, classes: int) -> pl.Expr:
-    """The number of binary digits less one: exact, where a logarithm might be rounded."""
+    """Return the number of binary digits less one: exact, where a logarithm might be rounded."""
     bits = pl.sum_horizontal(*(pl.col(column) >= 2**bit for bit in range(1, classes)))
     return bits.cast(pl.Int64)
 
 
 def _middle(classes: pl.Series) -> FloatArray:
-    """A number of keys that stands for a class: the geometric mean of its ends."""
+    """Return a number of keys that stands for a class: the geometric mean of its ends."""
     least = 2.0 ** classes.to_numpy().astype(np.float64)
     return np.sqrt(least * (2 * least - 1))
 

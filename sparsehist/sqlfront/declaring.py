@@ -81,7 +81,7 @@ def declared_discovery(statement: Statement) -> Declared:
 
 
 def options(*, running: bool = False) -> list[str]:
-    """Names of all options, those that are needed first."""
+    """Return names of all options, those that are needed first."""
     known = (_WORDS.keys() | {_PUBLIC}) - _OF_THE_STATEMENT
     known = known - _NOT_FOR_STEPS if running else known | _HOW_TO_COUNT
     return [*NEEDED, *sorted(known - set(NEEDED))]

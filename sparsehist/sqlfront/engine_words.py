@@ -68,7 +68,7 @@ def told(
 
 
 def _in_words_of(message: str, text: str) -> str:
-    """A message up to a nested type, without what it quotes that is neither in a text nor a plain type.
+    """Return a message up to a nested type, without what it quotes that is neither in a text nor a plain type.
 
     Example:
         >>> _in_words_of("no 'x', no 'a@b.org', no abs(ENUM('a@b.org', 'b'))", "select abs(x) from t")
@@ -81,7 +81,7 @@ def _in_words_of(message: str, text: str) -> str:
 
 
 def _place_by_plan(connection: duckdb.DuckDBPyConnection, text: str, parameters: Mapping[str, Any]) -> int | None:
-    """Where a statement is wrong, from planning it once more: relations are bound without noting places."""
+    """Return where a statement is wrong, from planning it once more: relations are bound without noting places."""
     try:
         connection.execute(_EXPLAIN + text, parameters or None)
     except duckdb.Error as problem:

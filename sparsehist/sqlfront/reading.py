@@ -68,7 +68,7 @@ class Statement:
         return str(self.asked.get("query", ""))
 
     def error(self, message: str, field: str) -> StatementError:
-        """An error that shows the place of a field; the whole statement if it does not have it."""
+        """Return an error that shows the place of a field; the whole statement if it does not have it."""
         return self.piece.error(message, self.places.get(field))
 
 

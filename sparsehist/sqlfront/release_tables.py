@@ -39,7 +39,7 @@ _SERIES = {
 
 
 def made_before(store: Home, series: str, name: str) -> Release | WorkloadRelease | None:
-    """A release that was made, of whichever kind; None if there is none of that name."""
+    """Return a release that was made, of whichever kind; None if there is none of that name."""
     try:
         return any_kind.release(store, series, None, name)
     except (DeclarationError, NotFoundError):  # it cannot be one's name, or is nobody's
@@ -73,12 +73,12 @@ def remove(connection: duckdb.DuckDBPyConnection, series: str) -> None:
 
 
 def has_table(connection: duckdb.DuckDBPyConnection, series: str, release: str) -> bool:
-    """Whether the session has a table or view of that name."""
+    """Return whether the session has a table or view of that name."""
     return bool(connection.execute(statement("session_has_table"), {"schema": series, "name": release}).fetchall())
 
 
 def has_variables(connection: duckdb.DuckDBPyConnection) -> bool:
-    """Whether a variable is set, or it cannot be told."""
+    """Return whether a variable is set, or it cannot be told."""
     try:
         return bool(connection.execute("select name from duckdb_variables()").fetchall())
     except duckdb.Error:
@@ -86,7 +86,7 @@ def has_variables(connection: duckdb.DuckDBPyConnection) -> bool:
 
 
 def is_aborted(connection: duckdb.DuckDBPyConnection) -> bool:
-    """Whether an error has ended the transaction, so that nothing can be done but to leave it."""
+    """Return whether an error has ended the transaction, so that nothing can be done but to leave it."""
     try:
         connection.execute("select 1").fetchall()
     except duckdb.TransactionException:

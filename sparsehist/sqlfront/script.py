@@ -56,7 +56,7 @@ class Piece:
         return self.script[self.place.start : self.place.end]
 
     def error(self, message: str, place: Place | None = None) -> StatementError:
-        """An error that shows a place of the script: the whole statement unless another one is given."""
+        """Return an error that shows a place of the script: the whole statement unless another one is given."""
         return StatementError(pointed(message, self.script, place or self.place))
 
     @property
@@ -110,7 +110,7 @@ def _unclosed(script: str) -> str:
 
 
 def pointed(message: str, script: str, place: Place) -> str:
-    r"""A message with its place: the line of the script and a caret under the text.
+    r"""Return a message with its place: the line of the script and a caret under the text.
 
     Example:
         >>> print(pointed("no such word", "select 1;\nrelase x", Place(10, 16)))
@@ -130,27 +130,27 @@ def pointed(message: str, script: str, place: Place) -> str:
 
 
 def has_place(problem: Exception) -> bool:
-    """Whether an error shows its place already."""
+    """Return whether an error shows its place already."""
     return str(problem).startswith("line ") and "\n" in str(problem)
 
 
 def _window(written: str, column: int) -> tuple[str, int]:
-    """The part of a long line around a column, and where it begins."""
+    """Return the part of a long line around a column, and where it begins."""
     first = max(0, column - 1 - 60) if len(written) > 110 else 0
     return written[first : first + 110].rstrip(), first
 
 
 def spelled(token: Token, script: str) -> str:
-    """A token as it was written."""
+    """Return a token as it was written."""
     return script[token.start : token.end + 1]
 
 
 def is_word(token: Any, script: str) -> bool:
-    """Whether a token is a name or keyword without quotes."""
+    """Return whether a token is a name or keyword without quotes."""
     text = spelled(token, script)
     return bool(text) and (text[0].isalpha() or text[0] == "_" or not text[0].isascii())
 
 
 def plain(token: Token, script: str) -> str:
-    """A word; a name without its quotes."""
+    """Return a word; a name without its quotes."""
     return str(token.text) if token.token_type == TokenType.IDENTIFIER else spelled(token, script)

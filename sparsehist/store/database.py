@@ -74,7 +74,7 @@ class Database:
             return self._run(sql, values).fetchall()
 
     def records(self, sql: str, /, **values: object) -> list[dict[str, Any]]:
-        """The same with rows as dicts."""
+        """Return the same with rows as dicts."""
         with self._plain_errors():
             found = self._run(sql, values)
             columns = [column for column, *_ in found.description]
@@ -172,7 +172,7 @@ class Database:
 
 
 def now() -> int:
-    """The current time in the format of the state: microseconds since 1970, in UTC."""
+    """Return the current time in the format of the state: microseconds since 1970, in UTC."""
     return time.time_ns() // 1000
 
 

@@ -42,7 +42,7 @@ def identity_of(store: Path) -> str:
 
 
 def store_id_at(place: Path) -> str | None:
-    """The id of the store at a place, None if its format file cannot be read."""
+    """Return the id of the store at a place, None if its format file cannot be read."""
     try:
         return str(read_json(place / _FORMAT)["store_id"])
     except (OSError, ValueError, KeyError, TypeError):
@@ -50,7 +50,7 @@ def store_id_at(place: Path) -> str | None:
 
 
 def is_store(store: Path) -> bool:
-    """Whether there is a store at a place, whole or damaged."""
+    """Return whether there is a store at a place, whole or damaged."""
     with disk_errors(store):
         return any((store / name).is_file() for name in (_FORMAT, STATE))
 
@@ -105,7 +105,7 @@ def exclusive_lock(path: Path, *, wait: float = 0.0) -> Iterator[None]:
 
 
 def _locked(path: Path) -> int | None:
-    """The descriptor of a lock file, locked; None if another process or thread holds it."""
+    """Return the descriptor of a lock file, locked; None if another process or thread holds it."""
     try:
         with disk_errors(path):
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, PRIVATE)

@@ -70,7 +70,7 @@ def held(path: Path, *, wait: float, durable: bool) -> Iterator[Database]:
 
 
 def read_identity(database: Database, path: Path) -> StoreIdentity:
-    """The row that says which store this is; it must agree with the format file."""
+    """Return the row that says which store this is; it must agree with the format file."""
     rows = database.rows("select format_version, store_id, generation, identity, home from store")
     if len(rows) != 1 or rows[0][:2] != (FORMAT_VERSION, store_id_at(path)):
         raise StoreDamagedError(f"the state of store {path} was altered; restore it from a backup")

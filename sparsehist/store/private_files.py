@@ -134,7 +134,7 @@ def sync_directory(directory: Path) -> None:
 
 
 def check_file(directory: Path, registered: RegisteredFile) -> Path:
-    """The path of a registered file, which has to be there at its full size."""
+    """Return the path of a registered file, which has to be there at its full size."""
     path = directory / registered.name
     try:
         size = path.stat().st_size
@@ -155,7 +155,7 @@ def verify_file(directory: Path, registered: RegisteredFile) -> None:
 
 
 def verified(directory: Path, registered: RegisteredFile) -> bytes:
-    """The content of a registered file, compared with its digest."""
+    """Return the content of a registered file, compared with its digest."""
     path = check_file(directory, registered)
     with disk_errors(path):
         content = path.read_bytes()
@@ -165,5 +165,5 @@ def verified(directory: Path, registered: RegisteredFile) -> bytes:
 
 
 def altered(path: Path) -> StoreDamagedError:
-    """The error about a file that differs from what was written."""
+    """Return the error about a file that differs from what was written."""
     return StoreDamagedError(f"{path} was altered; restore the store from a backup")

@@ -73,7 +73,7 @@ class RoundFile:
         self._sizes, self._keys = sizes, content[end:]
 
     def noise(self, level: int) -> NoiseArray:
-        """The noise at the level of that number: shape (t + q,) where this round spent it, else (q,)."""
+        """Return the noise at the level of that number: shape (t + q,) where this round spent it, else (q,)."""
         sizes = self._sizes
         new: NoiseArray = self._noise[level * sizes.n_new : (level + 1) * sizes.n_new]
         if not (sizes.spends and level == sizes.n_levels - 1):
@@ -82,7 +82,7 @@ class RoundFile:
         return whole
 
     def empty_keys(self) -> Any:
-        """The keys of the empty ones among the new cells, in order: an Arrow table."""
+        """Return the keys of the empty ones among the new cells, in order: an Arrow table."""
         import pyarrow as pa
 
         return pa.ipc.open_stream(self._keys).read_all()
@@ -113,7 +113,7 @@ class PathHistory:
         return self.rounds[-1][0].n_past + self.rounds[-1][0].n_new if self.rounds else 0
 
     def open_round(self, number: int) -> RoundFile:
-        """The file of a round, checked when it is first read."""
+        """Return the file of a round, checked when it is first read."""
         if number not in self.opened:
             sizes, file = self.rounds[number]
             self.opened[number] = RoundFile(self.directory, file, sizes, self.dtype)
@@ -126,7 +126,7 @@ class PathHistory:
                 yield self.open_round(number), slice(sizes.n_past, sizes.n_past + sizes.n_new)
 
     def noise(self, ordinal: int) -> NoiseArray:
-        """The noise of all cells at the level of that number."""
+        """Return the noise of all cells at the level of that number."""
         out: NoiseArray = np.empty(self.n_tracked, self.dtype)
         for number, (sizes, _) in enumerate(self.rounds):
             spent_here = sizes.spends and sizes.n_levels - 1 == ordinal

@@ -20,7 +20,7 @@ _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  UTC; frames have times without a 
 
 
 def read_series(database: Database, series: Path, name: str | None = None) -> list[SeriesRecord]:
-    """The series that were not dropped, or the one of a name; `series` is their parent directory."""
+    """Return the series that were not dropped, or the one of a name; `series` is their parent directory."""
     return [_series(database, row, series) for row in database.rows("read_series", name=name)]
 
 
@@ -66,7 +66,7 @@ def _user() -> str:
 
 
 def read_releases(database: Database, sql: str, **of: object) -> list[ReleaseRecord]:
-    """The releases that `read_releases` or `read_release` gives."""
+    """Return the releases that `read_releases` or `read_release` gives."""
     return [
         ReleaseRecord(
             path_id, name, as_level(level), threshold, json.loads(request), json.loads(metadata), generation

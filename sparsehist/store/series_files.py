@@ -189,11 +189,11 @@ class SeriesFiles:
         self._support = _Parts(check_file(directory, registered[SUPPORT]), index["support"])
 
     def keys(self, positions: IntArray) -> pl.DataFrame:
-        """The keys at some positions, in the order of `positions`, sharing no memory with any other key."""
+        """Return the keys at some positions, in the order of `positions`, sharing no memory with any other key."""
         return self._at(positions, self._columns)
 
     def sums(self, positions: IntArray, measure: int) -> IntArray:
-        """The sums of a measure at some positions, in steps."""
+        """Return the sums of a measure at some positions, in steps."""
         (column,) = self._at(positions, [f"{SUM}{measure}"])
         return column.to_numpy()
 
@@ -212,7 +212,7 @@ class SeriesFiles:
         return pl.DataFrame(pl.from_arrow(table))
 
     def positions(self, keys: pl.DataFrame) -> IntArray:
-        """The positions of keys in the counts; -1 for those without a count."""
+        """Return the positions of keys in the counts; -1 for those without a count."""
         found = np.full(keys.height, -1, dtype=np.int64)
         keys = keys.select(self._columns)
         asked, position = self._candidates(hash_keys(keys, self._salt))
@@ -224,7 +224,7 @@ class SeriesFiles:
         return found
 
     def contains(self, keys: pl.DataFrame) -> BoolArray:
-        """Whether keys have a count."""
+        """Return whether keys have a count."""
         return self.positions(keys) >= 0
 
     def all_keys(self) -> pl.DataFrame:

@@ -107,7 +107,7 @@ class State:
         return self.path / SPILL
 
     def series(self, name: str) -> SeriesRecord | None:
-        """The series of that name, None if there is none or it was dropped."""
+        """Return the series of that name, None if there is none or it was dropped."""
         found = read_series(self._database, self.path / SERIES, name)
         return found[0] if found else None
 
@@ -128,11 +128,11 @@ class State:
         return SeriesFiles(record.directory, record.files, record.salt)
 
     def releases(self, path_id: int) -> list[ReleaseRecord]:
-        """The releases of a noise path, in order."""
+        """Return the releases of a noise path, in order."""
         return read_releases(self._database, "read_releases", path_id=path_id)
 
     def release_named(self, record: SeriesRecord, name: str) -> ReleaseRecord | None:
-        """The release of that name on any noise path of a series."""
+        """Return the release of that name on any noise path of a series."""
         found = read_releases(self._database, "read_release", series_id=record.series_id, name=name)
         return found[0] if found else None
 
@@ -145,12 +145,12 @@ class State:
         return [(as_level(level), threshold) for level, threshold, _ in rows]
 
     def past_points(self, path_id: int) -> list[tuple[int, Fraction, float]]:
-        """The same of running counts: step (from 0), level and lowest threshold."""
+        """Return the same of running counts: step (from 0), level and lowest threshold."""
         rows = self._database.rows("read_past", path_id=path_id)
         return [(step, as_level(level), threshold) for level, threshold, step in rows]
 
     def steps(self, record: SeriesRecord) -> list[StepRecord]:
-        """The steps of a running series, in order."""
+        """Return the steps of a running series, in order."""
         return [
             StepRecord(*row)
             for row in self._database.rows(
@@ -160,7 +160,7 @@ class State:
         ]
 
     def is_finished(self, record: SeriesRecord) -> bool:
-        """Whether nothing more can be appended to a running series."""
+        """Return whether nothing more can be appended to a running series."""
         return bool(
             self._database.rows(
                 "select 1 from event where series_id = $series_id and what = 'finish series' limit 1",
@@ -169,16 +169,16 @@ class State:
         )
 
     def paths(self, record: SeriesRecord) -> list[PathRecord]:
-        """The noise paths of a series now, including those opened since `record` was read; cells first."""
+        """Return the noise paths of a series now, including those opened since `record` was read; cells first."""
         return [path for known in self.all_series() if known.series_id == record.series_id for path in known.paths]
 
     def series_releases(self, record: SeriesRecord) -> list[ReleaseRecord]:
-        """The releases of all noise paths of a series, in order."""
+        """Return the releases of all noise paths of a series, in order."""
         made = [release for path in self.paths(record) for release in self.releases(path.path_id)]
         return sorted(made, key=attrgetter("generation"))
 
     def tracked(self, path_id: int) -> Tracked:
-        """The cells of a path of cells whose noise was drawn, published or not."""
+        """Return the cells of a path of cells whose noise was drawn, published or not."""
         history = self._history(path_id)
         promise(history.kind in TRACKING, "tracked cells of a path that is not of cells")
         position, count = (np.empty(history.n_tracked, dtype=np.int64) for _ in range(2))
@@ -187,7 +187,7 @@ class State:
         return Tracked(position, count)
 
     def empty_keys(self, path_id: int) -> pl.DataFrame:
-        """The keys of the tracked cells that are empty, in the order of cells; at least one is needed."""
+        """Return the keys of the tracked cells that are empty, in the order of cells; at least one is needed."""
         import polars as pl
         import pyarrow as pa
 
@@ -253,7 +253,7 @@ class State:
         return generation
 
     def _history_for(self, record: NewRound) -> PathHistory:
-        """The path of a new round, whose name must be free and whose attachments must be in place."""
+        """Return the path of a new round, whose name must be free and whose attachments must be in place."""
         path_id = record.path_id
         if isinstance(path_id, PathRecord):
             directory = self.path / SERIES / path_id.series_id

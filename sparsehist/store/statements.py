@@ -19,14 +19,14 @@ def statement(name: str) -> str:
 
 
 def named_statements(text: str) -> dict[str, str]:
-    """The statements of one file by name; none if it names none."""
+    """Return the statements of one file by name; none if it names none."""
     _, *parts = ("\n" + text).split("\n" + _NAME)
     named = (part.partition("\n") for part in parts)
     return {name.strip(): body.strip() for name, _, body in named}
 
 
 def shipped(folder: str) -> Path:
-    """The folder of files that are no modules: "sql" or "data".
+    """Return the folder of files that are no modules: "sql" or "data".
 
     An installed package has these folders in it; in a checkout they stand beside the source. They are not imported:
     that would put the folder in the place of the function `sparsehist.sql`.

@@ -47,7 +47,7 @@ def salt_for(purpose: bytes, secret: bytes) -> bytes:
 
 
 def plain(rows: pl.DataFrame) -> pa.Table:
-    """The oldest Arrow layout: offsets and bytes instead of views, which every reader knows."""
+    """Return the oldest Arrow layout: offsets and bytes instead of views, which every reader knows."""
     return rows.to_arrow(compat_level=pl.CompatLevel.oldest())
 
 

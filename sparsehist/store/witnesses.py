@@ -29,7 +29,7 @@ _LONGEST_MARK = 1 << 12  # bytes; then it is written anew with one line for each
 
 
 def mark_path(store: Path) -> Path:
-    """The path of the mark of a store."""
+    """Return the path of the mark of a store."""
     return store.with_name(store.name + MARK_SUFFIX)
 
 
@@ -44,7 +44,7 @@ NO_MARK = Mark(-1, "")
 
 
 def read_mark(store: Path, store_id: str) -> Mark:
-    """The mark of a store at a place; `NO_MARK` if there is none.
+    """Return the mark of a store at a place; `NO_MARK` if there is none.
 
     Raises:
         StoreDamagedError: If the mark cannot be read; a guess could let noise be drawn twice.
@@ -174,7 +174,7 @@ def _as_text(stores: Mapping[str, Any]) -> str:
 
 
 def _read_ledger(path: Path) -> dict[str, Any]:
-    """The entries of a ledger by store; empty if there is none, PermissionError if it may not be read."""
+    """Return the entries of a ledger by store; empty if there is none, PermissionError if it may not be read."""
     try:
         ledger = read_json(path)
         stores: dict[str, Any] = ledger["stores"]

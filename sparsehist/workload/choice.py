@@ -119,7 +119,7 @@ def lower_bound(workload: Workload) -> float | None:
 
 
 def _nuclear_norm(workload: Workload) -> float | None:
-    """The sum of the singular values of A; None if that takes a matrix of more than 1,024 by 1,024."""
+    """Return the sum of the singular values of A; None if that takes a matrix of more than 1,024 by 1,024."""
     if isinstance(workload, Prefix) or (isinstance(workload, Ranges) and not workload.explicit):
         kernel = PrefixKernel if isinstance(workload, Prefix) else RangesKernel
         return float(kernel(workload.n).singular_values.sum())

@@ -49,7 +49,7 @@ def gram_of(workload: Workload) -> FloatArray:
 
 
 def largest(values: FloatArray, number: int) -> FloatArray:
-    """The largest values along the last axis, at most `number` of them, in falling order."""
+    """Return the largest values along the last axis, at most `number` of them, in falling order."""
     kept = min(number, values.shape[-1])
     return -np.sort(-np.partition(values, -kept, axis=-1)[..., -kept:], axis=-1)
 
@@ -108,7 +108,7 @@ def _digit_sum(sizes: Sequence[int], keys: int) -> int:
 
 
 def products_of_rows(rows: Sequence[FloatArray], keys: int) -> FloatArray:
-    """The `keys` largest entries of a row of G1 ⊗ G2 ⊗ …, from those of the factors' rows."""
+    """Return the `keys` largest entries of a row of G1 ⊗ G2 ⊗ …, from those of the factors' rows."""
     best = np.ones(1)
     for row in rows:
         best = largest(np.outer(best, row[:keys]).reshape(-1), keys)

@@ -106,7 +106,7 @@ class Workload(abc.ABC):
 
     @abc.abstractmethod
     def arguments(self) -> str:
-        """The arguments of the textual form, as `parse` reads them."""
+        """Return the arguments of the textual form, as `parse` reads them."""
 
     def answers(self, cells: Cells) -> AnswerArray:
         """A·x for the counts x; exact int64 where A is integral. Secret. Refuses cells of another domain."""
@@ -152,7 +152,7 @@ class Workload(abc.ABC):
         return values
 
     def describe(self) -> str:
-        """The textual form, shortened to 120 characters."""
+        """Return the textual form, shortened to 120 characters."""
         text = str(self)
         return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
 

@@ -63,7 +63,7 @@ class Haar(Invertible):
         return sums[: self.workload.n_cells]
 
     def to_cells_transposed(self, a: FloatArray) -> FloatArray:
-        """The rows of R are orthogonal, so R⁻¹ is Rᵀ with each column divided by the size of its node."""
+        """Return the rows of R are orthogonal, so R⁻¹ is Rᵀ with each column divided by the size of its node."""
         sizes = np.concatenate([np.ones(1), np.repeat(2.0 ** np.arange(self._depth), 2 ** np.arange(self._depth))])
         image = self.apply(a)
         return image * along(sizes / self.n_noise, image)

@@ -129,7 +129,7 @@ def _decomposed(workload: Workload) -> _Decomposed:
 
 
 def _mixture(about: _Decomposed, share: int) -> FloatArray:
-    """The matrix X for t in percent; its diagonal is at most 1."""
+    """Return the matrix X for t in percent; its diagonal is at most 1."""
     used = about.root > 0.0
     scale = np.where(used, about.root, 1.0)
     raised = np.where(about.values > 0.0, np.maximum(about.values, _RANK) ** (_POWER if share else 0.5), 0.0)

@@ -52,7 +52,7 @@ class Direct(Strategy):
 
 
 def has_known_columns(workload: Workload) -> bool:
-    """Whether the norms of the columns of A are known without writing A out."""
+    """Return whether the norms of the columns of A are known without writing A out."""
     if isinstance(workload, Union):
         return all(map(has_known_columns, workload.parts))
     return workload.explicit and isinstance(workload, RangeRows | Matrix | Marginals)

@@ -36,12 +36,12 @@ class Kernel(abc.ABC):
         """Coordinates along the right singular vectors; shape (n,) or (n, m)."""
 
     def transform_back(self, y: FloatArray) -> FloatArray:
-        """The inverse and transpose of `transform`, which a subclass replaces unless they are the same."""
+        """Return the inverse and transpose of `transform`, which a subclass replaces unless they are the same."""
         return self.transform(y)
 
     @abc.abstractmethod
     def table(self, spectrum: FloatArray) -> FloatArray:
-        """The table τ of the K with these eigenvalues; shape (2·n + shift,)."""
+        """Return the table τ of the K with these eigenvalues; shape (2·n + shift,)."""
 
     def diagonal(self, table: FloatArray, apart: int = 0) -> FloatArray:
         """K[i, i + apart]; shape (n - apart,)."""

@@ -68,7 +68,7 @@ class Strategy(abc.ABC):
 
     @abc.abstractmethod
     def l1(self, max_keys: int) -> float:
-        """The same in L1, for noise with a pure guarantee."""
+        """Return the same in L1, for noise with a pure guarantee."""
 
     @abc.abstractmethod
     def variance(self) -> FloatArray:
@@ -123,7 +123,7 @@ class Invertible(Strategy):
 
     @abc.abstractmethod
     def to_cells_transposed(self, a: FloatArray) -> FloatArray:
-        """The transpose of R⁺ on a; shape (cells,) or (cells, m) to (n_noise,) or (n_noise, m)."""
+        """Return the transpose of R⁺ on a; shape (cells,) or (cells, m) to (n_noise,) or (n_noise, m)."""
 
     def noise_answers(self, z: FloatArray) -> FloatArray:
         return self.workload.apply(self.to_cells(z))

@@ -45,7 +45,7 @@ class SquareRoot(Invertible):
         return _filtered(self._inverse, (a * along(self._norms, a))[::-1])[::-1]
 
     def cell_variance(self) -> float:
-        """An upper bound, computed as if every column of R⁻¹ had full length."""
+        """Return an upper bound, computed as if every column of R⁻¹ had full length."""
         return float(np.mean(self._norms**2) * (self._inverse @ self._inverse))
 
     def l2(self, max_keys: int) -> float:

@@ -1,4 +1,4 @@
-"""One call that makes releases of every kind (cells, workloads, running counts), and its parameters as text."""
+"""Make or plan a release of any kind (cells, workload, running counts), also from parameters as text."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def request_of(
     made_as: str | None = None,
     **asked: Any,
 ) -> tuple[Request, pipeline.Opener]:
-    """Check what is asked of a release, as `Series.release` takes it, and find the kind of its noise path.
+    """Check the parameters of `Series.release`; return the request and the function that opens its noise path.
 
-    `made_as` is the kind of the release of that name, if it was made.
+    `made_as` is the kind of the existing release of that name, or None.
     """
     given = {word: value for word, value in asked.items() if value is not None}
     levels = level_asked(level, epsilon, delta)
@@ -50,8 +50,8 @@ def request_of(
     if "workload" in given or (made_as == "workload" and not given.keys() & set(_OF_CELLS)):
         if declaration.steps is not None:
             raise DeclarationError("a running series has no workloads", parameter="workload")
-        _refuse(given, _OF_CELLS, "for releases of cells, and a workload is asked for")
-        from sparsehist.release import workload_round  # and scipy's linear algebra
+        _refuse(given, _OF_CELLS, "for releases of cells, and this is a release of a workload")
+        from sparsehist.release import workload_round  # imports scipy's linear algebra, which is slow
 
         return workload_round.requested(declaration, name, levels, **given), workload_round.open_path
     _refuse(given, _OF_WORKLOADS, "for workloads: give workload=")
@@ -116,10 +116,10 @@ def release(
     target: Path | None = None,
     **asked: Any,
 ) -> Release | WorkloadRelease:
-    """Make a release of a series, given its declaration or its name, or give the one of that name.
+    """Make a release of a series, or return the existing release of that name.
 
-    Without `series_id` any series of that name will do. A `target` where something stands is refused before anything
-    is drawn.
+    `series` is a declaration or a name; without `series_id`, any series of that name is taken. A `target` that exists
+    is refused before anything is drawn.
     """
     with home.hold() as state:
         known = None if isinstance(series, str) else series

@@ -1,4 +1,4 @@
-"""Days, ISO weeks and months by name, and which rows of a log are in one."""
+"""Read names of days, ISO weeks and months, and select the rows of a log that fall in one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _EXAMPLES = {"day": "2026-03-17", "week": "2026-W12", "month": "2026-03"}
 
 @dataclass(frozen=True)
 class Period:
-    """One period, by its first and last day or step."""
+    """A period, given by its first and last day or step."""
 
     label: str  # "2026-03-17", "2026-W12", "2026-03", or a number from 1
     first: date | int
@@ -24,13 +24,13 @@ class Period:
 
     @property
     def name(self) -> str:
-        """The suffix of the name of its series: "2026w12"."""
+        """The suffix of its series' name, such as "2026w12"."""
         return self.label.replace("-", "").lower()
 
     def holds(self, column: str, dtype: pl.DataType) -> pl.Expr:
-        """Return whether a row is in it, by a column of days, moments or steps; false where that is missing.
+        """Return whether each row is in the period, by its day, time or step in `column`; false where that is null.
 
-        Moments with a time zone are taken by the clock of that zone, text by the date it begins with.
+        A time with a time zone is read in that zone; a text is read by the date that it begins with.
         """
         value = pl.col(column)
         if isinstance(self.first, int):
@@ -46,7 +46,7 @@ class Period:
 
 
 def is_no_date(column: str, dtype: pl.DataType) -> pl.Expr:
-    """Whether a row of a column of text says something that does not begin with a date; empty text says nothing."""
+    """Return whether each text of a column is neither empty nor begins with a date."""
     if dtype != pl.String:
         return pl.lit(value=False)
     return (pl.col(column).str.len_bytes() > 0) & _day_of_text(pl.col(column)).is_null()
@@ -57,7 +57,7 @@ def _day_of_text(text: pl.Expr) -> pl.Expr:
 
 
 def span_of(period: str | int, named: str | date | int) -> Period:
-    """Return the period of a name, or the one that a day is in, as `PeriodicSeries.append` takes them."""
+    """Return the period that a name means, or that a day falls in; see `PeriodicSeries.append`."""
     kind = str(period)
     try:
         return _of_steps(int(kind), named) if kind.isdecimal() else _of_days(kind, named)

@@ -40,24 +40,24 @@ from sparsehist.release.metadata import CellMetadata, Request
 from sparsehist.store import Past
 
 _LARGEST_THRESHOLD = 2.0**48
-_LARGEST_FLOAT = 10**300  # domains go beyond
-# Half of what a round can draw at all, so that no refusal ever depends on the counts.
+_LARGEST_FLOAT = 10**300  # a domain may be larger
+# Half of what a round can draw, so that no refusal depends on the counts.
 _MOST_FALSE_KEYS = 2.0**30
 
 LAZILY = "draws are within numerical_slack of their law in total variation"
 DEFAULT_FALSE_KEYS = 0.01
-"""Raises the threshold by 1.5 % for all strings of 32 bytes, by 47 % for a catalogue of 294, and leaves no junk."""
-# Within these a count and its noise on the grid fit into the 53 bits of a double. Beyond them, rounding their sum
-# would tell counts apart.
+"""Few false keys: the threshold rises by 1.5 % for all strings of 32 bytes, by 47 % for a catalogue of 294 keys."""
+# Up to these limits, a count plus noise on the grid fits the 53 bits of a double. Beyond them, rounding the sum would
+# reveal differences between counts.
 LARGEST_COUNT = 2**34
 _LEAST_STD, _LARGEST_STD = 2.0**-8, 2.0**32
 
 
 @dataclass(frozen=True)
 class CellRequest(Request):
-    """What a caller asked of a release of cells.
+    """The parameters that a caller gave for a release of cells.
 
-    `open_room` is the delta for open domains that limits other than the series' own leave; None if there are none.
+    `open_room` is the delta for open domains that budget and goal leave; None if they set no limit.
     """
 
     kind: ClassVar[str] = "cells"
@@ -97,7 +97,7 @@ def requested(
     open_delta: float | None = None,
     max_false_keys: float = 1e7,
 ) -> CellRequest:
-    """Check what can be checked without a store; `levels` is the result of `level_asked`."""
+    """Check parameters as far as possible without a store; `levels` is the result of `level_asked`."""
     if sum(given is not None for given in (threshold, false_keys, open_delta)) > 1:
         raise DeclarationError(
             "give threshold= or false_keys=, not both; in an open domain open_delta= or threshold=",
@@ -134,7 +134,7 @@ def _within(
 def cell_metadata(declaration: Declaration, request: CellRequest, past: Past) -> CellMetadata:
     """Choose the threshold, and return the metadata of a release.
 
-    `past` has the lowest effective threshold of each level spent.
+    `past` holds each level spent, with its lowest effective threshold.
     """
     family, level = declaration.family_in_units, present(request.level)
 
@@ -157,11 +157,11 @@ def parameters_at(
     past: Sequence[tuple[Point, Family, float]],
     still_lazy: Callable[[float], float | None],
 ) -> dict[str, Any]:
-    """Return the metadata of a release of cells (step 0) or of a step, given its point and noise.
+    """Return the metadata of a release of cells (step 0) or of one step, given its point and noise.
 
-    `past` has point, noise and lowest effective threshold of each earlier release; `family` is in parts of a count.
-    `still_lazy` gives, for an effective threshold at which all empty cells had to be drawn, the largest share of them
-    that a release could let through instead; else None.
+    `past` has point, noise and lowest effective threshold of earlier releases; `family` is in parts of a count.
+    `still_lazy` returns None if empty cells can be drawn lazily at an effective threshold; else the largest share of
+    empty cells that a release could publish and still draw them lazily.
     """
     (_, level), unit, std = point, declaration.unit_of_counts, family.std(point[1])
     if not _LEAST_STD <= std <= _LARGEST_STD:
@@ -192,7 +192,7 @@ def parameters_at(
 def _closed_threshold(
     family: Family, declaration: Declaration, request: CellRequest, still_lazy: Callable[[float], float | None]
 ) -> dict[str, Any]:
-    """Return the threshold by the expected number of false keys, and the effective one in parts of a count."""
+    """Return the threshold chosen by the expected number of false keys, and the effective one in parts of a count."""
     size, unit, level = declaration.domain.size, declaration.unit_of_counts, present(request.level)
     if request.open_delta is not None:
         raise DeclarationError(
@@ -238,7 +238,7 @@ def _open_threshold(
     request: CellRequest,
     past: Sequence[tuple[Point, Family, float]],
 ) -> dict[str, Any]:
-    """The threshold by what is left of the series' delta, the effective one in parts of a count, and what is left."""
+    """Return the threshold that the series' remaining delta allows, the effective one, and the delta left."""
     if request.false_keys is not None:
         raise DeclarationError(
             f"false_keys={request.false_keys!r} has no meaning for {declaration.domain.describe()}: keys that nobody "

@@ -1,4 +1,4 @@
-"""The noise path of the cells of a series: what a round draws, and the rows of what was committed."""
+"""The noise path of a series' cells: draw a round, and read the rows of a committed release."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from sparsehist.typing import BoolArray, IntArray
 
 @dataclass(frozen=True, repr=False)
 class CellPath:
-    """The cells of a series; open from the start."""
+    """The noise path of the cells of a series; it exists from the start."""
 
     held: Held
 
@@ -48,7 +48,7 @@ class CellPath:
     def statement(self, request: CellRequest, metadata: CellMetadata) -> str:
         declaration, level = self.held.declaration, present(request.level)
         if declaration.domain.is_open:
-            # In an open domain one delta is that of all releases together, and so is the rest of the guarantee.
+            # In an open domain the delta covers all releases together, so the stated level must too.
             level = max([level, *(known for known, _ in self._past)])
         words = declaration.family_in_units.statement(level)
         if declaration.domain.is_open:
@@ -103,12 +103,12 @@ class CellPath:
         )
 
     def rows(self, level: Fraction, metadata: CellMetadata) -> pl.DataFrame:
-        """Read from what was committed, so that a release is the same each time it is given."""
+        """Read a committed release: it is the same each time."""
         state, declaration = self.held.state, self.held.declaration
         tracked = state.tracked(self.path_id)
         noise = state.noise(self.path_id, level, tracked.position.size)
         shown = self._shown(tracked, noise, self.held.empty_keys(self.path_id, tracked), metadata)
-        del tracked, noise  # before the rows take their place
+        del tracked, noise  # free memory before the rows are made
         beside = {
             sums.measure.sum_column: MeasurePath(self.held, sums).sums(shown) for sums in sums_published(metadata)
         }
@@ -123,7 +123,7 @@ class CellPath:
 
 
 def open_path(held: Held, _request: CellRequest, _known: PathRecord | None) -> CellPath:
-    """Return the path of the cells, which every series has."""
+    """Return the noise path of the cells, which every series has."""
     return CellPath(held)
 
 
@@ -149,10 +149,10 @@ def _untracked_groups(
 def _assign_cells(
     files: SeriesFiles, taken: IntArray, new: NewlyTracked, counts: IntArray
 ) -> tuple[IntArray, IntArray]:
-    """Positions and counts of the cells that become tracked: the next ones of each group, -1 for empty cells.
+    """Return positions and counts of newly tracked cells: the next ones of each group, -1 for empty cells.
 
-    Within a group the file holds the cells in uniformly random order and the tracked ones are a prefix, so
-    the next ones are a uniform choice.
+    Cells of a group are stored in uniformly random order, and the tracked ones come first; so the next ones are a
+    uniform choice.
     """
     count, start, _ = files.groups
     counted = counts > 0
@@ -169,7 +169,7 @@ def _assign_cells(
 def _draw_empty_keys(
     domain: Domain, files: SeriesFiles, known: pl.DataFrame, n: int, *, rng: np.random.Generator
 ) -> pl.DataFrame:
-    """Keys for empty cells that become tracked: uniform among those neither counted nor tracked."""
+    """Draw keys for newly tracked empty cells, uniformly among keys neither counted nor tracked."""
     if n == 0:
         return known.clear()
 

@@ -1,4 +1,4 @@
-"""Cells and workloads of one series made consistent by generalised least squares (Aitken 1935): post-processing.
+"""Make cells and workloads of one series consistent by generalised least squares (Aitken 1935): post-processing.
 
 The estimates are maximum likelihood for Gaussian noise, and the best linear unbiased ones for any noise.
 """
@@ -44,18 +44,18 @@ def consistent(cells: Release, workloads: Sequence[WorkloadRelease], domain: Dom
     if not found:
         raise DeclarationError("consistent takes the releases of workloads that are to agree with this one")
     if {(one.store, one.series) for one in found} != {(about.store, about.series)}:
-        raise InputError("only releases of one series have counts in common")
+        raise InputError("all releases must be of one series")
     if len({(one.workload, one.strategy) for one in found}) < len(found):
-        raise DeclarationError("of each workload and strategy one release, the finest: others add nothing but noise")
+        raise DeclarationError("give one release of each workload and strategy: the finest")
     frames = [one.frame for one in (cells, *workloads)]
     if any(set(_ADDED) & set(frame.columns) for frame in frames):
-        raise InputError(f"a key column is called as one to be added, {' or '.join(_ADDED)}: rename it in the log")
+        raise InputError(f"a key column has the name of one to be added, {' or '.join(_ADDED)}: rename it in the log")
     domain = about.declaration.domain if domain is None else domain
     strategies = [strategy_named(one.strategy, Workload.parse(one.workload)) for one in found]
     largest = max(*(strategy.n_noise for strategy in strategies), *map(len, workloads))
     if domain.is_open or max(domain.size, largest) > _MOST_WEIGHED:
         raise DeclarationError(
-            f"cells and answers are weighed together up to {_MOST_WEIGHED} of them: {domain.describe()}"
+            f"consistent() takes at most {_MOST_WEIGHED} cells and answers together: {domain.describe()}"
         )
     estimates = cells.estimates()
     columns = zip(key_domains(domain), cells.frame.select(about.declaration.key).get_columns(), strict=True)
@@ -72,7 +72,7 @@ def consistent(cells: Release, workloads: Sequence[WorkloadRelease], domain: Dom
 
 
 def measured(strategy: Strategy, values: FloatArray, noise_std: float) -> Measured:
-    """Describe a release: one value per listed query, or else per cell, with the covariance noise_std²·L·Lᵀ."""
+    """Describe a release: one value per listed query, else per cell; its covariance is noise_std²·L·Lᵀ."""
     rows, unit = np.eye(strategy.workload.n_cells), np.eye(strategy.n_noise)
     if strategy.workload.explicit:
         rows, spread = strategy.workload.apply(rows), strategy.noise_answers(unit)
@@ -82,7 +82,7 @@ def measured(strategy: Strategy, values: FloatArray, noise_std: float) -> Measur
 
 
 def agree(answers: Sequence[Measured]) -> list[tuple[FloatArray, FloatArray]]:
-    """Estimate every answer from all, of independent noises: values and standard deviations; shape (queries,)."""
+    """Estimate each answer from all measurements, whose noise is independent: values and standard deviations."""
     whitened, targets = zip(*map(_whitened, answers), strict=True)
     left, sizes, right = np.linalg.svd(np.concatenate(whitened), full_matrices=False)
     known = sizes > _NEGLIGIBLE * sizes[0]
@@ -92,7 +92,7 @@ def agree(answers: Sequence[Measured]) -> list[tuple[FloatArray, FloatArray]]:
 
 
 def _whitened(answers: Measured) -> tuple[FloatArray, FloatArray]:
-    """Rows and values in coordinates with noise of variance 1; coordinates without noise are left out."""
+    """Return rows and values in coordinates where the noise has variance 1; drop coordinates without noise."""
     variances, directions = np.linalg.eigh(answers.covariance)
     noisy = variances > _NEGLIGIBLE * variances.max(initial=0.0)
     turned = directions[:, noisy].T / np.sqrt(variances[noisy])[:, np.newaxis]

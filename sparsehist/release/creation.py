@@ -1,4 +1,4 @@
-"""Create a series: check that it may be made, count the log, write the files, commit."""
+"""Create a series: check that it may be created, count the log, write the files, commit."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ _DIFFERS = {"query": "the text of its query", "source": "the log it was made fro
 
 
 def with_source(declaration: Declaration, source: object) -> Declaration:
-    """Return the declaration with what the source decides.
+    """Return the declaration with the fields that the source decides.
 
-    That is the types that keys are read as, the order in which units are cut, and what the guarantee rests on.
+    These are the types of keys, the order in which a unit's pairs are cut, and the assumptions of the guarantee.
     """
     if is_spark_frame(source) or (isinstance(source, Counts) and source.counted_by is not None):
         declaration = replace(declaration, bounding=replace(declaration.bounding, portable=True))
@@ -60,10 +60,10 @@ def with_source(declaration: Declaration, source: object) -> Declaration:
 
 
 class PairFilter:
-    """Leaves pairs of a unit and a key out before they are counted."""
+    """A filter that removes pairs of a unit and a key before they are counted."""
 
     def begin(self, state: State) -> None:
-        """Read from the store what decides, before the log is read."""
+        """Read from the store what the filter needs, before the log is read."""
 
     def kept(self, pairs: pl.DataFrame, columns: str | Sequence[str]) -> pl.DataFrame:  # noqa: ARG002 - see subclasses
         """Return the distinct pairs of a unit (in these columns) and a key that count."""
@@ -73,18 +73,18 @@ class PairFilter:
         """Refuse to commit if the stored state has changed since `begin` read it."""
 
     def files(self, directory: Path, *, durable: bool) -> list[RegisteredFile]:  # noqa: ARG002 - see subclasses
-        """Write the files that later series read."""
+        """Write the files that filters of later series read."""
         return []
 
 
 @dataclass(frozen=True, repr=False)
 class NewLog:
-    """A log to be counted into a new series, or into one that exists and was made from the same."""
+    """A log to be counted into a new series; or a series that was made from the same log is reused."""
 
     source: object
     declaration: Declaration
-    if_exists: str = "error"  # "reuse"; or "resume", which takes rows that cannot be compared to be the same
-    counted_here: bool = False  # whether the source is `Counts` that were made here, of the units that are declared
+    if_exists: str = "error"  # or "reuse"; or "resume", which accepts rows that cannot be compared
+    counted_here: bool = False  # whether the source is `Counts` that this package made of the declared units
     origin: object = None  # the log that the source is a part of; None for the source itself
 
     @property
@@ -101,7 +101,7 @@ class NewLog:
 def counted_into(
     home: Home, asked: NewLog, counting: Counting | None = None, *, bound: PairFilter | None = None
 ) -> SeriesRecord:
-    """Count a log into a new series, or return the one that is the same; makes the store if there is none."""
+    """Count a log into a new series, or return the existing equal one; create the store if there is none."""
     declaration, counting = asked.declaration, counting or Counting()
     if counting.engine == ("memory" if is_spark_frame(asked.source) else "spark"):
         raise DeclarationError(f"engine={counting.engine!r} does not count this log", parameter="counting")
@@ -117,7 +117,7 @@ def counted_into(
                     spill = spills.enter_context(spill_directory(state.spill))
             if record is None:
                 asked = replace(asked, source=checked_source(asked.source, declaration))
-                # The store is not held meanwhile: others may release.
+                # Counting does not lock the store, so others may release.
                 written = spill / "series"
                 new = _counted(home, asked, written, bound, report, durable=state.durable, **counting.resources())
                 with home.hold(at_least=PATIENCE) as state:
@@ -127,7 +127,7 @@ def counted_into(
                         if bound is not None:
                             bound.check(state)
                         return _registered(state, home, declaration, new, written)
-        return _reused(home, record, asked)  # which was there, or somebody else was faster
+        return _reused(home, record, asked)  # it existed, or another process was faster
     except BaseException:
         if made:
             _remove_if_empty(home)
@@ -135,7 +135,7 @@ def counted_into(
 
 
 def declared_into(home: Home, declaration: Declaration, if_exists: str) -> SeriesRecord:
-    """Make a running series, whose steps are appended later, or return the one that is declared alike."""
+    """Make a running series, whose steps are appended later, or return the existing equal one."""
     ensure_store(home.path)
     with home.hold() as state:
         record = state.series(declaration.name)
@@ -154,14 +154,14 @@ def declared_into(home: Home, declaration: Declaration, if_exists: str) -> Serie
 
 
 def _registered(state: State, home: Home, declaration: Declaration, new: SeriesRecord, written: Path) -> SeriesRecord:
-    """Take over the files of a series and commit it."""
+    """Move the files of a series into the store and commit it."""
     state.take_series_directory(written, new.series_id)
     state.commit_series(new, integer_noise=declaration.family.integer, who=home.who)
     return present(state.series(new.name))
 
 
 def check_new(state: State, declared: Declaration, who: str | None) -> None:
-    """Refuse a series that the ledger has no room for; for the first open one its budget reserves delta."""
+    """Refuse a series that exceeds the budget. The population's first open series reserves delta."""
     ledger = Ledger.of(state)
     ledger.check_series(declared)
     reserved = ledger.reserving(declared.population) if declared.domain.is_open else None
@@ -173,17 +173,17 @@ def check_new(state: State, declared: Declaration, who: str | None) -> None:
 
 
 def checked_source(source: object, declaration: Declaration) -> object:
-    """Return a source as it is to be counted; refuses a query that does not keep units apart, unless unverified."""
+    """Return the source to count; refuse a query that may mix units, unless it is declared unverified."""
     if not isinstance(source, Query):
         return source
-    from sparsehist.counting.queries import checked  # and with it DuckDB, which a file does not need
+    from sparsehist.counting.queries import checked  # imports DuckDB, which files do not need
 
     query = replace(source, unverified=source.unverified or declaration.unverified)
     return checked(query, declaration.unit or (), declaration.key_columns)
 
 
 def reading_of(declaration: Declaration) -> dict[str, Any]:
-    """What counting takes of a declaration to read a log."""
+    """Return the fields of a declaration that are needed to read a log."""
     return {
         "unit": declaration.unit, "key": declaration.key, "without_key": not declaration.key_columns,
         "domain": declaration.domain, "on_null": declaration.on_null, "on_outside": declaration.on_outside,
@@ -201,7 +201,7 @@ def _counted(
     durable: bool,
     **how: Any,
 ) -> SeriesRecord:
-    """Count a log, and write the files of its series into a directory."""
+    """Count a log, and write the files of its series into the directory `written`."""
     declaration, made_from, rng = asked.declaration, Fingerprint.of(asked.made_from), home.generator()
     salt = rng.bytes(16)
     how |= {"temporary_directory": written.parent, "progress": report, "salt": salt_for(BOUNDING, salt)}
@@ -223,7 +223,7 @@ def _counted(
     else:
         counted = count_keys(log, may_be_empty=may_be_empty, **told)
         engine, met, frame = counted.engine, counted.bounding, counted.frame
-        if home.reproducible:  # engines give rows in any order, and keys that count 0 or not
+        if home.reproducible:  # engines return rows in any order, with or without keys that count 0
             frame = frame.filter(pl.col("count") > 0).sort(pl.all())
         (frame,) = _countable([frame], may_be_empty=True)
         report("writing")
@@ -234,13 +234,13 @@ def _counted(
     if bound is not None:
         files += bound.files(written, durable=durable)
     if Fingerprint.of(asked.made_from, made_from.key) != made_from:
-        raise DataError("files of the log changed while it was counted: count it again once they are whole")
+        raise DataError("files of the log changed while it was counted: count it again when they are complete")
     stored = declaration.as_json() | {"engine": engine}
     return SeriesRecord(secrets.token_hex(8), declaration.name, stored, salt, files, made_from.as_text())
 
 
 def _countable(frames: Iterable[pl.DataFrame], *, may_be_empty: bool) -> Iterator[pl.DataFrame]:
-    """Frames of counts as they are; refuses counts too large for noise, and a log without any."""
+    """Yield frames of counts unchanged; refuse counts too large for noise, and an empty log."""
     for number, frame in enumerate(frames):
         if number == 0 and frame.is_empty() and not may_be_empty:
             raise DataError(EMPTY)
@@ -266,10 +266,10 @@ def _reused(home: Home, record: SeriesRecord, asked: NewLog) -> SeriesRecord:
         return record
     if changed == ["rows"]:
         raise SeriesDiffersError(
-            f"{name}, and whether rows that a program hands over are the same cannot be told: open the series by its "
+            f"{name}, and rows that a program hands over cannot be compared with its log: open the series by its "
             "name, store.series(…), or give the log as files"
         )
-    remedy = "use another name to count what is named now"
+    remedy = "use another name to count this log"
     if of_period:
         remedy = "a period is counted once; one that was never released can be dropped and counted again"
     raise SeriesDiffersError(f"{name}, and {' and '.join(_DIFFERS[one] for one in changed)} differs: {remedy}")

@@ -1,4 +1,4 @@
-"""The place of a store and the settings of calls to it: waiting time, caller, source of randomness."""
+"""The `Home` class: where a store is, and the settings of calls to it (waiting time, caller, randomness)."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from sparsehist.store import SeriesRecord, State, create_store, open_state
 
 MEMORY = ":memory:"
 PATIENCE = 60.0
-"""Seconds at least to wait for the store once a log is counted: others hold it for less."""
+"""Least number of seconds to wait for the store after a log is counted: others hold it for less."""
 
 _worked_in: int | None = None
-"""Process in which Polars ran."""
+"""The id of the process in which Polars ran."""
 
 
 class Home:
-    """A store on disk or in memory. Nothing is held open between calls, so it survives forks.
+    """A store on disk or in memory. It keeps no file open between calls, so it survives forks.
 
-    Each call waits `wait` seconds for a store in use; `who` is kept in the ledger, the user of the operating system
-    if None; a store that is `in_memory` goes with this object.
+    Each call waits up to `wait` seconds for a store in use. `who` is noted in the ledger, by default the user of the
+    operating system. A store that is `in_memory` is erased with this object.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Home:
 
     @contextmanager
     def hold(self, *, at_least: float = 0.0) -> Iterator[State]:
-        """Lock, check and open the store for a block; wait `at_least` so many seconds for it."""
+        """Lock, check and open the store for a block; wait for it `at_least` this many seconds."""
         if _worked_in not in (None, os.getpid()):
             raise StoreError(
                 "this process was forked after Polars had started its threads, which a fork does not carry over; "
@@ -83,7 +83,7 @@ class Home:
             return sorted(record.name for record in state.all_series())
 
     def find(self, state: State, name: str, series_id: str | None = None) -> SeriesRecord:
-        """Return the series of a name, and of an id if one is given, or raise a NotFoundError."""
+        """Return the series of this name (and of this id, if given), or raise a NotFoundError."""
         record = state.series(name)
         if record is not None and series_id in (None, record.series_id):
             return record
@@ -109,11 +109,11 @@ class OfStore(Protocol):
 def home_of(store: str | os.PathLike[str] | Home | OfStore) -> Home:
     """Return the `Home` of a store, given its directory or a `sparsehist.Store`."""
     known: Any = store if isinstance(store, Home) else getattr(store, "home", None)
-    return known if isinstance(known, Home) else Home(store)  # type: ignore[arg-type] # which refuses what is no path
+    return known if isinstance(known, Home) else Home(store)  # type: ignore[arg-type] # Home checks it
 
 
 def _directory_in_memory(owner: object) -> Path:
-    """Make a private store, in memory where the system has such a place; it goes when its owner goes."""
+    """Make a private directory, in memory if the system allows; it is erased with its owner."""
     shared = Path("/dev/shm")  # noqa: S108 - the directory made in it is private
     parent = shared if os.access(shared, os.W_OK) else None
     directory = Path(tempfile.mkdtemp(prefix="sparsehist-", dir=parent))

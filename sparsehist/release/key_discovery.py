@@ -1,9 +1,9 @@
-"""Private discovery of keys that nobody can list: a few rounds of weighted counts, published as a catalogue.
+"""Discover keys privately in a few rounds of weighted counts, and publish them as a catalogue.
 
-In each round a unit with m keys adds 1/sqrt(m) to each of them, rounded down, so that its weights have length one
-whatever m is. Gaussian noise is added, and the keys above a threshold are discovered. They are removed from all
-units, so the next round gives the other keys more weight. Each round is a series over an open domain with one
-release, so ledger, budget and recovery from crashes are those of a series.
+In each round a unit with m keys adds 1/sqrt(m) to each of them, rounded down, so its weights have an L2 norm of at
+most 1. Gaussian noise is added, and the keys above a threshold are discovered. They are removed from all units, so
+the next round gives the other keys more weight. Each round is a series over an open domain with one release, so
+ledger, budget and recovery from crashes work as for any series.
 
 Source: MAD2R (arXiv:2502.08878) and DP-SIPS (arXiv:2301.01998) for the rounds; docs/mathematics.md, "Discovery".
 """
@@ -39,14 +39,14 @@ from sparsehist.release.metadata import level_asked
 from sparsehist.release.spending import prepared
 
 _PARTS = 256
-"""Weights are multiples of 1/256: at 200 keys the weight of each is 18 of these, for 18.1."""
+"""Weights are multiples of 1/256: with 200 keys, each weighs 18 of these (exactly 18.1)."""
 _LAST, _EARLIER = Fraction(9, 10), Fraction(4, 5)
-"""Share of the last round, then of each earlier one in what is left. Chosen on MSWeb and generated logs."""
+"""Share of the last round; each earlier one takes this share of the rest. Chosen on MSWeb and generated logs."""
 _MOST_ROUNDS = 8
 
 
 def shares_of_rounds(rounds: int) -> list[Fraction]:
-    """Return the share of level and delta that each round takes, such as 1/50, 2/25, 9/10; they add up to one."""
+    """Return the share of level and delta that each round takes, such as 1/50, 2/25, 9/10; the sum is 1."""
     left, shares = Fraction(1), list[Fraction]()
     for number in range(rounds - 1):
         shares.append(left * (_LAST if number == 0 else _EARLIER))
@@ -70,38 +70,37 @@ def discover_keys(
     on_null: Choice = "error",
     counting: Counting | None = None,
 ) -> Catalogue:
-    """Find keys of a log that nobody can list, privately, and return them as a catalogue.
+    """Discover keys of a log privately, and return them as a catalogue.
 
-    Far more keys are found than the releases of an open domain show, and the series that is then made over the
-    catalogue needs no delta. All levels and thresholds are fixed before the first round. The rounds stand in the
-    ledger as series `{name}_1`, … over open domains; asked again with the same name, the store gives the same
-    catalogue at no cost.
+    This finds far more keys than releases of an open domain publish, and a series over the catalogue needs no delta.
+    All levels and thresholds are fixed before the first round. The rounds stand in the ledger as series `{name}_1`, …
+    over open domains; asked again with the same name, the store gives the same catalogue at no cost.
 
     Args:
         store: Directory of the store, made if there is none; ":memory:" for experiments; or a Store.
         source: The log itself, as for `create`; not `Counts`.
         unit: Column of the privacy unit, or several that name it together.
         key: Column of the key.
-        most_keys: Keys of a unit that may count at all, at least 1; of more, so many are kept by an order that its
-            own rows decide. A public number: thresholds rise with it.
-        level: rho of zCDP, spent by all rounds together.
-        delta: Probability that a key which one unit alone has is found, over all rounds together; above 0, below 1.
+        most_keys: Most keys of a unit that count, at least 1; the unit's own rows decide which. Public: thresholds
+            rise with it.
+        level: rho of zCDP that all rounds spend together.
+        delta: Probability, over all rounds, that a key of one unit alone is found; between 0 and 1.
         rounds: From 1 to 8. Later rounds take most of level and delta.
         kind: Type of the keys.
         name: Of the discovery.
-        population: Whose costs add up over series.
+        population: The population that is charged.
         on_null: "error" or "drop" for rows without unit or key.
         counting: As for `create`; the distinct pairs of unit and key stay in memory.
 
     Returns:
-        The keys that were found, sorted. Public: print it, save it with `write_parquet`, declare it as a domain.
+        The discovered keys, sorted. Public: print them, save them with `write_parquet`, declare them as a domain.
 
     Raises:
         DeclarationError: If a parameter is wrong.
         DataError: If the log breaks a rule.
         BudgetExceededError: If the population's budget has no room for all rounds; before anything is drawn.
-        NotFoundError: If no key was found: the level is too small for this log. It is spent.
-        NameTakenError: If the name stands for another discovery.
+        NotFoundError: If no key was found, because the level is too small for this log. The level is spent.
+        NameTakenError: If the name is taken by another discovery.
 
     Example:
         >>> import polars as pl
@@ -115,7 +114,7 @@ def discover_keys(
     """
     home = home_of(store)
     if isinstance(source, Counts):
-        raise DeclarationError("Counts hold no units: discover keys in the log itself")
+        raise DeclarationError("Counts do not hold units: discover keys in the log itself")
     planned = planned_rounds(
         unit=unit, key=key, most_keys=most_keys, level=level, delta=delta, rounds=rounds, kind=kind, name=name,
         population=population, on_null=on_null,
@@ -172,7 +171,7 @@ def planned_rounds(
 
 
 def check_room(home: Home, planned: Sequence[Round]) -> None:
-    """Refuse what a budget has no room for, before anything is drawn; what was released before costs nothing."""
+    """Refuse rounds that exceed a budget, before anything is drawn; earlier releases are not charged again."""
     if not home.path.exists():
         return
     with home.hold() as state:
@@ -180,7 +179,7 @@ def check_room(home: Home, planned: Sequence[Round]) -> None:
 
 
 def charged(ledger: Ledger, planned: Iterable[Round]) -> Ledger:
-    """Return the ledger once new series were made with one release each; refuses what it has no room for."""
+    """Return the ledger after new series with one release each; refuse what exceeds a limit."""
     for each in planned:
         declaration = each.declared
         ledger.check_series(declaration)
@@ -197,20 +196,20 @@ def charged(ledger: Ledger, planned: Iterable[Round]) -> Ledger:
 
 @dataclass(frozen=True)
 class Round:
-    """One round, or another series with one release: public parameters, fixed before anything is drawn."""
+    """A round (a series with one release): public parameters, fixed before anything is drawn."""
 
     declared: Declaration
     level: str
-    # A unit's own keys exceed it with the round's share of delta at most; None for that of expected false keys.
+    # The round's share of delta bounds the probability that a unit's own keys exceed it; None: chosen by false keys.
     threshold: float | None = None
 
 
 class _WithoutFound(PairFilter):
-    """Removes discovered keys from the set of every unit. Stores nothing of the log."""
+    """A filter that removes discovered keys from the set of every unit. It stores nothing of the log."""
 
     def __init__(self, found: pl.DataFrame) -> None:
         self._found = found
 
     def kept(self, pairs: pl.DataFrame, columns: str | Sequence[str]) -> pl.DataFrame:  # noqa: ARG002 - any columns
-        """Return the pairs whose key was not found yet."""
+        """Return the pairs whose key was not discovered yet."""
         return pairs.join(self._found, on=self._found.columns, how="anti")

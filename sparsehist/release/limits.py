@@ -1,4 +1,4 @@
-"""Limits of populations: budgets, and populations declared disjoint."""
+"""Set limits of populations: budgets, caps, and populations declared disjoint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sums of measures beside a release of cells: levels, noise, cost and intervals, from public numbers alone."""
+"""Sums of measures in a release of cells: their levels, noise, cost and intervals, from public numbers only."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
     import polars as pl
 
 _LEAST_STD, _LARGEST_STD = 2.0**-2, 2.0**46
-"""In steps: within these a sum, its noise and their grid fit into a double."""
+"""In steps: between these, a sum, its noise and their grid fit a double."""
 _BITS_BELOW_STD = 4
 
 
 @dataclass(frozen=True)
 class SumsAsked:
-    """The sums of one measure at a level.
+    """Sums of one measure, released at a level.
 
     Attributes:
-        measure: What is added up.
+        measure: The measure that is summed.
         family: Noise of a sum, in steps.
-        level: Of its noise path.
+        level: Level on the measure's noise path.
     """
 
     measure: Measure
@@ -43,7 +43,7 @@ class SumsAsked:
     level: Fraction
 
     def __post_init__(self) -> None:
-        """Refuse a level whose noise does not fit into a double with the sums."""
+        """Refuse a level whose noise, added to a sum, does not fit a double."""
         std = self.family.std(self.level)
         if not _LEAST_STD <= std <= _LARGEST_STD:
             fine = std < _LEAST_STD
@@ -62,7 +62,7 @@ class SumsAsked:
     def grid(self) -> float:
         """The grid of published sums, in steps: a power of two near a sixteenth of the standard deviation.
 
-        Unlike that of counts it may be above 1: truth and noise are rounded together.
+        It may be above 1, unlike the grid of counts: truth and noise are rounded together.
         """
         if self.family.integer:
             return 1.0
@@ -81,8 +81,8 @@ class SumsAsked:
 
     @property
     def statement(self) -> str:
-        """What the sums add to the guarantee of the counts, in words."""
-        return f"; {self.measure.sum_column}, on a noise path of its own, adds {self.family.statement(self.level)}"
+        """The words that the sums add to the guarantee of the counts."""
+        return f"; {self.measure.sum_column}, with independent noise, adds {self.family.statement(self.level)}"
 
 
 def levels_by_name(measures: Sequence[Measure], asked: Level | Mapping[str, Level]) -> dict[str, Level]:
@@ -91,7 +91,7 @@ def levels_by_name(measures: Sequence[Measure], asked: Level | Mapping[str, Leve
         pairs = [part.partition("=") for part in asked.split(",")]
         asked = {name.strip(): level.strip() for name, _, level in pairs}
         if len(asked) < len(pairs):
-            raise DeclarationError("measures= names a measure twice: give one level for each", parameter="measures")
+            raise DeclarationError("measures= names a measure twice: give each one level", parameter="measures")
     names = [measure.name for measure in measures]
     if not names:
         raise DeclarationError(
@@ -137,22 +137,22 @@ def measure_metadata(asked: Sequence[SumsAsked]) -> dict[str, Any]:
 
 
 def sums_published(about: CellMetadata) -> tuple[SumsAsked, ...]:
-    """Return the measures of a release, read off its metadata."""
+    """Return the sums of a release, read from its metadata."""
     return sums_asked(about.declaration, about.measure_levels)
 
 
 def measure_slack(declaration: Declaration, asked: Sequence[SumsAsked]) -> float:
-    """What the sums of a release add to its numerical slack."""
+    """Return the numerical slack that the sums of a release add."""
     return math.fsum(
         numerical_slack(declaration.most_touched, sums.family.std(sums.level), sums.grid) for sums in asked
     )
 
 
 def measure_limits(frame: pl.DataFrame, about: CellMetadata, alpha: float) -> dict[str, FloatArray]:
-    """Limits of the sums and means of a release, each of which misses the truth with probability alpha at most.
+    """Return confidence limits of the sums and means of a release, each wrong with probability at most alpha.
 
-    Columns price_sum_low, price_sum_high, price_mean_low, price_mean_high and so on; shape (rows,) each. A mean whose
-    denominator may be 0 has no limits but those of its measure's sign.
+    Columns price_sum_low, price_sum_high, price_mean_low, price_mean_high and so on; shape (rows,) each. If the
+    denominator of a mean may be 0, its limits are infinite, or 0 where the measure cannot be negative.
     """
     found: dict[str, FloatArray] = {}
 
@@ -175,10 +175,10 @@ def measure_limits(frame: pl.DataFrame, about: CellMetadata, alpha: float) -> di
 def _ratio_limits(
     above: FloatArray, law_above: SumsAsked, below: FloatArray, law_below: SumsAsked, alpha: float
 ) -> tuple[FloatArray, FloatArray]:
-    """Limits of a ratio of two true sums with independent noise.
+    """Return confidence limits of a ratio of two true sums with independent noise.
 
-    For Gaussian noise those of Fieller: all ratios r with (above - r below)² at most z² times its variance. Else
-    the ratios of a box that holds both sums.
+    Gaussian noise: Fieller's limits, all ratios r for which (above - r below)² is at most z² times its variance.
+    Other noise: the least and largest ratio over a box that holds both sums.
     """
     unbounded = np.full(above.size, np.inf)
     if isinstance(law_above.family, Gaussian):
@@ -200,7 +200,7 @@ def _ratio_limits(
 
 
 def means(columns: Mapping[str, FloatArray]) -> dict[str, FloatArray]:
-    """Columns of means over events, where sums of them are there; NaN where there are no events above 0."""
+    """Return means per event, if sums of events are there; NaN where the noisy events are not above 0."""
     events = columns.get(f"{EVENTS}_sum")
     if events is None:
         return {}

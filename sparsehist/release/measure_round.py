@@ -1,8 +1,8 @@
-"""Noise paths of measures: sums beside the rows that a release of cells publishes.
+"""Noise paths of measures: sums for the rows that a release of cells publishes.
 
-A path holds, for every cell that some release with this measure showed, its true sum and the noise at all levels of
-the path. The cells' noise is independent of it, and so it may choose the rows (docs/mathematics.md, measures). Its
-rounds are committed with the round of the cells that they belong to.
+A path holds the true sum, and the noise at all levels, of every cell that a release with this measure published. The
+noise of counts is independent of it, so counts may choose the rows (docs/mathematics.md, measures). A round of sums
+is committed together with its round of cells.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from sparsehist.typing import FloatArray, IntArray
 def noisy_sums(sums: IntArray, noise: NoiseArray, grid: float) -> FloatArray:
     """Round sums and their noise to the grid, in steps; any shape.
 
-    The part of a sum on the grid is added last, so no digit of the noise is lost beside it.
+    Its part on the grid is added last, so large sums do not cost digits of the noise.
     """
     on_grid = np.floor(sums / grid) * grid
     return np.asarray(on_grid + round_to_grid((sums - on_grid) + noise, grid), np.float64)
@@ -37,19 +37,19 @@ def noisy_sums(sums: IntArray, noise: NoiseArray, grid: float) -> FloatArray:
 
 @dataclass(frozen=True, repr=False)
 class MeasurePath:
-    """The path of one measure; opened by its first round."""
+    """The noise path of one measure; its first round opens it."""
 
     held: Held
     asked: SumsAsked
 
     @property
     def path_id(self) -> int | None:
-        """In the store; None before the first round."""
+        """The id in the store; None before the first round."""
         path = path_named(self.held.state, self.held.record, measure_path(self.asked.measure.name))
         return None if path is None else path.path_id
 
     def draw(self, release: str, shown: Shown, round_id: str | None, *, rng: np.random.Generator) -> NewRound:
-        """Draw the noise of a release: that of cells shown before goes on, that of others begins with their past."""
+        """Draw the noise of a release; for cells that are new on the path, at all earlier levels too."""
         state, declaration, path_id = self.held.state, self.held.declaration, self.path_id
         family, level, measure = self.asked.family, self.asked.level, self.asked.measure
         spent = [] if path_id is None else [known for known, _ in state.past(path_id)]
@@ -86,13 +86,13 @@ class MeasurePath:
         )
 
     def _tracked(self, path_id: int | None) -> tuple[Tracked, pl.DataFrame]:
-        """Return the cells of the path, and the keys of the empty ones."""
+        """Return the tracked cells of the path, and the keys of the empty ones."""
         none = np.zeros(0, np.int64)
         tracked = Tracked(none, none) if path_id is None else self.held.state.tracked(path_id)
         return tracked, self.held.empty_keys(path_id, tracked)
 
     def sums(self, shown: Shown) -> FloatArray:
-        """Noisy sums of the rows of a release with this measure, in units of its column."""
+        """Return noisy sums for the rows of a release, in units of the measure's column."""
         path_id, step = present(self.path_id), self.asked.measure.step
         tracked, empty_keys = self._tracked(path_id)
         of_cell = np.empty(shown.position.size, np.int64)

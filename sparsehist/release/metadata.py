@@ -19,9 +19,9 @@ from sparsehist.privacy.guarantees import EpsilonDelta, level_or_goal
 
 @dataclass(frozen=True)
 class Request:
-    """What a caller asked of a release of some kind; what is None stands as the release of that name has it.
+    """The parameters that a caller gave for a release. None agrees with the existing release of that name.
 
-    `needs` says what a new release needs to be told; `goal` is the (epsilon, delta) that stands for a level.
+    `needs` names the parameters that a new release needs; `goal` is an (epsilon, delta) given instead of a level.
     """
 
     kind: ClassVar[str]
@@ -33,21 +33,21 @@ class Request:
 
     @property
     def beside(self) -> tuple[tuple[PathName, Fraction], ...]:
-        """Noise paths that are released with it, and their levels."""
+        """Further noise paths that this release spends levels on, and these levels."""
         return ()
 
     @property
     def complete(self) -> bool:
-        """Whether it has everything that a new release needs."""
+        """Whether all parameters that a new release needs are given."""
         return self.level is not None or self.goal is not None
 
     def at(self, level: Fraction | None, open_room: float | None) -> Self:
-        """Return the request at a level, with the delta that remains for open domains."""
+        """Return the request at this level, with the delta that remains for open domains."""
         del open_room
         return replace(self, level=level)
 
     def as_json(self) -> dict[str, Any]:
-        """What was asked, as it is stored and compared; None and "auto" agree with anything."""
+        """Return the parameters as they are stored and compared; None and "auto" agree with anything."""
         level = None if self.level is None else level_text(self.level)
         return {"level": level, "epsilon_delta": None if self.goal is None else self.goal.text}
 
@@ -55,7 +55,7 @@ class Request:
 def level_asked(
     level: Level | EpsilonDelta | None, epsilon: Level | None = None, delta: Level | None = None
 ) -> dict[str, Any]:
-    """Return a level, or the (epsilon, delta) that stands for one, as fields of a request."""
+    """Return a level, or the (epsilon, delta) given instead, as fields of a request."""
     if epsilon is not None or delta is not None:
         if level is not None or epsilon is None:
             wrong = "give level=, or epsilon= with delta=, not both" if level is not None else "delta= needs epsilon="
@@ -67,10 +67,10 @@ def level_asked(
 
 @dataclass(frozen=True, kw_only=True)
 class Metadata:
-    """The public parameters of a release: the declaration of its series, and what every kind of release adds.
+    """The public parameters of a release of any kind, with the declaration of its series.
 
-    Fields with a default are left out of the dict where they are None. A store fills in the guarantee and the last
-    four. Levels and costs are exact text.
+    Fields with a default are omitted from the dict if None. The store fills in guarantee and the last four fields.
+    Levels and costs are exact text.
     """
 
     kind: ClassVar[str]
@@ -79,17 +79,17 @@ class Metadata:
     level: str
     std: float  # of the noise of a cell, or the root mean square over the answers; in counts
     grid: float  # every published number is a multiple of it
-    threshold: float | None  # as chosen; None where everything is published
-    numerical_slack: float  # by how much the law may differ from the one stated, in total variation
+    threshold: float | None  # as chosen; None if everything is published
+    numerical_slack: float  # bound on the total variation distance from the stated law
     guarantee: str = ""  # in words
-    declaration: Declaration  # its source is that of the steps released, where there are some
-    epsilon_delta: str | None = None  # what the level stands for, as it was asked
-    protects: str | None = None  # what the budget of all periods counts for: "user", or "user-week" and the like
-    most_periods: int | None = None  # in how many periods a unit counts at most
-    per_period: str | None = None  # cost of all periods released so far, this one included, to one unit in one
-    per_user: str | None = None  # and to one unit over all of them
+    declaration: Declaration  # of a running series, with the source of the steps released
+    epsilon_delta: str | None = None  # the (epsilon, delta) asked for, if it was given instead of a level
+    protects: str | None = None  # the privacy unit of the budget of all periods: "user", or such as "user-week"
+    most_periods: int | None = None  # the most periods in which a unit counts
+    per_period: str | None = None  # cost so far to one unit in one period, over all periods released
+    per_user: str | None = None  # cost so far to one unit over all periods
     store: str | None = None
-    round: str | None = None  # random; tells two rounds apart that share a name or a generation
+    round: str | None = None  # random id: two rounds may share a name or a generation
     released_at: str | None = None  # UTC, fixed before anything is drawn
     generation: int | None = None  # of the store, once this release is in it
 
@@ -105,7 +105,7 @@ class Metadata:
 
     @property
     def delta_spent(self) -> float:
-        """What this and all earlier releases of the path may have spent of the delta of an open domain."""
+        """The delta of an open domain that this and all earlier releases of the path may have spent."""
         return 0.0
 
     def as_dict(self) -> dict[str, Any]:
@@ -119,20 +119,20 @@ class Metadata:
 
 @dataclass(frozen=True, kw_only=True)
 class CellMetadata(Metadata):
-    """What a release of cells says."""
+    """Metadata of a release of cells."""
 
     kind = "cells"
 
     noise_mean: float  # in counts
     effective_threshold: float  # on the grid: a cell is published when its rounded count is above it
     false_keys: float | None  # the expected number that the threshold was chosen for
-    expected_false_keys: float  # empty cells to expect among the published (spurious keys)
-    delta_share: float | None = None  # what was asked of the delta of an open domain
-    delta_infinity: float | None = None  # spent of it by this and all earlier releases, at most
+    expected_false_keys: float  # expected number of empty cells published (spurious keys)
+    delta_share: float | None = None  # delta of the open domain that was asked for
+    delta_infinity: float | None = None  # bound on the delta spent by this and all earlier releases
     delta_remaining: float | None = None
-    counts: str | None = None  # what a count is, where it is not the number of units
-    measure_levels: dict[str, str] | None = None  # of the measures; their costs add to that of the counts
-    measure_stds: dict[str, float] | None = None  # of the noise of each, in units of its column
+    counts: str | None = None  # what a count means, if it is not the number of units
+    measure_levels: dict[str, str] | None = None  # level by measure; costs add to that of the counts
+    measure_stds: dict[str, float] | None = None  # std of the noise by measure, in units of its column
 
     @property
     def delta_spent(self) -> float:
@@ -146,12 +146,12 @@ class CellMetadata(Metadata):
 
 @dataclass(frozen=True, kw_only=True)
 class RunningMetadata(CellMetadata):
-    """What a release of running counts says."""
+    """Metadata of a release of running counts."""
 
     kind = "running"
 
-    step: int  # from 1: units up to it are counted, each once per key
-    strategy: str  # by which running counts share their noise
+    step: int  # from 1; each unit up to this step counts once per key
+    strategy: str  # how running counts share noise over steps
 
     @property
     def family(self) -> Family:
@@ -160,34 +160,34 @@ class RunningMetadata(CellMetadata):
 
 @dataclass(frozen=True, kw_only=True)
 class WorkloadMetadata(Metadata):
-    """What a release of a workload says."""
+    """Metadata of a release of a workload."""
 
     kind = "workload"
 
     workload: str
     strategy: str
-    queries: str  # how many
+    queries: str  # number of queries
     noise_std: float  # of each entry of Z, in counts
     least_std: float  # of the answer with the least noise, in counts
-    sensitivity: float  # of R·x, in the norm of the noise
-    cell_grid: float | None  # to which the noise of each cell was rounded before it was summed or weighed, if it was
-    counts: str | None = None  # what an answer counts: units, or units once per cell they are in
+    sensitivity: float  # of R·x, in the norm that the noise needs
+    cell_grid: float | None  # grid that the noise of each cell was rounded to before it was summed, if it was
+    counts: str | None = None  # what an answer counts: units, or units once per cell that they are in
 
 
 @dataclass(frozen=True, kw_only=True)
 class InteractiveMetadata(Metadata):
-    """What a session of interactive queries says when it is opened, and again of each measured answer."""
+    """Metadata of a session of interactive queries, and of each measured answer."""
 
     kind = "interactive"
 
     queries: str  # in words
-    accuracy: str  # largest error wanted, as a share of the mass; exact text
+    accuracy: str  # largest error to be reached, as a share of the mass; exact text
     most_updates: int  # answers measured before the session is used up
-    mass: int | None  # sum of all bounded counts as declared; None where it is measured at a part of the level
-    watch_level: str  # epsilon that watches until one update, exact text
+    mass: int | None  # declared sum of all bounded counts; None if it is measured with part of the level
+    watch_level: str  # epsilon of the comparisons until one update, exact text
     answer_level: str  # epsilon of one measured answer, exact text
-    start: str | None = None  # the release that the hypothesis began from
-    update: int | None = None  # the number of this answer; None of the session itself
+    start: str | None = None  # the release that the first hypothesis was made from
+    update: int | None = None  # number of this answer; None for the session itself
 
 
 _Known = CellMetadata | WorkloadMetadata | InteractiveMetadata
@@ -198,7 +198,7 @@ _RECORDS: dict[str, type[_Known]] = {
 
 @cache
 def _types(kind: str) -> dict[str, tuple[type, ...]]:
-    """Return the classes of the values that each field of a kind of metadata takes."""
+    """Return the types of values that each field of a kind of metadata takes."""
     found = {}
     for name, hint in get_type_hints(_RECORDS[kind]).items():
         kinds = tuple(get_origin(kind) or kind for kind in get_args(hint) or (hint,))
@@ -207,7 +207,7 @@ def _types(kind: str) -> dict[str, tuple[type, ...]]:
 
 
 def read_metadata(stored: Mapping[str, Any]) -> _Known:
-    """Read what `as_dict` gave, which anybody may have written: nothing that it names is opened or imported."""
+    """Read the result of `as_dict`. Anybody may have written it, so nothing that it names is opened or imported."""
     record = _RECORDS.get(str(stored.get("kind")), CellMetadata)
     given: dict[str, Any] = {}
     types = _types(record.kind)

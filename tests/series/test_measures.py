@@ -219,7 +219,7 @@ def test_costs_of_measures_add_up_and_are_checked_before_anything_is_drawn() -> 
     series = a_series()
     series.store.set_budget(rho="7")
     first = series.release("first", level=1, measures={"price": "1/2", "events": "1/4"})
-    assert "price_sum, on a noise path of its own, adds 0.5-zCDP" in first.metadata["guarantee"]
+    assert "price_sum, with independent noise, adds 0.5-zCDP" in first.metadata["guarantee"]
     spent = series.store.ledger(full=True).filter(pl.col("scope") == "everybody")["level"].item()
     assert spent == "1.75"
     for price, error, largest in (("4.9", BudgetExceededError, "4.75"), ("9", CapExceededError, "4.75")):

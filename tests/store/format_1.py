@@ -15,7 +15,7 @@ import polars as pl
 
 import sparsehist as sh
 
-ARCHIVE = Path(__file__).with_name("format_1.tar.xz")
+ARCHIVE = Path(__file__).parent / "data" / "format_1.tar.xz"
 PLACE = Path("/tmp/sparsehist-format-1")
 DAYS = ("2026-03-10", "2026-03-17")
 LEVEL, FINER = "0.5", "2"

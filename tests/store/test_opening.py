@@ -5,6 +5,8 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -17,54 +19,59 @@ from sparsehist.errors import (
     StoreRolledBackError,
     StoreVersionError,
 )
-from sparsehist.store import (
-    adopt,
-    backup,
-    create_store,
-    ensure_store,
-    layout,
-    lifecycle,
-    open_state,
-    publish,
-)
+from sparsehist.store import adopt, backup, create_store, ensure_store, layout, lifecycle, open_state, publish
 from sparsehist.store.witnesses import Mark, raise_mark, read_mark
 from tests.store.example import Model, make_store
 
+KILLED_BACKUP = """
+import os, sys, pathlib
+from sparsehist.store import backup, lifecycle
+copy = lifecycle._copy_durably
+lifecycle._copy_durably = lambda source, target: (copy(source, target), os.kill(os.getpid(), 9))
+backup(*map(pathlib.Path, sys.argv[1:]))
+"""
 
-def release(path, level="1"):
+
+def release(path):
     """Commit one more round and return its generation."""
     with open_state(path) as state:
-        model = Model(state.series("queries").path_id)
-        known = state.releases(model.path_id)
-        model.names = [f"earlier_{at}" for at in range(len(known))]
-        model.position = [0] * len(state.tracked(model.path_id).position)
-        model.noise = {release.level: [] for release in known}
-        return state.commit_round(model.make_round(level, 2))
+        known = state.releases(1)
+        model = Model(1, noise={Fraction(1): []} if known else {}, names=[""] * len(known))
+        return state.commit_round(model.make_round("1", 0))
 
 
-def published(state, generation):
-    """An entry of a public ledger."""
-    said = {"series": "queries", "release": "r", "level": "1", "noise": "gaussian", "threshold": 3.0, "digest": "00"}
-    return {"store": state.store_id, "generation": generation, "round": f"round {generation}", **said}
+def flip(file, at):
+    """Flip one bit of a file."""
+    content = bytearray(file.read_bytes())
+    content[at] ^= 4
+    file.write_bytes(content)
+
+
+def die(*_, **__):
+    """Stand for the end of a process."""
+    raise KeyboardInterrupt
+
+
+@pytest.fixture
+def path(tmp_path):
+    """A store with one series."""
+    return make_store(tmp_path / "s")
 
 
 def test_only_a_store_is_opened(tmp_path):
-    """Nothing, a file, an empty and a foreign directory are no stores."""
+    """A missing path, a file and a foreign directory are no stores, and opening leaves them as they are."""
     (tmp_path / "file").write_text("x")
-    (tmp_path / "foreign").mkdir()
-    (tmp_path / "foreign" / "series").mkdir()
+    (tmp_path / "foreign" / "series").mkdir(parents=True)
     for name in ("nothing", "file", "foreign", "file/below"):
         with pytest.raises(NotFoundError, match="no store"), open_state(tmp_path / name):
             pass
-    assert sorted(place.name for place in (tmp_path / "foreign").iterdir()) == ["series"]
+    assert [place.name for place in (tmp_path / "foreign").iterdir()] == ["series"]
 
 
-def test_a_store_is_made_only_where_nothing_is(tmp_path):
+def test_a_store_is_made_only_where_nothing_is(tmp_path, path):
     """A store, a file or a full directory in the place is left alone; an empty directory is taken."""
-    path = make_store(tmp_path / "s")
     (tmp_path / "file").write_text("x")
-    (tmp_path / "full").mkdir()
-    (tmp_path / "full" / "x").write_text("x")
+    (tmp_path / "full" / "x").mkdir(parents=True)
     (tmp_path / "empty").mkdir()
     for name in ("s", "file", "full"):
         with pytest.raises(NameTakenError, match="exists already"):
@@ -75,43 +82,34 @@ def test_a_store_is_made_only_where_nothing_is(tmp_path):
     with pytest.raises(StoreError, match="cannot be read or written"):
         create_store(Path("/proc/s"))
     create_store(tmp_path / "empty")
-    with open_state(tmp_path / "empty") as state:
-        assert state.generation == 0 and state.all_series() == []
-    with open_state(path) as state:
-        assert state.generation == 1
+    for place, generation in ((tmp_path / "empty", 0), (path, 1)):
+        with open_state(place) as state:
+            assert state.generation == generation
     assert sorted(place.name for place in tmp_path.iterdir()) == ["empty", "file", "full", "s", "s.generation"]
 
 
 def test_of_two_runs_that_make_a_store_one_makes_it(tmp_path, monkeypatch):
-    """Whoever comes second, at whatever moment, takes what the first one made; something else is in the way."""
+    """The second run takes the store that the first one made at any moment; a file in the way is an error."""
     assert ensure_store(tmp_path / "s") and not ensure_store(tmp_path / "s")
     made = lifecycle.create_store
-
-    def overtaken(path):
-        made(path)
-        made(path)
-
-    monkeypatch.setattr(lifecycle, "create_store", overtaken)
+    monkeypatch.setattr(lifecycle, "create_store", lambda path: (made(path), made(path)))
     assert not ensure_store(tmp_path / "another")
     (tmp_path / "file").touch()
     with pytest.raises(NameTakenError):
         ensure_store(tmp_path / "file")
 
 
-@pytest.mark.parametrize("version", [2, "x"])
-def test_another_version_is_refused(tmp_path, version):
-    """A store of another format is refused with the remedy, and not touched."""
-    path = make_store(tmp_path / "s")
-    (path / "format").write_text(json.dumps({"sparsehist store": version}))
+def test_another_version_is_refused(path):
+    """A store of another format is refused with the remedy."""
+    (path / "format").write_text(json.dumps({"sparsehist store": 2}))
     with pytest.raises(StoreVersionError, match="upgrade"), open_state(path):
         pass
 
 
 @pytest.mark.parametrize("name", ["format", "state.sqlite", "series"])
 @pytest.mark.parametrize("damage", ["missing", "truncated", "garbage"])
-def test_damage_to_the_directory_is_named(tmp_path, name, damage):
+def test_damage_to_the_directory_is_named(path, name, damage):
     """A missing, truncated or overwritten part is refused by name, and no new state is made in its place."""
-    path = make_store(tmp_path / "s")
     place = path / name
     if place.is_dir():
         shutil.rmtree(place)
@@ -126,71 +124,63 @@ def test_damage_to_the_directory_is_named(tmp_path, name, damage):
     assert caught.value.__cause__ is None and "garbage" not in str(caught.value)
 
 
-def test_damage_to_a_round_is_named(tmp_path):
+def test_damage_to_a_round_is_named(path):
     """A round file that is missing, truncated or altered in any block is refused where it is read."""
-    path = make_store(tmp_path / "s")
     with open_state(path) as state:
-        model = Model(state.series("queries").path_id)
+        model = Model(1)
         state.commit_round(model.make_round("1", 20, 5))
         state.commit_round(model.make_round("2", 10))
-        directory = state.series("queries").directory
-    file = min(directory.glob("round-2-*"))
+        (file,) = state.series("queries").directory.glob("round-2-*")
     whole = file.read_bytes()
     for at in [*range(0, 130, 10), *range(130, len(whole), 97), len(whole) - 1]:
-        file.write_bytes(whole[:at] + bytes([whole[at] ^ 4]) + whole[at + 1 :])
+        flip(file, at)
         with open_state(path) as state, pytest.raises(StoreDamagedError, match="round-2"):
             model.check(state)
+        file.write_bytes(whole)
     file.write_bytes(whole[:-1])
     with open_state(path) as state, pytest.raises(StoreDamagedError, match="round-2"):
         state.verify()
     file.unlink()
     with open_state(path) as state, pytest.raises(StoreDamagedError, match="missing"):
-        state.tracked(model.path_id)
+        state.tracked(1)
 
 
 @pytest.mark.parametrize("change", ["threshold = threshold - 1", "level = '7'", "spends = 0", "name = 'other'"])
-def test_a_round_whose_row_was_altered_is_refused(tmp_path, change):
-    """A round file is compared with its row, also where the digest of the state is gone."""
-    path = make_store(tmp_path / "s")
+def test_a_round_whose_row_was_altered_is_refused(path, change):
+    """A round file is compared with its row in the state, even where the digest of the state is missing."""
     with open_state(path) as state:
-        model = Model(state.series("queries").path_id)
+        model = Model(1)
         state.commit_round(model.make_round("2", 20, 5))
-    with sqlite3.connect(path / "state.sqlite") as connection:
-        connection.execute(f"update release set {change} where generation = (select max(generation) from release)")
-    connection.close()
+    with closing(sqlite3.connect(path / "state.sqlite", isolation_level=None)) as connection:
+        connection.execute(f"update release set {change}")
     (path / "state.digest").unlink()
     with open_state(path) as state, pytest.raises(StoreDamagedError, match="round-"):
         model.check(state)
 
 
-def test_leftovers_of_dead_runs_stay_until_a_check_finds_the_store_whole(tmp_path):
-    """What the state does not know is not deleted by opening, and by a check only if nothing is damaged."""
-    path = make_store(tmp_path / "s")
-    release(path)
+def test_leftovers_of_dead_runs_stay_until_a_check_finds_the_store_whole(path):
+    """Opening deletes no file that the state does not know; a check does, if nothing is damaged."""
     with open_state(path) as state:
         directory = state.series("queries").directory
     before = sorted(place.name for place in directory.iterdir())
     leftovers = [directory / "round-9-0.new", directory / "round-9-0", path / "series" / "dead" / "counts"]
-    leftovers[-1].parent.mkdir()
-    for file in leftovers:
+    spill = path / "tmp" / "spill" / "rows"
+    for file in (*leftovers, spill):
+        file.parent.mkdir(exist_ok=True)
         file.write_text("x")
-    (path / "tmp" / "spill").mkdir()
-    (path / "tmp" / "spill" / "rows").write_text("x")
-    index = (directory / "index").read_bytes()
-    (directory / "index").write_bytes(index[:-1] + b"?")
+    flip(directory / "index", -1)
     with open_state(path) as state, pytest.raises(StoreDamagedError, match="index"):
         state.verify()
-    assert all(file.exists() for file in leftovers) and list((path / "tmp").iterdir()) == []
-    (directory / "index").write_bytes(index)
+    assert all(file.exists() for file in leftovers) and not spill.parent.exists()
+    flip(directory / "index", -1)
     with open_state(path) as state:
         state.verify()
     assert sorted(place.name for place in directory.iterdir()) == before
     assert [place.name for place in (path / "series").iterdir()] == [directory.name]
 
 
-def test_a_mark_that_cannot_be_read_is_not_guessed_around(tmp_path):
-    """A damaged mark is an error; the marks of a store removed from the place stay beside those of the next."""
-    path = make_store(tmp_path / "s")
+def test_a_damaged_mark_is_an_error(tmp_path, path):
+    """A damaged mark is refused; the marks of a removed store stay beside those of the next one at its place."""
     mark = tmp_path / "s.generation"
     first = mark.read_bytes()
     shutil.rmtree(path)
@@ -203,12 +193,11 @@ def test_a_mark_that_cannot_be_read_is_not_guessed_around(tmp_path):
             pass
 
 
-def test_a_mark_that_a_power_cut_left_unfinished_is_written_anew(tmp_path):
-    """An unfinished line was not relied upon: the next opening writes its mark; many lines become one."""
-    path = make_store(tmp_path / "s")
+def test_a_mark_that_a_power_cut_left_unfinished_is_written_anew(tmp_path, path):
+    """The next opening completes an unfinished line, and many lines are replaced by one."""
     mark, store_id = tmp_path / "s.generation", json.loads((path / "format").read_text())["store_id"]
     for generation, cut in ((2, 1), (3, 5), (4, 30)):
-        assert release(path, str(generation)) == generation
+        assert release(path) == generation
         mark.write_bytes(mark.read_bytes()[:-cut])
         with open_state(path):
             pass
@@ -224,46 +213,36 @@ def test_a_mark_that_a_power_cut_left_unfinished_is_written_anew(tmp_path):
 
 
 @pytest.mark.parametrize("dies_in", ["raise_mark", "insert_event", "raise_published_generation"])
-def test_an_adoption_that_died_is_finished_by_the_next(tmp_path, monkeypatch, dies_in):
-    """Killed anywhere in it, an adoption shuts out other copies, and the next try finishes it."""
-    path, copy, other, out = make_store(tmp_path / "s"), tmp_path / "copy", tmp_path / "other", tmp_path / "out"
+def test_an_adoption_that_died_is_finished_by_the_next(tmp_path, path, monkeypatch, dies_in):
+    """An adoption killed at any step keeps other copies out, and the next attempt finishes it."""
+    copy, other, out = tmp_path / "copy", tmp_path / "other", tmp_path / "out"
     out.mkdir()
+    entry = {"generation": 1, "round": "round 1", "series": "queries", "release": "r", "level": "1", "digest": "00"}
     with open_state(path) as state:
         state.record_publication(out)
-        publish(out, published(state, 1))
-    shutil.copytree(path, other)
-    path.rename(copy)
-    shutil.copytree(copy, path)
-    shutil.rmtree(copy)
-    path.rename(copy)
-
-    def dies(*_, **__):
-        raise KeyboardInterrupt
-
+        publish(out, {"store": state.store_id, "noise": "gaussian", "threshold": 3.0, **entry})
+    for place in (copy, other):
+        shutil.copytree(path, place)
+    shutil.rmtree(path)
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):  # noqa: PT012
-        patch.setattr(lifecycle, dies_in, dies)
+        patch.setattr(lifecycle, dies_in, die)
         adopt(copy, home_is_gone=True)
     adopt(copy, home_is_gone=True)
     with open_state(copy) as state:
-        assert state.generation >= 2
         state.verify()
     with pytest.raises(StoreRolledBackError, match="shows that"):
         adopt(other, home_is_gone=True)
     assert release(copy) >= 3
 
 
-def test_of_two_copies_adopted_at_one_generation_one_goes_on(tmp_path, monkeypatch):
-    """An adoption that died before its mark is overtaken by another one, whose mark has the same generation."""
-    path, copy, other = make_store(tmp_path / "s"), tmp_path / "copy", tmp_path / "other"
+def test_of_two_copies_adopted_at_one_generation_one_goes_on(tmp_path, path, monkeypatch):
+    """Where an adoption died before its mark, another copy may be adopted, and only that one goes on."""
+    copy, other = tmp_path / "copy", tmp_path / "other"
     for place in (copy, other):
         shutil.copytree(path, place)
     shutil.rmtree(path)
-
-    def dies(*_):
-        raise KeyboardInterrupt
-
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):  # noqa: PT012
-        patch.setattr(lifecycle, "raise_mark", dies)
+        patch.setattr(lifecycle, "raise_mark", die)
         adopt(copy, home_is_gone=True)
     adopt(other, home_is_gone=True)
     with pytest.raises(StoreRolledBackError, match="shows that"), open_state(copy):
@@ -271,32 +250,17 @@ def test_of_two_copies_adopted_at_one_generation_one_goes_on(tmp_path, monkeypat
     assert release(other) == 3
 
 
-def test_a_backup_is_private_and_replaces_nothing(tmp_path):
-    """Its files are for the owner alone, and a place that is taken is refused."""
-    path, kept = make_store(tmp_path / "s"), tmp_path / "kept"
-    backup(path, kept)
-    with pytest.raises(NameTakenError):
-        backup(path, kept)
-    assert not [place for place in kept.rglob("*") if place.stat().st_mode & 0o077]
-
-
-def test_the_remains_of_a_killed_backup_are_removed_by_the_next_one(tmp_path):
-    """A run that dies while it copies leaves half a store at another place, with its secrets; a living one stays."""
-    path = make_store(tmp_path / "s")
-    (tmp_path / "disk").mkdir()
-    script = (
-        "import os, sys, pathlib; from sparsehist.store import backup, lifecycle\n"
-        "copy = lifecycle._copy_durably\n"
-        "lifecycle._copy_durably = lambda source, target: (copy(source, target), os.kill(os.getpid(), 9))\n"
-        "backup(*map(pathlib.Path, sys.argv[1:]))"
-    )
-    killed = subprocess.run(
-        [sys.executable, "-c", script, path, tmp_path / "disk" / "copy"], check=False, timeout=120
-    )
-    assert killed.returncode == -9
-    (left,) = (tmp_path / "disk").iterdir()
+def test_the_remains_of_a_killed_backup_are_removed_by_the_next_one(tmp_path, path):
+    """Half a backup of a killed process is removed, one that is still being written is not; backups are private."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    words = [sys.executable, "-c", KILLED_BACKUP, path, disk / "copy"]
+    assert subprocess.run(words, check=False, timeout=120).returncode == -9
+    (left,) = disk.iterdir()
     assert any(file.stat().st_size for file in left.rglob("*") if file.is_file())
-    living = tmp_path / "disk" / ".copy.living.new"
-    with layout.locked_directory(living):
-        backup(path, tmp_path / "disk" / "copy")
-        assert sorted((tmp_path / "disk").iterdir()) == [living, tmp_path / "disk" / "copy"]
+    with layout.locked_directory(disk / ".copy.living.new"):
+        backup(path, disk / "copy")
+        assert sorted(place.name for place in disk.iterdir()) == [".copy.living.new", "copy"]
+    assert not [place for place in (disk / "copy").rglob("*") if place.stat().st_mode & 0o077]
+    with pytest.raises(NameTakenError):
+        backup(path, disk / "copy")

@@ -23,28 +23,22 @@ from tests.store.example import Model, add_series, make_store
 def calls(monkeypatch):
     """Calls that change or synchronise names, in order: (call, path); commits of SQLite among them."""
     made: list[tuple[str, Path]] = []
-    fsync, replace, rename, transaction = os.fsync, os.replace, os.rename, Database.transaction
 
-    def synced(descriptor):
-        made.append(("fsync", Path(f"/proc/self/fd/{descriptor}").readlink()))
-        fsync(descriptor)
+    def recorded(place, name, *words):
+        call = getattr(place, name)
 
-    def moved(call):
-        def to(source, target, **how):
-            made.append(("from", Path(source)))
-            made.append(("name", Path(target)))
-            call(source, target, **how)
+        def wrapped(*arguments):
+            for word, argument in zip(words, arguments, strict=False):
+                path = {int: lambda fd: Path(f"/proc/self/fd/{fd}").readlink(), Database: lambda it: it._path}
+                made.append((word, path.get(type(argument), Path)(argument)))
+            return call(*arguments)
 
-        return to
+        monkeypatch.setattr(place, name, wrapped)
 
-    def committed(database):
-        made.append(("commit", database._path))
-        return transaction(database)
-
-    monkeypatch.setattr(os, "fsync", synced)
-    monkeypatch.setattr(os, "replace", moved(replace))
-    monkeypatch.setattr(os, "rename", moved(rename))
-    monkeypatch.setattr(Database, "transaction", committed)
+    recorded(os, "fsync", "fsync")
+    recorded(os, "replace", "from", "name")
+    recorded(os, "rename", "from", "name")
+    recorded(Database, "transaction", "commit")
     return made
 
 
@@ -62,7 +56,7 @@ def check_order(calls: list[tuple[str, Path]], final: Path) -> None:
 
 
 def test_every_name_is_on_the_disk_before_anything_relies_on_it(tmp_path, calls):
-    """Of a new store, a series, a round, its mark and its publication; without strace or a power cut."""
+    """A new store, a series, a round, its mark and its publication are synchronised in this order."""
     path, out = tmp_path / "s", tmp_path / "out"
     out.mkdir()
     create_store(path)
@@ -72,12 +66,12 @@ def test_every_name_is_on_the_disk_before_anything_relies_on_it(tmp_path, calls)
         add_series(opened)
         check_order(calls, opened.series("queries").directory / "counts")
         calls.clear()
-        model = Model(opened.series("queries").path_id)
-        opened.commit_round(model.make_round("1", 3))
-    check_order(calls, opened.path / "state.sqlite")
-    assert [call for call, _ in calls].index("commit") > [call for call, _ in calls].index("name")
+        opened.commit_round(Model(1).make_round("1", 3))
+    check_order(calls, path / "state.sqlite")
+    kinds = [call for call, _ in calls]
+    assert kinds.index("commit") > kinds.index("name")
     assert [call for call in calls if call[0] == "fsync"][-1] == ("fsync", tmp_path / "s.generation")
-    assert sum(call == "fsync" for call, _ in calls) == 3  # and SQLite's own five
+    assert kinds.count("fsync") == 3  # and SQLite's own five
     calls.clear()
     counts = sh.Counts(pl.DataFrame({"k": ["a"], "count": [900]}), largest=1)
     series = sh.create(tmp_path / "t", counts, name="t", key="k", max_keys=1, domain=sh.Strings(max_bytes=4))
@@ -94,11 +88,11 @@ def test_every_name_is_on_the_disk_before_anything_relies_on_it(tmp_path, calls)
 
 @pytest.mark.parametrize("forgotten", ["directory", "content", "order"])
 def test_a_forgotten_synchronisation_is_seen(tmp_path, calls, forgotten):
-    """Negative control: the same calls without one of them are refused."""
+    """Negative control: the same calls without one of the synchronisations are refused."""
     path = make_store(tmp_path / "s")
     calls.clear()
     with open_state(path) as opened:
-        opened.commit_round(Model(opened.series("queries").path_id).make_round("1", 3))
+        opened.commit_round(Model(1).make_round("1", 3))
         directory = opened.series("queries").directory
     if forgotten == "directory":
         left = [call for call in calls if call != ("fsync", directory)]
@@ -107,13 +101,12 @@ def test_a_forgotten_synchronisation_is_seen(tmp_path, calls, forgotten):
     else:
         at = calls.index(("fsync", directory))
         left = [*calls[:at], *calls[at + 1 :], calls[at]]
-    assert len(left) < len(calls) or forgotten == "order"
     with pytest.raises(AssertionError, match="synchronised"):
         check_order(left, path / "state.sqlite")
 
 
 def test_a_commit_whose_mark_fails_is_an_error_until_the_mark_is_raised(tmp_path, monkeypatch):
-    """Nothing may be published before the mark shows it: neither by this call nor by the next opening."""
+    """Nothing is published before the mark shows it, neither by this call nor by the next opening."""
     path = make_store(tmp_path / "s")
 
     def refuse(*_):
@@ -121,7 +114,7 @@ def test_a_commit_whose_mark_fails_is_an_error_until_the_mark_is_raised(tmp_path
 
     with monkeypatch.context() as patch:
         with open_state(path) as opened:
-            model = Model(opened.series("queries").path_id)
+            model = Model(1)
             patch.setattr(state, "raise_mark", refuse)
             with pytest.raises(StoreError, match="full"):
                 opened.commit_round(model.make_round("1", 3))
@@ -134,7 +127,7 @@ def test_a_commit_whose_mark_fails_is_an_error_until_the_mark_is_raised(tmp_path
 
 @pytest.mark.parametrize("damage", ["missing", "cut"])
 def test_a_path_is_not_opened_without_its_attachment(tmp_path, damage):
-    """An attachment that is gone or short when the round commits is noticed then, and nothing is registered."""
+    """An attachment that is missing or truncated when the round commits is an error, and nothing is registered."""
     path = make_store(tmp_path / "s")
     with open_state(path) as opened:
         record = opened.series("queries")
@@ -147,9 +140,9 @@ def test_a_path_is_not_opened_without_its_attachment(tmp_path, damage):
         assert opened.generation == 1 and len(opened.paths(record)) == 1
 
 
-@pytest.mark.parametrize("mode", [0o777, 0o720, 0o702])
+@pytest.mark.parametrize("mode", [0o720, 0o702])
 def test_a_store_that_others_can_write_to_is_refused(tmp_path, mode):
-    """By the mode of its directory."""
+    """The mode of its directory decides."""
     path = make_store(tmp_path / "s")
     path.chmod(mode)
     with pytest.raises(StoreError, match="other users can write"), open_state(path):
@@ -157,7 +150,7 @@ def test_a_store_that_others_can_write_to_is_refused(tmp_path, mode):
 
 
 def test_a_directory_in_which_any_user_can_replace_the_store_is_warned_of(tmp_path):
-    """The sticky bit, as of /tmp, keeps others from that."""
+    """There is no warning where the sticky bit, as of /tmp, prevents it."""
     path = make_store(tmp_path / "s")
     tmp_path.chmod(0o777)
     with pytest.warns(UserWarning, match="any user can put another store"), open_state(path):
@@ -169,16 +162,13 @@ def test_a_directory_in_which_any_user_can_replace_the_store_is_warned_of(tmp_pa
 
 @pytest.mark.parametrize(
     "planted",
-    [
-        "create trigger planted after insert on release begin delete from release; end",
-        "create view planted as select * from store",
-    ],
+    ["trigger planted after insert on release begin delete from release; end", "view planted as select 1 as one"],
 )
 def test_triggers_and_views_of_others_are_refused(tmp_path, planted):
-    """Also where nothing else tells that the state was written to."""
+    """The refusal needs no digest of the state."""
     path = make_store(tmp_path / "s")
     with closing(sqlite3.connect(path / "state.sqlite")) as other:
-        other.execute(planted)
+        other.execute(f"create {planted}")
         other.commit()
     (path / "state.digest").unlink()
     with pytest.raises(StoreDamagedError, match="altered"), open_state(path):

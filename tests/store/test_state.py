@@ -1,62 +1,94 @@
 from __future__ import annotations
 
+import math
+import shutil
 from datetime import UTC, datetime
 from fractions import Fraction
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sparsehist.errors import NameTakenError, NotFoundError, StoreInUseError
-from sparsehist.store import create_store, open_state
+from sparsehist.entropy import seeded
+from sparsehist.errors import NameTakenError, NotFoundError, StoreDamagedError, StoreInUseError
+from sparsehist.store import NewRound, PathRecord, adopt, backup, create_store, open_state
 from sparsehist.store.database import Database
 from tests.store.example import SALT, Model, add_series, make_store
 
-rounds = st.lists(
-    st.tuples(st.sampled_from(["1/3", "0.1", "2", "0.5"]), st.integers(0, 30), st.integers(0, 3)), max_size=6
-)
+M = 50
+ROUND = st.tuples(st.sampled_from(["1/3", "0.1", "2", "0.5"]), st.booleans(), st.integers(0, 30), st.integers(0, 3))
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(rounds=rounds, integer_noise=st.booleans())
+def workload_round(path, name, level, noise, **more):
+    """A round of a workload; `path` is a number, or the series to open a path for."""
+    if not isinstance(path, int):
+        integer = noise is not None and noise.dtype == np.int64
+        path = PathRecord(path.series_id, "workload", "prefix(50)", "spectral", integer)
+    return NewRound(path, name, Fraction(level), {"level": str(level)}, {"std": 1.5}, noise, **more)
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(rounds=st.lists(ROUND, max_size=8), integer_noise=st.booleans())
 def test_state_gives_back_what_was_committed(tmp_path_factory, rounds, integer_noise):
-    """Whatever rounds are committed, in any order of levels, the next opening reads exactly them."""
+    """Rounds of cells and of a workload, in any order of levels, are read back exactly by the next opening."""
     path = tmp_path_factory.mktemp("store") / "s"
     create_store(path, durable=False)
+    spent, path_id, names = {}, None, []
     with open_state(path, durable=False) as state:
         model = Model(add_series(state, integer_noise=integer_noise), integer_noise)
-        for level, n_new, n_empty in rounds:
-            state.commit_round(model.make_round(level, n_new, min(n_new, n_empty)))
-            model.check(state)
+        record = state.series("queries")
+        for number, (level, of_cells, n_new, n_empty) in enumerate(rounds):
+            if of_cells:
+                state.commit_round(model.make_round(level, n_new, min(n_new, n_empty)))
+                names.append(model.names[-1])
+                continue
+            draw = (100 * seeded(number).normal(size=M)).astype(np.int64 if integer_noise else np.float64)
+            names.append(f"prefix_{number}")
+            noise = None if level in spent else draw
+            state.commit_round(workload_round(path_id or record, names[-1], level, noise))
+            spent.setdefault(level, draw)
+            path_id = state.paths(record)[1].path_id
     with open_state(path, durable=False) as state:
         model.check(state)
         state.verify()
         assert state.generation == 1 + len(rounds)
+        made = state.series_releases(state.series("queries"))
+        assert [release.name for release in made] == names
+        assert all(release.threshold == -math.inf for release in made if release.name.startswith("prefix"))
+        assert not spent or list(state._history(path_id).levels) == [Fraction(level) for level in spent]
+        for level, noise in spent.items():
+            found = state.noise(path_id, Fraction(level), M)
+            assert found.dtype == noise.dtype and found.tolist() == noise.tolist()
 
 
 def test_series_and_releases_come_back_whole(tmp_path):
-    """A series keeps its declaration, salt and files, and a release all it was made from."""
+    """A series keeps its declaration, salt and files; levels are compared exactly, not as floats."""
     path = make_store(tmp_path / "s")
     before = datetime.now(UTC).replace(tzinfo=None)
+    third = Fraction(1, 3)
+    fine = third + Fraction(1, 10**30)
+    with open_state(path) as state:
+        assert state.ledger()[0]["finest"] == 0
+        model = Model(state.series("queries").path_id)
+        for level in (fine, third, third):
+            state.commit_round(model.make_round(level, 2))
     with open_state(path) as state:
         record = state.series("queries")
-        model = Model(record.path_id)
-        state.commit_round(model.make_round("1/3", 5))
-        state.commit_round(model.make_round("1/3", 2))
-    with open_state(path) as state:
-        record = state.series("queries")
-        assert record.declaration["key"] == ["query"] and record.salt.startswith(b"salt")
+        assert record.declaration["key"] == ["query"] and record.salt == SALT
         assert {file.name for file in record.files} == {"counts", "index", "support"}
-        assert record.paths[0].kind == "cells" and not record.paths[0].integer_noise
-        assert state.series_files(record).n_nonzero == 400
+        assert record.paths[0].kind == "cells" and state.series_files(record).n_nonzero == 400
         assert state.series("other") is None
-        first, second = state.releases(record.path_id)
-        assert first.level == second.level == Fraction(1, 3)
+        first, second, last = state.releases(record.path_id)
+        assert (first.level, second.level, last.level, last.generation) == (fine, third, third, 4)
         assert (first.threshold, first.request["threshold"], first.metadata) == (3.0, 3.0, {"std": 1.5})
-        assert (first.generation, second.generation) == (2, 3)
-        assert len(state.tracked(record.path_id).position) == 7
+        with pytest.raises(NotFoundError):
+            state.noise(model.path_id, Fraction(2), 6)
+        with pytest.raises(StoreInUseError):
+            state.noise(model.path_id, third, 5)
         (row,) = state.ledger()
-    assert before <= row["first_release"] <= row["last_release"] <= datetime.now(UTC).replace(tzinfo=None)
+    assert (row["finest"], row["path"][0], row["releases"], row["declaration"]["cap"]) == (fine, "cells", 3, "2")
+    assert before <= row["first_release"] < row["last_release"] <= datetime.now(UTC).replace(tzinfo=None)
 
 
 def test_names_are_taken_once(tmp_path):
@@ -72,83 +104,73 @@ def test_names_are_taken_once(tmp_path):
             add_series(state)
     with open_state(path) as state:
         model.check(state)
-        assert len(state.all_series()) == 1
         state.verify()
     assert len(list((path / "series").iterdir())) == 1
 
 
-def test_state_refuses_a_round_built_on_an_older_generation(tmp_path):
-    """When somebody else committed meanwhile, nothing of the round stays, not even its file."""
+@pytest.mark.parametrize("of_cells", [True, False])
+def test_state_refuses_a_round_built_on_an_older_generation(tmp_path, of_cells):
+    """After another commit nothing of a round stays: no row, file, path or attachment."""
     path = make_store(tmp_path / "s")
     with open_state(path) as state:
-        model = Model(state.series("queries").path_id)
+        record = state.series("queries")
+        files = set(record.directory.iterdir())
+        if of_cells:
+            new = Model(record.path_id).make_round("1", 5)
+        else:
+            file = state.write_attachment(record, ".npz", b"matrix")
+            new = workload_round(record, "prefix", "1", np.zeros(M), attachments=[file])
         state.generation -= 1
         with pytest.raises(StoreInUseError, match="begin again"):
-            state.commit_round(model.make_round("1", 5))
-        directory = state.series("queries").directory
-        assert not list(directory.glob("round-*"))
+            state.commit_round(new)
+        assert set(record.directory.iterdir()) == files
     with open_state(path) as state:
-        assert state.releases(model.path_id) == [] and state.generation == 1
-
-
-def test_noise_is_read_for_spent_levels_only(tmp_path):
-    """A level that was never spent has no noise to read."""
-    path = make_store(tmp_path / "s")
-    with open_state(path) as state:
-        model = Model(state.series("queries").path_id)
-        state.commit_round(model.make_round("1", 5))
-        with pytest.raises(NotFoundError):
-            state.noise(model.path_id, Fraction(2), 5)
-        with pytest.raises(StoreInUseError):
-            state.noise(model.path_id, Fraction(1), 4)
-
-
-def test_ledger_compares_levels_exactly(tmp_path):
-    """The finest level is found among levels that are the same number as floats."""
-    path = make_store(tmp_path / "s")
-    fine = Fraction(1, 3) + Fraction(1, 10**30)
-    with open_state(path) as state:
-        assert state.ledger()[0]["finest"] == 0
-        model = Model(state.series("queries").path_id)
-        for level in (fine, Fraction(1, 3), Fraction(1, 5)):
-            state.commit_round(model.make_round(level, 1))
-        row = state.ledger()[0]
-    assert (row["finest"], row["path"][0], row["releases"], row["declaration"]["cap"]) == (fine, "cells", 3, "2")
-    assert row["first_release"] < row["last_release"] and row["dropped"] is None
+        assert state.releases(1) == [] and state.generation == 1 and len(state.ledger()) == 1
 
 
 def test_dropped_series_leaves_its_ledger_and_no_secret(tmp_path):
-    """After a drop no file of the store holds a key, the salt or a request, while what was spent is still shown."""
-    path = make_store(tmp_path / "s")
+    """After a drop no file holds a key, the salt, a request or noise; the ledger keeps what was spent."""
+    path, copy = make_store(tmp_path / "s"), tmp_path / "copy"
     with open_state(path) as state:
-        model = Model(state.series("queries").path_id)
-        state.commit_round(model.make_round("1/3", 5, 2))
+        record = state.series("queries")
+        state.commit_round(Model(record.path_id).make_round("1/3", 5, 2))
+        file = state.write_attachment(record, ".npz", b"planted matrix")
+        noise = np.full(M, 1234567.25)
+        state.commit_round(workload_round(record, "prefix", "1", noise, attachments=[file]))
+        for damaged in (*record.directory.glob("round-3-*"), record.directory / file.name):
+            whole = damaged.read_bytes()
+            damaged.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+            with pytest.raises(StoreDamagedError, match=damaged.name):
+                state.verify()
+            damaged.write_bytes(whole)
+    backup(path, copy)
+    shutil.rmtree(path)
+    adopt(copy, home_is_gone=True)
+    with open_state(copy) as state:
+        assert state.noise(2, Fraction(1), M).tolist() == noise.tolist()
         other = Model(add_series(state, "other"))
         state.commit_round(other.make_round("0.5", 3))
         state.drop_series("queries")
         assert state.series("queries") is None
         state.commit_round(other.make_round("0.7", 0))
+    with open_state(copy) as state:
         other.check(state)
-    with open_state(path) as state:
         ledger = state.ledger()
-        assert [row["finest"] for row in ledger] == [Fraction(1, 3), Fraction(7, 10)]
-        assert [row["dropped"] is None for row in ledger] == [False, True]
-        assert [event["what"] for event in state.events()] == [
-            "create store", "create series", "release", "create series", "release", "drop series", "release",
-        ]  # fmt: skip
+        assert [row["finest"] for row in ledger] == [Fraction(1, 3), 1, Fraction(7, 10)]
+        assert [row["dropped"] is None for row in ledger] == [False, False, True]
         with pytest.raises(NotFoundError):
             state.drop_series("queries")
         add_series(state, "queries")
         for name in ("other", "queries"):
             state.drop_series(name)
-    content = everything_in(path)
+    content = everything_in(copy)
     assert b"queries" in content
-    for planted in (b"planted-key", b"empty-key", SALT, b'"threshold"'):
+    for planted in (b"planted", b"empty-key", SALT, b'"threshold"', noise.tobytes()):
         assert planted not in content
 
 
 def test_a_drop_that_dies_halfway_leaves_nothing_after_the_next_opening(tmp_path, monkeypatch):
-    """A run that dies once the drop is committed leaves bytes and files behind: the next opening removes them all."""
+    """A process that dies once the drop is committed leaves bytes and files behind; the next opening removes them."""
     path = make_store(tmp_path / "s")
     with open_state(path) as state:
         model = Model(state.series("queries").path_id)
@@ -173,22 +195,20 @@ def test_a_drop_that_dies_halfway_leaves_nothing_after_the_next_opening(tmp_path
 
 
 def everything_in(path):
-    """The bytes of all files of a store, its free pages and journals included."""
+    """The bytes of all files of a store, free pages and journals included."""
     return b"".join(file.read_bytes() for file in path.rglob("*") if file.is_file())
 
 
 def test_records_show_no_secret(tmp_path):
-    """Nothing that is printed shows a key, a count, a salt or noise."""
+    """No repr of a record, round or file shows a key, a count, a salt or noise."""
     path = make_store(tmp_path / "s")
     with open_state(path) as state:
         record = state.series("queries")
-        model = Model(record.path_id)
-        new = model.make_round("1", 5, 1)
+        new = Model(record.path_id).make_round("1", 5, 1)
         state.commit_round(new)
-        release = state.releases(record.path_id)[0]
-        printed = [record, new, release, state, state.tracked(1), state.series_files(record)]
         history = state._history(record.path_id)
         file = history.open_round(0)
+        printed = [record, new, *state.releases(1), state, state.tracked(1), state.series_files(record)]
         printed += [record.files, record.paths, history.rounds, file, file._sizes]
         shown = "".join(map(repr, printed))
     for secret in ("salt", "empty-key", "n_tracked", "array", "position", "size", "n_new", "n_empty"):

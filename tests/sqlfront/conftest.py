@@ -8,14 +8,8 @@ from sparsehist.sqlfront.running import run_script
 from sparsehist.sqlfront.session import Session
 
 OPTIONS = "unit = user_id, key = query, max_keys = 3, domain = 'strings(max_bytes=16)'"
+CREATE = f"create series queries with ({OPTIONS}, cap = 2) as select user_id, query from log;"
 SECRET_KEY, SECRET_UNIT = "zzsecretkey", "zzsecretunit"
-
-
-def small_log():
-    """900 people with two queries each; a few of them have one that nobody else has."""
-    people = range(900)
-    rows = [(f"u{i}", query) for i in people for query in ("weather", f"bus {i % 5}")]
-    return pl.DataFrame([*rows, (SECRET_UNIT, SECRET_KEY)], schema=["user_id", "query"], orient="row")
 
 
 @pytest.fixture
@@ -27,8 +21,9 @@ def here(tmp_path, monkeypatch):
 
 @pytest.fixture
 def log():
-    """The log."""
-    return small_log()
+    """900 units with two queries each, and one unit with a query that no other unit has."""
+    rows = [(f"u{i}", query) for i in range(900) for query in ("weather", f"bus {i % 5}")]
+    return pl.DataFrame([*rows, (SECRET_UNIT, SECRET_KEY)], schema=["user_id", "query"], orient="row")
 
 
 @pytest.fixture
@@ -40,8 +35,8 @@ def store():
 
 @pytest.fixture
 def session(store, log):
-    """A session on it that sees the log."""
-    with Session(store.home, tables={"log": log}, parameters={"level": "1/2", "n": 2}) as opened:
+    """A session on the store that sees the log."""
+    with Session(store.home, tables={"log": log}) as opened:
         yield opened
 
 

@@ -1,6 +1,4 @@
-"""The limits of an analyst's session: memory, time, interruption, and the types of results."""
-
-from __future__ import annotations
+"""The limits of a reader's session: memory, time, interruption, and the types of results."""
 
 import os
 import signal
@@ -20,16 +18,17 @@ ROWS = pl.DataFrame({"query": [f"word {i}" for i in range(1000)], "noisy_count":
 LEDGER = pl.DataFrame({"store": ["a"], "series": ["queries"], "release": ["public"]})
 
 
-def session(**limits):
-    """A session over one release."""
-    return AnalystSession([sh.Release(ROWS, {"series": "queries", "name": "public"})], LEDGER, **limits)
+def session(series="queries", **limits):
+    """Return a session over one release, with a table of the reader's own."""
+    opened = AnalystSession([sh.Release(ROWS, {"series": series, "name": "public"})], LEDGER, **limits)
+    opened.sql("create temp table mine as select 1 as x")
+    return opened
 
 
 @pytest.fixture
 def analyst():
-    """A session of 200 MB with a table of the reader's own; a statement that nothing else stops ends by itself."""
+    """A session of 200 MB; a statement that nothing else stops ends after two minutes."""
     with session(memory_limit="200MB", threads=2, time_limit=120) as opened:
-        opened.sql("create temp table mine as select 1 as x")
         yield opened
 
 
@@ -47,12 +46,11 @@ def answers(analyst):
         "select array_agg(i) from range(500000000) t(i)",
         "select distinct i from range(500000000) t(i)",
         "select max(s) from (select repeat('x' || i, 10000000) s from range(1000) t(i))",
-        "select a.i from range(100000) a(i), range(100000) b(i) order by hash(a.i, b.i)",
         "create temp table big as select i, repeat('x', 1000) || i as x from range(1000000) t(i)",
     ],
 )
 def test_the_memory_limit_bounds_queries_and_results(analyst, query):
-    """DuckDB's own limit stops what it holds; rows that it streams out are counted. The session goes on."""
+    """DuckDB's own limit bounds what it holds, and streamed rows are counted; the session goes on."""
     with pytest.raises(StatementError, match=r"memory limit of this session, 190\.7 MiB"):
         analyst.sql(query)
     assert analyst.sql("select range::int as i from range(5_000_000)")["i"].to_list()[-1] == 4_999_999
@@ -60,27 +58,21 @@ def test_the_memory_limit_bounds_queries_and_results(analyst, query):
 
 
 @pytest.mark.parametrize("query", [ENDLESS, ENDLESS_ROWS])
-def test_a_statement_takes_no_more_time_than_was_declared(query):
-    """It is interrupted, and tables of the reader's own stay."""
+def test_a_statement_is_stopped_at_the_time_limit(query):
+    """The statement is interrupted, and tables of the reader's own stay."""
     with session(time_limit=1) as analyst:
-        analyst.sql("create temp table mine as select 1 as x")
         start = time.monotonic()
         with pytest.raises(StatementError, match=r"longer than the time limit of 1 s$|memory limit"):
             analyst.sql(query)
         assert time.monotonic() - start < 15
         assert answers(analyst)
-
-
-@pytest.mark.parametrize("limit", [0, -1, float("nan"), float("inf")])
-def test_a_time_limit_is_a_positive_number_of_seconds(limit):
-    """Others are refused when the session is opened."""
     with pytest.raises(InputError, match="time_limit must be"):
-        session(time_limit=limit)
+        session(time_limit=0)
 
 
 @pytest.mark.parametrize("how", ["interrupt", pytest.param("ctrl-c", marks=pytest.mark.slow)])
 def test_a_statement_can_be_stopped(analyst, how):
-    """From another thread, or by Ctrl-C, long before the time limit; the next statement runs."""
+    """Another thread or Ctrl-C stops a statement long before the time limit; the next statement runs."""
 
     def stop():
         if how == "interrupt":
@@ -99,7 +91,7 @@ def test_a_statement_can_be_stopped(analyst, how):
     assert answers(analyst)
 
 
-def test_a_closed_session_and_a_fork_are_refused(analyst):
+def test_a_fork_and_a_closed_session_are_refused(analyst):
     """DuckDB's threads do not survive a fork."""
     child = os.fork()
     if child == 0:
@@ -117,25 +109,16 @@ def test_a_closed_session_and_a_fork_are_refused(analyst):
         analyst.sql("select 1")
 
 
-@pytest.mark.parametrize(
-    ("query", "dtypes"),
-    [
-        ("select 'a'::enum ('a', 'b') as e union all select 'b'::enum ('a', 'b')", [pl.Categorical, pl.Enum]),
-        ("select [1, 2] as l", [pl.List(pl.Int32)]),
-        ("select 1::decimal(38, 3) as d", [pl.Decimal(38, 3)]),
-        ("select timestamptz '2026-01-31 12:00:00+00' as z", [pl.Datetime]),
-        ("select query from queries.public where false", [pl.String]),
-    ],
-)
-def test_types_of_results(analyst, query, dtypes):
+def test_types_of_results(analyst):
     """Results have DuckDB's types as Polars has them; a type that Polars lacks is refused."""
-    assert any(analyst.sql(query).dtypes[0] == dtype for dtype in dtypes)
+    row = analyst.sql("select [1, 2] as l, 1::decimal(38, 3) as d, 'a'::enum ('a', 'b') as e")
+    assert row.dtypes[:2] == [pl.List(pl.Int32), pl.Decimal(38, 3)] and row["e"].to_list() == ["a"]
+    assert analyst.sql("select query from queries.public where false").dtypes == [pl.String]
     with pytest.raises(StatementError, match="cannot be a frame"):
         analyst.sql("select interval 1 hour")
 
 
-def test_names_of_strangers_do_not_reach_the_terminal():
-    """Series and releases are named by the file; control characters are written out."""
-    release = sh.Release(ROWS, {"series": "a\x1b[2J", "name": "b"})
-    with AnalystSession([release], LEDGER) as analyst:
-        assert analyst.tables()["name"].to_list() == ["a\\x1b[2J.b", "ledger"]
+def test_control_characters_in_names_are_escaped():
+    """A file names its series and its release; `tables` writes control characters out."""
+    with session("a\x1b[2J") as analyst:
+        assert analyst.tables()["name"].to_list() == ["a\\x1b[2J.public", "ledger"]

@@ -1,4 +1,4 @@
-"""A script of fifty statements: checked whole, run in order, stopped at errors or carried on."""
+"""A script is checked whole, run in order, and stopped at its first error or carried on."""
 
 import polars as pl
 import pytest
@@ -6,7 +6,7 @@ import pytest
 import sparsehist as sh
 from sparsehist.sqlfront.running import run_script
 from sparsehist.sqlfront.session import Session
-from tests.sqlfront.conftest import OPTIONS, small_log
+from tests.sqlfront.conftest import OPTIONS
 
 # 50 statements that work: 10 tables, 10 views, 5 series, 15 releases, 10 queries.
 GOOD = [
@@ -36,75 +36,62 @@ FAILING = {
 }
 
 
-def _script(*, wrong=False, failing=False):
-    statements = list(GOOD)
-    for place, (text, _) in {**(WRONG if wrong else {}), **(FAILING if failing else {})}.items():
-        statements[place] = text
-    return ";\n".join(statements)
+def _script(*planted):
+    statements = dict(enumerate(GOOD))
+    for some in planted:
+        statements |= {place: text for place, (text, _) in some.items()}
+    return ";\n".join(statements.values())
 
 
-@pytest.fixture
-def begun():
-    """A store and a session on it."""
-    with sh.open(":memory:", seed=2) as store, Session(store.home, tables={"log": small_log()}) as session:
-        yield store, session
+def _level(store):
+    """Return the level that the population has spent."""
+    return store.ledger(full=True).filter(scope="population")["level"].to_list()
 
 
-def test_fifty_statements_run_in_order(begun):
-    """Every statement runs once, in its line."""
-    store, session = begun
+def test_fifty_statements_run_in_order(store, session):
+    """Every statement runs once, and its outcome says its number and its line."""
     outcomes = run_script(session, _script())
     assert [outcome.number for outcome in outcomes] == list(range(1, 51))
     assert [outcome.line for outcome in outcomes] == list(range(1, 51))
     assert not any(outcome.error for outcome in outcomes)
-    assert store.ledger(full=True).filter(scope="population")["level"].to_list() == ["1.5"]
+    assert _level(store) == ["1.5"]
     assert outcomes[-1].frame["n"].to_list() == [4]
 
 
-def test_nothing_runs_where_anything_is_wrong(begun):
-    """All mistakes are told at once, each in its line, and the store stays untouched."""
-    store, session = begun
-    outcomes = run_script(session, _script(wrong=True, failing=True))
+def test_nothing_runs_where_anything_is_wrong(store, session):
+    """All mistakes are told at once, each with its line, and neither store nor session changes."""
+    outcomes = run_script(session, _script(WRONG, FAILING))
     assert [outcome.number - 1 for outcome in outcomes] == list(WRONG)
     for outcome, (place, (_, said)) in zip(outcomes, WRONG.items(), strict=True):
         assert said in str(outcome.error) and f"line {place + 1}, column" in str(outcome.error)
-    assert store.path.exists() and store.series_names() == []
+    assert store.series_names() == []
     assert session.connection.sql("show tables").fetchall() == [("log",)]
 
 
-def test_it_stops_at_the_first_failure_and_keeps_what_was_committed(begun):
-    """What ran before stays, nothing after it runs."""
-    store, session = begun
-    first = min(FAILING)
-    outcomes = run_script(session, _script(failing=True))
-    assert [outcome.number - 1 for outcome in outcomes] == list(range(first + 1))
-    assert FAILING[first][1] in str(outcomes[-1].error) and f"line {first + 1}, column" in str(outcomes[-1].error)
-    text = ";\n".join(GOOD[:25]) + ";\nrelease r0 from s0 at level 0.1;\nrelease r1 from s0 at level 3;\nselect 1"
-    with Session(store.home, tables={"log": small_log()}) as fresh:
-        outcomes = run_script(fresh, text)
-    assert len(outcomes) == 27 and "cap of the series" in str(outcomes[-1].error)
+def test_a_script_stops_at_the_first_failure(store, session):
+    """What ran before the failure stays committed, and nothing after it runs."""
+    script = [*GOOD[:25], "release r0 from s0 at level 0.1", "release r1 from s0 at level 3", "select 1"]
+    outcomes = run_script(session, ";\n".join(script))
+    assert len(outcomes) == 27
+    assert str(outcomes[-1].error).startswith("line 27, column 1") and "cap of the series" in str(outcomes[-1].error)
     assert store.series("s0").releases()["name"].to_list() == ["r0"]
 
 
-def test_keeping_on_runs_all_that_can_run(begun):
-    """Each mistake costs its own statement, and those that need it; the others run."""
-    store, session = begun
-    outcomes = run_script(session, _script(wrong=True, failing=True), keep_going=True)
+def test_keep_going_runs_all_that_can_run(store, session):
+    """Each mistake costs its own statement and those that need it; the others run."""
+    outcomes = run_script(session, _script(WRONG, FAILING), keep_going=True)
     assert [outcome.number for outcome in outcomes] == list(range(1, 51))
     failed = {outcome.number - 1 for outcome in outcomes if outcome.error is not None}
-    planted = {**WRONG, **FAILING}
-    assert planted.keys() <= failed
-    # Series s1 and s2 are missing, so are their releases and the queries of them; table t3 is missing too.
-    assert failed - planted.keys() == {28, 29, 31, 32, 41, 42, 48}
-    for place, (_, said) in planted.items():
+    # Without series s1 and s2 and table t3, their releases and queries fail too.
+    assert failed == {*WRONG, *FAILING, 28, 29, 31, 32, 41, 42, 48}
+    for place, (_, said) in {**WRONG, **FAILING}.items():
         assert said in str(outcomes[place].error), place
     assert store.series_names() == ["s0", "s3", "s4"]
-    assert store.ledger(full=True).filter(scope="population")["level"].to_list() == ["0.9"]
+    assert _level(store) == ["0.9"]
 
 
-def test_a_dry_run_spends_nothing_and_says_what_would_be_spent(begun):
-    """The sums of the ledger are foreseen, refusals too, and neither store nor session changes."""
-    store, session = begun
+def test_a_dry_run_says_what_would_be_spent(store, session):
+    """A dry run foresees the sums of the ledger, and neither store nor session changes."""
     outcomes = run_script(session, _script(), dry_run=True)
     assert "nothing before, rho 0.1 after" in outcomes[25].said
     assert "rho 1.4 before, rho 1.5 after" in outcomes[39].said
@@ -117,55 +104,15 @@ def test_a_dry_run_spends_nothing_and_says_what_would_be_spent(begun):
     ]
     over = run_script(session, "release x from s0 at level 2; select 1", dry_run=True)
     assert len(over) == 1 and over[0].error.exit_code == 3
-    assert store.ledger(full=True).filter(scope="population")["level"].to_list() == ["1.5"]
-
-
-def test_a_dry_run_knows_the_budget_of_a_population(begun):
-    """A release beyond the budget is shown as refused, and nothing is written down about it."""
-    store, session = begun
-    run_script(session, f"create series s0 with ({OPTIONS}) as from log")
-    store.set_budget(rho="0.5")
-    before = store.events().height
-    (outcome,) = run_script(session, "release x from s0 at level 0.6", dry_run=True)
-    assert outcome.said == "would be refused" and "0.5" in str(outcome.error)
-    assert store.events().height == before
-
-
-def test_a_dry_run_counts_periods_that_were_dropped(begun):
-    """A period that was never released still is one of those in which a unit may count, as in the run."""
-    store, session = begun
-    weeks = sh.create(
-        store, name="v", unit="user_id", key="query", max_keys=1, domain=sh.Strings(max_bytes=8),
-        every=sh.Every("week", protects="user-week", most_periods=2, budget="0.1"),
-    )  # fmt: skip
-    for week in ("2026-W11", "2026-W12", "2026-W13"):
-        weeks.append(pl.DataFrame({"user_id": range(50), "query": "a"}), period=week)
-    releases = (f"release r from v_2026w{n} at level 0.1 expecting 0.01 false keys" for n in (12, 13))
-    script = "; ".join(["drop series v_2026w11", *releases])
-    foreseen, done = (run_script(session, script, dry_run=dry) for dry in (True, False))
-    assert [type(outcome.error) for outcome in foreseen] == [type(outcome.error) for outcome in done]
-    assert foreseen[-1].error is not None and str(foreseen[-1].error) == str(done[-1].error)
-    ended = "nothing more can be added to v"  # with a week that was released; one that was not says nothing
-    assert not any(ended in outcome.said for outcome in (foreseen[0], done[0]))
-    for dry in (True, False):
-        (dropped,) = run_script(session, "drop series v_2026w12", dry_run=dry)
-        assert ended in dropped.said
-    with pytest.raises(sh.errors.RefusedError, match="nothing more can be added"):
-        weeks.append(pl.DataFrame({"user_id": range(50), "query": "a"}), period="2026-W14")
+    assert _level(store) == ["1.5"]
 
 
 def test_a_dry_run_needs_no_store():
-    """Nothing is made where there is none."""
+    """A dry run makes no store where there is none."""
+    script = f"create series s with ({OPTIONS}) as from log; release a from s at level 1/3"
     with Session(None, tables={"log": pl.DataFrame({"user_id": ["a"], "query": ["b"]})}) as session:
-        outcomes = run_script(
-            session,
-            f"create series s with ({OPTIONS}) as from log; release a from s at level 1/3",
-            dry_run=True,
-        )
-    assert [outcome.said for outcome in outcomes] == [
-        "counts the log into the series s; spends nothing",
-        "population default: nothing before, rho 1/3 after",
-    ]
+        outcomes = run_script(session, script, dry_run=True)
+    assert outcomes[-1].said == "population default: nothing before, rho 1/3 after"
 
 
 EVERY_KIND = """
@@ -188,21 +135,42 @@ release c from opened at level 0.2 open delta 1e-6;
 
 
 def test_a_dry_run_foresees_workloads_and_open_domains():
-    """It refuses what the run refuses, and foresees the sums and the delta that the ledger has after the run."""
+    """A dry run refuses what the run refuses, and foresees the sums and the delta that the ledger has after it."""
     people = range(600)
     log = pl.DataFrame({"u": people, "k": [f"k{i % 3}" for i in people], "h": [i % 24 for i in people]})
     with sh.open(":memory:", seed=3) as store, Session(store.home, tables={"log": log}) as session:
         foreseen = run_script(session, EVERY_KIND, dry_run=True, keep_going=True)
         ran = run_script(session, EVERY_KIND, keep_going=True)
         ledger = store.ledger(full=True)
-    refused = [outcome.number for outcome in foreseen if outcome.error is not None]
-    assert refused == [outcome.number for outcome in ran if outcome.error is not None] == [7, 8, 12, 13]
-    kinds = [type(outcome.error) for outcome in foreseen if outcome.error is not None]
-    assert kinds == [type(outcome.error) for outcome in ran if outcome.error is not None]
+    refused = {outcome.number: type(outcome.error) for outcome in ran if outcome.error is not None}
+    assert list(refused) == [7, 8, 12, 13]
+    assert {each.number: type(each.error) for each in foreseen if each.error is not None} == refused
     (level,) = ledger.filter(scope="population")["level"]
     assert f"rho {level} after" in foreseen[10].said
     (delta,) = ledger.filter(scope="path", series="opened")["delta_infinity"]
     assert f"of the series' delta {delta:.3g} are spent then" in foreseen[5].said
+
+
+def test_a_dry_run_counts_periods_that_were_dropped(store, session):
+    """A dropped period is one of those in which a unit counts, in the dry run as in the run."""
+    weeks = sh.create(
+        store, name="v", unit="user_id", key="query", max_keys=1, domain=sh.Strings(max_bytes=8),
+        every=sh.Every("week", protects="user-week", most_periods=2, budget="0.1"),
+    )  # fmt: skip
+    for week in ("2026-W11", "2026-W12", "2026-W13"):
+        weeks.append(pl.DataFrame({"user_id": range(50), "query": "a"}), period=week)
+    releases = (f"release r from v_2026w{n} at level 0.1 expecting 0.01 false keys" for n in (12, 13))
+    script = "; ".join(["drop series v_2026w11", *releases])
+    foreseen, done = (run_script(session, script, dry_run=dry) for dry in (True, False))
+    assert [str(outcome.error) for outcome in foreseen] == [str(outcome.error) for outcome in done]
+    assert foreseen[-1].error is not None
+    ended = "nothing more can be added to v"  # said of a period that was released
+    assert not any(ended in outcome.said for outcome in (foreseen[0], done[0]))
+    for dry in (True, False):
+        (dropped,) = run_script(session, "drop series v_2026w12", dry_run=dry)
+        assert ended in dropped.said
+    with pytest.raises(sh.errors.RefusedError, match="nothing more can be added"):
+        weeks.append(pl.DataFrame({"user_id": range(50), "query": "a"}), period="2026-W14")
 
 
 CHOOSE = (
@@ -210,18 +178,15 @@ CHOOSE = (
 )
 
 
-def test_a_dry_run_adds_what_choosing_keys_spends(begun):
-    """The releases after it start from there, a budget counts it, and the run ends where the dry run did."""
-    store, session = begun
+def test_a_dry_run_adds_what_choosing_keys_spends(store, session):
+    """The releases after CHOOSE KEYS start from its cost, and a budget counts it."""
     script = f"{CHOOSE} {CHOOSE} create series s0 with ({OPTIONS}) as from log; release a from s0 at level 0.2"
     outcomes = run_script(session, script, dry_run=True)
     assert outcomes[0].said == "population default: nothing before, rho 0.5 after"
     assert outcomes[1].said == "was made before; spends nothing"
     assert "rho 0.5 before, rho 0.7 after" in outcomes[3].said
     assert not any(outcome.error for outcome in run_script(session, script))
-    assert store.ledger(full=True).filter(scope="population")["level"].to_list() == ["0.7"]
-    (again,) = run_script(session, CHOOSE, dry_run=True)
-    assert again.said == "was made before; spends nothing"
+    assert _level(store) == ["0.7"]
     store.set_budget(rho=1, population="others")
     tight = CHOOSE.replace("found", "other").replace("delta =", "population = others, delta =")
     (outcome,) = run_script(session, tight.replace("level 0.5", "level 2"), dry_run=True)

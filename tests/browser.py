@@ -1,6 +1,6 @@
-"""Pages in a real browser: Debian's chromium by its path, driven by playwright; axe-core, pinned, from npm.
+"""Pages in chromium, driven by playwright and checked by axe-core; `make browser` installs what is missing.
 
-`make browser` installs what is missing. With CI=true a missing tool fails the test; elsewhere it is skipped.
+With CI=true a missing tool fails the test; elsewhere the test is skipped.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
-WIDTHS = (360, 768, 1280)
+WIDTHS = (360, 1280)
 SCHEMES = ("light", "dark")
 AXE = Path(__file__).with_name("node_modules") / "axe-core" / "axe.min.js"
-# Without the last ones chromium asks for updates of its own, which is no request of a page.
+# The last two options stop chromium's own requests for updates.
 _OPTIONS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update")
 
-# Elements that show less than they hold. What stands in a box with a bar to scroll, as wide tables do, can be seen.
+# Elements whose content is clipped; content of a box that scrolls, as wide tables do, can be seen.
 _CLIPPED = """() => {
     const scrolls = e => e && (/auto|scroll/.test(getComputedStyle(e).overflowX) || scrolls(e.parentElement))
     return [...document.querySelectorAll('body *')].filter(e => {
@@ -58,14 +58,14 @@ def browser() -> Iterator[Any]:
 
 
 class Visit(NamedTuple):
-    """A tab; what its page said in the console, by errors and by dialogs; what it asked for."""
+    """A browser tab, the console messages, errors and dialogs of its page, and the addresses it requested."""
 
     tab: Any
-    told: list[str]
-    asked: list[str]
+    messages: list[str]
+    requests: list[str]
 
     def show(self, *, width: int, scheme: str) -> list[str]:
-        """Look at it in this width and colour scheme; what is not seen whole."""
+        """Return which elements are clipped or outside the page at this width and colour scheme."""
         self.tab.set_viewport_size({"width": width, "height": 800})
         self.tab.emulate_media(color_scheme=scheme)
         wide = self.tab.evaluate("document.documentElement.scrollWidth")
@@ -75,16 +75,16 @@ class Visit(NamedTuple):
         ]
 
     def accessibility_faults(self, *, contrast: bool = True) -> list[str]:
-        """What axe-core finds serious or critical, as rule and element; contrast takes longer than all the rest."""
-        self.tab.evaluate(AXE.read_text(encoding="utf-8"))  # as a debugger does it, whatever the page's policy
-        # Colours that fade from one scheme to the other would be judged half-way.
+        """Return the serious and critical faults that axe-core finds; contrast takes longer than all other rules."""
+        self.tab.evaluate(AXE.read_text(encoding="utf-8"))  # the debugger ignores the page's policy
+        # Finish animations, so that contrast is not measured while colours fade.
         self.tab.evaluate("document.getAnimations().forEach(animation => animation.finish())")
         rules = {"color-contrast": {"enabled": contrast}}
-        found = self.tab.evaluate("rules => axe.run({preload: false, rules})", rules)
-        assert found["passes"]
+        checked = self.tab.evaluate("rules => axe.run({preload: false, rules})", rules)
+        assert checked["passes"]
         return [
             f"{fault['id']}: {node['html'][:120]}"
-            for fault in found["violations"]
+            for fault in checked["violations"]
             if fault["impact"] in ("serious", "critical")
             for node in fault["nodes"]
         ]
@@ -92,14 +92,14 @@ class Visit(NamedTuple):
 
 @contextmanager
 def visit(browser: Any, address: str) -> Iterator[Visit]:
-    """Open a page until it is loaded."""
+    """Load a page in a tab of its own."""
     context = browser.new_context()
     context.set_default_timeout(30_000)
-    found = Visit(context.new_page(), [], [])
-    found.tab.on("console", lambda message: found.told.append(message.text))
-    found.tab.on("pageerror", lambda error: found.told.append(str(error)))
-    found.tab.on("dialog", lambda dialog: found.told.append(dialog.message))
-    found.tab.on("request", lambda request: found.asked.append(request.url))
-    found.tab.goto(address)
-    yield found
+    opened = Visit(context.new_page(), [], [])
+    opened.tab.on("console", lambda message: opened.messages.append(message.text))
+    opened.tab.on("pageerror", lambda error: opened.messages.append(str(error)))
+    opened.tab.on("dialog", lambda dialog: opened.messages.append(dialog.message))
+    opened.tab.on("request", lambda request: opened.requests.append(request.url))
+    opened.tab.goto(address)
+    yield opened
     context.close()

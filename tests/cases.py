@@ -1,4 +1,4 @@
-"""Cases of parametrised tests that only a run of the slow tests tries."""
+"""Cases of parametrised tests that run with the slow tests only."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import pytest
 
 
 def slow(*case: Any) -> Any:
-    """A case that the slow tests try."""
+    """Mark a case as slow."""
     return pytest.param(*case, marks=pytest.mark.slow)
 
 
 def quick(first: Iterable[Any], every: Iterable[Any]) -> list[Any]:
-    """All cases, those that are not among the first marked as slow."""
-    quickly = list(first)
-    return [case if case in quickly else slow(case) for case in every]
+    """Return every case, marking those that are not among the first as slow."""
+    by_default = list(first)
+    return [case if case in by_default else slow(case) for case in every]

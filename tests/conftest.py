@@ -1,4 +1,4 @@
-"""Settings of the whole suite: hypothesis, seeds, and the count of the p-values that share the suite's level."""
+"""Settings of the suite: hypothesis, seeds, and the count of the p-values that share the suite's level."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ settings.register_profile(
 )
 settings.load_profile("suite")
 
-# Stores on disk take no seed. Here the keys of their generators are drawn from the name of the test or fixture, so
-# that no test fails by luck. Processes that a test starts or forks draw from the operating system: a child that
-# repeated the noise of its parent would hide a release drawn twice.
+# Stores on disk take no seed. Here the keys of their generators derive from the name of the test or fixture, so that
+# no test fails by chance. Child processes draw from the operating system: a child that repeated the noise of its
+# parent would hide a release that was drawn twice.
 _keys = random.Random()
 entropy.secrets = SimpleNamespace(randbits=_keys.getrandbits)
 os.register_at_fork(after_in_child=_keys.seed)
@@ -47,21 +47,14 @@ _asked_by_workers = pytest.StashKey[int]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Begin the count."""
+    """Begin the count of p-values at zero."""
     config.stash[_asked_by_workers] = 0
-    if config.pluginmanager.hasplugin("xdist"):
-        config.pluginmanager.register(_Workers(config))
 
 
-class _Workers:
-    """Adds up what the workers of pytest-xdist report when they end."""
-
-    def __init__(self, config: pytest.Config) -> None:
-        self._config = config
-
-    def pytest_testnodedown(self, node: Any) -> None:
-        """Take over the count of a worker that ends."""
-        self._config.stash[_asked_by_workers] += getattr(node, "workeroutput", {}).get("p_values", 0)
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Add the count of a worker of pytest-xdist that ends."""
+    node.config.stash[_asked_by_workers] += getattr(node, "workeroutput", {}).get("p_values", 0)
 
 
 def _asked(config: pytest.Config) -> int:
@@ -70,7 +63,7 @@ def _asked(config: pytest.Config) -> int:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Hand the count to the controller, or fail a run that spent more than the suite's level."""
+    """Send a worker's count to the controller, and fail a run that spent more than the suite's level."""
     workeroutput: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
     if workeroutput is not None:
         workeroutput["p_values"] = stats.asked()
@@ -79,7 +72,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Say how much of the level was spent."""
+    """Print how much of the level was spent."""
     asked = _asked(config)
     spent = f"{asked} p-values of {stats.P_VALUES} declared, suite level {stats.SUITE_LEVEL:g}"
     if asked > stats.P_VALUES:

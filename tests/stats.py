@@ -1,13 +1,12 @@
-"""Statistical tests with one stated level for the whole suite.
+"""Statistical tests that share one level over the whole suite.
 
-`SUITE_LEVEL` is the probability that a run of the complete suite raises a false alarm when every law is right
-and the seeds are drawn afresh. It is shared out evenly over `P_VALUES` tests: each spends `SHARE` of it.
-Every p-value is passed to `assert_consistent`, which counts them; `conftest.py` adds up the counts of all workers
-and fails the run if there were more than declared. Negative controls are passed to `assert_detected`: they must be
-rejected at the same share, otherwise the test could not have found the error.
+`SUITE_LEVEL` is the probability that a complete run with fresh seeds raises a false alarm while all laws are right.
+It is divided evenly over `P_VALUES` tests. Every p-value goes to `assert_consistent`, which counts it; `conftest.py`
+adds up the counts of all workers and fails the run if there were more than declared. Negative controls go to
+`assert_detected` and must be rejected at the same share.
 
-All p-values are accurate far into the tail, where a share lies. So the G statistic is preferred to Pearson's
-chi-square: for a Poisson(10) cell with 30 observations they give 4e-7 and 3e-10, and the exact value is 5e-7.
+P-values are accurate in the far tail. This is why the G statistic replaces Pearson's chi-square: for a Poisson(10)
+cell with 30 observations they give 4e-7 and 3e-10, and the exact value is 5e-7.
 """
 
 from __future__ import annotations
@@ -37,41 +36,24 @@ def asked() -> int:
 
 
 def assert_consistent(p_value: float, what: str = "the sample") -> None:
-    """Spend one share of the suite's level on a p-value: fail when it is below the share.
-
-    Args:
-        p_value: In [0, 1]; NaN fails.
-        what: Subject of the sentence that the failure prints.
-    """
+    """Fail if the p-value is NaN or below one share of the suite's level; `what` is the subject of the message."""
     global _asked  # noqa: PLW0603 - the count belongs to the process, as the level does to the suite
     _asked += 1
     if not p_value >= SHARE:
-        message = f"{what} does not follow the law it should: p = {p_value:.3g}, below the share of {SHARE:.3g}"
-        raise AssertionError(message)
+        raise AssertionError(f"{what} does not follow the law: p = {p_value:.3g}, below the share of {SHARE:.3g}")
 
 
 def assert_detected(p_value: float, what: str = "the wrong law") -> None:
-    """Fail when a negative control is not rejected at the share a real test has. Spends nothing."""
+    """Fail if a negative control is not rejected at one share; this spends nothing of the suite's level."""
     if not p_value < SHARE:
-        message = f"{what} was not noticed: p = {p_value:.3g}, not below the share of {SHARE:.3g}"
-        raise AssertionError(message)
+        raise AssertionError(f"{what} was not noticed: p = {p_value:.3g}, not below the share of {SHARE:.3g}")
 
 
 def g_test(observed: ArrayLike, probabilities: ArrayLike) -> float:
-    """Test counts against exact probabilities by the likelihood ratio (with Williams' correction).
+    """Test counts, shape (m,), against cell probabilities that sum to 1, by the likelihood ratio.
 
-    Neighbouring cells are pooled, in the order given, until each is expected to hold `MINIMUM_EXPECTED` or
-    more: put like next to like, and the whole mass in (a tail is a cell).
-
-    Args:
-        observed: Counts; shape (m,).
-        probabilities: Of each cell under the law tested; shape (m,), sum 1.
-
-    Returns:
-        The p-value; 0 when something was seen in a cell of probability 0.
-
-    Raises:
-        ValueError: If shapes or the sum are wrong, or fewer than two cells are left to compare.
+    Neighbouring cells are pooled until each has an expected count of `MINIMUM_EXPECTED`. The p-value is 0 if an
+    impossible cell was observed. Williams' correction is applied.
     """
     counts, expected = _pooled_to_expectation(observed, probabilities)
     if expected.size == 0:
@@ -82,24 +64,8 @@ def g_test(observed: ArrayLike, probabilities: ArrayLike) -> float:
     return float(special.chdtrc(freedom, max(statistic, 0.0) / williams))
 
 
-def chi_square(observed: ArrayLike, probabilities: ArrayLike) -> float:
-    """Test counts against exact probabilities by Pearson's statistic; pooled as in `g_test`.
-
-    For cells that are large (hundreds expected); in small ones its far tail is too heavy for a share.
-    """
-    counts, expected = _pooled_to_expectation(observed, probabilities)
-    if expected.size == 0:
-        return 0.0
-    return float(special.chdtrc(expected.size - 1, float(np.sum((counts - expected) ** 2 / expected))))
-
-
 def ks_test(sample: ArrayLike, cdf: Callable[[NDArray[np.float64]], ArrayLike]) -> float:
-    """Test a sample against a continuous distribution function (Kolmogorov and Smirnov, two-sided).
-
-    Args:
-        sample: Shape (n,).
-        cdf: Vectorised. For a law with atoms the test is blunt, never over-eager: use `g_test`.
-    """
+    """Test a sample against a continuous distribution function by the two-sided Kolmogorov-Smirnov test."""
     ordered = np.sort(np.asarray(sample, dtype=np.float64))
     values = np.asarray(cdf(ordered), dtype=np.float64)
     ranks = np.arange(ordered.size + 1) / ordered.size
@@ -108,18 +74,8 @@ def ks_test(sample: ArrayLike, cdf: Callable[[NDArray[np.float64]], ArrayLike]) 
 
 
 def binomial_test(successes: int, trials: int, probability: float) -> float:
-    """Test a number of successes exactly: twice the smaller tail, at most 1.
-
-    The tails are incomplete beta functions, right to many digits however small; beyond 2**53 trials a Poisson
-    law stands in, which is within `probability` of the binomial.
-    """
-    if not 0 <= successes <= trials:
-        message = f"{successes} successes in {trials} trials"
-        raise ValueError(message)
+    """Test a number of successes by twice the smaller exact tail; above 2**53 trials by the Poisson limit."""
     if trials > 2**53:
-        if probability > 1e-10:
-            message = f"{trials} trials are too many for a probability of {probability}"
-            raise ValueError(message)
         return poisson_test(successes, float(trials) * probability)
     at_most = special.betaincc(successes + 1, trials - successes, probability) if successes < trials else 1.0
     at_least = special.betainc(successes, trials - successes + 1, probability) if successes > 0 else 1.0
@@ -127,30 +83,23 @@ def binomial_test(successes: int, trials: int, probability: float) -> float:
 
 
 def poisson_test(events: int, mean: float) -> float:
-    """Test a number of events exactly: twice the smaller tail, at most 1."""
+    """Test a number of events by twice the smaller exact tail."""
     at_most = special.gammaincc(events + 1, mean)
     at_least = special.gammainc(events, mean) if events > 0 else 1.0
     return min(1.0, 2.0 * float(min(at_most, at_least)))
 
 
 def mean_test(sample: ArrayLike, mean: float, variance: float) -> float:
-    """Test a mean when the variance of one draw is known (exact for normals, else the central limit theorem).
-
-    For a second moment, test the sample of squares against its own mean and variance.
-    """
+    """Test the mean of draws with known variance, by the normal law of the mean."""
     values = np.asarray(sample, dtype=np.float64)
     deviation = float(values.mean() - mean) * math.sqrt(values.size / variance)
     return float(2.0 * special.ndtr(-abs(deviation)))
 
 
 def uniform_cube_test(uniforms: ArrayLike, cells_per_axis: int = 4) -> float:
-    """Test that vectors are uniform on the unit cube, jointly: a G-test on `cells_per_axis`**k equal cells.
+    """Test that vectors, shape (n, k), are jointly uniform on the unit cube: a G-test on cells_per_axis**k cells.
 
-    Any joint law with known conditional distribution functions becomes this one (Rosenblatt's transform).
-
-    Args:
-        uniforms: Shape (n, k).
-        cells_per_axis: Cells along each axis.
+    Rosenblatt's transform maps any joint law with known conditional distribution functions to this one.
     """
     values = np.asarray(uniforms, dtype=np.float64)
     digits = np.minimum((values * cells_per_axis).astype(np.int64), cells_per_axis - 1)
@@ -160,14 +109,9 @@ def uniform_cube_test(uniforms: ArrayLike, cells_per_axis: int = 4) -> float:
 
 
 def gaussian_vector_test(sample: ArrayLike, covariance: ArrayLike) -> float:
-    """Test that vectors are jointly normal with mean 0 and this covariance.
+    """Test that vectors, shape (n, k), are jointly normal with mean 0 and this covariance.
 
-    Whitened, they are spread evenly over the cube, and their squared length is chi-square: two looks, the
-    smaller p-value doubled.
-
-    Args:
-        sample: Shape (n, k).
-        covariance: Shape (k, k), positive definite.
+    Whitened vectors are uniform on the cube, with chi-square squared length; the smaller p-value is doubled.
     """
     values = np.asarray(sample, dtype=np.float64)
     white = np.linalg.solve(np.linalg.cholesky(np.asarray(covariance, dtype=np.float64)), values.T).T
@@ -178,17 +122,13 @@ def gaussian_vector_test(sample: ArrayLike, covariance: ArrayLike) -> float:
 
 
 def two_sample_counts(first: ArrayLike, second: ArrayLike) -> float:
-    """Test that two lists of counts over the same cells come from one law (G-test of a 2 by m table).
-
-    Neighbouring cells are pooled until both rows are expected to hold `MINIMUM_EXPECTED`.
-    """
+    """Test that two lists of counts over the same cells come from one law (G-test of a pooled 2 by m table)."""
     table = np.stack([np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)])
     totals = table.sum(axis=0)
     fewer = float(min(table.sum(axis=1)) / table.sum())
     pooled = np.add.reduceat(table, _starts(totals * fewer), axis=1)
     if pooled.shape[1] < 2:
-        message = "too few observations: pooling left a single cell"
-        raise ValueError(message)
+        raise ValueError("too few observations: pooling left a single cell")
     expected = pooled.sum(axis=1, keepdims=True) * pooled.sum(axis=0) / pooled.sum()
     statistic = 2.0 * float(special.xlogy(pooled, pooled / expected).sum())
     rows, columns = pooled.sum(axis=1), pooled.sum(axis=0)
@@ -198,14 +138,9 @@ def two_sample_counts(first: ArrayLike, second: ArrayLike) -> float:
 
 
 def two_sample_outcomes(first: ArrayLike, second: ArrayLike) -> float:
-    """Test that two samples of discrete outcomes, or of rows of them, come from one joint law.
+    """Test that two samples of integers or of rows of integers, shapes (n, k) and (m, k), have one joint law.
 
-    Outcomes are ordered by how often they occur in both together, so that the rare ones are pooled; that
-    order does not know the samples apart, so it does not bend the p-value.
-
-    Args:
-        first: Integers; shape (n,) or (n, k).
-        second: Integers; shape (m,) or (m, k).
+    Outcomes are ordered by their frequency in both samples together, so that rare ones are pooled.
     """
     one, two = _as_rows(first), _as_rows(second)
     index = _numbered(np.concatenate([one, two]))
@@ -216,23 +151,17 @@ def two_sample_outcomes(first: ArrayLike, second: ArrayLike) -> float:
 
 
 def two_sample_vectors(first: ArrayLike, second: ArrayLike, *, directions: int = 16) -> float:
-    """Test that two samples of real vectors come from one joint law, by looking from several directions.
+    """Test that two samples of real vectors, shapes (n, k) and (m, k), have one joint law.
 
-    A joint law is given by its projections (Cramér and Wold). Looks: every coordinate, and fixed random
-    directions after whitening both samples alike, each by the two-sample Kolmogorov-Smirnov test; and the
-    cells of a grid along the whitened axes by `two_sample_outcomes`. The smallest p-value times the number of
-    looks.
-
-    Args:
-        first: Shape (n, k).
-        second: Shape (m, k).
-        directions: Random directions looked from; none when k = 1.
+    By Cramér and Wold a joint law is given by its projections. Each coordinate and some fixed random directions
+    of the whitened samples get a two-sample Kolmogorov-Smirnov test, and a grid along the whitened axes gets
+    `two_sample_outcomes`. The result is the smallest p-value times the number of tests.
     """
     one, two = _as_rows(first), _as_rows(second)
     both = np.concatenate([one, two]).astype(np.float64)
     width = both.shape[1]
     centred = both - both.mean(axis=0)
-    # Singular values near 0 belong to coordinates that repeat each other; they are left as they are.
+    # Singular values near 0 belong to coordinates that repeat each other.
     _, scales, axes = np.linalg.svd(centred / math.sqrt(len(both)), full_matrices=False)
     white = (centred @ axes.T) / np.where(scales > 1e-12 * scales[0], scales, 1.0)
     looks = [both]
@@ -245,54 +174,6 @@ def two_sample_vectors(first: ArrayLike, second: ArrayLike, *, directions: int =
     digits = np.stack([np.searchsorted(edges[:, j], white[:, j], side="right") for j in range(width)], axis=1)
     p_values.append(two_sample_outcomes(digits[: len(one)], digits[len(one) :]))
     return min(1.0, len(p_values) * min(p_values))
-
-
-def smallest_detectable_rate(trials: float, probability: float, *, power: float = 0.99) -> float:
-    """Find the smallest relative error of a probability that `binomial_test` catches with this power.
-
-    >>> round(smallest_detectable_rate(10**6, 0.01), 3)
-    0.084
-    """
-    return _margin(power) * math.sqrt((1.0 - probability) / (trials * probability))
-
-
-def smallest_detectable_shift(draws: int, *, power: float = 0.99) -> float:
-    """Find the smallest shift, in standard deviations of one draw, that `mean_test` catches with this power.
-
-    >>> round(smallest_detectable_shift(10**6), 4)
-    0.0084
-    """
-    return _margin(power) / math.sqrt(draws)
-
-
-def smallest_detectable_scale(draws: int, *, power: float = 0.99) -> float:
-    """Find the smallest relative error of a normal's scale that `ks_test` catches with this power.
-
-    A scale off by s moves the distribution function by at most s times max of x times the density, 0.242 s.
-
-    >>> round(smallest_detectable_scale(200_000), 3)
-    0.041
-    """
-    critical = math.sqrt(math.log(2.0 / SHARE) / (2.0 * draws))
-    fluctuation = float(special.ndtri(power)) * 0.5 / math.sqrt(draws)
-    return (critical + fluctuation) / float(np.exp(-0.5) / math.sqrt(2.0 * math.pi))
-
-
-def g_test_power(draws: int, probabilities: ArrayLike, alternative: ArrayLike) -> float:
-    """Approximate the probability that `g_test` at one share rejects `draws` draws of another law.
-
-    Args:
-        draws: Size of the sample.
-        probabilities: The law tested; shape (m,), each expected to hold `MINIMUM_EXPECTED`.
-        alternative: The law drawn from; shape (m,).
-    """
-    null, other = np.asarray(probabilities, dtype=np.float64), np.asarray(alternative, dtype=np.float64)
-    distance = 2.0 * draws * float(special.rel_entr(other, null).sum())
-    return float(stats.ncx2.sf(special.chdtri(null.size - 1, SHARE), null.size - 1, distance))
-
-
-def _margin(power: float) -> float:
-    return float(-special.ndtri(SHARE / 2.0) + special.ndtri(power))
 
 
 def _as_rows(sample: ArrayLike) -> NDArray[np.generic]:
@@ -323,7 +204,7 @@ def _two_sample_ks(first: NDArray[np.generic], second: NDArray[np.generic]) -> f
 
 
 def _starts(expected: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Find where runs expected to hold enough begin; a short last run joins the one before."""
+    """Return where pooled cells begin, each with an expected count of `MINIMUM_EXPECTED` or more."""
     cumulated = np.cumsum(expected)
     starts, reached = [0], 0.0
     while True:
@@ -341,16 +222,13 @@ def _pooled_to_expectation(
     counts = np.asarray(observed, dtype=np.float64)
     chances = np.asarray(probabilities, dtype=np.float64)
     if counts.shape != chances.shape or counts.ndim != 1:
-        message = f"counts of shape {counts.shape} against probabilities of shape {chances.shape}"
-        raise ValueError(message)
+        raise ValueError(f"counts of shape {counts.shape} against probabilities of shape {chances.shape}")
     if not math.isclose(math.fsum(chances), 1.0, abs_tol=1e-9):
-        message = f"the probabilities add up to {math.fsum(chances)!r}, not 1: a tail is missing"
-        raise ValueError(message)
+        raise ValueError(f"the probabilities add up to {math.fsum(chances)!r}, not 1: a tail is missing")
     if np.any((chances <= 0.0) & (counts > 0.0)):
         return np.empty(0), np.empty(0)
     expected = chances * counts.sum()
     starts = _starts(expected)
     if starts.size < 2:
-        message = "too few observations: pooling left a single cell"
-        raise ValueError(message)
+        raise ValueError("too few observations: pooling left a single cell")
     return np.add.reduceat(counts, starts), np.add.reduceat(expected, starts)

@@ -9,12 +9,10 @@ import pytest
 
 from sparsehist.cli.entry import run
 
-SECRET_KEY, SECRET_UNIT = "zzsecretkey", "zzsecretunit"
-
 
 @dataclass(frozen=True)
 class Ran:
-    """What a command did."""
+    """Exit code and output of a command."""
 
     code: int
     out: str
@@ -25,23 +23,27 @@ class Ran:
         assert self.out.count("\n") == 1
         return json.loads(self.out)
 
+    @property
+    def text(self) -> str:
+        """Everything printed, on one line."""
+        return " ".join((self.out + self.err).split())
+
 
 @pytest.fixture
 def here(tmp_path, monkeypatch):
-    """Work in a directory of its own."""
+    """Work in an empty directory."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 @pytest.fixture
 def sparsehist(capsys, here):
-    """Run a command and catch what it prints."""
+    """Run a command and catch what it prints; a string is split at blanks."""
 
     def ran(*words):
         capsys.readouterr()
-        code = run([str(word) for word in words])
-        out, err = capsys.readouterr()
-        return Ran(code, out, err)
+        code = run([str(word) for word in (words[0].split() if len(words) == 1 else words)])
+        return Ran(code, *capsys.readouterr())
 
     return ran
 
@@ -49,9 +51,8 @@ def sparsehist(capsys, here):
 @pytest.fixture
 def log(here):
     """900 units, 600 of them at /home, over two Parquet files."""
-    units = [f"u{i}" for i in range(900)]
     urls = ["/home" if i % 3 else "/about" for i in range(900)]
-    frame = pl.DataFrame({"user_id": units, "url": urls})
+    frame = pl.DataFrame({"user_id": [f"u{i}" for i in range(900)], "url": urls})
     (here / "log").mkdir()
     frame.head(400).write_parquet("log/a.parquet")
     frame.tail(500).write_parquet("log/b.parquet")
@@ -61,10 +62,8 @@ def log(here):
 @pytest.fixture
 def declared(log):
     """The options of a small series."""
-    return [
-        "--input", log, "--unit", "user_id", "--key", "url", "--max-keys", 2, "--domain", "strings(max_bytes=8)",
-        "--cap", "1", "--name", "visits",
-    ]  # fmt: skip
+    options = f"--input {log} --unit user_id --key url --max-keys 2 --domain strings(max_bytes=8) --cap 1"
+    return [*options.split(), "--name", "visits"]
 
 
 @pytest.fixture

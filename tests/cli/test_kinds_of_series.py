@@ -1,0 +1,237 @@
+"""Running and periodic series, measures, workloads and plans from the command line."""
+
+import polars as pl
+import pytest
+
+import sparsehist as sh
+
+DECLARED = ("--unit", "user", "--key", "url", "--max-keys", "3", "--domain", "strings(max_bytes=8)")
+DAILY = (*DECLARED, "--name", "daily", "--cap", "1", "--steps", "7")
+WEEKLY = (
+    *(*DECLARED, "--name", "weekly", "--every"),
+    "every('week', periods=10, protects='user-week', budget=0.5)",
+)
+
+
+def visits(units: int) -> pl.DataFrame:
+    """Units at one page."""
+    return pl.DataFrame({"user": [f"u{i}" for i in range(units)], "url": ["/home"] * units})
+
+
+@pytest.fixture
+def daily(sparsehist, here):
+    """A running series with two days appended."""
+    assert sparsehist("create", "s", *DAILY).code == 0
+    for day in (1, 2):
+        visits(900 * day).write_parquet(f"day_{day}.parquet")
+        made = sparsehist(f"append s --series daily --step {day} --input day_{day}.parquet")
+        assert made.code == 0 and f"appended step {day} to daily" in made.out
+
+
+def test_running_counts_are_released_at_any_step(sparsehist, daily):
+    """Each file holds the counts up to its step, whatever the order of the releases."""
+    for step in (2, 1):
+        made = sparsehist(f"release s --series daily --level 0.5 --name r{step} --step {step} --out r{step}.parquet")
+        assert made.code == 0, made.err
+        released = sh.read(f"r{step}.parquet")
+        assert released.metadata["step"] == step
+        assert abs(released.frame.filter(url="/home")["noisy_count"].item() - 900 * step) < 40
+    assert "steps" in sparsehist("show s").out
+    assert sparsehist("release s --series daily --name r1 --json").json["status"] == "repeated"
+    assert sparsehist("plan s --series daily --step 7 --level 0.5 --json").code == 0
+    assert "By level" in sparsehist("plan s --series daily --step 7 --shows 50").out
+    assert "give --step" in sparsehist("plan s --series daily --level 0.5").err
+
+
+def test_steps_are_repeated_or_refused(sparsehist, daily):
+    """The same log again succeeds; another log, a gap or a missing step is refused, and nothing follows `finish`."""
+    append = "append s --series daily --input"
+    assert sparsehist(f"{append} day_2.parquet --step 2 --json").json["status"] == "repeated"
+    assert "other rows" in sparsehist(f"{append} day_1.parquet --step 2").err
+    assert "step 3 comes next" in sparsehist(f"{append} day_1.parquet --step 4").err
+    release = "release s --series daily --name x --level 0.5 --step"
+    assert "not appended yet" in sparsehist(f"{release} 3").err
+    assert "--if-exists reuse gives it back" in sparsehist("create", "s", *DAILY).err
+    assert sparsehist("create", "s", *DAILY, "--if-exists", "reuse", "--json").json["status"] == "reused"
+    differs = sparsehist("create", "s", *DAILY[:-1], "8", "--if-exists", "reuse")
+    assert differs.code == 5 and "--steps 'steps(7)'" in differs.err
+    assert "give --yes" in sparsehist("finish s --series daily").err
+    assert sparsehist("finish s --series daily --yes").code == 0
+    assert sparsehist(f"{append} day_1.parquet --step 3").code == 3
+    assert sparsehist(f"{release} 2").code == 0
+    assert "made with --step 2" in sparsehist(f"{release} 1").err
+    assert sparsehist("drop s --series daily --yes").code == 0
+
+
+@pytest.fixture
+def weekly(sparsehist, here):
+    """Two weeks of a log; the second file holds a row of the week before."""
+    visits(900).with_columns(day=pl.lit("2026-03-10")).write_csv("w11.csv")
+    days = ["2026-03-15"] + ["2026-03-17"] * 1800
+    visits(1801).with_columns(day=pl.Series(days)).write_csv("w12.csv")
+    assert "append s --series weekly --period 2026-W01" in sparsehist("create", "s", *WEEKLY).out
+    assert sparsehist("append s --series weekly --period 2026-W11 --input w11.csv").code == 0
+    late = "append s --series weekly --period 2026-W12 --time day --input w12.csv"
+    refused = sparsehist(late)
+    assert refused.code == 2 and "--drop-other-periods leaves them out" in refused.err
+    assert sparsehist(f"{late} --drop-other-periods").code == 0
+
+
+def test_periods_are_released_like_any_series_and_shown_as_one(sparsehist, weekly):
+    """`show` and the ledger have one entry for all periods, with the cost of a user-week and of a user."""
+    for week, units in ((11, 900), (12, 1800)):
+        out = f"r{week}.parquet"
+        words = f"release s --series weekly_2026w{week} --name public --level 0.5 --out {out}"
+        assert sparsehist(words).code == 0
+        released = sh.read(out)
+        assert abs(released.frame["noisy_count"][0] - units) < 20
+        assert released.metadata["declaration"]["period"] == f"2026-W{week}"
+    assert (released.metadata["per_period"], released.metadata["per_user"]) == ("0.5", "1")
+    assert sparsehist("append s --series weekly --period 2026-03-02 --input w11.csv").code == 0
+    assert "weekly_2026w11" not in sparsehist("show s").out
+    (shown,) = sparsehist("show s --json").json["periodic"]
+    assert shown["added"] == ["2026-W11", "2026-W12", "2026-W10"]
+    assert shown["progress"]["periods"] == "3 of 10 weeks added, 2 released; 8 left to release"
+    rows = sparsehist("ledger s --json").json["ledger"]
+    assert [row["scope"] for row in rows] == ["population", "everybody"]
+    assert (rows[0]["per_period"], rows[0]["level"]) == ("0.5 per user-week", "1")
+    row, over = sparsehist("plan s --series weekly --level 0.5 --level 0.6 --json").json["levels"]
+    assert (row["all_per_period"], row["all_per_user"], row["refused"]) == ("0.5", "5", None)
+    assert "largest level that would fit is 0.5" in over["refused"]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "error"),
+    [
+        ("append s --series weekly --input w12.csv --period 2026-W11", 5, ""),
+        ("append s --series weekly --input w12.csv --period 2026-W12", 5, "made with --time day"),
+        ("append s --series weekly --input w11.csv --period 2026-03", 2, ""),
+        ("append s --series weekly --input w11.csv", 2, "--period"),
+        ("append s --series weekly --input w11.csv --period 2026-W11 --step 1", 2, ""),
+        ("append s --series weekly --input w11.csv --step 1 --time day", 2, ""),
+        ("append s --series weekly --input w11.csv --period 2026-W13 --drop-other-periods", 2, "with --time"),
+        ("release s --series weekly --name public --level 0.1", 2, "is a periodic series"),
+        ("release s --series weekly_2026w11 --name public --level 0.6", 3, "0.5"),
+        ("plan s --series weekly --shows 50", 2, ""),
+    ],
+)
+def test_requests_for_periods_are_refused(sparsehist, weekly, words, code, error):
+    """Another log for a period, a missing or wrong period, and a spent budget are refused."""
+    refused = sparsehist(words)
+    assert refused.code == code and error in refused.err
+
+
+def test_a_periodic_series_is_created_and_appended_once(sparsehist, weekly):
+    """The same log or declaration again succeeds; another declaration exits with 5."""
+    again = sparsehist("append s --series weekly --period 2026-W11 --input w11.csv --json")
+    assert again.json["status"] == "repeated"
+    assert sparsehist("create", "s", *WEEKLY).code == 2
+    assert sparsehist("create", "s", *WEEKLY, "--if-exists", "reuse", "--json").json["status"] == "reused"
+    differs = sparsehist("create", "s", *WEEKLY, "--on-null", "drop", "--if-exists", "reuse")
+    assert differs.code == 5 and "--on-null error" in differs.err
+
+
+@pytest.mark.parametrize("finishes", [True, False])
+def test_nothing_is_appended_after_finish_or_drop(sparsehist, here, finishes):
+    """Where a unit counts in some periods only, `finish` and dropping a released period end the log."""
+    visits(1).write_parquet("log.parquet")
+    assert sparsehist("create", "s", *WEEKLY[:-1], "every('week', most_periods=2)").code == 0
+    append = "append s --series weekly --input log.parquet --period"
+    assert sparsehist(f"{append} 2026-W11").code == sparsehist(f"{append} 2026-W12").code == 0
+    if finishes:
+        assert sparsehist("finish s --series weekly --yes").code == 0
+    else:
+        assert "warning" not in sparsehist("drop s --series weekly_2026w12 --yes --json").json
+        assert sparsehist("release s --series weekly_2026w11 --name r --level 1").code == 0
+        for confirmed in ("", " --yes"):
+            dropped = sparsehist(f"drop s --series weekly_2026w11{confirmed}")
+            assert "nothing more can be added to weekly" in dropped.text
+    assert sparsehist(f"{append} 2026-W13").code == 3
+
+
+@pytest.fixture
+def sales(here):
+    """3,000 customers with a row each, 1,000 in each of three countries, and the options that read them."""
+    prices = [9.99, 25.5, 3.25] * 1000
+    pl.DataFrame({"customer": range(3000), "country": ["DE", "FR", "US"] * 1000, "price": prices}).write_csv("s.csv")
+    return "--input s.csv --unit customer"
+
+
+def test_sums_are_declared_planned_and_released(sparsehist, sales):
+    """A plan without a store, the plan of a series and its release agree; a refusal names the level that fits."""
+    measures = "--measure price:clip=100,step=0.01 --measure events:clip=5"
+    domain = "--key country --domain catalogue('DE','ES','FR','US')"
+    assert sparsehist(f"create s {sales} {domain} --max-keys 2 {measures} --name shop --cap 2").code == 0
+    asked = "--level 0.5 --measures price=1,events=1/4 --json"
+    (row,) = sparsehist(f"plan s --series shop {asked}").json["levels"]
+    assert (row["adds"], row["price_sum_adds"], row["events_sum_adds"]) == ("1.75", "1", "0.25")
+    (alone,) = sparsehist(f"plan --cells 4 --max-keys 2 {measures} {asked}").json["levels"]
+    assert {name: row[name] for name in alone} == alone
+    released = sparsehist(f"release s --series shop --name may --head 3 {asked}").json
+    assert released["metadata"]["measure_stds"] == {"price": row["price_sum_std"], "events": row["events_sum_std"]}
+    assert set(released["head"][0]) == {"country", "noisy_count", "price_sum", "events_sum", "price_mean"}
+    over = sparsehist("release s --series shop --name june --level 0.5 --measures price=3")
+    assert over.code == 3 and "level 3 of the measure price" in over.err and "would fit is 1.25" in over.err
+
+
+def test_totals_take_two_lines(sparsehist, sales):
+    """Without key and domain a series counts all units and their revenue."""
+    made = f"create s {sales} --name whole --measure price:clip=100,step=0.01"
+    assert sparsehist(f"{made} --max-keys 1").code == 0
+    (row,) = sparsehist("release s --series whole --name all --level 1 --measures 1 --head 1 --json").json["head"]
+    assert abs(row["noisy_count"] - 3000) < 10 and abs(row["price_sum"] - 38_740) < 600
+
+
+def test_keys_are_found_and_become_a_domain(sparsehist, sales):
+    """`choose keys` finds keys that nobody can list, and its file is the domain of a series."""
+    found = f"choose keys s {sales} --key country --most-keys 5 --level 0.1 --delta 1e-6 --out keys.parquet --json"
+    assert sparsehist(found).json["keys"] == 3
+    assert pl.read_parquet("keys.parquet").to_series().to_list() == ["DE", "FR", "US"]
+    created = f"create s {sales} --key country --max-keys 1 --name listed --domain catalogue(file='keys.parquet')"
+    assert sparsehist(created).code == 0
+    assert sparsehist("release s --series listed --name a --level 1 --json").json["rows"] == 3
+
+
+def test_a_workload_is_planned_released_and_listed(sparsehist, declared):
+    """A plan compares strategies and spends nothing; the file of a release answers ranges by itself."""
+    declared[declared.index("--domain") + 1] = "catalogue('/home', '/about')"
+    assert sparsehist("create", "s", *declared).code == 0
+    plan = "plan s --series visits --workload prefix() --level 0.5"
+    assert "identity" in sparsehist(plan).out
+    assert pl.DataFrame(sparsehist(f"{plan} --json").json["plan"])["chosen"].sum() == 1
+    assert "no releases yet" in sparsehist("show s").out
+    release = "release s --series visits --name sums --level 0.5"
+    made = sparsehist(f"{release} --workload ranges() --out sums.parquet --head 2")
+    assert made.code == 0 and "written to sums.parquet" in made.out
+    answer, std = sh.read("sums.parquet").answer("/home", "/about")
+    assert abs(answer - 900) < 8 * std
+    assert "ranges(2)" in sparsehist("show s").out and "workload" in sparsehist("ledger s").out
+    assert "released before" in sparsehist(release).out
+
+
+def test_plans_without_a_store_and_after_releases(sparsehist, store):
+    """Levels and counts are planned without a store; the plan of a series knows its releases and its cap."""
+    shown = sparsehist("plan --cells 1e69 --max-keys 20 --level 0.01 --level 0.5")
+    assert "rho 0.01" in shown.out and "95 %" in shown.out
+    planned = sparsehist("plan --cells 1e9 --max-keys 2 --level 1/3 --json").json
+    assert [row["level"] for row in planned["levels"]] == ["1/3"]
+    assert {"probability", "relative_error", "count"} <= set(planned["counts"][0])
+    assert sparsehist("release s --series visits --name public --level 0.5").code == 0
+    known, capped = sparsehist("plan s --series visits --level 0.1 --level 2 --json").json["levels"]
+    assert (known["adds"], capped["adds"]) == ("0", "1.5")
+    assert "cap" in capped["refused"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "--cells many --max-keys 2", "--cells 1e99999999 --max-keys 2", "--cells 1.5 --max-keys 2", "--cells 100",
+        "--max-keys 2", "--series visits", "s --series visits --max-keys 2",
+        "--cells 100 --max-keys 2 --measures 1", "--cells 100 --max-keys 2 --measure price:clip=5",
+        "--cells 100 --max-keys 2 --plot plan.jpg", "--cells 100 --max-keys 2 --plot nowhere/plan.svg",
+    ],
+)  # fmt: skip
+def test_what_cannot_be_planned_exits_with_2(sparsehist, store, options):
+    """Bad input to plan is refused in one line."""
+    done = sparsehist(f"plan {options}")
+    assert done.code == 2 and done.err.count("\n") == 1

@@ -1,4 +1,4 @@
-"""Cells and workloads of one series that agree: unbiased, nearer to the truth, as far off as they say."""
+"""Consistent cells and workloads: unbiased, nearer to the truth, with the stated errors."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from sparsehist.entropy import seeded
 from sparsehist.errors import DeclarationError, InputError
 from sparsehist.release.consistency import Measured, agree, measured
 from sparsehist.workload import Marginals, Ranges, Total, Union, strategy_named
+from tests.series.in_memory import over_log
 from tests.stats import assert_consistent, assert_detected, mean_test
 
 DOMAIN = sh.Product(country=sh.Catalogue(["DE", "US", "FR"]), day=sh.Integers(4))
@@ -28,10 +29,7 @@ RUNS = 1000
 def released() -> tuple[sh.Release, sh.WorkloadRelease]:
     """A release of cells and one of marginals, of a log that does not matter: their metadata does."""
     log = pl.DataFrame({"user": range(900), "country": ["DE"] * 900, "day": [1] * 900})
-    series = sh.create(
-        sh.open(":memory:", seed=1), log, name="s", unit="user", key=["country", "day"], max_keys=3,
-        domain=DOMAIN, counting=sh.Counting(progress=False),
-    )  # fmt: skip
+    series = over_log(log, unit="user", key=["country", "day"], max_keys=3, domain=DOMAIN)
     marginals = series.release("m", workload=Marginals([["country"], ["day"], []]), level="0.1")
     return series.release("c", level="0.1", threshold=THRESHOLD), marginals
 
@@ -57,7 +55,7 @@ def errors_of(
     released: tuple[sh.Release, sh.WorkloadRelease],
     made: Callable[[sh.Release, sh.WorkloadRelease], list[pl.DataFrame]],
 ) -> dict[str, np.ndarray]:
-    """What is off in each run, what was said of it, and what the noise was: of the cells of DE and the marginals."""
+    """Errors, stated errors and noise of each run, for the cells of DE and for the marginals."""
     rng, found = seeded(3), {"DE": [], "marginals": []}
     truth = {("DE", day): TRUE[0, day] for day in range(4)}
     sums = np.concatenate([TRUE.sum(axis=1), TRUE.sum(axis=0), [TRUE.sum()]])
@@ -74,7 +72,7 @@ def errors_of(
 
 
 def test_what_agrees_is_unbiased_and_as_far_off_as_it_says(released):
-    """Of cells far above the threshold and of sums over published and unpublished cells; nearer than before."""
+    """Consistent values are unbiased, have the stated error, and are nearer to the truth than the noisy ones."""
     found = errors_of(released, lambda cells, marginals: cells.consistent(marginals))
     for what, kept in found.items():
         off, said, before = kept[:, 0], kept[:, 1], kept[:, 2]
@@ -88,7 +86,7 @@ def test_what_agrees_is_unbiased_and_as_far_off_as_it_says(released):
 
 
 def test_unpublished_cells_taken_for_empty_would_bias_the_sums(released):
-    """The control: the same with a zero in the place of what was not published, which is off and is seen to be."""
+    """The bias of sums that count unpublished cells as zero is detected."""
 
     def naive(cells: sh.Release, marginals: sh.WorkloadRelease) -> list[pl.DataFrame]:
         keys = DOMAIN.keys(np.arange(12)).rename({"key_0": "country", "key_1": "day"})
@@ -110,7 +108,7 @@ def test_unpublished_cells_taken_for_empty_would_bias_the_sums(released):
     "workload", [Ranges(6), Union(Total(6), Ranges(6, [(0, 2), (1, 5)]))], ids=["implicit", "listed"]
 )
 def test_it_is_the_minimum_of_the_weighted_squares(workload):
-    """Against the normal equations with the inverse of the whole covariance, written out."""
+    """The result solves the normal equations with the inverse of the full covariance."""
     rng = seeded(8)
     strategy = strategy_named("identity", workload)
     one = measured(strategy, rng.normal(size=6 if not workload.explicit else 3), 2.0)
@@ -128,27 +126,15 @@ def test_it_is_the_minimum_of_the_weighted_squares(workload):
     assert np.concatenate([errors for _, errors in made]) == pytest.approx(errors, abs=1e-9)
 
 
-def _declared(release, **other):
-    """Return the metadata of a release with some fields of its declaration changed."""
-    return release.metadata | {"declaration": release.metadata["declaration"] | other}
-
-
 def test_what_is_refused(released):
-    """Nothing to agree with, another series, twice the same workload, a huge domain."""
+    """Other series, a workload given twice and huge domains are refused; without cells the marginals stay."""
     cells, marginals = released
-    with pytest.raises(DeclarationError):
-        cells.consistent()
+    other = marginals.metadata | {"declaration": marginals.metadata["declaration"] | {"name": "other"}}
     with pytest.raises(InputError):
-        cells.consistent(sh.WorkloadRelease(marginals.frame, _declared(marginals, name="other")))
-    with pytest.raises(DeclarationError):
-        cells.consistent(marginals, marginals)
-    with pytest.raises(DeclarationError):
-        cells.consistent(marginals, domain=sh.Integers(10_000))
-    with pytest.raises(InputError, match="rename"):
-        sh.Release(
-            cells.frame.rename({"day": "consistent"}),
-            _declared(cells, key=["country", "consistent"], domain=str(DOMAIN).replace("day", "consistent")),
-        ).consistent(marginals)
+        cells.consistent(sh.WorkloadRelease(marginals.frame, other))
+    for asked, domain in (((), None), ((marginals, marginals), None), ((marginals,), sh.Integers(10_000))):
+        with pytest.raises(DeclarationError):
+            cells.consistent(*asked, domain=domain)
     none = sh.Release(cells.frame.clear(), cells.metadata).consistent(marginals)
     assert none[0].height == 0
     # answers agree with one another up to the step that each was rounded to

@@ -17,6 +17,7 @@ from sparsehist.histogram import effective_threshold, grid_step, round_to_grid
 from sparsehist.histogram.intervals import count_estimates, count_limits
 from sparsehist.noise import family_named
 from tests.cases import quick
+from tests.series.in_memory import over_counts, over_log
 from tests.stats import assert_consistent, assert_detected, binomial_test, mean_test
 
 # 60,000 published cells see a coverage that is off by 0.006; a million, by 0.0015.
@@ -88,7 +89,7 @@ def check_coverage(noise: str, cells: int, alpha: float) -> None:
 
 @pytest.mark.parametrize("noise", quick(("gaussian", "discrete_laplace"), LEVELS))
 def test_coverage_is_nominal_for_every_true_count(noise: str) -> None:
-    """Below, at and above the threshold; at least nominal, by as much as the grid makes it."""
+    """Below, at and above the threshold the coverage is exact on the grid, and at least nominal."""
     check_coverage(noise, FEW, 0.05)
 
 
@@ -96,13 +97,13 @@ def test_coverage_is_nominal_for_every_true_count(noise: str) -> None:
 @pytest.mark.parametrize("noise", LEVELS)
 @pytest.mark.parametrize("alpha", [0.3, 0.05, 0.001])
 def test_coverage_is_nominal_on_a_million_published_cells(noise: str, alpha: float) -> None:
-    """The same, where an error of 0.0015 would be seen."""
+    """A million cells detect an error of 0.0015 in the coverage."""
     check_coverage(noise, MANY, alpha)
 
 
 @pytest.mark.parametrize("noise", LEVELS)
 def test_limits_rise_with_the_noisy_count_and_reach_down_just_above_the_threshold(noise: str) -> None:
-    """The lowest published value can come from any count below; far above, limits keep their distance."""
+    """Limits rise with the noisy count, begin at 0 and keep their distance far above the threshold."""
     scene = Scene(noise)
     first = math.floor(scene.bound) + (1.0 if scene.family.integer else scene.step)
     noisy = np.concatenate(
@@ -121,21 +122,18 @@ def test_limits_rise_with_the_noisy_count_and_reach_down_just_above_the_threshol
         assert (found == expected[shuffled]).all()
 
 
-def a_release(noise: str = "gaussian", counts: Any = None, **request: Any) -> sh.Release:
+def a_release(noise: str = "gaussian", **request: Any) -> sh.Release:
     """A release of a few thousand keys of known counts."""
-    values = np.arange(4000) % 200 if counts is None else counts
+    values = np.arange(4000) % 200
     frame = pl.DataFrame({"key": np.arange(values.size), "count": values})
     keys = 1 if noise == "poisson" else MAX_KEYS
-    series = sh.create(
-        sh.open(":memory:", seed=91), sh.Counts(frame, largest=1), name="v", key="key", max_keys=keys,
-        domain=sh.Integers(values.size), noise=noise,
-    )  # fmt: skip
+    series = over_counts(frame, seed=91, max_keys=keys, domain=sh.Integers(values.size), noise=noise)
     return series.release("r", **({"level": LEVELS[noise], "threshold": 60} | request))
 
 
 @pytest.mark.parametrize("noise", LEVELS)
 def test_a_release_gives_its_intervals_with_its_rows(noise: str, tmp_path: Path) -> None:
-    """Two more columns; the same from the file alone; the rows cover as often as they should, true counts pooled."""
+    """A release and its file give the same intervals, with at least the nominal coverage."""
     release = a_release(noise, threshold=60 if noise != "poisson" else 150)
     found = release.intervals()
     assert found.columns == ["key", "noisy_count", "low", "high"]
@@ -153,7 +151,7 @@ def test_a_release_gives_its_intervals_with_its_rows(noise: str, tmp_path: Path)
 
 
 def test_simultaneous_intervals_hold_together() -> None:
-    """All 40 of a release hold in about 95 of 100 releases; each at 95 per cent would in about 13."""
+    """All 40 intervals of a release hold together in 95 of 100 releases; intervals made one by one do not."""
     scene = Scene("gaussian")
     counts = np.repeat(scene.counts[1:5], 10)
     noisy = np.stack([scene.publish(count, 3000, 300 + i) for i, count in enumerate(counts)], axis=1)
@@ -169,24 +167,16 @@ def test_simultaneous_intervals_hold_together() -> None:
 
 
 def test_counts_of_an_open_domain_are_at_least_one() -> None:
-    """A key that is published was touched."""
+    """A key of an open domain has at least one unit."""
     log = pl.DataFrame({"unit": range(3000), "key": ["a" if i % 2 else f"b{i}" for i in range(3000)]})
-    series = sh.create(
-        sh.open(":memory:", seed=4), log, name="v", unit="unit", key="key", max_keys=1, domain=sh.Open(delta=0.5)
-    )
-    found = series.release("r", level="0.1").intervals()
+    found = over_log(log, seed=4, domain=sh.Open(delta=0.5)).release("r", level="0.1").intervals()
     assert found.height > 10
     assert found["low"].min() == 1.0
 
 
-def average_is_zero(sample: np.ndarray) -> float:
-    """P-value."""
-    return mean_test(sample, 0.0, float(sample.var()))
-
-
 @pytest.mark.parametrize("noise", LEVELS)
 def test_estimates_are_right_on_average_over_counts_that_are_as_common(noise):
-    """Over the counts behind a value they have no bias, and the stated error; neither has the noisy count."""
+    """Under a uniform prior on counts, estimates are unbiased with the stated error; noisy counts are biased."""
     scene = Scene(noise)
     top = 2 * scene.bound + 10 * scene.std
     counts = seeded(5).integers(0, round(top), FEW)
@@ -200,21 +190,18 @@ def test_estimates_are_right_on_average_over_counts_that_are_as_common(noise):
     near = seen & (noisy < scene.bound + 2 * scene.std)
     for rows in (near, seen & ~near):
         off = (found.counts - counts)[rows] / found.errors[rows]
-        assert_consistent(average_is_zero(off), f"{noise}: bias")
-        assert_consistent(average_is_zero(off**2 - 1), f"{noise}: error")
-    assert_detected(average_is_zero((noisy - scene.mean - counts)[near]), f"{noise}: bias of the noisy count")
-    wrong = (found.counts - counts)[near] / (1.05 * found.errors[near])
-    assert_detected(average_is_zero(wrong**2 - 1), f"{noise}: error stated 5 % too large")
+        assert_consistent(mean_test(off, 0.0, float(off.var())), f"{noise}: bias")
+        assert_consistent(mean_test(off**2, 1.0, float((off**2).var())), f"{noise}: error")
+    noise_alone = (noisy - scene.mean - counts)[near]
+    assert_detected(mean_test(noise_alone, 0.0, float(noise_alone.var())), f"{noise}: bias of the noisy count")
+    wrong = ((found.counts - counts)[near] / (1.05 * found.errors[near])) ** 2
+    assert_detected(mean_test(wrong, 1.0, float(wrong.var())), f"{noise}: error stated 5 % too large")
 
 
 def test_a_release_has_estimates():
-    """They stand beside the noisy counts, from the file alone; a name that is taken is refused."""
+    """Estimates are columns beside the noisy counts; a key column of the same name is refused."""
     rows = pl.DataFrame({"key": ["a", "b", "c"], "count": [900, 60, 0]})
-    series = sh.create(
-        sh.open(":memory:", seed=1), sh.Counts(rows, largest=1), name="s", key="key", max_keys=1,
-        domain=sh.Catalogue(["a", "b", "c"]),
-    )  # fmt: skip
-    release = series.release("r", level="0.005", threshold=40)
+    release = over_counts(rows, domain=sh.Catalogue(["a", "b", "c"])).release("r", level="0.005", threshold=40)
     frame = release.estimates()
     assert frame.columns == ["key", "noisy_count", "estimate", "estimate_error"]
     first = frame.row(0, named=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 from fractions import Fraction
 from pathlib import Path
@@ -26,12 +25,11 @@ from sparsehist.errors import (
     GuaranteeError,
     LevelError,
     NameTakenError,
-    StoreError,
 )
 from sparsehist.sqlfront.running import run_script
 from sparsehist.sqlfront.session import Session
-from sparsehist.store.state import State
 from tests.cases import slow
+from tests.series.in_memory import over_counts, over_log
 from tests.stats import assert_consistent, assert_detected, binomial_test
 
 CLIPS = [slow(1, 1), slow(2, "0.5"), ((-2, 2), "0.5"), ((-1, 1), "1/3"), (3, 3)]
@@ -85,13 +83,11 @@ def test_the_sensitivity_is_reached(tmp_path: Path, clip: object, step: object) 
 
 def test_under_shares_sums_are_cut_by_the_weight_and_have_no_mean() -> None:
     """A unit with eight keys and max_keys 2 adds half of B to each; cut at B its sums would be twice as long."""
-    log = pl.DataFrame({"u": 1, "k": range(8), "price": 50.0})
-    series = sh.create(
-        ":memory:", log, name="v", unit="u", key="k", max_keys=2, domain="integers(8)", bounding="share",
-        measures=["price:clip=8", sh.Measure.events(most=4)],
-    )  # fmt: skip
+    log = pl.DataFrame({"unit": 1, "key": range(8), "price": 50.0})
+    measures = ["price:clip=8", sh.Measure.events(most=4)]
+    series = over_log(log, max_keys=2, domain="integers(8)", bounding="share", measures=measures)
     release = series.release("one", level=100, measures=100, threshold=-2)
-    assert release.frame.columns == ["k", "noisy_count", "price_sum", "events_sum"]
+    assert release.frame.columns == ["key", "noisy_count", "price_sum", "events_sum"]
     assert (release.frame["price_sum"] - 4).abs().max() < 6 * release.metadata["measure_stds"]["price"]
     assert (release.frame["noisy_count"] - 0.5).abs().max() < 6 * release.metadata["std"]
     assert "price_mean_low" not in release.intervals().columns
@@ -134,10 +130,7 @@ def test_every_engine_and_source_counts_the_same_sums(tmp_path: Path) -> None:
     for source in (log, log.lazy(), log.to_arrow(), *files, duckdb.from_arrow(log.to_arrow()), query):
         assert counted(source, measures, tmp_path, 5).rows() == expected.sort("key").rows()
     told = expected.rename({"len": "count", "price": "price_steps", "n": "events_steps"})
-    series = sh.create(
-        ":memory:", sh.Counts(told, largest=1), name="v", key="key", max_keys=5, domain="integers(5)",
-        measures=measures,
-    )  # fmt: skip
+    series = over_counts(told, max_keys=5, domain="integers(5)", measures=measures)
     frame = series.release("one", level=4, measures=300, threshold=0).frame.join(expected, on="key")
     assert (frame["events_sum"] - frame["n"]).abs().max() < 4
     assert (frame["price_sum"] - frame["price"] / 2).abs().max() < 9
@@ -151,120 +144,111 @@ def test_every_engine_and_source_counts_the_same_sums(tmp_path: Path) -> None:
 def test_rows_that_cannot_be_measured_are_refused_or_dropped(tmp_path: Path, column, dtype, remedy) -> None:
     """As on_null says; the whole row is left out."""
     log = pl.DataFrame({"unit": [1, 2], "key": [0, 1], "price": pl.Series(column, dtype=dtype)})
-    told = {"name": "v", "unit": "unit", "key": "key", "max_keys": 1, "domain": "integers(5)"}
     with pytest.raises(DataError, match=remedy):
-        sh.create(":memory:", log, **told, measures="price:clip=3")
+        over_log(log, domain="integers(5)", measures="price:clip=3")
     if dtype != pl.String:
         assert counted(log, [sh.Measure("price", clip=3)], tmp_path).rows() == [(0, 1, 1)]
 
 
+NOT_BOUNDS = [0, -1, "x", (1, 2), (0, 0), True, None, float("inf"), float("nan"), 2**31, "1e-9999", [1]]
+
+
 @pytest.mark.parametrize(
-    "given",
-    [0, -1, "x", (1, 2), (-1, 2), (0, 0), True, None, float("inf"), float("nan"), 2**31, "1e-9999", [1], (-1, 1, 1)],
+    "told",
+    [
+        *({"clip": bound} for bound in NOT_BOUNDS),
+        *({"clip": 100, "step": step} for step in (0, -1, 3, "1/0", None, "1e-12")),
+    ],
 )
-def test_bad_bounds_are_refused(given: object) -> None:
-    """In Python, and as text."""
+def test_bad_bounds_and_steps_are_refused(told: dict[str, object]) -> None:
+    """Clips must be positive and finite, and multiples of their step."""
     with pytest.raises(DeclarationError):
-        sh.Measure("price", clip=given)
-    with pytest.raises(DeclarationError):
-        sh.Measure.events(most=given)
-    with pytest.raises(DeclarationError):
-        Declaration(
-            name="v", unit="u", key="k", max_keys=1, domain="integers(5)", measures=[f"price:clip={given!r},steps=1"]
-        )
-
-
-@pytest.mark.parametrize("step", [0, -1, 3, "1/0", None, False, 2**31, "1e-12", "x"])
-def test_bad_steps_are_refused(step: object) -> None:
-    """B must be a multiple of the step."""
-    with pytest.raises(DeclarationError):
-        sh.Measure("price", clip=100, step=step)
-
-
-def declared(**changed: object) -> Declaration:
-    """A declaration with a measure."""
-    told = {"name": "v", "unit": "u", "key": "k", "max_keys": 2, "domain": "integers(5)", "measures": "price:clip=3"}
-    return Declaration(**(told | changed))  # type: ignore[arg-type]
+        sh.Measure("price", **told)
 
 
 @pytest.mark.parametrize(
     "changed",
-    [{"noise": "skellam"}, {"noise": "poisson", "max_keys": 1}, {"steps": 9},
-     {"every": "every('week', periods=9, most_periods=2, protects='user')"}, {"key": "price_sum"},
-     {"key": "price_mean"}, {"measures": ["price:clip=3", "price:clip=4"]}, {"measures": "events:clip=3,step=2"},
-     {"measures": 7}, {"measures": [None]}, {"measures": "price"}, {"measures": {"price": 3}}],
+    [{"noise": "skellam"}, {"noise": "poisson", "max_keys": 1}, {"steps": 9}, {"key": "price_sum"},
+     {"every": "every('week', periods=9, most_periods=2, protects='user')"},
+     {"measures": ["price:clip=3", "price:clip=4"]}, {"measures": "events:clip=3,step=2"}, {"measures": [None]},
+     {"measures": "price"}, {"measures": {"price": 3}}],
 )  # fmt: skip
 def test_declarations_that_cannot_have_measures_are_refused(changed: dict[str, object]) -> None:
-    """Running series, periods with most_periods, other noise, columns that collide, names twice."""
-    assert declared().measures[0].name == "price"
+    """Running series, limited periods, other noise and colliding names are refused."""
+    told = {"name": "v", "unit": "u", "key": "k", "max_keys": 2, "domain": "integers(5)", "measures": "price:clip=3"}
+    assert Declaration(**told).measures[0].name == "price"
     with pytest.raises(DeclarationError):
-        declared(**changed)
+        Declaration(**told | changed)
 
 
 def a_log(n: int = 4000) -> pl.DataFrame:
-    """Three keys of some units, with prices of 2.5 on average."""
+    """Units with up to three keys, and prices of 2.5 on average."""
     rng = np.random.default_rng(8)
     return pl.DataFrame({"u": np.arange(n) % 900, "k": rng.integers(0, 3, n), "price": rng.uniform(0, 5, n)})
 
 
-def a_series(store: object = ":memory:", **changed: object) -> sh.Store:
+def a_series(store: object = ":memory:", **changed: object) -> sh.Series:
     """A series with a price and events."""
     told = {"name": "v", "unit": "u", "key": "k", "max_keys": 2, "domain": "integers(40)", "cap": 8}
     measures = ["price:clip=20,step=0.01", sh.Measure.events(most=9)]
     return sh.create(store, a_log(), **(told | {"measures": measures} | changed))  # type: ignore[return-value]
 
 
+def spent(series: sh.Series) -> str:
+    """What everybody's costs add up to."""
+    return series.store.ledger(full=True).filter(scope="everybody")["level"].item()
+
+
 def test_costs_of_measures_add_up_and_are_checked_before_anything_is_drawn() -> None:
-    """Caps, budgets and largest levels count them; a refusal spends nothing of any path."""
+    """Caps, budgets and plans count the levels of measures; a refusal spends nothing on any path."""
     series = a_series()
     series.store.set_budget(rho="7")
     first = series.release("first", level=1, measures={"price": "1/2", "events": "1/4"})
     assert "price_sum, with independent noise, adds 0.5-zCDP" in first.metadata["guarantee"]
-    spent = series.store.ledger(full=True).filter(pl.col("scope") == "everybody")["level"].item()
-    assert spent == "1.75"
-    for price, error, largest in (("4.9", BudgetExceededError, "4.75"), ("9", CapExceededError, "4.75")):
-        told = f"level {price} of the measure price, .*largest level that would fit is {largest}; nothing was spent"
+    for price, error in (("4.9", BudgetExceededError), ("9", CapExceededError)):
+        told = f"level {price} of the measure price, .*largest level that would fit is 4.75; nothing was spent"
         with pytest.raises(error, match=told):
             series.release("second", level=2, measures={"price": price})
         (refused,) = series.plan("2", measures={"price": price}).levels["refused"]
         assert re.search(told, refused)
-    assert series.releases()["name"].to_list() == ["first"]
-    assert series.store.ledger(full=True).filter(pl.col("scope") == "everybody")["level"].item() == spent
+    assert series.releases()["name"].to_list() == ["first"] and spent(series) == "1.75"
     again = series.release("second", level=2, measures={"price": "2"})
-    assert series.store.ledger(full=True).filter(pl.col("scope") == "everybody")["level"].item() == "4.25"
-    assert again.metadata["measure_levels"] == {"price": "2"}
+    assert spent(series) == "4.25" and again.metadata["measure_levels"] == {"price": "2"}
 
 
 def test_what_a_plan_says_of_measures_is_served() -> None:
-    """Deviations and costs of each path by level; then exactly that is released, in Python and in SQL."""
+    """A release has the deviations, the threshold and the costs that its plan named, in Python and in SQL."""
     series = a_series(noise="laplace")
     series.release("first", level=1, measures={"price": "1/2"})
     asked = {"price": 1, "events": "1/4"}
     for name, level, adds in (("coarse", "0.5", ["0.5", "0.25"]), ("fine", "2", ["0", "0"])):
         row = series.plan([level], measures=asked).levels.row(0, named=True)
         assert [row["price_sum_adds"], row["events_sum_adds"]] == adds
-        before = Fraction(series.store.ledger(full=True).filter(scope="everybody")["level"].item())
-        made = series.release(name, level=level, measures=asked)
-        after = Fraction(series.store.ledger(full=True).filter(scope="everybody")["level"].item())
-        assert made.metadata["measure_stds"] == {"price": row["price_sum_std"], "events": row["events_sum_std"]}
-        assert made.metadata["threshold"] == row["threshold"] and after - before == Fraction(row["adds"])
+        before = Fraction(spent(series))
+        made = series.release(name, level=level, measures=asked).metadata
+        assert made["measure_stds"] == {"price": row["price_sum_std"], "events": row["events_sum_std"]}
+        assert made["threshold"] == row["threshold"] and Fraction(spent(series)) - before == Fraction(row["adds"])
     beyond = "from v at level 3 measures 'price=2,events=1'"
     planned = series.store.sql(f"plan {beyond}").frame.row(0, named=True)
     assert planned["price_sum_adds"] == "1" and planned["refused"] is None
     with Session(series.store.home) as session:
         (dry,) = run_script(session, f"release more {beyond}", dry_run=True)
     assert "6 after" in dry.said
-    with pytest.raises(DeclarationError, match="measures="):
-        series.plan("1", measures={"cost": 1})
+
+
+def test_periods_have_measures() -> None:
+    """Units are whole in a period, so their sums can be clipped there."""
     weeks = sh.create(
         ":memory:", name="weeks", unit="u", key="k", max_keys=2, domain="integers(40)",
         every=sh.Every("week", periods=3, protects="user-week"), measures="price:clip=20,step=0.01",
     )  # fmt: skip
     assert weeks.plan("1", measures="1/2").levels["all_per_user"].item() == "4.5"
+    week = weeks.append(a_log(), period="2026-W12").release("one", level=1, measures="1/2", threshold=0)
+    assert week.frame["price_sum"].max() > 1000 and "1.5-zCDP per user-week" in week.metadata["guarantee"]
 
 
 def test_a_name_stands_for_the_same_sums(tmp_path: Path) -> None:
-    """Opened again, asked again, after finer releases and from a file; other measures under the name are refused."""
+    """A release is the same when opened again and from its file; other measures under its name are refused."""
     a_series(tmp_path / "store")
     series = sh.open(tmp_path / "store").series("v")
     first = series.release("first", level=1, measures="price=1/2,events=1/4")
@@ -281,45 +265,14 @@ def test_a_name_stands_for_the_same_sums(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "measures",
-    [
-        {},
-        {"rows": 1},
-        {"price": 0},
-        "price=x",
-        "price=1,price=2",
-        -1,
-        {"price": 10**9},
-        [1],
-        sh.EpsilonDelta(1, 1e-6),
-    ],
+    [{}, {"rows": 1}, {"price": 0}, "price=x", "price=1,price=2", {"price": 10**9}, [1], sh.EpsilonDelta(1, 1e-6)],
 )
 def test_bad_levels_of_measures_are_refused(measures: object) -> None:
-    """Names that the series has not, no levels, and levels whose noise is too fine."""
+    """Unknown names, what is no level and levels with too little noise are refused."""
     series = a_series(cap=None)
     with pytest.raises((DeclarationError, LevelError)):
         series.release("one", level=1, measures=measures)
     assert series.releases().is_empty()
-    with pytest.raises(DeclarationError, match="has no measures"):
-        a_series(measures=()).release("one", level=1, measures=1)
-
-
-def test_a_failure_while_a_release_is_committed_leaves_nothing_of_it(tmp_path: Path, monkeypatch) -> None:
-    """Rounds of cells and sums are one transaction: after a failure between them no path has spent anything."""
-    series = a_series(tmp_path / "store")
-    insert, calls = State._insert_round, itertools.count()
-
-    def failing(state: State, *args: object) -> object:
-        if next(calls) == 1:
-            raise StoreError("the disk is full")
-        return insert(state, *args)
-
-    monkeypatch.setattr(State, "_insert_round", failing)
-    with pytest.raises(StoreError, match="full"):
-        series.release("one", level=1, measures=1)
-    monkeypatch.undo()
-    assert series.releases().is_empty()
-    assert series.store.ledger(full=True)["level"].drop_nulls().is_empty()
-    assert series.release("one", level=1, measures=1).frame.width == 5
 
 
 def test_totals_take_two_lines() -> None:
@@ -336,10 +289,8 @@ def test_intervals_of_sums_and_means_hold_the_truth_as_often_as_they_say(noise: 
     """Over 4,000 cells of known sums; those that are 20 % too narrow do not."""
     n = 4000
     told = pl.DataFrame({"k": range(n), "count": 500, "price_steps": 90_000, "events_steps": 1_500})
-    series = sh.create(
-        sh.open(":memory:", seed=4), sh.Counts(told, largest=1), name="v", key="k", max_keys=1, noise=noise,
-        domain=sh.Integers(n), measures=["price:clip=2,step=0.01", sh.Measure.events(most=9)],
-    )  # fmt: skip
+    measures = ["price:clip=2,step=0.01", sh.Measure.events(most=9)]
+    series = over_counts(told, seed=4, key="k", noise=noise, domain=sh.Integers(n), measures=measures)
     found = series.release("one", level="0.05", measures="0.05", threshold=-1000).intervals(0.9)
     held = {}
     for name, truth in (("price_sum", 900.0), ("events_sum", 1500.0), ("price_mean", 0.6)):
@@ -357,10 +308,8 @@ def test_means_do_not_feel_which_keys_the_threshold_selected() -> None:
     """Some 2,700 of 40,000 keys pass it by luck: means over events hold, sums over published counts are too low."""
     n = 40_000
     told = pl.DataFrame({"k": range(n), "count": 35, "price_steps": 3500, "events_steps": 35})
-    series = sh.create(
-        sh.open(":memory:", seed=7), sh.Counts(told, largest=1), name="v", key="k", max_keys=1,
-        domain=sh.Integers(n), measures=["price:clip=100", sh.Measure.events(most=1)],
-    )  # fmt: skip
+    measures = ["price:clip=100", sh.Measure.events(most=1)]
+    series = over_counts(told, seed=7, key="k", domain=sh.Integers(n), measures=measures)
     release = series.release("one", level="0.005", measures={"price": 5, "events": "0.5"}, threshold=50)
     found = release.intervals(0.9)
     held = int(found.select(pl.lit(100.0).is_between("price_mean_low", "price_mean_high")).sum().item())
@@ -398,13 +347,11 @@ def test_sums_of_a_shop_are_within_noise_of_the_truth() -> None:
 def test_quantiles_hold_the_true_ones_as_often_as_they_say() -> None:
     """100 releases of ages, with prefix sums listed and not; a share read off the wrong total is seen."""
     counts = np.r_[np.zeros(20, int), np.arange(1, 41), np.arange(40, 0, -1), np.zeros(20, int)]
-    told = sh.Counts(pl.DataFrame({"age": range(120), "count": counts}), largest=1)
     truth = np.searchsorted(np.cumsum(counts), np.array([0.25, 0.5, 0.9]) * counts.sum())
     held = near = 0
     for seed in range(50):
-        ages = sh.create(
-            sh.open(":memory:", seed=seed), told, name="ages", key="age", max_keys=1, domain="integers(120)"
-        )
+        told = pl.DataFrame({"age": range(120), "count": counts})
+        ages = over_counts(told, seed=seed, key="age", domain="integers(120)")
         for workload in (sh.workload.Prefix(), sh.workload.Ranges()):
             release = ages.release(f"by_{len(ages.releases())}", workload=workload, level="0.05")
             found = release.quantiles([0.25, 0.5, 0.9], confidence=0.8)
@@ -412,12 +359,10 @@ def test_quantiles_hold_the_true_ones_as_often_as_they_say() -> None:
             near += int((np.abs(found["value"].to_numpy() - truth) <= 6).sum())
     assert held >= 0.8 * 300 and near >= 0.95 * 300
     assert (found["high"] - found["low"]).max() <= 20
-    for bad in ([0], [1.5], ["x"]):
-        with pytest.raises(DeclarationError):
-            release.quantiles(bad)
-    product = sh.workload.Total()
+    with pytest.raises(DeclarationError):
+        release.quantiles([1.5])
     with pytest.raises(DeclarationError, match="prefix sums"):
-        ages.release("total", workload=product, level="0.05").quantiles([0.5])
+        ages.release("total", workload=sh.workload.Total(), level="0.05").quantiles([0.5])
 
 
 @pytest.mark.parametrize(
@@ -426,18 +371,8 @@ def test_quantiles_hold_the_true_ones_as_often_as_they_say() -> None:
 )
 def test_a_query_whose_measure_looks_at_other_units_is_refused(price: str) -> None:
     """The check of a query holds for measured columns, too: what a unit adds must depend on that unit alone."""
-    log = pl.DataFrame({"u": [1, 2], "k": [0, 1], "price": [1.0, 2.0]})
-    told = {"name": "v", "unit": "u", "key": "k", "max_keys": 1, "domain": "integers(5)", "measures": "price:clip=9"}
-    sh.create(":memory:", sh.Query("select u, k, 2 * price as price from log", tables={"log": log}), **told)
+    tables = {"log": pl.DataFrame({"unit": [1, 2], "key": [0, 1], "price": [1.0, 2.0]})}
+    told = {"domain": "integers(5)", "measures": "price:clip=9"}
+    over_log(sh.Query("select unit, key, 2 * price as price from log", tables=tables), **told)
     with pytest.raises(GuaranteeError, match="units"):
-        sh.create(":memory:", sh.Query(f"select u, k, {price} as price from log", tables={"log": log}), **told)
-
-
-def test_periods_have_measures() -> None:
-    """Units are whole in a period, so their sums can be cut there."""
-    weeks = sh.create(
-        ":memory:", name="weeks", unit="u", key="k", max_keys=2, domain="integers(40)",
-        every=sh.Every("week", periods=3, protects="user-week"), measures="price:clip=20,step=0.01",
-    )  # fmt: skip
-    week = weeks.append(a_log(), period="2026-W12").release("one", level=1, measures="1/2", threshold=0)
-    assert week.frame["price_sum"].max() > 1000 and "1.5-zCDP per user-week" in week.metadata["guarantee"]
+        over_log(sh.Query(f"select unit, key, {price} as price from log", tables=tables), **told)

@@ -11,6 +11,7 @@ import pytest
 import sparsehist as sh
 from sparsehist.errors import BudgetExceededError, DataError, NameTakenError
 from tests.histogram.exact_exceedances import ever_exceeds, first_exceedance
+from tests.series.in_memory import over_log
 from tests.stats import assert_consistent, assert_detected, binomial_test
 
 # 100,000 keys that one unit each has: a share of 2 per cent is seen to a relative 17 per cent a round.
@@ -23,25 +24,20 @@ LEVELS = {
 
 
 def once_each(**declared: Any) -> sh.Series:
-    """A series of keys of count 1, each of a unit of its own."""
+    """A series of keys that one unit each has."""
     log = pl.DataFrame({"unit": np.arange(KEYS), "key": np.arange(KEYS)})
-    given = {"max_keys": 1, "domain": "open('integer', delta=0.1)"} | declared
-    return sh.create(sh.open(":memory:", seed=71), log, name="once", unit="unit", key="key", **given)
+    return over_log(log, seed=71, **{"domain": "open('integer', delta=0.1)"} | declared)
 
 
 def popular(**declared: Any) -> sh.Series:
-    """One key that all have, and one of each unit's own."""
-    users = range(3000)
-    log = pl.DataFrame(
-        {"unit": [u for u in users for _ in "ab"], "query": [q for u in users for q in ("weather", f"mine {u}")]}
-    )
-    given = {"key": "query", "max_keys": 20, "domain": sh.Open(delta="1e-6")} | declared
-    return sh.create(sh.open(":memory:", seed=72), log, name="queries", unit="unit", **given)
+    """One key that all units have, and one of each unit's own."""
+    log = pl.DataFrame({"unit": np.arange(3000), "key": [["weather", f"mine {unit}"] for unit in range(3000)]})
+    return over_log(log.explode("key"), seed=72, **{"max_keys": 20, "domain": sh.Open(delta="1e-6")} | declared)
 
 
 @pytest.mark.parametrize("noise", LEVELS)
 def test_keys_are_published_as_often_as_delta_says_when_levels_are_chosen_adaptively(noise: str) -> None:
-    """Each round newly publishes a binomial number of what is left; all together stay below delta."""
+    """Each round publishes a binomial number of the keys that are left, and all rounds together stay below delta."""
     series = once_each(noise=noise)
     ever: set[int] = set()
     past: list[tuple[str, float]] = []
@@ -65,14 +61,11 @@ def test_keys_are_published_as_often_as_delta_says_when_levels_are_chosen_adapti
     assert shares == sorted(shares, reverse=True)
 
 
-def test_units_with_several_keys_of_their_own_are_betrayed_as_often_as_delta_says() -> None:
-    """Three keys a unit: the share of units with any key published is the exact one, and below delta_infinity."""
+def test_units_with_several_keys_of_their_own_are_revealed_as_often_as_delta_says() -> None:
+    """The share of units of three keys with a published key is the exact one, below delta_infinity."""
     units = np.repeat(np.arange(30_000), 3)
     log = pl.DataFrame({"unit": units, "key": np.arange(units.size)})
-    series = sh.create(
-        sh.open(":memory:", seed=73), log, name="three", unit="unit", key="key", max_keys=3,
-        domain=sh.Open("integer", delta="0.2"),
-    )  # fmt: skip
+    series = over_log(log, seed=73, max_keys=3, domain=sh.Open("integer", delta="0.2"))
     releases = [series.release(f"r{i}", level=level) for i, level in enumerate(("0.2", "0.1", "1"))]
     betrayed = pl.concat([release.frame["key"] for release in releases]).to_numpy() // 3
     bounds = [(release.metadata["level"], release.metadata["effective_threshold"] - 1) for release in releases]
@@ -84,18 +77,18 @@ def test_units_with_several_keys_of_their_own_are_betrayed_as_often_as_delta_say
 
 
 def test_only_keys_of_the_log_are_published_even_where_most_are() -> None:
-    """Nothing is drawn outside of the support, at a threshold below 0."""
+    """Nothing outside the log is published, even at a threshold below 0."""
     series = popular(domain=sh.Open(delta=0.999999), max_keys=1)
     release = series.release("most", level=1, open_delta=0.99)
     assert release.metadata["threshold"] < 0
     assert len(release) > 1400  # max_keys=1 leaves about half of the units their own key
-    keys = set(release.frame["query"].to_list())
+    keys = set(release.frame["key"].to_list())
     assert keys <= {"weather", *(f"mine {u}" for u in range(3000))}
     assert release.metadata["expected_false_keys"] == 0
 
 
 def test_delta_can_be_shared_out_by_the_caller() -> None:
-    """A share, all that remains, then nothing; a threshold that costs nothing is still served."""
+    """Releases take the open_delta that they are given; a threshold that costs nothing is always served."""
     series = popular()
     some = series.release("some", level="0.1", open_delta=1e-7)
     assert some.metadata["delta_infinity"] <= 1e-7
@@ -110,7 +103,7 @@ def test_delta_can_be_shared_out_by_the_caller() -> None:
 
 
 def test_a_release_takes_half_of_the_delta_that_remains_and_states_what_all_cost_together() -> None:
-    """A half, then a quarter at most; the guarantee of a coarser release is that of the finest level."""
+    """The first release takes half of delta, the second a quarter; both state the finest level."""
     series = popular()
     fine, coarse = (series.release(name, level=level).metadata for name, level in (("a", "0.2"), ("b", "0.1")))
     assert 0.25e-6 < fine["delta_infinity"] <= 0.5e-6
@@ -124,7 +117,7 @@ def test_a_release_takes_half_of_the_delta_that_remains_and_states_what_all_cost
 
 
 def test_a_threshold_that_would_go_beyond_delta_is_refused_and_spends_nothing() -> None:
-    """The error has what was requested, what remains, the difference, and a threshold that would do."""
+    """The refusal names what was requested, what remains, and a threshold that is then served."""
     series = popular()
     spent = series.release("first", level="0.1").metadata
     with pytest.raises(BudgetExceededError) as refusal:
@@ -142,48 +135,20 @@ def test_a_threshold_that_would_go_beyond_delta_is_refused_and_spends_nothing() 
         series.release("more", level="0.1", open_delta=1e-5)
 
 
-def test_refusals_and_thresholds_are_the_same_for_every_log() -> None:
-    """A log without the rows of most units, and one of other keys: everything public is equal."""
-    one = popular()
-    log = pl.DataFrame({"unit": [1, 2], "query": ["a", "b"]})
-    other = sh.create(
-        ":memory:", log, name="queries", unit="unit", key="query", max_keys=20, domain=sh.Open(delta="1e-6")
-    )
-    fates = ("store", "round", "released_at")
-    for name, asked in {"a": {}, "b": {"threshold": 1}, "c": {"open_delta": 1e-7}, "d": {"threshold": 90}}.items():
-        told = []
-        for series in (one, other):
-            try:
-                metadata = series.release(name, level="0.1", **asked).metadata
-                told.append({field: value for field, value in metadata.items() if field not in fates})
-            except BudgetExceededError as refusal:
-                told.append(str(refusal))
-        assert told[0] == told[1]
-
-
 def test_composite_keys_have_declared_types(tmp_path: Any) -> None:
-    """Text, whole numbers and dates, also from CSV; other types and missing values are refused by column."""
+    """Keys are text, whole numbers or dates, also from CSV; other values are refused by column and never shown."""
     log = pl.DataFrame({"unit": range(900), "page": ["/a"] * 900, "day": ["2014-05-01"] * 900, "n": [7] * 900})
     log.write_csv(tmp_path / "log.csv")
-    series = sh.create(
-        tmp_path / "store", tmp_path / "log.csv", name="v", unit="unit", key=["page", "day", "n"], max_keys=1,
-        domain=sh.Open("string", "date", "integer", delta="1/1000000"),
-    )  # fmt: skip
-    opened = sh.open(tmp_path / "store").series("v")
-    assert opened.declaration == series.declaration
-    frame = opened.release("one", level=1).frame
+    declared: dict[str, Any] = {
+        "key": ["page", "day", "n"],
+        "domain": sh.Open("string", "date", "integer", delta=1e-6),
+    }
+    frame = over_log(tmp_path / "log.csv", **declared).release("one", level=1).frame
     assert frame.schema == {"page": pl.String, "day": pl.Date, "n": pl.Int64, "noisy_count": pl.Float64}
     assert frame.height == 1
-    wrong = log.with_columns(day=pl.lit("someday"))
     with pytest.raises(DataError, match="'day'") as refusal:
-        sh.create(
-            ":memory:", wrong, name="v", unit="unit", key=["page", "day", "n"], max_keys=1,
-            domain=sh.Open("string", "date", "integer", delta=1e-6),
-        )  # fmt: skip
+        over_log(log.with_columns(day=pl.lit("someday")), **declared)
     assert "someday" not in str(refusal.value)
-    for column, kind, said in ((pl.lit(""), "string", "'query'"), (pl.lit(0.5), "integer", "dtype Float64")):
+    for column, kind, said in ((pl.lit(""), "string", "'key'"), (pl.lit(0.5), "integer", "dtype Float64")):
         with pytest.raises(DataError, match=said):
-            sh.create(
-                ":memory:", log.select("unit", query=column), name="v", unit="unit", key="query", max_keys=1,
-                domain=sh.Open(kind, delta=1e-6),
-            )  # fmt: skip
+            over_log(log.select("unit", key=column), domain=sh.Open(kind, delta=1e-6))

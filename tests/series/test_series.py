@@ -1,15 +1,19 @@
-"""The main job end to end: a log becomes a series, and a series several lossless releases that never change."""
+"""Series end to end: a log becomes a series with several lossless releases that never change."""
 
 from __future__ import annotations
 
+import json
 import re
+from datetime import date
 from pathlib import Path
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 import pytest
 
 import sparsehist as sh
+from sparsehist.cli.entry import run
 from sparsehist.errors import (
     DataError,
     DeclarationError,
@@ -20,12 +24,14 @@ from sparsehist.errors import (
     NotFoundError,
     ThresholdError,
 )
+from sparsehist.noise import family_named
+from tests.series.in_memory import over_log
 
 SECRET = "zz-secret-"
 
 
 def a_log(units: int = 3000, seed: int = 1) -> pl.DataFrame:
-    """Units that visit a few popular keys and one secret key of their own."""
+    """A log of units that have a few popular keys and one secret key of their own."""
     rng = np.random.default_rng(seed)
     popular = np.minimum(rng.zipf(1.5, units * 3), 40)
     users = np.repeat(np.arange(units), 3)
@@ -38,11 +44,13 @@ def a_series(store: str | Path = ":memory:", **changes: object) -> sh.Series:
     declared: dict = {
         "name": "visits", "unit": "user", "key": "key", "max_keys": 4, "domain": sh.Strings(max_bytes=16),
     }  # fmt: skip
-    return sh.create(sh.open(store, seed=7) if store == ":memory:" else store, a_log(), **(declared | changes))  # type: ignore[arg-type]
+    log = changes.pop("log", None)
+    home = sh.open(store, seed=7) if store == ":memory:" else store
+    return sh.create(home, a_log() if log is None else log, **(declared | changes))  # type: ignore[return-value, arg-type]
 
 
 def test_three_releases_out_of_order_cost_what_the_finest_costs(tmp_path: Path) -> None:
-    """Levels in any order; the ledger shows the finest for the path, the series and the population."""
+    """The ledger shows the finest level for the path, the series and the population."""
     series = a_series(tmp_path / "store")
     for name, level in (("public", "0.01"), ("partner", "1/2"), ("internal", "0.1")):
         release = series.release(name, level=level, false_keys=0.5)
@@ -55,7 +63,7 @@ def test_three_releases_out_of_order_cost_what_the_finest_costs(tmp_path: Path) 
 
 
 def test_a_name_that_exists_gives_the_same_release_for_ever(tmp_path: Path) -> None:
-    """Also after other levels and a lower threshold at its own came, after reopening, with or without parameters."""
+    """Later releases, other thresholds and reopening change nothing; other parameters are refused."""
     series = a_series(tmp_path / "store")
     first = series.release("one", level="0.1", false_keys=2)
     series.release("two", level="0.7", threshold=20)
@@ -71,18 +79,14 @@ def test_a_name_that_exists_gives_the_same_release_for_ever(tmp_path: Path) -> N
 
 
 def test_a_product_domain_has_several_key_columns() -> None:
-    """Columns come back under their input names; false keys are cells of the product."""
-    log = a_log().filter(~pl.col("key").str.starts_with(SECRET)).with_columns(
-        day=(pl.col("user") % 3).cast(pl.Int32), key=pl.col("key").str.slice(6)
-    )  # fmt: skip
-    domain = sh.Product(day=sh.Integers(0, 6), key=sh.Strings(max_bytes=2, alphabet="0123456789"))
-    series = sh.create(
-        sh.open(":memory:", seed=3), log, name="daily", unit="user", key=["day", "key"], max_keys=3, domain=domain
-    )
-    frame = series.release("all", level="0.2", false_keys=5).frame
-    assert frame.columns == ["day", "key", "noisy_count"]
-    assert frame["day"].is_between(0, 6).all()
-    assert series.release("whole", level="0.1", threshold=-1e5).frame.height == domain.size
+    """Columns keep their names, false keys are cells of the product, and ties are in the order of the keys."""
+    log = pl.DataFrame({"unit": range(4000), "row": np.arange(4000) % 40, "index": np.arange(4000) % 3})
+    domain = sh.Product(row=sh.Integers(40), index=sh.Integers(-1, 3))
+    series = over_log(log, key=["row", "index"], noise="discrete_laplace", domain=domain)
+    frame = series.release("all", level=3, threshold=-1e6).frame
+    assert frame.height == domain.size and frame.columns == ["row", "index", "noisy_count"]
+    assert frame["noisy_count"].n_unique() < 60
+    assert frame.equals(frame.sort(["noisy_count", "row", "index"], descending=[True, False, False]))
 
 
 @pytest.mark.parametrize(
@@ -100,12 +104,15 @@ def test_a_product_domain_has_several_key_columns() -> None:
     ],
 )
 def test_a_bad_request_is_refused_before_anything_is_drawn(request_: dict, error: type[Exception]) -> None:
-    """Nothing is spent, and the same name can still be used."""
+    """A refused request spends nothing and leaves its name free."""
     series = a_series()
     with pytest.raises(error):
         series.release("one", **request_)
     assert series.store.ledger(full=True)["releases"].to_list() == [0] * 4
     assert series.release("one", level=1).name == "one"
+
+
+HUGE = sh.Counts(pl.DataFrame({"key": ["a"], "count": [2**53 + 1]}), largest=1)
 
 
 @pytest.mark.parametrize(
@@ -115,16 +122,56 @@ def test_a_bad_request_is_refused_before_anything_is_drawn(request_: dict, error
         ({"if_exists": "replace"}, DeclarationError),
         ({"cap": 0}, LevelError),
         ({"domain": "strings(max_bytes=0)"}, DomainError),
+        ({"domain": "strings(max_bytes=4096)"}, DomainError),
         ({"domain": sh.Integers(5)}, DataError),
+        ({"log": HUGE, "unit": None}, DataError),
+        *(({"noise": noise}, DeclarationError) for noise in (3, "gauss", "exponential", sh.noise.Laplace(2.0))),
     ],
 )
 def test_a_bad_declaration_is_refused_and_leaves_no_store(
     tmp_path: Path, wrong: dict, error: type[Exception]
 ) -> None:
-    """The directory is as it was."""
+    """No directory is made. A count of 2**53 would swallow the noise."""
     with pytest.raises(error):
         a_series(tmp_path / "store", **wrong)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "laplace", "discrete_laplace", "poisson", "skellam"])
+def test_whatever_may_be_declared_can_be_released(noise: str) -> None:
+    """Families are taken by name and as instances, for the longest strings; integer noise gives integers."""
+    log = pl.DataFrame({"unit": [1, 2], "key": ["a", "b"]})
+    for given in (noise, family_named(noise, 1)):
+        series = over_log(log, domain="strings(max_bytes=1000)", noise=given)
+        assert series.declaration.noise == noise
+        for name, level in (("coarse", "0.5"), ("fine", "0.7")):
+            frame = series.release(name, level=level, false_keys=2).frame
+            assert (frame["key"].str.len_bytes() <= 1000).all()
+            assert frame["noisy_count"].dtype == (pl.Int64 if series.declaration.family.integer else pl.Float64)
+
+
+def test_a_catalogue_from_a_file_is_kept_with_the_series(tmp_path: Path) -> None:
+    """The series no longer needs the file, not even for a long catalogue in a product."""
+    (tmp_path / "pages.txt").write_text("\n".join(f"/page/{i}" for i in range(3000)))
+    log = a_log().filter(~pl.col("key").str.starts_with(SECRET)).with_columns(day=pl.lit(1))
+    domain = f"product(day=integers(3), key=catalogue(file='{tmp_path / 'pages.txt'}'))"
+    first = a_series(tmp_path / "store", log=log, key=["day", "key"], domain=domain).release("one", level=1)
+    (tmp_path / "pages.txt").unlink()
+    opened = sh.open(tmp_path / "store").series("visits")
+    assert opened.release("one").frame.equals(first.frame)
+    assert opened.declaration.domain.size == 9000
+
+
+def test_the_ledger_fits_a_screen_unless_all_of_it_is_asked_for() -> None:
+    """Eight columns are printed without an ellipsis; the limit is a cap or the budget of the population."""
+    series = a_series(cap=1)
+    series.store.set_budget(rho=2)
+    series.release("first", level="0.5")
+    ledger = series.store.ledger()
+    assert ledger.columns == ["scope", "population", "series", "path", "level", "epsilon", "limit", "remaining"]
+    assert "…" not in str(ledger).splitlines()[1]
+    limits = dict(ledger.filter(pl.col("scope") != "path").select("scope", "limit").rows())
+    assert limits == {"series": "1", "population": "rho 2", "everybody": None}
 
 
 def string_bytes(frame: pl.DataFrame) -> bytes:
@@ -134,12 +181,9 @@ def string_bytes(frame: pl.DataFrame) -> bytes:
 
 
 def test_the_memory_behind_a_release_is_a_function_of_its_rows() -> None:
-    """No false key of another release stands in it, and strings lie in row order, not in that of true counts."""
-    log = pl.DataFrame({"user": np.arange(6000), "key": [f"{7**30 % (10**15 + u % 40):020d}" for u in range(6000)]})
-    domain = sh.Strings(max_bytes=24, alphabet="digits")
-    series = sh.create(
-        sh.open(":memory:", seed=5), log, name="long", unit="user", key="key", max_keys=1, domain=domain
-    )
+    """Its string buffers hold the published keys only, in the order of the rows."""
+    log = pl.DataFrame({"unit": np.arange(6000), "key": [f"{7**30 % (10**15 + u % 40):020d}" for u in range(6000)]})
+    series = over_log(log, seed=5, domain=sh.Strings(max_bytes=24, alphabet="digits"))
     wide = series.release("wide", level="0.05", false_keys=300)
     narrow = series.release("narrow", level="0.1", false_keys=1)
     assert wide.frame.height > narrow.frame.height + 200
@@ -151,15 +195,11 @@ def test_the_memory_behind_a_release_is_a_function_of_its_rows() -> None:
 
 
 def test_keys_like_formulas_are_written_so_that_no_spreadsheet_runs_them(tmp_path: Path) -> None:
-    """Nor obeyed by a terminal; what is added can be taken off again; numbers and the ledger are as ever."""
+    """Formulas and control characters are escaped in CSV; the escapes can be undone."""
     keys = ["=cmd|'/c calc'!A1", "+1", "-1", "@x", "\t=1", "\r=1", "'=1", "'", "\uff1d1", "plain", 'a,"b"\n=c', "é"]
     keys += ["a\x1b[2J", "a\\x1b[2J", "\x9b2J", "\x7f", "\\", "'\x1b"]
     log = pl.DataFrame({"user": range(100 * len(keys)), "key": keys * 100})
-    series = sh.create(
-        tmp_path / "s", log, name="visits", unit="user", key="key", max_keys=1, domain=sh.Strings(max_bytes=24)
-    )
-    release = series.release("one", level=50)
-    release.write_csv(tmp_path / "one.csv")
+    release = a_series(tmp_path / "s", log=log, max_keys=1, domain=sh.Strings(max_bytes=24)).release("one", level=50)
     release.write_csv(tmp_path / "one.csv")
     back = pl.read_csv(tmp_path / "one.csv")
     assert not back.filter(pl.col("key").str.contains(r"^[=+\-@\t\r\uff1d]")).height
@@ -172,14 +212,45 @@ def test_keys_like_formulas_are_written_so_that_no_spreadsheet_runs_them(tmp_pat
     assert plain.equals(release.frame) and set(keys) <= set(plain["key"])
     release.write_csv(tmp_path / "raw.csv", spreadsheet_safe=False)
     assert pl.read_csv(tmp_path / "raw.csv").equals(release.frame)
+
+
+@pytest.mark.parametrize("ending", ["parquet", "json", "arrow", "csv"])
+def test_every_ending_holds_the_rows(tmp_path: Path, ending: str) -> None:
+    """Python, SQL and the command line write the same bytes, with metadata where the format has room for them."""
+    series = a_series(tmp_path / "store")
+    release = series.release("public", level=1)
+    target = tmp_path / f"x.{ending}"
+    release.write(target)
+    release.write(target)
+    if ending == "json":
+        content = json.loads(target.read_text())
+        assert content["metadata"] == release.metadata
+        found = pl.DataFrame(content["rows"])
+    else:
+        readers = {"parquet": pl.read_parquet, "csv": pl.read_csv, "arrow": pl.read_ipc}
+        found = readers[ending](target.read_bytes())
+    assert found.equals(release.frame)
+    if ending == "arrow":
+        with pa.ipc.open_file(target) as file:
+            assert json.loads(file.schema.metadata[b"sparsehist"]) == {"format": 1, **release.metadata}
+    options = ["--series", "visits", "--name", "public", "--out", str(tmp_path / f"y.{ending}")]
+    assert run(["release", str(series.store.path), *options]) == 0
+    sh.sql(f"RELEASE public FROM visits TO '{tmp_path}/z.{ending}'", store=series.store)
+    assert all((tmp_path / f"{name}.{ending}").read_bytes() == target.read_bytes() for name in "yz")
     assert (tmp_path / "sparsehist-ledger.json").read_text().count('"release"') == 1
+    target.write_bytes(b"something else")
     with pytest.raises(InputError, match="is not this release"):
-        series.release("two", level=1).write_csv(tmp_path / "one.csv")
-    for write, name in ((release.write_parquet, "p.csv"), (release.write_csv, "p.parquet"), (release.write, "p.txt")):
-        with pytest.raises(DeclarationError, match="must end in"):
-            write(tmp_path / name)
-    release.write(tmp_path / "p.pq")
-    assert sh.read(tmp_path / "p.pq").frame.equals(release.frame)
+        release.write(target)
+    with pytest.raises(DeclarationError, match="must end in"):
+        release.write(tmp_path / "p.txt")
+
+
+def test_days_and_bytes_have_a_json(tmp_path: Path) -> None:
+    """Dates are written as ISO text, bytes as hexadecimal."""
+    frame = pl.DataFrame({"day": [date(2026, 1, 31)], "id": [b"\x00\xff"], "noisy_count": [2.5]})
+    sh.Release(frame, {"name": "x"}).write(tmp_path / "x.json")
+    rows = json.loads((tmp_path / "x.json").read_text())["rows"]
+    assert rows == [{"day": "2026-01-31", "id": "00ff", "noisy_count": 2.5}]
 
 
 def test_a_seed_is_for_stores_in_memory_only(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Whatever a plan, the progress of periods or a refusal names is served, to the last week."""
+"""Whatever a plan or a refusal names is served."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def named_in(refusal: RefusedError) -> Fraction | None:
 def test_the_largest_level_that_a_refusal_names_is_served(
     case: tuple[dict[str, Any], str], bound: dict[str, Any]
 ) -> None:
-    """On every route, for the first series and for those that come after it; then nothing more is named."""
+    """The largest level named is served on every route, for the first series and for later ones; more is refused."""
     budget, noise = case
     store = sh.open(":memory:", seed=1)
     store.set_budget(**budget)
@@ -98,7 +98,7 @@ def test_the_largest_level_that_a_refusal_names_is_served(
     ],
 )
 def test_all_weeks_that_a_plan_names_are_served(promise: tuple[Any, str], max_keys: int) -> None:
-    """52 of 52, at the level that a plan for 52 equal weeks names."""
+    """All 52 weeks are served at the level that a plan for 52 equal weeks names."""
     epsilon, delta = promise
     store = sh.open(":memory:", seed=1)
     budget = sh.EpsilonDelta(epsilon, delta)
@@ -116,36 +116,26 @@ def test_all_weeks_that_a_plan_names_are_served(promise: tuple[Any, str], max_ke
     assert "52 released" in row["periods"]
 
 
-@pytest.mark.parametrize("max_keys", [5, 40])
-def test_shares_are_served(max_keys: int) -> None:
-    """A budget that has room for one release serves it, with the bounding that the quick start may choose."""
-    store = sh.open(":memory:", seed=1)
-    store.set_budget(epsilon=8, delta="1e-6")
-    series = a_series(store, "shares", max_keys=max_keys, bounding="share")
-    assert series.release("all", epsilon=8, delta="1e-6").metadata["level"]
-
-
 @pytest.mark.parametrize(
-    ("size", "workload", "epsilon"),
+    ("declared", "workload", "epsilon"),
     [
-        (366, sh.workload.Ranges(), 4),
-        (366, sh.workload.Prefix(), 3),
-        (366, sh.workload.Prefix(), 8),
-        (10_000, sh.workload.Prefix(), 1),
+        *(({"max_keys": keys, "bounding": "share"}, None, 8) for keys in (5, 40)),
+        ({"max_keys": 5, "domain": sh.Integers(366)}, sh.workload.Ranges(), 4),
+        ({"max_keys": 5, "domain": sh.Integers(366)}, sh.workload.Prefix(), 8),
+        ({"max_keys": 5, "domain": sh.Integers(10_000)}, sh.workload.Prefix(), 1),
     ],
 )
-def test_workloads_are_served(size: int, workload: Any, epsilon: int) -> None:
-    """At the whole of a budget of (epsilon, 1e-6)."""
+def test_a_release_takes_the_whole_of_its_budget(declared: dict[str, Any], workload: Any, epsilon: int) -> None:
+    """A budget that has room for one release serves it, also of weighted counts and of workloads."""
     store = sh.open(":memory:", seed=1)
     store.set_budget(epsilon=epsilon, delta="1e-6")
-    series = a_series(store, "days", max_keys=5, domain=sh.Integers(size))
-    level = sh.EpsilonDelta(epsilon, "1e-6")
-    assert series.release("sums", workload=workload, level=level).metadata["level"]
+    series = a_series(store, "whole", **declared)
+    assert series.release("all", workload=workload, epsilon=epsilon, delta="1e-6").metadata["level"]
 
 
 @pytest.mark.parametrize("route", ["gaussian", "renyi"])
 def test_a_budget_serves_an_open_series_that_is_declared_after_it(route: str) -> None:
-    """Either order serves it; after a release, or where open_share= was given, the refusal says what to do."""
+    """Budget and series may come in either order; after a release the refusal names `open_share`."""
     stores = [sh.open(":memory:", seed=1) for _ in range(2)]
     asked: dict[str, Any] = {"epsilon": 4, "delta": "1e-6", "route": route}
     opened = {"domain": sh.Open("integer", delta="1e-6")}

@@ -1,4 +1,4 @@
-"""Weighted counts: units with many keys count towards all of them, at the same cost; brute force, laws, deltas."""
+"""Weighted counts: units with many keys count towards all of them, at the same cost."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from sparsehist.noise import Gaussian, Laplace
 from tests.attacks.test_joint_law import EPSILONS, excess
 from tests.cases import quick
 from tests.histogram.exact_exceedances import ever_exceeds
+from tests.series.in_memory import over_log
 from tests.stats import assert_consistent, assert_detected, binomial_test, two_sample_outcomes, two_sample_vectors
 
 NORMS = {"gaussian": "l2", "laplace": "l1"}
@@ -30,7 +31,7 @@ THRESHOLDS = [2.0, 1.5, 4.0, 2.5]
 
 
 def weight(keys: int, shares: Shares) -> int:
-    """By whole numbers alone."""
+    """Weight of a unit with this number of keys, in whole numbers."""
     if keys <= shares.max_keys:
         return shares.parts
     kept = min(keys, shares.most_keys)
@@ -40,7 +41,7 @@ def weight(keys: int, shares: Shares) -> int:
 
 
 def log_of(sizes: dict[int, int]) -> pl.DataFrame:
-    """A log of units with the first so many keys, each twice, in scrambled order."""
+    """A log in which each unit has this number of keys, each twice, in scrambled order."""
     pairs = [(unit, key) for unit, keys in sizes.items() for key in range(keys) for _ in "ab"]
     return pl.DataFrame(pairs, schema=["unit", "key"], orient="row").sample(fraction=1, shuffle=True, seed=1)
 
@@ -55,17 +56,16 @@ def counts_of(log: pl.DataFrame, shares: Shares) -> dict[int, int]:
     return dict(counted.frame.select("key_0", "count").filter(pl.col("count") > 0).rows())
 
 
-def series_of(log: pl.DataFrame, **declared: Any) -> sh.Series:
-    """A share series in memory."""
-    given = {"max_keys": 4, "domain": sh.Integers(CELLS), "bounding": "share"} | declared
-    return sh.create(sh.open(":memory:", seed=given.pop("seed", 5)), log, name="s", unit="unit", key="key", **given)
+def series_of(log: pl.DataFrame, *, seed: int = 5, **declared: Any) -> sh.Series:
+    """A series of weighted counts in memory."""
+    return over_log(log, seed=seed, **{"max_keys": 4, "domain": sh.Integers(CELLS), "bounding": "share"} | declared)
 
 
 @pytest.mark.parametrize("norm", NORMS.values())
 @pytest.mark.parametrize("max_keys", [1, 2, 3, 7, 20])
 @pytest.mark.parametrize("parts", [64, 256])
 def test_no_unit_adds_more_than_the_noise_covers(norm, max_keys, parts):
-    """Over units of 1 to 1,000 keys, rounding included; a weight rounded up would add more."""
+    """Units of 1 to 1,000 keys stay within the sensitivity; weights rounded up would not."""
     shares = Shares(max_keys, 1000 if norm == "l2" else min(1000, 64 * max_keys), norm, parts)
     too_much = []
     for keys in range(1, shares.most_keys + 1):
@@ -83,7 +83,7 @@ def test_no_unit_adds_more_than_the_noise_covers(norm, max_keys, parts):
 
 @pytest.mark.parametrize("norm", NORMS.values())
 def test_counts_are_sums_of_weights(norm):
-    """Against brute force, with units above the hard cap, which keep that many keys."""
+    """Counts equal brute force, also for units above the hard cap."""
     shares = Shares(3, 10, norm)
     sizes = {1: 1, 2: 3, 3: 4, 4: 7, 5: 10}
     found = counts_of(log_of(sizes), shares)
@@ -97,7 +97,7 @@ def test_counts_are_sums_of_weights(norm):
 
 
 def test_what_a_unit_adds_depends_on_its_rows_alone():
-    """Counts without a unit are counts less what it adds alone, whoever else is in the log."""
+    """What a unit adds is the same whoever else is in the log."""
     shares = Shares(2, 6, "l2")
     sizes = {unit: 1 + unit * 5 % 13 for unit in range(12)}
     log = log_of(sizes)
@@ -111,7 +111,7 @@ def test_what_a_unit_adds_depends_on_its_rows_alone():
 
 @pytest.mark.parametrize("noise", quick(["gaussian"], NORMS))
 def test_releases_have_the_law_of_the_dense_mechanism(noise):
-    """Cells of two weighted counts over four releases in scrambled order, jointly; whole counts are told apart."""
+    """Four releases of weighted counts have the joint law of dense ones; unweighted counts are detected."""
     shares = Shares(4, 256, NORMS[noise])
     half = CELLS // 2
     units = np.repeat(np.arange(half // 10), 10)  # ten keys each: half of the cells; the others stay empty
@@ -147,7 +147,7 @@ FINEST, COARSER = "0.5", "0.2"
 
 
 def _pairs_seen(units_of_both: int, units_of_each: int, seed: int, levels: tuple[str, ...]) -> np.ndarray:
-    """What is seen of pairs of keys that one unit may have both, in all releases, as one number a pair."""
+    """Encode what all releases show of each pair of keys as one number."""
     key = np.arange(2 * PAIRS)
     units = [np.arange(2 * PAIRS) + (1 + i) * 10**7 for i in range(2 + units_of_each)]
     units += [key // 2 + 10**6 * (100 + i) for i in range(units_of_both)]
@@ -169,7 +169,7 @@ def _worst_of_pairs(with_unit: np.ndarray, without: np.ndarray) -> float:
 
 @pytest.mark.parametrize("levels", [(FINEST,), (COARSER, FINEST)], ids=["one release", "two releases"])
 def test_a_unit_with_two_keys_is_hidden_by_the_noise_of_one(levels):
-    """No event over both keys, in all releases, tells such a unit better than the finest level may; brute force."""
+    """No event over both keys and all releases reveals such a unit more than the finest level allows."""
     without = _pairs_seen(0, 0, 1, levels)
     # Twelve looks; 7 deviations are 1.5e-11 in all.
     assert _worst_of_pairs(_pairs_seen(1, 0, 2, levels), without) < 7
@@ -179,7 +179,7 @@ def test_a_unit_with_two_keys_is_hidden_by_the_noise_of_one(levels):
 
 @pytest.mark.parametrize("exponent", range(-4, 11))
 def test_low_bits_of_published_shares_carry_nothing(exponent):
-    """Noise alone decides them: the grid divides 1/64, and below 1/64 cells of different counts agree in law."""
+    """The grid divides 1/64, and below 1/64 cells of different counts have one law."""
     std = 2.0**exponent
     level = f"{4 / (2 * std**2):.12g}"
     units = np.concatenate([np.repeat(np.arange(100), 100), 100 + np.repeat(np.arange(500), 20)])
@@ -197,7 +197,7 @@ def test_low_bits_of_published_shares_carry_nothing(exponent):
 
 
 def test_delta_of_an_open_domain_is_that_of_units_of_every_size():
-    """Units of 1 to 64 keys that nobody else has: each kind is betrayed as often as stated, none more than delta."""
+    """Units of 1 to 64 keys of their own are revealed with the exact probability, never more than delta."""
     delta, each = 0.2, 1500
     sizes = [1, 4, 5, 9, 16, 40, 64]
     shares = Shares(4, 64, "l2")
@@ -227,34 +227,24 @@ def test_delta_of_an_open_domain_is_that_of_units_of_every_size():
         series.release("low", level="0.5", threshold=2)
 
 
-def test_what_is_refused():
-    """Integer noise, workloads, counts from elsewhere, caps that are none."""
+@pytest.mark.parametrize(
+    "wrong",
+    [{"noise": "skellam"}, *({"bounding": text} for text in ("share(3)", "share(most_keys=10000000)", "cut"))],
+)
+def test_what_is_refused(wrong):
+    """Integer noise, bad caps, workloads and counts made elsewhere are refused."""
     log = log_of({1: 3, 2: 9})
-    for noise in ("discrete_laplace", "skellam"):
-        with pytest.raises(DeclarationError, match="Gaussian or Laplace"):
-            series_of(log, noise=noise)
-    for wrong in ({"bounding": text} for text in ("share(3)", "share(most_keys=10000000)", "share(2.5)", "cut")):
-        with pytest.raises(DeclarationError):
-            series_of(log, **wrong)
     with pytest.raises(DeclarationError):
-        sh.create(
-            ":memory:", sh.Counts(pl.DataFrame({"key": [1], "count": [9]}), largest=1), name="s", key="key",
-            max_keys=4,
-            domain=sh.Integers(9), bounding="share",
-        )  # fmt: skip
+        series_of(log, **wrong)
+    with pytest.raises(DeclarationError):
+        series_of(sh.Counts(pl.DataFrame({"key": [1], "count": [9]}), largest=1), unit=None)
     with pytest.raises(DeclarationError, match="share"):
         series_of(log).release("w", workload=sh.workload.Total(), level="0.1")
 
 
 def test_a_release_says_that_its_counts_are_weighted():
-    """In its metadata; intervals hold weighted counts, and the same request is the same series."""
-    store = sh.Store(":memory:", seed=3)
-    log = log_of(dict.fromkeys(range(600), 9))
-    declared: dict[str, Any] = {
-        "name": "s", "unit": "unit", "key": "key", "max_keys": 4, "domain": sh.Integers(100), "bounding": "share",
-    }  # fmt: skip
-    series = sh.create(store, log, **declared)
-    release = series.release("r", level="1")
+    """Metadata name the bounding; intervals hold the weighted counts."""
+    release = series_of(log_of(dict.fromkeys(range(600), 9)), domain=sh.Integers(100)).release("r", level="1")
     assert release.metadata["declaration"]["bounding"] == "share(most_keys=256)"
     assert release.metadata["counts"].startswith("weighted counts")
     assert release.metadata["std"] == pytest.approx(2 / math.sqrt(2))
@@ -262,5 +252,3 @@ def test_a_release_says_that_its_counts_are_weighted():
     held = release.intervals(0.9999)
     assert held.height == 9 and ((held["low"] < truth) & (truth < held["high"])).all()
     assert (abs(release.estimates()["estimate"] - truth) < 10).all()
-    with pytest.raises(sh.errors.NameTakenError):
-        sh.create(store, log, **(declared | {"bounding": "keep"}), if_exists="reuse")

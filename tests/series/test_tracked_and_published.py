@@ -1,9 +1,8 @@
-"""Cells that were drawn but not published are remembered, and nobody can see that."""
+"""Cells that were drawn but not published are kept, and nothing public depends on them."""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -13,6 +12,7 @@ import sparsehist as sh
 from sparsehist import entropy
 from sparsehist.errors import ThresholdError
 from tests.attacks.stand_in import Drawn
+from tests.series.in_memory import over_counts
 
 CELLS = 300
 # P[Z <= -1.75] = e**-3.2 at level 1/2: all cells of this count are drawn, one in 25 stays unpublished.
@@ -20,7 +20,7 @@ COUNT, THRESHOLD = 10, 8.25
 
 
 def test_explicit_cells_are_tracked_and_only_what_exceeds_is_published() -> None:
-    """Rows of a release are the cells above its threshold, when it is made, again later, and after other releases."""
+    """A release holds the tracked cells above its threshold, also after other releases."""
     series = Drawn(np.append(np.full(CELLS, COUNT), np.zeros(700, int)), 1, rng=entropy.seeded(5))
     first = series.release("first", "1/2", THRESHOLD)
     tracked = series.state.cells.position
@@ -34,7 +34,7 @@ def test_explicit_cells_are_tracked_and_only_what_exceeds_is_published() -> None
 
 
 def test_empty_cells_that_are_all_drawn_have_keys_and_stay_out_of_sight() -> None:
-    """In a domain no larger than what is published every key is tracked after a round, and few are shown later."""
+    """After every cell of a small domain was drawn, later releases publish only those above their thresholds."""
     series = Drawn(np.append(np.full(20, 4), np.zeros(180, int)), 1, rng=entropy.seeded(6))
     low = series.release("low", "1/2", -1.8)
     assert series.state.cells.position.size == 200 > low.height
@@ -44,36 +44,29 @@ def test_empty_cells_that_are_all_drawn_have_keys_and_stay_out_of_sight() -> Non
     assert series.release("low").equals(low)
 
 
-def test_public_views_count_what_is_published(tmp_path: Path) -> None:
-    """How many cells are tracked shows up in no metadata, ledger, list or representation."""
+def test_public_views_count_what_is_published() -> None:
+    """The number of tracked cells is in no metadata, ledger, list or representation."""
     cells = 1637
     counts = pl.DataFrame({"cell": range(cells), "count": [COUNT] * cells})
-    domain = sh.Integers(10**6)
-    series = sh.create(
-        tmp_path / "store", sh.Counts(counts, largest=1), name="cells", key="cell", max_keys=1, domain=domain,
-    )  # fmt: skip
+    series = over_counts(counts, key="cell", domain=sh.Integers(10**6))
     release = series.release("first", level="1/2", threshold=THRESHOLD)
     rows = len(release)
     assert 0.9 * cells < rows < cells
     assert release.frame.height == release.intervals().height == rows
     random = {"store", "round", "released_at"}
     metadata = {key: value for key, value in release.metadata.items() if key not in random}
-    store = sh.open(tmp_path / "store")
-    ledger = store.ledger(full=True)
+    ledger = series.store.ledger(full=True)
     ledger = ledger.select(column for column, dtype in ledger.schema.items() if dtype not in (pl.Datetime, pl.Date))
-    shown = [json.dumps(metadata), repr(release), repr(series), repr(store), ledger.write_csv()]
+    shown = [json.dumps(metadata), repr(release), repr(series), repr(series.store), ledger.write_csv()]
     assert not any(str(cells) in text for text in shown)
 
 
 def test_a_domain_too_large_to_be_drawn_as_a_whole_is_refused_by_public_numbers() -> None:
-    """Thresholds that would hide hardly any empty cell, one after the other; the error names one that will do."""
+    """The refusal is the same for any log, and the threshold that it names is served."""
     outcomes = []
     for count in (0, 50):
         counts = pl.DataFrame({"cell": [3], "count": [count + 1]})
-        series = sh.create(
-            sh.open(":memory:", seed=8), sh.Counts(counts, largest=1), name="cells", key="cell", max_keys=1,
-            domain=sh.Integers(1000), noise="gaussian",
-        )  # fmt: skip
+        series = over_counts(counts, seed=8, key="cell", domain=sh.Integers(1000))
         for i, level in enumerate(("1/2", "1/4", "1", "1/8")):
             series.release(f"r{i}", level=level, threshold=0.0, max_false_keys=600)
         with pytest.raises(ThresholdError, match="every one of them") as refusal:

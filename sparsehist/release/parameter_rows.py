@@ -1,4 +1,4 @@
-"""The public parameters of series and releases as rows of a name and a value, for terminals and for notebooks."""
+"""List public parameters of series and releases as (name, value) rows, for terminals and notebooks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def declaration_rows(declared: Declaration) -> list[tuple[str, str]]:
 
 
 def asked_text(about: Metadata) -> str:
-    """Return the level as it was asked for: epsilon and delta, if given, and the level that keeps to them."""
+    """Return the requested level; or the (epsilon, delta) given instead, and the level chosen for it."""
     if about.epsilon_delta is None:
         return about.level
     asked = EpsilonDelta.parse(about.epsilon_delta).in_words

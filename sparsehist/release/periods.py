@@ -50,7 +50,7 @@ _LONGEST_NAME = 63 - len("_20260317")
 
 
 def declare_periods(home: Home, declaration: Declaration, if_exists: str) -> Declaration:
-    """Declare a periodic series and its budget, or return the declaration of the one that is declared alike."""
+    """Declare a periodic series and its budget, or return the declaration of the existing equal one."""
     name, every = declaration.name, present(declaration.every)
     if len(name) > _LONGEST_NAME:
         raise DeclarationError(
@@ -60,7 +60,7 @@ def declare_periods(home: Home, declaration: Declaration, if_exists: str) -> Dec
         )
     if declaration.unit is None and every.most_periods is not None:
         raise DeclarationError(
-            "most_periods needs the column of the unit: it has to know who counted before", parameter="every"
+            "most_periods needs the column of the unit, to know who counted before", parameter="every"
         )
     limit = None if every.budget is None else budget_within(every.budget, opens=declaration.domain.is_open)
     declared = replace(declaration, every=every.without_budget())
@@ -111,7 +111,7 @@ def _in_use(ledger: Ledger, population: str) -> bool:
 
 
 def declared_periods(home: Home, state: State, name: str) -> Declaration:
-    """Return the declaration of a periodic series, with the copies of catalogues that its last period has."""
+    """Return the declaration of a periodic series, with the catalogues copied for its last period."""
     stored = Ledger.of(state).limits.declarations[name]
     records = periods_of(state, name)
     if records:
@@ -140,9 +140,7 @@ def append_period(
     rule, counting = present(periodic.every), counting or Counting()
     span = span_of(rule.period, period)
     if checked_choice("on_other_period", on_other_period, ("error", "drop")) == "drop" and time is None:
-        raise DeclarationError(
-            "on_other_period='drop' leaves rows out by a column that says when they were: name it with time="
-        )
+        raise DeclarationError("on_other_period='drop' omits rows by the column of their time: name it with time=")
     if isinstance(source, Counts) and (time is not None or rule.most_periods is not None):
         raise DeclarationError("time= and most_periods need rows with their units: append the log, not counts")
     name = checked_name("series", f"{periodic.name}_{span.name}")
@@ -167,7 +165,7 @@ def plan_period(
     chosen: CellRequest,
     counts: Sequence[int],
 ) -> Plan:
-    """Plan one more period, and what all of them would cost so; see `PeriodicSeries.plan`."""
+    """Plan one more period, and the cost if all periods are released so; see `PeriodicSeries.plan`."""
     declaration, rule = replace(periodic, name=_PLANNED, every=None), present(periodic.every)
     with home.hold() as state:
         ledger = Ledger.of(state).with_series(Account(_PLANNED, declaration))
@@ -190,7 +188,7 @@ def plan_period(
 
 
 def finish_periods(home: Home, name: str) -> None:
-    """Refuse further periods, and erase the record of which units counted in which period."""
+    """Refuse further periods, and erase the record of which units counted in which periods."""
     with home.hold() as state:
         if name not in Ledger.of(state).limits.finished:
             state.declare("finish periods", who=home.who, population=name)
@@ -202,7 +200,7 @@ def finish_periods(home: Home, name: str) -> None:
 def _rows_of(
     span: Period, source: object, declaration: Declaration, time: str, on_other: Choice, report: Callable[[str], None]
 ) -> Log:
-    """Return the rows of a period, read by Polars; refuses others unless they are to be dropped."""
+    """Return the rows of a period, read by Polars; refuse other rows unless they are to be dropped."""
     source, unit = checked_source(source, declaration), declaration.unit or ()
     columns = dict.fromkeys((*((unit,) if isinstance(unit, str) else unit), *declaration.key_columns, time))
     log = open_log(source, [*columns])
@@ -213,22 +211,22 @@ def _rows_of(
         found = log.rows.select(unread=no_date.any(), alone=inside.all(), some=inside.any())
         unread, alone, some = found.collect(engine="streaming").row(0)
     if unread:
-        raise DataError(f"the column {time!r} holds text that is no date: it has to begin with one like 2026-03-17")
+        raise DataError(f"the column {time!r} holds text that does not begin with a date like 2026-03-17")
     if on_other == "error" and not alone:
         raise DataError(
             f"the log holds rows that are not of {span.label} by the column {time!r}; on_other_period='drop' leaves "
             "them out"
         )
-    if not alone:  # their number is secret; their existence is not, since on_outside="error" reveals it too
+    if not alone:  # the number of such rows is secret; their existence is not, as on_outside="error" reveals it
         report(f"leaving out {'rows that are' if some else 'every row, as it is'} not of {span.label}")
     return log.only(inside)
 
 
 class FirstPeriods(PairFilter):
-    """Keeps the units of a period that counted in fewer than `most_periods` before: first come, first kept.
+    """A filter that keeps units which counted in fewer than `most_periods` periods before.
 
-    Whether a unit counts in a period depends on that unit alone: on the periods added before in which it counts. Each
-    period keeps a list of its units, as secret as the log, in the directory of its series. Holds secrets.
+    Whether a unit counts in a period depends only on the earlier periods in which that unit counts. Each period
+    stores a list of its units in the directory of its series; the list is as secret as the log. Holds secrets.
     """
 
     def __init__(self, population: str, most_periods: int) -> None:
@@ -239,7 +237,7 @@ class FirstPeriods(PairFilter):
         self._units = pl.Series("unit", [])
 
     def begin(self, state: State) -> None:
-        """Read who counted in how many periods."""
+        """Read which units counted in `most_periods` periods already."""
         records = periods_of(state, self._population)
         gone = any(one.dropped and one.releases for one in Ledger.of(state).of_population(self._population))
         if gone or any(_units_of(record) is None for record in records):
@@ -251,7 +249,7 @@ class FirstPeriods(PairFilter):
         tables = []
         for record in records:
             table = pl.read_ipc(io.BytesIO(verified(record.directory, present(_units_of(record)))))
-            if table.height:  # the name of the column is the kind of the units; without units there is none
+            if table.height:  # the column's name is the kind of the units; an empty table has no kind
                 self._kind = table.columns[0]
                 tables.append(table.rename({self._kind: "unit"}))
         if tables:
@@ -259,7 +257,7 @@ class FirstPeriods(PairFilter):
             self._full = counted.filter(pl.col("len") >= self._most).select("unit")
 
     def kept(self, pairs: pl.DataFrame, columns: str | Sequence[str]) -> pl.DataFrame:
-        """Return the pairs of units, of these columns, that count in this period."""
+        """Return the pairs of those units (in these columns) that count in this period."""
         units, kind = comparable_units(pairs["unit"], columns)
         pairs = pairs.with_columns(units.alias("unit"))
         self._kind = kind_of_all(self._kind, kind, "periods")
@@ -269,7 +267,7 @@ class FirstPeriods(PairFilter):
         return pairs
 
     def check(self, state: State) -> None:
-        """Refuse to commit if another period was added since `begin`."""
+        """Refuse to commit if periods were added or dropped since `begin`."""
         if [record.series_id for record in periods_of(state, self._population)] != self._seen:
             raise StoreInUseError(
                 f"a period of {self._population!r} was added or dropped meanwhile, and units of both may count in "
@@ -277,7 +275,7 @@ class FirstPeriods(PairFilter):
             )
 
     def files(self, directory: Path, *, durable: bool) -> list[RegisteredFile]:
-        """Write who counts in this period; with their kind as the name of the column."""
+        """Write the list of units that count in this period; its column is named after their kind."""
         sink = io.BytesIO()
         frame = self._units.alias(self._kind).to_frame().sort(self._kind)
         frame.write_ipc(sink, compat_level=pl.CompatLevel.oldest())
@@ -285,7 +283,7 @@ class FirstPeriods(PairFilter):
 
 
 def periods_of(state: State, population: str) -> list[SeriesRecord]:
-    """Return the series of the periods that were added, in that order."""
+    """Return the series of the periods of a population, in the order in which they were added."""
     return [record for record in state.all_series() if record.population == population]
 
 

@@ -1,7 +1,7 @@
-"""The pipeline of every release: find it, or check, fix the public parameters, draw, commit and then publish.
+"""The pipeline of every release: return an existing one, or check, fix public parameters, draw, commit, publish.
 
-Two classes differ between kinds of releases (cells, workloads, running counts, …): a `Request` holds the caller's
-parameters, a `NoisePath` draws and reads one noise path of a series.
+Each kind of release (cells, workloads, running counts, …) has two classes: a `Request` holds the caller's parameters,
+a `NoisePath` draws and reads one noise path of a series.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ AUTO = "auto"
 
 @dataclass(frozen=True, repr=False)
 class Held:
-    """A series of a store that is held: all that a release reads and changes."""
+    """A series in a locked store: everything that a release reads and changes."""
 
     home: Home
     state: State
@@ -47,11 +47,11 @@ class Held:
 
     @cached_property
     def files(self) -> SeriesFiles:
-        """Counts and keys, where the log was counted once."""
+        """Counts and keys of a series whose log was counted once (not a running series)."""
         return self.state.series_files(self.record)
 
     def empty_keys(self, path_id: int | None, tracked: Tracked) -> pl.DataFrame:
-        """Keys of the tracked empty cells of a path, by cell number."""
+        """Return the keys of the tracked empty cells of a path, by cell number."""
         if path_id is not None and (tracked.position < 0).any():
             return self.state.empty_keys(path_id)
         import polars as pl
@@ -68,7 +68,7 @@ class Held:
         stored: dict[str, Any] | None = None,
         **drawn: Any,
     ) -> NewRound:
-        """Describe a round to commit, which opens its path if it is the first."""
+        """Return the round to be committed; it opens the path if it is the first."""
         path_id: int | PathRecord | None = path.path_id
         if path_id is None:
             integer = drawn["level_noise"].dtype.kind == "i"
@@ -78,37 +78,37 @@ class Held:
 
 
 def path_named(state: State, record: SeriesRecord, name: PathName) -> PathRecord | None:
-    """Return the noise path of a series with this name in the ledger, if it is open."""
+    """Return the noise path of a series with this name, or None if it is not open."""
     paths = (path for path in state.paths(record) if (path.kind, path.workload, path.strategy) == name)
     return next(paths, None)
 
 
 class NoisePath(Protocol):
-    """A noise path of a series: opened before, or to be opened by the round that is about to be drawn."""
+    """A noise path of a series: open, or to be opened by the round that is about to be drawn."""
 
     @property
     def path_id(self) -> int | None:
-        """In the store; None before the first round."""
+        """Id in the store; None before the first round."""
 
     @property
     def name(self) -> PathName:
-        """In the ledger."""
+        """Name in the ledger."""
 
     def metadata(self, request: Any) -> Metadata:
         """Return the public metadata of a release, without the guarantee; refuses an impossible request."""
 
     def statement(self, request: Any, metadata: Any) -> str:
-        """Its guarantee in words."""
+        """Return the guarantee of the release, in words."""
 
     def draw(self, request: Any, metadata: Any, *, rng: np.random.Generator) -> NewRound:
         """Draw the round that is to be committed."""
 
     def rows(self, level: Fraction, metadata: Any) -> pl.DataFrame:
-        """Return the rows of a release that is committed."""
+        """Return the rows of a committed release."""
 
 
 def published(state: State, record: SeriesRecord) -> list[ReleaseRecord]:
-    """Return the releases of a series, in order, without the answers of its sessions of queries."""
+    """Return the releases of a series, in order, except the single answers of interactive sessions."""
     return [release for release in state.series_releases(record) if ANSWER not in release.name]
 
 
@@ -132,16 +132,16 @@ def rows_of_releases(state: State, record: SeriesRecord) -> list[dict[str, Any]]
 
 
 Opener = Callable[[Held, Any, PathRecord | None], NoisePath]
-"""Finds the path of the release that exists, or the one that a new release, of such a request, is drawn on."""
+"""A function that returns the noise path of an existing release, or the path to draw a new one on."""
 
 _KINDS = {"cells": "its cells", "workload": "a workload", "interactive": "interactive queries"}
 ANSWER = "/"
-"""Stands between the name of a session of queries and the number of an answer; names of releases have none."""
+"""Separates the name of an interactive session from the number of an answer; release names do not contain it."""
 
 
 def release(held: Held, request: Request, open_path: Opener) -> Release | WorkloadRelease:
-    """Give the release of that name, or make it: the store is locked once for all of it."""
-    from sparsehist.release.releases import release_of  # and with it Polars
+    """Return the release of that name, or make it, under one lock of the store."""
+    from sparsehist.release.releases import release_of  # imports Polars
 
     state, record, declaration = held.state, held.record, held.declaration
     found = find(state, record, request)
@@ -158,11 +158,11 @@ def release(held: Held, request: Request, open_path: Opener) -> Release | Worklo
     ledger = ledger_for(state, record, declaration, whole=request.goal is not None)
     request, metadata, spends = prepared(ledger, record.series_id, declaration, path.name, request, path.metadata)
     check_release(state, ledger, *spends, path_id=path.path_id, name=request.name, who=held.home.who)
-    # Only after all checks, since computing the guarantee may take longer than they do.
+    # Compute the guarantee after all checks, because it may take longer than they do.
     periods, of_periods = of_all_periods(ledger, declaration, spends)
-    about = metadata.declaration  # whose source is that of the steps released, where there are some
+    about = metadata.declaration  # for a running series, with the source of the steps released
     told = (_guarantee(path, request, metadata), periods, about.rests_on, about.neighbours)
-    # Read the clock before drawing, because the duration of drawing depends on secrets.
+    # Read the clock before drawing: how long drawing takes depends on secrets.
     metadata = replace(
         metadata,
         guarantee="; ".join(filter(None, told)),
@@ -177,16 +177,16 @@ def release(held: Held, request: Request, open_path: Opener) -> Release | Worklo
     try:
         rows = path.rows(spends[0].level, metadata)
     except StoreError as error:
-        spent = f"the release {request.name!r} is committed and spent: asked for again then, it gives its rows"
+        spent = f"the release {request.name!r} is committed and spent: ask for it again to get its rows"
         raise type(error)(f"{error}; {spent}") from None
     return release_of(held.home, state.publications, rows, metadata)
 
 
 def _guarantee(path: NoisePath, request: Request, metadata: Metadata) -> str:
-    """Return the guarantee of a release at its level, and the (epsilon, delta) that was asked for."""
+    """Return the guarantee of a release at its level, with the (epsilon, delta) asked for, if any."""
     if request.goal is None:
         return path.statement(request, metadata)
-    # Rounded up, the level states a weaker guarantee, which still holds; other laws name their parameters.
+    # A level rounded up states a weaker guarantee, which also holds. Noise without a currency needs the exact level.
     level = present(request.level)
     rounded = in_prose(level) if metadata.declaration.family.currency != "none" else level
     counts = " of the counts" if request.beside else ""
@@ -195,7 +195,7 @@ def _guarantee(path: NoisePath, request: Request, metadata: Metadata) -> str:
 
 
 def adjacent(spent: set[Fraction], level: Fraction) -> list[Fraction]:
-    """Return the level itself if it was spent, else its nearest coarser and finer ones."""
+    """Return the level itself if it was spent, else the nearest coarser and finer spent levels."""
     if level in spent:
         return [level]
     coarser = max((known for known in spent if known < level), default=None)
@@ -204,7 +204,7 @@ def adjacent(spent: set[Fraction], level: Fraction) -> list[Fraction]:
 
 
 def find(state: State, record: SeriesRecord, request: Request) -> tuple[PathRecord, ReleaseRecord] | None:
-    """Return the release that was asked for and its noise path, if it was made."""
+    """Return the existing release of this request, with its noise path; None if there is none."""
     made = state.release_named(record, request.name)
     if made is None:
         return None

@@ -1,4 +1,4 @@
-"""Plans: the effect of releases before they are made, from public parameters only and at no cost."""
+"""Plans: predict the effect of releases from public parameters only, at no cost."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ PROBABILITIES = (0.5, 0.95, 0.99)
 LEVELS = ("0.001", "0.01", "0.1", "1")
 COUNTS = (10, 30, 100, 300, 1000, 3000, 10_000)
 _MOST_COUNTS, _MOST_EQUAL = 1000, 100_000
-# The search for a level: its range and precision in ln, and the number of digits that the level is rounded up to.
+# The search for a level: its range and precision in ln, and the digits that the level is rounded up to.
 _WIDEST, _CLOSE, _DIGITS = 90.0, 1e-5, 4
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What releases at candidate levels would do; nothing is drawn and nothing is spent.
+    """The predicted effect of releases at candidate levels; nothing is drawn or spent.
 
     Attributes:
         by_level: One row per level: level (exact text), std and threshold (counts), expected_false_keys,
@@ -57,8 +57,8 @@ class Plan:
             refuse it, if one would); for open domains delta_share and delta_remaining too; for each measure
             price_sum_std (in units of the column) and price_sum_adds (its part of `adds`).
         by_count: One row per level and true count: probability (that the key is published), error (mean distance of
-            the published noisy count from the true one, in counts, given that it is published) and
-            relative_error (that, over the count).
+            the published noisy count from the true one, in counts, given that it is published) and relative_error
+            (error divided by count).
         noise: Name of the family.
     """
 
@@ -121,7 +121,7 @@ def plan(
     equal: int | None = None,
     within: EpsilonDelta | Level | None = None,
 ) -> Plan:
-    """Say what releases of a histogram would do, without a log and without a store.
+    """Predict the effect of releases of a histogram, without a log and without a store.
 
     Args:
         levels: Candidate levels, exact; larger is finer. 0.001, 0.01, 0.1 and 1 by default.
@@ -130,25 +130,25 @@ def plan(
         max_keys: Keys a unit may count towards.
         noise: Family of noise: a name, a class or an instance, as in `sparsehist.create`.
         bounding: "keep", "share" or `sh.Share(…)`, as there; true counts are weighted if units share.
-        epsilon: Instead of levels: the largest level that keeps to it and `delta`.
-        delta: Beside epsilon.
-        false_keys: Expected number of empty cells among the published; 0.01 where no threshold is given either.
-        threshold: In counts, instead.
-        open_delta: For an open domain, instead: what the release may take of its delta; half of it by default.
+        epsilon: Instead of levels: plan the largest level that is (epsilon, `delta`)-DP.
+        delta: With `epsilon`.
+        false_keys: Expected number of empty cells published; by default 0.01 if there is no threshold.
+        threshold: Instead of `false_keys`, in counts.
+        open_delta: For an open domain, instead: the delta that the release may spend; by default half of it.
         measures: Measures to declare, each with the level of its sums, such as {sh.Measure("price", clip=100): 0.5}.
-        counts: True counts to show the error at.
+        counts: True counts at which the error is shown.
         shows: Instead of levels: the least one, rounded up to 4 digits, at which a key of this true count is
             published with `probability`.
-        probability: For `shows`.
-        equal: Instead of levels: the cap, rounded down to 12 digits, that so many such series may have alike.
-        within: For `equal`: an `EpsilonDelta`, or a rho, that they share.
+        probability: Of publication, for `shows`.
+        equal: Instead of levels: the largest cap, rounded down to 12 digits, for each of this many series.
+        within: For `equal`: the `EpsilonDelta` or rho that they share.
 
     Returns:
         The plan.
 
     Raises:
         DeclarationError: If a parameter is wrong; the message carries its value.
-        LevelError: If a level is no level, or cannot be served at this max_keys.
+        LevelError: If a level is not valid, or cannot be served at this max_keys.
         ThresholdError: If a threshold cannot be served.
 
     Example:
@@ -191,14 +191,14 @@ def _domain_asked(d: int | None, domain: object) -> Domain:
 
 
 def levels_or_goal(levels: Any, epsilon: Level | None, delta: Level | None) -> Any:
-    """Return candidate levels, or the (epsilon, delta) that is given instead of them."""
+    """Return candidate levels, or the (epsilon, delta) given instead of them."""
     if epsilon is None and delta is None:
         return levels
     return [level_asked(levels, epsilon, delta)["goal"]]
 
 
 def checked_levels(levels: Level | EpsilonDelta | Iterable[Level | EpsilonDelta]) -> list[Fraction | EpsilonDelta]:
-    """Candidate levels, exact and each once."""
+    """Return candidate levels, exact and without duplicates."""
     wanted = "a positive, finite number (such as 0.1, '1/3' or 2)"
     exact = list(dict.fromkeys(read_each("levels", levels, level_or_goal, wanted)))
     if not exact:
@@ -208,9 +208,9 @@ def checked_levels(levels: Level | EpsilonDelta | Iterable[Level | EpsilonDelta]
 
 @dataclass(frozen=True)
 class Planner:
-    """Plans further releases of a noise path with the same code that prepares a release.
+    """A planner of further releases on a noise path; it runs the code that prepares a release.
 
-    `metadata` returns the metadata of a release, given what was spent so far.
+    `metadata` computes the metadata of a release, given what was spent so far.
     """
 
     ledger: Ledger
@@ -229,7 +229,7 @@ class Planner:
         probability: float = 0.95,
         equal: int | None = None,
     ) -> Plan:
-        """Return the plan at some levels, or at those that answer a question; see `plan`."""
+        """Return the plan at these levels, or at the levels that `shows` and `equal` ask for; see `plan`."""
         found: list[Fraction | EpsilonDelta] = [] if levels is None else checked_levels(levels)
         if shows is not None:
             found.append(self._level_that_shows(shows, probability))
@@ -244,19 +244,19 @@ class Planner:
         return Plan(by_level, by_count, self.declaration.noise)
 
     def release(self, level: Fraction | EpsilonDelta) -> tuple[CellMetadata, tuple[Spending, ...]]:
-        """What would be public of a release at a level, and what it would add to the ledger."""
+        """Return the metadata of a release at a level, and the charges that it would add to the ledger."""
         request = replace(self.request, **level_asked(level))
         return prepared(self.ledger, self.series_id, self.declaration, self.path, request, self.metadata)[1:]
 
     def _level_that_shows(self, shows: int, probability: float) -> Fraction:
-        """The least level at which a key of a count is published with a probability, rounded up to 4 digits."""
+        """Return the least level, rounded up to 4 digits, that publishes a key of this count so often."""
         (count,) = _checked_counts([shows])
         checked_confidence(probability, "probability")
 
         def enough(level: Fraction) -> bool:
             try:
                 about, _ = self.release(level)
-            except LevelError:  # its noise would be too small or too large for the grid of counts
+            except LevelError:  # the noise would be too small or too large for the grid of counts
                 return level > 1
             published = publication_probability(about.family, level, about.effective_threshold, [count])
             return float(published[0]) >= probability
@@ -271,13 +271,13 @@ class Planner:
         return level
 
     def _cap_of_equal(self, times: int) -> Fraction:
-        """Return the largest cap that this number of further series of the population could have each."""
+        """Return the largest cap that this many further series of the population could each have."""
         checked_whole("equal", times, 1, _MOST_EQUAL, of=" of series")
         declared = self.declaration
         cap = self.ledger.largest_equal_cap(declared, times)
         if cap is None:
             raise DeclarationError(
-                "equal= divides a budget: set one for the population, or give within=, an EpsilonDelta or a rho"
+                "equal= divides a budget: set one for the population, or give within= (an EpsilonDelta or a rho)"
             )
         if not cap:
             raise DeclarationError(f"the budget leaves nothing for {times} series of {declared.noise} noise")
@@ -303,7 +303,7 @@ def _count_rows(about: CellMetadata, counts: Sequence[int]) -> list[dict[str, An
 
 
 def _cost_in(ledger: Ledger, spends: Sequence[Spending]) -> dict[str, Any]:
-    """What a release would do to a ledger, on its own; "adds" is exact text, "0" where a finer one was released."""
+    """Return the cost of one release in a ledger; "adds" is exact text, "0" if a finer one was released before."""
     account, after = ledger.accounts[spends[0].series_id], ledger.with_release(*spends)
     try:
         ledger.check(*spends)
@@ -319,7 +319,7 @@ def _cost_in(ledger: Ledger, spends: Sequence[Spending]) -> dict[str, Any]:
 
 
 def _difference(before: Cost, after: Cost) -> tuple[str, str]:
-    """What was added, exact where both are in one currency, else as rho; and in which."""
+    """Return the cost added and its currency: exact if both costs have one currency, else as rho."""
     same = before.currency == after.currency or not before.amount
     if before.amount is not None and after.amount is not None and same:
         added = after.amount - before.amount

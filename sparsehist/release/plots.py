@@ -1,4 +1,4 @@
-"""Plots of releases and plans by Altair; needs the extra `plots` (altair and vl-convert)."""
+"""Plot releases and plans with Altair; needs the extra `plots` (altair and vl-convert)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ COLOURS = ("#b2182b", "#ef8a62", "#2166ac", "#1a9850", "#762a83", "#404040")
 
 
 def require_plots() -> Any:
-    """Import altair, and check that vl-convert, which draws its pictures, is there."""
+    """Import altair, and check that vl-convert, which renders its charts, is installed."""
     with needing("a plot", "'sparsehist[plots]'"):
         import altair as alt
         import vl_convert  # noqa: F401 - altair needs it to draw pictures
@@ -24,7 +24,7 @@ def require_plots() -> Any:
 def plot_plan(counts: pl.DataFrame, levels: Sequence[str]) -> Any:
     """Draw the probability of publication and the relative error at the true counts of a plan; see `Plan.plot`.
 
-    Counts are few and far apart: points, as a line between them would be wrong.
+    The counts are few and far apart, so they are shown as points, without a line between them.
     """
     alt = require_plots()
     data = alt.InlineData(values=counts.filter(pl.col("count") > 0).to_dicts())
@@ -36,14 +36,14 @@ def plot_plan(counts: pl.DataFrame, levels: Sequence[str]) -> Any:
     published = base.encode(x=count, y=probability, color=colour).properties(
         title="Is a key of this count published?"
     )
-    error = base.encode(x=count, y=relative, color=colour).properties(title="How far off is it, if it is published?")
+    error = base.encode(x=count, y=relative, color=colour).properties(title="How wrong is a published count?")
     return (published | error).properties(background="#ffffff")
 
 
 def plot_largest(rows: pl.DataFrame, about: str, title: str) -> Any:
-    """Draw rows of keys, low, value and high, one below the other; `about` says what the numbers are."""
+    """Draw rows of key, low, value and high below each other; `about` describes the numbers."""
     limits = rows.select("low", "value", "high").to_dicts()
-    keys = rows.drop("low", "value", "high").iter_rows()  # a screenful, published
+    keys = rows.drop("low", "value", "high").iter_rows()  # few rows, all published
     named = [
         {"key": f"{i}. {key_label(key)}", **row} for i, (key, row) in enumerate(zip(keys, limits, strict=True), 1)
     ]
@@ -51,7 +51,7 @@ def plot_largest(rows: pl.DataFrame, about: str, title: str) -> Any:
 
 
 def largest_rows(rows: Sequence[Mapping[str, Any]], about: str, releases: Sequence[str] = ()) -> Any:
-    """Draw key, low, value and high of each row; with `releases`, a colour for each, one below the other."""
+    """Draw key, low, value and high of each row below each other; `releases` are told apart by colour."""
     alt = require_plots()
     key = alt.Y("key:N", title=None, sort=None, axis=alt.Axis(labelLimit=260))
     colour = {
@@ -71,7 +71,7 @@ def largest_rows(rows: Sequence[Mapping[str, Any]], about: str, releases: Sequen
 
 
 def key_label(key: Sequence[Any]) -> str:
-    """Return a key for a chart. Altair may write data into a script as it is, so no text may end that."""
+    """Return a key as text for a chart, escaped: Altair may write it into a script, which it must not end."""
     text = printable(" · ".join("all" if part is None else str(part) for part in key))
     return text.replace("<", "\N{FULLWIDTH LESS-THAN SIGN}")
 

@@ -1,4 +1,4 @@
-"""The rows of a release of cells: which tracked cells are published, and their frame."""
+"""Select the tracked cells that a release publishes, and make their frame."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from sparsehist.typing import BoolArray, FloatArray, IntArray, secret
 @secret
 @dataclass(frozen=True, repr=False, eq=False)
 class Shown:
-    """The cells of a release. Positions follow the order of the true counts: secret, and never printed.
+    """The published cells of a release. Positions follow the order of true counts, so they are secret.
 
-    By cell number: the position in the counts file, -1 for an empty one, and the noisy count on the grid; shape (q,).
-    `empty_keys` are the keys of the empty ones, in order.
+    By published cell: its position in the counts file (-1 for an empty cell) and its noisy count on the grid; shape
+    (q,). `empty_keys` are the keys of the empty cells, in order.
     """
 
     position: IntArray
@@ -37,9 +37,9 @@ def shown_cells(
     *,
     unit: int = 1,
 ) -> Shown:
-    """Every tracked cell above the threshold; `grid` is None for integer noise.
+    """Return all tracked cells above the threshold; `grid` is None for integer noise.
 
-    Counts, noise, threshold and grid are in parts of a count, of which `unit` make one; `empty_keys` are those of all
+    Counts, noise, threshold and grid are in parts of a count; `unit` parts are one count. `empty_keys` belong to all
     tracked empty cells.
     """
     above = noise > threshold - tracked.count
@@ -59,7 +59,7 @@ def published_frame(
 ) -> pl.DataFrame:
     """Return the rows of a release: largest first, then by key.
 
-    `keys_at` gives the keys of nonempty cells by position; `beside` are further columns of what is shown.
+    `keys_at` returns the keys of nonempty cells by position; `beside` holds further columns.
     """
     columns = {"noisy_count": shown.noisy, **(beside or {})}
     nonempty = shown.position >= 0
@@ -69,21 +69,21 @@ def published_frame(
         columns = {name: np.append(each[nonempty], each[~nonempty]) for name, each in columns.items()}
     frame = keys.rename(dict(zip(keys.columns, key, strict=True))).select(key)
     frame = frame.with_columns(pl.Series(name, each, nan_to_null=True) for name, each in columns.items())
-    del keys, columns, nonempty, shown  # before the sorted rows take their place
+    del keys, columns, nonempty, shown  # free memory before the rows are sorted
     return _in_own_buffers(frame.sort("noisy_count", *key, descending=[True] + [False] * len(key)))
 
 
 def _in_own_buffers(frame: pl.DataFrame) -> pl.DataFrame:
-    """Return the same rows in fresh memory, strings laid out in row order.
+    """Copy the rows to new memory, with strings in row order.
 
-    Polars strings are views into the buffers they were read from: those hold keys that are not published, and
-    lie in the order of the counts file, which is that of the true counts.
+    Polars strings are views of the buffers they were read from. Those also hold unpublished keys, in the order of the
+    counts file, which is the order of the true counts.
     """
     return pl.DataFrame(pl.from_arrow(frame.rechunk().to_arrow(compat_level=pl.CompatLevel.oldest())))
 
 
 def is_in(keys: pl.DataFrame, among: pl.DataFrame) -> BoolArray:
-    """Which rows of one frame are in another; shape (rows,)."""
+    """Return which rows of one frame are in another; shape (rows,)."""
     marked = among.with_columns(pl.lit(value=True).alias("known")).unique(among.columns)
     joined = keys.join(marked, on=among.columns, how="left", maintain_order="left")
     return joined["known"].fill_null(value=False).to_numpy()

@@ -1,8 +1,7 @@
-"""Interactive queries of a series: a session is a noise path, charged whole when it opens, that answers predicates.
+"""Interactive queries: a session answers predicates; it is a noise path, charged in full when it opens.
 
-A round of the path is the opening, or one update: a measured answer, its weights, and the noise of the next
-threshold. An update is one attachment of its round, so it is stored completely or not at all. The hypothesis is
-computed from the updates.
+A round of the path is the opening or one update: a measured answer and the noise of the next threshold. An update is
+one attachment of its round, so it is stored completely or not at all. The hypothesis is computed from the updates.
 """
 
 from __future__ import annotations
@@ -61,29 +60,29 @@ _ANSWERS = {"update": pl.Int64, "value": pl.Int64}
 
 @dataclass(frozen=True, repr=False)
 class Update:
-    """A measured answer and what came with it. The noise of the next threshold is secret, the rest is public."""
+    """A measured answer of a session. The noise of the next threshold is secret, the rest is public."""
 
     number: int  # from 1
     high: bool  # whether the hypothesis was too high
     value: int  # in counts
-    threshold_noise: int  # of the threshold from now on, in counts
+    threshold_noise: int  # of the next threshold, in counts
     packed: bytes  # the predicate: one bit per cell
 
     def as_bytes(self) -> bytes:
-        """Four numbers, then the predicate, compressed."""
+        """Return four numbers, then the compressed predicate."""
         head = np.array([self.number, self.high, self.value, self.threshold_noise], "<i8")
         return head.tobytes() + zlib.compress(self.packed, 1)
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Self:
-        """Read what `as_bytes` wrote."""
+        """Read the result of `as_bytes`."""
         number, high, value, threshold_noise = np.frombuffer(content, "<i8", 4).tolist()
         return cls(number, bool(high), value, threshold_noise, zlib.decompress(content[32:]))
 
 
 @dataclass(frozen=True, repr=False)
 class QueryRequest(Request):
-    """What a caller asked of a session; what is None stands as the session has it."""
+    """The parameters that a caller gave for a session. None agrees with the existing session."""
 
     kind: ClassVar[str] = INTERACTIVE
     needs: ClassVar[str] = "level= and accuracy="
@@ -104,7 +103,7 @@ class QueryRequest(Request):
 
     @property
     def started_from(self) -> str | None:
-        """The release to start from, in words."""
+        """The release that the first hypothesis is made from, in words."""
         if self.start is None:
             return None
         about = self.start.metadata
@@ -150,7 +149,7 @@ def queries_requested(
 def _weighing(
     declaration: Declaration, session: QueryRequest | InteractiveMetadata, mass: int | None = None
 ) -> Weighing:
-    """The public parameters of a session that is asked for; or of one that is open, with its mass if measured."""
+    """Return the public parameters of a new session; or of an open one, with its measured mass if any."""
     return Weighing(
         cells=declaration.domain.size,
         mass=session.mass if mass is None else mass,
@@ -165,7 +164,7 @@ def _weighing(
 
 
 def _start_counts(declaration: Declaration, start: Release | pl.DataFrame) -> FloatArray:
-    """Return the noisy counts of all cells by a release, 0 for cells that are not in it; shape (cells,)."""
+    """Return the noisy counts of a release for all cells, 0 for unpublished ones; shape (cells,)."""
     frame = start.frame if isinstance(start, Release) else start
     domain, columns = declaration.domain, list(declaration.key)
     if not isinstance(frame, pl.DataFrame) or not {*columns, "noisy_count"} <= set(frame.columns):
@@ -180,7 +179,7 @@ def _start_counts(declaration: Declaration, start: Release | pl.DataFrame) -> Fl
 
 @dataclass(frozen=True, repr=False)
 class QueryPath:
-    """The path of a session, whose first round opens it; with the counts of all cells, shape (cells,). Secret."""
+    """The noise path of a session, with the bounded counts of all cells; shape (cells,). Secret."""
 
     held: Held
     session: str
@@ -192,7 +191,7 @@ class QueryPath:
 
     @property
     def record(self) -> PathRecord | None:
-        """In the store; None before the session is open."""
+        """Record of the path in the store; None before the session is open."""
         return path_named(self.held.state, self.held.record, self.name)
 
     @property
@@ -210,7 +209,7 @@ class QueryPath:
             grid=1.0,
             threshold=None,
             numerical_slack=0.0,
-            queries="predicates over the keys, as they come to mind",
+            queries="adaptive predicates over the keys",
             accuracy=level_text(present(request.accuracy)),
             most_updates=parameters.updates,
             mass=request.mass,
@@ -226,7 +225,7 @@ class QueryPath:
         return f"{rho} and {pure} for the whole session, whatever is asked"
 
     def draw(self, request: QueryRequest, metadata: InteractiveMetadata, *, rng: np.random.Generator) -> NewRound:
-        """Return the first threshold, and the mass where it is not declared."""
+        """Draw the noise of the first threshold, and the noisy mass if it is not declared."""
         held, mass = self.held, metadata.mass
         parameters = _weighing(held.declaration, metadata)
         watch, _ = parameters.levels
@@ -235,7 +234,7 @@ class QueryPath:
             (missed,) = parameters.noise(1).sample(1, watch, rng=rng).tolist()
             mass = max(1, int(self.counts.sum()) + missed)
         attached = []
-        if request.start is not None:  # kept, so that it can be read again whatever becomes of the release
+        if request.start is not None:  # a copy: the release may be deleted
             sink = io.BytesIO()
             request.start.frame.select(*held.declaration.key, "noisy_count").write_parquet(sink)
             attached = [held.state.write_attachment(held.record, _START, sink.getvalue())]
@@ -243,7 +242,7 @@ class QueryPath:
         return held.new_round(self, request, metadata, level_noise=noise, attachments=attached)
 
     def rows(self, _level: Fraction, _metadata: InteractiveMetadata) -> pl.DataFrame:
-        """No rows: the session reads its mass and its answers itself."""
+        """Return an empty frame: the session reads its mass and its answers itself."""
         return pl.DataFrame(schema=_ANSWERS)
 
     def commit(self, update: Update, about: InteractiveMetadata, asked_at: str) -> None:
@@ -272,7 +271,7 @@ class QueryPath:
         )
 
     def updates(self, known: set[str]) -> list[Update]:
-        """Return the updates in order whose files are not known by name; adds these names."""
+        """Return the updates in files not yet in `known`, in order; add these files to `known`."""
         new = [file for file in present(self.record).files if file.name.endswith(_UPDATE) and file.name not in known]
         read = [Update.from_bytes(verified(self.held.record.directory, file)) for file in new]
         read.sort(key=lambda update: update.number)
@@ -285,14 +284,14 @@ class QueryPath:
 class QuerySession:
     """Adaptive queries (predicates over the keys of a series); `Series.interactive` opens a session.
 
-    The whole session was charged when it opened. Every answer that is measured, with the hypothesis that comes of it,
-    is committed before it is returned: a process that dies loses nothing that left it, and a session that is opened
-    again, here or elsewhere, goes on where it was. A predicate that was measured is answered alike ever after, free.
+    The session was charged in full when it opened. Each measured answer is committed before it is returned, so a
+    crash loses no answer, and a session that is opened again continues where it stopped. A measured predicate always
+    gets the same answer, at no cost.
 
-    The counts of all cells are kept in memory; nothing else of the store is held between calls.
+    The counts of all cells stay in memory; nothing else of the store is kept between calls.
 
     Attributes:
-        name: Of the session, unique among the releases of its series.
+        name: Name of the session, unique among the releases of its series.
     """
 
     def __init__(self, home: Home, declaration: Declaration, series_id: str, request: QueryRequest) -> None:
@@ -332,7 +331,7 @@ class QuerySession:
 
     @property
     def answers(self) -> pl.DataFrame:
-        """What was measured so far: update (0 is the mass, where that was measured) and value, in counts."""
+        """The measured answers: update (0 is the mass, if it was measured) and value, in counts."""
         rows = [] if self._about.mass is not None else [(0, present(self.parameters.mass))]
         rows += [(update.number, update.value) for update in self._updates.values()]
         return pl.DataFrame(rows, schema=_ANSWERS, orient="row")
@@ -350,21 +349,20 @@ class QuerySession:
                 such as `pl.col("browser").is_in(["a", "b"]) & (pl.col("day") > 3)`. Public.
 
         Returns:
-            Value, error and whether it was measured.
+            The answer, its error, and whether it was measured.
 
         Raises:
             DeclarationError: If it is not such an expression.
             BudgetExceededError: If all updates are used up.
             NotFoundError: If the series was dropped.
             StoreInUseError: If another process or thread holds the store.
-            StoreError: If a measured answer cannot be committed. It is committed by the next call then, before
-                anything else is asked.
+            StoreError: If a measured answer cannot be committed. The next call commits it first.
         """
         asked = self._cells(predicate)
         packed = np.packbits(asked).tobytes()
-        # Lock the store before comparing anything: whether it is available must not depend on the truth.
+        # Lock the store before comparing: whether a lock fails must not depend on the data.
         with self._lock, self._holding() as path:
-            # Read the clock before comparing, because the duration depends on secrets.
+            # Read the clock before comparing: how long it takes depends on secrets.
             asked_at = datetime.now(UTC).isoformat(timespec="seconds")
             self._refresh(path)
             self._commit_pending(path, asked_at)
@@ -372,8 +370,8 @@ class QuerySession:
                 return known
             if not self.updates_left:
                 raise BudgetExceededError(
-                    f"all {self.parameters.updates} updates of {self.name!r} are used up, and with them its level of "
-                    f"{self._about.level}; its hypothesis stays readable, and what was measured is answered again"
+                    f"all {self.parameters.updates} updates of {self.name!r} are used up, and so is its level of "
+                    f"{self._about.level}; its hypothesis and measured answers can still be read"
                 )
             after, answer = self._state.ask(asked, rng=self._home.generator())
             if not answer.fresh:
@@ -384,7 +382,7 @@ class QuerySession:
             return present(self._measured(packed))
 
     def __repr__(self) -> str:
-        """Public parameters only."""
+        """Show public parameters only."""
         return (
             f"QuerySession({self.name!r} of {self._declaration.name!r}, level={self._about.level}, "
             f"error={self.parameters.error:g}, updates_left={self.updates_left})"
@@ -395,23 +393,23 @@ class QuerySession:
 
     @contextmanager
     def _holding(self) -> Iterator[QueryPath]:
-        """Hold the store of the series."""
+        """Lock the store, and yield the path of the session."""
         with self._home.hold() as state:
             self._home.work()
             record = self._home.find(state, self._declaration.name, self._series_id)
             yield QueryPath(Held(self._home, state, record, self._declaration), self.name, self._counts)
 
     def _measured(self, packed: bytes) -> WeightedAnswer | None:
-        """Return the answer to a predicate that was measured before."""
+        """Return the stored answer to a predicate, or None if it was not measured before."""
         if packed not in self._updates:
             return None
         value = float(self._updates[packed].value)
         return WeightedAnswer(value, self.parameters.error, fresh=True, updates_left=self.updates_left)
 
     def _commit_pending(self, path: QueryPath, asked_at: str) -> None:
-        """Commit the update that a comparison called for.
+        """Commit the update that the last comparison requires.
 
-        If it fails, the caller knows the result of the comparison, so the next call commits it first.
+        If this fails, the caller has learnt the result of the comparison, so the next call commits it first.
         """
         update = self._pending
         if update is not None and self.updates_left and update.packed not in self._updates:
@@ -420,7 +418,7 @@ class QuerySession:
         self._pending = None
 
     def _refresh(self, path: QueryPath) -> None:
-        """Read the updates committed since, by this or another process."""
+        """Apply the updates committed since the last call, by this or another process."""
         if path.held.state.generation == self._generation:
             return
         added, cells = path.updates(self._files), self.parameters.cells

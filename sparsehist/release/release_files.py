@@ -1,4 +1,4 @@
-"""Files of releases: written atomically, listed in the public ledger, and checked before they are read."""
+"""Files of releases: write them atomically, list them in the public ledger, check them when reading."""
 
 from __future__ import annotations
 
@@ -24,30 +24,30 @@ from sparsehist.store.witnesses import LEDGER_NAME
 PARQUET, CSV = (".parquet", ".pq"), (".csv",)
 ENDINGS = (*PARQUET, *CSV, ".json", ".arrow")
 MOST_ROWS = 20_000_000
-"""Rows that are read: a file of one megabyte may claim 10⁸ rows, which take gigabytes of memory."""
+"""Most rows that are read: a forged file of one megabyte may claim 10⁸ rows, which take gigabytes of memory."""
 _METADATA_KEY = "sparsehist"
 _FORMAT = 1
 _IDENTITY = ("store", "series", "name", "generation")
 _LISTED = ("store", "series", "level", "noise", "threshold", "generation", "round")
 _FORMULA = "^[=+\\-@\t\r\n'\uff1d\uff0b\uff0d\uff20]"
-"""How a text begins that a spreadsheet takes for a formula, or that was written to be none; in full width too."""
+"""Start of a text that a spreadsheet runs as a formula (also in full width), or that was escaped already."""
 _ESCAPED = {chr(code): f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\t\n"}
 _ESCAPED["\\"] = "\\\\"
-"""How control characters, which a terminal would obey, are written; a backslash is doubled, so no two texts meet."""
+"""Escapes of control characters, which a terminal would obey. A backslash is doubled, so texts stay different."""
 _KEYS = (pl.String, pl.Binary, pl.Date, pl.Datetime, pl.Boolean, pl.Categorical, pl.Enum)
 
 
 @dataclass(frozen=True)
 class StoreOnDisk:
-    """The store a release came from, and the directories where it had published before."""
+    """The store of a release, and the directories where this store has published before."""
 
     home: Home
     publications: frozenset[Path]
 
     def announce(self, target: Path, frame: pl.DataFrame, metadata: Mapping[str, Any]) -> None:
-        """Note in the public ledger beside `target` the release that is about to be written there.
+        """Note the release that is about to be written to `target` in the public ledger of that directory.
 
-        The store remembers the directory first: from then on the ledger there guards against an old copy.
+        The store records the directory first, so that it compares itself with that ledger from then on.
         """
         directory = target.resolve().parent
         if not directory.is_dir():
@@ -70,7 +70,7 @@ def target_of(path: str | os.PathLike[str], endings: tuple[str, ...]) -> Path:
 
 
 def check_target(what: str, target: Path, store: Path | None, endings: tuple[str, ...] = ENDINGS) -> None:
-    """Refuse a file that cannot be written, before a release is made for it."""
+    """Refuse a path that cannot be written, before the release is made."""
     try:
         checked_output(what, target, endings)
         inside = store is not None and store.resolve() in target.resolve().parents
@@ -81,7 +81,7 @@ def check_target(what: str, target: Path, store: Path | None, endings: tuple[str
 
 
 def check_place(target: Path, *, free: bool = False) -> None:
-    """Refuse a directory, the public ledger and, where the place must be free, any file."""
+    """Refuse a directory, the public ledger and, if `free`, any existing file."""
     if target.is_dir():
         raise InputError(f"{target} is a directory: name a file in it")
     if target.name == LEDGER_NAME:
@@ -93,7 +93,7 @@ def check_place(target: Path, *, free: bool = False) -> None:
 def write_release(
     target: Path, frame: pl.DataFrame, metadata: Mapping[str, Any], origin: StoreOnDisk | None, **how: Any
 ) -> None:
-    """Write a release as the file's name says, and announce it; `how` are options of the format."""
+    """Write a release in the format that the ending names, and announce it; `how` are options of the format."""
     check_place(target)
     content = _content(frame, metadata, target.suffix, **how)
     check_place(target, free=not _holds(target, metadata, content))
@@ -103,7 +103,7 @@ def write_release(
 
 
 def _holds(target: Path, metadata: Mapping[str, Any], content: bytes) -> bool:
-    """Whether the release stands there: by its bytes, or by its metadata in a Parquet file that was edited since."""
+    """Return whether the file holds this release: the same bytes, or a Parquet file with the same metadata."""
     try:
         if target.stat().st_size == len(content) and target.read_bytes() == content:
             return True
@@ -127,7 +127,7 @@ def _content(
             texts = pl.col(pl.String).str.replace_many(_ESCAPED)
             frame = frame.with_columns(texts.str.replace(f"({_FORMULA})", "'$1"))
         frame.write_csv(sink, quote_style="non_numeric")
-    elif ending == ".json":  # characters that do not print stay as they are in text, escaped as JSON has them
+    elif ending == ".json":  # JSON escapes control characters itself
         rows = frame.with_columns(pl.col(pl.Binary).bin.encode("hex")).write_json()
         return f'{{"metadata":{json.dumps(dict(metadata))},"rows":{rows}}}\n'.encode()
     else:
@@ -174,7 +174,7 @@ def _read(source: Path) -> tuple[pl.DataFrame, dict[str, Any]]:
 
 
 def _check_rows(frame: pl.DataFrame, about: Metadata) -> None:
-    """Refuse rows that no release has, naming only columns that releases have."""
+    """Refuse rows that no release can have; errors name only columns that every release has."""
     columns = dict(frame.schema)
     counts = "noisy_answer" if "noisy_answer" in columns else "noisy_count"
     if counts not in columns:

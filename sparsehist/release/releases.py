@@ -1,4 +1,4 @@
-"""Published releases: rows and public metadata. Needs no store."""
+"""Published releases: rows and public metadata. They work without their store."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _ENDS = ("low", "high")
 def release_of(
     home: Home, publications: frozenset[Path], frame: pl.DataFrame, about: Metadata, *, repeated: bool = False
 ) -> Release | WorkloadRelease:
-    """Return the release of committed rows; `publications` are the directories where its store published before."""
+    """Return committed rows as a release; `publications` are directories where the store has published."""
     origin, metadata = None if home.in_memory else StoreOnDisk(home, publications), about.as_dict()
     return _kind_of(metadata)(frame, metadata, origin=origin, repeated=repeated)
 
@@ -52,11 +52,11 @@ def _kind_of(metadata: Mapping[str, Any]) -> type[Release | WorkloadRelease]:
 
 
 class AnyRelease:
-    """What one round published: rows and public parameters.
+    """A published release: rows and public metadata.
 
     Attributes:
-        repeated: Whether the release existed before the call that gave it: then nothing was drawn or spent. True for
-            a release that was read from a file.
+        repeated: Whether the release existed before the call that returned it, so that nothing was drawn or spent.
+            True for a release that was read from a file.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class AnyRelease:
         origin: StoreOnDisk | None = None,
         repeated: bool = True,
     ) -> None:
-        """Hold a frame and its metadata; `origin` is told where the release is published."""
+        """Keep a frame and its metadata; `origin` is the store to be told about written files."""
         self.repeated, self._frame, self._origin = repeated, frame, origin
         self._metadata = as_mapping("metadata", metadata)
 
@@ -78,7 +78,7 @@ class AnyRelease:
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """Public parameters: a dict of your own, with values that JSON has and keys in a fixed order."""
+        """Public parameters: a new dict of JSON values, with keys in a fixed order."""
         return dict(self._metadata)
 
     @property
@@ -96,7 +96,7 @@ class AnyRelease:
         return self._frame.height
 
     def __repr__(self) -> str:
-        """Name, rows and the parameters one reads a count by."""
+        """Show name, rows and the parameters needed to interpret a count."""
         telling = ("workload", "level", "std", "threshold", "expected_false_keys")
         told = {key: self._metadata[key] for key in telling if self._metadata.get(key) is not None}
         if self._metadata.get("epsilon_delta") is not None:
@@ -105,7 +105,7 @@ class AnyRelease:
         return f"{type(self).__name__}({name}, rows={len(self)}, {told})"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: its parameters and first rows."""
+        """Show parameters and first rows in a notebook."""
         return in_notebook(self, self._tables)
 
     def _tables(self) -> Iterator[str]:
@@ -116,23 +116,23 @@ class AnyRelease:
         yield html_table(f"The first {len(rows)} of {len(self):,} rows", frame.columns, rows, numbers)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """Hand the rows to anything that reads Arrow."""
+        """Export the rows to any library that reads Arrow."""
         return self._frame.__arrow_c_stream__(requested_schema)
 
     def __getstate__(self) -> tuple[bytes, dict[str, Any]]:
-        """Pickle the published rows and the metadata, nothing else."""
+        """Pickle the published rows and the metadata only."""
         return self._frame.serialize(), dict(self._metadata)
 
     def __setstate__(self, state: tuple[bytes, dict[str, Any]]) -> None:
-        """Read a pickle back."""
+        """Restore a pickled release."""
         AnyRelease.__init__(self, pl.DataFrame.deserialize(state[0]), state[1])
 
     def plot(self, *, most: int = 20, confidence: float = 0.95) -> Any:
-        """Draw the largest rows with their intervals; of a workload with one standard deviation to each side.
+        """Draw the largest rows with their intervals; for a workload, one standard deviation to each side.
 
         Args:
             most: Rows to draw.
-            confidence: Of each interval, as for `intervals`; a workload has none.
+            confidence: Of each interval, as for `intervals`; not used for a workload.
 
         Returns:
             An altair chart. Keys are escaped.
@@ -154,22 +154,22 @@ class AnyRelease:
     def write_parquet(self, path: str | os.PathLike[str]) -> None:
         """Write rows and metadata as one Parquet file, whole or not at all, and note it in the public ledger.
 
-        The ledger is the file sparsehist-ledger.json in the same directory; it lists what was published
-        there, and a store that turns out older than its entries is refused.
+        The ledger is the file sparsehist-ledger.json in the same directory. It lists what was published there; a
+        store that is older than its entries is refused.
 
         Args:
             path: The file, which ends in .parquet or .pq; replaced only where it holds this same release.
 
         Raises:
-            InputError: If something else stands there, or its name ends otherwise.
-            StoreError: If it cannot be written; whatever stood there before is left.
+            InputError: If another file exists there, or the name has another ending.
+            StoreError: If it cannot be written; an existing file is left as it was.
         """
         write_release(target_of(path, PARQUET), self._frame, self._metadata, self._origin)
 
     def write_csv(self, path: str | os.PathLike[str], *, spreadsheet_safe: bool = True) -> None:
         r"""Write the rows as CSV, without metadata, whole or not at all, and note it in the public ledger.
 
-        A spreadsheet runs a text such as `=cmd` as a formula, so an apostrophe is written before every text that
+        A spreadsheet runs a text such as `=cmd` as a formula. So an apostrophe is written before every text that
         begins with one of = + - @, a tab, a line break or an apostrophe. Control characters other than tabs and line
         feeds become `\x1b` and the like, and a backslash becomes two. Both can be undone. Numbers stay as they are.
 
@@ -184,7 +184,7 @@ class AnyRelease:
         write_release(target, self._frame, self._metadata, self._origin, spreadsheet_safe=spreadsheet_safe)
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Write the release in the format that the file's name says, whole or not at all.
+        """Write the release in the format that the file's ending names, completely or not at all.
 
         Args:
             path: Ends in .parquet or .pq (`write_parquet`), .csv (`write_csv`), .json (an object with the fields
@@ -194,7 +194,7 @@ class AnyRelease:
 
 
 class Release(AnyRelease):
-    """What one round of cells published.
+    """A published release of cells.
 
     Attributes:
         frame: Key column(s) under their input names and noisy_count, in counts; sorted by noisy_count,
@@ -208,31 +208,31 @@ class Release(AnyRelease):
 
     @property
     def threshold(self) -> float | None:
-        """Threshold as it was chosen, in counts; None where everything is published."""
+        """Threshold as it was chosen, in counts; None if everything is published."""
         return None if self._metadata["threshold"] is None else float(self._metadata["threshold"])
 
     def intervals(self, confidence: float = 0.95, *, simultaneous: bool = False) -> pl.DataFrame:
         """Confidence intervals for the bounded counts of the published rows.
 
-        For every true count c: given that a key with that count was published, its interval holds c with at least
-        the probability `confidence`. The noisy count plus or minus a multiple of std would be wrong near the
-        threshold, where keys are published because their noise is large. It does not hold given the value itself, or
-        over keys picked by other releases.
+        For every true count c: given that a key with count c was published, its interval contains c with at least the
+        probability `confidence`. (The noisy count plus or minus a multiple of std would be wrong near the threshold,
+        where keys are published because their noise is large.) This does not hold for keys selected by their noisy
+        count, or by other releases.
 
         Args:
             confidence: Probability that an interval holds the true count; strictly between 0 and 1.
-            simultaneous: Make it the probability that all intervals of this release hold theirs, given which keys
-                were published: each gets confidence**(1/rows) (Šidák).
+            simultaneous: Make `confidence` the probability that all intervals of this release contain their true
+                counts, given which keys were published: each gets confidence**(1/rows) (Šidák).
 
         Returns:
             The frame with two more columns of Float64, in counts: `low`, at least 0 (1 in an open domain), and
-            `high`. Of a measure also `price_sum_low` and `price_sum_high`, for clipped sums of bounded pairs; with
-            events `price_mean_low` and `price_mean_high` (Fieller), infinite where the number of events may be 0.
-            With `simultaneous` each kind of column holds on its own.
+            `high`. For a measure also `price_sum_low` and `price_sum_high`, for clipped sums of bounded pairs; with
+            events `price_mean_low` and `price_mean_high` (Fieller), infinite if the number of events may be 0. With
+            `simultaneous`, the confidence holds for each kind of column separately.
 
         Raises:
             DeclarationError: If the confidence does not lie strictly between 0 and 1.
-            InputError: If a key column is called low or high.
+            InputError: If a key column is named low or high.
 
         Example:
             >>> import sparsehist as sh
@@ -245,7 +245,7 @@ class Release(AnyRelease):
 
         Source: our own derivation; see `sparsehist.histogram.intervals`.
         """
-        from sparsehist.histogram.intervals import count_limits  # reading a release should not import the families
+        from sparsehist.histogram.intervals import count_limits  # slow import, not needed to read a release
         from sparsehist.release.measure_parameters import measure_limits
 
         alpha = 1 - checked_confidence(confidence)
@@ -257,16 +257,17 @@ class Release(AnyRelease):
     def estimates(self) -> pl.DataFrame:
         """Best estimates of the bounded counts, given that the rows were published: post-processing, at no cost.
 
-        Near the threshold and below it only keys with large noise are published, so their noisy counts are too
-        large. The estimate weighs every count by how likely it is to be published as this value: better than
-        noisy_count a standard deviation or more below the threshold, worse just above it, and the same far above.
+        Near the threshold and below it, only keys with large noise are published, so their noisy counts are too
+        large. The estimate weighs every true count by its likelihood of being published as this value. Its error is
+        smaller than that of noisy_count for counts a standard deviation or more below the threshold, larger just
+        above it, and equal far above.
 
         Returns:
             The frame with two more columns of Float64, in counts: `estimate`, at least 0 (1 in an open domain), and
             `estimate_error`, its root mean squared error under a uniform prior on counts.
 
         Raises:
-            InputError: If a key column has the name of one of them.
+            InputError: If a key column is named estimate or estimate_error.
 
         Source: our own derivation; see `sparsehist.histogram.intervals`.
         """
@@ -277,13 +278,13 @@ class Release(AnyRelease):
     def consistent(self, *workloads: WorkloadRelease, domain: Domain | None = None) -> list[pl.DataFrame]:
         """Make this release of cells and releases of workloads of the same series agree: post-processing, at no cost.
 
-        Each is weighted by the inverse of its squared error: that of `estimates`, and the covariance of the noise of
-        workloads. All frames then follow from one vector of counts. A cell that was *not* published is not taken for
-        0. Counts near the threshold may be biased as `estimates` are.
+        Each number is weighted by the inverse of its squared error: from `estimates` for cells, from the covariance
+        of the noise for workloads. All frames then follow from one vector of counts. An unpublished cell is *not*
+        taken to be 0. Counts near the threshold may be biased as `estimates` are.
 
         Args:
-            workloads: At least one, of the same series; of each workload and strategy one release, the finest.
-            domain: That of the series; needed where the metadata holds only a digest of a long catalogue.
+            workloads: At least one, of the same series; the finest release of each workload and strategy.
+            domain: Domain of the series; needed if the metadata holds only the digest of a long catalogue.
 
         Returns:
             The frame of each release, this one first, with two more columns of Float64, in counts: `consistent`,
@@ -291,8 +292,8 @@ class Release(AnyRelease):
 
         Raises:
             InputError: If the releases are not of one series, or a key column has the name of one to be added.
-            DeclarationError: If there are more than 2,048 cells or queries or two releases of one workload, or if the
-                domain cannot be told from the metadata.
+            DeclarationError: If there are more than 2,048 cells or queries, or two releases of one workload, or if
+                the metadata does not contain the domain.
         """
         from sparsehist.release.consistency import consistent
 
@@ -308,7 +309,7 @@ class Release(AnyRelease):
         law: Callable[..., Sequence[FloatArray]],
         further: Mapping[str, FloatArray] | None = None,
     ) -> pl.DataFrame:
-        """Add columns that the law of the published counts gives, and further ones."""
+        """Add columns computed from the law of the published counts, and further ones."""
         about, frame = of_kind(read_metadata(self._metadata), CellMetadata), self._frame
         given: Sequence[FloatArray] = [np.zeros(0) for _ in names]
         if not frame.is_empty():
@@ -318,7 +319,7 @@ class Release(AnyRelease):
                 frame["noisy_count"].to_numpy(),
                 about.effective_threshold,
                 about.grid,
-                # A key of an open domain is published only if somebody touched it.
+                # A published key of an open domain has at least one unit.
                 least=1.0 if about.declaration.domain.is_open else 0.0,
             )
         columns = dict(zip(names, given, strict=True)) | dict(further or {})
@@ -329,18 +330,18 @@ class Release(AnyRelease):
 
 
 class WorkloadRelease(AnyRelease):
-    """What one round of a workload published.
+    """A published release of a workload.
 
     Attributes:
-        frame: One row per query: low and high, or the key columns (null where the query sums over one), or the number
-            of the query; then noisy_answer and std, in counts. Of a workload that is not listed (all ranges) one row
-            per cell of the domain, in its order: key column and noisy_count; `answer` and `answers` add these up.
+        frame: One row per query: low and high, or the key columns (null if the query sums over it), or the number of
+            the query; then noisy_answer and std, in counts. If queries are not listed (all ranges): one row per cell
+            of the domain, in its order: key column and noisy_count; `answer` and `answers` sum these.
         metadata: Public parameters; `std` is the root mean square over the answers.
     """
 
     @property
     def implicit(self) -> bool:
-        """Whether the queries are not listed, but answered on demand."""
+        """Whether queries are answered on demand instead of listed."""
         return "noisy_count" in self.frame.columns
 
     def answer(self, low: Any, high: Any) -> tuple[float, float]:
@@ -354,7 +355,7 @@ class WorkloadRelease(AnyRelease):
             (noisy_answer, std), in counts.
 
         Raises:
-            NotFoundError: If the range was not asked, or an end is no key of the domain.
+            NotFoundError: If the workload does not contain the range, or an end is not a key of the domain.
             DeclarationError: If the release has no ranges, or the range ends before it begins.
         """
         row = self.answers([low], [high]).row(0, named=True)
@@ -374,7 +375,7 @@ class WorkloadRelease(AnyRelease):
             if (first > last).any():
                 raise DeclarationError("a range ends before it begins, in the order of the domain")
             sums = self._prefix_sums[last + 1] - self._prefix_sums[first]
-            # Each range costs a transform of the whole column, and callers may repeat ranges.
+            # Each range costs a transform of the whole column, so repeated ranges are computed once.
             ends, which = np.unique(np.stack([first, last]), axis=1, return_inverse=True)
             std = np.sqrt(self._strategy.range_variances(*ends))[which] * self._about.noise_std
             asked = {"low": keys.gather(first), "high": keys.gather(last)}
@@ -391,10 +392,11 @@ class WorkloadRelease(AnyRelease):
         return found
 
     def quantiles(self, probabilities: Sequence[float], *, confidence: float = 0.95) -> pl.DataFrame:
-        """Quantiles of the key over all units, from prefix sums of its cells: post-processing, at no cost.
+        """Estimate quantiles of the key over all units from prefix sums: post-processing, at no cost.
 
-        The quantile of p is the first key up to which a share p of all units lies. An interval holds those keys at
-        which noisy prefix sums do not contradict it: each at least with that confidence, for bounded counts.
+        The p-quantile is the first key up to which at least a share p of all units lies. An interval contains the
+        keys that the noisy prefix sums do not contradict; it contains the quantile of bounded counts with at least
+        this confidence.
 
         Args:
             probabilities: Strictly between 0 and 1.
@@ -404,7 +406,7 @@ class WorkloadRelease(AnyRelease):
             q, value, low and high, one row for each probability; the last three are keys of the domain.
 
         Raises:
-            DeclarationError: If the release has no prefix sums of all cells, or a probability is none.
+            DeclarationError: If the release has no prefix sums of all cells, or a probability is out of range.
 
         Source: our own derivation; docs/mathematics.md, measures.
         """
@@ -439,7 +441,7 @@ class WorkloadRelease(AnyRelease):
 
 
 def read(path: str | os.PathLike[str]) -> Release | WorkloadRelease:
-    """Read a release that was written as Parquet; needs no store, and imports nothing that the file names.
+    """Read a release from Parquet, without its store; import nothing that the file names.
 
     Args:
         path: The file.

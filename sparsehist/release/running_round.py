@@ -1,4 +1,4 @@
-"""The noise path of running counts: what is public of a release, what a round draws, and the rows of a release."""
+"""The noise path of running counts: choose a release's metadata, draw its round, and read its rows."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from sparsehist.store import NewRound, PathRecord, SeriesRecord, State, Tracked
 from sparsehist.typing import IntArray
 
 PastPoints = list[tuple[int, Fraction, float]]
-"""Totals by number and levels released so far, each with the lowest effective threshold."""
+"""Number of the total, level and lowest effective threshold of each earlier release."""
 
 
 @dataclass(frozen=True)
 class RunningRequest(CellRequest):
-    """What a caller asked of a release of running counts: their step, from 1, and what is counted."""
+    """The parameters that a caller gave for a release of running counts: the step, from 1, and what is counted."""
 
     needs = "step= and level="
 
@@ -47,7 +47,7 @@ class RunningRequest(CellRequest):
 
     @property
     def totals(self) -> Totals:
-        """What a new release counts."""
+        """The kind of totals that a new release counts."""
         return Totals(self.what or RUNNING, self.n_steps)
 
     def as_json(self) -> dict[str, Any]:
@@ -56,7 +56,7 @@ class RunningRequest(CellRequest):
 
 @dataclass(frozen=True, repr=False)
 class RunningPath:
-    """The running counts of a series, or other totals of its steps."""
+    """The noise path of the running counts of a series, or of other totals of its steps."""
 
     held: Held
     files: StepFiles
@@ -81,7 +81,7 @@ class RunningPath:
             raise NotFoundError(
                 f"step {step} of {declaration.name!r} was not appended yet; {self.files.n_steps} were"
             )
-        # The guarantee depends on the sources of the steps up to this one only.
+        # The guarantee depends only on the sources of steps up to this one.
         source = max(known.source for known in self.held.state.steps(self.held.record)[:step])
         return running_metadata(replace(declaration, source=source), request, self.past)
 
@@ -111,7 +111,7 @@ class RunningPath:
             metadata.effective_threshold,
             tracked=np.array(noise) if noise else np.empty((0, 0)),
             counts=self._counts([point.step], untracked)[0],
-            # Running counts never fall, and no other total is above them.
+            # Running counts never decrease, and no other total exceeds them.
             largest=self.files.counts_at([totals.span(history.steps[-1])[1]], untracked)[0],
             n_empty=0 if domain.is_open else domain.size - taken.height,
             counts_at=lambda some: self._counts(history.steps, untracked[some]),
@@ -134,14 +134,14 @@ class RunningPath:
             threshold=metadata.effective_threshold,
             level_noise=None if point in past.points else drawn.tracked,
             positions=positions,
-            counts=np.zeros(positions.size, np.int64),  # they differ by step, and stand with the steps
+            counts=np.zeros(positions.size, np.int64),  # true counts differ by step: the files of steps hold them
             empty_keys=fresh,
             paths={(at.step, at.level): drawn.paths[i] for i, at in enumerate(history.points)},
             step=point.step,
         )
 
     def rows(self, level: Fraction, metadata: RunningMetadata) -> pl.DataFrame:
-        """Read from what was committed: counts of a step never change, so that a release is the same for ever."""
+        """Read a committed release: it never changes, since the counts of a step never change."""
         row, (known, false_keys) = self.totals.row(metadata.step), self._tracked()
         noise = self.held.state.noise(present(self.path_id), (row, level), known.size)
         counts = np.zeros(known.size, np.int64)
@@ -152,13 +152,13 @@ class RunningPath:
         return published_frame(self.held.declaration.key, self.files.keys, shown)
 
     def _counts(self, rows: Sequence[int], some: IntArray) -> IntArray:
-        """True totals of some keys, by number; shape (rows, keys)."""
+        """Return true totals of the keys with these numbers; shape (rows, keys)."""
         return self.totals.counts(rows, lambda steps: self.files.counts_at(steps, some))
 
     def _tracked(self) -> tuple[IntArray, pl.DataFrame]:
-        """Return the numbers of the tracked keys, -1 for those that never had a unit, and these, in order.
+        """Return the numbers of tracked keys, -1 for keys that never had a unit; and the latter keys, in order.
 
-        A false key that got units later keeps its noise.
+        A false key that gets units later keeps its noise.
         """
         path_id = self.path_id
         known = np.empty(0, np.int64) if path_id is None else self.held.state.tracked(path_id).position.copy()
@@ -170,7 +170,7 @@ class RunningPath:
 
 
 def past_of(state: State, record: SeriesRecord, totals: Totals) -> PastPoints:
-    """What was released of some totals so far."""
+    """Return the releases of these totals so far."""
     path = path_named(state, record, totals.path)
     return [] if path is None else state.past_points(path.path_id)
 
@@ -186,7 +186,7 @@ def running_metadata(declaration: Declaration, request: RunningRequest, past: Pa
     noise, step = totals.noise(declaration.max_keys), present(request.step)
     point = Point(totals.row(step), present(request.level))
     history = _history(past, is_open=is_open)
-    # Refuses levels that are nearly equal, before anything is chosen by them.
+    # Computed here because it refuses levels that are nearly equal.
     noise.factor(history.with_release(point, math.inf).points)
 
     def still_lazy(effective: float) -> float | None:
@@ -209,14 +209,14 @@ def _history(past: PastPoints, *, is_open: bool) -> PointHistory:
 
 
 def open_path(held: Held, request: RunningRequest, known: PathRecord | None) -> RunningPath:
-    """Return the path of what was asked: of running counts, which every running series has, or of other totals."""
+    """Return the noise path of the requested totals."""
     if known is not None:
         request = replace(request, what=known.workload)
     return RunningPath(held, StepFiles(held.state, held.record, held.declaration.domain.dtypes), request.totals)
 
 
 def at_step(cells: CellRequest, step: int | str | date | None, what: str | None, steps: Steps) -> RunningRequest:
-    """Return the same request of a running count, or of another total."""
+    """Return the request as one for running counts, or for other totals."""
     number = None if step is None else steps.step_of(step)
     request = RunningRequest(**vars(cells), step=number, what=what, n_steps=steps.number)
     if number is not None:

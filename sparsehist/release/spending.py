@@ -1,4 +1,4 @@
-"""The cost of a release for the ledger, and the level for an (epsilon, delta), from public parameters only.
+"""Compute the cost of a release, and the level for an (epsilon, delta), from public parameters only.
 
 Releases, plans and dry runs use the same functions, so they refuse the same requests.
 """
@@ -26,7 +26,7 @@ _Metadata = TypeVar("_Metadata", bound=Metadata)
 
 
 def ledger_for(state: State, record: SeriesRecord, declaration: Declaration, *, whole: bool = False) -> Ledger:
-    """The ledger that a release of a series is held against; no more than its cells where nothing limits them."""
+    """Return the ledger that a release is checked against; only the series' own account if it has no limits."""
     limits = Limits(state.events(limits=True))
     limited = (limits.cap(record.series_id, declaration.cap).now, limits.budget(record.population).now)
     if not whole and declaration.period is None and limited == (None, None):
@@ -37,7 +37,7 @@ def ledger_for(state: State, record: SeriesRecord, declaration: Declaration, *, 
 def of_all_periods(
     ledger: Ledger, declaration: Declaration, spends: Sequence[Spending]
 ) -> tuple[str, dict[str, Any]]:
-    """Return the cost of all periods of a periodic series after a release, in words and as metadata; else empty."""
+    """Return the cost of all periods of a series after a release, in words and as metadata; else empty."""
     population = declaration.population
     after, rule = ledger.with_release(*spends), ledger.limits.periods.get(population)
     if rule is None:
@@ -61,10 +61,10 @@ def prepared(
     request: _Request,
     metadata: Callable[[_Request], _Metadata],
 ) -> tuple[_Request, _Metadata, tuple[Spending, ...]]:
-    """Fix the level, all that is public of a release, and what it would add to the ledger; nothing is drawn.
+    """Fix the level and the metadata of a release, and its charges to the ledger; nothing is drawn.
 
-    Of the costs returned, the first is that of the release's own noise path, with the numerical slack of all.
-    Those of its measures follow.
+    The first charge is for the release's own noise path, with the numerical slack of all paths. The charges of its
+    measures follow.
     """
     goal, budget, opens = request.goal, ledger.budget_of(declaration.population), declaration.domain.is_open
     room, split = ledger.open_room(declaration), None
@@ -89,10 +89,10 @@ def prepared(
 
 
 def level_for(goal: EpsilonDelta, ledger: Ledger, declaration: Declaration) -> Fraction:
-    """The largest level, rounded down to 12 digits, that satisfies an (epsilon, delta) with its share of delta.
+    """Return the largest level that satisfies an (epsilon, delta) with its share of delta, rounded down to 12 digits.
 
-    Under a budget it is reckoned by the budget's route and split, so that a fresh budget of the same (epsilon, delta)
-    serves it.
+    With a budget it is computed by the budget's route and split, so that an unused budget of the same (epsilon,
+    delta) allows it.
     """
     law, budget = law_of(declaration.noise), ledger.budget_of(declaration.population)
     share = _split(goal, budget, opens=declaration.domain.is_open).noise
@@ -104,7 +104,7 @@ def level_for(goal: EpsilonDelta, ledger: Ledger, declaration: Declaration) -> F
 
 
 def _split(goal: EpsilonDelta, budget: Budget | None, *, opens: bool) -> Split:
-    """Split the delta of a goal as the budget of the population does, by default in halves for an open domain."""
+    """Split the delta of a goal as the population's budget does; by default in halves for an open domain."""
     if budget is not None and budget.epsilon is not None and budget.delta and budget.noise.route != PURE_ROUTE:
         of_delta = goal.delta / budget.delta
         noise = budget.noise.delta if budget.noise.route == POISSON_ROUTE else budget.split.noise

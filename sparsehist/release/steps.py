@@ -1,11 +1,11 @@
-"""The steps of a running series: append one, choose its pairs that count, and keep keys, counts and pairs.
+"""The steps of a running series: append one, choose the pairs that count, and store keys, counts and pairs.
 
-A pair of a unit and a key counts if it never did, and if fewer than `max_keys` keys of the unit did. Of more new keys
-than a unit has room for, the first ones in an order of the unit's own are kept: a keyed hash of unit and key, then
-the key. So what a unit adds is a function of the secret salt and of its own rows up to that step.
+A pair of a unit and a key counts if it did not count before, and if fewer than `max_keys` keys of the unit did. If a
+unit has too many new keys, the first ones in an order of its own are kept: by a keyed hash of unit and key, then by
+key. So the pairs of a unit that count depend only on the secret salt and on its own rows up to that step.
 
-Keys are numbered in the order in which they first counted. A step writes one file of new units by key number, and
-writes the keys and the pairs that counted anew. Pairs hold digests of units; they are erased by `finish`.
+Keys are numbered in the order in which they first counted. A step writes a file of new units by key number, and
+replaces the files of all keys and of all pairs that counted. Pairs hold digests of units; `finish` erases them.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ _MOST_KEYS = 2**32 - 1
 
 
 def comparable_units(units: pl.Series, columns: str | Sequence[str]) -> tuple[pl.Series, str]:
-    """Cast units to whole numbers or text, and name their kind: units of two kinds are never compared.
+    """Cast units to whole numbers or text, and return their kind: units of two kinds cannot be compared.
 
-    Tuples of several columns come as text. Without units the kind is empty.
+    Tuples of several columns are given as text. The kind is empty if there are no units.
     """
     dtype = units.dtype
     compared, kind = units.cast(pl.String) if dtype != pl.Binary else units.bin.encode("hex"), str(dtype)
@@ -68,7 +68,7 @@ def comparable_units(units: pl.Series, columns: str | Sequence[str]) -> tuple[pl
 
 
 def kind_of_all(known: str, kind: str, before: str) -> str:
-    """The kind of all units so far, empty as long as there are none; `before` says where the known ones were."""
+    """Return the kind of all units so far, empty if there are none; `before` names earlier units in the error."""
     if known and kind and kind != known:
         raise DataError(
             f"units were {known} in the {before} before and are {kind} now: nobody could tell which of them are the "
@@ -78,9 +78,9 @@ def kind_of_all(known: str, kind: str, before: str) -> str:
 
 
 def unit_digests(units: pl.Series, salt: bytes) -> tuple[pl.Series, WordArray]:
-    """Digests of comparable units, which differ if the units do, and one word of each.
+    """Return digests of comparable units, which differ if the units do, and one word of each digest.
 
-    A whole number is multiplied by a secret odd number, which is a bijection; text has a keyed digest of 128 bits.
+    A whole number is multiplied by a secret odd number, a bijection; a text gets a keyed digest of 128 bits.
     """
     if units.dtype == pl.Int64:
         words: WordArray = units.to_numpy().view(np.uint64) * np.uint64(multiplier_of(salt))
@@ -91,10 +91,10 @@ def unit_digests(units: pl.Series, salt: bytes) -> tuple[pl.Series, WordArray]:
 
 @dataclass(frozen=True, repr=False)
 class Day:
-    """The distinct pairs of a step. Secret.
+    """The distinct pairs of unit and key of a step. Secret.
 
-    `pairs` has row (of the unit), code (row of the key) and order (in which keys of a unit are kept); `digest` is
-    keyed, and of the pairs whatever their order.
+    `pairs` has row (of the unit), code (row of the key) and order (in which keys of a unit are kept). `digest` is a
+    keyed digest of the set of pairs.
     """
 
     pairs: pl.DataFrame
@@ -105,7 +105,7 @@ class Day:
 
     @classmethod
     def of_pairs(cls, pairs: UnitPairs, columns: str | Sequence[str], salt: bytes) -> Day:
-        """Read the pairs of units that are named by these columns of the log."""
+        """Return the day of these pairs; `columns` name the unit in the log."""
         units, kind = comparable_units(pairs.units, columns)
         digests, words = unit_digests(units, salt)
         row = np.repeat(np.arange(units.len(), dtype=np.uint32), pairs.sizes)
@@ -117,7 +117,7 @@ class Day:
 
 
 def added(day: Day, files: StepFiles, max_keys: int) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """What a step adds: new keys in the order of their numbers, and the pairs (unit, key) that count. Secret."""
+    """Return the new keys of a step, in the order of their numbers, and its pairs that count. Secret."""
     known, n_units, names = files.all_keys.height, day.units.len(), day.keys.columns
     codes = pl.int_range(known, known + day.keys.height, dtype=pl.UInt32, eager=True)
     numbers = files.numbers_of(day.keys).fill_null(codes)  # a new key gets a temporary number until it is chosen
@@ -143,7 +143,7 @@ def added(day: Day, files: StepFiles, max_keys: int) -> tuple[pl.DataFrame, pl.D
 
 
 class StepFiles:
-    """The files of a running series with the steps appended so far; each is read when first needed. Secret."""
+    """The files of a running series with its steps so far; each is read when first needed. Secret."""
 
     def __init__(self, state: State, record: SeriesRecord, dtypes: Sequence[pl.DataType]) -> None:
         self._directory = record.directory
@@ -162,12 +162,12 @@ class StepFiles:
 
     @property
     def unit_files(self) -> list[str]:
-        """Names of the files that say who counted."""
+        """Names of the files that record which units counted."""
         return [file.name for part, file in self._latest.items() if part == _PAIRS]
 
     @cached_property
     def all_keys(self) -> pl.DataFrame:
-        """The keys by number."""
+        """All keys, in the order of their numbers."""
         frame = self._read(_KEYS)
         return pl.DataFrame(schema=self._schema) if frame is None else frame.cast(pl.Schema(self._schema))
 
@@ -181,7 +181,7 @@ class StepFiles:
         return pl.read_ipc(io.BytesIO(verified(self._directory, self._latest[part])))
 
     def keys(self, numbers: IntArray) -> pl.DataFrame:
-        """Keys by their numbers, in the order asked."""
+        """Return the keys with these numbers, in that order."""
         return self.all_keys[numbers]
 
     def numbers_of(self, keys: pl.DataFrame) -> pl.Series:
@@ -190,14 +190,14 @@ class StepFiles:
         return keys.join(numbered, on=keys.columns, how="left", maintain_order="left")["number"]
 
     def pairs_of(self, units: pl.Series) -> pl.DataFrame:
-        """Return the pairs of some units that counted: row of the unit, and key."""
+        """Return the pairs of these units that counted before: row of the unit, and number of the key."""
         if self._pairs is None or not units.len():  # without units there is no kind to compare
             return pl.DataFrame(schema={"row": pl.UInt32, "key": pl.UInt32})
         rows = units.alias("unit").to_frame().with_row_index("row")
         return self._pairs.join(rows, on="unit").select("row", "key")
 
     def counts_at(self, steps: Sequence[int], some: IntArray) -> IntArray:
-        """Running counts of some keys that all differ, by number, at some steps, ascending: shape (steps, keys)."""
+        """Return running counts of distinct keys, by number, at ascending steps; shape (steps, keys)."""
         place = np.full(self.all_keys.height, -1, np.int64)
         place[some] = np.arange(some.size)
         counts = np.zeros((len(steps), some.size), np.int64)
@@ -210,7 +210,7 @@ class StepFiles:
     def write(
         self, state: State, record: SeriesRecord, keys: pl.DataFrame, pairs: pl.DataFrame
     ) -> tuple[list[RegisteredFile], list[str]]:
-        """Write what the next step adds; returns the files, and the names of those that they take the place of."""
+        """Write the files of the next step; return them, and the names of the files that they replace."""
         promise(self.all_keys.height + keys.height <= _MOST_KEYS, "more than 2**32 keys")
         units = np.bincount(pairs["key"])
         numbers = np.flatnonzero(units)
@@ -229,7 +229,7 @@ class StepFiles:
 def append_step(
     home: Home, declaration: Declaration, series_id: str, source: object, step: int, counting: Counting | None = None
 ) -> bool:
-    """Append a step, numbered from 1; return False if it was appended with the same pairs before."""
+    """Append a step, numbered from 1; return False if it was appended before with the same pairs."""
     counting = counting or Counting()
     if isinstance(source, Counts):
         raise DeclarationError(
@@ -242,14 +242,14 @@ def append_step(
             _appended_before(state, record, step)
             spill = spills.enter_context(spill_directory(state.spill))
         source = checked_source(source, declaration)
-        # The store is not held meanwhile: others may release.
+        # Counting does not lock the store, so others may release.
         pairs = list_pairs(
             source, salt=record.salt, temporary_directory=spill, progress=report, **reading_of(declared),
             **counting.resources(),
         )  # fmt: skip
         report("appending")
         day = Day.of_pairs(pairs, present(declaration.unit), record.salt)
-        # Wait longer, so that a counted log is not lost because another process is releasing.
+        # Wait longer, so that counting was not in vain because another process is releasing.
         with home.hold(at_least=PATIENCE) as state:
             record = home.find(state, declaration.name, series_id)
             before = _appended_before(state, record, step)
@@ -277,7 +277,7 @@ def finish(home: Home, declaration: Declaration, series_id: str) -> None:
 
 
 def _appended_before(state: State, record: SeriesRecord, step: int) -> list[StepRecord]:
-    """Return the steps that were appended; refuse one that is not next, or any once the series is finished."""
+    """Return the appended steps; refuse a step that would leave a gap, and any step of a finished series."""
     before = state.steps(record)
     if state.is_finished(record):
         raise RefusedError(f"the series {record.name!r} is finished: nothing more can be appended")

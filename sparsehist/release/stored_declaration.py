@@ -1,4 +1,4 @@
-"""Stored declarations: reading, comparing, and writing them with copies of their catalogues."""
+"""Read, compare and write stored declarations, with copies of their catalogues."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CATALOGUE, _BOUNDING = "catalogue-", "bounding"
 
 
 def declaration_of(record: SeriesRecord) -> Declaration:
-    """Read a stored declaration back, with the copies of its catalogues."""
+    """Return the declaration of a stored series, with the copies of its catalogues."""
     names = [file.name for file in record.files if file.name.startswith(_CATALOGUE)]
     copies = {Path(name).stem.removeprefix(_CATALOGUE): record.directory / name for name in names}
     return Declaration.from_json(record.declaration, files=copies)
@@ -29,19 +29,19 @@ def declaration_of(record: SeriesRecord) -> Declaration:
 def check_alike(
     what: str, known: Declaration, declared: Declaration, if_exists: str, *, remedy: str = "use another name"
 ) -> None:
-    """Refuse a name that is taken (`what` says by what), unless it may be reused and the declarations are equal."""
+    """Refuse a taken name, unless it may be reused and the declarations are equal; `what` begins the error."""
     stored = known.as_json()
     differing = [name for name in declared.differing(stored) if name != "name"]
     made = ", ".join(f"{name}={stored.get(name)!r}" for name in differing)
     if if_exists == "error":
-        told = f", declared with {made}: use another name" if made else "; if_exists='reuse' gives it back"
+        told = f", declared with {made}: use another name" if made else "; if_exists='reuse' returns it"
         raise NameTakenError(f"{what}{told}", parameter="name")
     if made:
         raise SeriesDiffersError(f"{what}, and its declaration differs: it was made with {made}; {remedy}")
 
 
 def write_catalogues(directory: Path, domain: Domain, *, durable: bool) -> list[RegisteredFile]:
-    """Write a copy of every catalogue that is too long to stand in the text of the domain."""
+    """Write a copy of every catalogue that is too long for the text of the domain."""
     written = []
     for digest, catalogue in domain.attachments().items():
         copy = io.BytesIO()
@@ -58,7 +58,7 @@ def write_bounding(directory: Path, met: Bounding | None, *, durable: bool) -> l
 
 
 def read_bounding(record: SeriesRecord) -> dict[str, int]:
-    """Read what `write_bounding` wrote, as a dict; empty where it is not known. Secret."""
+    """Read the result of `write_bounding`, as a dict; empty if there is none. Secret."""
     if all(file.name != _BOUNDING for file in record.files):
         return {}
     found: dict[str, int] = json.loads((record.directory / _BOUNDING).read_bytes())

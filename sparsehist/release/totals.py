@@ -1,9 +1,9 @@
 """Totals of a running series that can be released: running counts, new units, totals of blocks; one noise path each.
 
 A unit adds one to each of at most l keys, at one step per key. New units of a step, and totals of blocks of steps,
-answer each such step once: with noise of its own for every block, of variance l/(2 rho), all blocks together are
-rho-zCDP. Running counts answer it in all later steps, and share their noise by the spectral strategy. Differences of
-running counts would have the noise of those, with negative covariances: cells could not be drawn lazily.
+count this step once. So each block gets independent noise of variance l/(2 rho), and all blocks together are
+rho-zCDP. Running counts contain the step at all later steps, and share noise by the spectral strategy. Differences of
+running counts would have noise with negative covariances, so cells could not be drawn lazily.
 
 Source: our own derivation (docs/mathematics.md, running counts).
 """
@@ -30,7 +30,7 @@ _TEXT = re.compile(r"running|new|blocks\(([1-9]\d{0,3})\)")
 
 @dataclass(frozen=True)
 class Totals:
-    """What is counted at a step of a series: "running", "new" or "blocks(7)"."""
+    """A kind of total that steps of a series can release: "running", "new" or "blocks(7)"."""
 
     text: str
     steps: int
@@ -50,12 +50,12 @@ class Totals:
 
     @property
     def strategy(self) -> str:
-        """The strategy by which steps share their noise."""
+        """The strategy by which steps share noise."""
         return Spectral.word if self.width is None else "independent"
 
     @property
     def path(self) -> PathName:
-        """In the ledger and in the store."""
+        """The name of the noise path in ledger and store."""
         return CELLS if self.width is None else (CELLS[0], self.text, self.strategy)
 
     def row(self, step: int) -> int:
@@ -74,18 +74,18 @@ class Totals:
         return row * self.width, min((row + 1) * self.width, self.steps) - 1
 
     def noise(self, max_keys: int) -> StepNoise:
-        """Of one key over all totals."""
+        """Return the law of the noise of one key over all totals."""
         return _noise(self, max_keys)
 
     def counts(self, rows: Sequence[int], running_at: Callable[[list[int]], IntArray]) -> IntArray:
-        """True totals of some rows, ascending, from running counts at some steps, ascending; shape (rows, keys)."""
+        """Return true totals for ascending rows, computed from running counts; shape (rows, keys)."""
         spans = [self.span(row) for row in rows]
         steps = sorted({last for _, last in spans} | {first - 1 for first, _ in spans if first})
         running = dict(zip(steps, running_at(steps), strict=True))
         return np.stack([running[last] - (running[first - 1] if first else 0) for first, last in spans])
 
     def words(self, step: int) -> str:
-        """Return the meaning of a count, in words."""
+        """Return the meaning of a count in words."""
         first = self.span(self.row(step))[0] + 1
         if self.width is None:
             return f"units that had the key by step {step}, each once"

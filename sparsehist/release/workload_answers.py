@@ -1,8 +1,8 @@
 """The answers of a workload: keys as cell numbers, and noise on its grid.
 
-Rounding never shows what is rounded beyond the noise. Where one number per cell is kept, each cell gets its noise,
-rounded to a grid that divides 1, before anything is summed. Otherwise exact whole answers get rounded noise. Noise is
-rounded up or down at random, with the probabilities that keep its mean (docs/mathematics.md, "Numerical slack").
+Rounding must reveal no more than the noisy value. If the state holds one number per cell, each cell gets noise
+rounded to a grid that divides 1, before cells are summed. Otherwise exact whole answers get rounded noise. Noise is
+rounded up or down at random, so that its mean stays the same (docs/mathematics.md, "Numerical slack").
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 # The values of a column with more values, such as text, are not numbered.
 _NUMBERED = 2**63
-# In a query: the key column is summed over.
+# In a query, this means that the key column is summed over.
 _ALL_VALUES = -1
 
 
@@ -57,11 +57,11 @@ def column_sizes(domain: Domain) -> tuple[int, ...]:
 def as_keys(
     asked: Any, dtype: pl.DataType, what: str = "this release", error: type[InputError] = NotFoundError
 ) -> pl.Series:
-    """Read keys as a caller writes them; dates may be text."""
+    """Return keys that a caller gave as a series of the key's type; dates may be text."""
     try:
         if dtype != pl.Date:
             return pl.Series(asked, dtype=dtype)
-        days = pl.Series(asked)  # numbers have no namespace `str`, nor would they be days
+        days = pl.Series(asked)
         return days if days.dtype == pl.Date else days.str.to_date("%Y-%m-%d")
     except (TypeError, ValueError, pl.exceptions.PolarsError, OverflowError):
         kind = "dates such as '2026-01-31'" if dtype == pl.Date else f"of type {dtype}"
@@ -69,7 +69,7 @@ def as_keys(
 
 
 def numbers_of(domain: Domain, name: str) -> KeyNumbers:
-    """Return the function from keys of a column, as a caller writes them, to their numbers."""
+    """Return a function from the keys of a column, as a caller gives them, to their numbers."""
 
     def numbers(keys: Sequence[Any]) -> IntArray:
         if domain.size >= _NUMBERED:
@@ -87,7 +87,7 @@ def cells_of(files: SeriesFiles, domain: Domain) -> Cells:
     """Return the bounded counts of a series by cell number. Secret; reads the whole counts file."""
     counted, columns = files.all_counted(), key_domains(domain)
     coordinates = tuple(
-        # There are at most 2**31 queries, so a column too large to be numbered is always summed over.
+        # There are at most 2**31 queries, so every query sums over a column that is too large to be numbered.
         np.zeros(counted.height, np.int64)
         if column.size >= _NUMBERED
         else column.index(counted.select(pl.col(f"key_{i}").alias("key_0")))
@@ -99,8 +99,8 @@ def cells_of(files: SeriesFiles, domain: Domain) -> Cells:
 def queries_frame(queries: Mapping[str, IntArray], domain: Domain, names: Sequence[str]) -> pl.DataFrame:
     """Describe the queries in keys instead of numbers.
 
-    The columns are low and high; or the key columns, null where the query sums over one, name_low and name_high where
-    it asks for ranges of one; or the number of the query.
+    The columns are low and high; or the key columns, null if the query sums over one, with name_low and name_high
+    instead for ranges of a column; or the number of the query.
     """
     columns = key_domains(domain)
     if set(queries) == {"low", "high"}:
@@ -125,7 +125,7 @@ def _values(numbers: IntArray, name: str, domain: Domain) -> pl.Series:
 
 
 def quantiles(release: WorkloadRelease, probabilities: Sequence[float], confidence: float) -> pl.DataFrame:
-    """Read quantiles off prefix sums; see `WorkloadRelease.quantiles`."""
+    """Estimate quantiles from prefix sums; see `WorkloadRelease.quantiles`."""
     from scipy.special import ndtri
 
     about = of_kind(read_metadata(release.metadata), WorkloadMetadata)
@@ -146,7 +146,7 @@ def quantiles(release: WorkloadRelease, probabilities: Sequence[float], confiden
     for share in (checked_confidence(given, "a probability") for given in probabilities):
         excess, room = prefix - share * prefix[-1], factor * (std + share * std[-1])
         reached = np.flatnonzero(excess >= -room)  # keys that may be the quantile
-        below = np.flatnonzero(excess < room)  # and those that it may be behind
+        below = np.flatnonzero(excess < room)  # keys that may lie before the quantile
         value = int(np.searchsorted(rising, share * prefix[-1]))
         low = int(reached[0]) if reached.size else len(keys) - 1
         high = min(int(below[-1]) + 1 if below.size else 0, len(keys) - 1)
@@ -156,7 +156,7 @@ def quantiles(release: WorkloadRelease, probabilities: Sequence[float], confiden
 
 
 def positions(keys: pl.Series, asked: Any) -> IntArray:
-    """Find keys in the order of the domain."""
+    """Return the positions of keys in the order of the domain."""
     wanted = as_keys(asked, keys.dtype)
     numbered = pl.DataFrame({"key": keys}).with_row_index("position")
     found = pl.DataFrame({"key": wanted}).join(numbered, on="key", how="left", maintain_order="left")["position"]
@@ -170,7 +170,7 @@ def positions(keys: pl.Series, asked: Any) -> IntArray:
 
 
 def check_noise(family: Family) -> None:
-    """Refuse noise that has no workloads."""
+    """Refuse a family of noise that does not support workloads."""
     if family.norm is None or not is_dataclass(family):
         raise DeclarationError(
             f"{type(family).__name__} noise has no workloads: take noise='gaussian', 'laplace' or 'discrete_laplace'"
@@ -178,7 +178,7 @@ def check_noise(family: Family) -> None:
 
 
 def family_for(family: Family, strategy: Strategy, sensitivity: float) -> Family:
-    """Return the family of a series with the sensitivity of a strategy: of the noise on R·x."""
+    """Return the family of the noise on R·x: that of the series, with the sensitivity of the strategy."""
     if family.integer and not strategy.integral:
         raise DeclarationError(
             f"{type(family).__name__} noise needs counts: the strategy {strategy.name} measures sums with real "
@@ -189,11 +189,11 @@ def family_for(family: Family, strategy: Strategy, sensitivity: float) -> Family
 
 
 def cell_grid(strategy: Strategy, noise_std: float) -> float | None:
-    """Return the step to which the noise of each cell is rounded before it is summed; None where answers get theirs.
+    """Return the grid of the noise of each cell, which is rounded before it is summed; None if answers are rounded.
 
-    It divides 1, so that counts may be added afterwards. A sum a·(R⁻¹Z) has the variance a(RᵀR)⁻¹aᵀ, at least a·aᵀ
-    over the largest eigenvalue of RᵀR, to which random rounding adds a·aᵀ/6 times the square of the step: less than
-    7e-4 of it.
+    The grid divides 1, so counts may be added afterwards. A sum a·(R⁻¹Z) has the variance a(RᵀR)⁻¹aᵀ, at least a·aᵀ
+    over the largest eigenvalue of RᵀR. Random rounding adds a·aᵀ/6 times the square of the grid, less than 7e-4 of
+    that.
     """
     if not strategy.invertible:
         return None
@@ -204,12 +204,12 @@ def cell_grid(strategy: Strategy, noise_std: float) -> float | None:
 def slack_of(
     family: Family, strategy: Strategy, level: Level, max_keys: int, *, least: float, past: Sequence[Level]
 ) -> float:
-    """The numerical slack of a release: of the noisy numbers that are rounded before anything else is done with them.
+    """Return the numerical slack of a release, from the noisy numbers that are rounded first.
 
     `least` is the least variance of an answer, for Z of variance 1; `past` are the levels released on this path.
     """
     std, near, workload = family.std(level), count_near(past, level), strategy.workload
-    if strategy.word == "identity":  # other cells have the same noise whatever the unit does
+    if strategy.word == "identity":  # only cells of the changed unit differ between neighbours
         return numerical_slack(min(max_keys, workload.n_cells), std, grid_step(std), near=near)
     number, variance = workload.n_queries, strategy.mean_variance
     grid = cell_grid(strategy, std)
@@ -231,10 +231,10 @@ def noisy_answers(
     by_cell: float | None,
     lots: Generator,
 ) -> AnswerArray:
-    """A·x + L·Z for every listed query, on the grid; shape (queries,). `by_cell` is what `cell_grid` gave.
+    """Return A·x + L·Z for every listed query, on the grid; shape (queries,). `by_cell` is the result of `cell_grid`.
 
-    Of queries that are not listed: cells with noise whose sums over any range are A·x + L·Z, shape (cells,). Prefix
-    sums of the noise, which are exact, lie on the grid: a sum over a range is off by one rounding, not by many.
+    If queries are not listed: return noisy cells whose sums over any range are A·x + L·Z, shape (cells,). Prefix sums
+    of the noise are rounded to the grid, so the sum over a range has one rounding error, not many.
     """
     workload = strategy.workload
     if by_cell is None and workload.explicit:
@@ -249,14 +249,14 @@ def noisy_answers(
 
 
 def lots_for(secret: bytes, path: PathName, level: Level) -> Generator:
-    """The randomness that rounds the noise of a level of a path; independent of the noise, and always the same."""
+    """Return the generator that rounds the noise of a level of a path: independent of the noise, and reproducible."""
     about = "\n".join((*map(str, path), level_text(as_level(level))))
     key = hashlib.blake2b(about.encode(), key=salt_for(LOTS, secret), digest_size=16).digest()
     return generator(int.from_bytes(key))
 
 
 def rounded(values: AnswerArray, step: float, lots: Generator) -> FloatArray:
-    """Multiples of a step, a power of two, next to the values: the mean over the lots is the value."""
+    """Round values randomly to multiples of a step, a power of two, so that the mean is the value."""
     units = np.asarray(values, np.float64) / step
     below = np.floor(units)
     below += lots.random(below.shape) < units - below

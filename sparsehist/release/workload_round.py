@@ -1,4 +1,4 @@
-"""The noise path of a workload: the strategy that answers it, what a round draws, and the answers."""
+"""The noise path of a workload: choose its strategy, draw a round, and return the answers."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ from sparsehist.workload import Identity, Strategy, Workload, choose, compare, n
 
 _COLUMNS = ("noisy_answer", "std")
 _ROWS = ".rows"
-# Answers on the grid fit into the 53 bits of a double as long as the noise does not dwarf any count.
+# Answers on the grid fit the 53 bits of a double unless the noise is far larger than any count.
 _LARGEST_STD = 2.0**40
-# Further apart, noise of the largest answers would not reach the grid, which is that of the smallest.
+# The grid fits the answer with the least noise; answers with much more noise would not fit a double.
 _FARTHEST = 2.0**30
 _SCHEMA: dict[str, type] = {
     **dict.fromkeys(("strategy", "level"), str),
@@ -60,7 +60,7 @@ _SCHEMA: dict[str, type] = {
 
 @dataclass(frozen=True)
 class WorkloadRequest(Request):
-    """What a caller asked of a release of a workload."""
+    """The parameters that a caller gave for a release of a workload."""
 
     kind: ClassVar[str] = "workload"
     needs: ClassVar[str] = "workload= and level="
@@ -85,7 +85,7 @@ def requested(
     workload: Workload | str | None = None,
     strategy: str | Strategy | None = None,
 ) -> WorkloadRequest:
-    """Check what can be checked without a store."""
+    """Check parameters as far as possible without a store."""
     if declaration.most_keys is not None:
         raise DeclarationError(
             f"the series {declaration.name!r} shares the weight of units with many keys (bounding='share'): "
@@ -104,7 +104,7 @@ def requested(
     check_noise(declaration.family)
     if taken := set(_COLUMNS).intersection(declaration.key):
         raise DeclarationError(
-            f"a key column is called {min(taken)!r}, as releases of workloads call theirs: rename it"
+            f"a key column is called {min(taken)!r}, a name that releases of workloads use: rename it"
         )
     if asked is not None:
         parts = zip(declaration.key, key_domains(declaration.domain), strict=True)
@@ -119,10 +119,10 @@ def requested(
 
 
 class WorkloadPath:
-    """A workload answered by a strategy; the first round opens the path."""
+    """The noise path of a workload with a strategy; its first round opens it."""
 
     def __init__(self, held: Held, record: PathRecord | None, strategy: Strategy) -> None:
-        """Hold the series; `record` is that of a path that is open."""
+        """Keep the locked series; `record` is None if the path is not open."""
         self._held, self._record, self._strategy = held, record, strategy
         self.path_id = None if record is None else record.path_id
         self.name = path_name(strategy)
@@ -130,7 +130,7 @@ class WorkloadPath:
 
     @cached_property
     def _price(self) -> Price:
-        """That of the first release: all of a path share its law, and none computes it again."""
+        """The price of the strategy, read from the path's first release if there is one."""
         if self.path_id is None:
             return price_of(self._held.declaration, self._strategy)
         first = of_kind(read_metadata(self._held.state.releases(self.path_id)[0].metadata), WorkloadMetadata)
@@ -154,7 +154,7 @@ class WorkloadPath:
         return f"{self._family.statement(level)}; {LAZILY}; {counted}: pairs beyond that were cut and are missing"
 
     def draw(self, request: WorkloadRequest, metadata: WorkloadMetadata, *, rng: np.random.Generator) -> NewRound:
-        """Draw the noise of the level and make the rows, which are stored with the round."""
+        """Draw the noise of the level, and make the rows, which are stored with the round."""
         state, record, level, family = self._held.state, self._held.record, present(request.level), self._family
         spent, size = set(self._spent), state_size(family, self._strategy)
         neighbours = {at: state.noise(present(self.path_id), at, size) for at in adjacent(spent, level)}
@@ -185,7 +185,7 @@ class WorkloadPath:
         )
 
     def rows(self, _level: Fraction, metadata: WorkloadMetadata) -> pl.DataFrame:
-        """One row per query, or one per cell where queries are not listed; numbers as they were committed."""
+        """Return one row per query, or one per cell if queries are not listed, as committed."""
         held, workload, answers = self._held, self._strategy.workload, self._drawn
         domain, key = held.declaration.domain, held.declaration.key
         if answers is None:
@@ -206,7 +206,7 @@ _ONCE_PER_CELL = (
 
 
 def warn_of_counts(declaration: Declaration, request: WorkloadRequest) -> None:
-    """Warn, before drawing, if sums over cells count a unit more than once or miss pairs that bounding removed."""
+    """Warn before drawing if sums over cells may count a unit more than once, or miss pairs cut by bounding."""
     if request.workload is None or _counted(declaration, request.workload) == "units":
         return
     warnings.warn(
@@ -219,20 +219,20 @@ def warn_of_counts(declaration: Declaration, request: WorkloadRequest) -> None:
 
 
 def _counted(declaration: Declaration, workload: Workload) -> str:
-    """What an answer counts; one of a single cell counts units."""
+    """Return what an answer counts; an answer about a single cell counts units."""
     return "units" if declaration.max_keys == 1 or isinstance(workload, Identity) else _ONCE_PER_CELL
 
 
 def path_name(strategy: Strategy) -> PathName:
-    """How the ledger names the path of a strategy."""
+    """Return the name of a strategy's noise path in the ledger."""
     return ("workload", str(strategy.workload), strategy.name)
 
 
 class Price(NamedTuple):
-    """What a strategy costs a unit, and what it makes of noise. Public numbers.
+    """The sensitivity of a strategy and the variance of its answers. Public numbers.
 
-    The sensitivity is in the norm of the noise, for the series' max_keys. Variances, the least of a query that asks
-    anything and the mean of all, are for noise of variance 1.
+    The sensitivity is in the norm that the noise needs, for the series' max_keys. Variances are for noise of variance
+    1: the least of a nonzero query, and the mean of all queries.
     """
 
     sensitivity: float
@@ -245,7 +245,7 @@ def price_of(declaration: Declaration, strategy: Strategy) -> Price:
     in_l2 = declaration.family.norm == "l2"
     size = strategy.l2(declaration.max_keys) if in_l2 else strategy.l1(declaration.max_keys)
     if not strategy.workload.explicit:
-        middle = strategy.workload.n_cells // 2  # a column is scaled least in the middle and most at its ends
+        middle = strategy.workload.n_cells // 2  # columns are scaled least in the middle, most at the ends
         cells = np.array([0, middle])
         return Price(size, float(strategy.range_variances(cells, cells).min()), strategy.mean_variance())
     variance = strategy.variance()
@@ -265,12 +265,12 @@ def price_of(declaration: Declaration, strategy: Strategy) -> Price:
 def workload_metadata(
     declaration: Declaration, strategy: Strategy, request: WorkloadRequest, price: Price, *, past: Sequence[Level]
 ) -> WorkloadMetadata:
-    """Everything that is known of a release before anything is drawn; `past` are the levels released on its path."""
+    """Return the metadata of a release, before anything is drawn; `past` are the levels released on its path."""
     family, level = family_for(declaration.family, strategy, price.sensitivity), present(request.level)
     noise_std = family.std(level)
     std, mean_std = noise_std * math.sqrt(price.least), noise_std * math.sqrt(price.mean)
     by_cell, grid = cell_grid(strategy, noise_std), grid_step(std)
-    added = (std,) if by_cell is None else (std, noise_std)  # what counts get: the noise of a cell, too
+    added = (std,) if by_cell is None else (std, noise_std)  # cells get noise too
     if std < 2.0**-8 or max(added) > _LARGEST_STD:
         raise LevelError(
             f"the level gives answers a standard deviation of {std:.3g} counts, at "
@@ -297,7 +297,7 @@ def workload_metadata(
 
 
 def open_path(held: Held, request: WorkloadRequest, known: PathRecord | None) -> WorkloadPath:
-    """Return the path of this workload and strategy; "auto" keeps to the one that was chosen before."""
+    """Return the path of this workload and strategy; "auto" takes the strategy that was chosen before."""
     if known is not None:
         return WorkloadPath(held, known, strategy_named(str(known.strategy), Workload.parse(str(known.workload))))
     workload = present(request.workload)
@@ -310,7 +310,7 @@ def open_path(held: Held, request: WorkloadRequest, known: PathRecord | None) ->
 
 
 def chosen_strategy(declaration: Declaration, workload: Workload) -> Strategy:
-    """What "auto" takes: the least mean error at the series' max_keys among what its noise can be added to."""
+    """Return the strategy that "auto" takes: the least mean error of those that the noise supports."""
     return choose(workload, declaration.max_keys, **_kind_of_noise(declaration))
 
 

@@ -1,1 +1,1 @@
-"""What has been spent as one frozen value, the limits on it, and its table and export."""
+"""The ledger: what was spent, as a frozen value; limits on it; its table and export."""

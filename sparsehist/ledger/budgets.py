@@ -1,11 +1,11 @@
 """The limits on what a store may spend, read from its events: caps of series, budgets of populations, disjointness.
 
-A budget fixes its route when it is set, and how delta is split: into what the noise may use and what open domains may
-(the probability that a key of one unit alone is ever published). Unused delta cannot be moved: doing so after seeing
-results nearly doubles it. On the pure route all of it is for open domains.
+A budget fixes its route when it is set, and splits delta into a share for noise and a share for open domains (the
+probability that a key of one unit alone is ever published). Unused delta cannot be moved: doing so after seeing
+results nearly doubles it. On the pure route all of delta is for open domains.
 
-A limit is ex ante while nothing was released under it before it was declared, and it was never raised since, nor its
-route or split changed: only then did it bound what could happen before anything did. All else holds ex post.
+A limit is ex ante if it was declared before the first release, and since then was not raised and its route and split
+were not changed: only then did it bound the cost in advance. Any other limit holds ex post.
 """
 
 from __future__ import annotations
@@ -38,23 +38,23 @@ from sparsehist.privacy.levels import level_or_zero
 EX_ANTE, EX_POST = "ex ante", "ex post"
 _NOTHING = Fraction(0)
 OPEN_SHARE = Fraction(1, 2)
-"""Share of delta for open domains, where a population has one."""
+"""Share of delta for open domains, if a population has any."""
 
 
 @dataclass(frozen=True)
 class Split:
-    """How a delta is split, once and for all, between the noise and open domains."""
+    """The fixed split of a delta between noise and open domains."""
 
     noise: Fraction
     open: Fraction
-    declared: bool = False  # by open_share=
+    declared: bool = False  # whether open_share= was given
 
 
 @dataclass(frozen=True)
 class Budget:
-    """A limit on a population, in rho or in epsilon, as a filter whose route is fixed.
+    """A limit on a population, in rho or in epsilon: a filter with a fixed route.
 
-    `delta` goes with epsilon, or is what open domains may spend beside rho. `noise` charges noise up to a sum.
+    `delta` belongs to epsilon, or is what open domains may spend in addition to rho. `noise` is the filter of noise.
     """
 
     rho: Fraction | None
@@ -64,7 +64,7 @@ class Budget:
     split: Split
 
     def __str__(self) -> str:
-        """As people read it: "rho 2", "epsilon 4 at delta 0.000001, route gaussian"."""
+        """Return it in words: "rho 2", "epsilon 4 at delta 0.000001, route gaussian"."""
         if self.epsilon is None:
             beside = f" and delta {level_text(self.delta)}" if self.delta else ""
             return f"rho {level_text(self.rho or _NOTHING)}{beside}"
@@ -73,7 +73,7 @@ class Budget:
         return f"epsilon {level_text(self.epsilon)}{at}, route {self.noise.route}{order}"
 
     def describe(self) -> str:
-        """Return the same with the limit of the route and the split of delta."""
+        """Return it in words, with the limit of the route and the split of delta."""
         named = {"noise": self.split.noise, "open domains": self.split.open}
         shown = [f"{float(value):.4g} for {name}" for name, value in named.items() if value]
         of_delta = f"delta {', '.join(shown)}" if shown else ""
@@ -81,15 +81,15 @@ class Budget:
         return f"{self} ({'; '.join(part for part in (limit, of_delta) if part)})"
 
     def filter_for(self, law: str) -> Filter | None:
-        """What charges noise of a law; None where the budget cannot."""
+        """Return the filter that charges noise of a law; None if the budget cannot charge it."""
         return self.noise if self.noise.takes(law) else None
 
     def as_json(self) -> dict[str, Any]:
-        """As events keep it: exact texts, the limits that were derived included."""
+        """Return the budget as events store it: exact texts, with the derived limits."""
         return dict(json.loads(json.dumps(asdict(self), default=level_text)))
 
     def reserving(self) -> Budget | None:
-        """The same budget with half of delta for open domains; None if it is in rho, pure, or split by hand."""
+        """Return the budget with half of delta for open domains; None if in rho, pure, or with a declared split."""
         if self.epsilon is None or self.split.declared or self.split.open or not self.split.noise:
             return None
         split = _split(self.split.noise, self.noise.route, None, opens=True)
@@ -97,7 +97,7 @@ class Budget:
         return replace(self, noise=noise, split=split)
 
     def is_within(self, other: Budget) -> bool:
-        """Return whether whatever this one allows, the other allows too, and by the same route."""
+        """Return whether the other budget has the same route and allows everything that this one allows."""
         same_route = (self.noise.route, self.noise.order) == (other.noise.route, other.noise.order)
         ours, theirs = (
             (each.noise.limit, each.noise.delta, each.split.noise, each.split.open, each.epsilon or _NOTHING)
@@ -108,9 +108,9 @@ class Budget:
 
 @dataclass(frozen=True)
 class Limit:
-    """A cap or a budget as it stands, the one that stood at the first release, and whether it is ex ante or ex post.
+    """A cap or budget: the current one, the one at the first release, and whether it is ex ante or ex post.
 
-    None where nothing limits, and the last two also where nothing was released.
+    Each is None if there is no limit; the last two also if nothing was released.
     """
 
     now: Any
@@ -128,7 +128,7 @@ def budget(
     open_share: Level | None = None,
     opens: bool = False,
 ) -> Budget:
-    """Read a budget, given as for `Store.set_budget`, and fix its route and split."""
+    """Read a budget from the parameters of `Store.set_budget`, and fix its route and split."""
     if (rho is None) == (epsilon is None):
         raise DeclarationError("a budget is either rho=, or epsilon= and delta=: give one of them")
     if route is not None:
@@ -138,19 +138,17 @@ def budget(
     if rho is not None:
         return _in_rho(rho, delta, route, open_share)
     if delta is None and route != PURE_ROUTE:
-        raise DeclarationError(
-            "a budget in epsilon needs the delta it holds at, such as delta=1e-6; delta=0 makes it pure"
-        )
+        raise DeclarationError("a budget in epsilon needs a delta, such as delta=1e-6; delta=0 makes it pure")
     whole, total = as_level(epsilon if epsilon is not None else 0, "epsilon"), _probability("delta", delta or 0)
     route = route or (GAUSSIAN_ROUTE if total else PURE_ROUTE)
     if route == RHO_ROUTE:
-        raise DeclarationError("route='rho' is that of rho=; in epsilon and delta take 'gaussian' or 'renyi'")
+        raise DeclarationError("route='rho' is only for rho=; with epsilon and delta take 'gaussian' or 'renyi'")
     split = _split(total, route, open_share, opens=opens)
     return Budget(None, whole, total, filter_on(route, whole, split.noise, order), split)
 
 
 def budget_within(goal: Level | EpsilonDelta, *, opens: bool, route: str | None = None) -> Budget:
-    """Return a budget of an (epsilon, delta), by a route, or of a rho."""
+    """Return the budget of an (epsilon, delta), on a route, or of a rho."""
     read = level_or_goal(goal)
     if isinstance(read, EpsilonDelta):
         return budget(epsilon=read.epsilon, delta=read.delta, route=route, opens=opens)
@@ -185,20 +183,20 @@ def _probability(name: str, value: Level) -> Fraction:
 
 
 class Limits:
-    """What the events of a store declare.
+    """The limits that the events of a store declare.
 
     Attributes:
-        budgets: History of the budget of a population, each with its generation.
-        disjoint: Sets of populations of which nobody is in two.
-        periods: The periods of a log, by the population of that name.
-        declarations: Its declaration as JSON.
-        finished: Populations to which nothing more is added.
+        budgets: By population, the history of its budget, each with its generation.
+        disjoint: Sets of populations that were declared disjoint.
+        periods: Rule of each periodic series, by the population of its name.
+        declarations: Declaration of each periodic series, as JSON.
+        finished: Populations to which no period is added any more.
     """
 
     def __init__(
         self, events: Sequence[Mapping[str, Any]] = (), *, budgets: Mapping[str, Budget] | None = None
     ) -> None:
-        """Read events as `State.events` gives them; without, there are only the budgets given by population."""
+        """Read the events of `State.events`; `budgets` by population are added to them."""
         self._caps: dict[str, list[tuple[int, Any]]] = {}
         self.budgets = {population: [(0, known)] for population, known in (budgets or {}).items()}
         self.disjoint: list[frozenset[str]] = []
@@ -217,7 +215,7 @@ class Limits:
                     self.disjoint.append(frozenset(said["populations"]))
                 case "declare periods":
                     self.periods[population], self.declarations[population] = every_of(said["every"]), said
-                case "drop periods":  # nothing was released from it: its budget goes with it
+                case "drop periods":  # nothing was released from it, so its budget is removed too
                     self.periods.pop(population, None)
                     self.budgets.pop(population, None)
                     self.finished.discard(population)
@@ -225,18 +223,18 @@ class Limits:
                     self.finished.add(population)
 
     def with_budget(self, population: str, budget: Budget) -> Limits:
-        """Return the same limits but for the budget of a population."""
+        """Return the limits with another budget of a population."""
         changed = copy.copy(self)
         changed.budgets = {**self.budgets, population: [*self.budgets[population][:-1], (0, budget)]}
         return changed
 
     def cap(self, series_id: str, declared: Fraction | None, first_release: int = 0) -> Limit:
-        """Return the cap of a series, declared with it and raised since."""
+        """Return the cap of a series, as declared and raised since."""
         history = [] if declared is None else [(0, declared)]
         return _limit(history + self._caps.get(series_id, []), first_release, operator.le)
 
     def budget(self, population: str, first_release: int = 0) -> Limit:
-        """Return the budget of a population, given the generation of its first release, 0 if there is none."""
+        """Return the budget of a population; `first_release` is the generation of its first release, 0 if none."""
         return _limit(self.budgets.get(population, []), first_release, Budget.is_within)
 
 
@@ -263,14 +261,14 @@ def budget_from(said: Mapping[str, Any]) -> Budget:
 
 
 def ways_to_charge(family: str, law: str) -> str:
-    """In a refusal: the noise, and the routes that could charge it."""
+    """Return, for a refusal, the noise and the routes that could charge it."""
     could = routes_for(law)
     if not could:
-        return f"{family} noise; no route can, as it has no guarantee that adds up"
+        return f"{family} noise; no route can, as its guarantee does not compose"
     return f"{family} noise; {' or '.join(f'route={route!r}' for route in could)} could"
 
 
 def beginning(population: str, budget: Budget | None, words: str = "the budget of population") -> str:
-    """Of a refusal: the budget of a population."""
+    """Return the first words of a refusal: the budget of a population."""
     is_ = "is " if words.startswith("the") else ""
     return f"{words} {population!r} {is_}{budget}"

@@ -1,9 +1,9 @@
-"""The digest of what a release says: SHA-256 of names, types, rows and metadata, not of the bytes of a file.
+"""The digest of a release: SHA-256 of its names, types, rows and metadata, not of the bytes of a file.
 
-So a release may be compressed anew or rewritten by another program. What is digested begins with a line of JSON, with
-sorted keys and without spaces: `metadata`, `columns` (name and type of each) and `rows`. For each column follow a
-byte 1 or 0 for each row (0: null), then the values: numbers, little-endian, with 0 for nulls; of texts the lengths in
-bytes as i64, and the UTF-8.
+So another program may compress or rewrite the file. The digested bytes begin with a line of JSON, with sorted keys
+and without spaces: `metadata`, `columns` (name and type of each) and `rows`. Then follow, for each column, one byte
+per row (0 for null, else 1) and the values: numbers little-endian, with 0 for nulls; texts as their lengths in bytes
+(i64), then their UTF-8.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _TEXTS = (pl.String, pl.Categorical, pl.Enum)
 
 
 def content_digest(frame: pl.DataFrame, metadata: Mapping[str, Any]) -> str:
-    """SHA-256, in hex, of the canonical encoding of a release."""
+    """Return the SHA-256, in hex, of the canonical encoding of a release."""
     said = {"metadata": dict(metadata), "columns": [*map(_head, frame)], "rows": frame.height}
     try:
         line = json.dumps(said, sort_keys=True, ensure_ascii=False, separators=(",", ":")) + "\n"
         digest = hashlib.sha256(line.encode())
     except (TypeError, UnicodeEncodeError):
-        raise_alone(InputError("the metadata of this release hold values that JSON cannot"))
+        raise_alone(InputError("the metadata of this release contain values that JSON cannot hold"))
     for column in frame:
         digest.update(column.is_not_null().cast(pl.UInt8).to_numpy().data)
         for part in _texts(column) if column.dtype in _TEXTS else _numbers(column):
@@ -47,7 +47,7 @@ def _head(column: pl.Series) -> tuple[str, str]:
 
 
 def _texts(column: pl.Series) -> Iterator[memoryview]:
-    """Arrow's oldest layout has all texts in one piece, and where each ends; no copy is larger than the column."""
+    """Yield the lengths and the bytes of texts, from Arrow's oldest layout; no copy is larger than the column."""
     texts = column.cast(pl.String).fill_null("").to_arrow(compat_level=pl.CompatLevel.oldest())
     _, ends, content = texts.buffers()
     bounds = np.frombuffer(ends, "<i8", len(texts) + 1, offset=8 * texts.offset)
@@ -57,6 +57,6 @@ def _texts(column: pl.Series) -> Iterator[memoryview]:
 
 def _numbers(column: pl.Series) -> Iterator[memoryview]:
     numbers = column.to_physical().fill_null(False if column.dtype == pl.Boolean else 0).to_numpy()
-    if numbers.dtype.kind == "f":  # one of the many that are not a number stands for all
+    if numbers.dtype.kind == "f":  # one bit pattern for all NaNs
         numbers = np.where(np.isnan(numbers), np.array(np.nan, numbers.dtype), numbers)
     yield np.ascontiguousarray(numbers, numbers.dtype.newbyteorder("<")).data

@@ -1,15 +1,15 @@
-"""The ledger as a file that outlives the store: JSON to be read and signed, Parquet to be computed with.
+"""Export the ledger as a file: JSON for reading and signing, Parquet for computing.
 
 Schema version 1. JSON: one object with
 
 - `schema` "sparsehist ledger", `schema_version`, `store` (its random id), `generation` (raised by every change),
   `exported_at` (UTC), `delta` (at which epsilon is shown), `columns` (what each column means);
 - `spent`: one object per noise path, series and population, and one for everybody, with the columns of `COLUMNS`;
-- `events`: one object per event, in order, with the columns of `EVENT_COLUMNS`; they are only ever appended to.
+- `events`: one object per event, in order, with the columns of `EVENT_COLUMNS`; events are only appended.
 
-Parquet: one table of both; its column `entry` is "spent" or "event", its metadata `sparsehist_ledger` is the head of
-the JSON. Times are UTC, levels and limits exact text (decimal or fraction), a missing value says that there is none.
-A later version may add columns and keys; what one means never changes.
+Parquet: one table of both; the column `entry` is "spent" or "event", the metadata `sparsehist_ledger` is the rest of
+the JSON. Times are UTC, levels and limits are exact text (decimal or fraction), null means none. Later versions may
+add columns and keys; the meaning of existing ones never changes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SCHEMA, SCHEMA_VERSION = "sparsehist ledger", 1
 _TOLD = json.loads((shipped("data") / "ledger_columns.json").read_text(encoding="utf-8"))
 COLUMNS: dict[str, str] = _TOLD["spent"]
 EVENT_COLUMNS: dict[str, str] = _TOLD["events"]
-"""What each column means: data/ledger_columns.json, which the package carries and every export repeats."""
+"""The meaning of each column, from data/ledger_columns.json; every export contains it."""
 _METADATA_KEY = "sparsehist_ledger"
 _JSON, _PARQUET = (".json",), (".parquet", ".pq")
 
@@ -41,14 +41,14 @@ def checked_target(target: Path) -> Path:
     """Check the path of an export, and return it."""
     checked_output("an exported ledger", target, _JSON + _PARQUET)
     if (target.exists() or target.is_symlink()) and not _is_export(target):
-        raise InputError(f"{target} exists and is no exported ledger: name another file, or move that one away first")
+        raise InputError(f"{target} exists and is not an exported ledger: name another file, or move that one first")
     return target
 
 
 def write_ledger(
     target: Path, spent: pl.DataFrame, events: pl.DataFrame, *, store_id: str, generation: int, delta: float
 ) -> None:
-    """Write an export, whole or not at all."""
+    """Write an export, completely or not at all."""
     head: dict[str, Any] = {
         "schema": SCHEMA,
         "schema_version": SCHEMA_VERSION,

@@ -1,8 +1,8 @@
-"""What has been spent, as one frozen value that everything folds over: releases, plans, dry runs, tables, export.
+"""What was spent, as a frozen value that releases, plans, dry runs, tables and exports use.
 
-`Ledger.check` says whether a release may be made, by public parameters only, and `Ledger.with_release` what has been
-spent once it was. A cap bounds the sum over the noise paths of a series, a budget the charges of a population by its
-route (`sparsehist.privacy.filters`), dropped series included: what was published stays published.
+`Ledger.check` decides whether a release may be made, by public parameters only; `Ledger.with_release` returns the
+ledger after it. A cap bounds the sum over the noise paths of a series. A budget bounds the charges of a population on
+its route (`sparsehist.privacy.filters`), including dropped series, since what was published stays published.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from sparsehist.privacy.filters import Filter
 from sparsehist.store import State
 
 _NOTHING = Fraction(0)
-_ANOTHER = "another"  # a series that is yet to come
+_ANOTHER = "another"  # id of a series that does not exist yet
 
 
 @dataclass(frozen=True)
 class Ledger:
-    """The accounts of all series of a store, by id and in order, and the limits on them.
+    """The accounts of all series of a store, by id and in order of creation, with their limits.
 
     Example:
         >>> visits = Account("1", Declaration(name="visits", unit="user", max_keys=1, cap=1))
@@ -61,16 +61,16 @@ class Ledger:
         return cls(accounts, Limits(state.events(limits=True)))
 
     def with_series(self, account: Account) -> Ledger:
-        """Return the ledger once a series was created, or with another account of it."""
+        """Return the ledger with a new series, or with another account of an existing one."""
         return replace(self, accounts={**self.accounts, account.series_id: account})
 
     def with_dropped(self, series_id: str, when: datetime) -> Ledger:
-        """Return the ledger once a series was dropped: what it spent stays, and that it was one of some periods."""
+        """Return the ledger after a series was dropped: its costs stay, and it still counts as a period."""
         return self.with_series(replace(self.accounts[series_id], dropped=when))
 
     def with_release(self, release: Spending, *beside: Spending) -> Ledger:
-        """Return the ledger once a release was made, and what came beside it."""
-        # Charges go by the order of first releases: this one is after all that are known.
+        """Return the ledger after a release and the charges beside it."""
+        # Charges depend on the order of first releases; this one comes last.
         known = (spent.first_generation for account in self.accounts.values() for spent in account.paths.values())
         generation = 1 + max(known, default=0)
         after = self.with_series(self.accounts[release.series_id].with_release(release, generation))
@@ -81,7 +81,7 @@ class Ledger:
         return [account for account in self.accounts.values() if account.population == population]
 
     def ended_by_dropping(self, series: str) -> str:
-        """A sentence where nothing can be added to a log in periods once a series of it is dropped; else empty."""
+        """Return a warning if dropping this series would end its periodic series; else an empty text."""
         for account in self.accounts.values():
             rule = self.limits.periods.get(account.population)
             if rule and rule.most_periods and (account.name, account.dropped) == (series, None) and account.releases:
@@ -100,14 +100,14 @@ class Ledger:
         return self.limits.budget(population, first_generation(self.of_population(population)))
 
     def budget_of(self, population: str) -> Budget | None:
-        """Return the budget of a population as it stands."""
+        """Return the current budget of a population."""
         budget: Budget | None = self.limits.budget(population).now
         return budget
 
-    # What is allowed.
+    # What is allowed
 
     def check(self, release: Spending, *beside: Spending) -> None:
-        """Refuse a release beyond the cap of its series or the budget of its population; then what is beside it."""
+        """Refuse a release, and then the charges beside it, beyond the series' cap or the population's budget."""
         account = self.accounts[release.series_id]
         budget = self.budget_of(account.population)
         if release.level > account.on(release.path).finest:
@@ -120,7 +120,7 @@ class Ledger:
             self.with_release(release).check(*beside)
 
     def check_series(self, declared: Declaration) -> None:
-        """Refuse a series that its population's budget could never charge, or whose name or period is taken."""
+        """Refuse a series that its population's budget can never charge, or whose name or period is taken."""
         population = declared.population
         if declared.period is not None:
             self._check_period(declared.name, population)
@@ -128,8 +128,7 @@ class Ledger:
             self.check_name(declared.name)
             if population in self.limits.periods:
                 raise DeclarationError(
-                    f"the population {population!r} is that of a log in periods, whose costs do not simply add up: "
-                    "name another population"
+                    f"the population {population!r} belongs to a periodic series: name another population"
                 )
         budget, account = self.budget_of(population), Account(_ANOTHER, declared)
         if budget is None:
@@ -146,10 +145,10 @@ class Ledger:
             )
 
     def reserving(self, population: str) -> Budget | None:
-        """Return the budget that the first open series of a population sets; None where the one that stands is kept.
+        """Return the budget that a population's first open series causes; None if the current one is kept.
 
-        Before anything was released under it, a budget gives half of its delta to open domains, as it does where it
-        is set after the series; unless `open_share` was given.
+        If nothing was released under the budget, half of its delta goes to open domains, as if it were set after the
+        series; unless `open_share` was given.
         """
         budget = self.budget_of(population)
         if budget is None or any(account.releases for account in self.of_population(population)):
@@ -157,12 +156,12 @@ class Ledger:
         return budget.reserving()
 
     def with_open_series(self, population: str) -> Ledger:
-        """Return the ledger once an open series is declared: its population's budget reserves delta."""
+        """Return the ledger after an open series is declared: the population's budget reserves delta."""
         reserved = self.reserving(population)
         return self if reserved is None else replace(self, limits=self.limits.with_budget(population, reserved))
 
     def check_budget(self, population: str, budget: Budget) -> None:
-        """Refuse a budget that cannot charge what its population holds."""
+        """Refuse a budget that cannot charge the series of its population."""
         for account in self.of_population(population):
             for path, spent in account.paths.items():
                 law = account.law_on(path)
@@ -173,20 +172,20 @@ class Ledger:
                     )
 
     def check_raised_cap(self, series_id: str) -> None:
-        """Refuse to raise a cap that has been charged whole."""
+        """Refuse to raise a cap that a budget has charged in full."""
         account = self.accounts[series_id]
         budget = self.budget_of(account.population)
         charges = None if budget is None else budget.filter_for(account.law)
         if charges is not None and not charges.by_path(account.law) and account.releases:
             raise BudgetExceededError(
                 f"{beginning(account.population, budget)}: it charged the series {account.name!r} its cap at its "
-                "first release, and what is released beyond it would be no part of that. Create another series"
+                "first release, so releases beyond the cap would not be charged. Create another series"
             )
 
     def largest_level(self, series_id: str, path: PathName = CELLS) -> Fraction | None:
-        """The largest level that a path may be released at now, as far as noise goes, rounded down to 12 digits.
+        """Return the largest level that limits allow a path now, rounded down to 12 digits; delta is not considered.
 
-        None where nothing limits; 0 where no level is allowed. What was released already stays allowed.
+        None if there is no limit; 0 if no level is allowed. Released levels remain allowed.
         """
         account = self.accounts[series_id]
         cap, budget = self.cap(series_id).now, self.budget_of(account.population)
@@ -199,9 +198,9 @@ class Ledger:
         return max(room if room >= account.least_level(path) else _NOTHING, account.on(path).finest)
 
     def largest_equal_cap(self, declared: Declaration, times: int) -> Fraction | None:
-        """The largest cap, rounded down to 12 digits, that so many further series declared alike may each have.
+        """Return the largest cap, rounded down to 12 digits, that this many more such series may each have.
 
-        None where nothing limits; 0 where there is none.
+        None if there is no limit; 0 if no cap is allowed.
         """
         budget, another = self.budget_of(declared.population), Account(_ANOTHER, declared)
         if budget is None:
@@ -213,14 +212,14 @@ class Ledger:
         return charges.largest(room, another.law, another.keys, earlier=earlier, times=times)
 
     def remaining(self, population: str) -> Fraction | None:
-        """What is left of a budget on its route; None where nothing limits."""
+        """Return what is left of a budget on its route; None if there is no budget."""
         budget = self.budget_of(population)
         if budget is None:
             return None
         return max(budget.noise.limit - self.charged(budget.noise, population, _ANOTHER), _NOTHING)
 
     def open_room(self, declared: Declaration) -> float | None:
-        """What a series may still add to the delta of open domains of its population; None if nothing limits."""
+        """Return the delta that a series may still add for open domains; None if there is no limit."""
         budget = self.budget_of(declared.population)
         if budget is None:
             return None
@@ -231,25 +230,24 @@ class Ledger:
         return max(float(budget.split.open - spent), 0.0)
 
     def check_name(self, name: str) -> None:
-        """Refuse a name for what is no period where a log in periods, or a series of its periods, is called so."""
+        """Refuse a name that a periodic series or one of its periods has, or may get."""
         for log, rule in self.limits.periods.items():
             if name == log or rule.names(log, name):
-                what = "a log in periods" if name == log else f"a {rule.what} of the log in periods {log!r}"
+                what = "a periodic series" if name == log else f"a {rule.what} of the periodic series {log!r}"
                 raise NameTakenError(f"{name!r} is the name of {what}: take another name")
 
     def _check_period(self, name: str, population: str) -> None:
         if population in self.limits.finished:
-            raise RefusedError(f"{population!r} is finished: nothing more can be added; releases go on")
+            raise RefusedError(f"{population!r} is finished: nothing more can be added; releases are still possible")
         if any(account.name == name and account.releases for account in self.of_population(population)):
             raise RefusedError(
-                f"{name!r} was released and dropped: counted again, its rows would cost what both cost, and the "
-                "cost of one period would no longer be that of one series"
+                f"{name!r} was released and dropped: counting it again would charge its units twice for one period"
             )
 
-    # What one unit is charged with.
+    # What one unit is charged
 
     def cost_of(self, accounts: Iterable[Account]) -> Cost:
-        """What series cost one unit together: of periods, of which a unit counts in some only, the costliest."""
+        """Return the cost of series to one unit; if a unit counts in some periods only, of the costliest."""
         others, in_periods = list[Cost](), dict[str, list[Account]]()
         for account in accounts:
             if account.population in self.limits.periods:
@@ -260,14 +258,14 @@ class Ledger:
         return total_cost([*others, *periods])
 
     def cost_per_period(self, population: str, rule: Every) -> Cost:
-        """What the periods of a population cost one unit in one period."""
+        """Return the cost of the periods of a population to one unit in one period."""
         accounts = self.of_population(population)
         return _costliest(accounts, rule.per_period(len(accounts)))
 
     def periods_left(self, population: str) -> int:
-        """Return how many periods can still be released at the level of the last one, as far as noise goes.
+        """Return how many more periods can be released at the level of the last one; delta is not considered.
 
-        Those that were added and not released are among them; all, where nothing was released.
+        Periods that were added and not released are included. If nothing was released, all periods.
         """
         rule, budget = self.limits.periods[population], self.budget_of(population)
         accounts = self.of_population(population)
@@ -282,20 +280,20 @@ class Ledger:
         return left
 
     def charged(self, charges: Filter, population: str, without: str | None = None) -> Fraction:
-        """Return the charges of a population's series, or those that a series left out has to make room for."""
+        """Return the sum of a filter's charges for a population; `without` leaves out one series."""
         order = enumerate(self._in_order_of_charge(charges, population))
         each = {account.series_id: self._charge(charges, account, earlier) for earlier, account in order}
         return self._together(population, each, without)
 
     def delta_open(self, population: str, without: str | None = None) -> Fraction:
-        """What open domains of a population have spent."""
+        """Return the delta that open domains of a population have spent."""
         accounts = self.of_population(population)
         return self._together(population, {one.series_id: one.delta_open for one in accounts}, without)
 
     def _together(self, population: str, each: Mapping[str, Fraction], without: str | None) -> Fraction:
-        """The sum of what each series adds for what is protected: of periods, the costliest that a unit can be in.
+        """Add up numbers by series; of periodic series, only the costliest periods in which one unit can count.
 
-        A series left out (`without`) is one whose cost the unit has as well.
+        A unit is taken to count in the series `without`, which is left out of the sum.
         """
         others = [value for series_id, value in each.items() if series_id != without]
         rule = self.limits.periods.get(population)
@@ -313,7 +311,7 @@ class Ledger:
         return sorted(released, key=lambda account: account.first_generation)
 
     def _charge(self, charges: Filter, account: Account, earlier: int) -> Fraction:
-        """What a filter charges for a series that was released, after so many earlier ones."""
+        """Return the charge of a filter for a released series, after `earlier` other series."""
         if charges.by_path(account.law):
             return self._charge_by_path(charges, account)
         whole = self.cap(account.series_id).now or account.finest()
@@ -326,14 +324,14 @@ class Ledger:
         return sum((charges.charge(account.law_on(path), finest, keys) for path, finest in paths.items()), _NOTHING)
 
     def _room(self, charges: Filter, account: Account) -> tuple[Fraction, int]:
-        """What a filter has left for a series, and how many it charged before that one."""
+        """Return what a filter has left for a series, and how many series it charged before."""
         population = account.population
         order = [one.series_id for one in self._in_order_of_charge(charges, population)]
         earlier = order.index(account.series_id) if account.series_id in order else len(order)
         return charges.limit - self.charged(charges, population, without=account.series_id), earlier
 
     def _largest_charged(self, budget: Budget, account: Account, path: PathName) -> Fraction:
-        """Return the largest level of a path that a budget allows."""
+        """Return the largest level at which a budget allows a path."""
         law, keys = account.law_on(path), account.keys
         charges = budget.filter_for(law)
         if charges is None:
@@ -384,7 +382,7 @@ class Ledger:
             what += f" of a series whose cap {amount_text(cap)} is charged whole at its first release"
         elif not charges.by_path(law) and cap is None and account.releases:
             what += " of a series without a cap, of which the first release is charged as one"
-        # Of periods, a unit is charged with some only.
+        # Only the costliest periods are charged to a unit.
         apart = account.series_id if population in self.limits.periods else None
         left = amount_text(charges.limit - self.charged(charges, population, apart))
         raise BudgetExceededError(
@@ -393,7 +391,7 @@ class Ledger:
         )
 
     def _check_delta(self, budget: Budget, release: Spending, population: str) -> None:
-        """Hold what open domains spend against their share."""
+        """Compare the delta that open domains spend with their share."""
         limit = budget.split.open
         before, after = self.delta_open(population), self.with_release(release).delta_open(population)
         if after <= limit or after <= before:
@@ -402,8 +400,8 @@ class Ledger:
         raise BudgetExceededError(
             f"requested delta {float(more):.6g} more of open domains, "
             f"{beginning(population, budget, 'budget of population')}, remaining {float(remaining):.6g} of "
-            f"{float(limit):.6g}, difference {float(more - remaining):.6g}; a release that asks for no more than "
-            "that fits at any level: pass delta=, or raise threshold=; nothing was spent"
+            f"{float(limit):.6g}, difference {float(more - remaining):.6g}; a release that asks for no more delta is "
+            "allowed at any level: pass delta=, or raise threshold=; nothing was spent"
         )
 
     def _advice(self, release: Spending) -> str:
@@ -422,12 +420,12 @@ class Ledger:
 
 
 def _costliest(accounts: Iterable[Account], most: int | None) -> Cost:
-    """So many of the costliest series together, number by number: no less than any so many of them."""
+    """Return an upper bound on the cost of any `most` of the series: each number of the sum is maximal."""
     accounts = list(accounts)
     each = sorted((account.cost for account in accounts), key=lambda cost: cost.rho or 0.0, reverse=True)
     together = total_cost(each[:most])
     delta = math.fsum(sorted((cost.delta_infinity for cost in each), reverse=True)[:most])
-    # Beside noise that is known as zCDP only, that is all that is known of the sum, whichever series are in it.
+    # If some noise is only known as zCDP, the sum is only known as zCDP, for all choices of series.
     laws = {one.law_on(path) for one in accounts for path, spent in one.paths.items() if spent.releases}
     parts = tuple(replace(part, law=ZCDP) for part in together.parts) if len(laws) > 1 else together.parts
     return replace(together, parts=parts, delta_infinity=delta)
@@ -442,7 +440,7 @@ def check_release(
     name: str | None = None,
     who: str | None = None,
 ) -> None:
-    """Refuse a release, or what is beside it, beyond a limit of a store, and note that among its events."""
+    """Refuse a release, or a charge beside it, beyond a limit; record the refusal as an event."""
     try:
         ledger.check(release)
     except RefusedError as refusal:

@@ -1,4 +1,4 @@
-"""What the noise paths of a series have spent, and what a release would add."""
+"""Records of what noise paths have spent, and of what a release would add."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sparsehist.privacy.filters import LEAST_OF_MEANS
 from sparsehist.privacy.levels import rounded_down
 
 PathName = tuple[str, str | None, str | None]
-"""Of a noise path: kind ("cells", "measure", "workload", "interactive"), measure, workload or session, strategy."""
+"""Kind of a noise path ("cells", "measure", "workload", "interactive"); measure, workload or session; strategy."""
 CELLS: PathName = ("cells", None, None)
 INTERACTIVE = "interactive"
 _LONGEST_EXACT = 16
@@ -28,15 +28,15 @@ def measure_path(name: str) -> PathName:
 
 
 def law_of(family: str) -> str:
-    """Return the law of a family of noise, as filters know it; "none" where it has no guarantee that adds up."""
+    """Return the law of a family of noise, as filters name it; "none" if its guarantee does not compose."""
     return _LAWS.get(family, currency_of(family))
 
 
 @dataclass(frozen=True)
 class Spending:
-    """What a release would add to the ledger: public parameters, known before anything is drawn.
+    """The charge of a release: public parameters, known before anything is drawn.
 
-    `delta_infinity` is joint for all releases of the path, this one included; 0 except for open domains.
+    `delta_infinity` covers all releases of the path up to this one; it is 0 except for open domains.
     """
 
     series_id: str
@@ -47,7 +47,7 @@ class Spending:
 
     @property
     def words(self) -> str:
-        """The level and what it is asked for, as refusals say it."""
+        """The requested level and its path, for refusals."""
         kind, name, _ = self.path
         of = f" of the {kind} {name}" if kind in ("measure", "workload") else ""
         return f"requested level {amount_text(self.level)}{of}"
@@ -55,9 +55,9 @@ class Spending:
 
 @dataclass(frozen=True)
 class Spent:
-    """What one noise path has spent: its finest level, with delta_infinity joint and slack summed over its releases.
+    """What a noise path has spent: its finest level, the joint delta_infinity, and the sum of slacks of its releases.
 
-    Level and generation are 0 where nothing was released; a release that is only foreseen has no time.
+    Level and generation are 0 if nothing was released; a planned release has no time.
     """
 
     finest: Fraction = Fraction(0)
@@ -74,7 +74,7 @@ NOTHING_SPENT = Spent()
 
 @dataclass(frozen=True)
 class Account:
-    """What a series has spent, by noise path; the cells come first."""
+    """What a series has spent, by noise path; cells come first."""
 
     series_id: str
     declared: Declaration
@@ -82,15 +82,15 @@ class Account:
     dropped: datetime | None = None
 
     def on(self, path: PathName) -> Spent:
-        """What a path has spent."""
+        """Return what a path has spent."""
         return self.paths.get(path, NOTHING_SPENT)
 
     def only(self, path: PathName) -> Account:
-        """Return the account of one path."""
+        """Return the account of this path alone."""
         return replace(self, paths={path: self.on(path)})
 
     def with_release(self, release: Spending, generation: int) -> Account:
-        """Return the account once a release was made; the generation matters if it is the first of its path."""
+        """Return the account after a release; `generation` is used if it is the first of its path."""
         known = self.on(release.path)
         spent = replace(
             known,
@@ -104,34 +104,34 @@ class Account:
 
     @property
     def name(self) -> str:
-        """Of the series."""
+        """Name of the series."""
         return self.declared.name
 
     @property
     def population(self) -> str:
-        """Of the series."""
+        """Population of the series."""
         return self.declared.population
 
     @property
     def keys(self) -> int:
-        """Keys that one unit counts towards at most."""
+        """The most keys that one unit counts towards."""
         return self.declared.max_keys
 
     @property
     def law(self) -> str:
-        """Of its noise, as filters and costs know it."""
+        """The law of its noise, as filters and costs name it."""
         return law_of(self.declared.noise)
 
     def law_on(self, path: PathName) -> str:
-        """Return the law of a path: a session of queries beside Gaussian noise is zCDP, no more."""
+        """Return the law of a path; a session of queries in a series with Gaussian noise is only zCDP."""
         return ZCDP if path[0] == INTERACTIVE and self.law == GAUSSIAN else self.law
 
     def noise_on(self, path: PathName) -> str:
-        """Return the family of a path: sessions of queries count whole units, whatever the noise of the cells."""
+        """Return the family of a path; sessions of queries use integer noise for any family of the cells."""
         return "discrete_laplace" if path[0] == INTERACTIVE else self.declared.noise
 
     def least_level(self, path: PathName) -> Fraction:
-        """Return a level below all useful ones; from it on, noise can always be drawn and published."""
+        """Return a level below all useful levels; noise can be drawn and published from this level on."""
         law = self.law_on(path)
         if law in (POISSON, SKELLAM):
             return LEAST_OF_MEANS
@@ -139,26 +139,26 @@ class Account:
 
     @property
     def releases(self) -> int:
-        """Their number, over all paths."""
+        """Number of releases, over all paths."""
         return sum(spent.releases for spent in self.paths.values())
 
     @property
     def first_generation(self) -> int:
-        """Of its first release; 0 if there is none."""
+        """Generation of the first release; 0 if there is none."""
         return min((spent.first_generation for spent in self.paths.values() if spent.releases), default=0)
 
     def finest(self, without: PathName | None = None) -> Fraction:
-        """Return the sum of the finest levels of its paths, perhaps all but one."""
+        """Return the sum of the finest levels of all paths, or of all except one."""
         return sum((spent.finest for path, spent in self.paths.items() if path != without), Fraction(0))
 
     @property
     def delta_open(self) -> Fraction:
-        """What open domains spent, exactly."""
+        """The exact delta that open domains spent."""
         return sum((Fraction(spent.delta_infinity) for spent in self.paths.values()), Fraction(0))
 
     @property
     def cost(self) -> Cost:
-        """What its paths cost together."""
+        """The cost of all paths together."""
         currency, keys = currency_of(self.declared.noise), self.keys
         return total_cost(
             path_cost(
@@ -174,10 +174,10 @@ def first_generation(accounts: Iterable[Account]) -> int:
 
 
 def shortened(value: Fraction) -> Fraction:
-    """Return a level as it is named: exact where that is short, else rounded down to 12 digits."""
+    """Return a level as messages show it: exact if that is short, else rounded down to 12 digits."""
     return value if value <= 0 or len(level_text(value)) <= _LONGEST_EXACT else rounded_down(value)
 
 
 def amount_text(value: Fraction) -> str:
-    """Return a level or a sum of them as it is named; 0 where nothing is left."""
+    """Return a level, or a sum of levels, as messages show it; "0" if it is zero."""
     return level_text(shortened(value)) if value > 0 else "0"

@@ -1,4 +1,4 @@
-"""The ledger as a table: what was spent by path, by series, by population and by anybody, and what remains."""
+"""The ledger as a table: what was spent, and what remains, by path, series, population and for everybody."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def ledger_rows(
     short: bool = False,
     every_period: bool = False,
 ) -> list[Row]:
-    """Add up what was spent, as `Store.ledger` gives it; `every_period` adds the series of each period."""
+    """Return the rows of `Store.ledger`; `every_period` adds rows for the series of each period."""
     periods = ledger.limits.periods
     rows: list[Row] = []
     shown = set(periods if series is None else ())
@@ -67,7 +67,7 @@ def ledger_rows(
 
 
 def cost_in_words(row: Row) -> str:
-    """The amount with its currency; of several the rho, and of a guarantee without one (epsilon, delta) only."""
+    """Return the amount with its currency; rho for mixed currencies; else (epsilon, delta)."""
     if not row["releases"]:
         return "nothing"
     if row["currency"] == "none":
@@ -81,7 +81,7 @@ FOR_PEOPLE = "scope population series releases epsilon spent limit remaining sta
 
 
 def for_people(rows: Sequence[Row]) -> list[Row]:
-    """Return the columns of a ledger that people read it by: the same wherever it is shown."""
+    """Return the rows with the columns that are shown to people."""
     kept = list(FOR_PEOPLE)
     if any(row["path"] not in (None, "cells") for row in rows):
         kept.insert(3, "path")
@@ -96,14 +96,14 @@ def _for_people(row: Row) -> Row:
     return row | {
         "spent": cost_in_words(row),
         "epsilon": None if row["epsilon"] is None else round(row["epsilon"], 4),
-        # Paths of one series say the same of its cap as the series does.
+        # Rows of paths repeat the cap of their series, so leave it out.
         "limit": None if row["scope"] == "path" else row["budget"] or row["cap"],
         "dropped": None if row["dropped"] is None else f"{row['dropped']:%Y-%m-%d}",
     }
 
 
 def event_for_people(event: Row) -> Row:
-    """Return an event, with what it declares in words beside the reason that was given for it."""
+    """Return an event with its details in words, in the column of reasons."""
     details = json.loads(event["details"] or "{}")
     said = {name: value for name, value in details.items() if value and not isinstance(value, dict)}
     if "every" in details:
@@ -127,7 +127,7 @@ def event_for_people(event: Row) -> Row:
 
 
 def _rows_of_series(ledger: Ledger, account: Account, delta: float) -> list[Row]:
-    """Of its paths, and of the series."""
+    """Return the rows of the paths of a series, and of the series itself."""
     declared = account.declared
     shown: Row = {
         "population": account.population,
@@ -145,7 +145,7 @@ def _rows_of_series(ledger: Ledger, account: Account, delta: float) -> list[Row]
     rows = []
     for path, spent in account.paths.items():
         own = {
-            # a path has a finest level even where its cost adds to nothing
+            # a path has a finest level even if its cost does not compose
             "level": level_text(spent.finest) if spent.finest else None,
             "remaining": left(path),
             "path": " ".join(part for part in path if part),
@@ -177,7 +177,7 @@ def _row_of_population(ledger: Ledger, population: str, delta: float) -> Row:
 
 
 def _period_columns(ledger: Ledger, population: str, rule: Every, delta: float) -> Row:
-    """The cost of a periodic series for one unit in one period, and its number of periods so far and at most."""
+    """Return the cost of a periodic series to one unit in one period, and its numbers of periods."""
     cost = ledger.cost_per_period(population, rule)
     epsilon = guarantee(cost, delta)
     accounts = ledger.of_population(population)
@@ -216,7 +216,7 @@ def _everybody(ledger: Ledger, populations: list[str], delta: float) -> Row:
 
 
 def _columns(scope: str, ledger: Ledger, accounts: Sequence[Account], delta: float) -> Row:
-    """What these series cost one person together."""
+    """Return the columns of the cost of these series to one person."""
     cost = ledger.cost_of(accounts)
     epsilon = guarantee(cost, delta)
     spent = [each for account in accounts for each in account.paths.values()]
@@ -243,7 +243,7 @@ def finite_or_none(epsilon: float) -> float | None:
 
 def _why_none(cost: Cost, delta: float) -> str:
     if any(part.law == "none" for part in cost.parts):
-        return "no epsilon: the noise has no guarantee that is known here"
+        return "no epsilon: this noise has no known guarantee"
     if delta == 0:
         return "no epsilon at delta 0: ask at one above it, such as 1e-6"
     if cost.delta_infinity >= delta:

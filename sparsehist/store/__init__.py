@@ -1,4 +1,4 @@
-"""The durable state: a private, locked directory, whole after any crash, never older than its published releases."""
+"""The durable state: a private, locked directory that survives crashes and never repeats published noise."""
 
 from sparsehist.store.layout import is_store
 from sparsehist.store.lifecycle import adopt, backup, create_store, ensure_store

@@ -1,11 +1,12 @@
-"""The one place that talks to SQLite, and the digest of the state file.
+"""Access to the SQLite state file, and its digest.
 
 A connection lives for one call. At a commit (`pragma synchronous = extra`) SQLite synchronises the rollback journal
-and its directory, the state file, and the directory again once the journal is unlinked: the instant of the commit.
+and its directory, the state file, then the directory again after unlinking the journal, which is the instant of the
+commit.
 
-SQLite notices few flipped bits, so `state.digest` holds the SHA-256 of the state file with SQLite's count of its
-changes. It is compared at every opening and written, unsynchronised, when a block that changed the state ends. A
-process that died in between leaves a digest of an earlier count, which says nothing; SQLite's own check runs then.
+SQLite notices few flipped bits, so `state.digest` holds the SHA-256 of the state file and its change counter. It is
+compared at every opening, and written (unsynchronised) at the end of a block that changed the state. After a crash
+its counter is older than that of the state: then it is ignored, and SQLite's own check runs.
 """
 
 from __future__ import annotations
@@ -26,19 +27,19 @@ from sparsehist.store.statements import statement
 
 _DIGEST = "state.digest"
 _OLDEST = (3, 37)  # strict tables
-_CHANGES = slice(24, 28)  # the count of changes in the header of a SQLite file
+_CHANGES = slice(24, 28)  # the change counter in the header of a SQLite file
 _IN_USE = ("SQLITE_BUSY", "SQLITE_LOCKED")
 _UNREADABLE = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_FORMAT", "SQLITE_IOERR_READ", "SQLITE_IOERR_SHORT_READ")
 _REFUSED_BY_SYSTEM = ("SQLITE_IOERR", "SQLITE_FULL", "SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_PERM")
 _connections: set[sqlite3.Connection] = set()
-"""Open ones: in the child of a fork they stay here, as closing one would roll back a transaction of the parent."""
+"""Open connections. A forked child keeps them here: closing one would roll back a transaction of the parent."""
 
 
 class Database:
-    """An open state file; its errors never carry SQLite's own words."""
+    """An open state file; its errors never contain SQLite's messages."""
 
     def __init__(self, store: Path, *, durable: bool, create: bool = False) -> None:
-        """Open the state of a store, or make an empty one."""
+        """Open the state file of a store, or create an empty one."""
         if sqlite3.sqlite_version_info < _OLDEST:
             raise StoreVersionError(
                 f"SQLite {sqlite3.sqlite_version} is too old: a store needs a Python with SQLite 3.37 or newer"
@@ -53,7 +54,7 @@ class Database:
                 uri=True,
                 timeout=0,
                 isolation_level=None,
-                check_same_thread=False,  # the lock of the store admits one thread at a time
+                check_same_thread=False,  # the store's lock admits one thread at a time
             )
         _connections.add(self._connection)
         try:
@@ -69,12 +70,12 @@ class Database:
             raise
 
     def rows(self, sql: str, /, **values: object) -> list[tuple[Any, ...]]:
-        """Run a statement, or the one of that name in sql/, and return its rows."""
+        """Run a statement, given as text or by its name in sql/, and return its rows."""
         with self._plain_errors():
             return self._run(sql, values).fetchall()
 
     def records(self, sql: str, /, **values: object) -> list[dict[str, Any]]:
-        """Return the same with rows as dicts."""
+        """Run a statement like `rows`, and return its rows as dicts."""
         with self._plain_errors():
             found = self._run(sql, values)
             columns = [column for column, *_ in found.description]
@@ -86,7 +87,7 @@ class Database:
             return self._run(sql, values).rowcount
 
     def insert(self, table: str, **values: object) -> None:
-        """Insert a row; columns that are not given are null."""
+        """Insert a row; omitted columns are null."""
         columns, places = ", ".join(values), ", ".join(f"${name}" for name in values)
         self.change(f"insert into {table} ({columns}) values ({places})", **values)  # noqa: S608 - names from the code
 
@@ -96,7 +97,7 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """All or nothing, and on the disk when the block ends."""
+        """Run the block as a transaction; its changes are on the disk when it ends."""
         with self._plain_errors():
             self._owned().execute("begin immediate")
         try:
@@ -112,9 +113,9 @@ class Database:
         """Write the digest of the state file if it has changed, and close the file."""
         if os.getpid() != self._process:
             return
-        with suppress(OSError, StoreError):  # a missing digest loses nothing
+        with suppress(OSError, StoreError):  # without a digest, SQLite's check runs
             state = self._path.read_bytes()
-            journal = self._path.with_name(f"{STATE}-journal")  # left by a transaction that is not rolled back yet
+            journal = self._path.with_name(f"{STATE}-journal")  # exists if a transaction must be rolled back
             if self._durable and _changes(state) != self._known_changes and not journal.exists():
                 content = f"{_changes(state)} {hashlib.sha256(state).hexdigest()}\n".encode()
                 write_file(self._path.with_name(_DIGEST), content, durable=False)
@@ -126,10 +127,10 @@ class Database:
             self._connection.close()
 
     def _check(self) -> None:
-        """Refuse a state that was altered by decay, or that has foreign triggers or views."""
+        """Refuse a state that was altered, or that has triggers or views."""
         if self.rows("select count(*) from sqlite_schema where type in ('trigger', 'view')") != [
             (0,)
-        ]:  # first: rolls back what a killed process left of a transaction
+        ]:  # first: rolls back the transaction of a killed process
             raise altered(self._path)
         if not self._durable:
             return
@@ -157,14 +158,14 @@ class Database:
             yield
         except UnicodeEncodeError:
             raise_alone(StoreError(f"{self._path!r} cannot hold a path or text that is not valid UTF-8; rename it"))
-        except (sqlite3.Error, UnicodeDecodeError) as error:  # the latter where SQLite quotes flipped bytes
+        except (sqlite3.Error, UnicodeDecodeError) as error:  # the latter if SQLite quotes damaged text
             name = getattr(error, "sqlite_errorname", None) or ""
             if name.startswith(_IN_USE):
                 raise_alone(StoreInUseError(f"{self._path} is held by another program; close it and try again"))
             if name.startswith(_REFUSED_BY_SYSTEM) and not name.startswith(_UNREADABLE):
                 raise_alone(
                     StoreError(
-                        f"{self._path} cannot be written: the disk is full or the place is not writable; "
+                        f"{self._path} cannot be written: the disk is full or the directory is not writable; "
                         "nothing was changed"
                     )
                 )

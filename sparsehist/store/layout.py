@@ -1,4 +1,4 @@
-"""The directory of a store: names of its parts, format, lock, and temporary directories."""
+"""The directory of a store: names of its files, format, lock, and temporary directories."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ _SHORTEST_NAP, _LONGEST_NAP = 0.002, 0.05
 
 
 def write_format(store: Path, store_id: str, *, durable: bool) -> None:
-    """Write the file `format`: identity and version of the store. It is never written again."""
+    """Write the file `format` with the id and format version of the store, once and for all."""
     text = json.dumps({"sparsehist store": FORMAT_VERSION, "store_id": store_id}) + "\n"
     write_file(store / _FORMAT, text.encode(), durable=durable)
 
 
 def identity_of(store: Path) -> str:
-    """Inode and time of change of the file `format`: a copy or a restored file has others.
+    """Return inode and change time (ctime) of the file `format`: they differ in a copy or a restored store.
 
-    No program can set the time of change. Moving the directory on its file system keeps both.
+    No program can set a change time. Moving the directory within its file system keeps both.
     """
     with disk_errors(store):
         found = (store / _FORMAT).stat()
@@ -42,7 +42,7 @@ def identity_of(store: Path) -> str:
 
 
 def store_id_at(place: Path) -> str | None:
-    """Return the id of the store at a place, None if its format file cannot be read."""
+    """Return the id of the store at a path, None if its format file cannot be read."""
     try:
         return str(read_json(place / _FORMAT)["store_id"])
     except (OSError, ValueError, KeyError, TypeError):
@@ -50,15 +50,15 @@ def store_id_at(place: Path) -> str | None:
 
 
 def is_store(store: Path) -> bool:
-    """Return whether there is a store at a place, whole or damaged."""
+    """Return whether there is a store at a path, intact or damaged."""
     with disk_errors(store):
         return any((store / name).is_file() for name in (_FORMAT, STATE))
 
 
 def check_format(store: Path) -> None:
-    """Refuse a store of another format version, one without its state, and one that others can write to.
+    """Refuse a store of another format version, a store without its state, or one that other users can write to.
 
-    Warns of a directory around it in which any user can move the store away and put another in its place.
+    Warn if any user can replace the store, because its parent directory is writable to all.
     """
     try:
         version = read_json(store / _FORMAT)["sparsehist store"]
@@ -77,17 +77,17 @@ def check_format(store: Path) -> None:
         )
     if store.parent.stat().st_mode & (stat.S_IWOTH | stat.S_ISVTX) == stat.S_IWOTH:
         warnings.warn(
-            f"any user can put another store in the place of {store}: `chmod o-w {store.parent}`, or move the store",
+            f"any user can replace the store {store}: `chmod o-w {store.parent}`, or move the store",
             stacklevel=2,
         )
 
 
 @contextmanager
 def exclusive_lock(path: Path, *, wait: float = 0.0) -> Iterator[None]:
-    """Hold the lock file at `path`; the file stays there afterwards.
+    """Hold the lock file at `path`; the file remains afterwards.
 
-    Every entry opens the file anew, so two threads exclude each other like two processes. A child made by a fork
-    inside the block cannot release the lock.
+    Every call opens the file again, so threads exclude each other like processes. A child forked inside the block
+    cannot release the lock.
     """
     owner, deadline, nap = os.getpid(), time.monotonic() + wait, _SHORTEST_NAP
     while (descriptor := _locked(path)) is None:
@@ -105,7 +105,7 @@ def exclusive_lock(path: Path, *, wait: float = 0.0) -> Iterator[None]:
 
 
 def _locked(path: Path) -> int | None:
-    """Return the descriptor of a lock file, locked; None if another process or thread holds it."""
+    """Lock a file and return its descriptor; None if another process or thread holds it."""
     try:
         with disk_errors(path):
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, PRIVATE)
@@ -115,7 +115,7 @@ def _locked(path: Path) -> int | None:
         raise
     with suppress(BlockingIOError, FileNotFoundError):
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.path.samestat(os.fstat(descriptor), path.stat()):  # else the directory was replaced meanwhile
+        if os.path.samestat(os.fstat(descriptor), path.stat()):  # False if the directory was replaced meanwhile
             return descriptor
     os.close(descriptor)
     return None
@@ -123,12 +123,12 @@ def _locked(path: Path) -> int | None:
 
 @contextmanager
 def locked_directory(directory: Path) -> Iterator[None]:
-    """Make a private directory with a lock: its process is alive. It is removed at the end, unless it was moved."""
+    """Make a private directory, locked while this process lives; remove it at the end unless it was moved."""
     descriptor = None
     while descriptor is None:
         with disk_errors(directory.parent), suppress(FileExistsError):
             directory.mkdir(mode=0o700)
-        with suppress(NotFoundError):  # another process removed it as the directory of a dead one
+        with suppress(NotFoundError):  # another process took this one for dead, and removed it
             descriptor = _locked(directory / LOCK)
     try:
         yield
@@ -139,7 +139,7 @@ def locked_directory(directory: Path) -> Iterator[None]:
 
 @contextmanager
 def spill_directory(parent: Path | None = None) -> Iterator[Path]:
-    """A private temporary directory for rows of the log; if its process dies, the next one removes it."""
+    """Make a private temporary directory for rows of the log; the next process removes it if this one dies."""
     parent = parent or Path(tempfile.gettempdir())
     with suppress(OSError):
         remove_dead(parent, _SPILL_NAME)
@@ -149,8 +149,8 @@ def spill_directory(parent: Path | None = None) -> Iterator[Path]:
 
 
 def remove_dead(parent: Path, begins: str, ends: str = "") -> None:
-    """Remove this user's directories in `parent` whose processes died, by names; each while its lock is held."""
-    for name in os.listdir(parent) if parent.is_dir() else ():  # noqa: PTH208  names alone, of many files perhaps
+    """Remove this user's directories in `parent` whose processes died, by name, each under its lock."""
+    for name in os.listdir(parent) if parent.is_dir() else ():  # noqa: PTH208  only names; there may be many files
         directory = parent / name
         if name.startswith(begins) and name.endswith(ends):
             with suppress(OSError, StoreError, NotFoundError):

@@ -1,4 +1,4 @@
-"""Making, copying and adopting stores."""
+"""Make, copy and adopt stores."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from sparsehist.store.witnesses import MARK_SUFFIX, Mark, raise_mark, raise_publ
 
 
 def create_store(path: Path, *, durable: bool = True) -> None:
-    """Make an empty store: a directory nobody else can read, there at once or not at all."""
+    """Make an empty store, a directory that nobody else can read, completely or not at all."""
     _check_is_free(path)
     path = path.resolve()
     with _building(path, durable=durable) as building:
@@ -39,7 +39,7 @@ def create_store(path: Path, *, durable: bool = True) -> None:
 
 
 def ensure_store(path: Path) -> bool:
-    """Make a store unless there is one; returns whether this call made it."""
+    """Make a store unless there is one; return whether this call made it."""
     if is_store(path):
         return False
     try:
@@ -52,14 +52,14 @@ def ensure_store(path: Path) -> bool:
 
 
 def backup(path: str | os.PathLike[str], destination: str | os.PathLike[str], *, wait: float = 0.0) -> None:
-    """Copy a store, consistent and on the disk when this returns.
+    """Copy a store consistently; the copy is on the disk when this returns.
 
-    The copy is a backup, not a second store: it is refused until `adopt` takes it in the place of a lost one, and
-    for good once the store has released something after it.
+    The copy is a backup, not a second store: it is refused until `adopt` puts it in the place of a lost store. Once
+    the store has released something after the copy was made, the copy is refused for good.
 
     Args:
         path: The store.
-        destination: Where to; nothing may be there yet but an empty directory.
+        destination: Path of the copy; must not exist, or be an empty directory.
         wait: Seconds to wait for another process or thread that holds the store.
     """
     _check_is_free(Path(destination))
@@ -79,21 +79,21 @@ def backup(path: str | os.PathLike[str], destination: str | os.PathLike[str], *,
 
 
 def adopt(path: str | os.PathLike[str], *, home_is_gone: bool = False, wait: float = 0.0) -> None:
-    """Take a copy of a store in the place of one that is gone for good, or one that was put back where it stood.
+    """Use a copy of a store instead of the original, which is lost for good or was replaced by the copy.
 
-    Copies of the same age are refused from then on, as far as the mark beside the old place or a public ledger can
-    be reached. Where they cannot, on another machine say, nothing can tell: two copies that are both adopted draw
-    two noises for one level, and whoever sees both releases learns more than the ledger says.
+    Other copies of the same age are refused from then on, if they can reach the mark beside the old path or a public
+    ledger. If they cannot (on another machine), nothing detects them: two adopted copies draw different noise for one
+    level, and both releases together reveal more than the ledger says.
 
     Args:
         path: The copy.
-        home_is_gone: You vouch that the store this was copied from will never be used again, that no other copy of
-            it was or will be adopted, and that nothing was released from it since this copy was made.
+        home_is_gone: You promise that the original store will never be used again, that no other copy of it was or
+            will be adopted, and that nothing was released from it after this copy was made.
         wait: Seconds to wait for another process or thread that holds the copy.
 
     Raises:
-        DeclarationError: If nobody vouches that the home is gone.
-        StoreRolledBackError: If the original still stands at its place, or is known to have gone on since.
+        DeclarationError: If `home_is_gone` is not given.
+        StoreRolledBackError: If the original still exists at its path, or is known to have been used since.
     """
     path = Path(path).resolve()
     with held(path, wait=wait, durable=True) as database:
@@ -121,7 +121,7 @@ def adopt(path: str | os.PathLike[str], *, home_is_gone: bool = False, wait: flo
                 identity=identity_of(path),
             )
             insert_event(database, "adopt store", generation)
-        # A process that dies before the home is set leaves a moved store: every opening raises both marks.
+        # If the process dies before the home is set, the store counts as moved: every opening raises both marks.
         for place in (path, home):
             if os.access(place.parent, os.W_OK):
                 raise_mark(place, identity.store_id, Mark(generation, identity_of(path)))
@@ -147,13 +147,13 @@ def _check_is_free(path: Path) -> None:
 
 @contextmanager
 def _building(path: Path, *, durable: bool) -> Iterator[Path]:
-    """Build a store under a temporary name; it gets its own name when the block ends, or is removed."""
+    """Build a store under a temporary name; rename it when the block ends, or remove it after an error."""
     remove_dead(path.parent, f".{path.name}.", NEW)
     building = path.with_name(f".{path.name}.{secrets.token_hex(8)}{NEW}")
     with locked_directory(building):
         yield building
         try:
-            building.rename(path)  # onto nothing or an empty directory; the system refuses anything else
+            building.rename(path)  # the system refuses if `path` exists and is not an empty directory
         except OSError:
             raise NameTakenError(f"{path} exists already; choose another place") from None
         if durable:

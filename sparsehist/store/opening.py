@@ -1,4 +1,4 @@
-"""Opening a store: it is locked, undamaged, the original, and not older than its published releases."""
+"""Open a store: lock it, and check that it is intact, the original, and not older than its published releases."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from sparsehist.store.witnesses import LEDGER_NAME, listed_in_ledger, mark_path,
 
 @contextmanager
 def open_state(path: Path, *, wait: float = 0.0, durable: bool = True) -> Iterator[State]:
-    """Lock and open a store for the length of a block; nothing of it is kept afterwards.
+    """Lock and open a store for a block; nothing stays open afterwards.
 
-    A store that is not `durable` need not survive a power cut: nothing is synchronised, no mark is kept.
+    A store that is not `durable` may not survive a power cut: nothing is synchronised, and no mark is kept.
 
     Raises:
         StoreDamagedError: If a part is missing or altered.
@@ -45,7 +45,8 @@ def open_state(path: Path, *, wait: float = 0.0, durable: bool = True) -> Iterat
         check_is_original(path, identity)
         _finish_erasing(path, database)
         state = State(path, database, identity, durable=durable)
-        # A process that died after its commit may not have raised the mark; its round may be published from now on.
+        # A process that died after its commit may not have raised the mark, so raise it before its round is
+        # published.
         state.raise_marks()
         yield state
 
@@ -70,7 +71,7 @@ def held(path: Path, *, wait: float, durable: bool) -> Iterator[Database]:
 
 
 def read_identity(database: Database, path: Path) -> StoreIdentity:
-    """Return the row that says which store this is; it must agree with the format file."""
+    """Return the identity of the store from its state; it must agree with the format file."""
     rows = database.rows("select format_version, store_id, generation, identity, home from store")
     if len(rows) != 1 or rows[0][:2] != (FORMAT_VERSION, store_id_at(path)):
         raise StoreDamagedError(f"the state of store {path} was altered; restore it from a backup")
@@ -80,7 +81,7 @@ def read_identity(database: Database, path: Path) -> StoreIdentity:
 
 
 def check_is_newest(path: Path, identity: StoreIdentity) -> None:
-    """Refuse a store that is older than a mark or a public ledger: it would draw published levels again."""
+    """Refuse a store that is older than a mark or a public ledger: it would draw new noise for published levels."""
     seen = {}
     for place in {path, identity.home}:
         mark = read_mark(place, identity.store_id)
@@ -93,13 +94,13 @@ def check_is_newest(path: Path, identity: StoreIdentity) -> None:
     if newest > identity.generation:
         raise StoreRolledBackError(
             f"store {path} is at generation {identity.generation}, but {witness} shows that it had reached "
-            f"{newest}: it was put back from an older copy and would draw other noise for levels that are out. "
+            f"{newest}: it was restored from an older copy, and would draw other noise for published levels. "
             "Restore the newest copy; if there is none, make a new store under a new budget"
         )
 
 
 def check_is_original(path: Path, identity: StoreIdentity) -> None:
-    """Refuse a copy: two of them, used side by side, would draw two noises for one level."""
+    """Refuse a copy: store and copy would draw different noise for one level."""
     if identity_of(path) != identity.identity:
         raise StoreRolledBackError(
             f"store {path} is a copy of the one at {identity.home}, or it was put back from one, or the owner, mode "
@@ -109,13 +110,13 @@ def check_is_original(path: Path, identity: StoreIdentity) -> None:
 
 
 def _finish_erasing(path: Path, database: Database) -> None:
-    """Finish what dead processes began to erase. Files that the state does not know stay until a check."""
+    """Finish erasures that dead processes began. Files unknown to the state stay until `verify`."""
     series = path / SERIES
     with disk_errors(series):
-        (path / f"{STATE}-journal").unlink(missing_ok=True)  # a hot one was rolled back when the state was read
+        (path / f"{STATE}-journal").unlink(missing_ok=True)  # reading rolled back an open transaction
         for series_id, name in database.rows("select series_id, name from file where erased"):
             (series / series_id / name).unlink(missing_ok=True)
         for (series_id,) in database.rows("select series_id from series where dropped is not null"):
             if (series / series_id).exists():
-                database.rows("vacuum")  # the process that dropped it may have died first
+                database.rows("vacuum")  # the process that dropped it may have died before this
                 shutil.rmtree(series / series_id)

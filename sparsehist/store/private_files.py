@@ -1,4 +1,4 @@
-"""Files written atomically, readable by the owner only, and synchronised before anything refers to them."""
+"""Write files atomically, readable by the owner only, and synchronised before anything refers to them."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from sparsehist.errors import StoreDamagedError, StoreError
 from sparsehist.store.records import RegisteredFile
 
 PRIVATE = 0o600
-PUBLIC = 0o666  # less the umask of the publishing process
+PUBLIC = 0o666  # minus the umask of the process
 NEW = ".new"
-"""Suffix of files that are being written; an unfinished one may be deleted."""
+"""Suffix of files being written; unfinished ones may be deleted."""
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _UNWRITABLE = (errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.ENOENT)
 _LARGEST = 1 << 26  # bytes: a public ledger of some 250,000 releases
 
 
 def read_regular(path: Path) -> bytes:
-    """Read a small file that anybody may have put there; OSError if it is none, without waiting for a pipe."""
+    """Read a small regular file that anybody may have written; else raise OSError, without waiting for a pipe."""
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(errno.EINVAL, "no regular file")
         content = file.read(_LARGEST + 1)
     if len(content) > _LARGEST:
-        raise OSError(errno.EFBIG, "larger than any of its kind")
+        raise OSError(errno.EFBIG, "too large for such a file")
     return content
 
 
 def read_json(path: Path) -> Any:
-    """Read a JSON file that anybody may have put there; OSError as `read_regular`, ValueError if it is none."""
+    """Read a JSON file that anybody may have written; OSError as in `read_regular`, ValueError if it is not JSON."""
     try:
         return json.loads(str(read_regular(path), "utf-8"))
     except RecursionError:
@@ -46,7 +46,7 @@ def read_json(path: Path) -> Any:
 
 @contextmanager
 def disk_errors(path: Path) -> Iterator[None]:
-    """Replace errors of the operating system by a StoreError that says what to do."""
+    """Replace errors of the operating system with a StoreError that says what to do."""
     try:
         yield
     except OSError as error:
@@ -55,14 +55,14 @@ def disk_errors(path: Path) -> Iterator[None]:
         elif error.errno == errno.EROFS:
             reason = "the file system is read-only"
         elif error.errno in _UNWRITABLE:
-            reason = "it cannot be read or written; check that the place exists, its owner and its mode"
+            reason = "it cannot be read or written; check that the directory exists, its owner and its mode"
         else:
             reason = os.strerror(error.errno) if error.errno else "the operating system refused"
         raise StoreError(f"{path}: {reason}") from None
 
 
 class HashedFile:
-    """A file being written from front to back, by `atomic_file`; knows its size and digest."""
+    """A file being written by `atomic_file`, with its size and digest so far."""
 
     def __init__(self, name: str, descriptor: int) -> None:
         self._name, self._descriptor = name, descriptor
@@ -76,12 +76,12 @@ class HashedFile:
 
     @property
     def registered(self) -> RegisteredFile:
-        """The record of the written file for the state."""
+        """The record of the file that the state keeps."""
         return RegisteredFile(self._name, self.size, self._digest.hexdigest())
 
 
 def write_all(descriptor: int, data: memoryview) -> None:
-    """Write bytes, however many calls that takes."""
+    """Write all bytes, with as many system calls as needed."""
     while len(data):
         data = data[os.write(descriptor, data) :]
 
@@ -90,10 +90,10 @@ def write_all(descriptor: int, data: memoryview) -> None:
 def atomic_file(
     path: Path, *, durable: bool, mode: int = PRIVATE, temporary: Path | None = None
 ) -> Iterator[HashedFile]:
-    """Write a file under a temporary name and move it to its own: whole, on the disk, or not at all.
+    """Write a file under a temporary name, synchronise it, and rename it: completely or not at all.
 
-    Unless one is given, the temporary name is always the same, so that a killed run leaves at most one of them and
-    the next run writes over it; whoever writes holds the lock of the directory.
+    The default temporary name is always the same, so killed runs leave at most one, which the next run overwrites.
+    The caller holds the lock of the directory.
     """
     temporary = temporary or path.with_name(path.name + NEW)
     with disk_errors(path):
@@ -117,7 +117,7 @@ def atomic_file(
 def write_file(
     path: Path, *parts: bytes | memoryview, durable: bool, mode: int = PRIVATE, temporary: Path | None = None
 ) -> RegisteredFile:
-    """Write the parts one after the other, atomically."""
+    """Write the parts one after another, atomically."""
     with atomic_file(path, durable=durable, mode=mode, temporary=temporary) as file:
         for part in parts:
             file.write(part)
@@ -134,20 +134,20 @@ def sync_directory(directory: Path) -> None:
 
 
 def check_file(directory: Path, registered: RegisteredFile) -> Path:
-    """Return the path of a registered file, which has to be there at its full size."""
+    """Return the path of a registered file; refuse one that is missing or has another size."""
     path = directory / registered.name
     try:
         size = path.stat().st_size
     except OSError:
         raise StoreDamagedError(f"{path} is missing; restore the store from a backup") from None
     if size != registered.size:
-        # By how much is secret: sizes tell how many keys and units there are.
-        raise StoreDamagedError(f"{path} is not as long as it was written; restore the store from a backup")
+        # The difference is secret: sizes reveal numbers of keys and units.
+        raise StoreDamagedError(f"{path} has another size than when it was written; restore the store from a backup")
     return path
 
 
 def verify_file(directory: Path, registered: RegisteredFile) -> None:
-    """Compare the whole content of a registered file with its digest, in little memory."""
+    """Compare the content of a registered file with its digest, in little memory."""
     path = check_file(directory, registered)
     with disk_errors(path), path.open("rb") as file:
         if hashlib.file_digest(file, "sha256").hexdigest() != registered.digest:
@@ -165,5 +165,5 @@ def verified(directory: Path, registered: RegisteredFile) -> bytes:
 
 
 def altered(path: Path) -> StoreDamagedError:
-    """Return the error about a file that differs from what was written."""
+    """Return an error about a file that differs from what was written."""
     return StoreDamagedError(f"{path} was altered; restore the store from a backup")

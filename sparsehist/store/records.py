@@ -1,4 +1,4 @@
-"""Records that go into the state and come out of it. The repr of those with secrets shows no secret."""
+"""Records that are written to the state and read from it. The repr of records with secrets shows none."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Past = Sequence[tuple[Fraction, float]]
 """The levels spent on a noise path, in the order of their first release, with the lowest threshold of each."""
 NoiseArray: TypeAlias = "FloatArray | IntArray"
 Spot = Fraction | tuple[int, Fraction]
-"""A level; of running counts, a step and a level."""
+"""A level; for running counts, (step, level)."""
 
 
 @secret
@@ -28,7 +28,7 @@ Spot = Fraction | tuple[int, Fraction]
 class RegisteredFile:
     """A file in the directory of a series: its size in bytes and its SHA-256 in hex.
 
-    Sizes are secret: they depend on the numbers of keys and units.
+    Sizes are secret, because they depend on the numbers of keys and units.
     """
 
     name: str
@@ -38,9 +38,9 @@ class RegisteredFile:
 
 @dataclass(frozen=True)
 class PathRecord:
-    """A noise path of a series with its attachments; a session of queries has its name as workload.
+    """A noise path of a series with its attachments; for an interactive session, `workload` is its name.
 
-    The path of the cells is opened with the series, any other with its first round: until then it has no `path_id`.
+    The path of the cells is opened with the series, others with their first round; before that, `path_id` is missing.
     """
 
     series_id: str
@@ -54,10 +54,10 @@ class PathRecord:
 
 @dataclass(frozen=True, repr=False)
 class SeriesRecord:
-    """A series; the first of its paths is that of the cells. It has a directory and paths once it is registered.
+    """A series; its first path is that of the cells. Directory and paths are set when it is registered.
 
-    `series_id` is random, in hex, and names its directory. The salt and `made_from`, keyed digests of its log, are
-    secret.
+    `series_id` is random, in hex, and names the directory. Secret: the salt, and `made_from`, keyed digests of the
+    log.
     """
 
     series_id: str
@@ -76,7 +76,7 @@ class SeriesRecord:
 
     @property
     def population(self) -> str:
-        """As declared."""
+        """The declared population."""
         return str(self.declaration["population"])
 
     def __repr__(self) -> str:
@@ -85,10 +85,10 @@ class SeriesRecord:
 
 @dataclass(frozen=True)
 class ReleaseRecord:
-    """A committed release: `request` are the caller's parameters, `metadata` is published beside the rows.
+    """A committed release: `request` holds the caller's parameters, `metadata` is published with the rows.
 
-    All except the request is public. The generation is that of the store with it. The threshold is the effective
-    one, minus infinity for a workload.
+    Everything except the request is public. `generation` is that of the store after the commit; `threshold` is the
+    effective one, minus infinity for a workload.
     """
 
     path_id: int
@@ -102,7 +102,7 @@ class ReleaseRecord:
 
 @dataclass(frozen=True, repr=False)
 class Tracked:
-    """The cells whose noise was drawn, published or not, by cell number. Secret.
+    """The cells whose noise was drawn (published or not), in the order of cell numbers. Secret.
 
     `position` in the counts file, -1 for an empty cell, and true `count`; both of shape (t,).
     """
@@ -121,20 +121,20 @@ def _no_keys() -> pl.DataFrame:
 class NewRound:
     """A round to commit.
 
-    A workload path has one entry for each of the m numbers of its state from its first round on, and tracks no cells.
+    A workload path tracks no cells; from its first round on, its state has m numbers.
 
     Attributes:
-        path_id: The noise path it belongs to, or the one to open with it.
-        level_noise: Noise at this level of the cells tracked so far, shape (t,), or of the workload, shape (m,);
-            None when the level was spent before.
-        threshold: The effective one; minus infinity where everything is published.
-        positions: Of the newly tracked cells in the counts file, -1 for an empty one; shape (q,).
-        counts: True counts of the newly tracked cells, or their true sums in steps; shape (q,).
-        empty_keys: Columns key_0 …; a row for each position of -1, in order.
-        paths: Noise of the newly tracked cells, shape (q,), at every level of the path, this one included.
+        path_id: The noise path of the round, or the path that it opens.
+        level_noise: Noise at this level for the cells tracked before, shape (t,), or of the workload, shape (m,);
+            None if the level was spent before.
+        threshold: Effective threshold; minus infinity if everything is published.
+        positions: Positions of newly tracked cells in the counts file, -1 for an empty cell; shape (q,).
+        counts: True counts, or true sums in steps, of newly tracked cells; shape (q,).
+        empty_keys: Keys of newly tracked empty cells, in order; columns key_0, ….
+        paths: Noise of newly tracked cells by level, shape (q,) each, for every level of the path with this one.
         attachments: Files of the path, written by `State.write_attachment`.
-        step: Of a running count, from 0; then paths are by step and level.
-        beside: Rounds of other paths that belong to this one: all are committed, or none is.
+        step: For a running count, its step from 0; then `paths` is by step and level.
+        beside: Rounds of other paths that are committed together with this one.
     """
 
     path_id: int | PathRecord
@@ -155,15 +155,15 @@ class NewRound:
 
     @property
     def spot(self) -> Spot:
-        """The level, or step and level, of its noise."""
+        """The level, or (step, level), of the round's noise."""
         return self.level if self.step is None else (self.step, self.level)
 
 
 @dataclass(frozen=True)
 class StepRecord:
-    """A step of a running series, from 0. The keyed digest of its pairs is None once they are erased. Secret.
+    """A step of a running series, from 0. Its keyed digest of pairs is None after they were erased. Secret.
 
-    Units are compared as `unit_kind`; the `source` is that of its log, as in a declaration.
+    `unit_kind` is the type in which units are compared; `source` describes the log, as in a declaration.
     """
 
     step: int

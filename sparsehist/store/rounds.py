@@ -1,12 +1,11 @@
-"""The rounds of a noise path, and the file of each: newly tracked cells and the noise that was drawn.
+"""The rounds of a noise path, and their files: newly tracked cells and the noise that was drawn.
 
-Noise belongs to a level; levels are numbered in the order of their first release. The file of a round holds, for its
-q new cells, one row of noise for each level spent so far; if the round spends a new level, also the noise at that
-level of the t cells tracked before. So noise at a level is read from the round that spent it onwards, in the order of
-cell numbers.
+Levels are numbered in the order of first release. The file of a round holds the noise of its q new cells at each
+level spent so far; if the round spends a new level, also the noise at that level of the t cells tracked before. So
+all noise at a level is in the round that spent it and in later ones, in the order of cell numbers.
 
-A file is a digest of its row in the state, positions and counts of its new cells, this noise, and the keys of empty
-cells as an Arrow stream. The digest of the file and the sizes of its arrays stand in the state.
+A file contains a digest of its row in the state, positions and counts of its new cells, this noise, and the keys of
+empty cells as an Arrow stream. The state contains the digest of the file and the sizes of its arrays.
 """
 
 from __future__ import annotations
@@ -36,10 +35,10 @@ TRACKING = ("cells", "measure")
 @secret
 @dataclass(frozen=True)
 class RoundSizes:
-    """What the file of a round holds, and the digest of its row.
+    """The sizes of the arrays in the file of a round, and the digest of its row.
 
-    `n_past` cells (t) were tracked before and `n_new` (q) are from now on, of which `n_empty` are empty; the last of
-    `n_levels` levels is new if the round spends.
+    `n_past` (t) cells were tracked before, `n_new` (q) are new, of which `n_empty` are empty. If the round spends a
+    level, this is the last of `n_levels`.
     """
 
     n_past: int
@@ -51,15 +50,15 @@ class RoundSizes:
 
 
 def sealed(*row: object) -> bytes:
-    """The digest of the row of a round: generation, name, level, threshold, step, metadata, and whether it spends."""
+    """Return the digest of a round's row: generation, name, level, threshold, step, metadata, whether it spends."""
     return hashlib.sha256(json.dumps(row).encode()).digest()
 
 
 class RoundFile:
-    """The arrays of a round file: `positions` and `counts` of its new cells, shape (q,), and their noise."""
+    """The arrays of a round file: `positions` and `counts` of new cells, shape (q,), and noise."""
 
     def __init__(self, directory: Path, registered: RegisteredFile, sizes: RoundSizes, dtype: type[Any]) -> None:
-        """Read a file, and compare it with its digest and with its row."""
+        """Read a file, and check its digest and its row."""
         content = verified(directory, registered)
         if not content.startswith(sizes.seal):
             raise altered(directory / registered.name)
@@ -73,7 +72,7 @@ class RoundFile:
         self._sizes, self._keys = sizes, content[end:]
 
     def noise(self, level: int) -> NoiseArray:
-        """Return the noise at the level of that number: shape (t + q,) where this round spent it, else (q,)."""
+        """Return the noise at the level of this number: shape (t + q,) if this round spent the level, else (q,)."""
         sizes = self._sizes
         new: NoiseArray = self._noise[level * sizes.n_new : (level + 1) * sizes.n_new]
         if not (sizes.spends and level == sizes.n_levels - 1):
@@ -82,7 +81,7 @@ class RoundFile:
         return whole
 
     def empty_keys(self) -> Any:
-        """Return the keys of the empty ones among the new cells, in order: an Arrow table."""
+        """Return the keys of the new empty cells, in order, as an Arrow table."""
         import pyarrow as pa
 
         return pa.ipc.open_stream(self._keys).read_all()
@@ -90,9 +89,9 @@ class RoundFile:
 
 @dataclass(frozen=True, repr=False)
 class PathHistory:
-    """The rounds of a noise path in order; a file is read when its arrays are first needed.
+    """The rounds of a noise path, in order; their files are read when first needed.
 
-    `levels` (of running counts, steps and levels) are in the order of their first release.
+    `levels`, or (step, level) of running counts, are in the order of their first release.
     """
 
     directory: Path
@@ -104,29 +103,29 @@ class PathHistory:
 
     @property
     def dtype(self) -> type[Any]:
-        """Of its noise."""
+        """Type of the noise numbers."""
         return np.int64 if self.integer_noise else np.float64
 
     @property
     def n_tracked(self) -> int:
-        """Cells tracked so far, or the size of a workload's state."""
+        """Number of cells tracked so far, or of numbers in a workload's state."""
         return self.rounds[-1][0].n_past + self.rounds[-1][0].n_new if self.rounds else 0
 
     def open_round(self, number: int) -> RoundFile:
-        """Return the file of a round, checked when it is first read."""
+        """Return the file of a round; its first reading checks it."""
         if number not in self.opened:
             sizes, file = self.rounds[number]
             self.opened[number] = RoundFile(self.directory, file, sizes, self.dtype)
         return self.opened[number]
 
     def new_cells(self) -> Iterator[tuple[RoundFile, slice]]:
-        """The rounds that tracked new cells, with the numbers of these."""
+        """Yield each round that tracked new cells, with the slice of their numbers."""
         for number, (sizes, _) in enumerate(self.rounds):
             if sizes.n_new:
                 yield self.open_round(number), slice(sizes.n_past, sizes.n_past + sizes.n_new)
 
     def noise(self, ordinal: int) -> NoiseArray:
-        """Return the noise of all cells at the level of that number."""
+        """Return the noise of all cells at the level of this number."""
         out: NoiseArray = np.empty(self.n_tracked, self.dtype)
         for number, (sizes, _) in enumerate(self.rounds):
             spent_here = sizes.spends and sizes.n_levels - 1 == ordinal
@@ -138,21 +137,21 @@ class PathHistory:
     def write_round(
         self, name: str, record: NewRound, row: Sequence[object], *, durable: bool
     ) -> tuple[RoundSizes, RegisteredFile]:
-        """Write the file of the next round, with that row; a record that does not fit the path is a bug."""
+        """Write the file of the next round, with this row; a record that does not fit the path is a bug."""
         spends = record.spot not in self.levels
         levels = [*self.levels, *([record.spot] if spends else [])]
         n_past, n_new = self.n_tracked, len(record.positions)
-        of_cells = self.kind in TRACKING  # other paths have all their noise from the first round on
+        of_cells = self.kind in TRACKING  # other paths track no cells
         if not of_cells and not self.rounds:
             n_past = len(present(record.level_noise))
         n_empty = int((record.positions == -1).sum())
         promise(set(record.paths) == (set(levels) if of_cells else set()), "new cells without noise at every level")
-        promise(of_cells or n_new == 0, "new cells on a path that is not of cells")
+        promise(of_cells or n_new == 0, "new cells on a path that tracks no cells")
         promise(
             {len(noise) for noise in record.paths.values()} <= {n_new} == {len(record.counts)},
-            "noise or counts of other cells than the new ones",
+            "noise or counts do not match the new cells",
         )
-        promise(spends == (record.level_noise is not None), "noise of a level that spends nothing, or none")
+        promise(spends == (record.level_noise is not None), "noise must come with a new level, and only then")
         promise(record.level_noise is None or len(record.level_noise) == n_past, "noise of other tracked cells")
         promise(record.empty_keys.height == n_empty, "empty cells without keys")
         sizes = RoundSizes(n_past, n_new, n_empty, len(levels), spends, sealed(*row, int(spends)))

@@ -1,4 +1,4 @@
-"""Rows of the state as records, and events."""
+"""Read rows of the state as records, and write events."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  UTC; frames have times without a 
 
 
 def read_series(database: Database, series: Path, name: str | None = None) -> list[SeriesRecord]:
-    """Return the series that were not dropped, or the one of a name; `series` is their parent directory."""
+    """Return all series that were not dropped, or the one of this name; `series` is their parent directory."""
     return [_series(database, row, series) for row in database.rows("read_series", name=name)]
 
 
@@ -47,14 +47,14 @@ def insert_event(
     details: Mapping[str, Any] | None = None,
     **of: Any,
 ) -> None:
-    """Append an event; `of` are further columns."""
+    """Append an event; `of` holds further columns."""
     told = None if details is None else as_text(details)
     said = {"generation": generation, "happened": now(), "who": who or _user(), "what": what, "details": told}
     database.insert("event", **said, **of)
 
 
 def as_text(value: Mapping[str, Any]) -> str:
-    """JSON as the state keeps it."""
+    """Return a value as JSON, as the state stores it."""
     return json.dumps(dict(value), sort_keys=True, ensure_ascii=False)
 
 
@@ -66,7 +66,7 @@ def _user() -> str:
 
 
 def read_releases(database: Database, sql: str, **of: object) -> list[ReleaseRecord]:
-    """Return the releases that `read_releases` or `read_release` gives."""
+    """Run the statement `read_releases` or `read_release`, and return its rows as releases."""
     return [
         ReleaseRecord(
             path_id, name, as_level(level), threshold, json.loads(request), json.loads(metadata), generation
@@ -76,7 +76,7 @@ def read_releases(database: Database, sql: str, **of: object) -> list[ReleaseRec
 
 
 def rows_with_times(database: Database, sql: str, **of: object) -> list[dict[str, Any]]:
-    """Rows as dicts; times are UTC."""
+    """Return rows as dicts; times are UTC."""
     found = database.records(sql, **of)
     for row in found:
         for column in _TIMES & row.keys():

@@ -1,11 +1,11 @@
-"""The files of a series, written once: keys by count, hashes of the keys, and the index of both.
+"""The files of a series, written once: keys sorted by count, hashes of keys, and an index of both.
 
-`counts` holds the keys, beside each the sums of declared measures, sorted by count and, within a group of equal
-count, in uniformly random order: the tracked cells of a group are always its first ones, and the next to be tracked
-are the next in order. It is a sequence of Arrow record batches.
-`support` holds the sorted hashes of the keys with their positions in `counts`. `index` holds
-the groups of equal count and, of each part of the other two files, the end, the checksum and the first position or
-hash. A part is compared with its checksum before it is used.
+`counts` holds the keys, with the sums of declared measures, sorted by count. Within a group of equal count, keys are
+in uniformly random order: tracked cells are the first of their group, and the next to be tracked follow them. It is a
+sequence of Arrow record batches.
+`support` holds the sorted hashes of the keys with their positions in `counts`. `index` holds the groups of equal
+count and, for each part of the other files, its end, its checksum and its first position or hash. A part is compared
+with its checksum before it is used.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ COUNTS, SUPPORT, INDEX = "counts", "support", "index"
 BATCH_ROWS, SUPPORT_ROWS = 1 << 14, 1 << 12
 _COUNT = "count"
 SUM = "sum_"
-"""What columns of sums begin with; their number follows."""
+"""Prefix of columns of sums; the number of the measure follows."""
 _FEW = 1 << 16
 Groups: TypeAlias = "tuple[IntArray, IntArray, IntArray]"
-"""For each count, rising: the count, the position of its first key and the number of its keys."""
+"""For each count, in increasing order: the count, the position of its first key, the number of its keys."""
 
 
 def write_series_files(
@@ -59,16 +59,16 @@ def write_series_files(
     threads: int | None = None,
     rng: np.random.Generator,
 ) -> list[RegisteredFile]:
-    """Write the files of a series, as `write_sorted` does, from counts in memory in any order; 0 counts as absent."""
+    """Write the files of a series, as `write_sorted` does, from unsorted counts in memory; omit keys that count 0."""
     order = order_by_count(counted[_COUNT].cast(pl.Int64).to_numpy(), rng=rng)
     pieces = (counted[order[low : low + BATCH_ROWS]] for low in range(0, max(len(order), 1), BATCH_ROWS))
     return write_sorted(directory, pieces, salt=salt, durable=durable, threads=threads)
 
 
 def order_by_count(counts: IntArray, *, rng: np.random.Generator) -> IntArray:
-    """Rows by rising count, without those that count 0, in uniformly random order where counts are equal."""
+    """Return the order of rows by count, without those that count 0, uniformly random among equal counts."""
     order = rng.permutation(np.flatnonzero(counts))
-    # Sixteen bits are sorted by radix, in a tenth of the time.
+    # numpy sorts 16-bit numbers by radix, in a tenth of the time.
     dtype = np.uint16 if counts.max(initial=0) < _FEW else np.int64
     return order[np.argsort(counts[order].astype(dtype), kind="stable")]
 
@@ -83,9 +83,9 @@ def write_sorted(
 ) -> list[RegisteredFile]:
     """Write the files of a series from sorted counts in bounded memory, and return them for registration.
 
-    `pieces` are frames, at least one, with columns key_0 …, count and sum_0 …, without nulls; each key once. Counts
-    rise over all frames, from 1 on; keys of equal count are in uniformly random order. A release reads whole frames:
-    10,000 rows each are about right.
+    `pieces` are frames, at least one, with columns key_0 …, count and sum_0 …, without nulls; each key once. Counts,
+    at least 1, increase over all frames; keys of equal count are in uniformly random order. A release reads whole
+    frames, so each should have about 10,000 rows.
     """
     rest = iter(pieces)
     first = next(rest)
@@ -104,7 +104,7 @@ def write_sorted(
         frames = (piece for piece in chain([first], rest) if len(piece))
         for content, counts, of_keys in in_threads(prepared, frames, threads or cores()):
             if counts[0] < max(largest, 1) or (np.diff(counts) < 0).any():
-                raise StoreError("the counts do not come in rising order; count again")
+                raise StoreError("the counts are not in increasing order; count again")
             counts_index.write(content, n_rows)
             sizes.update(dict(zip(*(part.tolist() for part in np.unique(counts, return_counts=True)), strict=True)))
             hashes.add(of_keys)
@@ -129,7 +129,7 @@ def _keys(columns: Iterable[str]) -> list[str]:
 
 
 class _PartWriter:
-    """Writes the parts of a file; notes of each where it ends, its checksum and what comes first in it."""
+    """A writer of the parts of a file; it records the end, checksum and first entry of each part."""
 
     def __init__(self, file: HashedFile) -> None:
         self._file, self._parts = file, list[tuple[int, int, int]]()
@@ -143,7 +143,7 @@ class _PartWriter:
 
 
 class _Parts:
-    """The parts of a file, memory-mapped; each is compared with its checksum when it is first read."""
+    """The parts of a memory-mapped file; each is compared with its checksum when first read."""
 
     def __init__(self, path: Path, index: WordArray) -> None:
         ends, self._sums, self.first = index
@@ -165,10 +165,10 @@ class _Parts:
 
 @secret
 class SeriesFiles:
-    """Reads the files of a series.
+    """The files of a series, for reading.
 
     Attributes:
-        groups: Of equal count.
+        groups: The groups of equal count.
         n_nonzero: Number of keys.
     """
 
@@ -189,11 +189,11 @@ class SeriesFiles:
         self._support = _Parts(check_file(directory, registered[SUPPORT]), index["support"])
 
     def keys(self, positions: IntArray) -> pl.DataFrame:
-        """Return the keys at some positions, in the order of `positions`, sharing no memory with any other key."""
+        """Return the keys at these positions, in that order, sharing no memory with any other key."""
         return self._at(positions, self._columns)
 
     def sums(self, positions: IntArray, measure: int) -> IntArray:
-        """Return the sums of a measure at some positions, in steps."""
+        """Return the sums of a measure at these positions, in steps."""
         (column,) = self._at(positions, [f"{SUM}{measure}"])
         return column.to_numpy()
 
@@ -228,11 +228,11 @@ class SeriesFiles:
         return self.positions(keys) >= 0
 
     def all_keys(self) -> pl.DataFrame:
-        """Every key, in the order of positions."""
+        """Return all keys, in the order of positions."""
         return self._whole(self._columns)
 
     def all_counted(self) -> pl.DataFrame:
-        """Every key with its count, in the order of positions."""
+        """Return all keys with their counts, in the order of positions."""
         return self._whole([*self._columns, _COUNT])
 
     def _whole(self, columns: Sequence[str]) -> pl.DataFrame:
@@ -250,8 +250,8 @@ class SeriesFiles:
         return pa.ipc.read_record_batch(pa.py_buffer(self._counts[number]), self._schema).select(list(columns))
 
     def _candidates(self, hashes: WordArray) -> tuple[IntArray, IntArray]:
-        """Pairs of an index into `hashes` and a position whose key has that hash: all there are."""
-        # Equal hashes may stand at the end of one part and at the beginning of those after it.
+        """Return all pairs (index into `hashes`, position whose key has that hash)."""
+        # Equal hashes may be at the end of one part and at the beginning of the next ones.
         low = np.maximum(np.searchsorted(self._support.first, hashes, side="left") - 1, 0)
         asked, part = _ranges(low, np.searchsorted(self._support.first, hashes, side="right"))
         order = np.argsort(part, kind="stable")
@@ -266,14 +266,14 @@ class SeriesFiles:
 
 
 def _ranges(low: AnyArray, high: AnyArray) -> tuple[IntArray, IntArray]:
-    """All pairs of an index i and a number from low[i] up to high[i] − 1."""
+    """Return all pairs of an index i and a number from low[i] to high[i] − 1."""
     sizes = np.maximum(high - low, 0)
     index = np.repeat(np.arange(len(sizes)), sizes)
     return index, np.arange(len(index)) + np.repeat(low - np.cumsum(sizes) + sizes, sizes)
 
 
 def _by_part(parts: AnyArray) -> Iterator[tuple[int, slice]]:
-    """The numbers of sorted `parts`, each with the slice where it stands."""
+    """Yield each number in the sorted `parts`, with its slice."""
     bounds = np.flatnonzero(np.diff(parts, prepend=-1, append=-1)).tolist() if len(parts) else []
     for low, high in pairwise(bounds):
         yield int(parts[low]), slice(low, high)

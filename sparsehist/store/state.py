@@ -1,4 +1,4 @@
-"""The state of an open store: series, releases and noise. Arrays in, arrays out; it knows no law of noise."""
+"""The state of an open store: series, releases and noise. It stores arrays of noise, whatever their law."""
 
 from __future__ import annotations
 
@@ -58,15 +58,15 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("sparsehist")
 _TOLD = ("unverified",)
-"""Fields of a declaration that the event of its series repeats."""
+"""Fields of a declaration that are repeated in the event of its series."""
 
 
 @dataclass(frozen=True)
 class StoreIdentity:
-    """Which store this is, its generation, and where it stood when it was made or adopted (`home`).
+    """The id of a store, its generation, and the path (`home`) where it was made or adopted.
 
-    `identity` is that of the original (`layout.identity_of`); `publications` are directories with a public ledger
-    that lists it.
+    `identity` is that of the original's format file (`layout.identity_of`); `publications` are directories whose
+    public ledger lists the store.
     """
 
     store_id: str
@@ -77,7 +77,7 @@ class StoreIdentity:
 
 
 class _WrittenRound(NamedTuple):
-    """A round whose file is written, in the directory of its series."""
+    """A round whose file was written to the directory of its series."""
 
     sizes: RoundSizes
     file: RegisteredFile
@@ -85,14 +85,14 @@ class _WrittenRound(NamedTuple):
 
 
 class State:
-    """An open, locked store; made by `open_state` and unusable once its block ends.
+    """An open, locked store; `open_state` makes it, and it is unusable after that block.
 
     Attributes:
         path: The directory of the store.
         store_id: Random id of the store.
-        generation: How often it committed.
+        generation: Number of commits so far.
         publications: Directories with a public ledger that lists this store.
-        durable: Whether writes are synchronised.
+        durable: Whether writes are synchronised to the disk.
     """
 
     def __init__(self, path: Path, database: Database, identity: StoreIdentity, *, durable: bool) -> None:
@@ -103,20 +103,20 @@ class State:
 
     @property
     def spill(self) -> Path:
-        """Parent of temporary directories; opening removes those of dead processes."""
+        """Parent of temporary directories; opening the store removes those of dead processes."""
         return self.path / SPILL
 
     def series(self, name: str) -> SeriesRecord | None:
-        """Return the series of that name, None if there is none or it was dropped."""
+        """Return the series of this name; None if there is none or it was dropped."""
         found = read_series(self._database, self.path / SERIES, name)
         return found[0] if found else None
 
     def all_series(self) -> list[SeriesRecord]:
-        """Every series that was not dropped, in order of creation."""
+        """Return all series that were not dropped, in order of creation."""
         return read_series(self._database, self.path / SERIES)
 
     def take_series_directory(self, written: Path, series_id: str) -> None:
-        """Move the files of a series to their place, before the series is committed."""
+        """Move the files of a series into the store, before the series is committed."""
         directory = self.path / SERIES / series_id
         with disk_errors(directory):
             written.rename(directory)
@@ -137,15 +137,15 @@ class State:
         return found[0] if found else None
 
     def past(self, path_id: int) -> list[tuple[Fraction, float]]:
-        """The levels spent on a noise path in the order of their first release, with the lowest threshold of each.
+        """Return the levels spent on a noise path, in order of first release, with the lowest threshold of each.
 
-        A further round needs no more of those before it.
+        The next round needs to know nothing else of earlier ones.
         """
         rows = self._database.rows("read_past", path_id=path_id)
         return [(as_level(level), threshold) for level, threshold, _ in rows]
 
     def past_points(self, path_id: int) -> list[tuple[int, Fraction, float]]:
-        """Return the same of running counts: step (from 0), level and lowest threshold."""
+        """Return the releases of a running path: step (from 0), level and lowest threshold."""
         rows = self._database.rows("read_past", path_id=path_id)
         return [(step, as_level(level), threshold) for level, threshold, step in rows]
 
@@ -169,7 +169,7 @@ class State:
         )
 
     def paths(self, record: SeriesRecord) -> list[PathRecord]:
-        """Return the noise paths of a series now, including those opened since `record` was read; cells first."""
+        """Return the current noise paths of a series, cells first; some may be newer than `record`."""
         return [path for known in self.all_series() if known.series_id == record.series_id for path in known.paths]
 
     def series_releases(self, record: SeriesRecord) -> list[ReleaseRecord]:
@@ -178,16 +178,16 @@ class State:
         return sorted(made, key=attrgetter("generation"))
 
     def tracked(self, path_id: int) -> Tracked:
-        """Return the cells of a path of cells whose noise was drawn, published or not."""
+        """Return the tracked cells of a path of cells: their noise was drawn, published or not."""
         history = self._history(path_id)
-        promise(history.kind in TRACKING, "tracked cells of a path that is not of cells")
+        promise(history.kind in TRACKING, "tracked cells of a path that tracks none")
         position, count = (np.empty(history.n_tracked, dtype=np.int64) for _ in range(2))
         for file, cells in history.new_cells():
             position[cells], count[cells] = file.positions, file.counts
         return Tracked(position, count)
 
     def empty_keys(self, path_id: int) -> pl.DataFrame:
-        """Return the keys of the tracked cells that are empty, in the order of cells; at least one is needed."""
+        """Return the keys of the tracked empty cells, in the order of cells; there must be at least one."""
         import polars as pl
         import pyarrow as pa
 
@@ -196,7 +196,7 @@ class State:
         return pl.DataFrame(pl.from_arrow(pa.concat_tables(tables)))
 
     def noise(self, path_id: int, level: Spot, n_tracked: int) -> NoiseArray:
-        """The noise of a path's tracked cells, or of a workload, at a level it has spent, by cell number. Secret."""
+        """Return the noise at a spent level of a path's tracked cells, by cell number, or of a workload. Secret."""
         history = self._history(path_id)
         if n_tracked != history.n_tracked:
             raise StoreInUseError("the tracked cells changed meanwhile; begin the round again")
@@ -205,7 +205,7 @@ class State:
         return history.noise(history.levels.index(level))
 
     def commit_series(self, record: SeriesRecord, *, integer_noise: bool = False, who: str | None = None) -> int:
-        """Register a series whose files are in place; returns the path of its cells."""
+        """Register a series whose files are in place; return the path of its cells."""
         directory = self.path / SERIES / record.series_id
         if self.durable:
             for place in (directory, directory.parent):
@@ -227,15 +227,15 @@ class State:
         return path_id
 
     def commit_round(self, record: NewRound) -> int:
-        """Commit a round and those beside it, all or none: afterwards, and only then, may they be published.
+        """Commit a round and those beside it, all or none. They may be published only afterwards.
 
-        Returns the generation of the round; those beside it take the next ones.
+        Return the generation of the round; rounds beside it take the next ones.
         """
         rounds, written = [record, *record.beside], list[_WrittenRound]()
         generation = self.generation + 1
         for at, each in enumerate(rounds, generation):
             history = self._history_for(each)
-            # The random part: a round that failed without saying whether it committed is never written over.
+            # A random name: a round may have been committed although its commit failed, so it is never overwritten.
             name = f"round-{at}-{secrets.token_hex(4)}"
             row = (at, each.name, level_text(each.level), float(each.threshold), each.step, as_text(each.metadata))
             sizes, file = history.write_round(name, each, row, durable=self.durable)
@@ -253,7 +253,7 @@ class State:
         return generation
 
     def _history_for(self, record: NewRound) -> PathHistory:
-        """Return the path of a new round, whose name must be free and whose attachments must be in place."""
+        """Return the path of a new round; check that its name is free and its attachments are in place."""
         path_id = record.path_id
         if isinstance(path_id, PathRecord):
             directory = self.path / SERIES / path_id.series_id
@@ -267,7 +267,7 @@ class State:
         return history
 
     def _insert_round(self, record: NewRound, written: _WrittenRound, generation: int) -> dict[str, Any]:
-        """Register a round in a transaction; returns what its event says."""
+        """Register a round in a transaction; return the details of its event."""
         path_id, sizes, series_id = record.path_id, written.sizes, written.directory.name
         if isinstance(path_id, PathRecord):
             path_id = self._open_path(path_id)
@@ -297,7 +297,7 @@ class State:
         *,
         who: str | None = None,
     ) -> None:
-        """Append to a running series; the files are in place and replace those named in `replaced`."""
+        """Append a step to a running series; its files are in place, and replace those named in `replaced`."""
         for file in files:
             check_file(record.directory, file)
         details = {"step": step.step + 1, "source": step.source}
@@ -314,7 +314,7 @@ class State:
         self._erase_files(record, replaced)
 
     def finish_series(self, record: SeriesRecord, erased: Sequence[str], *, who: str | None = None) -> None:
-        """Let nothing more be appended to a running series, and erase the files that show who counted."""
+        """End a running series: refuse further steps, and erase the files that show which units counted."""
         with self._changing("finish series", series_id=record.series_id, who=who):
             self._database.change(
                 "update step set digest = null where series_id = $series_id", series_id=record.series_id
@@ -333,7 +333,7 @@ class State:
             )
 
     def _erase_files(self, record: SeriesRecord, names: Sequence[str]) -> None:
-        """Erase files once that is committed; the next opening erases those that a kill leaves."""
+        """Erase files after the erasure was committed; after a kill, the next opening erases the rest."""
         with disk_errors(record.directory):
             for name in names:
                 (record.directory / name).unlink(missing_ok=True)
@@ -341,12 +341,12 @@ class State:
                 sync_directory(record.directory)
 
     def write_attachment(self, record: SeriesRecord, suffix: str, *parts: bytes | memoryview) -> RegisteredFile:
-        """Write a file of a path that is opened by the next round."""
+        """Write a file for a path, which the next round registers."""
         name = f"path-{secrets.token_hex(8)}{suffix}"
         return write_file(record.directory / name, *parts, durable=self.durable)
 
     def drop_series(self, name: str, *, who: str | None = None, reason: str | None = None) -> None:
-        """Erase a series and its secrets; its costs stay in the ledger."""
+        """Erase a series and its secrets; its costs remain in the ledger."""
         record = self.series(name)
         if record is None:
             raise NotFoundError(f"no series {name!r} in store {self.path}")
@@ -358,8 +358,8 @@ class State:
                 "update step set digest = null where series_id = $series_id",
             ):
                 self._database.change(forget, series_id=record.series_id)
-        # SQLite may have moved rows before they were overwritten. If this process dies here, the directory is left,
-        # and the next opening does both.
+        # SQLite may hold old copies of moved rows, so vacuum. If this process dies here, the next opening vacuums and
+        # erases the directory.
         self._database.rows("vacuum")
         with disk_errors(record.directory):
             shutil.rmtree(record.directory)
@@ -367,9 +367,9 @@ class State:
                 sync_directory(record.directory.parent)
 
     def verify(self) -> None:
-        """Look for damage in the state, and compare every registered file with its digest; reads all of them.
+        """Check the state for damage, and every registered file against its digest; this reads all files.
 
-        Files that the state does not know are leftovers of dead processes, and are erased once all is found whole.
+        Files unknown to the state are leftovers of dead processes; they are erased if no damage is found.
         """
         if self._database.rows("pragma integrity_check (1)") != [("ok",)]:
             raise altered(self.path / STATE)
@@ -390,7 +390,7 @@ class State:
                     shutil.rmtree(place) if place.is_dir() else place.unlink()
 
     def ledger(self) -> list[dict[str, Any]]:
-        """Costs, one row for each noise path with its finest level, 0 if there is none; dropped series included."""
+        """Return one row of costs per noise path, with its finest level (0 if none); dropped series are included."""
         found = rows_with_times(self._database, "read_ledger")
         for row in found:
             row["finest"] = max(map(as_level, json.loads(row.pop("levels"))), default=Fraction(0))
@@ -399,22 +399,22 @@ class State:
         return found
 
     def events(self, *, limits: bool = False) -> list[dict[str, Any]]:
-        """All events in order, or those that declare a limit: a release reads no others."""
+        """Return all events in order; with `limits`, only those that declare a limit, as a release needs."""
         return rows_with_times(self._database, "read_events", limits=limits)
 
     def declare(self, what: str, **said: Any) -> None:
-        """Record a limit or another declaration; an older copy of the store is refused from then on."""
+        """Record a limit or another declaration; older copies of the store are refused from then on."""
         with self._changing(what, **said):
             pass
 
     def record_refusal(self, **asked: Any) -> None:
-        """Record a refusal, as far as the disk allows: the refusal itself must reach the caller."""
+        """Record a refusal; ignore errors of the disk, so that the refusal itself reaches the caller."""
         _log.info("release %s refused", asked.get("release"))
         with suppress(StoreError), self._database.transaction():
             insert_event(self._database, "refuse", self.generation, **asked)
 
     def record_publication(self, directory: Path) -> None:
-        """Remember a directory whose public ledger will list this store, before anything is published there."""
+        """Record a directory before anything is published there: its public ledger will list this store."""
         rounds = self._database.rows("select json_extract(metadata, '$.round') from release")
         known = {round_id for (round_id,) in rounds}
         listed = listed_in_ledger(directory, self.store_id)["releases"]
@@ -429,7 +429,7 @@ class State:
         self.publications |= {directory}
 
     def raise_marks(self) -> None:
-        """Raise the mark beside the store, and that at its home if it was moved, to the generation."""
+        """Raise the mark beside the store to the generation; if it was moved, the mark at its home too."""
         if not self.durable or not self.generation:
             return
         mark = Mark(self.generation, self._identity.identity)
@@ -439,15 +439,13 @@ class State:
 
     @contextmanager
     def _changing(self, what: str, *, rounds: int = 1, **said: Any) -> Iterator[dict[str, Any]]:
-        """A transaction in the next generation, or as many as there are rounds, with an event that the block extends.
+        """Run the block as a transaction with an event, which it may extend; it adds a generation per round.
 
-        Afterwards the marks are raised, or this fails: nothing may be published before.
+        Nothing may be published before the marks are raised at the end.
         """
         with self._database.transaction():
             if not self._database.change("raise_generation", seen=self.generation, rounds=rounds):
-                raise StoreInUseError(
-                    "the store was changed by somebody else meanwhile; nothing was written, begin again"
-                )
+                raise StoreInUseError("another process changed the store meanwhile; nothing was written, begin again")
             yield said
             insert_event(self._database, what, self.generation + 1, **said)
         self.generation += rounds

@@ -1,8 +1,7 @@
-"""The SQL statements the package runs, by name: a handful of files, each with many of them.
+"""The SQL statements that the package runs, by name; each file holds many.
 
-In a file every statement begins with a line `-- name: …`, says below it what goes in and what rows come out, and
-ends where the next one begins. A name stands for one statement, whatever file it is in. A file without such a line is
-one statement, named like the file.
+A statement begins with a line `-- name: …`, followed by a comment with its parameters and rows, and ends where the
+next one begins. Names are unique over all files. A file without such a line is one statement, named like the file.
 """
 
 from __future__ import annotations
@@ -14,22 +13,22 @@ _NAME = "-- name: "
 
 
 def statement(name: str) -> str:
-    """Return one statement."""
+    """Return the statement of this name."""
     return _statements()[name]
 
 
 def named_statements(text: str) -> dict[str, str]:
-    """Return the statements of one file by name; none if it names none."""
+    """Return the statements of a file by name; empty if it names none."""
     _, *parts = ("\n" + text).split("\n" + _NAME)
     named = (part.partition("\n") for part in parts)
     return {name.strip(): body.strip() for name, _, body in named}
 
 
 def shipped(folder: str) -> Path:
-    """Return the folder of files that are no modules: "sql" or "data".
+    """Return the path of a folder of files that are not modules: "sql" or "data".
 
-    An installed package has these folders in it; in a checkout they stand beside the source. They are not imported:
-    that would put the folder in the place of the function `sparsehist.sql`.
+    An installed package contains these folders; in a checkout they are beside the package. They are not imported,
+    because a module `sparsehist.sql` would replace the function `sparsehist.sql`.
     """
     package = Path(__file__).parents[1]
     inside = package / folder

@@ -1,14 +1,14 @@
 """Salts, and a keyed 64-bit hash of keys that never changes.
 
-The hashes of Polars and DuckDB may change with their versions; a store outlives them. This one is pinned by fixed
-vectors in the tests. It only finds rows: the key itself decides whether it is there, so a collision costs a
-comparison. The salt keeps outsiders from choosing keys that collide.
+Hashes of Polars and DuckDB may change with their versions, but stores remain. Tests pin this hash by fixed vectors.
+It only finds candidate rows; keys are then compared, so a collision costs a comparison. The salt prevents outsiders
+from choosing keys that collide.
 
     state = seed0; for each column: state = step(state, length of the value in bytes), then step for each of its
     8-byte little-endian words, the last one padded with zeros; result = finish(state, seed1)
     step(s, w): s = (s ^ w)·M mod 2⁶⁴; s ^ (s >> 32)
 
-Integers, booleans and dates are one word of two's complement, of length 8.
+Integers, booleans and dates are one word in two's complement, with length 8.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ from sparsehist.typing import ByteArray, IntArray, WordArray
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# Purposes of salts: the choice of a unit's keys and the order of keys of equal count, which a warehouse or cluster
-# that counts gets to know; the look-up of keys; and the rounding of noise. The last two stay with the store.
+# Purposes of salts. The first two (the choice of a unit's keys, the order of keys of equal count) are sent to a
+# warehouse or cluster that counts; those for the look-up of keys and the rounding of noise stay in the store.
 BOUNDING, ORDER, LOTS, _SUPPORT = b"bounding", b"order", b"lots", b"support-keys"
 
 _STEP = 0x9E3779B97F4A7C15  # 2⁶⁴ over the golden ratio, as in splitmix64
 _FINISH = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)  # the multipliers of splitmix64
 _WORD = 8
 _MASKS = np.array([(1 << 8 * n) - 1 for n in range(_WORD + 1)], dtype=np.uint64)  # of n bytes
-_BLOCK = 1 << 14  # rows hashed at once: their temporaries stay in the cache of a core
+_BLOCK = 1 << 14  # rows hashed at once, so that temporary arrays fit the cache of a core
 _SORTED = 1 << 24  # hashes sorted in memory at once
 
 
 def salt_for(purpose: bytes, secret: bytes) -> bytes:
-    """Derive the salt for one purpose from the secret of a series; salts are independent."""
+    """Derive the salt for one purpose from the secret of a series; salts for different purposes are independent."""
     return hashlib.blake2b(secret, digest_size=16, person=purpose).digest()
 
 
 def plain(rows: pl.DataFrame) -> pa.Table:
-    """Return the oldest Arrow layout: offsets and bytes instead of views, which every reader knows."""
+    """Return rows in the oldest Arrow layout (offsets and bytes, no views), which every reader knows."""
     return rows.to_arrow(compat_level=pl.CompatLevel.oldest())
 
 
@@ -86,7 +86,7 @@ def _absorb_texts(state: WordArray, column: pa.ChunkedArray) -> None:
 
 
 def _absorb_block(state: WordArray, offsets: IntArray, data: ByteArray) -> None:
-    """Absorb texts word by word, all rows at once; a row drops out at its end."""
+    """Absorb texts word by word, all rows at once; a row is left out after its end."""
     words: WordArray = np.ndarray((len(data) - _WORD + 1,), dtype="<u8", buffer=data, strides=(1,))
     start, remaining = offsets[:-1], np.diff(offsets)
     _absorb(state, remaining.view(np.uint64))
@@ -112,10 +112,10 @@ def _absorb(state: WordArray, word: WordArray) -> None:
 
 
 class SortedHashes:
-    """Sorts hashes with their positions: collected in a temporary file, sorted in parts by their highest bits."""
+    """A sorter of hashes with positions: it collects them in a temporary file, and sorts them by parts."""
 
     def __init__(self, directory: Path) -> None:
-        self._file: BinaryIO = tempfile.TemporaryFile(dir=directory)  # noqa: SIM115  closed on leaving
+        self._file: BinaryIO = tempfile.TemporaryFile(dir=directory)  # noqa: SIM115  closed in __exit__
         self._directory, self._n = directory, 0
 
     def __enter__(self) -> Self:
@@ -131,7 +131,7 @@ class SortedHashes:
         self._n += len(hashes)
 
     def in_order(self, rows: int) -> Iterator[tuple[WordArray, WordArray]]:
-        """All hashes, rising, with their positions, at most `rows` at a time."""
+        """Yield all hashes in increasing order, with their positions, at most `rows` at a time."""
         with disk_errors(self._directory):
             self._file.flush()
         hashes = np.memmap(self._file, np.uint64, "r", shape=(self._n,)) if self._n else np.empty(0, np.uint64)

@@ -1,9 +1,9 @@
-"""Witnesses outside a store of how far it has come: the mark beside it and the ledgers beside its releases.
+"""Records outside a store that show its newest generation: the mark beside it, and the ledgers beside its releases.
 
-A store restored from a backup forgets the noise it drew since, and would draw other noise for a level that is
-already out. `<store>.generation` holds a line for each commit of every store that stood at that place; it is raised
-after the commit and before anything is published. The public ledger `sparsehist-ledger.json` lists, beside the
-published files, the releases of each store that published there. Entries are only ever added.
+A store restored from a backup has lost the noise drawn since, and would draw different noise for published levels.
+The mark, a file `<store>.generation`, gets a line for each commit of every store at this path, after the commit and
+before anything is published. The public ledger `sparsehist-ledger.json`, beside the published files, lists the
+releases of each store that published there. Entries are only added.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MARK_SUFFIX = ".generation"
 LEDGER_NAME = "sparsehist-ledger.json"
 _UNFINISHED = ".sparsehist-new"
 _FORMAT = 1
-_LONGEST_MARK = 1 << 12  # bytes; then it is written anew with one line for each store
+_LONGEST_MARK = 1 << 12  # bytes; a longer mark is rewritten with one line for each store
 
 
 def mark_path(store: Path) -> Path:
@@ -34,7 +34,7 @@ def mark_path(store: Path) -> Path:
 
 
 class Mark(NamedTuple):
-    """The highest generation of a store that committed, and the identity of the copy that did (`identity_of`)."""
+    """The newest committed generation of a store, and the identity of the copy that committed it (`identity_of`)."""
 
     generation: int
     identity: str
@@ -44,16 +44,16 @@ NO_MARK = Mark(-1, "")
 
 
 def read_mark(store: Path, store_id: str) -> Mark:
-    """Return the mark of a store at a place; `NO_MARK` if there is none.
+    """Return the mark of a store at a path; `NO_MARK` if there is none.
 
     Raises:
-        StoreDamagedError: If the mark cannot be read; a guess could let noise be drawn twice.
+        StoreDamagedError: If the mark cannot be read: guessing it could let noise be drawn twice.
     """
     return _read_marks(mark_path(store))[0].get(store_id, NO_MARK)
 
 
 def raise_mark(store: Path, store_id: str, mark: Mark) -> None:
-    """Write a mark, durably; the generation never falls, and marks of other stores are kept."""
+    """Write a mark durably; its generation never decreases, and marks of other stores are kept."""
     path = mark_path(store)
     marks, size = _read_marks(path)
     if marks.get(store_id, NO_MARK).generation >= mark.generation:
@@ -61,7 +61,7 @@ def raise_mark(store: Path, store_id: str, mark: Mark) -> None:
     if not 0 < size < _LONGEST_MARK:
         write_file(path, b"".join(_line(*each) for each in (marks | {store_id: mark}).items()), durable=True)
         return
-    with disk_errors(path):  # a line more takes one synchronisation, a new file two
+    with disk_errors(path):  # appending a line takes one synchronisation, a new file two
         descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
             write_all(descriptor, memoryview(_line(store_id, mark)))
@@ -76,11 +76,11 @@ def _line(store_id: str, mark: Mark) -> bytes:
 
 
 def _read_marks(path: Path) -> tuple[dict[str, Mark], int]:
-    """The marks by store, and the size of the file; 0 if its last line is unfinished, so that none may follow."""
+    """Return the marks by store, and the size of the file; 0 if its last line is incomplete, so do not append."""
     marks: dict[str, Mark] = {}
     try:
         content = read_regular(path)
-        first, *lines, unfinished = content.split(b"\n")  # ValueError if there is none: only the last is ever torn
+        first, *lines, unfinished = content.split(b"\n")  # ValueError if empty; only the last line can be incomplete
         for line in (first, *lines):
             store_id, generation, identity, _ = line.decode().split(" ")
             marks[store_id] = Mark(int(generation), identity)
@@ -101,12 +101,12 @@ def _unreadable(path: Path) -> StoreDamagedError:
 
 
 def listed_in_ledger(directory: Path, store_id: str) -> dict[str, Any]:
-    """What the public ledger of a directory shows of a store: its newest generation and its releases, in order.
+    """Return a store's newest generation and its releases, in order, from the public ledger of a directory.
 
-    The generation is -1 where there is no ledger, or none that may be read.
+    The generation is -1 if there is no ledger, or if it may not be read.
 
     Raises:
-        StoreError: If the file is not a ledger: it may have known of a newer generation.
+        StoreError: If the file is not a ledger: it may have shown a newer generation.
     """
     try:
         stores = _read_ledger(directory / LEDGER_NAME)
@@ -117,7 +117,7 @@ def listed_in_ledger(directory: Path, store_id: str) -> dict[str, Any]:
 
 @contextmanager
 def _editing_ledger(directory: Path) -> Iterator[dict[str, Any]]:
-    """The entries of a public ledger by store, to be changed in the block; written when the block ends."""
+    """Yield the entries of a public ledger by store, to be changed in the block; write them when it ends."""
     path = directory / LEDGER_NAME
     with _locked(directory):
         with disk_errors(path):
@@ -129,10 +129,10 @@ def _editing_ledger(directory: Path) -> Iterator[dict[str, Any]]:
 
 
 def publish(directory: Path, entry: dict[str, Any]) -> None:
-    """Add a release to the public ledger of a directory, unless it is there.
+    """Add a release to the public ledger of a directory, unless it is listed there.
 
-    An entry holds public parameters only: what tells store, release and round, level, noise, threshold, and the
-    digest of the content.
+    An entry holds public parameters only: ids of store, release and round, level, noise, threshold, and the digest of
+    the content.
     """
     with _editing_ledger(directory) as stores:
         store = stores.setdefault(entry["store"], {"generation": -1, "releases": []})
@@ -155,7 +155,7 @@ def publish(directory: Path, entry: dict[str, Any]) -> None:
 
 
 def raise_published_generation(directory: Path, store_id: str, generation: int) -> None:
-    """Let a ledger that knows the store refuse every older copy of it."""
+    """Raise the generation in a ledger that lists the store, so that older copies are refused."""
     if listed_in_ledger(directory, store_id)["generation"] < 0:
         return
     with _editing_ledger(directory) as stores:
@@ -163,7 +163,7 @@ def raise_published_generation(directory: Path, store_id: str, generation: int) 
 
 
 def write_published(target: Path, content: bytes | memoryview) -> RegisteredFile:
-    """Write a public file, whole or not at all; unfinished files of dead processes in its directory are removed."""
+    """Write a public file, completely or not at all; remove unfinished files of dead processes from its directory."""
     temporary = target.with_name(f".{target.name}{_UNFINISHED}")
     with _locked(target.parent):
         return write_file(target, content, durable=True, mode=PUBLIC, temporary=temporary)
@@ -174,7 +174,7 @@ def _as_text(stores: Mapping[str, Any]) -> str:
 
 
 def _read_ledger(path: Path) -> dict[str, Any]:
-    """Return the entries of a ledger by store; empty if there is none, PermissionError if it may not be read."""
+    """Return the entries of a ledger by store; empty if there is no ledger, PermissionError if it may not be read."""
     try:
         ledger = read_json(path)
         stores: dict[str, Any] = ledger["stores"]
@@ -195,7 +195,7 @@ def _read_ledger(path: Path) -> dict[str, Any]:
 
 @contextmanager
 def _locked(directory: Path) -> Iterator[None]:
-    """Wait for other publishers in this directory, then remove unfinished files of dead ones."""
+    """Lock the ledger of a directory for the block, and remove unfinished files of dead publishers."""
     with disk_errors(directory):
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

@@ -4,45 +4,28 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from itertools import pairwise
 
 import numpy as np
 import pytest
-from scipy import special
+from scipy import stats
 
 from sparsehist import entropy
 from sparsehist.dense import LaplacePath, sample_laplace_path
 from sparsehist.dense.laplace_path import Jumps
 from sparsehist.errors import DeclarationError, LevelOrderError
 from sparsehist.noise.laplace import Laplace
-from tests.stats import assert_consistent, assert_detected, g_test, ks_test, uniform_cube_test
+from tests.noise.laws import joint_p_value
+from tests.stats import assert_consistent, assert_detected, g_test, ks_test
 
 # 100,000 paths see a shift of a distribution function by 1 %.
 SIZE = 100_000
 SENSITIVITY = 3.0
+LEVELS = ("3", "1.3", "0.8", "0.2")
 
 
-def laplace_cdf(x, rate):
-    """Of density proportional to exp(-rate |x|)."""
-    return np.where(x < 0, 0.5 * np.exp(rate * np.minimum(x, 0)), 1 - 0.5 * np.exp(-rate * np.maximum(x, 0)))
-
-
-def uniforms(noise, levels, sensitivity, rng):
-    """Rosenblatt's transform, from fine to coarse: uniform on the cube if the noise is of one path.
-
-    The jump between two levels is 0 with probability (coarse/fine)**2; there the transform is spread at random.
-    """
-    columns = [laplace_cdf(noise[0], levels[0] / sensitivity)]
-    for (one, other), (fine, coarse) in zip(pairwise(noise), pairwise(levels), strict=True):
-        jump, still = other - one, (coarse / fine) ** 2
-        at = (1 - still) * laplace_cdf(jump, coarse / sensitivity)
-        columns.append(at + still * np.where(jump == 0, rng.random(SIZE), jump > 0))
-    return np.column_stack(columns)
-
-
-def joint_p_value(noise, levels, sensitivity=SENSITIVITY):
-    """Test noise at levels from fine to coarse against the exact joint law."""
-    return uniform_cube_test(uniforms(noise, levels, sensitivity, entropy.seeded(8001)), 5)
+def p_value(noise):
+    """Test noise by level against the exact joint law."""
+    return joint_p_value(Laplace(SENSITIVITY), {Fraction(level): column for level, column in noise.items()})
 
 
 WAYS = ("whole", "extended both ways", "extended twice to finer")
@@ -62,8 +45,7 @@ def paths():
 @pytest.mark.parametrize("how", WAYS)
 def test_a_path_has_the_joint_law_at_any_levels(paths, how):
     """The noise at four levels of the interval has the exact joint law, atoms and all, however it was reached."""
-    levels = [3, 1.3, 0.8, 0.2]
-    assert_consistent(joint_p_value([paths[how].evaluate(level) for level in levels], levels), how)
+    assert_consistent(p_value({level: paths[how].evaluate(level) for level in LEVELS}), how)
 
 
 def test_both_ends_of_the_figure_are_large_with_its_probability():
@@ -90,35 +72,32 @@ def test_jumps_are_those_of_a_compound_poisson_process(paths, how):
     coordinate, levels, sizes = path.jumps()
     mean = 2 * math.log(15)
     numbers = np.bincount(np.bincount(coordinate, minlength=SIZE), minlength=31)[:31]
-    law = np.exp(special.xlogy(np.arange(31), mean) - mean - special.gammaln(np.arange(1, 32)))
+    law = stats.poisson(mean)
     observed = [*numbers, SIZE - numbers.sum()]
-    assert_consistent(g_test(observed, [*law, max(0.0, 1 - math.fsum(law))]), f"{how}: number")
+    assert_consistent(g_test(observed, [*law.pmf(np.arange(31)), law.sf(30)]), f"{how}: number")
     assert_consistent(ks_test(levels, lambda x: np.log(x / 0.2) / math.log(15)), f"{how}: levels")
-    assert_consistent(ks_test(sizes * levels / SENSITIVITY, lambda x: laplace_cdf(x, 1.0)), f"{how}: sizes")
+    assert_consistent(ks_test(sizes * levels / SENSITIVITY, stats.laplace.cdf), f"{how}: sizes")
 
 
 def test_wrong_paths_are_seen(paths):
     """Half as many jumps, a level of another path, a scale 5 % off."""
-    levels = [3, 1.3, 0.8, 0.2]
-    noise = [paths["whole"].evaluate(level) for level in levels]
-    other = paths["extended both ways"].evaluate(1.3)
-    assert_detected(joint_p_value([noise[0], other, *noise[2:]], levels), "another path")
-    assert_detected(joint_p_value([1.05 * column for column in noise], levels), "a scale")
+    noise = {level: paths["whole"].evaluate(level) for level in LEVELS}
+    other = paths["extended both ways"].evaluate("1.3")
+    assert_detected(p_value(noise | {"1.3": other}), "another path")
+    assert_detected(p_value({level: 1.05 * column for level, column in noise.items()}), "a scale")
     coins = entropy.seeded(8009).random(SIZE) < 0.5
-    half = [noise[0], np.where(coins, noise[1], noise[0]), *noise[2:]]
-    assert_detected(joint_p_value(half, levels), "fewer jumps")
+    assert_detected(p_value(noise | {"1.3": np.where(coins, noise["1.3"], noise["3"])}), "fewer jumps")
 
 
 def test_the_family_takes_the_steps_of_the_path(paths):
     """Coarsen, refine and between of the Laplace family, started on a path, stay on its joint law."""
-    family, rng = Laplace(sensitivity=SENSITIVITY), entropy.seeded(8010)
-    path = paths["whole"]
+    family, rng, path = Laplace(sensitivity=SENSITIVITY), entropy.seeded(8010), paths["whole"]
     middle = path.evaluate(1)
-    fine, coarse = family.refine(middle, 1, 3, rng=rng), family.coarsen(middle, 1, "0.2", rng=rng)
-    assert_consistent(joint_p_value([fine, middle, coarse], [3, 1, 0.2]), "refine and coarsen")
+    steps = {3: family.refine(middle, 1, 3, rng=rng), 1: middle, "0.2": family.coarsen(middle, 1, "0.2", rng=rng)}
+    assert_consistent(p_value(steps), "refine and coarsen")
     fine, coarse = path.evaluate(2), path.evaluate("0.5")
     between = family.between(coarse, "0.5", fine, 2, 1, rng=rng)
-    assert_consistent(joint_p_value([fine, between, coarse], [2, 1, 0.5]), "between")
+    assert_consistent(p_value({2: fine, 1: between, "0.5": coarse}), "between")
 
 
 def test_a_path_stands_still_between_its_jumps(paths):
@@ -153,12 +132,6 @@ def test_a_path_that_touches_zero_goes_on():
     ends = np.concatenate([path.extend(10**9, rng=entropy.seeded(seed)).jumps()[2] for seed in range(9000, 9050)])
     assert np.isfinite(ends).all()
     assert (ends > 0).any() and (ends < 0).any()
-
-
-def test_a_path_prints_public_parameters_only():
-    """Number of coordinates, levels and sensitivity; no noise."""
-    path = sample_laplace_path(50, "1/3", 4, sensitivity=2, rng=entropy.seeded(8015))
-    assert repr(path) == "LaplacePath(50 coordinates, levels 1/3 to 4, sensitivity 2)"
 
 
 def test_levels_outside_the_interval_and_bad_declarations_are_refused():

@@ -14,7 +14,7 @@ import sparsehist as sh
 from sparsehist.dense import clip_negative, joint_level
 from sparsehist.errors import InputError, LevelOrderError
 from sparsehist.noise import DiscreteLaplace, Gaussian
-from tests.dense.laws import bridge, one_level
+from tests.noise.laws import bridge, probabilities
 from tests.stats import assert_consistent, g_test
 
 SIZE = 40_000
@@ -25,7 +25,7 @@ def two_children(span=60):
     """Exact joint law of two children at .5 of a parent at 1, discrete Laplace; square table and its axis."""
     axis = np.arange(-span, span + 1)
     family = DiscreteLaplace()
-    parent = one_level(family, Fraction(1), axis)
+    parent = probabilities(family, Fraction(1), axis)
     step = bridge(family, Fraction(1), HALF, axis[:, None] - axis[None, :])
     return np.einsum("p,cp,dp->cd", parent, step, step), axis
 

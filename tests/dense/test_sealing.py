@@ -10,19 +10,9 @@ import pytest
 from sparsehist.dense.multiple_release import MultipleRelease
 from sparsehist.dense.rounding import keep_on_lattice, kept_step, round_into
 from sparsehist.histogram.grid import round_to_grid
-from sparsehist.noise import Gaussian
-from sparsehist.noise.discrete_laplace import DiscreteLaplace
-from sparsehist.noise.laplace import Laplace
-from sparsehist.noise.poisson import Poisson
-from sparsehist.noise.skellam import Skellam
+from sparsehist.noise import DiscreteLaplace, Gaussian, Laplace, Poisson, Skellam
 
-FAMILIES = [
-    Gaussian(sensitivity=20.0),
-    Laplace(sensitivity=20.0),
-    DiscreteLaplace(sensitivity=20),
-    Poisson(),
-    Skellam(),
-]
+FAMILIES = [Gaussian(20.0), Laplace(20.0), DiscreteLaplace(20), Poisson(), Skellam()]
 SIZE = 100_000
 
 

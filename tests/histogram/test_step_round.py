@@ -15,7 +15,7 @@ from sparsehist.histogram import step_round
 from sparsehist.histogram.history import RAREST
 from sparsehist.histogram.step_round import PointHistory, draw_step_round
 from sparsehist.noise.over_steps import Factor, Point, StepNoise
-from tests.noise.orders import prefix_covariance
+from tests.noise.laws import prefix_covariance
 from tests.stats import assert_consistent, assert_detected, two_sample_outcomes, two_sample_vectors
 
 COVARIANCE = prefix_covariance(5)

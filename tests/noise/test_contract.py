@@ -1,4 +1,4 @@
-"""Tests that every family must pass: its steps form one lossless path, and its tails fit its draws.
+"""Every family: its steps form one lossless path, its tails fit its draws, and it is drawn lazily as densely.
 
 The reference is the family's own chain, finest noise coarsened step by step. Noise drawn in any other way must have
 the joint law of that chain. Families that are wrong on purpose are rejected by the comparison made for their error.
@@ -13,7 +13,19 @@ import pytest
 
 import sparsehist as sh
 from sparsehist import entropy
-from sparsehist.noise import DiscreteLaplace, Exponential, Family, Gaussian, Laplace, Poisson, Skellam
+from sparsehist.errors import LevelOrderError
+from sparsehist.histogram.grid import grid_step, round_to_grid
+from sparsehist.noise import (
+    DenseFamily,
+    DiscreteLaplace,
+    Exponential,
+    Family,
+    Gaussian,
+    Laplace,
+    Poisson,
+    RandomisedResponse,
+    Skellam,
+)
 from tests.stats import (
     assert_consistent,
     assert_detected,
@@ -26,6 +38,7 @@ from tests.stats import (
 
 COARSE, MIDDLE, FINE = Fraction(1, 6), Fraction(1, 3), Fraction(1)
 FAMILIES = [Gaussian(sensitivity=1.0), Laplace(), DiscreteLaplace(), Poisson(), Skellam(), Exponential()]
+EVERY_FAMILY = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: type(family).__name__)
 # 60,000 draws see a scale 2 % off, and an order reversed in one of ten thousand columns.
 DRAWS = 60_000
 
@@ -73,21 +86,17 @@ def looks(family: Family, seed: int) -> dict[str, float]:
     return found
 
 
-@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: type(family).__name__)
+@EVERY_FAMILY
 def test_steps_in_any_order_are_one_path_and_tails_are_its_own(family: Family) -> None:
-    """Every comparison is consistent, and the noise has the declared type."""
-    assert family.sample(3, FINE, rng=entropy.seeded(1)).dtype == (np.int64 if family.integer else np.float64)
+    """Noise drawn by any step, and above any threshold, agrees with the family's own chain."""
     for name, p_value in looks(family, 501).items():
         assert_consistent(p_value, f"{type(family).__name__}.{name}")
 
 
-@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: type(family).__name__)
+@EVERY_FAMILY
 @pytest.mark.parametrize("target", ["0.1", "0.49", "0.500001", "0.7", "50", "1e9"])
 def test_carry_keeps_every_order_to_the_last_bit(family: Family, target: str) -> None:
-    """Shared randomness never lets a lower row overtake a higher one: neighbouring numbers, far ones, both zeros.
-
-    What a column becomes does not depend on the order of its rows.
-    """
+    """With shared randomness a lower row never overtakes a higher one, and the order of the rows does not matter."""
     rng = entropy.seeded(503)
     low = family.sample(5000, "0.5", rng=rng)
     if family.integer:
@@ -103,18 +112,23 @@ def test_carry_keeps_every_order_to_the_last_bit(family: Family, target: str) ->
         assert np.array_equal(again, carried[shuffled[:, 0] + 40])
 
 
-@pytest.mark.parametrize(
-    "family", [each for each in FAMILIES if not each.integer], ids=lambda family: type(family).__name__
-)
+@EVERY_FAMILY
 @pytest.mark.parametrize("deviations", [-2, 0.3, 0.8, 6, 150])
 def test_draws_above_a_threshold_have_the_truncated_law(family: Family, deviations: float) -> None:
-    """sample_tail: always above, and uniform after its own distribution function, around zero and far out."""
-    threshold = max(deviations * family.std("0.1"), 0.0 if isinstance(family, Exponential) else -np.inf)
+    """Noise drawn above a threshold, near zero or far out, has the family's law given that it exceeds."""
+    threshold = deviations * family.std("0.1")
+    if isinstance(family, Exponential | Poisson):
+        threshold = max(threshold, -1.0)
     z = family.sample_tail(DRAWS, threshold, "0.1", rng=entropy.seeded(505))
     assert (z > threshold).all()
-    assert_consistent(ks_test(np.exp(family.log_tail(z, "0.1") - family.log_tail(threshold, "0.1")), lambda u: u))
+    if family.integer:  # spread each value evenly over its share of the probability
+        at = np.exp([family.log_tail(values, "0.1") - family.log_tail(threshold, "0.1") for values in (z, z - 1)])
+        uniforms = at[0] + entropy.seeded(506).random(DRAWS) * (at[1] - at[0])
+    else:
+        uniforms = np.exp(family.log_tail(z, "0.1") - family.log_tail(threshold, "0.1"))
+    assert_consistent(ks_test(uniforms, lambda u: u))
     several = np.tile([threshold, threshold + 1.0], 1000)
-    assert (family.sample_tail(2000, several, "0.1", rng=entropy.seeded(506)) > several).all()
+    assert (family.sample_tail(2000, several, "0.1", rng=entropy.seeded(507)) > several).all()
 
 
 class SignOfZero(DiscreteLaplace):
@@ -178,7 +192,7 @@ def test_wrong_families_fail_where_they_are_wrong(family: Family, seen: str, uns
     assert_consistent(found[unseen], type(family).__name__)
 
 
-@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: type(family).__name__)
+@EVERY_FAMILY
 @pytest.mark.parametrize("count", [0, 2])
 def test_cells_drawn_lazily_are_those_of_the_dense_baseline(family: Family, count: int) -> None:
     """Given a hidden past, the number of exceeding cells and their paths have the law of dense noise."""
@@ -203,3 +217,31 @@ def test_cells_drawn_lazily_are_those_of_the_dense_baseline(family: Family, coun
     assert_consistent(compared(family, dense.noise[:, shown].T, paths), "their paths")
     redrawn = np.column_stack([family.sample(len(paths), levels[0], rng=entropy.seeded(603)), cells.values])
     assert_detected(compared(family, dense.noise[:, shown].T, redrawn), "a past that is drawn again")
+
+
+@EVERY_FAMILY
+@pytest.mark.parametrize("level", ["0.01", "1/3", "7"])
+def test_supports_of_neighbouring_counts_are_shifts_of_one_another(family: Family, level: str) -> None:
+    """At the same noise, what is published of c and of c + 1 differs by exactly 1, on the grid of c = 0."""
+    noise = family.sample(20_000, level, rng=entropy.seeded(604)).astype(np.float64)
+    step = 1.0 if family.integer else grid_step(family.std(level))
+    assert 1.0 % step == 0.0
+    for count in (0, 1, 12_345, 2**31):
+        one, next_one = (c + round_to_grid(noise, step) for c in (count, count + 1))
+        assert np.array_equal(next_one - one, np.ones(noise.size))
+        assert not ((one / step) % 1.0).any()
+
+
+@pytest.mark.parametrize("family", [*FAMILIES, RandomisedResponse(5)], ids=lambda family: type(family).__name__)
+def test_steps_refuse_levels_out_of_order(family: DenseFamily) -> None:
+    """A step to the same level, or to a level on the wrong side, is refused; carrying to the same level is none."""
+    z, rng = np.zeros(3, np.int64 if family.integer else np.float64), entropy.seeded(605)
+    refused = [lambda level=level: family.refine(z, "0.1", level, rng=rng) for level in ("1/10", "0.05")]
+    for level in ("1/10", "0.2"):
+        refused.append(lambda level=level: family.coarsen(z, "0.1", level, rng=rng))
+        refused.append(lambda level=level: family.between(z, "0.1", z, "0.2", level, rng=rng))
+    for step in refused:
+        with pytest.raises(LevelOrderError):
+            step()
+    if isinstance(family, Family):
+        assert np.array_equal(family.carry(z[np.newaxis], "0.1", "1/10", rng=rng)[0], z)

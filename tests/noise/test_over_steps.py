@@ -13,7 +13,7 @@ from sparsehist import entropy
 from sparsehist.errors import DeclarationError, LevelError
 from sparsehist.histogram import numerical_slack
 from sparsehist.noise.over_steps import LEAST_GAP, Point, StepNoise
-from tests.noise.orders import prefix_covariance
+from tests.noise.laws import prefix_covariance
 from tests.stats import assert_consistent, assert_detected, gaussian_vector_test
 
 

@@ -1,4 +1,4 @@
-"""Which days are in a period, and what it is called."""
+"""The days of a period, and its name."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DAYS = [date(2019, 12, 1) + timedelta(day) for day in range(3000)]
 
 @pytest.mark.parametrize("period", ["day", "week", "month"])
 def test_periods_share_out_all_days(period: str) -> None:
-    """Each day is in one period, which is found by its name and by each of its days, and named unlike all others."""
+    """Each day is in exactly one period, which its name and each of its days identify."""
     spans = [span_of(period, day) for day in DAYS]
     assert all(span.first <= day <= span.last for span, day in zip(spans, DAYS, strict=True))
     assert all(span_of(period, span.label) == span for span in spans)
@@ -28,7 +28,7 @@ def test_periods_share_out_all_days(period: str) -> None:
 
 
 def test_weeks_are_those_of_iso_at_the_turn_of_a_year() -> None:
-    """2021 begins in the last week of 2020, which has 53; 2024 ends in the first of 2025."""
+    """3 January 2021 is in week 53 of 2020; 30 December 2024 is in week 1 of 2025."""
     assert span_of("week", date(2021, 1, 3)).label == "2020-W53"
     assert span_of("week", date(2024, 12, 30)).label == "2025-W01"
     assert span_of("week", "2020W53").name == "2020w53"
@@ -48,13 +48,13 @@ def test_weeks_are_those_of_iso_at_the_turn_of_a_year() -> None:
     ],
 )
 def test_what_is_no_period_is_refused(period: str, named: object) -> None:
-    """A week that the year does not have, a number for a week, a week for a day, a moment, nothing."""
+    """Labels of no period of this kind are refused."""
     with pytest.raises(DeclarationError, match="such as"):
         span_of(period, named)
 
 
 def test_rows_are_told_by_dates_moments_text_and_steps() -> None:
-    """Moments are taken by the clock of their zone; what is missing or no date is in no period."""
+    """Rows are sorted by the clock of their zone; rows without a date are in no period."""
     week = span_of("week", "2026-W12")  # 16 to 22 March
     day = pl.Series("t", [date(2026, 3, 15), date(2026, 3, 16), date(2026, 3, 22), date(2026, 3, 23), None])
     inside = [False, True, True, False, False]

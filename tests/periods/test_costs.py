@@ -1,4 +1,4 @@
-"""What periods cost one unit in one of them and over all: by brute force over histories, and wherever it stands."""
+"""Costs of periods per unit and per period, by brute force over histories."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def first_periods(history: frozenset[int], most: int | None) -> set[int]:
 def counting(
     most: int | None, gone: tuple[int, int] | None = None, erased: int | None = None, *, dropped: int | None = None
 ) -> dict[str, set[str]]:
-    """Who counts where, with one unit for every history; one of them in one period less, or without a row at all.
+    """Who counts where, with a unit for every history; `gone` lacks a period, `erased` has no rows.
 
-    A period may be dropped before the last one is added.
+    A period may be dropped before the last one is appended.
     """
     log = in_weeks(most_periods=most)
     for place, week in enumerate(ORDER):
@@ -48,7 +48,7 @@ def counting(
 
 
 def changes(one: dict[str, set[str]], other: dict[str, set[str]], unit: int) -> Fraction:
-    """The sum of the levels of the periods in which two logs differ; only a unit's own counting may."""
+    """The sum of the levels of the periods in which two logs differ, which may be in this unit only."""
     differing = {week: one.get(week, set()) ^ other.get(week, set()) for week in ORDER}
     assert set().union(*differing.values()) <= {f"u{unit}"}
     return sum((Fraction(LEVELS[week]) for week in ORDER if differing[week]), Fraction(0))
@@ -56,7 +56,7 @@ def changes(one: dict[str, set[str]], other: dict[str, set[str]], unit: int) -> 
 
 @pytest.mark.parametrize(("most", "dropped"), [(2, 1), slow(1, 0), slow(1, 1)])
 def test_a_period_that_is_dropped_unreleased_gives_its_places_back(most: int, dropped: int) -> None:
-    """What is left differs in two periods at most, and no unit counts in more than it may."""
+    """Neighbouring logs differ in two periods at most, and no unit counts in more than `most`."""
     whole = counting(most, dropped=dropped)
     for i, history in enumerate(HISTORIES):
         assert sum(f"u{i}" in units for units in whole.values()) <= most
@@ -68,7 +68,7 @@ def test_a_period_that_is_dropped_unreleased_gives_its_places_back(most: int, dr
 
 @pytest.mark.parametrize("most", [2, slow(1), slow(3), slow(4)])
 def test_the_costs_are_those_of_all_histories_and_all_deletions(most: int) -> None:
-    """No more and no less, with periods in scrambled order; taking a unit out changes nobody else's periods."""
+    """Stated costs equal the largest over all histories and deletions."""
     log = in_weeks(most_periods=most)
     for week, level in LEVELS.items():
         log.append(of_users(["u0"]), period=week).release("r", level=level)
@@ -101,7 +101,7 @@ def a_ledger(protects: str, most: int | None, limit: str, n: int = 6) -> Ledger:
 
 
 def worst(spent: dict[int, Fraction], protects: str, most: int | None, n: int = 6) -> Fraction:
-    """The most that one who is protected can bear, over all histories of a unit and, in one period, all deletions."""
+    """The largest cost of the protected unit over all histories and deletions."""
     found = [Fraction(0)]
     for history in (frozenset(some) for k in range(n + 1) for some in itertools.combinations(range(n), k)):
         kept = first_periods(history, most)
@@ -115,7 +115,7 @@ def worst(spent: dict[int, Fraction], protects: str, most: int | None, n: int = 
     [("user", 2), ("user-week", 2), slow("user", None), slow("user", 1), slow("user-week", None)],
 )
 def test_no_order_of_levels_gets_beyond_the_budget(protects: str, most: int | None) -> None:
-    """An adversary picks period and level by what was released so far; what is refused would have been too much."""
+    """An adaptive adversary never exceeds the budget, and only what would exceed it is refused."""
     limit, refused, allowed = Fraction(1), 0, 0
     for seed in range(12):
         rng = seeded(100 + seed)
@@ -147,7 +147,7 @@ def test_no_order_of_levels_gets_beyond_the_budget(protects: str, most: int | No
 
 @pytest.mark.parametrize("protects", ["user", "user-week"])
 def test_delta_of_open_domains_is_borne_like_levels(protects: str) -> None:
-    """By one unit in one period the largest, by one unit the sum; each is refused beyond its share."""
+    """Delta adds up per unit, is the largest per period, and is refused beyond the share of open domains."""
     log = in_weeks(
         domain=sh.Open("integer", delta="1e-5"), protects=protects, periods=10,
         budget=sh.EpsilonDelta(4, 1e-6),
@@ -168,7 +168,7 @@ def test_delta_of_open_domains_is_borne_like_levels(protects: str) -> None:
 
 
 def test_a_year_of_weeks_costs_what_is_said() -> None:
-    """52 weekly releases at 0.02: 1.04 per user, 0.02 per user-week; both as epsilon, in plan and ledger alike."""
+    """52 weekly releases at 0.02 cost 1.04 per user and 0.02 per user-week, in plan and ledger alike."""
     log = in_weeks(protects="user-week", budget="0.02", periods=52)
     row = log.plan("0.02").by_level[0]
     assert (row["all_per_period"], row["all_per_user"]) == ("0.02", "1.04")
@@ -201,7 +201,7 @@ def test_a_year_of_weeks_costs_what_is_said() -> None:
     ],
 )
 def test_how_many_weeks_are_left(declared: dict[str, object], left: int) -> None:
-    """Weeks left at the level of the last one, limited by the budget and the year; all of them can be released."""
+    """Exactly the number of weeks that `progress` names can still be released."""
     log = in_weeks(periods=52, **declared)
     for week, level in zip(WEEKS[:3], ("0.05", "0.1", "0.1"), strict=True):
         log.append(of_users("ab"), period=week).release("r", level=level)
@@ -216,7 +216,7 @@ def test_how_many_weeks_are_left(declared: dict[str, object], left: int) -> None
 
 
 def test_paths_of_a_period_add_up_before_periods_are_compared() -> None:
-    """A workload beside the cells of one week; the budget is held to the sum."""
+    """Cells and workloads of one week add up before weeks are compared."""
     log = in_weeks(protects="user-week", budget="0.3", periods=9)
     first, second = (log.append(of_users("ab"), period=week) for week in WEEKS[:2])
     first.release("r", level="0.1")
@@ -233,7 +233,7 @@ def test_paths_of_a_period_add_up_before_periods_are_compared() -> None:
 
 @pytest.mark.parametrize("most", [1, 2, 3])
 def test_so_many_of_the_costliest_cost_no_less_than_any_so_many(most: int) -> None:
-    """As rho and as epsilon, delta apart: also beside sessions of queries, known as zCDP only."""
+    """The costliest periods cost no less than any others, in rho, in delta and in epsilon."""
     limits = Limits()
     limits.periods["log"] = Every("week", 9, most_periods=most)
     for seed in range(20):

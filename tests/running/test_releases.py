@@ -1,4 +1,4 @@
-"""Releases of running counts: their joint law through the store, names, costs, open domains, and what is public."""
+"""Releases of running counts: their joint law through the store, names, costs, plans and open domains."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ Round = tuple[int, int, str, float, str]
 
 
 def released(seed: int, rounds: Sequence[Round]) -> tuple[np.ndarray, np.ndarray]:
-    """By round and cell: whether it was published, and its noisy count, 0 where it was not."""
+    """By round and cell: whether it was published, and its noisy count or 0."""
     series = started([], max_keys=1, domain=sh.Integers(len(COUNTS)), seed=seed)
     published, values = (np.zeros((len(rounds), len(COUNTS)), dtype) for dtype in (bool, float))
     log, appended = days(), 0
@@ -129,7 +129,7 @@ def p_values(first: tuple[np.ndarray, np.ndarray], second: tuple[np.ndarray, np.
 
 @pytest.mark.parametrize("rounds", [[(*one, "running") for one in ROUNDS], MIXED], ids=["running", "mixed"])
 def test_releases_through_the_store_have_the_joint_law_of_dense_ones(rounds: Sequence[Round]) -> None:
-    """Steps and levels in scrambled order between appends; a scale 10 % off is noticed."""
+    """Releases between appends, in scrambled order, agree with dense ones; a scale 10 % off is detected."""
     found = released(1, rounds)
     for p_value in p_values(found, dense(2, rounds)):
         assert_consistent(p_value, "releases of running counts")
@@ -178,7 +178,7 @@ DAYS = [
 
 
 def test_a_name_stands_for_the_same_numbers_for_ever() -> None:
-    """Also after later steps and releases, and with another request it is refused."""
+    """Later steps and releases change nothing; another request under the name and missing steps are refused."""
     series = started(DAYS[:2])
     first = series.release("first", step=1, level="0.1")
     series.append(frame(DAYS[2]), step=3)
@@ -186,18 +186,18 @@ def test_a_name_stands_for_the_same_numbers_for_ever() -> None:
     series.release("second", step=2, level="0.05", threshold=90)
     assert series.release("first", step=1).frame.equals(first.frame)
     assert series.release("first").metadata == first.metadata
-    with pytest.raises(NameTakenError, match="step=1"):
-        series.release("first", step=2)
-    with pytest.raises(NotFoundError, match="step= and level="):
-        series.release("other", level="0.1")
-    with pytest.raises(NotFoundError, match="not appended"):
-        series.release("other", step=4, level="0.1")
-    with pytest.raises(DeclarationError, match="from 1 to 5"):
-        series.release("other", step=6, level="0.1")
+    for name, asked, error, said in (
+        ("first", {"step": 2}, NameTakenError, "step=1"),
+        ("other", {"level": "0.1"}, NotFoundError, "step= and level="),
+        ("other", {"step": 4, "level": "0.1"}, NotFoundError, "not appended"),
+        ("other", {"step": 6, "level": "0.1"}, DeclarationError, "from 1 to 5"),
+    ):
+        with pytest.raises(error, match=said):
+            series.release(name, **asked)
 
 
 def test_all_steps_together_cost_the_finest_level_once() -> None:
-    """In the ledger, against the cap, and against the population's budget."""
+    """The ledger, the cap and the budget count the finest level of all steps."""
     series = started(DAYS, cap="0.5")
     for step, level in ((3, "0.1"), (1, "0.4"), (2, "0.4")):
         series.release(f"r{step}", step=step, level=level)
@@ -210,7 +210,7 @@ def test_all_steps_together_cost_the_finest_level_once() -> None:
 
 
 def test_noise_is_close_to_the_bound_that_no_mechanism_beats() -> None:
-    """Root mean square over the steps, over that of a single release: within 5 % of the singular-value bound."""
+    """The root mean square error over all steps is within 5 % of the singular-value bound."""
     for steps, bound in ((7, 1.404), (30, 1.811), (365, 2.583)):
         ratio = float(np.sqrt(np.diag(Totals("running", steps).noise(4)._covariance / 4).mean()))
         assert bound < ratio < 1.05 * bound
@@ -218,7 +218,7 @@ def test_noise_is_close_to_the_bound_that_no_mechanism_beats() -> None:
 
 
 def test_new_units_and_blocks_cost_beside_running_counts() -> None:
-    """Each its own finest level; a name keeps what it counted; the cap bounds their sum."""
+    """New units and blocks have noise paths of their own; the cap bounds the sum."""
     series = started(DAYS, cap="1", steps=3)
     series.release("running", step=3, level="0.3")
     new = series.release("new", step=2, what="new", level="0.2")
@@ -231,19 +231,18 @@ def test_new_units_and_blocks_cost_beside_running_counts() -> None:
     ledger = series.store.ledger(full=True)
     assert sorted(ledger.filter(pl.col("scope") == "path")["level"]) == ["0.2", "0.25", "0.3"]
     assert ledger.filter(pl.col("scope") == "series")["level"].item() == "0.75"
-    assert series.release("new").frame.equals(new.frame)
-    assert series.plan("0.1", step=3, what="new").levels["std"].item() == pytest.approx(np.sqrt(10))
-    with pytest.raises(NameTakenError, match="what='new'"):
-        series.release("new", step=2, what="running", level="0.2")
-    with pytest.raises(CapExceededError):
-        series.release("more", step=2, what="new", level="0.5")
-    for what, told in (("windows(2)", "what must be"), ("blocks(2)", "no block of 2 steps ends at step 1")):
-        with pytest.raises(DeclarationError, match=told):
-            series.release("first", step=1, what=what, level="0.1")
+    for name, step, what, error, said in (
+        ("new", 2, "running", NameTakenError, "what='new'"),
+        ("more", 2, "new", CapExceededError, "cap"),
+        ("first", 1, "windows(2)", DeclarationError, "what must be"),
+        ("first", 1, "blocks(2)", DeclarationError, "no block of 2 steps ends at step 1"),
+    ):
+        with pytest.raises(error, match=said):
+            series.release(name, step=step, what=what, level="0.5")
 
 
 def test_a_false_key_keeps_its_noise_when_it_gets_units() -> None:
-    """A key published at step 1, where it was empty: its noise at step 2 has its law given the noise at step 1."""
+    """The noise at step 2 of a key published while empty has its law given the noise at step 1."""
     series = started([[("a", 0)]], domain=sh.Integers(20_000), max_keys=1)
     first = series.release("first", step=1, level="0.5", threshold=1.0)
     false_keys = [key for key in first.frame["key"] if key != 0]
@@ -261,7 +260,7 @@ def test_a_false_key_keeps_its_noise_when_it_gets_units() -> None:
 
 
 def test_a_plan_says_what_a_day_will_publish_before_it_has_come() -> None:
-    """By the noise of that day, what is public of its release, and what the release would add; nothing is spent."""
+    """A plan names the noise, the threshold and the added cost of a step that was not appended yet."""
     series = started(DAYS, steps=30, cap="0.5")
     series.release("first", step=1, level="0.2")
     planned = series.plan(["0.1", "0.3", "0.6"], step=29)
@@ -277,29 +276,18 @@ def test_a_plan_says_what_a_day_will_publish_before_it_has_come() -> None:
         series.plan(step=31)
 
 
-class TestOpenDomains:
-    """Keys that cannot be listed: an empty key is never shown, and delta is spent over all points."""
-
-    def test_keys_are_shown_only_at_steps_where_they_have_units(self) -> None:
-        """Also those that were published at other steps."""
-        domain = sh.Open("integer", delta="1e-6")
-        series = started(DAYS, domain=domain)
-        third = series.release("third", step=3, level="0.5")
-        first = series.release("first", step=1, level="0.4")
-        assert set(third.frame["key"]) == {0, 1, 2, 3, 4, 7, 8}
-        assert set(first.frame["key"]) == {0, 1, 2, 3, 4}
-        assert third.metadata["delta_infinity"] < first.metadata["delta_infinity"] < 1e-6
-        assert "approximate 0.5-zCDP" in first.metadata["guarantee"]
-
-    def test_delta_bounds_what_is_spent(self) -> None:
-        """Releases go on halving what is left; a threshold that takes more is refused."""
-        domain = sh.Open("integer", delta="1e-6")
-        series = started(DAYS, domain=domain)
-        spent = [
-            series.release(f"r{i}", step=1 + i % 3, level=Fraction(1 + i, 10)).metadata["delta_infinity"]
-            for i in range(6)
-        ]
-        assert spent == sorted(spent)
-        assert spent[-1] < 1e-6
-        with pytest.raises(BudgetExceededError):
-            series.release("low", step=1, level="0.7", threshold=3)
+def test_delta_of_open_domains_is_spent_over_all_steps() -> None:
+    """Keys are published at steps where they have units only; releases halve the delta that is left."""
+    series = started(DAYS, domain=sh.Open("integer", delta="1e-6"))
+    third = series.release("third", step=3, level="0.5")
+    first = series.release("first", step=1, level="0.4")
+    assert set(third.frame["key"]) == {0, 1, 2, 3, 4, 7, 8}
+    assert set(first.frame["key"]) == {0, 1, 2, 3, 4}
+    assert "approximate 0.5-zCDP" in first.metadata["guarantee"]
+    spent = [third.metadata["delta_infinity"], first.metadata["delta_infinity"]]
+    for i in range(4):
+        release = series.release(f"r{i}", step=1 + i % 3, level=Fraction(6 + i, 10))
+        spent.append(release.metadata["delta_infinity"])
+    assert spent == sorted(spent) and spent[-1] < 1e-6
+    with pytest.raises(BudgetExceededError):
+        series.release("low", step=1, level="0.7", threshold=3)

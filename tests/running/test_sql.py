@@ -1,4 +1,4 @@
-"""CREATE RUNNING SERIES, APPEND, RELEASE … AT STEP, PLAN … AT STEP and SHOW for series whose log goes on."""
+"""Running series in SQL: CREATE RUNNING SERIES, APPEND, RELEASE and PLAN AT STEP, SHOW."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DAYS = [[(f"u{i}", i % 5) for i in range(900)], [(f"v{i}", 7) for i in range(700
 
 
 def test_a_plan_and_a_dry_run_know_steps() -> None:
-    """A plan of a day to come, and what a script would spend: all steps cost the finest level once."""
+    """Plans take steps to come; a dry run knows that all steps cost the finest level once."""
     store = started(DAYS, domain=sh.Integers(10)).store
     planned = sh.sql("plan from log at step 5 at level 0.1, 0.3", store=store).outcomes[0].frame
     assert planned["level"].to_list() == ["0.1", "0.3"]
@@ -30,7 +30,7 @@ TABLES = {f"day_{i}": frame(rows) for i, rows in enumerate(DAYS, 1)}
 
 
 def test_a_running_series_is_declared_and_appended_to_in_sql(tmp_path) -> None:
-    """As by the Python interface: the query of the declaration is step 1, and a script may run again."""
+    """The query of the declaration is step 1, and a script may run again."""
     script = f"""
         create running series if not exists log {DECLARED} as select user, key from day_1;
         append to log step 2 as select user, key from day_2 where key = $key;
@@ -51,28 +51,23 @@ def test_a_running_series_is_declared_and_appended_to_in_sql(tmp_path) -> None:
     assert (series.appended(), series.steps) == (2, 5)
     assert counts(series, 5, 10)[1].tolist() == [180] * 5 + [0, 0, 700, 0, 0]
     assert series.release("new").frame.columns == ["key", "noisy_count"]
-    alone = f"create running series other {DECLARED}"
-    assert "without a step" in sh.sql(alone, store=tmp_path / "store").outcomes[0].said
 
 
 def test_a_release_rests_on_a_checked_query_only_if_all_steps_do() -> None:
-    """Each step says what it was checked for; the ledger says the least of all of them."""
+    """One unchecked step makes the series unchecked in the ledger and in later releases."""
     with sh.open(":memory:", seed=1) as store:
         sh.sql(f"create running series log {DECLARED} as from day_1", store=store, tables=TABLES)
         series = store.series("log")
-        first = series.release("first", step=1, level="0.1")
-        assert first.metadata["declaration"]["source"] == "checked query"
-        assert "rests on a checked query" in first.metadata["guarantee"]
-        assert set(store.ledger(full=True)["source"].drop_nulls()) == {"checked query"}
-        series.append(TABLES["day_2"], step=2)
-        second = series.release("second", step=2, level="0.1")
-        assert (
-            second.metadata["declaration"]["source"] == "unchecked source"
-            and "on trust" in second.metadata["guarantee"]
-        )
-        assert series.release("again", step=1, level="0.1").metadata["declaration"]["source"] == "checked query"
-        assert set(store.ledger(full=True)["source"].drop_nulls()) == {"unchecked source"}
-        assert sh.sql("show series", store=store).frame["source"].to_list() == ["unchecked source"]
+        sources = []
+        for name, step in (("first", 1), ("second", 2), ("again", 1)):
+            release = series.release(name, step=step, level="0.1").metadata
+            sources.append(release["declaration"]["source"])
+            assert ("on trust" in release["guarantee"]) == (sources[-1] == "unchecked source")
+            ledger = set(store.ledger(full=True)["source"].drop_nulls())
+            assert ledger == {"checked query" if step == 1 and name == "first" else "unchecked source"}
+            if name == "first":
+                series.append(TABLES["day_2"], step=2)
+        assert sources == ["checked query", "unchecked source", "checked query"]
 
 
 @pytest.mark.parametrize(
@@ -80,18 +75,15 @@ def test_a_release_rests_on_a_checked_query_only_if_all_steps_do() -> None:
     [
         ("append to log step 2 as select user, key from day_2 limit 3", "LIMIT"),
         ("append to log step 3 as from day_2", "step 2 comes next"),
-        ("append to log step 1 as from day_2", "other rows"),
         ("append to plain step 2 as from day_2", "not a running series"),
-        ("append to nothing step 2 as from day_2", "there is no series nothing"),
         (f"create running series log {DECLARED}", "IF NOT EXISTS"),
         (f"create running series other {DECLARED} as select user, key + 90 as key from day_1", "outside"),
     ],
 )
-def test_what_cannot_be_declared_or_appended_is_refused_and_leaves_nothing(statement: str, told: str) -> None:
-    """Whether that is found when the script is read or when it runs, in a script of its own or after others."""
+def test_a_refused_statement_leaves_nothing(statement: str, told: str) -> None:
+    """No series and no step is added."""
     store = started(DAYS[:1], domain=sh.Integers(10)).store
     sh.create(store, frame(DAYS[0]), name="plain", unit="user", key="key", max_keys=1, domain=sh.Integers(10))
     with pytest.raises(SparsehistError, match=told):
         sh.sql(statement, store=store, tables=TABLES)
-    assert sorted(store.series_names()) == ["log", "plain"]
-    assert store.series("log").appended() == 1
+    assert sorted(store.series_names()) == ["log", "plain"] and store.series("log").appended() == 1

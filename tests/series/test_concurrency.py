@@ -5,7 +5,6 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import polars as pl
@@ -56,18 +55,6 @@ def test_processes_at_once_share_one_history(tmp_path: Path) -> None:
     outputs = [worker.communicate(timeout=120)[0] for worker in workers]
     assert all(worker.returncode == 0 for worker in workers)
     assert_one_history([pickle.loads(output) for output in outputs])
-
-
-def test_threads_at_once_share_one_history(tmp_path: Path) -> None:
-    """Four threads that use one Series object get the same rows."""
-    a_store(tmp_path / "store")
-    series = sh.open(tmp_path / "store", wait=60).series("visits")
-
-    def ask(_: int) -> dict[str, pl.DataFrame]:
-        return {f"r{i}": series.release(f"r{i}", level=LEVELS[i % 3], threshold=15 + i).frame for i in range(6)}
-
-    with ThreadPoolExecutor(4) as pool:
-        assert_one_history(list(pool.map(ask, range(4))))
 
 
 FORK = """

@@ -12,7 +12,6 @@ import pytest
 
 import sparsehist as sh
 from sparsehist.entropy import seeded
-from sparsehist.errors import InputError
 from sparsehist.histogram import effective_threshold, grid_step, round_to_grid
 from sparsehist.histogram.intervals import count_estimates, count_limits
 from sparsehist.noise import family_named
@@ -101,27 +100,6 @@ def test_coverage_is_nominal_on_a_million_published_cells(noise: str, alpha: flo
     check_coverage(noise, MANY, alpha)
 
 
-@pytest.mark.parametrize("noise", LEVELS)
-def test_limits_rise_with_the_noisy_count_and_reach_down_just_above_the_threshold(noise: str) -> None:
-    """Limits rise with the noisy count, begin at 0 and keep their distance far above the threshold."""
-    scene = Scene(noise)
-    first = math.floor(scene.bound) + (1.0 if scene.family.integer else scene.step)
-    noisy = np.concatenate(
-        [first + scene.step * np.arange(3000), scene.bound + scene.std * np.array([60.0, 200.0, 1e6])]
-    )
-    noisy = np.sort(np.round(noisy / scene.step) * scene.step)
-    noisy = noisy[noisy > scene.bound]
-    low, high = scene.limits(noisy, 0.05)
-    close = 1e-5 * scene.std
-    assert low[0] == 0.0
-    assert (np.diff(low) >= -close).all()
-    assert (np.diff(high) >= -close).all()
-    assert noisy[-1] - low[-1] == pytest.approx(noisy[-2] - low[-2], abs=close)
-    shuffled = seeded(3).permutation(noisy.size)
-    for found, expected in zip(scene.limits(noisy[shuffled], 0.05), (low, high), strict=True):
-        assert (found == expected[shuffled]).all()
-
-
 def a_release(noise: str = "gaussian", **request: Any) -> sh.Release:
     """A release of a few thousand keys of known counts."""
     values = np.arange(4000) % 200
@@ -133,7 +111,7 @@ def a_release(noise: str = "gaussian", **request: Any) -> sh.Release:
 
 @pytest.mark.parametrize("noise", LEVELS)
 def test_a_release_gives_its_intervals_with_its_rows(noise: str, tmp_path: Path) -> None:
-    """A release and its file give the same intervals, with at least the nominal coverage."""
+    """A release and its file give the same intervals and estimates; coverage is at least nominal."""
     release = a_release(noise, threshold=60 if noise != "poisson" else 150)
     found = release.intervals()
     assert found.columns == ["key", "noisy_count", "low", "high"]
@@ -145,6 +123,9 @@ def test_a_release_gives_its_intervals_with_its_rows(noise: str, tmp_path: Path)
     # At least nominal: upper limits that would lie below 0 are 0, and values on a grid cover more.
     expected = 0.95 if covered.mean() < 0.95 else float(covered.mean())
     assert_consistent(binomial_test(int(covered.sum()), covered.size, expected))
+    estimates = release.estimates()
+    assert estimates.columns == ["key", "noisy_count", "estimate", "estimate_error"]
+    assert sh.read(tmp_path / "r.parquet").estimates().equals(estimates)
     wider = release.intervals(0.99)
     assert (wider["low"] <= found["low"]).all()
     assert (wider["high"] >= found["high"]).all()
@@ -196,19 +177,3 @@ def test_estimates_are_right_on_average_over_counts_that_are_as_common(noise):
     assert_detected(mean_test(noise_alone, 0.0, float(noise_alone.var())), f"{noise}: bias of the noisy count")
     wrong = ((found.counts - counts)[near] / (1.05 * found.errors[near])) ** 2
     assert_detected(mean_test(wrong, 1.0, float(wrong.var())), f"{noise}: error stated 5 % too large")
-
-
-def test_a_release_has_estimates():
-    """Estimates are columns beside the noisy counts; a key column of the same name is refused."""
-    rows = pl.DataFrame({"key": ["a", "b", "c"], "count": [900, 60, 0]})
-    release = over_counts(rows, domain=sh.Catalogue(["a", "b", "c"])).release("r", level="0.005", threshold=40)
-    frame = release.estimates()
-    assert frame.columns == ["key", "noisy_count", "estimate", "estimate_error"]
-    first = frame.row(0, named=True)
-    assert first["estimate"] == pytest.approx(first["noisy_count"], abs=0.01)
-    assert first["estimate_error"] == pytest.approx(release.metadata["std"], rel=0.01)
-    assert (frame["estimate"] >= 0).all() and (frame["estimate"] <= frame["noisy_count"] + 1e-6).all()
-    assert release.frame.columns == ["key", "noisy_count"]
-    taken = sh.Release(release.frame.rename({"key": "estimate"}), release.metadata)
-    with pytest.raises(InputError):
-        taken.estimates()

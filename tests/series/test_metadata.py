@@ -12,7 +12,7 @@ import pytest
 import sparsehist as sh
 from sparsehist.declaration import Declaration
 from sparsehist.declaration.parameters import parameter, parameters, sql_words
-from sparsehist.errors import DeclarationError, InputError
+from sparsehist.errors import DeclarationError
 from sparsehist.release.metadata import read_metadata
 from sparsehist.release.parameter_rows import declaration_rows
 
@@ -64,11 +64,3 @@ def test_a_new_parameter_of_a_series_is_one_field() -> None:
     assert record.as_dict()["declaration"] == made.as_json() and made.as_json()["flavour"] == "sweet"
     with pytest.raises(DeclarationError, match="flavour must be one of"):
         replace(made, flavour="sour")
-
-
-def test_what_lacks_a_field_is_refused_by_name() -> None:
-    """Metadata without a field are refused."""
-    metadata = _released("cells").metadata
-    del metadata["effective_threshold"]
-    with pytest.raises(InputError, match="effective_threshold"):
-        read_metadata(metadata)

@@ -171,15 +171,6 @@ def job(store: Path, log: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def test_a_job_run_twice_and_twice_at_once_gives_the_same(log: Path, store: Path) -> None:
-    """Two processes that begin with no store at all, and one after them, print the same numbers."""
-    jobs = [job(store, log / "a.parquet") for _ in range(2)]
-    outputs = [each.communicate(timeout=120) for each in jobs]
-    outputs.append(job(store, log / "a.parquet").communicate(timeout=120))
-    assert [errors for _, errors in outputs] == ["", "", ""]
-    assert len({rows for rows, _ in outputs}) == 1 and len(outputs[0][0]) > 20
-
-
 def test_a_killed_count_leaves_nothing_of_the_log_behind(tmp_path: Path, store: Path) -> None:
     """Rows that a killed run left on disk are gone after the next command."""
     n = 6_000_000

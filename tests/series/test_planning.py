@@ -15,7 +15,6 @@ from sparsehist.errors import BudgetExceededError, DeclarationError, LevelError
 from sparsehist.histogram.thresholds import least_count, mean_error, publication_probability
 from sparsehist.noise import DiscreteLaplace, Gaussian, Laplace, Poisson, Skellam, family_named
 from sparsehist.release.planning import plan
-from sparsehist.release.plots import save_plot
 from tests.series.in_memory import over_counts
 from tests.stats import assert_consistent, assert_detected, g_test
 
@@ -154,11 +153,3 @@ def test_what_cannot_be_planned_is_refused(wrong):
     """Wrong parameters are refused."""
     with pytest.raises((DeclarationError, LevelError)):
         plan(**{"levels": ["0.1"], "d": 10**9, "max_keys": 2} | wrong)
-
-
-def test_a_plan_can_be_drawn(tmp_path):
-    """A plan has a plot."""
-    pytest.importorskip("altair")
-    planned = plan(["0.1", "1"], d=10**9, max_keys=2)
-    save_plot(planned.plot(), tmp_path / "plan.svg")
-    assert (tmp_path / "plan.svg").read_text(encoding="utf-8").startswith("<svg")

@@ -11,15 +11,12 @@ from sparsehist.counting.log import Log
 BATCH_ROWS = 400_000
 DICTIONARIES = (pl.Categorical, pl.Enum)
 TEXTS = (pl.String, *DICTIONARIES)
-WHOLE = (
-    pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64, pl.Boolean, pl.Date, pl.Time,
-    pl.Datetime, pl.Duration,
-)  # fmt: skip
 
 
 def is_whole(dtype: pl.DataType) -> bool:
     """Return whether values of this dtype are whole numbers of at most 64 bits."""
-    return dtype in WHOLE
+    narrow = dtype.is_integer() and dtype not in (pl.Int128, pl.UInt128)
+    return narrow or dtype.is_temporal() or dtype == pl.Boolean
 
 
 def plain(name: str, dtype: pl.DataType) -> pl.Expr:
@@ -36,10 +33,8 @@ def restored(values: pl.Series, dtype: pl.DataType) -> pl.Series:
     """Undo `plain`; text of any kind becomes String, and is refused if it is not UTF-8."""
     if dtype == pl.UInt64:
         return values.reinterpret(signed=False)
-    if is_whole(dtype):
+    if dtype == pl.Binary or is_whole(dtype):
         return values.cast(dtype)
-    if dtype == pl.Binary:
-        return values
     text = values.cast(pl.String)
     return text if dtype in TEXTS else text.cast(dtype)
 
@@ -55,9 +50,9 @@ def present(name: str, dtype: pl.DataType) -> pl.Expr:
 
 def batches(log: Log, columns: Sequence[str], computed: Mapping[str, pl.Expr]) -> Iterator[pl.DataFrame]:
     """Read columns of a log as `plain` gives them, and computed ones, in batches of at least `BATCH_ROWS` rows."""
-    plainly = [*(plain(name, log.dtypes[name]) for name in columns), *computed.values()]
+    rows = log.rows.select(*(plain(name, log.dtypes[name]) for name in columns), *computed.values())
     waiting: list[pl.DataFrame] = []
-    for frame in log.rows.select(plainly).collect_batches(chunk_size=BATCH_ROWS, maintain_order=False):
+    for frame in rows.collect_batches(chunk_size=BATCH_ROWS, maintain_order=False):
         waiting.append(frame)
         if sum(one.height for one in waiting) >= BATCH_ROWS:
             yield pl.concat(waiting)
@@ -68,9 +63,7 @@ def batches(log: Log, columns: Sequence[str], computed: Mapping[str, pl.Expr]) -
 
 def kept(batch: pl.DataFrame, rules: Mapping[str, pl.Expr], broken: set[str]) -> pl.DataFrame:
     """Leave out the rows that break a rule, and add the columns of these rules to `broken`."""
-    if not rules:
-        return batch
-    held = batch.select(rule.all().alias(name) for name, rule in rules.items()).row(0, named=True)
-    failed = [name for name, holds in held.items() if not holds]
+    held = batch.select(rule.all().alias(name) for name, rule in rules.items()).to_dicts()
+    failed = [name for row in held for name, holds in row.items() if not holds]
     broken.update(failed)
     return batch.filter(*(rules[name] for name in failed)) if failed else batch

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from sparsehist.counting import in_memory, with_spark
+from sparsehist.counting import in_memory
 from sparsehist.counting.contract import SUMS, CountedKeys, CountRequest, Counts, UnitPairs, request
 from sparsehist.counting.keys import has_duplicates, place
 from sparsehist.counting.log import Log, check_key_dtypes, check_unit_dtypes, engine_errors
@@ -50,11 +50,12 @@ def count_keys(source: object, *, may_be_empty: bool = False, **declared: Any) -
     if isinstance(source, Counts):
         return CountedKeys(given_counts(source, wanted), "given")
     log = _opened(source, wanted)
-    engine, met = (with_spark if log.of_spark else in_memory).name(), None
     if log.of_spark:
-        frame = with_spark.count(log, wanted)
+        from sparsehist.counting import with_spark  # and with it the writer of SQL, which no other log needs
+
+        engine, frame, met = with_spark.name(), with_spark.count(log, wanted), None
     else:
-        frame, met = in_memory.count(log, wanted)
+        engine, (frame, met) = in_memory.name(), in_memory.count(log, wanted)
     if frame.is_empty() and not may_be_empty:
         raise DataError(EMPTY)
     check_sums(frame, wanted.measures)
@@ -72,6 +73,8 @@ def sorted_keys(source: object, order: bytes, **declared: Any) -> tuple[str, Ite
     Returns:
         What counted; and frames of columns key_0, …, count and sum_0, …, at least one.
     """
+    from sparsehist.counting import with_spark
+
     wanted = request(**declared)
     log = _opened(source, wanted)
 

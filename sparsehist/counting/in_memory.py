@@ -9,16 +9,14 @@ Rows that memory has no room for wait on disk; distinct texts stay in memory.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 
 from sparsehist.counting.batches import batches, is_whole, kept, present
-from sparsehist.counting.codes import first_of_runs, sorted_words
 from sparsehist.counting.contract import Bounding, CountRequest, UnitPairs
 from sparsehist.counting.keys import missing_error, outside_error
 from sparsehist.counting.log import Log, engine_errors
@@ -26,11 +24,11 @@ from sparsehist.counting.measured import row_columns, row_steps, sum_names, unme
 from sparsehist.counting.memory import allowed_memory
 from sparsehist.counting.rows import GROUP_BITS, Rows
 from sparsehist.counting.tuples import sha256_of, tuple_text
-from sparsehist.counting.words import Numbers32or64, Words, key_range
+from sparsehist.counting.words import Numbers32or64, Words, key_range, odd
 from sparsehist.errors import DeclarationError
 from sparsehist.store.layout import spill_directory
 from sparsehist.threads import cores, in_threads
-from sparsehist.typing import AnyArray, IndexArray, IntArray, NDArray, WordArray, secret
+from sparsehist.typing import AnyArray, BoolArray, IndexArray, IntArray, NDArray, WordArray, secret
 
 GROUP_ROWS = 1 << 16
 AHEAD = 16  # groups bounded ahead, so that no thread waits
@@ -47,15 +45,15 @@ class Pairs(NamedTuple):
         sizes: Number of distinct keys of each unit; shape (units,).
         kept: How many of them count; shape (units,).
         cells: Cells of the pairs that count; shape (pairs,).
-        added: What each of them adds to its count, in parts, and to the sum of each measure, in steps, cut to its
-            weight times the bounds; shape (pairs,) each, or 1 for all.
+        added: What each of them adds to its count, in parts (None if each adds 1), and to the sum of each measure,
+            in steps, cut to its weight times the bounds; shape (pairs,) each.
     """
 
     units: WordArray
     sizes: IntArray
     kept: IntArray
     cells: Numbers32or64
-    added: list[Any]
+    added: list[IntArray | None]
 
 
 def name() -> str:
@@ -71,7 +69,7 @@ def count(log: Log, wanted: CountRequest) -> tuple[pl.DataFrame, Bounding]:
     with spill_directory(wanted.temporary_directory) as directory:
         read = WordLog(log, wanted, directory)
         dense = read.keys.n_cells <= DENSE * len(read.rows)
-        totals: list[IntArray] = [np.zeros(read.keys.n_cells if dense else 0, np.int64) for _ in names]
+        totals = [np.zeros(read.keys.n_cells if dense else 0, np.int64) for _ in names]
         for pairs in read.pairs():
             met, above = met + int(pairs.sizes.sum()), above + int((pairs.sizes > wanted.max_keys).sum())
             if not dense:
@@ -79,12 +77,18 @@ def count(log: Log, wanted: CountRequest) -> tuple[pl.DataFrame, Bounding]:
                 continue
             places = pairs.cells.astype(np.intp)
             for total, added in zip(totals, pairs.added, strict=True):
-                np.add.at(total, places, added)
+                np.add.at(total, places, 1 if added is None else added)
         read.rows.clear()
     wanted.report("counting")
-    cells, totals = _nonzero(totals) if dense else _added_up(parts, names)
-    columns = [pl.Series(name, total, pl.Int64) for name, total in zip(names, totals, strict=True)]
-    return read.keys.frame(cells).with_columns(columns), Bounding(met, above)
+    if dense:
+        cells = np.flatnonzero(totals[0])
+        found = pl.DataFrame(
+            {"cell": cells} | {name: total[cells] for name, total in zip(names, totals, strict=True)}
+        )
+    else:
+        found = _added_up(parts, names)
+    frame = read.keys.frame(found["cell"].to_numpy().view(np.uint64) if dense else found["cell"].to_numpy())
+    return frame.with_columns(found.drop("cell")), Bounding(met, above)
 
 
 def kept_pairs(log: Log, wanted: CountRequest) -> UnitPairs:
@@ -111,21 +115,17 @@ class WordLog:
 
     def __init__(self, log: Log, wanted: CountRequest, directory: Path) -> None:
         allowed = allowed_memory(wanted.memory_limit)
-        self._log, self._wanted, dtypes = log, wanted, log.dtypes
-        parts = wanted.unit
-        self.units = Words.of_columns([dtypes[name] for name in parts], [None] * len(parts))
-        self.keys = Words.of_columns([dtypes[name] for name in wanted.key], wanted.domain.parts)
+        self._wanted, self._dtypes = wanted, log.dtypes
+        self.units = Words.of_columns([log.dtypes[name] for name in wanted.unit], [None] * len(wanted.unit))
+        self.keys = Words.of_columns([log.dtypes[name] for name in wanted.key], wanted.domain.parts)
         self.rows = Rows(directory, allowed // 2)
-        self._multiplier = np.uint64(multiplier_of(wanted.salt))
+        self._multiplier = odd(wanted.salt, b"multiplier")
         self._inverse = np.uint64(pow(int(self._multiplier), -1, 2**64))
-        self._read(allowed)
+        self._read(log, allowed)
 
-    def __repr__(self) -> str:
-        return "WordLog()"
-
-    def _read(self, allowed: int) -> None:
+    def _read(self, log: Log, allowed: int) -> None:
         """Read the log batch by batch into words, and bring its keys to the domain."""
-        log, wanted, dtypes = self._log, self._wanted, self._log.dtypes
+        wanted, dtypes = self._wanted, self._dtypes
         steps = row_steps(wanted.measures, log)
         rules = {name: present(name, dtypes[name]) for name in wanted.read}
         rules |= {name: pl.col(name).is_not_null() for name in steps}
@@ -150,8 +150,11 @@ class WordLog:
         with engine_errors(log.label, log):
             for _ in in_threads(add, batches(log, wanted.read, steps), wanted.threads or cores()):
                 pass
-            if wanted.on_null == "error":
-                self._refuse(missing)
+            if missing and wanted.on_null == "error":
+                first = next(name for name in rules if name in missing)
+                if first in steps:
+                    raise unmeasured_error(row_columns(wanted.measures)[first])
+                raise missing_error(first, "unit" if first in wanted.unit else "key")
             wanted.report("placing keys")
             self.units.place(wanted.salt)
             self.keys.place(wanted.salt)
@@ -159,14 +162,6 @@ class WordLog:
         if outside and wanted.on_outside == "error":
             text = [dtypes[name] == pl.String and name not in wanted.key_types for name in wanted.key]
             raise outside_error(outside, wanted.key, wanted.domain, text)
-
-    def _refuse(self, missing: set[str]) -> None:
-        for name in self._wanted.read:
-            if name in missing:
-                raise missing_error(name, "unit" if name in self._wanted.unit else "key")
-        for name, measure in row_columns(self._wanted.measures).items():
-            if name in missing:
-                raise unmeasured_error(measure)
 
     def pairs(self) -> Iterator[Pairs]:
         """Find the distinct pairs, and those that count, group by group of units, in threads."""
@@ -204,9 +199,9 @@ class WordLog:
                 chosen[above] = place.to_series().to_numpy() <= wanted.most_keys
             cells, sums = cells[chosen], [each[chosen] for each in sums]
         counting = np.minimum(sizes, wanted.most_keys)
-        weights = 1 if wanted.full == 1 else np.repeat(weight_of(sizes, wanted.weights), counting)
+        weights = None if wanted.full == 1 else np.repeat(weight_of(sizes, wanted.weights), counting)
         for measure, each in zip(wanted.measures, sums, strict=True):
-            most = measure.most_steps * weights // wanted.full
+            most = measure.most_steps * (1 if weights is None else weights) // wanted.full
             np.clip(each, -most if measure.signed else 0, most, out=each)
         units = np.take(units, own, mode="clip") * self._inverse
         return Pairs(units, sizes, counting, cells, [weights, *sums])
@@ -225,7 +220,7 @@ class WordLog:
         """Turn words back into units, and write each unit as one text."""
         parts = self._wanted.unit
         frame = pl.DataFrame(dict(zip(parts, self.unit_values(words), strict=True)))
-        return frame.select(tuple_text(parts, self._log.dtypes)).to_series()
+        return frame.select(tuple_text(parts, self._dtypes)).to_series()
 
     def _pair_texts(self, units: WordArray, cells: Numbers32or64) -> pl.Series:
         """Write pairs of a unit, as it stands in `rows`, and a key as texts."""
@@ -260,7 +255,7 @@ def distinct_pairs(
     words |= hashes >> np.uint64(64) - for_hash
     words <<= for_position
     words |= np.arange(units.size, dtype=np.uint64)
-    words = sorted_words(words)
+    words = pl.Series(words).sort(multithreaded=False).to_numpy()  # in a third of numpy's time
     order = (words & ((np.uint64(1) << for_position) - np.uint64(1))).astype(np.uint32)
     words = words >> for_position
     ordered, own = np.take(units, order, mode="clip"), np.take(cells, order, mode="clip")
@@ -282,6 +277,14 @@ def distinct_pairs(
         new = first_of_runs(ordered) | first_of_runs(own)
     starts = np.flatnonzero(new)
     return np.take(ordered, starts, mode="clip"), np.take(own, starts, mode="clip"), order, starts
+
+
+def first_of_runs(ordered: AnyArray) -> BoolArray:
+    """Mark the first of each run of equal values."""
+    first = np.empty(ordered.size, dtype=bool)
+    first[:1] = True
+    np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
+    return first
 
 
 def mixed(words: WordArray) -> WordArray:
@@ -306,44 +309,26 @@ def weight_of(sizes: IntArray, weights: Sequence[tuple[int, int]]) -> IntArray:
     return found
 
 
-def multiplier_of(salt: bytes) -> int:
-    """Return the odd number by which units are multiplied."""
-    return int.from_bytes(hashlib.blake2b(b"multiplier", key=salt, digest_size=8).digest(), "little") | 1
-
-
-def _nonzero(totals: list[IntArray]) -> tuple[Numbers32or64, list[IntArray]]:
-    """Return the cells that somebody counts for, and the totals of each."""
-    cells = np.flatnonzero(totals[0])
-    return cells.view(np.uint64), [total[cells] for total in totals]
-
-
-def _added_up(parts: list[Pairs], names: Sequence[str]) -> tuple[Numbers32or64, list[IntArray]]:
+def _added_up(parts: list[Pairs], names: Sequence[str]) -> pl.DataFrame:
     """Return the distinct cells, and the totals of each. Empties `parts`, which saves a copy."""
-    cells = _joined([part.cells for part in parts], np.uint32)
-    each_counts_one = all(isinstance(part.added[0], int) for part in parts)
-    columns = {
-        name: _joined([part.added[at] for part in parts], np.int64)
-        for at, name in enumerate(names)
-        if at or not each_counts_one
+    cells = pl.Series("cell", _joined([part.cells for part in parts], np.uint32))
+    columns = list(zip(*(part.added for part in parts), strict=True)) or [(None,)] * len(names)
+    given = {
+        name: _joined([each for each in column if each is not None], np.int64)
+        for name, column in zip(names, columns, strict=True)
+        if None not in column
     }
     parts.clear()
-    if not columns:
-        ordered = sorted_words(cells)
-        starts = np.flatnonzero(first_of_runs(ordered))
-        return ordered[starts], [np.diff(starts, append=ordered.size)]
-    added = [pl.col(name).sum() if name in columns else pl.len().cast(pl.Int64).alias(name) for name in names]
-    found = (
-        pl.LazyFrame({"cell": cells} | columns).group_by("cell").agg(added).sort("cell").collect(engine="streaming")
-    )
-    return found["cell"].to_numpy(), [found[name].to_numpy() for name in names]
+    if not given:  # in half the time of `group_by`
+        return cells.sort().rle().struct.unnest().select(cell="value", count=pl.col("len").cast(pl.Int64))
+    added = [pl.col(name).sum() if name in given else pl.len().cast(pl.Int64).alias(name) for name in names]
+    return pl.LazyFrame({"cell": cells} | given).group_by("cell").agg(added).collect(engine="streaming")
 
 
 def _run_sums(values: AnyArray, starts: IndexArray) -> IntArray:
     """Sums over runs of values that begin at `starts`."""
-    before = np.zeros(values.size + 1, np.int64)
-    np.cumsum(values, out=before[1:])
-    ends = np.append(np.take(before, starts, mode="clip"), before[-1])
-    sums: IntArray = ends[1:] - ends[:-1]
+    before = np.append(0, np.cumsum(values, dtype=np.int64))
+    sums: IntArray = np.diff(np.take(before, np.append(starts, values.size), mode="clip"))
     return sums
 
 

@@ -1,28 +1,16 @@
-"""Rows of a log as words, grouped by unit: each group is counted alone, within a cache.
-
-Rows stay in memory as long as they fit; what comes later waits in files.
-"""
+"""Rows of a log as numbers, grouped by unit: each group is counted alone, within a cache."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from threading import Lock
-from typing import NamedTuple
 
 import numpy as np
 
-from sparsehist.typing import AnyArray, IndexArray, WordArray, secret
+from sparsehist.typing import AnyArray, IndexArray, WordArray
 
 GROUP_BITS = 8
 BLOCK = 1 << 18  # rows grouped at a time, within the cache of a core
-
-
-@secret
-class _Block(NamedTuple):
-    """Columns of some rows, in memory or mapped from a file; and where each group of units ends."""
-
-    columns: list[AnyArray]
-    ends: list[int]
 
 
 class Rows:
@@ -34,15 +22,12 @@ class Rows:
     """
 
     def __init__(self, directory: Path, memory: int) -> None:
-        self._file, self._room = directory / "rows", memory
-        self._blocks: list[_Block] = []
-        self._lock = Lock()
-
-    def __repr__(self) -> str:
-        return "Rows()"
+        self._file, self._room, self._lock = directory / "rows", memory, Lock()
+        # Columns of some rows, in memory or mapped from the file; and where each group of units ends.
+        self._blocks: list[tuple[list[AnyArray], list[int]]] = []
 
     def __len__(self) -> int:
-        return sum(block.ends[-1] for block in self._blocks)
+        return sum(ends[-1] for _, ends in self._blocks)
 
     def add(self, *columns: AnyArray) -> None:
         """Add a batch of rows: words of units, words of keys, other numbers; all of shape (n,)."""
@@ -52,16 +37,13 @@ class Rows:
             grouped = [np.take(column[own], order, mode="clip") for column in columns]
             with self._lock:
                 self._room -= sum(column.nbytes for column in grouped)
-                self._blocks.append(_Block(grouped if self._room >= 0 else self._written(grouped), ends))
+                self._blocks.append((grouped if self._room >= 0 else self._written(grouped), ends))
 
     def group(self, number: int, bits: int) -> list[AnyArray]:
-        """Return the columns of the rows whose unit hashes begin with the `bits` bits of `number`."""
+        """Return the columns of the rows whose unit words begin with the `bits` bits of `number`."""
         first, last = (place << GROUP_BITS - bits for place in (number, number + 1))
-        parts = [(block.columns, slice(block.ends[first], block.ends[last])) for block in self._blocks]
-        return [
-            np.concatenate([columns[at][rows] for columns, rows in parts])
-            for at in range(len(self._blocks[0].columns))
-        ]
+        parts = [[column[ends[first] : ends[last]] for column in columns] for columns, ends in self._blocks]
+        return [np.concatenate(column) for column in zip(*parts, strict=True)]
 
     def clear(self) -> None:
         """Forget all rows."""
@@ -79,15 +61,7 @@ class Rows:
 
 
 def by_first_bits(words: WordArray, bits: int) -> tuple[IndexArray, list[int]]:
-    """Group words by their first bits, in a stable order.
-
-    Args:
-        words: Shape (n,).
-        bits: From 1 to 8.
-
-    Returns:
-        Positions of the words in their new order, shape (n,); and 2**bits + 1 offsets, between which the groups lie.
-    """
+    """Group words by their first bits, at most 8; return their positions in a stable order and the groups' bounds."""
     part = (words >> np.uint64(64 - bits)).astype(np.uint8)
     order = np.argsort(part, kind="stable")  # a radix sort: the numbers have 8 bits
     ends = np.cumsum(np.bincount(part, minlength=1 << bits))

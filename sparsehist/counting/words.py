@@ -37,6 +37,7 @@ NO_CELL = np.uint32(2**CODE_BITS - 1)
 Numbers32or64: TypeAlias = "NDArray[np.unsignedinteger]"
 Inside: TypeAlias = "BoolArray | None"
 """True where a row is inside the domain; None if all are."""
+Field: TypeAlias = "WholeNumbers | Coded"
 
 
 def key_range(domain: Domain | None) -> tuple[int, int] | None:
@@ -46,48 +47,10 @@ def key_range(domain: Domain | None) -> tuple[int, int] | None:
     return ((domain.start - _EPOCH).days, (domain.end - _EPOCH).days) if isinstance(domain, Dates) else None
 
 
-class Field:
-    """One or several columns of a log as numbers of some bits; this one's numbers are cells as they are.
-
-    Attributes:
-        bits: Width of the numbers.
-        columns: How many columns they stand for.
-        n_cells: Cells are less than it; after `place`.
-        outside: Positions of the columns in which a value was outside its domain; complete after `place`.
-        memory: Bytes that distinct values take.
-    """
-
-    bits = CODE_BITS
-    columns = 1
-    n_cells: int
-    outside: Sequence[int] = ()
-    memory = 0
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}()"
-
-    def numbers(self, columns: Sequence[pl.Series]) -> Numbers32or64:
-        """Turn rows, columns as `batches.plain` gives them, into numbers. Several threads may call it at once."""
-        raise NotImplementedError
-
-    def place(self, salt: bytes) -> None:
-        """Bring the distinct values to the domain, once all rows are read."""
-
-    def cells(self, numbers: Numbers32or64) -> tuple[Numbers32or64, Inside]:
-        """Turn the numbers of rows into those of cells, and tell which rows have one; after `place`."""
-        return numbers, None
-
-    def hashes(self, cells: Numbers32or64) -> WordArray:
-        """Hash cells by value, shape (n,); after `place`. Different cells seldom, but may, have one hash."""
-        raise NotImplementedError
-
-    def values(self, cells: Numbers32or64) -> list[pl.Series]:
-        """Return the values of cells, column by column, in canonical dtypes; after `place`."""
-        raise NotImplementedError
-
-
-class WholeNumbers(Field):
+class WholeNumbers:
     """Whole numbers from `low` to `high`, less `low`; rows with others were left out before."""
+
+    columns, memory, outside = 1, 0, ()
 
     def __init__(self, low: int, high: int, dtype: pl.DataType) -> None:
         self.bits, self.n_cells = max((high - low).bit_length(), 1), high - low + 1
@@ -97,6 +60,12 @@ class WholeNumbers(Field):
         found = columns[0].to_numpy().view(np.uint64)
         return found - self._low if self._low else found
 
+    def place(self, salt: bytes) -> None:
+        """All numbers are cells."""
+
+    def cells(self, numbers: Numbers32or64) -> tuple[Numbers32or64, Inside]:
+        return numbers, None
+
     def hashes(self, cells: Numbers32or64) -> WordArray:
         return cells.astype(np.uint64, copy=False)
 
@@ -105,11 +74,74 @@ class WholeNumbers(Field):
         return [restored(pl.Series(numbers.view(np.int64)), self._dtype)]
 
 
-class Coded(Field):
-    """Values that have codes; once they are placed, the numbers of cells."""
+class Categories:
+    """The numbers that Polars has for the categories of one column, and which of them rows have."""
 
+    memory = 0
+
+    def __init__(self) -> None:
+        self._met, self._lock = np.zeros(0, dtype=bool), Lock()
+        # Polars numbers categories anew once no column of them is left.
+        self._numbered = pl.Series([], dtype=pl.Categorical)
+
+    def codes(self, values: pl.Series) -> Codes32:
+        codes = values.to_physical().to_numpy().astype(np.uint32, copy=False)
+        with self._lock:
+            if not self._met.size:
+                self._numbered = values.clear()
+            if self._met.size <= (most := int(codes.max(initial=0))):
+                self._met = np.append(self._met, np.zeros(most + 1, dtype=bool))
+            self._met[codes] = True
+        return codes
+
+    def values(self) -> pl.Series:
+        """Return the texts by number, null where no row has it."""
+        last = int(np.flatnonzero(self._met).max(initial=-1))
+        numbers = pl.Series(np.arange(last + 1), dtype=self._numbered.to_physical().dtype)
+        numbers = numbers.zip_with(pl.Series(self._met[: last + 1]), pl.Series([None], dtype=numbers.dtype))
+        return numbers.cat.to(self._numbered.dtype).cast(pl.String)
+
+
+class Coded:
+    """The codes of one column's values, and the component of the domain for it (None allows any value)."""
+
+    bits, columns, n_cells = CODE_BITS, 1, 0
+    outside: Sequence[int] = ()
     _cell_of: Codes32 | None = None  # by code; None if every code is a cell
     _hashes: WordArray  # by cell
+
+    def __init__(self, dtype: pl.DataType, domain: Domain | None) -> None:
+        whole = pl.Int64() if is_whole(dtype) else pl.Binary()
+        self._table = Categories() if dtype in DICTIONARIES else Codes(whole)
+        self._dtype, self._domain = dtype, domain
+
+    @property
+    def memory(self) -> int:
+        return self._table.memory
+
+    def numbers(self, columns: Sequence[pl.Series]) -> Numbers32or64:
+        return self._table.codes(columns[0])
+
+    def place(self, salt: bytes) -> None:
+        by_code = restored(self._table.values(), self._dtype).alias("key_0")
+        self._cells = by_code
+        if self._domain is not None:
+            held = by_code.drop_nulls()
+            placed = place(held.to_frame(), ("",), self._domain, on_null="drop", on_outside="drop")
+            self.outside = () if placed.usable.all() else (0,)
+            cells = placed.cells
+            if not placed.unchanged or cells.dtypes[0] != by_code.dtype:
+                numbered = cells.unique(maintain_order=True).with_row_index("cell")
+                own = cells.join(numbered, on="key_0", how="left", maintain_order="left")["cell"].to_numpy()
+                codes = np.flatnonzero(by_code.is_not_null().to_numpy())[placed.usable]
+                self._map(by_code.len(), codes, own)
+                self._cells = numbered["key_0"]
+        self._hashes, self.n_cells = value_hash(self._cells, int(odd(salt, b"odd 0"))), self._cells.len()
+
+    def _map(self, n_codes: int, codes: NDArray[np.integer], cells: NDArray[np.integer]) -> None:
+        """Note the cells of some codes; the others have none."""
+        self._cell_of = np.full(n_codes, NO_CELL)
+        self._cell_of[codes] = cells
 
     def cells(self, numbers: Numbers32or64) -> tuple[Numbers32or64, Inside]:
         if self._cell_of is None:
@@ -121,115 +153,48 @@ class Coded(Field):
     def hashes(self, cells: Numbers32or64) -> WordArray:
         return np.take(self._hashes, cells, mode="clip")
 
-    def _place(self, codes: NDArray[np.integer], cells: NDArray[np.integer], hashes: WordArray) -> None:
-        """Note the cells of codes, of which some may have none, and the hashes of all cells."""
-        self._hashes, self.n_cells = hashes, hashes.size
-        if not np.array_equal(codes, cells):
-            self._cell_of = np.full(int(codes.max(initial=0)) + 1, NO_CELL)
-            self._cell_of[codes] = cells
-
-
-class Texts(Coded):
-    """The distinct values of one column, and the component of the domain for it (None allows any value)."""
-
-    def __init__(self, dtype: pl.DataType, domain: Domain | None) -> None:
-        self._table = Codes(pl.Int64() if is_whole(dtype) else pl.Binary())
-        self._dtype, self._domain = dtype, domain
-
-    @property
-    def memory(self) -> int:  # type: ignore[override]
-        return self._table.memory
-
-    def numbers(self, columns: Sequence[pl.Series]) -> Codes32:
-        return self._table.codes(columns[0])
-
-    def _distinct(self) -> tuple[NDArray[np.integer], pl.Series]:
-        """Return the codes that there are, and their values."""
-        values = restored(self._table.values(), self._dtype)
-        return np.arange(values.len()), values
-
-    def place(self, salt: bytes) -> None:
-        codes, values = self._distinct()
-        number: NDArray[np.integer] = np.arange(codes.size)
-        self._cells = values.alias("key_0")
-        if self._domain is not None:
-            placed = place(self._cells.to_frame(), ("",), self._domain, on_null="drop", on_outside="drop")
-            self.outside = () if placed.usable.all() else (0,)
-            distinct = placed.cells
-            if not placed.unchanged:
-                distinct = distinct.unique(maintain_order=True)
-                numbered = distinct.with_row_index("cell")
-                number = placed.cells.join(numbered, on="key_0", how="left", maintain_order="left")["cell"].to_numpy()
-                every = np.full(codes.size, NO_CELL)
-                every[placed.usable] = number
-                number = every
-            self._cells = distinct.to_series()
-        self._place(codes, number, value_hash(self._cells, _odd(salt, 0)))
-
     def values(self, cells: Numbers32or64) -> list[pl.Series]:
         return [taken(self._cells, cells)]
-
-
-class Categories(Texts):
-    """The categories of one column; the number that Polars has for a category is its code."""
-
-    def __init__(self, dtype: pl.DataType, domain: Domain | None) -> None:
-        self._dtype, self._domain = dtype, domain
-        self._met, self._lock = np.zeros(1 << 16, dtype=bool), Lock()
-        # Polars numbers categories anew once no column of them is left.
-        self._numbered: pl.Series | None = None
-
-    memory = 0
-
-    def numbers(self, columns: Sequence[pl.Series]) -> Numbers32or64:
-        codes = columns[0].to_physical().to_numpy()
-        with self._lock:
-            if self._numbered is None:
-                self._numbered = columns[0].clear()
-            if self._met.size <= (most := int(codes.max(initial=0))):
-                met = np.zeros(2 * most, dtype=bool)
-                met[: self._met.size] = self._met
-                self._met = met
-            self._met[codes] = True
-        return codes.astype(np.uint32, copy=False)
-
-    def _distinct(self) -> tuple[NDArray[np.integer], pl.Series]:
-        codes = np.flatnonzero(self._met)
-        if self._numbered is None:
-            return codes, pl.Series([], dtype=pl.String)
-        physical = pl.Series(codes, dtype=self._numbered.to_physical().dtype)
-        return codes, physical.cat.to(self._numbered.dtype).cast(pl.String)
 
 
 class CodedWords(Coded):
     """Words of several columns that do not fit beside the others."""
 
     def __init__(self, inner: Words) -> None:
-        self._table = Codes(pl.UInt64())
+        super().__init__(pl.Int64(), None)
         self._inner, self.columns = inner, inner.columns
 
     @property
-    def memory(self) -> int:  # type: ignore[override]
-        return self._inner.memory + self._table.memory
+    def memory(self) -> int:
+        return self._table.memory + self._inner.memory
 
-    def numbers(self, columns: Sequence[pl.Series]) -> Codes32:
-        return self._table.codes(pl.Series(self._inner.numbers(columns).astype(np.uint64, copy=False)))
+    def numbers(self, columns: Sequence[pl.Series]) -> Numbers32or64:
+        words = self._inner.numbers(columns).astype(np.uint64, copy=False)
+        return self._table.codes(pl.Series(words.view(np.int64)))
 
     def place(self, salt: bytes) -> None:
         self._inner.place(salt)
         self.outside = self._inner.outside
-        words, inside = self._inner.cells(self._table.values().to_numpy())
-        usable = np.ones(words.size, dtype=bool) if inside is None else inside
-        number = np.full(words.size, NO_CELL)
-        self._cells, number[usable] = np.unique(words[usable], return_inverse=True)
-        self._place(np.arange(words.size), number, self._inner.hashes(self._cells))
+        words, inside = self._inner.cells(self._table.values().to_numpy().view(np.uint64))
+        usable = np.arange(words.size) if inside is None else np.flatnonzero(inside)
+        self._words, own = np.unique(words[usable], return_inverse=True)
+        self._map(words.size, usable, own)
+        self._hashes, self.n_cells = self._inner.hashes(self._words), self._words.size
 
     def values(self, cells: Numbers32or64) -> list[pl.Series]:
-        return self._inner.values(self._cells[cells])
+        return self._inner.values(self._words[cells])
 
 
-class Words(Field):
-    """Some columns of a log as words of 32 or 64 bits: the numbers of fields side by side. Secret."""
+class Words:
+    """Some columns of a log as words of 32 or 64 bits: the numbers of fields side by side. Secret.
+
+    Attributes:
+        columns: How many there are.
+        bits: Width of the words.
+        n_cells: Cells are less than it; after `place`.
+        outside: Positions of the columns in which a value was outside its domain; after `place`.
+        memory: Bytes that distinct values take.
+    """
 
     def __init__(self, fields: Sequence[Field]) -> None:
         self._fields = fields
@@ -243,39 +208,45 @@ class Words(Field):
         fields = [_field(*one) for one in zip(dtypes, domains, strict=True)]
         for at, one in enumerate(fields):
             if sum(each.bits for each in fields) > WORD_BITS and one.bits > CODE_BITS:
-                fields[at] = Texts(dtypes[at], domains[at])
+                fields[at] = Coded(dtypes[at], domains[at])
         while sum(one.bits for one in fields) > WORD_BITS:
             fields[:2] = [CodedWords(cls(fields[:2]))]
         return cls(fields)
 
     @property
-    def memory(self) -> int:  # type: ignore[override]
+    def memory(self) -> int:
         return sum(one.memory for one in self._fields)
 
     def numbers(self, columns: Sequence[pl.Series]) -> Numbers32or64:
+        """Turn rows, columns as `batches.plain` gives them, into words. Several threads may call it at once."""
         rest = iter(columns)
         return self._joined(one.numbers([next(rest) for _ in range(one.columns)]) for one in self._fields)
 
     def place(self, salt: bytes) -> None:
+        """Bring the distinct values to the domain, once all rows are read."""
+        self._odds = [odd(salt, b"odd %d" % number) for number in range(len(self._fields))]
+        self.outside, first = list[int](), 0
         for number, one in enumerate(self._fields):
             one.place(hashlib.blake2b(b"%d" % number, key=salt, digest_size=16).digest())
-        self._odds = [np.uint64(_odd(salt, number)) for number in range(len(self._fields))]
-        firsts = np.cumsum([0, *(one.columns for one in self._fields)]).tolist()
-        self.outside = [first + at for first, one in zip(firsts, self._fields, strict=False) for at in one.outside]
+            self.outside += [first + at for at in one.outside]
+            first += one.columns
         self.n_cells = self._fields[0].n_cells << self.bits - self._fields[0].bits
 
     def cells(self, numbers: Numbers32or64) -> tuple[Numbers32or64, Inside]:
+        """Turn the words of rows into those of cells, and tell which rows have one; after `place`."""
         found = [one.cells(own) for one, own in zip(self._fields, self._parted(numbers), strict=True)]
         limited = [inside for _, inside in found if inside is not None]
         return self._joined(cells for cells, _ in found), np.logical_and.reduce(limited) if limited else None
 
     def hashes(self, cells: Numbers32or64) -> WordArray:
-        parts = zip(self._fields, self._odds, self._parted(cells), strict=True)
-        products = [one.hashes(numbers) * odd for one, odd, numbers in parts]
-        total: WordArray = sum(products[1:], products[0])
+        """Hash cells by value, shape (n,); different cells seldom, but may, have one hash."""
+        total = np.zeros(cells.size, dtype=np.uint64)
+        for one, factor, numbers in zip(self._fields, self._odds, self._parted(cells), strict=True):
+            total += one.hashes(numbers) * factor
         return total
 
     def values(self, cells: Numbers32or64) -> list[pl.Series]:
+        """Return the values of cells, column by column, in canonical dtypes."""
         parts = zip(self._fields, self._parted(cells), strict=True)
         return [column for one, numbers in parts for column in one.values(numbers)]
 
@@ -284,12 +255,10 @@ class Words(Field):
         return pl.DataFrame(dict(zip(key_names(self.columns), self.values(cells), strict=True)))
 
     def _joined(self, numbers: Iterable[Numbers32or64]) -> Numbers32or64:
-        first, *others = numbers
-        words: NDArray[Any] = first.astype(self._dtype, copy=False)
+        first, *others = (own.astype(self._dtype, copy=False) for own in numbers)
         for one, own in zip(self._fields[1:], others, strict=True):
-            words = words << self._dtype(one.bits)
-            words |= own.astype(self._dtype, copy=False)
-        return words
+            first = first << self._dtype(one.bits) | own
+        return first
 
     def _parted(self, words: Numbers32or64) -> list[Numbers32or64]:
         if len(self._fields) == 1:
@@ -303,11 +272,9 @@ class Words(Field):
 
 def _field(dtype: pl.DataType, domain: Domain | None) -> Field:
     """Choose how a column becomes numbers: a range where every value in it is a cell, else codes."""
-    if dtype in DICTIONARIES:
-        return Categories(dtype, domain)
     limits = key_range(domain)
     if not is_whole(dtype) or not (limits or domain is None or isinstance(domain, Hash64) or domain.is_open):
-        return Texts(dtype, domain)
+        return Coded(dtype, domain)
     if limits is None:
         bits = _NARROW.get(type(dtype), WORD_BITS)
         low = -(2 ** (bits - 1)) if bits < WORD_BITS and (dtype.is_signed_integer() or dtype == pl.Date) else 0
@@ -315,7 +282,7 @@ def _field(dtype: pl.DataType, domain: Domain | None) -> Field:
     return WholeNumbers(*limits, dtype if domain is None else domain.dtypes[0])
 
 
-def _odd(salt: bytes, number: int) -> int:
+def odd(salt: bytes, purpose: bytes) -> np.uint64:
     """Return an odd number of 64 bits that only the holder of the salt knows."""
-    digest = hashlib.blake2b(b"odd %d" % number, key=salt, digest_size=8).digest()
-    return int.from_bytes(digest, "little") | 1
+    digest = hashlib.blake2b(purpose, key=salt, digest_size=8).digest()
+    return np.uint64(int.from_bytes(digest, "little") | 1)

@@ -22,9 +22,10 @@ import polars as pl
 
 from sparsehist.counting.contract import Counts, UnitPairs
 from sparsehist.counting.count import list_pairs
-from sparsehist.counting.in_memory import mixed, multiplier_of
+from sparsehist.counting.in_memory import mixed
 from sparsehist.counting.progress import Counting, reporting
 from sparsehist.counting.tuples import types_of_tuple
+from sparsehist.counting.words import odd
 from sparsehist.declaration import Declaration
 from sparsehist.domain.base import key_names
 from sparsehist.errors import (
@@ -83,7 +84,7 @@ def unit_digests(units: pl.Series, salt: bytes) -> tuple[pl.Series, WordArray]:
     A whole number is multiplied by a secret odd number, a bijection; a text gets a keyed digest of 128 bits.
     """
     if units.dtype == pl.Int64:
-        words: WordArray = units.to_numpy().view(np.uint64) * np.uint64(multiplier_of(salt))
+        words: WordArray = units.to_numpy().view(np.uint64) * odd(salt, b"multiplier")
         return pl.Series("unit", words), words
     digests = [hashlib.blake2b(unit.encode(), key=salt, digest_size=16, person=b"unit").digest() for unit in units]
     return pl.Series("unit", digests, dtype=pl.Binary), np.frombuffer(b"".join(digests), "<u8")[::2]

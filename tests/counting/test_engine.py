@@ -15,7 +15,8 @@ from pyarrow import parquet
 
 from sparsehist.counting import batches, codes, in_memory, rows
 from sparsehist.counting.batches import plain
-from sparsehist.counting.codes import Codes, first_of_runs
+from sparsehist.counting.codes import Codes
+from sparsehist.counting.in_memory import first_of_runs
 from sparsehist.counting.rows import by_first_bits
 from sparsehist.counting.words import Words
 from sparsehist.domain import Domain
@@ -89,7 +90,7 @@ def test_equal_values_and_only_they_have_equal_codes(pool, bits, threads, monkey
     table = Codes(pool.dtype)
     found = list(in_threads(table.codes, in_batches(values, iter(lambda: rng.integers(0, 60), -1)), threads))
     assert table.values().gather(np.concatenate(found)).to_list() == values.to_list()
-    assert len(table) == values.n_unique() == len(set(table.values()))
+    assert len(table.values()) == values.n_unique() == len(set(table.values()))
 
 
 def test_a_table_without_comparison_would_be_caught(monkeypatch):
@@ -257,7 +258,7 @@ def test_pairs_are_distinct_and_in_order_whatever_bits_agree(unit_bits, hash_bit
 @pytest.mark.parametrize("unit_bits", [1, 24])
 def test_units_that_agree_in_every_bit_looked_at_are_kept_apart(multiplier, unit_bits, monkeypatch):
     """Units that differ only in their last bits, or only in their first ones, are never merged."""
-    monkeypatch.setattr(in_memory, "multiplier_of", lambda salt: multiplier)
+    monkeypatch.setattr(in_memory, "odd", lambda salt, purpose: np.uint64(multiplier))
     monkeypatch.setattr(in_memory, "UNIT_BITS", unit_bits)
     log = a_log(300, 20).with_columns(pl.col("user_id") % 5)
     for far in (0, 2**62):
@@ -267,7 +268,7 @@ def test_units_that_agree_in_every_bit_looked_at_are_kept_apart(multiplier, unit
 
 def test_pairs_that_trust_their_bits_would_be_caught(monkeypatch):
     """Negative control: without the look at whole units and keys, units that share their bits become one."""
-    monkeypatch.setattr(in_memory, "multiplier_of", lambda salt: 1)
+    monkeypatch.setattr(in_memory, "odd", lambda salt, purpose: np.uint64(1))
     monkeypatch.setattr(in_memory, "first_of_runs", lambda ordered: first_of_runs(ordered >> np.uint64(32)))
     log = a_log(300, 20).with_columns(pl.col("user_id") % 5)
     assert kept_pairs(log, max_keys=50) != set(log.rows())

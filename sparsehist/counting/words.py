@@ -15,7 +15,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from datetime import date
 from threading import Lock
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import polars as pl
@@ -26,7 +26,7 @@ from sparsehist.counting.keys import place
 from sparsehist.domain.base import Domain, key_names
 from sparsehist.domain.hash64 import Hash64
 from sparsehist.domain.ranges import Dates, Integers
-from sparsehist.typing import BoolArray, NDArray, WordArray
+from sparsehist.typing import AnyArray, BoolArray, NDArray, WordArray
 
 WORD_BITS = 64
 _EPOCH = date(1970, 1, 1)
@@ -255,10 +255,11 @@ class Words:
         return pl.DataFrame(dict(zip(key_names(self.columns), self.values(cells), strict=True)))
 
     def _joined(self, numbers: Iterable[Numbers32or64]) -> Numbers32or64:
-        first, *others = (own.astype(self._dtype, copy=False) for own in numbers)
+        first, *others = numbers
+        words: AnyArray = first.astype(self._dtype, copy=False)
         for one, own in zip(self._fields[1:], others, strict=True):
-            first = first << self._dtype(one.bits) | own
-        return first
+            words = words << self._dtype(one.bits) | own.astype(self._dtype, copy=False)
+        return words
 
     def _parted(self, words: Numbers32or64) -> list[Numbers32or64]:
         if len(self._fields) == 1:

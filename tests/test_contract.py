@@ -1,4 +1,4 @@
-"""The public contract, as examples and users rely on it: names, parameters, and the examples themselves."""
+"""The public contract: names, parameters and examples that users rely on."""
 
 import inspect
 import os
@@ -26,10 +26,14 @@ CREATE = (
     "if_exists counting"
 ).split()
 
+QUERIES = {"unit": "user_id", "key": "query", "max_keys": 2, "domain": sh.Strings(max_bytes=16)}
+PAGES = {"unit": "user", "key": "url", "max_keys": 1, "domain": sh.Integers(9)}
+VISITS = pl.DataFrame({"user": range(500), "url": [1] * 500})
+
 
 @pytest.fixture
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A log of queries in two Parquet files, in the working directory."""
+    """Write a log of queries to two Parquet files in the working directory."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "log").mkdir()
     for part in range(2):
@@ -40,7 +44,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_first_level_has_these_names_and_no_others() -> None:
-    """At most 36 names and 10 modules; each is there."""
+    """The package has at most 36 public names and 10 modules, and each exists."""
     assert sorted(sh.__all__) == sorted([*MODULES, *NAMES]) == dir(sh)
     assert len(NAMES) <= 36 and len(MODULES) <= 10
     assert all(getattr(sh, name) is not None for name in sh.__all__)
@@ -48,7 +52,7 @@ def test_the_first_level_has_these_names_and_no_others() -> None:
 
 
 def test_create_and_its_companions_take_these_parameters() -> None:
-    """Parameters by name, in order; `create` has at most 18."""
+    """Functions have their parameters in order, and `create` has at most 18."""
     assert list(inspect.signature(sh.create).parameters) == CREATE and len(CREATE) <= 18
     assert list(inspect.signature(sh.open).parameters) == ["path", "create", "wait", "seed", "who"]
     assert list(inspect.signature(sh.Counting).parameters) == ["engine", "memory_limit", "threads", "progress"]
@@ -60,7 +64,7 @@ def test_create_and_its_companions_take_these_parameters() -> None:
 
 
 def test_the_examples_of_the_contract_run(files: Path) -> None:
-    """A series from files, releases in any order and by every kind of level, files that are read back."""
+    """A series from files is released in any order and by every kind of level, and its files are read back."""
     store = sh.open("logs.sparsehist", create=True)
     declared = {
         "name": "queries", "unit": "user_id", "key": "query", "domain": sh.Strings(max_bytes=32), "max_keys": 20,
@@ -93,21 +97,17 @@ def test_the_examples_of_the_contract_run(files: Path) -> None:
         sh.create(store, "log/*.parquet", **declared)
     with pytest.raises(SeriesDiffersError, match="the log it was made from"):
         sh.create(store, "log/0.parquet", **declared, if_exists="reuse")
-    assert (
-        store.ledger(full=True).filter(pl.col("scope") == "everybody")["level"].item() == "0.52"
-    )  # that of the sums is added
+    everybody = store.ledger(full=True).filter(scope="everybody")
+    assert everybody["level"].item() == "0.52"  # with 0.02 of the sums
     with sh.open_analyst(".") as session:
         assert session.sql("select count(*) as n from queries.public")["n"].item() == len(public)
 
 
 def test_budgets_and_levels_in_the_words_most_people_use(files: Path) -> None:
-    """epsilon= and delta= wherever a level is taken; a fresh budget of the same numbers serves them."""
+    """epsilon= and delta= stand wherever a level does, and a budget of the same numbers serves them."""
     store = sh.open(":memory:", seed=1)
     store.set_budget(epsilon=8, delta=1e-6)
-    days = sh.create(
-        store, sh.Files("log/*.parquet"), name="days", unit="user_id", key="query", max_keys=2,
-        domain=sh.Strings(max_bytes=16),
-    )  # fmt: skip
+    days = sh.create(store, sh.Files("log/*.parquet"), name="days", **QUERIES)
     assert days.plan(epsilon=8, delta=1e-6).levels["refused"].item() is None
     assert days.release("all_of_it", epsilon=8, delta=1e-6).metadata["epsilon_delta"]
     assert sh.plan(d=10**9, max_keys=2, epsilon=1, delta=1e-6).levels.height == 1
@@ -117,7 +117,7 @@ def test_budgets_and_levels_in_the_words_most_people_use(files: Path) -> None:
 
 
 def test_workloads_are_releases(files: Path) -> None:
-    """`release(workload=)` gives a `WorkloadRelease`; its name gives it again without the workload."""
+    """`release(workload=)` gives a `WorkloadRelease`, and its name gives it again."""
     hours = pl.DataFrame({"user": range(500), "hour": [i % 24 for i in range(500)]})
     series = sh.create(":memory:", hours, name="visits", unit="user", key="hour", max_keys=1, domain=sh.Integers(24))
     ranges = series.release("ranges", workload=sh.workload.Ranges(), level=0.1)
@@ -127,62 +127,54 @@ def test_workloads_are_releases(files: Path) -> None:
 
 def test_one_cell_counts_units(files: Path) -> None:
     """key=None counts the units of the log."""
-    series = sh.create(
-        sh.open(":memory:", seed=1), "log/*.parquet", name="users", unit="user_id", key=None, max_keys=1
-    )  # fmt: skip
+    store = sh.open(":memory:", seed=1)
+    series = sh.create(store, "log/*.parquet", name="users", unit="user_id", key=None, max_keys=1)
     assert 780 < series.release("users", level=1).frame["noisy_count"].item() < 820
     with pytest.raises(DeclarationError, match="a key needs a domain"):
-        sh.create(":memory:", "log/*.parquet", name="users", unit="user_id", key="query", max_keys=1, domain=None)
+        sh.create(store, "log/*.parquet", name="queries", **QUERIES | {"domain": None})
 
 
 def test_steps_by_number_or_by_date(files: Path) -> None:
-    """A running series takes steps in both ways, and `store.series` gives it by its name."""
+    """A running series takes numbers or dates as steps, and `store.series` gives it by its name."""
     store = sh.open(":memory:", seed=1)
-    told = {"unit": "user", "key": "url", "max_keys": 2, "domain": sh.Integers(9)}
-    series = sh.create(store, name="daily", steps=sh.Steps(30, start="2026-01-01", every="day"), **told)
+    series = sh.create(store, name="daily", steps=sh.Steps(30, start="2026-01-01", every="day"), **PAGES)
     assert isinstance(series, RunningSeries)
-    first = pl.DataFrame({"user": range(500), "url": [1] * 500})
-    assert series.append(first, step="2026-01-01") and series.append(first.clear(), step=2)
+    assert series.append(VISITS, step="2026-01-01") and series.append(VISITS.clear(), step=2)
     by_day = series.release("first", step=date(2026, 1, 1), level="0.5")
     assert by_day.metadata["step"] == 1 and 450 < by_day.frame["noisy_count"].item() < 550
     assert store.series("daily").release("first").frame.equals(by_day.frame)
     assert series.release("by_goal", step=1, epsilon=1, delta=1e-6).metadata["step"] == 1
     with pytest.raises(DeclarationError, match="does not lie from 2026-01-01 to 2026-01-30"):
-        series.append(first, step="2026-02-01")
-    by_number = sh.create(store, name="numbered", steps=7, **told)
+        series.append(VISITS, step="2026-02-01")
     with pytest.raises(DeclarationError, match="start="):
-        by_number.append(first, step="2026-01-01")
+        sh.create(store, name="numbered", steps=7, **PAGES).append(VISITS, step="2026-01-01")
 
 
 def test_a_series_per_period(files: Path) -> None:
-    """every= as text or as a record; what is appended is a series."""
+    """every= is text or a record, and each appended period is a series."""
     store = sh.open(":memory:", seed=1)
-    told = {"unit": "user", "key": "url", "max_keys": 1, "domain": sh.Integers(9)}
-    weekly = sh.create(
-        store, name="weekly", every=sh.Every("week", periods=52, protects="user", most_periods=None, budget=1), **told
-    )
+    every = sh.Every("week", periods=52, protects="user", most_periods=None, budget=1)
+    weekly = sh.create(store, name="weekly", every=every, **PAGES)
     assert isinstance(weekly, PeriodicSeries) and isinstance(store.series("weekly"), PeriodicSeries)
-    week = weekly.append(pl.DataFrame({"user": range(500), "url": [1] * 500}), period="2026-W12")
+    week = weekly.append(VISITS, period="2026-W12")
     assert week.name == "weekly_2026w12" and week.release("public", level="0.01").level
     assert store.series("weekly").appended() == ["2026-W12"]
-    assert sh.create(store, name="monthly", every="month", **told).rule.what == "month"
+    assert sh.create(store, name="monthly", every="month", **PAGES).rule.what == "month"
     with pytest.raises(DeclarationError, match="leave the log out"):
-        sh.create(store, pl.DataFrame(), name="wrong", every="week", **told)
+        sh.create(store, pl.DataFrame(), name="wrong", every="week", **PAGES)
 
 
 def test_sources_and_bounds_in_their_records(files: Path) -> None:
-    """Files with types, a query that nobody checks, counts of units, shares and portable order."""
+    """Records declare typed files, unchecked queries, counts of units, shares and portable order."""
     store = sh.open(":memory:", seed=1)
-    told = {"unit": "user_id", "key": "query", "max_keys": 2, "domain": sh.Strings(max_bytes=16)}
     text = "select user_id, query from read_parquet('log/*.parquet') limit 900"
-    unchecked = sh.create(store, sh.Query(text, unverified=True), name="unchecked", **told)
+    unchecked = sh.create(store, sh.Query(text, unverified=True), name="unchecked", **QUERIES)
     assert unchecked.release("r", level=1).metadata["declaration"]["unverified"]
     with pytest.raises(sh.errors.GuaranteeError):
-        sh.create(store, sh.Query(text), name="checked", **told)
-    shared = sh.create(store, "log/*.parquet", name="shared", **told, bounding=sh.Share(most_keys=100))
-    portable = sh.create(store, "log/*.parquet", name="portable", **told, bounding=sh.Keep(portable=True))
-    assert shared.release("r", level=1).metadata["declaration"]["bounding"] == "share(most_keys=100)"
-    assert portable.release("r", level=1).metadata["declaration"]["bounding"] == "keep(portable=True)"
+        sh.create(store, sh.Query(text), name="checked", **QUERIES)
+    for name, bounding in (("shared", sh.Share(most_keys=100)), ("portable", sh.Keep(portable=True))):
+        series = sh.create(store, "log/*.parquet", name=name, **QUERIES, bounding=bounding)
+        assert series.release("r", level=1).metadata["declaration"]["bounding"] == str(bounding)
     dated = pl.DataFrame({"user_id": range(9), "at": ["2026-01-01T10:00:00"] * 9})
     dated.write_csv("dated.csv")
     days = sh.create(
@@ -194,13 +186,12 @@ def test_sources_and_bounds_in_their_records(files: Path) -> None:
         with pytest.raises(DeclarationError, match="measures"):
             sh.Counts(pl.DataFrame({"query": ["a"], "count": [900]}), largest=largest)
     with pytest.raises(DeclarationError, match="engine"):
-        sh.create(store, "log/*.parquet", name="x", **told, counting=sh.Counting(engine="spark"))
+        sh.create(store, "log/*.parquet", name="x", **QUERIES, counting=sh.Counting(engine="spark"))
 
 
 def test_a_release_locks_twice_and_synchronises_eight_times(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """At most 8 frames of the package lie between `Series.release` and the disk; writing a file locks once more."""
-    told = {"name": "queries", "unit": "user_id", "key": "query", "max_keys": 2, "domain": sh.Strings(max_bytes=16)}
-    series = sh.create("store", "log/*.parquet", **told)
+    series = sh.create("store", "log/*.parquet", name="queries", **QUERIES)
     locks, depths, open_state, fsync = [], [], home.open_state, os.fsync
 
     def locked(*asked: object, **how: object) -> object:

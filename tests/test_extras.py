@@ -1,4 +1,4 @@
-"""What needs a package of an extra says so in one way: one class of error, and what to install."""
+"""A missing package of an extra is one kind of error that says what to install."""
 
 import sys
 
@@ -16,8 +16,8 @@ from sparsehist.errors import NotFoundError
         ("altair", "plots", lambda at: sh.open(at / "s", create=True).report()),
     ],
 )
-def test_what_an_extra_installs_is_named_where_it_is_missing(package, extra, use, tmp_path, monkeypatch):
-    """NotFoundError with the words for pip; nothing of the import is left behind it."""
+def test_a_missing_extra_is_named(package, extra, use, tmp_path, monkeypatch):
+    """The error has the command for pip, and hides the failed import."""
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(NotFoundError, match=rf"pip install 'sparsehist\[{extra}\]'") as missing:
         use(tmp_path)

@@ -1,4 +1,4 @@
-"""What a user of the public interface writes, checked by a type checker against the installed package; never run."""
+"""Use of the public interface, checked by a type checker against the installed package and never run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sparsehist.sqlfront.results import SqlResult
 
 
 def creates(log: pl.LazyFrame) -> Series:
-    """A store, a series, its releases."""
+    """Create a store and a series."""
     with sh.open("logs.sparsehist", create=True) as store:
         assert_type(store, sh.Store)
         series = sh.create(
@@ -29,7 +29,7 @@ def creates(log: pl.LazyFrame) -> Series:
 
 
 def releases(series: Series) -> None:
-    """Levels in every form, intervals, files."""
+    """Release cells and a workload, at levels in every form."""
     for level in (0.1, 1, "0.5", Fraction(1, 3), sh.EpsilonDelta(1, 1e-6)):
         release = series.release("public", level=level, false_keys=1)
         assert_type(release, sh.Release)
@@ -47,23 +47,10 @@ def releases(series: Series) -> None:
 
 
 def declares() -> None:
-    """Domains, sources, running series, the core."""
-    domains: list[sh.Domain] = [
-        sh.Hash64(),
-        sh.Integers(24),
-        sh.Catalogue(["a", "b"]),
-        sh.Product(day=sh.Integers(7)),
-    ]
+    """Declare domains, sources and a running series, and draw noise."""
+    domains: list[sh.Domain] = [sh.Hash64(), sh.Catalogue(["a", "b"]), sh.Product(day=sh.Integers(7))]
     sources: list[object] = [sh.Query("select 1"), sh.Files("log/*.csv"), sh.Counts(pl.DataFrame(), largest=1)]
-    running = sh.create(
-        ":memory:",
-        name="daily",
-        unit="user",
-        key="url",
-        max_keys=5,
-        domain=domains[0],
-        steps=7,
-    )
+    running = sh.create(":memory:", name="daily", unit="user", key="url", max_keys=5, domain=domains[0], steps=7)
     assert_type(running, RunningSeries)
     running.append(sources[1], step=1)
     assert_type(sh.sql("show ledger", store="logs.sparsehist"), SqlResult)

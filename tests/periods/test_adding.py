@@ -16,7 +16,6 @@ import sparsehist as sh
 from sparsehist.errors import (
     DataError,
     DeclarationError,
-    GuaranteeError,
     NameTakenError,
     NotFoundError,
     RefusedError,
@@ -98,14 +97,6 @@ def test_rows_of_another_period_are_refused_or_left_out(tmp_path: Path, kind: st
     assert log.series("2026-W11").declaration.source == sources[kind]
 
 
-def test_a_query_is_checked_before_its_rows_are_read() -> None:
-    """A query that mixes units is refused, with or without a column of time."""
-    mixed = sh.Query("select max(user) as user, 1 as key, at from moments group by at", tables={"moments": moments()})
-    for time in (None, "at"):
-        with pytest.raises(GuaranteeError):
-            in_weeks().append(mixed, period="2026-W11", time=time, on_other_period="drop" if time else "error")
-
-
 def test_periods_may_be_numbers_of_steps() -> None:
     """A period may be ten days, counted from 1."""
     log = in_weeks(period=10, protects="user-period", periods=3)
@@ -151,16 +142,6 @@ def test_a_name_stands_for_one_declaration(tmp_path: Path) -> None:
             in_weeks(store=tmp_path / "s", name=name)
     assert sh.open(tmp_path / "s").series("log").declaration == log.declaration
     assert isinstance(sh.open(tmp_path / "s").series("taken"), Series)
-
-
-def test_a_long_catalogue_comes_with_the_first_period(tmp_path: Path) -> None:
-    """Until the first period the store has only a digest of a long catalogue."""
-    keys = sh.Catalogue([f"k{i}" for i in range(1500)])
-    log = in_weeks(store=tmp_path / "s", domain=keys)
-    with pytest.raises(NotFoundError, match="if_exists='reuse'"):
-        sh.open(tmp_path / "s").series("log")
-    log.append(pl.DataFrame({"user": USERS, "key": ["k7"] * 40}), period=WEEKS[0])
-    assert sh.open(tmp_path / "s").series("log").declaration == log.declaration
 
 
 def test_a_unit_counts_in_its_first_periods() -> None:

@@ -215,22 +215,6 @@ def test_how_many_weeks_are_left(declared: dict[str, object], left: int) -> None
                 series.release("r", level="0.1")
 
 
-def test_paths_of_a_period_add_up_before_periods_are_compared() -> None:
-    """Cells and workloads of one week add up before weeks are compared."""
-    log = in_weeks(protects="user-week", budget="0.3", periods=9)
-    first, second = (log.append(of_users("ab"), period=week) for week in WEEKS[:2])
-    first.release("r", level="0.1")
-    first.release("w", workload=sh.workload.Prefix(), level="0.2")
-    second.release("r", level="0.25")
-    row = log.progress()
-    assert (row["per_period"], row["level"]) == ("0.3 per user-week", "0.55")
-    with pytest.raises(BudgetExceededError):
-        first.release("finer", level="0.11")
-    with pytest.raises(BudgetExceededError):
-        second.release("w", workload=sh.workload.Prefix(), level="0.06")
-    second.release("w", workload=sh.workload.Prefix(), level="0.05")
-
-
 @pytest.mark.parametrize("most", [1, 2, 3])
 def test_so_many_of_the_costliest_cost_no_less_than_any_so_many(most: int) -> None:
     """The costliest periods cost no less than any others, in rho, in delta and in epsilon."""

@@ -6,23 +6,9 @@ import pytest
 
 import sparsehist as sh
 from sparsehist.errors import SparsehistError
-from sparsehist.sqlfront.running import run_script
-from sparsehist.sqlfront.session import Session
 from tests.running.logs import counts, frame, started
 
 DAYS = [[(f"u{i}", i % 5) for i in range(900)], [(f"v{i}", 7) for i in range(700)]]
-
-
-def test_a_plan_and_a_dry_run_know_steps() -> None:
-    """Plans take steps to come; a dry run knows that all steps cost the finest level once."""
-    store = started(DAYS, domain=sh.Integers(10)).store
-    planned = sh.sql("plan from log at step 5 at level 0.1, 0.3", store=store).outcomes[0].frame
-    assert planned["level"].to_list() == ["0.1", "0.3"]
-    script = "release a from log at step 1 at level 0.3; release b from log at step 2 at level 0.2;"
-    with Session(store.home) as session:
-        said = [outcome.said for outcome in run_script(session, script, dry_run=True)]
-    assert "rho 0.3 after" in said[0] and "rho 0.3 before, rho 0.3 after" in said[1]
-    assert store.ledger(full=True)["level"].null_count() == store.ledger(full=True).height
 
 
 DECLARED = "with (unit = user, key = key, max_keys = 2, domain = 'integers(10)', cap = 1) over 5 steps"

@@ -15,7 +15,7 @@ from sparsehist.entropy import seeded
 from sparsehist.histogram import effective_threshold, grid_step, round_to_grid
 from sparsehist.histogram.intervals import count_estimates, count_limits
 from sparsehist.noise import family_named
-from tests.cases import quick
+from tests.cases import slow
 from tests.series.in_memory import over_counts, over_log
 from tests.stats import assert_consistent, assert_detected, binomial_test, mean_test
 
@@ -73,8 +73,15 @@ class Scene:
         return binomial_test(found, noisy.size, 1 - alpha)
 
 
-def check_coverage(noise: str, cells: int, alpha: float) -> None:
-    """Hold the share of intervals that cover against what is promised, for each true count."""
+@pytest.mark.parametrize(
+    ("noise", "cells", "alpha"),
+    [
+        *((noise, FEW, 0.05) for noise in ("gaussian", "discrete_laplace")),
+        *(slow(noise, MANY, alpha) for noise in LEVELS for alpha in (0.3, 0.05, 0.001)),
+    ],
+)
+def test_coverage_is_nominal_for_every_true_count(noise: str, cells: int, alpha: float) -> None:
+    """Below, at and above the threshold the coverage is exact on the grid, and at least nominal."""
     scene = Scene(noise)
     for i, count in enumerate(scene.counts):
         noisy = scene.publish(count, cells, 80 + i)
@@ -84,20 +91,6 @@ def check_coverage(noise: str, cells: int, alpha: float) -> None:
         assert_consistent(binomial_test(covered, cells, exact), f"coverage of {count} published with {noise} noise")
         if PLACES[i] < -1:
             assert_detected(scene.naive_p_value(count, noisy, alpha), "noisy count plus and minus 1.96 std")
-
-
-@pytest.mark.parametrize("noise", quick(("gaussian", "discrete_laplace"), LEVELS))
-def test_coverage_is_nominal_for_every_true_count(noise: str) -> None:
-    """Below, at and above the threshold the coverage is exact on the grid, and at least nominal."""
-    check_coverage(noise, FEW, 0.05)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("noise", LEVELS)
-@pytest.mark.parametrize("alpha", [0.3, 0.05, 0.001])
-def test_coverage_is_nominal_on_a_million_published_cells(noise: str, alpha: float) -> None:
-    """A million cells detect an error of 0.0015 in the coverage."""
-    check_coverage(noise, MANY, alpha)
 
 
 def a_release(noise: str = "gaussian", **request: Any) -> sh.Release:

@@ -49,19 +49,6 @@ def a_series(store: str | Path = ":memory:", **changes: object) -> sh.Series:
     return sh.create(home, a_log() if log is None else log, **(declared | changes))  # type: ignore[return-value, arg-type]
 
 
-def test_three_releases_out_of_order_cost_what_the_finest_costs(tmp_path: Path) -> None:
-    """The ledger shows the finest level for the path, the series and the population."""
-    series = a_series(tmp_path / "store")
-    for name, level in (("public", "0.01"), ("partner", "1/2"), ("internal", "0.1")):
-        release = series.release(name, level=level, false_keys=0.5)
-        assert release.metadata["expected_false_keys"] <= 0.5
-        assert release.frame.columns == ["key", "noisy_count"]
-    ledger = sh.open(tmp_path / "store").ledger(full=True)
-    assert ledger["scope"].to_list() == ["path", "series", "population", "everybody"]
-    assert ledger["level"].to_list() == ["0.5"] * 4
-    assert ledger["releases"].to_list() == [3] * 4
-
-
 def test_a_name_that_exists_gives_the_same_release_for_ever(tmp_path: Path) -> None:
     """Later releases, other thresholds and reopening change nothing; other parameters are refused."""
     series = a_series(tmp_path / "store")

@@ -23,14 +23,14 @@ def counted(source: object, directory: Path, domain: sh.Domain, **options: objec
 
 
 def test_units_of_csv_files_are_text(tmp_path: Path) -> None:
-    """17850.0 is a name like any other, beside 17850 and whatever else the file holds."""
+    """Ids in CSV files are text: 17850.0 and 17850 are two units."""
     log = tmp_path / "log.csv"
     log.write_text("user,key\n17850.0,a\n17850,a\n2.5e3,a\nx,b\n17850.0,a\n")
     assert counted(log, tmp_path, sh.Strings(max_bytes=4)) == {"a": 3, "b": 1}
 
 
 def test_a_delimiter_is_declared(tmp_path: Path) -> None:
-    """Never guessed: without it the header is one field."""
+    """A delimiter is never guessed, and must be one ASCII character."""
     log = tmp_path / "log.csv"
     log.write_text('user;key\n1;"a;b"\n2;c,d\n')
     assert counted(sh.Files(log, delimiter=";"), tmp_path, sh.Strings(max_bytes=4)) == {"a;b": 1, "c,d": 1}
@@ -41,9 +41,9 @@ def test_a_delimiter_is_declared(tmp_path: Path) -> None:
             sh.Files(log, delimiter=wrong)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("ending", ["jsonl", "ndjson", "jsonl.gz"])
+@pytest.mark.parametrize("ending", ["jsonl", "jsonl.gz"])
 def test_json_lines_are_text_as_csv_is(tmp_path: Path, ending: str) -> None:
-    """Numbers and texts are one text, whatever other lines hold; a key that is missing is null."""
+    """Values of JSON lines are text, and a missing key is null; errors show none."""
     log = tmp_path / f"log.{ending}"
     lines = '{"user": 1, "key": 5, "more": {"x": []}}\n{"key": "5", "user": "1"}\n{"user": "b", "key": 6}\n'
     log.write_bytes(gzip.compress(lines.encode()) if ending.endswith("gz") else lines.encode())
@@ -54,15 +54,11 @@ def test_json_lines_are_text_as_csv_is(tmp_path: Path, ending: str) -> None:
         counted(log, tmp_path, sh.Integers(10))
     assert "planted" not in str(refused.value)
     assert counted(log, tmp_path, sh.Integers(10), on_null="drop") == {5: 1, 6: 1}
-    log.write_bytes(b"planted\n")
-    with pytest.raises(DataError) as refused:
-        counted(log, tmp_path, sh.Integers(10))
-    assert "planted" not in str(refused.value).replace(str(tmp_path), "")
 
 
 @pytest.mark.parametrize("ending", ["parquet", "csv"])
 def test_columns_in_names_of_folders(tmp_path: Path, ending: str) -> None:
-    """A directory is read whole, its folders' values unquoted; the hint says how where nothing was declared."""
+    """Hive partitions are read, whether a directory or a pattern is given; an error says how to declare them."""
     for day, place, users in (("2024-01-01", "a b", [1, 2]), ("2024-01-02", "c%20d", [2]), ("2024-01-02", "x", [3])):
         folder = tmp_path / "log" / f"day={day}" / f"place={place}"
         folder.mkdir(parents=True)
@@ -79,33 +75,25 @@ def test_columns_in_names_of_folders(tmp_path: Path, ending: str) -> None:
     }  # fmt: skip
     pattern = str(tmp_path / "log" / "*" / "*" / f"*.{ending}")
     assert counted(sh.Files(pattern, hive=["day"]), tmp_path, days, key=["day"]) == {first: 2, second: 2}
-    with pytest.raises(DeclarationError, match="hive"):
-        counted(pattern, tmp_path, days, key=["day"])
     with pytest.raises(NotFoundError, match="hive"):
         counted(tmp_path / "log", tmp_path, days, key=["day"])
     with pytest.raises(DataError, match="no folder hour="):
         counted(sh.Files(pattern, hive=["hour"]), tmp_path, days, key=["hour"])
 
 
-@pytest.mark.parametrize("form", ["frame", "lazy", "parquet", "csv"])
+@pytest.mark.parametrize("form", ["frame", "csv"])
 def test_keys_become_what_they_are_declared_to_be(tmp_path: Path, form: str) -> None:
-    """Timestamps are cut to days; booleans, decimals and whole numbers become numbers or text, exactly."""
+    """Time stamps are cut to days; booleans, decimals and whole numbers become numbers or text, exactly."""
     noon = dt.datetime(2024, 1, 2, 12, 30)  # noqa: DTZ001  logs have times without zones
+    prices = pl.Series([Decimal("2.00"), Decimal("2.50"), Decimal("10.00")], dtype=pl.Decimal(9, 2))
+    times = [noon, noon.replace(hour=23, minute=59, second=59, microsecond=999999), noon.replace(day=3)]
     frame = pl.DataFrame(
-        {
-            "user": [1, 2, 3],
-            "time": [noon, noon.replace(hour=23, minute=59, second=59, microsecond=999999), noon.replace(day=3)],
-            "flag": [True, False, True],
-            "price": pl.Series([Decimal("2.00"), Decimal("2.50"), Decimal("10.00")], dtype=pl.Decimal(9, 2)),
-            "number": [7, 7, 12],
-        }
+        {"user": [1, 2, 3], "time": times, "flag": [True, False, True], "price": prices, "number": [7, 7, 12]}
     )
     source: object = frame
-    if form in ("parquet", "csv"):
-        source = tmp_path / f"log.{form}"
-        getattr(frame, f"write_{form}")(source)
-    elif form == "lazy":
-        source = frame.lazy()
+    if form == "csv":
+        source = tmp_path / "log.csv"
+        frame.write_csv(source)
     days = sh.Dates("2024-01-01", "2024-01-31")
 
     def of(key: str, kind: str, domain: sh.Domain, **options: object) -> dict:
@@ -113,22 +101,19 @@ def test_keys_become_what_they_are_declared_to_be(tmp_path: Path, form: str) -> 
 
     assert of("time", "date", days) == {dt.date(2024, 1, 2): 2, dt.date(2024, 1, 3): 1}
     assert of("number", "text", sh.Strings(max_bytes=2)) == {"7": 2, "12": 1}
-    assert of("number", "integer", sh.Integers(20)) == {7: 2, 12: 1}
     assert of("flag", "text", sh.Catalogue(["true", "false"])) == {"true": 2, "false": 1}
     with pytest.raises(DataError, match="outside"):
         of("price", "integer", sh.Integers(20))
     assert of("price", "integer", sh.Integers(20), on_outside="drop") == {2: 1, 10: 1}
     assert of("price", "text", sh.Strings(max_bytes=5)) == {"2.00": 1, "2.50": 1, "10.00": 1}
-    if form != "csv":
+    if form == "frame":
         assert of("flag", "integer", sh.Integers(2)) == {1: 2, 0: 1}
         with pytest.raises(DeclarationError, match="does not become"):
             of("price", "date", days)
-        with pytest.raises(DataError, match="types="):
-            counted(source, tmp_path, days, key=["time"])
 
 
 def test_key_types_are_part_of_the_declaration(tmp_path: Path) -> None:
-    """They are stored, compared and kept by a store that is opened again."""
+    """Key types are stored with the declaration and compared when a series is reused."""
     frame = pl.DataFrame(
         {"user": [1, 2], "key": pl.datetime_range(pl.datetime(2024, 1, 2), pl.datetime(2024, 1, 3), "1d", eager=True)}
     )
@@ -141,18 +126,13 @@ def test_key_types_are_part_of_the_declaration(tmp_path: Path) -> None:
         sh.create(tmp_path / "s", frame.cast({"key": pl.Date}), domain=days, **declared)
 
 
-def test_no_error_shows_what_names_of_folders_hold(tmp_path: Path) -> None:
-    """A unit or a key may stand there: errors show the column and no value."""
-    source = sh.Files(tmp_path / "log", hive=["user"])
-    folders = [tmp_path / "log" / f"user=planted{i}" for i in range(2)]
-    for content in ("key\n\xff\n", 'key\n"a\n', "other\n1\n", "", None):
-        for folder in folders:
-            folder.mkdir(parents=True, exist_ok=True)
-            if content is None:
-                (folder / "part.csv").rename(folder / "part.nosuch")
-            else:
-                (folder / "part.csv").write_bytes(content.encode("latin-1"))
-        for asked in (source, sh.Files(tmp_path / "log", hive=["hour"]), tmp_path / "log"):
-            with pytest.raises(sh.errors.InputError) as refused:
-                counted(asked, tmp_path, sh.Strings(max_bytes=4))
-            assert "planted" not in str(refused.value)
+@pytest.mark.parametrize("content", [b"key\n\xff\n", b'key\n"a\n', b"other\n1\n", b""])
+@pytest.mark.parametrize("hive", ["user", "hour"])
+def test_no_error_shows_what_names_of_folders_hold(tmp_path: Path, content: bytes, hive: str) -> None:
+    """The name of a folder may hold a unit or a key: errors show its column and no value."""
+    folder = tmp_path / "log" / "user=planted"
+    folder.mkdir(parents=True)
+    (folder / "part.csv").write_bytes(content)
+    with pytest.raises(sh.errors.InputError) as refused:
+        counted(sh.Files(tmp_path / "log", hive=[hive]), tmp_path, sh.Strings(max_bytes=4))
+    assert "planted" not in str(refused.value)

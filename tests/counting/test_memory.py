@@ -16,9 +16,7 @@ MEMORY = 1 << 28
     ("listed", "limits", "expected"),
     [
         ("0::/\n", {"memory.max": MEMORY}, MEMORY),
-        ("0::/a/b\n", {"memory.max": "max", "a/memory.max": MEMORY, "a/b/memory.max": "max"}, MEMORY),
         ("0::/a/b\n", {"a/memory.max": 2 * MEMORY, "a/b/memory.max": MEMORY, "c/memory.max": 1}, MEMORY),
-        ("5:cpu:/x\n0::/\n", {"x/memory.max": MEMORY}, MACHINE),
         ("", {}, MACHINE),
     ],
 )

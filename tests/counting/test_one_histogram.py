@@ -6,7 +6,6 @@ import hashlib
 import polars as pl
 import pytest
 
-import sparsehist as sh
 from sparsehist.counting.tuples import sha256_of, tuple_text
 from sparsehist.errors import DataError
 from tests.counting import spark
@@ -60,19 +59,19 @@ def _all():
 
 @pytest.mark.parametrize(("engine", "case"), [*_all()])
 def test_every_engine_counts_what_is_counted_by_hand(engine, case):
-    """Text, numbers, days, moments and tuples as units and keys: the same keys with the same counts."""
+    """Every engine gives the counts of plain Python for every type of unit and key."""
     assert COUNTED[engine](case) == counts_by_hand(case)
 
 
 def test_the_cases_are_bounded():
-    """Where nothing is cut, or all that is cut is alike, the test above would see no order."""
+    """Control: with another salt every case gives other counts, so the test above sees the order."""
     for case in CASES.values():
         assert _by("polars", SALT[::-1])(case) != counts_by_hand(case)
 
 
 @pytest.mark.parametrize(("unit", "key", "text", "sha256"), VECTORS)
 def test_the_text_that_is_hashed_is_pinned(unit, key, text, sha256):
-    """The counting engine and plain Python hash the text that stands here."""
+    """The engine and plain Python hash the pinned text."""
     whole = SALT.hex() + text
     assert digest(unit, key) == hashlib.sha256(whole.encode()).digest()
     assert digest(unit, key).hex().startswith(sha256)
@@ -82,22 +81,12 @@ def test_the_text_that_is_hashed_is_pinned(unit, key, text, sha256):
 
 
 def test_deleting_a_unit_changes_nothing_for_the_others():
-    """In the portable order too, a unit leaves no trace in what others keep."""
+    """In the portable order, deleting a unit changes no other unit's kept keys."""
     assert_deletions_change_nothing_else(a_log(200, 12), max_keys=3, portable=True)
 
 
-def test_a_series_says_that_it_is_portable():
-    """It is declared, stays declared, and stands in the metadata of what is released; salts are told apart."""
-    declared = {"unit": "user_id", "key": "query", "max_keys": 3, "domain": "strings(max_bytes=32)"}
-    series = sh.create(":memory:", a_log(), name="queries", **declared, bounding=sh.Keep(portable=True))
-    assert series.declaration.portable
-    assert series.release("public", level=1).metadata["declaration"]["bounding"] == "keep(portable=True)"
-    other = sh.create(":memory:", a_log(), name="queries", **declared)
-    assert "portable" not in other.release("public", level=1).metadata
-
-
 def test_a_unit_without_a_portable_form_is_refused():
-    """Nanoseconds and times of day; the same log is counted in the order of the engine."""
+    """Nanoseconds and times of day have no portable form; without portable=True they are counted."""
     log = pl.DataFrame({"user_id": [1], "query": ["a"]}).with_columns(pl.col("user_id").cast(pl.Datetime("ns")))
     with pytest.raises(DataError, match=r"'user_id'.*cast to microseconds"):
         count(log, portable=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 from pathlib import Path
 
-import duckdb
 import polars as pl
 import pytest
 import sqlglot
@@ -13,18 +12,18 @@ from sqlglot import exp
 
 import sparsehist as sh
 from sparsehist.counting.with_sql import DIALECTS
-from sparsehist.errors import DataError, DeclarationError
+from sparsehist.errors import DeclarationError
 from tests.counting.logs import MEASURES, SALT, a_log, count, measured_log
-from tests.counting.one_histogram import CASES, counts_by_hand, digest
-from tests.counting.warehouses import WAREHOUSES, counted_in
+from tests.counting.one_histogram import digest
+from tests.counting.warehouses import WAREHOUSES
 
 ON_SPARK = pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.slow])
 HERE = [ON_SPARK if name == "spark" else name for name in WAREHOUSES]
 DECLARED = {"unit": "user_id", "key": "query", "max_keys": 5, "domain": "strings(max_bytes=32)"}
 OF_LOG = {"user_id": "integer"}
 HOSTILE_NAMES = (
-    '"; drop table log; --', "it's /* or */ -- not", "unit", "key_0", "size", "place", "a.b",
-    "%s %(salt)s $1 :salt ? @salt {salt:String}", "Größe 梨", "select",
+    '"; drop table log; --', "it's /* or */ -- not", "unit", "key_0", "size", "a.b", "Größe 梨", "select",
+    "%s %(salt)s $1 :salt ? @salt {salt:String}",
 )  # fmt: skip
 HOSTILE_VALUES = (
     "'", "''", '"', "\\", "\\'", "'; drop table log; --", "%s", "%(salt)s", "$1", ":salt", "?", "@salt",
@@ -37,16 +36,9 @@ def _made(dialect: str, table: str = "log", **changed: object) -> sh.CountingSql
     return sh.counting_sql(dialect, table, **{"unit_types": OF_LOG, **DECLARED, **changed})
 
 
-@pytest.mark.spark
-def test_the_quick_form_on_spark_sql() -> None:
-    """Tuples, products and characters; the slow tests have all cases."""
-    for name in ("text by tuples", "products", "characters"):
-        assert counted_in("spark")(CASES[name]) == counts_by_hand(CASES[name])
-
-
 @pytest.mark.parametrize("engine", HERE)
 def test_a_unit_counts_as_it_does_alone(engine: str) -> None:
-    """All counts are the sum of those of each unit's own rows: taking one out changes what it adds, nothing else."""
+    """The counts of a log are the sums of the counts of each unit alone."""
     units = 4 if engine == "spark" else 12
     log = a_log(160, units)
     made = _made(engine, max_keys=3, salt=SALT)
@@ -59,7 +51,7 @@ def test_a_unit_counts_as_it_does_alone(engine: str) -> None:
 
 @pytest.mark.parametrize("engine", HERE)
 def test_names_are_quoted(engine: str) -> None:
-    """Names that look like SQL, like a parameter or like a name in the query are just names."""
+    """Column and table names that look like SQL or like a parameter are quoted."""
     for number, name in enumerate(HOSTILE_NAMES):
         log = a_log(60, 9).rename({"user_id": name, "query": f"{name}2"})
         other = _made(
@@ -73,7 +65,7 @@ def test_names_are_quoted(engine: str) -> None:
 
 @pytest.mark.parametrize("engine", HERE)
 def test_values_of_a_domain_are_quoted(engine: str) -> None:
-    """Each is itself, whatever an engine or a client would put in its place."""
+    """Listed values and alphabets with quotes, escapes and placeholders are compared as they are."""
     holds = [value for value in HOSTILE_VALUES if engine != "postgres" or "\0" not in value]
     log = pl.DataFrame({"user_id": range(len(holds) * 2), "query": [*holds, *(f"{value}~" for value in holds)]})
     found = WAREHOUSES[engine](log, _made(engine, domain=sh.Catalogue(HOSTILE_VALUES)))
@@ -86,7 +78,7 @@ def test_values_of_a_domain_are_quoted(engine: str) -> None:
 @pytest.mark.parametrize("engine", HERE)
 @pytest.mark.parametrize(("dtype", "told"), [(pl.Float64, "integer"), (pl.String, "integer"), (pl.Int64, "text")])
 def test_a_unit_of_another_type_is_an_error(engine: str, dtype: pl.DataType, told: str) -> None:
-    """One number may be written as two texts: engines refuse the wrong type, Spark but for numbers as text."""
+    """A unit column of another type than declared is an error, except numbers as text on Spark."""
     log = a_log(60, 9).cast({"user_id": dtype})
     made = _made(engine, unit_types={"user_id": told})
     if engine == "spark" and told == "text":
@@ -113,24 +105,8 @@ def test_a_query_is_one_select_of_its_dialect(dialect: str) -> None:
     assert dialect in WAREHOUSES
 
 
-def test_nobody_hashes_units_below_the_bound() -> None:
-    """The digest stands in a CASE, behind the number of keys of the unit; DuckDB computes it for no other row."""
-    sql = _made("duckdb").sql
-    assert sql.count("sha256(") == 1
-    assert "case when sized.size > 5 then sha256(" in sql
-    log = pl.DataFrame({"user_id": ["few", "few", *["many"] * 7], "query": [*"abcdefghi"]})
-    with duckdb.connect() as connection:
-        connection.register("log", log)
-        connection.execute("create macro fails(text) as cast(text as integer)")
-        counting = _made("duckdb", unit_types={}).sql.replace("sha256(", "fails(")
-        with pytest.raises(duckdb.ConversionException):
-            connection.sql(counting, params={"salt": ""}).fetchall()
-        connection.register("log", log[:2])
-        assert len(connection.sql(counting, params={"salt": ""}).fetchall()) == 2
-
-
 def test_counts_come_in_with_what_was_declared(tmp_path: Path) -> None:
-    """A series of them is portable, and refuses another key or another bound than they were made with."""
+    """A series of such counts is portable and refuses another key or bound than they were made with."""
     made = _made("duckdb")
     result = WAREHOUSES["duckdb"](a_log(), made)
     declared = {"name": "queries", "key": "query", "domain": DECLARED["domain"]}
@@ -141,16 +117,15 @@ def test_counts_come_in_with_what_was_declared(tmp_path: Path) -> None:
     assert sorted(released.frame.with_columns(pl.col("noisy_count").round().cast(pl.Int64)).rows()) == sorted(
         result.rows()
     )
-    renamed = result.with_columns(q="query")
-    for counts, wrong in ((result, {"max_keys": 4}), (result, {"max_keys": 6}), (renamed, {"key": "q"})):
+    for wrong in ({"max_keys": 4}, {"key": "user_id"}):
         with pytest.raises(DeclarationError, match="made with"):
-            sh.create(":memory:", made.counts(counts), **({"max_keys": 5} | declared | wrong))
+            sh.create(":memory:", made.counts(result), **({"max_keys": 5} | declared | wrong))
     with pytest.raises(DeclarationError, match="no column 'count'"):
         made.counts(result.rename({"count": "n"}))
 
 
 def test_counts_come_in_from_files(tmp_path: Path) -> None:
-    """Parquet in many pieces, as a warehouse exports it; decimals become the numbers they are."""
+    """Exported Parquet pieces are read as counts; decimals become whole numbers."""
     made = _made("duckdb", domain="integers(0, 18446744073709551615)")
     keys = pl.DataFrame(
         {"query": [0, 5, 2**63, 2**64 - 1], "count": [4, 3, 2, 1]}, schema_overrides={"query": pl.UInt64}
@@ -162,34 +137,24 @@ def test_counts_come_in_from_files(tmp_path: Path) -> None:
     series = sh.create(":memory:", counts, name="numbers", **declared)
     released = series.release("first", level=10**4).frame
     assert sorted(released["query"].to_list()) == keys["query"].to_list()
-    keys.with_columns(query=pl.Series(["0.5", "1", "2", "3"]).str.to_decimal(scale=1)).write_parquet(
-        tmp_path / "x.parquet"
-    )
-    with pytest.raises(DataError):
-        sh.create(":memory:", made.counts(str(tmp_path / "x.parquet")), name="numbers", **declared)
 
 
 @pytest.mark.parametrize(
     ("changed", "says"),
     [
         ({"dialect": "oracle"}, "dialect must be one of"),
-        ({"unit_types": {"query": "integer"}}, "unit_types gives unit columns"),
         ({"unit_types": {"user_id": "float"}}, "unit_types gives unit columns"),
         ({"unit": ()}, "unit must be a column"),
         ({"count": "query"}, "need other names"),
-        ({"max_keys": 0}, "max_keys must be"),
         ({"salt": b"short"}, "16 bytes"),
-        ({"key": ["query", "day"]}, "must name the columns"),
         ({"key": "a`b"}, "names are text"),
-        ({"key": "a\\"}, "names are text"),
         ({"key": "${x}"}, "names are text"),
         ({"table": "a..b"}, "names are text"),
-        ({"table": "a\nb"}, "names are text"),
         ({"domain": sh.Catalogue(range(10_001))}, "at most 10000 values"),
     ],
 )
 def test_what_cannot_be_said_is_refused(changed: dict[str, object], says: str) -> None:
-    """By the parameter, with what would do."""
+    """A wrong parameter is named in the error."""
     told = {"dialect": "duckdb", "table": "log", **DECLARED, **changed}
     with pytest.raises(DeclarationError, match=says):
         sh.counting_sql(told.pop("dialect"), told.pop("table"), **told)
@@ -197,7 +162,7 @@ def test_what_cannot_be_said_is_refused(changed: dict[str, object], says: str) -
 
 @pytest.mark.parametrize("engine", HERE)
 def test_booleans_and_listed_days_are_keys_too(engine: str) -> None:
-    """Each engine writes them alike."""
+    """Booleans and listed dates are the same keys on every engine."""
     day = dt.date(2024, 1, 31)
     log = pl.DataFrame({"user_id": [1, 1, 2, 3], "query": [True, False, True, None], "day": [day, day, None, day]})
     domain = sh.Product(query=sh.Catalogue([True, False]), day=sh.Catalogue([day, dt.date(1969, 1, 1)]))
@@ -210,7 +175,7 @@ def test_booleans_and_listed_days_are_keys_too(engine: str) -> None:
 
 @pytest.mark.parametrize("engine", HERE)
 def test_sums_are_those_of_the_local_engine(engine: str) -> None:
-    """Both signs, overflow, null, NaN and infinity, and units cut to max_keys."""
+    """Sums of measures equal those of the local engine, odd values included."""
     log = measured_log()
     told = {"unit": "user_id", "key": "query", "max_keys": 3, "domain": sh.Integers(6)}
     for measures in MEASURES:

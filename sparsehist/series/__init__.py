@@ -1,1 +1,1 @@
-"""The facade: `create`, `Store`, `Series` and what chooses their parameters."""
+"""The facade: `create`, `Store`, `Series`, and the choice of max_keys."""

@@ -1,4 +1,4 @@
-"""`create`: count a log into a new series, or declare one whose log goes on."""
+"""`create`: count a log into a new series, or declare a series that grows."""
 
 from __future__ import annotations
 
@@ -57,33 +57,33 @@ def create(  # type: ignore[misc] # overloads leave out what they share
     if_exists: str = "error",
     counting: Counting | None = None,
 ) -> Series | RunningSeries | PeriodicSeries:
-    """Count a log into a new series, all or nothing, or declare one whose log goes on.
+    """Count a log into a new series, completely or not at all; or declare a series that grows.
 
-    The log is read once, and nothing is published. A unit with more than `max_keys` distinct keys counts towards that
-    many of them, chosen at random by its own rows alone.
+    The log is read once, and nothing is published. A unit with more than `max_keys` distinct keys counts towards
+    `max_keys` of them, chosen at random from its own rows alone.
 
     Args:
         store: Directory, made if there is none; ":memory:"; or a `Store`.
         log: Path, glob or list of them (Parquet, CSV, JSON lines); `sh.Files`; Polars frame, DuckDB relation, Arrow
             stream or Spark frame; `sh.Query` for SQL; `sh.Counts` for counts made elsewhere. None with steps, every.
-        name: Of the series: a-z, 0-9 and _, a letter first.
-        unit: Column of the privacy unit: who is protected; or several that name it. None with `sh.Counts`.
+        name: Name of the series: a-z, 0-9 and _, beginning with a letter.
+        unit: Column of the privacy unit (who is protected), or several that name it. None with `sh.Counts`.
         key: Column or columns of the key, as many as the domain has. None counts units in one cell.
-        max_keys: Distinct keys that a unit counts towards, at most: for a running series over all steps, for a
-            periodic one in each period.
-        domain: All keys that could occur, such as `sh.Strings(max_bytes=32)`; never read off the log. None with key.
-        bounding: "keep": a unit with more keys counts towards max_keys of them. "share": towards all, with weights
-            that cost the same noise. `sh.Keep` and `sh.Share` say more.
+        max_keys: Most distinct keys that a unit counts towards; in a running series over all steps, in a periodic
+            one per period.
+        domain: All possible keys, such as `sh.Strings(max_bytes=32)`; never read off the log. None if key is.
+        bounding: "keep": a unit with more keys counts towards max_keys of them. "share": it counts towards all, with
+            smaller weights and the same noise. See `sh.Keep` and `sh.Share`.
         noise: Family: "gaussian" (level is ρ of zCDP), "laplace" or "discrete_laplace" (ε), "skellam", "poisson".
-        cap: Largest cost the series may reach, exact; releases beyond it are refused.
-        population: The people behind the units. Costs of the series of one population add up.
+        cap: Largest cost that the series may reach, exact; releases beyond it are refused.
+        population: The people behind the units. Costs of all series of a population add up.
         measures: Sums by key that releases may publish beside counts: `sh.Measure("price", clip=100, step=0.01)`.
-        steps: Declares a running series: how many steps there will be, or `sh.Steps`. Gaussian noise.
-        every: Declares a series per "day", "week" or "month", or `sh.Every`. Gaussian noise.
+        steps: Declare a running series with this number of steps, or `sh.Steps`. Gaussian noise.
+        every: Declare a periodic series, one per "day", "week" or "month", or `sh.Every`. Gaussian noise.
         on_null: "error" or "drop", for rows without unit or key.
         on_outside: "error" or "drop", for rows whose key is outside the domain.
         if_exists: "error", or "reuse": return the series of this name if declaration and log are the same.
-        counting: Memory, threads and progress.
+        counting: Settings of counting: memory, threads, progress.
 
     Returns:
         `Series`; `RunningSeries` with steps, `PeriodicSeries` with every.
@@ -91,9 +91,9 @@ def create(  # type: ignore[misc] # overloads leave out what they share
     Raises:
         DeclarationError: If a parameter is wrong.
         DataError: If the log breaks a rule; never quotes a key or a unit.
-        NameTakenError: If the name stands for something else.
-        SeriesDiffersError: If it was to be reused, and declaration, query or log differ; says which.
-        BudgetExceededError: If the budget of the population cannot charge such noise.
+        NameTakenError: If the name is taken.
+        SeriesDiffersError: If the series should be reused, but declaration, query or log differ; says which.
+        BudgetExceededError: If the population's budget cannot charge this noise.
 
     Example:
         >>> import polars as pl
@@ -117,7 +117,7 @@ def create(  # type: ignore[misc] # overloads leave out what they share
     if declaration.steps is not None or declaration.every is not None:
         if log is not None:
             raise DeclarationError(
-                "with steps= or every= a series is declared first: leave the log out, and append it", parameter="log"
+                "with steps= or every= the series is declared first: leave out the log, append it", parameter="log"
             )
         if declaration.steps is not None:
             return RunningSeries(store, declaration, declared_into(store.home, declaration, if_exists).series_id)
@@ -126,7 +126,7 @@ def create(  # type: ignore[misc] # overloads leave out what they share
 
         return PeriodicSeries(store, declare_periods(store.home, declaration, if_exists))
     if log is None:
-        raise DeclarationError("create needs a log, unless steps= or every= declares one that goes on")
+        raise DeclarationError("create needs a log, unless steps= or every= is given")
     if isinstance(log, Counts) and log.counted_by is not None:
         log.counted_by.check(key=declaration.key, max_keys=declaration.max_keys, measures=declaration.measures)
     asked = NewLog(log, with_source(declaration, log), if_exists)

@@ -1,13 +1,13 @@
-"""How many keys a unit should count towards, found from two small releases.
+"""Choose how many keys a unit should count towards, from two small releases.
 
-What bounding takes from the largest keys depends on who has them: units with many keys mostly have rare ones. First
-a quarter of the level goes into a release of the keys, which shows the largest ones; then the rest into the number of
-units by how many keys they have and how many of the largest ones: each unit is in one cell of that table. It tells
-what each bound would take from the largest keys together, which is weighed against the noise. How it is spread over
-these keys is not known, between evenly and as their counts are: it is taken to follow the roots of the counts. Keys
-that are too small for the first release, of those whose error is to be small, are taken to fall off as 1/rank.
+The bias that bounding causes in the largest keys depends on who has them: units with many keys mostly have rare ones.
+First, a quarter of the level is spent on a release of keys, which shows the largest ones. The rest is spent on a
+table of units by number of keys and by number of largest keys; each unit is in one of its cells. The table shows how
+many pairs with largest keys each bound would cut, to be compared with the noise. How the loss is spread over these
+keys is unknown: it is assumed to be proportional to the square roots of their counts. Keys too small for the first
+release are assumed to fall off as 1/rank.
 
-Source: our own derivation; the table of one cell a unit has sensitivity 1 whatever its keys.
+Source: our own derivation; a table with one cell per unit has sensitivity 1.
 """
 
 from __future__ import annotations
@@ -54,29 +54,29 @@ BOUNDS = (
 
 _USUAL_LEVEL = Fraction(1, 10)
 _FIRST_BOUND, _FIRST_SHARE = 5, Fraction(1, 4)
-# Twice as many keys each: the last classes hold all that have more.
+# Each class holds numbers up to twice those of the one before; the last ones hold all larger numbers.
 _CLASSES, _CLASSES_OF_LARGEST = 12, 10
 _PLACES = 2 ** ((np.arange(4) + 0.5) / 4)
-# Classes below the threshold, nearly three standard deviations, count as empty, as most are: noise would add up.
+# Classes below a threshold of nearly three standard deviations are taken as empty: most are, and noise would add up.
 _FALSE_CLASSES = 0.4
-# A release is believed if noise alone would show a cell as large as its largest one time in a hundred at most.
+# A release is used if noise alone would produce its largest cell with a probability of at most 1 %.
 _BY_CHANCE = 0.01
-# Counts of units are easier to explain than weighted ones: these have to be better by so much.
+# "share" is chosen only if it is better by this factor, since counts of units are easier to explain.
 _WORTH_SHARING = 0.95
 
 
 @dataclass(frozen=True)
 class MaxKeysChoice:
-    """What was chosen, and by which estimates; public.
+    """The chosen max_keys and bounding, and the estimates behind the choice; public.
 
     Attributes:
         max_keys: Keys a unit should count towards.
         bounding: "keep" or "share".
-        estimates: What each bound would cost a key among the largest, in counts: max_keys, bounding, bias (root mean
+        estimates: Error of a key among the largest for each bound, in counts: max_keys, bounding, bias (root mean
             square over these keys), noise (standard deviation) and error (both together).
-        level: What the choice cost, exact text, in the series `keys` and `profile`.
+        level: Level that the choice spent, exact text, in the series `keys` and `profile`.
         keys: Name of the series whose release showed the largest keys.
-        profile: Name of the series of the number of units by how many keys they have.
+        profile: Name of the series that counts units by their number of keys.
     """
 
     max_keys: int
@@ -104,29 +104,29 @@ def choose_max_keys(
     on_outside: Choice = "error",
     counting: Counting | None = None,
 ) -> MaxKeysChoice:
-    """Choose max_keys, and whether to keep or to share, by two small private releases of the log.
+    """Choose max_keys, and "keep" or "share", by two small private releases of the log.
 
-    The releases stand in the ledger of the population, and whatever is released of the log later adds to them. Asked
-    again with the same name, the store gives the same choice at no cost.
+    The releases are charged to the population, in addition to later releases of the log. A repeated call with the
+    same name returns the same choice at no cost.
 
-    Parameters are as for `create`, but for these. The source is the log itself, not `Counts`. The choice makes two
+    Parameters are as for `create`, except these. The source is the log itself, not `Counts`. The choice makes two
     series, `{name}_keys` and `{name}_profile`. `noise` is the family of the later series, and `release_level` the
-    level of the later release, which decides how much noise a bound costs; 0.1 if it is not known. The error is made
-    small for the `largest_keys` largest keys, a public number of at least 1. `level` is what the choice may cost; a
-    quarter of it goes into the release of keys: `plan(domain=…, max_keys=5, shows=1000)` names the quarter that shows
-    a key of 1,000 units.
+    level of the later release, which decides how much noise a bound costs; 0.1 if it is not known. The error is
+    minimised for the `largest_keys` largest keys, a public number of at least 1. `level` is the cost of the choice. A
+    quarter of it is spent on the release of keys: `plan(domain=…, max_keys=5, shows=1000)` returns the quarter needed
+    to show a key of 1,000 units.
 
     Returns:
-        The choice, with the estimates it rests on.
+        The choice, with the estimates behind it.
 
     Raises:
         DeclarationError: If a parameter is wrong.
         DataError: If the log breaks a rule.
-        BudgetExceededError: If the budget of the population has no room for the choice or, where its level is given,
-            for the later release; before anything is drawn.
-        NotFoundError: If one of its two releases shows nothing that noise alone would seldom show: the level is too
-            small for this log. It is spent.
-        NameTakenError: If the name stands for another choice.
+        BudgetExceededError: If the population's budget does not allow the choice or, if `release_level` is given, the
+            later release; before anything is drawn.
+        NotFoundError: If one of the two releases might be noise alone, because the level is too small for this log.
+            The level is spent.
+        NameTakenError: If the name is taken by another choice.
 
     Example:
         >>> import sparsehist as sh
@@ -137,7 +137,7 @@ def choose_max_keys(
         15
     """
     if isinstance(source, Counts):
-        raise DeclarationError("Counts hold no units: choose max_keys from the log itself")
+        raise DeclarationError("Counts do not hold units: choose max_keys from the log itself")
     checked_whole("largest_keys", largest_keys, 1, LARGEST_BOUND)
     whole = as_level(level)
     few, most = (level_text(whole * share) for share in (_FIRST_SHARE, 1 - _FIRST_SHARE))
@@ -153,7 +153,7 @@ def choose_max_keys(
     of_classes: dict[str, Any] = {"key": classes.names, "domain": classes, "max_keys": 1, "bounding": "keep"}
     second = replace(first, name=f"{name}_profile", unit=None, **of_classes)
     home, counting = home_of(store), counting or Counting()
-    check_room(home, [Round(first, level_text(whole))])  # costs add up: so it is told of the level that was named
+    check_room(home, [Round(first, level_text(whole))])  # first, so a refusal names the level of the call
     planned = [Round(first, few), Round(second, most)]
     if release_level is not None:
         planned.append(Round(replace(first, name="later"), level_text(later)))
@@ -175,7 +175,7 @@ def choose_max_keys(
             known = state.series(second.name)
         if known is None:
             units = _profile(home, source, first, largest.select(first.key), report, **counting.resources())
-            # Its units are those of the log, and what vouches for them is what vouches for the log.
+            # Its units are those of the log, so the assumptions about the log hold for it.
             second = replace(second, unit=first.unit, source=first.source)
             known = counted_into(home, NewLog(_table(units, classes), second, counted_here=True), counting)
         profile = any_kind.release(home, second, known.series_id, "profile", level=most, false_keys=_FALSE_CLASSES)
@@ -193,7 +193,7 @@ def choose_max_keys(
 
 
 def _check_level(home: Home, declared: Declaration, name: str, level: Fraction) -> None:
-    """Refuse a choice of that name at another level."""
+    """Refuse an existing choice of this name at another level."""
     with home.hold() as state:
         made = published_metadata(state, home.find(state, declared.name))
     if made and as_level(made[0].level) / _FIRST_SHARE != level:
@@ -202,9 +202,9 @@ def _check_level(home: Home, declared: Declaration, name: str, level: Fraction) 
 
 
 def _check_stands_out(shown: Release, declared: Declaration, level: str, whole: Fraction) -> None:
-    """Refuse to choose by noise alone: decided by what is published, so that it tells nothing else."""
+    """Refuse a release that may be noise alone; this is decided by published numbers, so it reveals nothing else."""
     family, size = declared.family_in_units, 1 if declared.domain.is_open else declared.domain.size
-    factor = 100 if declared.family.currency == "rho" else 10  # ten times less noise: rho grows with its square
+    factor = 100 if declared.family.currency == "rho" else 10  # for a tenth of the noise: rho is quadratic
     least, finer = (
         threshold_for_false_keys(family, level_text(at), size, _BY_CHANCE) / declared.unit_of_counts
         for at in (as_level(level), factor * as_level(level))
@@ -230,7 +230,7 @@ def _profile(
     report: Callable[[str], None],
     **counted: Any,
 ) -> pl.DataFrame:
-    """Each unit with its classes, by distinct keys and by keys among the largest; units without any are left out."""
+    """Return each unit with its classes, by distinct keys and by keys among the largest; omit units without keys."""
     source = checked_source(source, first)
     with ExitStack() as spills:
         with home.hold() as state:
@@ -256,7 +256,7 @@ def _profile(
 
 
 def _table(units: pl.DataFrame, classes: Product) -> Counts:
-    """Units by class. Empty classes are listed: that all are empty must come out as noise does, not as a refusal."""
+    """Return units by class, with empty classes: if all are empty, noise must be released, not a refusal."""
     every = classes.keys(np.arange(classes.size))
     every.columns = list(classes.names)
     counted = units.group_by(every.columns).agg(count=pl.len().cast(pl.Int64))
@@ -265,20 +265,20 @@ def _table(units: pl.DataFrame, classes: Product) -> Counts:
 
 
 def _class_of(column: str, classes: int) -> pl.Expr:
-    """Return the number of binary digits less one: exact, where a logarithm might be rounded."""
+    """Return the number of binary digits minus one, which is exact, unlike a rounded logarithm."""
     bits = pl.sum_horizontal(*(pl.col(column) >= 2**bit for bit in range(1, classes)))
     return bits.cast(pl.Int64)
 
 
 def _middle(classes: pl.Series) -> FloatArray:
-    """Return a number of keys that stands for a class: the geometric mean of its ends."""
+    """Return a typical number of keys for each class: the geometric mean of its ends."""
     least = 2.0 ** classes.to_numpy().astype(np.float64)
     return np.sqrt(least * (2 * least - 1))
 
 
 def _scale(noisy: FloatArray, wanted: int) -> float:
-    """What the wanted keys lose, as a root mean square, for each pair of a unit and a shown key that is lost."""
-    shown = np.maximum(noisy, 1.0)  # sorted; noise that may be negative must not have a root
+    """Return the root mean square loss of the `wanted` largest keys per pair cut from the keys shown."""
+    shown = np.maximum(noisy, 1.0)  # sorted; noisy counts may be negative
     others = shown[-1] * shown.size * np.log(max(1.0, wanted / shown.size))
     return float(np.sqrt((shown.sum() + others) / wanted) / np.sqrt(shown).sum())
 
@@ -286,12 +286,12 @@ def _scale(noisy: FloatArray, wanted: int) -> float:
 def _estimates(
     table: pl.DataFrame, n_largest: int, scale: float, declared: Declaration, level: Fraction
 ) -> pl.DataFrame:
-    """Bias and noise of a key among the largest at a level, for each bound."""
+    """Return bias and noise of a key among the largest at a level, for each bound."""
     share_power = 0.5 if declared.family.norm == "l2" else 1.0
-    # A unit has no more of the largest keys than it has keys, nor than there are: other classes are noise.
+    # A unit cannot have more of the largest keys than keys, or than there are: other classes are noise.
     possible = (pl.col("largest") <= pl.col("keys")) & (2 ** pl.col("largest") <= n_largest)
     table = table.filter(possible)
-    # Units of a class have numbers of keys all over it.
+    # The numbers of keys of a class's units are spread over the class.
     keys = np.multiply.outer(_PLACES, 2.0 ** table["keys"].to_numpy())
     pairs = table["noisy_count"].to_numpy() * np.minimum(_middle(table["largest"]), n_largest)
     rows = []

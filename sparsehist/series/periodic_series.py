@@ -1,4 +1,4 @@
-"""A log in periods: one series for each day, week or month, with one declaration and one budget."""
+"""Periodic series: one series for each day, week or month, with one declaration and one budget."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
 
 class PeriodicSeries:
-    """A log in periods: each is counted into a series of its own, and all of them share a declaration and a budget.
+    """A periodic series: each period of a log is its own series, and all share a declaration and a budget.
 
-    What one unit in one period loses is the cost of the costliest period; what one unit loses over all of them is the
-    sum. The ledger, every release and `progress` say both.
+    The cost to one unit in one period is the cost of the costliest period; the cost to one unit over all periods is
+    their sum. The ledger, every release and `progress` show both.
 
     Example:
         >>> import polars as pl
@@ -54,7 +54,7 @@ class PeriodicSeries:
         self.store, self.declaration = store, declaration
 
     def __repr__(self) -> str:
-        """Name, periods and domain: public parameters only."""
+        """Show name, periods and domain: public parameters only."""
         rule = self.rule
         return (
             f"PeriodicSeries({self.name!r}, {rule.n_periods} {rule.what}s, protects={rule.protects!r}, "
@@ -62,7 +62,7 @@ class PeriodicSeries:
         )
 
     def _repr_html_(self) -> str:
-        """Declaration, and what all periods have cost, for notebooks."""
+        """Show the declaration, and the cost of all periods, in notebooks."""
         return in_notebook(self, self._tables)
 
     def _tables(self) -> Iterator[str]:
@@ -71,12 +71,12 @@ class PeriodicSeries:
 
     @property
     def name(self) -> str:
-        """Name of all periods together, and of their population."""
+        """Name of the periodic series, and of its population."""
         return self.declaration.name
 
     @property
     def rule(self) -> Every:
-        """The declaration of the periods and of what the budget protects."""
+        """The declaration of the periods and of the privacy unit of the budget."""
         return present(self.declaration.every)
 
     def append(
@@ -88,30 +88,30 @@ class PeriodicSeries:
         on_other_period: Choice = "error",
         counting: Counting | None = None,
     ) -> Series:
-        """Count the log of a period into its series, all or nothing; the same log again returns that series.
+        """Count the log of a period into its series, completely or not at all; the same log returns the same series.
 
-        Periods come in any order, each once. Give `time`: what one unit in one period loses rests on its rows of
-        that period being counted in that period alone. The log is then read by Polars.
+        Periods can be appended in any order, each once. Give `time`: the cost per unit and period is right only if
+        rows count in their own period alone. The log is then read by Polars.
 
         Args:
             log: As for `create`.
-            period: "2026-03-17", "2026-W12" or "2026-03"; any day in it, as a date or its text; or a number from 1
-                where periods are steps.
-            time: Column that says when a row was: dates, timestamps (in their own time zone), text that begins with a
+            period: "2026-03-17", "2026-W12" or "2026-03"; any day in the period, as a date or text; or a number from
+                1 if periods are steps.
+            time: Column with the time of a row: dates, timestamps (in their own time zone), text that begins with a
                 date, or the number of a step.
-            on_other_period: "error" or "drop", for rows of another period or without a time. Progress says whether
+            on_other_period: "error" or "drop", for rows of another period or without a time. Progress shows whether
                 there were any, never how many.
             counting: As for `create`.
 
         Returns:
-            Its series, as any other: `visits_2026w12`.
+            The series of the period, such as `visits_2026w12`.
 
         Raises:
-            DeclarationError: If there is no such period, or all that were declared have been appended.
-            DataError: If the log breaks a rule, holds rows of another period, or text for a time that is no date.
+            DeclarationError: If there is no such period, or all declared periods have been appended.
+            DataError: If the log breaks a rule, or holds rows of another period, or times that are not dates.
             SeriesDiffersError: If the period was appended from another log, or with another `time`.
-            RefusedError: If it is finished, or no longer known who counted in the periods before.
-            StoreInUseError: If somebody else appended a period meanwhile, and units count in some periods only.
+            RefusedError: If the periodic series is finished, or the record of who counted before was erased.
+            StoreInUseError: If another process appended a period meanwhile, and `most_periods` is set.
         """
         record = periods.append_period(
             self.store.home, self.declaration, log, period, time=time, on_other_period=on_other_period,
@@ -136,15 +136,15 @@ class PeriodicSeries:
             return [str(declaration_of(record).period) for record in periods_of(state, self.name)]
 
     def progress(self, *, delta: float = DEFAULT_DELTA) -> Row:
-        """Return what all periods have cost so far: their row of the ledger.
+        """Return the cost of all periods so far, as their row of the ledger.
 
         Args:
             delta: The delta for which epsilon is shown.
 
         Returns:
-            Among others `periods` (how many were appended, how many there will be, how many were released, and how
-            many more can be at the level of the last one), `per_period` and `per_period_epsilon` (what one unit in
-            one period bears), `level` and `epsilon` (what one unit bears), `budget` and `remaining`.
+            Among others `periods` (how many were appended, are declared, were released, and can still be released at
+            the level of the last one), `per_period` and `per_period_epsilon` (cost to one unit in one period),
+            `level` and `epsilon` (cost to one unit), `budget` and `remaining`.
         """
         with self.store.home.hold() as state:
             rows = ledger_rows(Ledger.of(state), delta, short=True)
@@ -162,11 +162,11 @@ class PeriodicSeries:
         measures: Level | Mapping[str, Level] | None = None,
         counts: Sequence[int] = COUNTS,
     ) -> Plan:
-        """Say what one more period would publish at candidate levels, and what all of them would cost so.
+        """Plan one more period at candidate levels, and the cost if all periods were released so.
 
-        Parameters are those of `Series.plan`; levels are those of one release of each period. Beside each level
-        stand `all_per_period` and `all_per_user` (exact: what all declared periods cost one unit in one of them,
-        and one unit), and both as epsilon at delta 1e-6.
+        Parameters are those of `Series.plan`, for one release of each period. For each level, `all_per_period` and
+        `all_per_user` are the exact costs of all declared periods to one unit in one period, and to one unit; both
+        are also given as epsilon at delta 1e-6.
         """
         chosen = requested("plan", threshold=threshold, false_keys=false_keys, open_delta=open_delta)
         chosen = replace(chosen, measures=sums_asked(self.declaration, measures))
@@ -175,8 +175,8 @@ class PeriodicSeries:
         return periods.plan_period(self.store.home, self.declaration, levels, chosen, counts)
 
     def finish(self) -> None:
-        """Let no period be appended afterwards, and erase who counted in which; releases go on.
+        """Refuse further periods, and erase the record of who counted in which; releases are still possible.
 
-        Who counted is known only where a unit counts in some periods only.
+        The record exists only with `most_periods`.
         """
         periods.finish_periods(self.store.home, self.name)

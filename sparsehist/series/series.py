@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class CountedSeries:
-    """What series with releases of their own have: a store, a declaration, a cap and releases."""
+    """The base of series with releases: a store, a declaration, a cap and releases."""
 
     def __init__(self, store: Store, declaration: Declaration, series_id: str) -> None:
         """Use `create` and `Store.series` instead."""
@@ -43,12 +43,12 @@ class CountedSeries:
 
     @contextmanager
     def _hold(self) -> Iterator[tuple[State, SeriesRecord]]:
-        """Hold the store and find the series in it."""
+        """Lock the store, and yield its state with the record of the series."""
         with self.store.home.hold() as state:
             yield state, self.store.home.find(state, self.name, self.series_id)
 
     def _repr_html_(self) -> str:
-        """Declaration and releases, for notebooks."""
+        """Show declaration and releases in notebooks."""
         return in_notebook(self, self._tables)
 
     def _tables(self) -> Iterator[str]:
@@ -56,27 +56,27 @@ class CountedSeries:
         yield table_of_dicts("Its releases", self.releases().to_dicts())
 
     def raise_cap(self, level: Level, *, reason: str) -> None:
-        """Raise the cap of the series; from then on it holds ex post.
+        """Raise the cap of the series; from then on the cap holds ex post.
 
-        The ledger still shows the cap that the series was created with.
+        The ledger still shows the original cap.
 
         Args:
-            level: The new cap, exact; above the one in force.
-            reason: Why; kept in the ledger.
+            level: The new cap, exact; above the current one.
+            reason: Reason, kept in the ledger.
 
         Raises:
-            DeclarationError: If the series has no cap, the level is not above it, or there is no reason.
-            BudgetExceededError: If a budget charged the series its whole cap at its first release.
+            DeclarationError: If the series has no cap, or the level is not above it, or the reason is missing.
+            BudgetExceededError: If a budget charged the whole cap at the first release.
             NotFoundError: If the series was dropped.
         """
         raise_cap(self.store.home, self.name, level, reason=reason, series_id=self.series_id)
 
     def releases(self) -> pl.DataFrame:
-        """Name, workload, level, threshold and time of each release, in the order they were made.
+        """Return name, workload, level, threshold and time of each release, in order.
 
         Returns:
             One row per release: name, workload (null for cells), level, std, threshold and expected_false_keys (both
-            null for a workload or a session of queries), released_at. No rows once the series was dropped.
+            null for a workload or a session of queries), released_at. Empty if the series was dropped.
         """
         with self.store.home.hold() as state:
             record = state.series(self.name)
@@ -107,47 +107,47 @@ class CountedSeries:
         workload: Workload | str | None = None,
         strategy: Strategy | str | None = None,
     ) -> Release | WorkloadRelease:
-        """Release the histogram, or the answers of a workload, or return the release of that name.
+        """Release the histogram or the answers of a workload, or return the existing release of this name.
 
-        Committed before it is returned: after a crash it is whole or was never drawn. A name that exists always
-        stands for the same numbers. The cells of a series are one noise path: their releases together cost what the
-        finest costs. Each workload answered by a strategy is a path of its own, and the costs of paths add up.
+        A release is committed before it is returned: after a crash it is complete or was never drawn. A name always
+        means the same numbers. The cells of a series are one noise path: their releases together cost as much as the
+        finest one. Each workload with a strategy is another path, and the costs of paths add up.
 
         Args:
-            name: Of the release, unique in the series: a-z, 0-9 and _, a letter first.
+            name: Name of the release, unique in the series: a-z, 0-9 and _, beginning with a letter.
             level: Privacy level, exact; larger is finer. ρ for Gaussian noise, ε for Laplace.
-            epsilon: Instead of a level, with `delta`: the largest level at which the counts keep to them, rounded
-                down to 12 digits; measures add to that. In an open domain half of delta is for the domain, unless the
-                budget of the population splits it otherwise.
-            delta: See epsilon; 0 by default.
+            epsilon: Instead of a level: release the counts at the largest level that is (epsilon, `delta`)-DP,
+                rounded down to 12 digits; measures add to that. In an open domain half of delta is for the domain,
+                unless the population's budget splits it otherwise.
+            delta: With `epsilon`; 0 by default.
             threshold: Publish cells whose rounded noisy count is above it, in counts.
-            false_keys: Instead of `threshold`: the expected number of empty cells among the published; the lowest
-                threshold that keeps to it is used. 0.01 by default.
-            open_delta: Instead, for an open domain: what this release may add to the delta of the series. Half of
-                what remains by default.
+            false_keys: Instead of `threshold`: the expected number of empty cells published; the lowest such
+                threshold is used. 0.01 by default.
+            open_delta: Instead, for an open domain: the delta of the series that this release may spend; by default
+                half of what remains.
             max_false_keys: Refuse a threshold that would publish more empty cells than this.
-            step: Of a running series: up to which units are counted, a number from 1 or a day.
-            what: Of a running series: "running" (running counts, the default), "new" (units that have the key first
-                in this step) or "blocks(7)" (units that have the key in the 7 steps that end with this one).
-            measures: Publish sums of the series' measures for the keys of this table: a level for all of them, or a
-                level by name, {"price": 0.5}. Each is a noise path of its own, whose cost is added.
-            workload: Answer this instead of cells: a workload such as `sh.workload.Ranges()`, or its text.
-            strategy: How it is answered: "spectral", "identity", "residual"; or "auto", the default, which takes the
-                least mean error at the series' max_keys and keeps to it.
+            step: For a running series: the last step to count, a number from 1 or a day.
+            what: For a running series: "running" (running counts, the default), "new" (units that first have the key
+                in this step) or "blocks(7)" (units that first have it in the 7 steps that end with this one).
+            measures: Publish sums of the series' measures for the published keys: one level for all, or a level by
+                name, {"price": 0.5}. Each measure is a separate noise path, whose cost is added.
+            workload: Answer a workload instead of cells, such as `sh.workload.Ranges()`, or its text.
+            strategy: For a workload: "spectral", "identity", "residual"; or "auto", the default, which chooses the
+                least mean error at the series' max_keys once, for all releases of the workload.
 
         Returns:
-            The release; a `WorkloadRelease` for a workload, with one row per query, or `answer(low, high)` where
-            queries are not listed.
+            The release; a `WorkloadRelease` for a workload, with one row per query, or `answer(low, high)` if queries
+            are not listed.
 
         Raises:
             DeclarationError: If a parameter is wrong, or the domain or noise of the series has no workloads.
-            LevelError: If the level is not a positive, finite number; of a running series, if it nearly is one that
-                was released.
-            CapExceededError: If the sum over the paths of the series would exceed its cap.
-            BudgetExceededError: If the population would exceed its budget, or the delta of an open domain has no
-                room for it; says which threshold would do.
-            ThresholdError: If the threshold cannot be served; says which would do.
-            NameTakenError: If the name stands for another request.
+            LevelError: If the level is not a positive, finite number; in a running series, if it is nearly equal to a
+                released one.
+            CapExceededError: If the costs of the series' paths would exceed its cap together.
+            BudgetExceededError: If the population would exceed its budget, or an open domain its delta; names a
+                threshold that is allowed.
+            ThresholdError: If the threshold is not possible; names one that is.
+            NameTakenError: If the release of this name was made with other parameters.
             NotFoundError: If no level is given and there is no release of that name, or the step was not appended.
             StoreInUseError: If another process or thread holds the store.
 
@@ -188,17 +188,17 @@ class CountedSeries:
         probability: float = 0.95,
         equal: int | None = None,
     ) -> Plan:
-        """Say what releases at candidate levels would do, each on its own; spends nothing and draws nothing.
+        """Predict the effect of one release at each candidate level; nothing is drawn or spent.
 
-        Depends on the declaration and on earlier releases, never on the counts. Parameters and errors are those of
-        `sparsehist.plan`; `equal` divides what the budget of the population leaves; `step`, `what` and `measures` are
-        those of `release`. A running series needs `step`, which need not have been appended.
+        The plan depends on the declaration and on earlier releases, never on the counts. Parameters and errors are
+        those of `sparsehist.plan`; `equal` divides what the population's budget leaves; `step`, `what` and `measures`
+        are as for `release`. A running series needs `step`, which need not have been appended.
 
         Returns:
             The plan: tables by level and by count, and `plot()`.
 
         Raises:
-            BudgetExceededError: If the delta of an open domain has no room for a release.
+            BudgetExceededError: If no delta of an open domain is left for a release.
 
         Example:
             >>> import polars as pl
@@ -219,33 +219,33 @@ class CountedSeries:
 
 
 class Series(CountedSeries):
-    """One histogram, fixed at creation, from which any number of releases can be made.
+    """A histogram, fixed at creation, from which any number of releases can be made.
 
-    All releases of a series together are as private as the finest of them: for Gaussian noise, rho-zCDP
-    with rho their largest level, for neighbouring logs that differ by all rows of one unit.
+    All releases of a series together are as private as the finest one: with Gaussian noise, rho-zCDP with rho the
+    largest level, for neighbouring logs that differ by all rows of one unit.
     """
 
     def __repr__(self) -> str:
-        """Name and domain: public parameters only."""
+        """Show name and domain: public parameters only."""
         return f"Series({self.name!r}, domain={self.declaration.domain.describe()}, in {self.store!r})"
 
     def plan_workload(
         self, workload: Workload | str, levels: Level | EpsilonDelta | Iterable[Level | EpsilonDelta] | None = None
     ) -> pl.DataFrame:
-        """Say how well each strategy would answer a workload; spends nothing and draws nothing.
+        """Predict the error of each strategy for a workload; nothing is drawn or spent.
 
         Args:
-            workload: What would be asked, or its text.
+            workload: The workload, or its text.
             levels: Candidate levels, or an (epsilon, delta) in place of one; 0.001, 0.01, 0.1 and 1 by default.
 
         Returns:
             One row per strategy and level, best first: strategy, level, std (root of the mean variance of a query, in
-            counts), lower_bound (no factorization answers with less, in counts, at one cell per unit; null
-            where unknown), ratio (of the variances), sensitivity (of R·x), chosen (what "auto" takes).
+            counts), lower_bound (on the std of any factorization, at one cell per unit; null if unknown), ratio (of
+            these variances), sensitivity (of R·x), chosen (whether "auto" takes it).
 
         Raises:
             DeclarationError: If the workload does not fit the domain, or the noise has no workloads.
-            LevelError: If a level is no level.
+            LevelError: If a level is not valid.
         """
         from sparsehist.release.workload_round import planned_strategies
 
@@ -261,30 +261,29 @@ class Series(CountedSeries):
         most_updates: int | None = None,
         start: Release | None = None,
     ) -> QuerySession:
-        """Open a session that answers predicates as they come to mind, or go on with the session of that name.
+        """Open a session that answers adaptive predicates, or continue the session of this name.
 
-        A session is a noise path of its own. Its whole level is charged when it opens, and adds to the levels of
-        cells and workloads. It keeps a public estimate of all cells and answers from it. Where the estimate is too
-        far off, the session measures the true sum and corrects the estimate; this can happen `most_updates` times.
-        Use it for predicates that nobody can list beforehand: a release answers listed ones far better.
+        A session is a separate noise path. Its whole level is charged when it opens, in addition to cells and
+        workloads. It keeps a public estimate of all cells, and answers from it. If the estimate is too far off, the
+        session measures the true sum and corrects the estimate; this can happen `most_updates` times. Use it for
+        predicates that cannot be listed beforehand: a release answers listed ones far better.
 
         Args:
-            name: Of the session, unique among the releases of the series; a-z, 0-9 and _.
-            level: Of the whole session, exact: epsilon beside Laplace noise, rho beside Gaussian noise, where
+            name: Name of the session, unique among the releases of the series; a-z, 0-9 and _.
+            level: Level of the whole session, exact: epsilon with Laplace noise, rho with Gaussian noise, where
                 updates cost much less.
-            accuracy: Largest error wanted, as a share of all counts together; below a half.
-            mass: All bounded counts together, where that is public; by default measured, at a part of the level.
-            most_updates: Answers that can be measured; by default what the accuracy needs at most.
-            start: A release of the same keys, of this series or another, to begin from: free, and much better than
-                from nothing.
+            accuracy: Largest error to be reached, as a share of the sum of all counts; below 1/2.
+            mass: Sum of all bounded counts, if public; by default it is measured with part of the level.
+            most_updates: Most answers that can be measured; by default as many as the accuracy can need.
+            start: A release of the same keys, of any series, as the first estimate: free, and much better than none.
 
         Returns:
             The session; `ask` it.
 
         Raises:
-            DeclarationError: If a parameter is wrong, the domain is open or has more than 10**7 cells, or levels of
-                the noise have no sum with those of sessions. Other errors are those of `release`.
-            DataError: If the release to start from holds nothing above 0.
+            DeclarationError: If a parameter is wrong, the domain is open or has more than 10**7 cells, or the noise
+                does not compose with that of sessions. Other errors are as for `release`.
+            DataError: If the release to start from has no positive count.
 
         Example:
             >>> import polars as pl
@@ -305,15 +304,15 @@ class Series(CountedSeries):
 
 
 class RunningSeries(CountedSeries):
-    """A series to which steps are appended, and from which the running count of any of them is released.
+    """A series to which steps are appended, and whose running counts are released.
 
-    A unit counts once per key over all steps, at the first one in which it has the key, and towards at most max_keys
-    keys: first come, first kept. All releases together, over all steps and levels and in any order, are as private as
-    the finest of them, rho-zCDP with rho their largest level: the noise of all steps is one path. That noise is 1.46,
-    1.87 and 2.64 times that of a single release of the same level at 7, 30 and 365 steps (root mean square).
-    New units of single steps, and of blocks of steps, are noise paths of their own, whose costs add.
+    A unit counts once per key over all steps, at the first step in which it has the key, and towards its first
+    max_keys keys. The noise of all steps is one path: all releases together, over all steps and levels and in any
+    order, are as private as the finest one, rho-zCDP with rho the largest level. Over 7, 30 and 365 steps, the noise
+    is 1.46, 1.87 and 2.64 times (root mean square) that of a single release at the same level. New units of single
+    steps, and of blocks of steps, are separate noise paths, whose costs add up.
 
-    The store keeps who counted for what, as secret as the log, until `finish` erases it.
+    The store records which units counted for which keys, as secret as the log, until `finish` erases it.
 
     Example:
         >>> import polars as pl
@@ -332,34 +331,34 @@ class RunningSeries(CountedSeries):
 
     @property
     def steps(self) -> int:
-        """How many steps the series is declared for."""
+        """Number of steps that the series is declared for."""
         return present(self.declaration.n_steps)
 
     def __repr__(self) -> str:
-        """Name, domain and steps: public parameters only."""
+        """Show name, domain and steps: public parameters only."""
         return (
             f"RunningSeries({self.name!r}, domain={self.declaration.domain.describe()}, steps={self.steps}, "
             f"in {self.store!r})"
         )
 
     def appended(self) -> int:
-        """Return how many steps were appended so far."""
+        """Return the number of steps appended so far."""
         with self._hold() as (state, record):
             return len(state.steps(record))
 
     def append(self, log: object, *, step: int | str | date, counting: Counting | None = None) -> bool:
-        """Append the log of the next step, all or nothing.
+        """Append the log of the next step, completely or not at all.
 
-        The same pairs of units and keys again, for a step that was appended, change nothing; other pairs are refused:
-        noise that was drawn for the counts of a step could not follow a change.
+        Appending the same pairs of units and keys to the same step again changes nothing. Other pairs are refused,
+        since noise may have been drawn for the counts of the step.
 
         Args:
             log: As for `create`, but not `sh.Counts`; it may be empty.
-            step: Its number from 1, in order; or a day in it where steps were declared with a start.
+            step: Number of the step from 1, in order; or a day in it, if steps were declared with a start.
             counting: As for `create`.
 
         Returns:
-            Whether this call appended it: False if it was appended with the same pairs before.
+            Whether this call appended the step: False if it was appended before with the same pairs.
 
         Raises:
             DeclarationError: If the series has no such step, or it is not the next one.
@@ -371,5 +370,5 @@ class RunningSeries(CountedSeries):
         return steps.append_step(self.store.home, self.declaration, self.series_id, log, number, counting)
 
     def finish(self) -> None:
-        """Erase which pairs of units and keys counted; nothing can be appended afterwards, releases go on."""
+        """Erase the record of who counted; nothing can be appended afterwards, releases are still possible."""
         steps.finish(self.store.home, self.declaration, self.series_id)

@@ -27,17 +27,17 @@ if TYPE_CHECKING:
     from sparsehist.sqlfront.results import SqlResult
 
 _OF_LEDGER = ("scope", "population", "series", "path", "level", "epsilon")
-"""Columns of the ledger that fit a screen; limit and remaining come after them."""
+"""Columns of the ledger that fit a screen; limit and remaining follow."""
 
 
 class Store:
-    """A directory that holds series: their counts, what was released from them, and at what cost.
+    """A directory that holds series: their counts, their releases, and the costs of these.
 
-    Nothing is held open between calls, so a store survives forks and may be used from several threads and
-    processes; a call that finds it in use waits `wait` seconds and then says so.
+    No file stays open between calls, so a store survives forks and may be used from several threads and processes. A
+    call waits up to `wait` seconds for a store in use, then fails.
 
     Attributes:
-        home: Where it stands and how it is used; for the functions below this facade.
+        home: Location and settings of the store, for functions below this facade.
 
     Example:
         >>> import polars as pl
@@ -57,7 +57,7 @@ class Store:
         self.home = Home(path, wait=wait, seed=seed, who=who)
 
     def __repr__(self) -> str:
-        """Where it is."""
+        """Show the path of the store."""
         return repr(self.home)
 
     def _repr_html_(self) -> str:
@@ -85,11 +85,11 @@ class Store:
         return self.home.path
 
     def close(self) -> None:
-        """Erase a store in memory; one on disk holds nothing open."""
+        """Erase a store in memory; do nothing for a store on disk."""
         self.home.close()
 
     def series(self, name: str) -> Series | RunningSeries | PeriodicSeries:
-        """Return a series by name: a `Series`, `RunningSeries` or `PeriodicSeries`, as it was created.
+        """Return the series of this name: a `Series`, `RunningSeries` or `PeriodicSeries`.
 
         Raises:
             NotFoundError: If there is none.
@@ -107,7 +107,7 @@ class Store:
         return kind(self, declaration, record.series_id)
 
     def series_names(self) -> list[str]:
-        """Return the names of the series, sorted; of a periodic series those of its periods."""
+        """Return the sorted names of all series; a periodic series is listed by its periods."""
         return self.home.series_names()
 
     def sql(
@@ -119,14 +119,14 @@ class Store:
         return run_sql(script, self.home, parameters=parameters, tables=tables)
 
     def drop(self, name: str, *, reason: str | None = None) -> None:
-        """Erase a series: its counts, keys and noise. What it has cost stays in the ledger.
+        """Erase a series: its counts, keys and noise. Its costs remain in the ledger.
 
-        Once a released period of a periodic series with `most_periods` is dropped, nothing more can be appended to
-        it: who counted in that period is no longer known. A periodic series itself can be dropped, with its budget,
-        while it holds no period and none was released; it can then be created anew, declared otherwise.
+        After a released period of a periodic series with `most_periods` is dropped, no period can be appended: the
+        record of who counted in it is lost. A periodic series itself can be dropped, with its budget, while it holds
+        no period and none was released; it can then be created again, with another declaration.
 
         Args:
-            name: Of the series.
+            name: Name of the series.
             reason: Kept in the ledger.
 
         Raises:
@@ -138,7 +138,7 @@ class Store:
             periods.drop(self.home, state, checked_name("series", name), reason=reason)
 
     def backup(self, destination: str | os.PathLike[str]) -> None:
-        """Copy the store, consistently. A copy must be adopted before use, and must not run beside this one."""
+        """Copy the store consistently. A copy must be adopted before use, and must not be used beside this store."""
         backup(self.path, Path(destination), wait=self.home.wait)
 
     def ledger(
@@ -149,20 +149,20 @@ class Store:
         short: bool = False,
         full: bool = False,
     ) -> pl.DataFrame:
-        """What has been spent, by path, by series, by population, and at most by anybody, and what remains.
+        """Return what was spent, and what remains, by path, series and population, and at most for anybody.
 
         Args:
             delta: At which epsilon is shown.
-            series: Only rows of that series and of its population; of a log in periods, all of them.
-            short: Populations and everybody only.
-            full: All columns, among them noise, cost, delta_infinity, numerical_slack, times and source;
-                `sparsehist.ledger.export.COLUMNS` says what each means.
+            series: Only rows of this series and of its population; for a periodic series, of all periods.
+            short: Only rows of populations and of everybody.
+            full: All columns, among them noise, cost, delta_infinity, numerical_slack, times and source; described in
+                `sparsehist.ledger.export.COLUMNS`.
 
         Returns:
             One row per noise path (its finest level), per series (the sum over its paths), per population (the sum
-            over its series; one row for all periods of a log) and for everybody (the sum over populations, of
-            disjoint ones the largest). Dropped series stay. Columns scope, population, series, path, level, epsilon
-            (at delta), limit and remaining.
+            over its series; one row for all periods of a periodic series) and for everybody (the sum over
+            populations, the largest of disjoint ones). Dropped series are included. Columns scope, population,
+            series, path, level, epsilon (at delta), limit and remaining.
 
         Raises:
             DeclarationError: If delta is not from 0 up to 1.
@@ -187,7 +187,7 @@ class Store:
         return table.select(*_OF_LEDGER, limit=pl.coalesce("budget", "cap"), remaining="remaining")
 
     def events(self) -> pl.DataFrame:
-        """Who did or asked for what, when, and why; only ever appended to.
+        """Return all events: who did or asked for what, when, and why. Events are only appended.
 
         Returns:
             number, generation, happened (UTC), who, what, series, series_id, path_id, level, population, release,
@@ -208,31 +208,32 @@ class Store:
         population: str = "default",
         reason: str | None = None,
     ) -> str:
-        """Limit what the series of a population may spend together; releases beyond it are refused.
+        """Limit what the series of a population may spend together; releases beyond the budget are refused.
 
-        A budget is a filter: it stays valid when every level, series and workload is chosen by looking at all earlier
-        releases. Its route and its split of delta are fixed now (`sparsehist.privacy.filters`). One set before the
-        first release holds ex ante; one set or raised later, or with another route or split, holds ex post only,
-        needs a reason, and the ledger shows which of the two it is.
+        A budget is a filter: it holds even if every level, series and workload is chosen by looking at all earlier
+        releases. Its route and its split of delta are fixed now (`sparsehist.privacy.filters`). A budget set before
+        the first release holds ex ante. If it is set or raised later, or its route or split is changed, it holds ex
+        post only, and needs a reason; the ledger shows which.
 
         Args:
-            epsilon: Limit on epsilon at `delta`; at a delta of 0 it is pure.
-            delta: At which epsilon holds; or, beside rho, what open domains may spend.
-            rho: Instead: limit on the sum, in zCDP: Gaussian noise at its level, pure noise at that of its cap.
-            route: "gaussian" (exact, Gaussian noise only; the default beside a delta), "pure" (Laplace and discrete
+            epsilon: Limit on epsilon at `delta`; pure differential privacy if delta is 0.
+            delta: At which epsilon holds; or, with rho, what open domains may spend.
+            rho: Instead of epsilon: limit on the sum in zCDP; Gaussian noise adds its level, pure noise the rho of
+                its cap.
+            route: "gaussian" (exact, Gaussian noise only; the default with a delta), "pure" (Laplace and discrete
                 Laplace), "renyi" (everything but Poisson, at one order), "poisson" (Poisson only).
-            order: Of the Rényi route; by default the one that leaves most room for Gaussian noise.
-            open_share: Share of delta for open domains, below 1; by default half where the population has one, else
-                nothing until the first is declared, which takes half if nothing was released before.
-            population: Whose; its series may come later.
+            order: Order of the Rényi route; by default the order that allows most Gaussian noise.
+            open_share: Share of delta for open domains, below 1; by default half if the population has one, else 0
+                until the first is declared, which takes half if nothing was released before.
+            population: The population; its series may be created later.
             reason: Kept in the ledger.
 
         Returns:
             The budget in words: its route, the largest sum on it, and the split of delta.
 
         Raises:
-            DeclarationError: If it is neither rho nor (epsilon, delta), leaves room for nothing, or is raised or
-                changed without a reason, or its route cannot charge a series that is there; names one that could.
+            DeclarationError: If it is neither rho nor (epsilon, delta), allows no release, or is raised or changed
+                without a reason, or its route cannot charge an existing series; names a route that could.
 
         Example:
             >>> import sparsehist as sh
@@ -248,13 +249,13 @@ class Store:
         )  # fmt: skip
 
     def declare_disjoint(self, populations: Sequence[str], *, reason: str) -> None:
-        """Declare that nobody is in two of these populations: their costs no longer add up for anybody.
+        """Declare that nobody is in two of these populations, so that their costs are not added for anybody.
 
-        Nothing here can check it; whoever declares it answers for it, which is why the ledger keeps who and why.
+        The package cannot check this: whoever declares it is responsible, so the ledger records who and why.
 
         Args:
             populations: Two names or more.
-            reason: Why it is so, such as "separated by country of residence".
+            reason: Reason, such as "separated by country of residence".
 
         Raises:
             DeclarationError: If they are not two different names or more, or there is no reason.
@@ -267,15 +268,15 @@ class Store:
         declare_disjoint(self.home, populations, reason=reason)
 
     def report(self, *, delta: float = DEFAULT_DELTA, curator: bool = False) -> str:
-        """Write the report for whoever answers for what was released: one self-contained HTML page.
+        """Return the report for whoever is responsible for the releases: one self-contained HTML page.
 
-        It follows the questions of NIST SP 800-226 and holds public parameters and published rows only: what was
-        promised to whom, what remains, every release with its error, the largest keys, what is not promised. Needs
-        the extra `report`.
+        The report follows the questions of NIST SP 800-226, and contains only public parameters and published rows:
+        what was promised to whom, what remains, every release with its error, the largest keys, what is not promised.
+        Needs the extra `report`.
 
         Args:
             delta: The delta at which epsilon is shown.
-            curator: Write a page for the curator only, which says so: exact numbers of each series are added.
+            curator: Add exact numbers of each series; the page then says that it is for the curator only.
 
         Returns:
             The page. It makes no network requests and runs no scripts.
@@ -289,16 +290,16 @@ class Store:
         return store_report(self.home, delta=delta, curator=curator)
 
     def export_ledger(self, path: str | os.PathLike[str], *, delta: float = DEFAULT_DELTA) -> None:
-        """Write the ledger and all events for whoever signs them: JSON or Parquet, by the file's suffix.
+        """Write the ledger and all events as JSON or Parquet, by the file's suffix, for example to be signed.
 
-        Nothing secret is in it. `sparsehist.ledger.export` describes the schema, which the file carries too.
+        The file contains no secrets. `sparsehist.ledger.export` and the file itself describe the schema.
 
         Args:
-            path: Ends in .json or .parquet; a file there is replaced only if it is such an export.
+            path: Ends in .json or .parquet; an existing file is replaced only if it is such an export.
             delta: At which epsilon is shown.
 
         Raises:
-            InputError: If the suffix is another, or something else stands there.
+            InputError: If the suffix is another, or another file exists there.
             StoreError: If it cannot be written.
         """
         from sparsehist.ledger.export import checked_target, write_ledger
@@ -323,9 +324,9 @@ def open(
     Args:
         path: Its directory, or ":memory:" for experiments.
         create: Make an empty store if there is none.
-        wait: Seconds every call waits for a store in use before it gives up.
-        seed: Makes a ":memory:" store reproducible.
-        who: Asks for what is done, kept in the ledger; the user of the operating system by default.
+        wait: Seconds that every call waits for a store in use before it fails.
+        seed: Make a ":memory:" store reproducible.
+        who: Name of the caller for the ledger; by default the user of the operating system.
 
     Returns:
         The store; a context manager.
@@ -350,28 +351,28 @@ def sql(
     wait: float = 0.0,
     who: str | None = None,
 ) -> SqlResult:
-    """Run SQL: statements of sparsehist (CREATE SERIES, APPEND, RELEASE, PLAN, SHOW, DROP) and any of DuckDB's.
+    """Run SQL: statements of sparsehist (CREATE SERIES, APPEND, RELEASE, PLAN, SHOW, DROP) and of DuckDB.
 
-    The whole script is checked before any of it runs; it stops at the first error, and what was committed before
-    stays. Each call is a session of its own: tables and views made in it end with it, releases are there as
-    tables `series.release`.
+    The whole script is checked before any statement runs. It stops at the first error; what was committed before
+    remains. Each call is a separate session: its tables and views end with it. Releases can be read as tables
+    `series.release`.
 
     Args:
         script: Statements with semicolons between them.
         store: Directory of a store, or a `Store`; made by the first CREATE SERIES. Without one, only DuckDB's
             statements run.
         parameters: Values for $name; levels may be text, int, Decimal or Fraction.
-        tables: What the statements see, by name: frames, Arrow tables, paths and URLs of files, `Files`, tables of
-            Delta and Iceberg, which are read whole. Variables of your program are not seen.
-        wait: Seconds to wait for a store in use, where `store` is a directory.
-        who: Asks, for the ledger, where `store` is a directory; the user of the operating system by default.
+        tables: Tables by name: frames, Arrow tables, paths and URLs of files, `Files`, tables of Delta and Iceberg
+            (read completely). Statements do not see variables of your program.
+        wait: Seconds to wait for a store in use, if `store` is a directory.
+        who: Name of the caller for the ledger, if `store` is a directory; by default the system's user.
 
     Returns:
-        What the statements did; `.frame` are the rows of the last one, `.release` its release.
+        The result; `.frame` holds the rows of the last statement, `.release` its release.
 
     Raises:
         StatementError: If statements are wrong; the message shows each with its place, and nothing has run.
-        SparsehistError: What a statement raised when it ran; the message shows the place.
+        SparsehistError: If a statement fails when it runs; the message shows its place.
 
     Example:
         >>> import polars as pl
@@ -394,7 +395,7 @@ def sql(
 
 
 def _listed(state: State) -> Iterator[tuple[object, ...]]:
-    """The series of a store, each as a row for people."""
+    """Yield a row for people for each series of a store."""
     for record in state.all_series():
         told = declaration_of(record)
         unit = told.unit_text or "bounded elsewhere"

@@ -160,7 +160,7 @@ def test_a_series_per_period(files: Path) -> None:
     assert week.name == "weekly_2026w12" and week.release("public", level="0.01").level
     assert store.series("weekly").appended() == ["2026-W12"]
     assert sh.create(store, name="monthly", every="month", **PAGES).rule.what == "month"
-    with pytest.raises(DeclarationError, match="leave the log out"):
+    with pytest.raises(DeclarationError, match="leave out the log"):
         sh.create(store, pl.DataFrame(), name="wrong", every="week", **PAGES)
 
 

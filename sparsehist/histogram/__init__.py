@@ -1,4 +1,4 @@
-"""The sparse histogram on indices 0 … d-1: groups, exceeding cells, thresholds, one round as a pure function.
+"""The sparse histogram on cells 0 … d-1: thresholds, groups of equal count, and a round as a pure function.
 
 Core: numpy and scipy only, no I/O, state in and state out.
 """

@@ -1,7 +1,7 @@
-"""How many cells of each group exceed: binomial draws for groups of any size, with probabilities as logarithms.
+"""Draw how many cells of each group exceed the threshold: Binomial(n, p) for any n, given ln p.
 
-numpy's binomial is not exact (1e-4 in total variation at a mean of 300). Small means add up masses,
-all groups at once; the few large ones by a table each.
+numpy's binomial is not exact (1e-4 in total variation at a mean of 300). For small means, masses are summed for all
+groups at once; the few large means get a table each.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from sparsehist.noise.integer_laws import binomial_law, draw_uniforms, poisson
 from sparsehist.typing import ArrayLike, FloatArray, Generator, IntArray
 
 _LOG_HALF = -math.log(2)
-# More successes in a group are refused. This reveals no secret size: counted cells fit into memory, and for empty
-# cells a series already refuses half of this, from public numbers.
+# More successes in a group are refused. This reveals no secret: counted cells fit in memory, and a series refuses
+# half as many empty cells from public numbers.
 MOST_SUCCESSES = 2.0**31
 # For more trials and smaller probabilities a Poisson law is within 2.4e-13 in total variation.
 _MANY_TRIALS, _RARE = 1e15, 1e-12
-# Larger means have a table each.
+# Each larger mean gets a table.
 _LARGE_MEAN = 64.0
 # Less than e**-300 of a law with a smaller mean lies beyond this.
 _FARTHEST = 512
-# Masses added up at once.
+# Masses summed at once.
 _STEPS = 8
 
 
@@ -45,7 +45,7 @@ def as_sizes(numbers: Sequence[int] | IntArray) -> FloatArray:
 def binomial(numbers: Sequence[int] | IntArray, log_p: ArrayLike, *, rng: Generator) -> IntArray:
     """Draw Binomial(n, p) for many (n, p) at once, within 1e-12 of their law for means below 1e6; shape (g,), int64.
 
-    ThresholdError if more than 2**31 successes are to be expected in one group.
+    ThresholdError if more than 2**31 successes are expected in one group.
     """
     sizes, log_p = as_sizes(numbers), np.atleast_1d(np.asarray(log_p, np.float64))
     flip = log_p > _LOG_HALF
@@ -70,7 +70,7 @@ def binomial(numbers: Sequence[int] | IntArray, log_p: ArrayLike, *, rng: Genera
 
 
 def _inverted(trials: FloatArray, success: FloatArray, *, rng: Generator) -> IntArray:
-    """Add up masses until they exceed a uniform number."""
+    """Sum masses until they exceed a uniform number, and return how many were needed."""
     # f(k + 1) / f(k) = rise / (k + 1) - fall
     fall = success / (1.0 - success)
     rise = (trials + 1.0) * fall
@@ -93,6 +93,6 @@ def _inverted(trials: FloatArray, success: FloatArray, *, rng: Generator) -> Int
 
 
 def _mean_of(number: int, log_p: float) -> float:
-    """number * e**log_p, where the number may exceed the range of doubles."""
+    """Return number * e**log_p for numbers that may exceed the range of doubles."""
     halvings = max(0, number.bit_length() - 900)
     return float(number >> halvings) * math.exp(log_p + math.log(2) * halvings)

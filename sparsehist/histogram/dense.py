@@ -1,4 +1,4 @@
-"""The dense baseline: every cell drawn, by the two adjacent levels. Same law as the sparse rounds.
+"""The dense baseline: draw noise for every cell, given the two adjacent levels. Same law as the sparse rounds.
 
 Papers: [ARNP Lemma 5.3, Alg. 3, Lemma 5.4, Lemma A.1, Lemma A.2].
 """
@@ -19,7 +19,7 @@ from sparsehist.typing import ArrayLike, BoolArray, Generator, float_array, secr
 
 @secret
 class DenseReleases(NamedTuple):
-    """Noise of every cell, in counts, and whether it was published; shape (releases, cells) each.
+    """Noise of every cell, in counts, and whether the cell was published; shape (releases, cells) each.
 
     Noise is secret where `published` is false.
     """
@@ -36,13 +36,13 @@ def release_dense(
     *,
     rng: Generator,
 ) -> DenseReleases:
-    """Release a dense histogram at several levels, losslessly, one after the other.
+    """Release a dense histogram at several levels, losslessly, one after another.
 
     Args:
         family: The noise.
         counts: True counts; shape (d,). Secret.
-        levels: In the order released; any order, repeats share their noise.
-        thresholds: Effective thresholds, in counts; one per level. A cell is published when count + noise > it.
+        levels: In the order of release, which is arbitrary; repeated levels share their noise.
+        thresholds: Effective thresholds, in counts; one per level. A cell is published if count + noise exceeds it.
         rng: Randomness.
 
     Returns:
@@ -73,7 +73,7 @@ def release_dense(
 def noise_at_level(
     family: DenseFamily, level: Fraction, neighbours: dict[Fraction, NoiseArray], size: int, *, rng: Generator
 ) -> NoiseArray:
-    """Draw noise at a level given that at others (the two adjacent ones suffice); a known level keeps its noise."""
+    """Draw noise at a level given noise at others (the two adjacent ones suffice); a known level keeps its noise."""
     if level in neighbours:
         return neighbours[level]
     coarser = max((known for known in neighbours if known < level), default=None)

@@ -1,0 +1,84 @@
+"""The grid on which noise is published, and the numerical slack of a release.
+
+Unrounded noise stays in the state; count + round(noise) is published. The step is a power of two that depends only on
+the standard deviation and divides 1. So the supports for counts c and c + 1 are shifts of one another, and "rounded
+noisy count above the threshold" is the event "noise above effective_threshold - count".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from fractions import Fraction
+
+import numpy as np
+
+from sparsehist.errors import read_each
+from sparsehist.noise.family import Family
+from sparsehist.privacy.levels import Level, as_level
+from sparsehist.typing import FloatArray, float_entries, noise_array
+
+# Rounding to 2**-4 of the standard deviation adds less than 4e-4 of the variance, and rounding at random twice that.
+_BITS_BELOW_STD = 4
+# Bound on the total variation between a drawn number of candidates and its binomial law.
+_OF_CANDIDATES = 1e-12
+_LAST_DIGIT = 2.0**-52
+_NEAR = Fraction(1, 10**5)
+
+
+def grid_step(std: float) -> float:
+    """Return the step of the grid, in counts: min(1, 2**(floor(log2(std)) - 4)), such as 0.5 for a `std` of 10."""
+    exponent = math.frexp(std)[1] - 1
+    return min(1.0, math.ldexp(1.0, exponent - _BITS_BELOW_STD))
+
+
+def published_step(family: Family, level: Level) -> float:
+    """Return the step of the grid on which the noise of a family is published at a level; 1 for integer noise."""
+    return 1.0 if family.integer else grid_step(family.std(level))
+
+
+def round_to_grid(noise: FloatArray, step: float) -> FloatArray:
+    """Round noise exactly to the nearest multiple of `step`, a power of two, with halves rounded down; any shape.
+
+    round_to_grid(z) > t for a multiple t exactly when z > t + step / 2.
+    """
+    units = noise_array("noise", noise) / float_entries("step", step, 1)[0]
+    rounded = np.rint(units)
+    rounded -= units == rounded - 0.5
+    rounded *= step
+    return np.asarray(rounded)
+
+
+def effective_threshold(threshold: float, step: float) -> float:
+    """Return the bound t with: rounded noisy count > threshold exactly when noise > t - count.
+
+    It is (floor(threshold / step) + 1/2) * step, in counts. Integer noise takes step = 1.
+    """
+    return (math.floor(threshold / step) + 0.5) * step
+
+
+def numerical_slack(numbers: int, std: float, step: float, *, near: int = 0, terms: int = 1) -> float:
+    """Bound the total variation distance between a release and its law, caused by arithmetic in doubles.
+
+    Only errors that the data of one unit can change are counted. The bound depends on public numbers, and adds up
+    over releases. docs/promises.md says what it means, docs/mathematics.md derives it.
+
+    Args:
+        numbers: Noisy numbers that depend on one unit.
+        std: Standard deviation of their noise, in counts.
+        step: Step of the grid they are rounded to, in counts; 1 for integer noise.
+        near: Number of earlier points of the path at nearly the same level (`count_near`).
+        terms: Number of independent terms in each noise.
+
+    Example:
+        >>> numerical_slack(numbers=20, std=10.0, step=0.5) < 2.1e-11
+        True
+    """
+    of_noise = 4 * _LAST_DIGIT * (1 + math.log2(terms)) * (1 + std / step) * (1 + near)
+    return min(1.0, numbers * (_OF_CANDIDATES + of_noise))
+
+
+def count_near(past: Iterable[Level], level: Level) -> int:
+    """Count earlier levels within a relative 1e-5 of a level: their rounding errors enter a second time."""
+    exact = as_level(level)
+    return sum(abs(at - exact) <= _NEAR * exact for at in read_each("levels", list(past), as_level, "a level"))

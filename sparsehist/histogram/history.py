@@ -1,7 +1,7 @@
-"""The history of a cell that was never drawn: at every past level its noise stayed at or below a bound.
+"""The history of a cell that was never drawn: at every past level its noise was at or below a bound.
 
-`rarity` bounds how rare that is, from counts, levels and thresholds alone. Where it passes `RAREST` the cells of a
-group are drawn explicitly, so that no group drawn lazily ever has a rare history.
+`rarity` bounds the probability of this from counts, levels and thresholds only. If it passes `RAREST`, all cells of
+the group are drawn explicitly, so groups drawn lazily never have a rare history.
 
 Source: our own derivation (docs/mathematics.md, rare histories); association is Harris's inequality.
 """
@@ -22,24 +22,24 @@ from sparsehist.privacy.levels import Level, as_level, compared, level_float
 from sparsehist.typing import BoolArray, FloatArray, IntArray, float_array
 
 RAREST = 3.0
-# Levels of one such step share a bound. Levels farther apart share too little noise for that to gain anything.
+# Levels within such a step share a bound. Levels farther apart share too little noise to gain from it.
 _STEP = math.log(1.01)
 
 
 class History(NamedTuple):
-    """Distinct levels, ascending, each with the lowest threshold it was released at; and each release's level."""
+    """Distinct levels, ascending, each with its lowest threshold; and the level of each release."""
 
     levels: tuple[Fraction, ...]
     thresholds: FloatArray
-    column: IntArray  # index of a level; shape (releases,)
+    column: IntArray  # index of each release's level; shape (releases,)
 
     def bounds(self, counts: FloatArray) -> FloatArray:
-        """Return the largest noise that stayed unpublished, by level and cell; shape (m, cells)."""
+        """Return the largest unpublished noise, by level and cell; shape (m, cells)."""
         return np.asarray(self.thresholds[:, np.newaxis] - counts)
 
 
 def history_of(releases: Sequence[tuple[Level, float]]) -> History:
-    """Return the history of (level, threshold) pairs, in any order; a level may occur again."""
+    """Return the history of (level, threshold) pairs in any order; levels may repeat."""
     exact = read_each("levels", [level for level, _ in releases], as_level, "a level")
     # Compare as doubles first; fractions are compared only if their doubles are equal.
     order = sorted(range(len(exact)), key=lambda i: (level_float(exact[i]), exact[i]))
@@ -55,14 +55,14 @@ def history_of(releases: Sequence[tuple[Level, float]]) -> History:
 
 
 def rarity(family: Family, history: History, counts: FloatArray) -> FloatArray:
-    """Bound -ln P[a cell of this count never exceeded] from above; shape of `counts`, infinite where that cannot be.
+    """Bound -ln P[a cell of this count never exceeded] from above; infinite if impossible; shape of `counts`.
 
-    Levels within 1 % of one another share a bound where that is better. Bridges are symmetric or never negative, so
-    the noise at the coarsest of these levels exceeds the lowest threshold at least half as often as any does (Lévy).
+    Levels within 1 % of one another share a bound if it is better: bridges are symmetric or never negative, so noise
+    at the coarsest of them exceeds the lowest threshold at least half as often as noise at any of them (Lévy).
     """
     if not history.levels:
         return np.zeros(counts.size)
-    # Indices at which a new step of 1 % begins, with both ends.
+    # Indices at which a new step of 1 % begins, including both ends.
     steps = np.floor(np.log(list(map(level_float, history.levels))) / _STEP)
     rungs = [0, *(np.flatnonzero(np.diff(steps)) + 1).tolist(), steps.size]
     rarities = np.add.reduceat(-_log_hidden(family, history, counts), rungs[:-1], axis=0)
@@ -76,7 +76,7 @@ def rarity(family: Family, history: History, counts: FloatArray) -> FloatArray:
 
 
 def _log_hidden(family: Family, history: History, counts: FloatArray) -> FloatArray:
-    """ln P[noise stays at or below its bound] at each level; shape (m, g)."""
+    """Return ln P[noise is at or below its bound] at each level; shape (m, g)."""
     bounds = history.bounds(counts)
     if family.scaled:  # one call for all levels
         std = np.array([family.std(level) for level in history.levels])
@@ -85,14 +85,14 @@ def _log_hidden(family: Family, history: History, counts: FloatArray) -> FloatAr
 
 
 def drawn_explicitly(family: Family, history: History, counts: FloatArray) -> BoolArray:
-    """Which groups have a history too rare to draw lazily, by their counts; shape (g,)."""
+    """Return which groups, given by their counts, have a history too rare to be drawn lazily; shape (g,)."""
     if len(history.levels) == 1:
         return rarity(family, history, counts) > RAREST
     return np.asarray(counts >= least_rare(lambda some: rarity(family, history, some), counts))
 
 
 def least_rare(rarity_of: Callable[[FloatArray], FloatArray], counts: FloatArray) -> float:
-    """Return the least count whose history is too rare, infinite if none is; rarity rises with the count."""
+    """Return the least count whose history is too rare, or infinity; rarity increases with the count."""
     distinct = np.unique(counts)
 
     def is_rare(at: int) -> bool:
@@ -104,14 +104,14 @@ def least_rare(rarity_of: Callable[[FloatArray], FloatArray], counts: FloatArray
 
 
 def draws_all_empty(family: Family, releases: Sequence[tuple[Level, float]]) -> bool:
-    """Whether releases of these (level, effective threshold) have all empty cells of a domain drawn explicitly."""
+    """Return whether empty cells are drawn explicitly after releases with these (level, effective threshold)."""
     return float(rarity(family, history_of(releases), np.zeros(1))[0]) > RAREST
 
 
 def largest_tail(family: Family, past: Sequence[tuple[Level, float]]) -> float:
-    """Return a value of P[Z > threshold] at which, after one more release, empty cells can still be drawn lazily.
+    """Return a P[Z > threshold] such that empty cells can still be drawn lazily after one more release.
 
-    From public numbers only: `past` is the (level, effective threshold) of every past release of the path.
+    `past` is the (level, effective threshold) of every past release of the path; all numbers are public.
 
     Example:
         >>> from sparsehist.noise import Gaussian

@@ -1,8 +1,8 @@
-"""Confidence limits and estimates of true counts, from noisy counts published because they exceed a threshold.
+"""Confidence limits and estimates of true counts, from noisy counts that exceed a threshold.
 
-A count c is published as Y = c + noise, rounded to the grid, given Y > threshold. For every c a set of values holds
-all but alpha of that truncated law, or a little more; the limits of y are the counts whose set holds y. The estimate
-of y is the mean of all counts, weighted by how likely each is to be published as y.
+A count c is published as Y = c + noise, rounded to the grid, given Y > threshold. For every c, a set of values has a
+probability of at least 1 - alpha under this truncated law; the limits for y enclose the counts whose set contains y.
+The estimate for y is the mean of all counts, weighted by their likelihood of being published as y.
 
 Source: our own derivation, by inversion of tests (docs/mathematics.md, intervals).
 """
@@ -22,21 +22,21 @@ from sparsehist.noise.family import Family, NoiseArray
 from sparsehist.privacy.levels import Level, as_level
 from sparsehist.typing import FloatArray, IndexArray
 
-# Noise farther than this many standard deviations is ignored when counts are weighed.
+# Noise beyond this many standard deviations is ignored when counts are weighted.
 _CUT = 40.0
 _MOST_COUNTS = 4000
 _MOST_SOLVED = 2000
 _NUMBERS_AT_ONCE = 2**20
-# Standard deviations above the threshold beyond which less than e**-60 of the law is cut off.
+# If a count is this many standard deviations above the threshold, less than e**-60 of the law is cut off.
 _FAR = 80.0
 
 Rising = Callable[[IndexArray, FloatArray], FloatArray]
-"""Of row numbers and counts."""
+"""A function of row numbers and counts."""
 
 
 @dataclass(frozen=True)
 class _Law:
-    """The truncated law of a published count, by the true count; logarithms throughout."""
+    """The truncated law of a published count, given the true count; all probabilities are logarithms."""
 
     family: Family
     level: Fraction
@@ -45,28 +45,28 @@ class _Law:
     alpha: float
 
     def log_missed(self, counts: FloatArray) -> FloatArray:
-        """ln u(c)."""
+        """Return ln u(c), the probability that the set of values of count c may miss."""
         log_published = self.family.log_tail(self.effective_threshold - counts, self.level)
         log_hidden = self.family.log_cdf(self.effective_threshold - counts, self.level)
         both_sides = np.log((self.alpha + (1 - self.alpha) * np.exp(log_hidden)) / 2)
         return np.asarray(np.minimum(math.log(self.alpha) + log_published, both_sides))
 
     def above(self, noisy: FloatArray, counts: FloatArray) -> FloatArray:
-        """ln of P[`noisy` or more | count] / u; rises with the count."""
+        """Return ln(P[`noisy` or more | count] / u), which increases with the count."""
         at_least = noisy - counts - self.step / 2
         return np.asarray(self.family.log_tail(at_least, self.level) - self.log_missed(counts))
 
     def below(self, noisy: FloatArray, counts: FloatArray) -> FloatArray:
-        """ln of P[`noisy` or less, published or not | count] / u; falls with the count."""
+        """Return ln(P[`noisy` or less, published or not | count] / u), which decreases with the count."""
         at_most = noisy - counts + self.step / 2
         return np.asarray(self.family.log_cdf(at_most, self.level) - self.log_missed(counts))
 
     def two_steps_below(self, value: float) -> float:
-        """Return a multiple of the step that is below a value by two steps or a little more."""
+        """Return a multiple of the step that is two to three steps below a value."""
         return math.floor(value / self.step - 2) * self.step
 
     def quantile(self, log_tail: float) -> float:
-        """Return the noise that is exceeded with this probability, before rounding."""
+        """Return the unrounded noise that is exceeded with this probability."""
         return float(self.family.inverse_log_tail(log_tail, self.level))
 
 
@@ -82,15 +82,15 @@ def count_limits(
 ) -> tuple[FloatArray, FloatArray]:
     """Compute confidence limits of the true counts behind published noisy counts, none of which is below `least`.
 
-    `step` is that of the grid of the noise, 1 for integers; the limits lie on it. For every true count coverage is
-    at least 1 - alpha, and above it by less than twice the largest probability of one published value.
+    `step` is that of the noise's grid, 1 for integers; the limits lie on it. For every true count, coverage is at
+    least 1 - alpha, and exceeds it by less than twice the largest probability of a published value.
     """
     if not 0 < alpha < 1:
         raise DeclarationError(f"alpha must lie strictly between 0 and 1, got {shown(alpha)}")
     law = _Law(family, as_level(level), effective_threshold, step, alpha)
-    # Released rows lie on a grid, so each distinct value is solved once.
+    # Noisy counts lie on a grid, so each distinct value is solved once.
     values, place = np.unique(np.asarray(noisy_counts, np.float64), return_inverse=True)
-    # Far above the threshold the law is not truncated, so limits have a constant distance from the value.
+    # Far above the threshold nothing is cut off, so limits have a constant distance from the value.
     near = int(np.searchsorted(values, effective_threshold + _FAR * family.std(level) + abs(family.mean(level))))
     solved, beyond = values[: near + 1], values[near + 1 :]
     limits = []
@@ -148,7 +148,7 @@ def count_estimates(
 
 
 def _counts_to_weigh(least: float, low: float, top: float, spread: float) -> FloatArray:
-    """All counts if they are few; otherwise eight per standard deviation, and fewer far below."""
+    """Return all counts if they are few; else eight per standard deviation, and fewer far below."""
     if top - least <= _MOST_COUNTS:
         return np.arange(least, math.ceil(top) + 1)
     gap = spread / 8
@@ -185,7 +185,7 @@ def _upper(law: _Law, noisy: FloatArray, least: float) -> FloatArray:
 
 
 def _first(step: float, function: Rising, left: FloatArray, right: FloatArray) -> FloatArray:
-    """Find, by row, the first grid point where a function is positive; it is not at `left` and is at `right`."""
+    """Find, by row, the first grid point where a function is positive: it is at `right`, but not at `left`."""
     low, high, rows = left.copy(), right.copy(), np.arange(left.size)
     while rows.size:
         middle = np.floor((low[rows] + high[rows]) / 2 / step) * step

@@ -19,7 +19,7 @@ from sparsehist.histogram.grid import effective_threshold, published_step
 from sparsehist.noise.family import Family
 
 Point = tuple[int, Fraction]
-"""Where noise is drawn once: a step (0 for a series without steps) and a level."""
+"""A point of a noise path: a step (0 for a series without steps) and a level."""
 
 
 def exposure(family: Family, level: Fraction, threshold: float, touched: Sequence[tuple[int, int]]) -> list[Fraction]:
@@ -34,13 +34,13 @@ def exposure(family: Family, level: Fraction, threshold: float, touched: Sequenc
 
 @dataclass(frozen=True)
 class OpenBudget:
-    """The delta of an open domain, and for each point of a noise path the `exposure` of each kind of unit.
+    """The delta of an open domain, and the `exposure` of each kind of unit at each point of a noise path.
 
-    Releases at one point share their noise, so that only the lowest threshold there counts. Sums are exact.
+    Releases at one point share their noise, so only the lowest threshold matters. Sums are exact.
     """
 
     delta: Fraction
-    touched: Sequence[tuple[int, int]]  # as of `exposure`
+    touched: Sequence[tuple[int, int]]  # see `exposure`
     spent: Mapping[Point, Sequence[Fraction]] = field(default_factory=dict)
 
     @property
@@ -56,7 +56,7 @@ class OpenBudget:
         return rounded if Fraction(rounded) <= left else math.nextafter(rounded, -math.inf)
 
     def after(self, point: Point, family: Family, threshold: float) -> OpenBudget:
-        """Return the budget after one more release, at an effective threshold."""
+        """Return the budget after one more release with an effective threshold."""
         exposed = exposure(family, point[1], threshold, self.touched)
         known = self.spent.get(point, exposed)
         return replace(self, spent={**self.spent, point: list(map(max, known, exposed))})
@@ -68,7 +68,7 @@ class OpenBudget:
     def lowest_threshold(self, point: Point, family: Family, delta: float) -> float:
         """Find the lowest threshold to declare, on the grid, for a release that adds at most `delta`.
 
-        DeclarationError if `delta` is not above 0, or more than what remains.
+        DeclarationError if `delta` is not above 0, or exceeds what remains.
         """
         if not 0 < Fraction(delta) <= self.delta - self.delta_infinity:
             raise DeclarationError(f"delta must be above 0 and at most {shown(self.remaining)}, got {shown(delta)}")
@@ -89,6 +89,6 @@ class OpenBudget:
         return place * step
 
     def _sums(self) -> list[Fraction]:
-        """For each kind of unit, the sum over the points."""
+        """Return the sum of exposures over all points, for each kind of unit."""
         start = [Fraction(0)] * len(self.touched)
         return [sum(terms, Fraction(0)) for terms in zip(start, *self.spent.values(), strict=True)]

@@ -1,10 +1,10 @@
-"""One round: which untracked cells become tracked, and with which noise; exact, by groups of equal count.
+"""One round: draw which untracked cells become tracked, and their noise; exact, by groups of equal count.
 
-Untracked cells of one count share a history A: their noise stayed at or below every past threshold. Lazily: each of a
-binomial number of candidates races two coupled paths, one from the plain law and one from the law above the
-threshold; the upper one inside A accepts, else the lower one inside A rejects, else the race is run again.
-Explicitly: where the history would become rare (`sparsehist.histogram.history`), all cells of the group are drawn,
-whether they exceed or not. No race and no path takes more than 20 tries on average.
+Untracked cells of one count share a history A: their noise was at or below every past threshold. Lazy drawing: each
+of a binomial number of candidates races two coupled paths, one from the plain law and one from the law above the
+threshold. If the upper path is inside A, accept; else, if the lower one is inside A, reject; else, race again.
+Explicit drawing: if the history would become rare (`sparsehist.histogram.history`), all cells of the group are drawn,
+whether they exceed or not. Races and paths take at most 20 tries on average.
 
 Source: our own derivation (docs/mathematics.md, sparse histograms). Papers: [ARNP Lemma 5.5, Lemma 5.6, Lemma 5.7,
 Alg. 6].
@@ -39,27 +39,27 @@ from sparsehist.typing import (
     whole_number,
 )
 
-# Cells drawn at once: bounds the memory of a round at about 8 * levels * this many bytes beside what it returns.
+# Cells drawn at once: besides its result, a round needs about 8 * levels * this many bytes.
 _BATCH = 1 << 19
-# Few cells try several paths at once, because a step costs calls rather than numbers.
+# If there are few cells, try several paths at once: then the time depends on calls, not on numbers.
 _FEW, _FEW_TRIES = 1 << 8, 4
 _TRIES_AT_ONCE = 1 << 11
 _Part: TypeAlias = tuple[NoiseArray, IntArray, BoolArray]  # paths, group, whether they exceed
 _Attempts: TypeAlias = tuple[BoolArray, BoolArray, NoiseArray]  # whether decided, whether won, paths
-# From racers and their cells: which of the two stayed inside the history, and the path of the exceeding one.
+# A function of racers and their cells: which racer stayed inside the history, and the path of the exceeding one.
 Carry = Callable[[NoiseArray, NoiseArray, IntArray], tuple[BoolArray, NoiseArray]]
 
 
 @secret
 class NewlyTracked(NamedTuple):
-    """Noise of the cells that become tracked. Secret.
+    """The noise of cells that become tracked. Secret.
 
     Attributes:
         values: Noise at the new level, in counts; shape (q,).
         paths: Noise at every past release, in the order given; shape (q, releases).
         group: Which group each cell belongs to; shape (q,), int64, ascending.
-        exceeds: Whether its noise is above the threshold less its count; the others were drawn explicitly and
-            are not to be shown; shape (q,), bool.
+        exceeds: Whether the noise exceeds the threshold minus the count; other cells were drawn explicitly and must
+            not be published; shape (q,), bool.
     """
 
     values: NoiseArray
@@ -78,28 +78,27 @@ def draw_exceeding(
     count: ArrayLike = 0,
     rng: Generator,
 ) -> NewlyTracked:
-    """Draw the cells, among those never drawn before, that exceed the threshold now, and those drawn with them.
+    """Draw the untracked cells that exceed the threshold now, and the cells drawn with them.
 
     Args:
         family: The noise; must be monotone.
-        past: (level, threshold) of every past release of this path, in any order. A cell of count c stayed
-            untracked because its noise was at most threshold - c each time.
-        level: The new level; anywhere among the past ones, or one of them again.
+        past: (level, threshold) of every past release of this path, in any order. A cell of count c is untracked
+            because its noise was at most threshold - c each time.
+        level: The new level: any level, also a past one.
         threshold: A cell of count c exceeds when its noise is above threshold - c, in counts.
-        n_untracked: Cells never drawn, one entry a group (or one for all); Python integers of any size.
-        count: True count of the cells of each group; scalar or one entry a group. Secret.
+        n_untracked: Numbers of untracked cells, one entry per group (or one for all); integers of any size.
+        count: True count of the cells of each group; scalar or one entry per group. Secret.
         rng: Randomness.
 
     Returns:
-        Values, paths, group and whether they exceed, of the q cells that become tracked. Of a group either cells
-        that exceed are returned, or all cells; which cells of a group they are is a uniform choice left to the
-        caller.
+        The q cells that become tracked. Of each group, either the cells that exceed are returned, or all cells. The
+        caller chooses uniformly which cells of the group they are.
 
     Raises:
         DeclarationError: If the family is not monotone.
         InputError: If groups and counts differ in number, a number of cells is negative, or untracked cells have a
-            history that is rarer than e**-3 by the bound of `sparsehist.histogram.history`: had all releases been
-            drawn by this function, those cells would be tracked.
+            history rarer than e**-3 by the bound of `sparsehist.histogram.history`: this function would have tracked
+            such cells in an earlier release.
         ThresholdError: If more than 2**31 cells of one group would have to be drawn.
 
     Example:
@@ -119,11 +118,11 @@ def draw_exceeding(
     occupied = sizes > 0
     explicit = np.zeros(counts.size, bool)
     explicit[occupied] = drawn_explicitly(family, history_of([*past, (new_level, threshold)]), counts[occupied])
-    # The same sums as in the round before, up to a rounding error of another machine.
+    # These are the sums of the round before, up to rounding errors of another machine.
     if explicit.any() and (rarity(family, history, counts[explicit]) > RAREST * (1 + 1e-9)).any():
         raise InputError(
-            "untracked cells with so rare a history do not occur in a series: cells of their count were all drawn "
-            "in an earlier round"
+            "untracked cells with so rare a history do not occur in a series: an earlier round drew all cells of "
+            "their count"
         )
     log_exceed = family.log_tail(margins, new_level)
     candidates = binomial(numbers, np.where(explicit, -np.inf, log_exceed), rng=rng)
@@ -145,7 +144,7 @@ def draw_exceeding(
 def _groups(
     n_untracked: int | Sequence[int] | IntArray, count: ArrayLike
 ) -> tuple[Sequence[int] | IntArray, FloatArray, FloatArray]:
-    """Numbers of cells as integers and as doubles, and counts; one entry per group."""
+    """Return numbers of cells as integers and as doubles, and counts; one entry per group."""
     counts = np.atleast_1d(float_array("count", count))
     numbers = [int(n_untracked)] * counts.size if isinstance(n_untracked, int | np.integer) else n_untracked
     sizes = as_sizes(numbers)
@@ -158,7 +157,7 @@ def _groups(
 
 @dataclass(frozen=True, repr=False)
 class _Draw:
-    """Parameters shared by all cells of a round, by group where arrays. Secret.
+    """Parameters of a round; arrays have one entry per group. Secret.
 
     Paths have shape (levels of the history, then the new level; q).
     """
@@ -207,7 +206,7 @@ class _Draw:
     def _carry_back(
         self, plain: NoiseArray, exceeding: NoiseArray, counts: FloatArray, *, rng: Generator
     ) -> tuple[BoolArray, NoiseArray]:
-        """Carry both racers to every past level: who stayed inside the history, and the path of the exceeding one."""
+        """Carry both racers to every past level; return who stayed in the history, and the exceeding path."""
         pair, levels = np.stack([plain, exceeding]), self.history.levels
         inside, path = np.ones(pair.shape, bool), self._no_paths(exceeding.size)
         path[-1] = exceeding
@@ -235,16 +234,16 @@ def race(
     *,
     rng: Generator,
 ) -> BoolArray:
-    """Race candidates, whose noise has to be above their margins, until each has won or lost; who won, shape (q,).
+    """Race candidates, whose noise must exceed their margins, until each has won or lost; return who won, shape (q,).
 
-    `log_exceed` is ln P[Z > margins]; `carry` carries a pair of racers for each of some candidates to all past
-    releases; `paths`, shape (rows, q), is filled with those of the winners.
+    `log_exceed` is ln P[Z > margins]; `carry` carries pairs of racers to all past releases; `paths`, shape (rows, q),
+    is filled with the winners' paths.
     """
     least = just_above(margins, integer=family.integer)
 
     def attempt(runner: IntArray) -> _Attempts:
         log_uniform = np.negative(rng.standard_exponential(runner.size))
-        # Raise values that rounding put on the margin to the least value above it.
+        # Values that rounding put on the margin become the least value above it.
         exceeding = np.maximum(family.inverse_log_tail(log_exceed[runner] + log_uniform, level), least[runner])
         plain = np.minimum(family.inverse_log_tail(log_uniform, level), exceeding)
         inside, path = carry(plain, exceeding, runner)
@@ -254,7 +253,7 @@ def race(
 
 
 def draw_inside(draw: Callable[[int], NoiseArray], bounds: FloatArray, paths: NoiseArray) -> None:
-    """Fill `paths`, shape (rows, q), with independent draws, again until each stays at or below its bounds."""
+    """Fill `paths`, shape (rows, q), with independent draws, repeated until each is at or below its bounds."""
 
     def attempt(cell: IntArray) -> _Attempts:
         path = draw(cell.size)
@@ -265,7 +264,7 @@ def draw_inside(draw: Callable[[int], NoiseArray], bounds: FloatArray, paths: No
 
 
 def plain_path(family: Family, levels: tuple[Fraction, ...], size: int, *, rng: Generator) -> NoiseArray:
-    """Noise at ascending levels, from the finest to the coarsest; shape (levels, size)."""
+    """Draw noise at ascending levels, beginning with the finest; shape (levels, size)."""
     path = [family.sample(size, levels[-1], rng=rng)]
     for fine, coarse in zip(levels[:0:-1], levels[-2::-1], strict=True):
         path.append(family.coarsen(path[-1], fine, coarse, rng=rng))
@@ -273,7 +272,7 @@ def plain_path(family: Family, levels: tuple[Fraction, ...], size: int, *, rng: 
 
 
 def _decided(attempt: Callable[[IntArray], _Attempts], paths: NoiseArray) -> BoolArray:
-    """Repeat attempts until each of q cells has one that is decided; fill `paths`, return who won, shape (q,)."""
+    """Repeat attempts until every cell is decided; fill `paths`, and return who won, shape (q,)."""
     won, pending = np.zeros(paths.shape[1], bool), np.arange(paths.shape[1])
     tries = max(1, min(_FEW_TRIES, _FEW // max(1, pending.size)))
     while pending.size:
@@ -289,7 +288,7 @@ def _decided(attempt: Callable[[IntArray], _Attempts], paths: NoiseArray) -> Boo
 
 @secret
 class Round(NamedTuple):
-    """Noise at the new level of the cells tracked before, shape (t,), and the newly tracked cells. Secret."""
+    """Noise at the new level for cells tracked before, shape (t,), and the newly tracked cells. Secret."""
 
     tracked: NoiseArray
     new: NewlyTracked
@@ -307,17 +306,17 @@ def draw_round(
     counts: ArrayLike,
     rng: Generator,
 ) -> Round:
-    """Draw one round: noise at the new level of tracked cells, and the newly tracked with their whole paths.
+    """Draw one round: noise at the new level for tracked cells, and newly tracked cells with their whole paths.
 
     Args:
         family: The noise.
         past: (level, effective threshold) of every past release of the path.
         level: The new level, exact; may be a past one.
         threshold: Effective threshold.
-        neighbours: Noise of the tracked cells, shape (t,), at `level` itself if it was spent before, else at
-            the next coarser and the next finer level that were.
-        n_tracked: t.
-        n_untracked: Cells never drawn, one entry a group; Python integers of any size.
+        neighbours: Noise of the tracked cells, shape (t,), at `level` itself if it was spent before, else at the next
+            coarser and the next finer spent level.
+        n_tracked: t, the number of tracked cells.
+        n_untracked: Numbers of untracked cells, one entry per group; integers of any size.
         counts: True count of each group.
         rng: Randomness.
     """

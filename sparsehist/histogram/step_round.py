@@ -1,8 +1,8 @@
-"""One round of running counts: which cells become tracked at a release point, and with which noise; exact.
+"""One round of running counts: draw which cells become tracked at a release point, and their noise; exact.
 
 Cells are raced or drawn explicitly as in `sparsehist.histogram.round`. Noise at a past point is the noise at the new
-point times Cov/Var plus an independent residual, which both racers share. A key that is empty at a step may be
-published there even if it has units later; otherwise a false key would reveal that it stays empty.
+point times Cov/Var, plus an independent residual that both racers share. A key that is empty at a step may be
+published there even if it has units later: otherwise a false key would reveal that it has no units later.
 
 Source: our own derivation (docs/mathematics.md, running counts); association is Pitt 1982.
 """
@@ -28,14 +28,14 @@ from sparsehist.typing import BoolArray, FloatArray, Generator, IntArray, secret
 # Numbers drawn at once.
 _BATCH = 1 << 22
 CountsAt = Callable[[IntArray], IntArray]
-"""Counts of some listed keys, shape (q,), at the distinct steps of all points, ascending: shape (steps, q)."""
+"""A function from q listed keys to their counts at the distinct steps of all points, ascending; shape (steps, q)."""
 
 
 @dataclass(frozen=True)
 class PointHistory:
-    """The distinct release points of a path so far, in order of first release, each with its lowest threshold.
+    """The distinct release points of a path, in order of first release, each with its lowest threshold.
 
-    `hides_empty`: the domain is open, and keys are not drawn at points where they are empty.
+    If `hides_empty` (an open domain), keys are not drawn at points where they are empty.
     """
 
     points: tuple[Point, ...] = ()
@@ -56,7 +56,7 @@ class PointHistory:
         return replace(self, thresholds=(*self.thresholds[:at], lowest, *self.thresholds[at + 1 :]))
 
     def bounds(self, counts: IntArray, steps: Sequence[int]) -> FloatArray:
-        """The largest noise that stayed untracked at each point; `counts` by step and cell; shape (m, cells)."""
+        """Return the largest untracked noise at each point; `counts` by step and cell; shape (m, cells)."""
         place = {step: i for i, step in enumerate(steps)}
         at = counts[[place[point.step] for point in self.points]]
         bounds: FloatArray = np.array(self.thresholds, np.float64)[:, np.newaxis] - at.astype(np.float64)
@@ -79,7 +79,7 @@ class PointHistory:
         return not self.hides_empty and self._rarity_of_empty(noise) > RAREST
 
     def largest_tail(self, noise: StepNoise) -> float:
-        """Return a P[N > threshold] with which one more release leaves them to be drawn lazily."""
+        """Return a P[N > threshold] such that empty keys can still be drawn lazily after one more release."""
         return -math.expm1(min(0.0, self._rarity_of_empty(noise) - RAREST))
 
     def _rarity_of_empty(self, noise: StepNoise) -> float:
@@ -88,15 +88,15 @@ class PointHistory:
 
 @secret
 class StepRound(NamedTuple):
-    """Noise at the new point of the cells tracked before, and what becomes tracked. Secret.
+    """Noise at the new point for cells tracked before, and the newly tracked cells. Secret.
 
-    A cell that is empty at all steps is -1 in `cells`: which of them it is, a uniform choice, is left to the caller.
+    A cell that is empty at all steps is -1 in `cells`; the caller chooses uniformly which empty cell it is.
     """
 
     tracked: FloatArray  # shape (t,)
     cells: IntArray  # among the listed keys; shape (q,)
-    paths: FloatArray  # at all points, those of the past first; shape (points, q)
-    exceeds: BoolArray  # whether count and noise are above the threshold; shape (q,)
+    paths: FloatArray  # noise at all points, past ones first; shape (points, q)
+    exceeds: BoolArray  # whether count + noise exceeds the threshold; shape (q,)
 
 
 def draw_step_round(
@@ -112,11 +112,11 @@ def draw_step_round(
     n_empty: int,
     rng: Generator,
 ) -> StepRound:
-    """Draw one round: noise of the tracked cells, and the cells that become tracked with their whole paths.
+    """Draw one round: noise of tracked cells, and newly tracked cells with their whole paths.
 
-    `tracked` is noise at the points of `past`, in their order, shape (m, t). `counts` and `largest`, shape (n,), are
-    those of the untracked keys with a unit at some step, at the step of the point and at the last step of any point,
-    the new one included; `n_empty` more keys are empty at all steps.
+    `tracked` is noise at the points of `past`, in that order, shape (m, t). `counts` and `largest`, shape (n,), are
+    counts of the untracked keys that have units: at the step of the point, and at the last step of all points.
+    `n_empty` more keys are empty at all steps.
     """
     history = past.with_release(point, threshold)
     row = history.points.index(point)
@@ -126,7 +126,7 @@ def draw_step_round(
     near = _near_explicit(noise, history, largest)
     looked = np.union1d(chosen, near)
     looked_at = counts_at(looked) if looked.size else np.zeros((len(history.steps), 0), np.int64)
-    # Counts never fall, so that only those near can have so rare a history.
+    # Counts never decrease, so only keys with large counts can have so rare a history.
     explicit = near[history.rarity(noise, looked_at[:, np.searchsorted(looked, near)]) > RAREST]
     candidates = np.setdiff1d(chosen, explicit, assume_unique=True)
     every_empty = history.draws_all_empty(noise)
@@ -147,7 +147,7 @@ def draw_step_round(
 
 
 def _near_explicit(noise: StepNoise, history: PointHistory, largest: IntArray) -> IntArray:
-    """Indices of listed keys whose history could be too rare: with their largest count at every point it is."""
+    """Return listed keys whose history may be too rare: it is, if the largest count is taken at every point."""
     steps = len(history.steps)
 
     def rarity_at(counts: FloatArray) -> FloatArray:
@@ -159,7 +159,7 @@ def _near_explicit(noise: StepNoise, history: PointHistory, largest: IntArray) -
 def _candidates(
     family: Gaussian, history: PointHistory, point: Point, threshold: float, counts: IntArray, *, rng: Generator
 ) -> IntArray:
-    """Draw for each listed key whether it exceeds; return indices of those that do."""
+    """Draw whether each listed key exceeds; return the indices of those that do."""
     distinct, group = np.unique(counts, return_inverse=True)
     log_exceed = family.log_tail(threshold - distinct, point.level)
     if history.hides_empty:
@@ -169,7 +169,7 @@ def _candidates(
 
 @dataclass(frozen=True, repr=False)
 class _Draw:
-    """Parameters shared by all cells of a round."""
+    """Parameters of a round."""
 
     noise: StepNoise
     past: PointHistory
@@ -208,7 +208,7 @@ class _Draw:
         return cells[accepted], paths[:, accepted], np.ones(int(accepted.sum()), bool)
 
     def explicitly(self, cells: IntArray, *, rng: Generator) -> tuple[IntArray, FloatArray, BoolArray]:
-        """Draw all points of each cell, again until its past lies within its bounds."""
+        """Draw all points of each cell, repeated until its past is within its bounds."""
         counts = self._counts(cells)
         bounds = np.full((len(self.history.points), cells.size), np.inf)
         if self.past.points:
@@ -220,7 +220,7 @@ class _Draw:
         return cells, paths, exceeds & (at > 0) if self.history.hides_empty else exceeds
 
     def _counts(self, cells: IntArray) -> IntArray:
-        """Counts by step and cell; 0 for cells that are empty at all steps."""
+        """Return counts by step and cell; 0 for cells that are empty at all steps."""
         counts = np.zeros((len(self.history.steps), cells.size), np.int64)
         listed = cells >= 0
         counts[:, listed] = self.looked_at[:, np.searchsorted(self.looked, cells[listed])]

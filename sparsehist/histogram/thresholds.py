@@ -1,9 +1,9 @@
-"""Thresholds: how many false keys they let through, and how likely a key of a given count is published.
+"""Thresholds: the expected number of false keys, and the probability that a key of a given count is published.
 
-Everything here is a function of public parameters.
+All functions use public parameters only.
 
-The law of a release does not depend on earlier ones, so all of this holds for every release of a series at a level
-and a threshold.
+The law of a release does not depend on earlier ones, so results hold for every release of a series at a level and a
+threshold.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from sparsehist.noise.family import Family
 from sparsehist.privacy.levels import Level
 from sparsehist.typing import ArrayLike, FloatArray, float_entries
 
-# Midpoints of the quantile function; they give the mean of |Z| with a relative error of about 1e-4.
+# Number of midpoints of the quantile function; the mean of |Z| then has a relative error of about 1e-4.
 _NODES = 1 << 14
 _MOST_COUNT = 1 << 60
 
 
 def expected_false_keys(family: Family, level: Level, threshold: float, domain_size: int) -> float:
-    """Expected number of cells of an empty histogram that a release would publish: domain_size * P[Z > threshold].
+    """Return the expected number of empty cells that a release publishes: domain_size * P[Z > threshold].
 
-    The threshold is the effective one, in counts; infinite where a double overflows.
+    The threshold is the effective one, in counts. The result is infinite if a double overflows.
     """
     log_expected = math.log(domain_size) + float(family.log_tail(float_entries("threshold", threshold, 1)[0], level))
     return math.exp(log_expected) if log_expected < 700 else math.inf
 
 
 def threshold_for_false_keys(family: Family, level: Level, domain_size: int, false_keys: float) -> float:
-    """Return the lowest threshold to declare, in counts, on the grid, with at most `false_keys` empty cells expected.
+    """Return the lowest threshold, in counts, on the grid, with at most `false_keys` expected false keys.
 
     Raises:
         ThresholdError: If `false_keys` is not between 0 and `domain_size`.
@@ -56,12 +56,12 @@ def threshold_for_false_keys(family: Family, level: Level, domain_size: int, fal
     step = published_step(family, level)
     threshold = step * (math.ceil(float(family.inverse_log_tail(log_share, level)) / step - 0.5))
     while log_share < float(family.log_tail(effective_threshold(threshold, step), level)):
-        threshold += step  # the inverse is rounded; never promise fewer than are expected
+        threshold += step  # the inverse is rounded: make sure that the promise holds
     return threshold
 
 
 def publication_probability(family: Family, level: Level, threshold: float, counts: ArrayLike) -> FloatArray:
-    """The probability that a key of each count is published: P[count + Z > threshold] (effective threshold)."""
+    """Return the probability that a key of each count is published: P[count + Z > effective threshold]."""
     return np.exp(family.log_tail(threshold - np.asarray(counts, np.float64), level))
 
 
@@ -73,7 +73,7 @@ def least_count(family: Family, level: Level, threshold: float, probability: flo
 
 
 def mean_error(family: Family, level: Level, threshold: float, count: int) -> float:
-    """E[|Z - mean| given count + Z > threshold], in counts, to about 1e-4: the error of a published count."""
+    """Return the mean error of a published count, E[|Z - mean| given count + Z > threshold], to about 1e-4."""
     shares = (np.arange(_NODES) + 0.5) / _NODES
     log_published = family.log_tail(threshold - count, level)
     noise = family.inverse_log_tail(np.log(shares) + log_published, level)

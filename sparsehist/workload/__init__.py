@@ -1,4 +1,4 @@
-"""Linear workloads by the factorization mechanism: queries A·x released as A·x + L·Z, where A = L·R.
+"""Linear workloads by the factorization mechanism: release queries A·x as A·x + L·Z, where A = L·R.
 
 x are the counts of all cells and A is the workload (`Workload`). A `Strategy` measures the queries R·x with noise Z
 and computes the answers from them by L. `next_state` draws the state of a new level.

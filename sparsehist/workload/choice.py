@@ -24,13 +24,13 @@ from sparsehist.workload.strategies.spectral import Spectral
 from sparsehist.workload.strategies.spectral_kernels import PrefixKernel, RangesKernel
 from sparsehist.workload.strategies.strategy import Strategy
 
-# Prefix sums and ranges of more cells are priced on a shorter column; the best strategy hardly depends on the length.
+# Prefix sums and ranges of more cells are priced on a shorter column: length hardly changes the best strategy.
 _LONGEST_PRICED = 4096
 # Lists with more queries times cells are priced on a sample of the queries.
 _LARGEST_PRICED, _SAMPLED = 2**21, 64
 # Largest number of cells (for `direct`, of queries) for which a strategy is a candidate.
 _LARGEST_OPTIMISED, _LONGEST_SQUARE_ROOT, _MOST_DIRECT, _LARGEST_IDENTITY = 128, 4096, 2**16, 2**24
-# Eigenvalues below this share of the largest are rounding errors; the sum of their roots would be noticeable.
+# Eigenvalues below this share of the largest are rounding errors, whose summed roots would be noticeable.
 _RANK = 1e-12
 
 
@@ -38,10 +38,10 @@ class Candidate(NamedTuple):
     """The price of a strategy, known before anything is spent.
 
     Attributes:
-        strategy: Its textual form.
-        mean_squared_error: Mean over the queries, for noise of variance Δ² on every entry of R·x: times 1/(2ρ) for
-            Gaussian noise, times 2/ε² for Laplace noise (with Δ in L1).
-        sensitivity: Δ, in the norm of the noise.
+        strategy: Textual form of the strategy.
+        mean_squared_error: Mean over the queries, for noise of variance Δ² on every entry of R·x. Multiply by 1/(2ρ)
+            for Gaussian noise, by 2/ε² for Laplace noise (with Δ in L1).
+        sensitivity: Δ, in the norm that the noise needs.
         lower_bound: Least error of any factorization under Gaussian noise; None if unknown or max_keys is above 1.
     """
 
@@ -52,23 +52,23 @@ class Candidate(NamedTuple):
 
     @property
     def ratio(self) -> float | None:
-        """Error over its lower bound, at least 1."""
+        """Error divided by its lower bound, at least 1."""
         return None if not self.lower_bound else self.mean_squared_error / self.lower_bound
 
 
 def choose(workload: Workload, max_keys: int, *, pure: bool = False, integer: bool = False) -> Strategy:
-    """Choose the strategy of the least predicted mean squared error.
+    """Choose the strategy with the least predicted mean squared error.
 
-    Keep the name of the strategy: a later version may choose another one, whose noise would be a separate path.
+    Callers must store the strategy's name: a later version may choose another strategy, with a separate noise path.
 
     Args:
-        workload: Its sizes filled in.
-        max_keys: Most cells of a unit.
-        pure: Whether noise is scaled to the sensitivity in L1 (Laplace) and not in L2 (Gaussian).
+        workload: A workload with known sizes.
+        max_keys: Most cells that a unit may have.
+        pure: Whether noise is scaled to the L1 sensitivity (Laplace), not L2 (Gaussian).
         integer: Whether noise is on integers, which needs a strategy that measures whole numbers.
 
     Raises:
-        DeclarationError: If no strategy serves.
+        DeclarationError: If no strategy can answer the workload.
 
     Example:
         >>> choose(Prefix(1024), 1).name, choose(Prefix(1024), 1, pure=True).name
@@ -83,7 +83,7 @@ def choose(workload: Workload, max_keys: int, *, pure: bool = False, integer: bo
 
 
 def compare(workload: Workload, max_keys: int, *, pure: bool = False, integer: bool = False) -> list[Candidate]:
-    """Price strategies for a workload, best first, including that of `choose`; arguments as for `choose`.
+    """Price strategies for a workload, best first, including the choice of `choose`; arguments as for `choose`.
 
     Example:
         >>> table = compare(Ranges(512), 1)
@@ -99,13 +99,13 @@ def compare(workload: Workload, max_keys: int, *, pure: bool = False, integer: b
 
 
 def lower_bound(workload: Workload) -> float | None:
-    """Bound the mean squared error of every factorization from below, for units of one cell and noise scaled to Δ.
+    """Bound the mean squared error of every factorization from below, with one cell per unit and noise scaled to Δ.
 
-    With G = RᵀR the error is Δ²·tr(AᵀA·G⁻¹)/queries, and Δ² is at least the mean of the diagonal of G. So it is at
-    least ‖A‖_*²/(cells·queries), ‖A‖_* the sum of the singular values of A.
+    With G = RᵀR the error is Δ²·tr(AᵀA·G⁻¹)/queries, and Δ² is at least the mean of the diagonal of G. So the error
+    is at least ‖A‖_*²/(cells·queries), where ‖A‖_* is the sum of the singular values of A.
 
     Returns:
-        This singular-value bound, or for marginals the optimum; None where A is too large.
+        This bound, or for marginals the optimum; None if A is too large.
 
     Example:
         >>> round(lower_bound(Workload.parse("prefix(256)")), 3)
@@ -144,7 +144,7 @@ def _candidates(whole: Workload, max_keys: int, *, pure: bool) -> list[Strategy]
     """List the candidate strategies for a workload, or for a similar workload that is quicker to price."""
     workload, names = _shorter(whole, max_keys), _plain_names(whole)
     if isinstance(workload, Kronecker):
-        for keys in {1, max_keys}:  # the best of each factor for such units
+        for keys in {1, max_keys}:  # the best strategy of each factor for such units
             names.append(f"kronecker({', '.join(choose(part, keys, pure=pure).name for part in workload.parts)})")
     if isinstance(workload, Union):
         parts = [one.name for part in workload.parts for one in _served(partial(choose, pure=pure), part, max_keys)]
@@ -187,7 +187,7 @@ def _served(make: Callable[..., Strategy], *arguments: object) -> list[Strategy]
 
 
 def _plain_names(workload: Workload) -> list[str]:
-    """Strategies whose parameters do not depend on max_keys."""
+    """Return the names of strategies whose parameters do not depend on max_keys."""
     if isinstance(workload, Total):
         return ["direct"]
     names = ["residual"] if isinstance(workload, Marginals) else []

@@ -1,4 +1,4 @@
-"""The noise path of a workload: the state at a new level from those at the two levels next to it.
+"""The noise path of a workload: draw the state at a new level, given the states at adjacent levels.
 
 Papers: [ARNP Lemma 5.1].
 """
@@ -21,17 +21,17 @@ from sparsehist.workload.strategies.strategy import Strategy
 def next_state(
     family: Family, strategy: Strategy, neighbours: Mapping[Fraction, NoiseArray], level: Fraction, *, rng: Generator
 ) -> NoiseArray:
-    """Draw the state at a new level given the states at others, of which only the two adjacent ones matter.
+    """Draw the state at a new level, given states at other levels; only the two adjacent ones matter.
 
     Args:
         family: The noise, with the sensitivity of the strategy.
         strategy: A = L·R.
         neighbours: States by level. Secret.
-        level: Not among them.
+        level: The new level, not among them.
         rng: Randomness; from `sparsehist.entropy` outside tests.
 
     Returns:
-        For Gaussian noise R⁻¹·Z where R has a left inverse, shape (cells,); otherwise Z, shape (n_noise,).
+        For Gaussian noise R⁻¹·Z if R has a left inverse, shape (cells,); otherwise Z, shape (n_noise,).
 
     Source: [ARNP Alg. 2, Lemma 5.2], with Z of one entry per row of R: linear images of a Brownian bridge are bridges
     with the same weights. The other families step entry by entry: [ARNP Alg. 4, Alg. 5].
@@ -53,9 +53,9 @@ def next_state(
 
 
 def gaussian_step(coarse: Fraction | None, fine: Fraction | None, level: Fraction) -> tuple[float, float, float]:
-    """Weights of the coarser and the finer neighbour, and the deviation of the added noise, at sensitivity 1.
+    """Return weights of the coarser and the finer neighbour, and the deviation of the added noise, at sensitivity 1.
 
-    They are those of S(ρ) = ρ·Z(ρ), a Brownian motion of variance ρ/2, given S at the neighbours.
+    They follow from S(ρ) = ρ·Z(ρ), a Brownian motion of variance ρ/2, given S at the neighbours.
     """
     if coarse is not None and fine is not None:
         span = level * (fine - coarse)
@@ -69,18 +69,18 @@ def gaussian_step(coarse: Fraction | None, fine: Fraction | None, level: Fractio
 
 
 def state_size(family: Family, strategy: Strategy) -> int:
-    """Number of entries of a state."""
+    """Return the number of entries of a state."""
     return strategy.workload.n_cells if family.linear and strategy.invertible else strategy.n_noise
 
 
 def cells_of_state(family: Family, strategy: Strategy, state: NoiseArray) -> FloatArray:
-    """R⁻¹·Z, shape (cells,), from which every query is A·(x + R⁻¹·Z); refused where R has no left inverse."""
+    """Return R⁻¹·Z, shape (cells,): all answers are A·(x + R⁻¹·Z). Refused if R has no left inverse."""
     kept = float_array("the state", state)
     return kept if family.linear and strategy.invertible else strategy.to_cells(kept)
 
 
 def answers_of_state(family: Family, strategy: Strategy, state: NoiseArray) -> AnswerArray:
-    """L·Z for every listed query; shape (queries,)."""
+    """Return L·Z for every listed query; shape (queries,)."""
     if strategy.invertible:
         return strategy.workload.apply(cells_of_state(family, strategy, state))
     return strategy.noise_answers(float_array("the state", state))

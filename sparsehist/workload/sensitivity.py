@@ -1,6 +1,6 @@
-"""Sensitivity: upper bounds on how far a unit with at most l cells moves R·x, in L2 and in L1.
+"""Sensitivity: upper bounds on the change of R·x caused by a unit with at most l cells, in L2 and L1.
 
-With the Gram matrix G = RᵀR, a set S of cells moves R·x by 1ᵀ_S G 1_S in squared L2. All bounds are rounded up.
+With the Gram matrix G = RᵀR, a set S of cells changes R·x by 1ᵀ_S G 1_S in squared L2. Bounds are rounded up.
 
 Source: docs/mathematics.md, "Workloads".
 """
@@ -21,7 +21,7 @@ from sparsehist.workload.queries.ranges import RangeRows
 from sparsehist.workload.queries.workload import Workload
 
 LARGEST_GRAM = 1024
-"""Most cells of which a matrix of cells by cells is written out."""
+"""Most cells for which a matrix of cells by cells is written out."""
 
 # Relative margin, far above the rounding error of the sums here.
 ROUND_UP = 1.0 + 1e-9
@@ -30,12 +30,12 @@ _BLOCK = 32
 
 
 def gram_of(workload: Workload) -> FloatArray:
-    """AᵀA; shape (cells, cells). Refuses more than 1,024 cells."""
+    """Return AᵀA; shape (cells, cells). Refuse more than 1,024 cells."""
     n = workload.n_cells
     if n > LARGEST_GRAM:
         raise DeclarationError(f"a matrix of {n} by {n} cells is not written out; at most {LARGEST_GRAM} are")
     if isinstance(workload, RangeRows):
-        # Cells i <= j are both in a range if it begins at or before i and ends at or after j.
+        # Cells i <= j are in a range if it begins at or before i, and ends at or after j.
         low, high = workload.bounds()
         begun = np.bincount(low * n + high, minlength=n * n).reshape(n, n).cumsum(axis=0)
         both = np.triu(begun[:, ::-1].cumsum(axis=1)[:, ::-1]).astype(np.float64)
@@ -49,13 +49,13 @@ def gram_of(workload: Workload) -> FloatArray:
 
 
 def largest(values: FloatArray, number: int) -> FloatArray:
-    """Return the largest values along the last axis, at most `number` of them, in falling order."""
+    """Return the `number` largest values along the last axis (or fewer), in decreasing order."""
     kept = min(number, values.shape[-1])
     return -np.sort(-np.partition(values, -kept, axis=-1)[..., -kept:], axis=-1)
 
 
 def squared_l2_of_gram(gram: FloatArray, keys: int) -> float:
-    """Bound 1ᵀ_S G 1_S over sets S of at most `keys` cells by the least of three bounds; G is (cells, cells)."""
+    """Return the least of three bounds on 1ᵀ_S G 1_S over sets S of at most `keys` cells; G is (cells, cells)."""
     rows = largest(np.maximum(gram, 0.0), keys).sum(axis=1)
     norms = largest(np.sqrt(np.maximum(np.diag(gram), 0.0)), keys)
     eigenvalue = np.linalg.eigvalsh(gram)[-1] if keys > 1 else np.inf
@@ -67,13 +67,13 @@ def squared_l2_of_tables(
 ) -> float:
     """Bound 1ᵀ_S G 1_S over sets of at most `keys` cells, where G(x, x') = Σ_A f_A Π_{i ∈ A, x_i ≠ x'_i} r_i.
 
-    `parts` are f_A >= 0 by subset, `ratios` r_i in [-1, 0] by column. Pairs of cells take the patterns of columns in
-    which they differ with the largest values, as often as the domain holds them.
+    `parts` are f_A >= 0 by subset, `ratios` r_i in [-1, 0] by column. The bound lets pairs of cells differ in the
+    columns with the largest values of G, as often as the domain has such pairs.
 
     Source: Lindsey 1964 for the number of pairs that differ in one column only.
     """
     wide = [column for column, size in enumerate(sizes) if size > 1]
-    # For each subset and each wide column, the factor by which the entry changes where two cells differ in it.
+    # For each subset and wide column, the factor of the entry for two cells that differ in this column.
     factors = np.ones((len(subsets), len(sizes)))
     for row, subset in enumerate(subsets):
         factors[row, list(subset)] = ratios[list(subset)]
@@ -85,7 +85,7 @@ def squared_l2_of_tables(
         for pattern in combinations(wide, length):
             value = float(parts @ factors[:, pattern].prod(axis=1))
             patterns.append((value, math.prod(sizes[column] - 1 for column in pattern), length))
-    if longest < len(wide):  # longer patterns are bounded by one of their columns
+    if longest < len(wide):  # sets of more columns are bounded by one of their columns
         most = float((parts @ np.abs(factors[:, wide])).max())
         patterns.append((most, math.prod(sizes), longest + 1))
     in_one_column, left, total = 2 * _digit_sum(sizes, keys), keys * (keys - 1), keys * float(parts.sum())
@@ -98,10 +98,10 @@ def squared_l2_of_tables(
 
 
 def _digit_sum(sizes: Sequence[int], keys: int) -> int:
-    """Sum of the digits of 0, …, keys - 1, where the largest size is the lowest base."""
+    """Return the sum of digits of 0, …, keys - 1 in mixed radix, with the largest size as lowest base."""
     rest, total = np.arange(keys), 0
     for size in sorted(sizes, reverse=True):
-        base = min(size, keys)  # so that it is an int64
+        base = min(size, keys)  # fits an int64
         total += int((rest % base).sum())
         rest //= base
     return total
@@ -116,7 +116,7 @@ def products_of_rows(rows: Sequence[FloatArray], keys: int) -> FloatArray:
 
 
 def worst_row(gram: FloatArray, keys: int) -> FloatArray:
-    """Return a row whose sums of the first 1, 2, … entries bound those of every row of |G| (weak majorisation)."""
+    """Return a row whose partial sums bound those of every row of |G|, sorted (weak majorisation)."""
     sums = np.cumsum(largest(np.abs(gram), keys), axis=1).max(axis=0)
     return np.diff(sums, prepend=0.0)
 

@@ -1,4 +1,4 @@
-"""`Cells`: the nonzero counts of a domain of one or more columns."""
+"""`Cells`: the nonzero counts of a domain with one or more columns."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _LARGEST_DENSE = 2**31
 
 @dataclass(frozen=True, repr=False, eq=False, slots=True)
 class Cells:
-    """The nonzero cells of a domain whose columns number their values from 0. Secret; prints the shape only.
+    """The nonzero cells of a domain; columns number their values from 0. Secret; prints the shape only.
 
     Args:
         shape: Number of values of each column; integers of any size.
         coordinates: For each column, the value of each cell; shape (k,), int64 each. Cells are distinct.
-        counts: Units in each cell; shape (k,), int64.
+        counts: Number of units in each cell; shape (k,), int64.
 
     Raises:
         DeclarationError: If the arrays differ in length.
@@ -44,22 +44,22 @@ class Cells:
             raise DeclarationError("cells need one array of coordinates per column and one of counts, of one length")
 
     def __repr__(self) -> str:
-        """Counts and their number are secret."""
+        """Show the shape only: counts and their number are secret."""
         return f"Cells(shape={self.shape})"
 
     @property
     def size(self) -> int:
-        """Number of cells of the domain, empty ones included."""
+        """Number of cells of the domain, including empty ones."""
         return math.prod(self.shape)
 
     def dense(self) -> IntArray:
-        """All cells, the empty ones too; int64 of this shape. Refused for more than 2**31 cells."""
+        """Return the counts of all cells, including empty ones; int64 of this shape, at most 2**31 cells."""
         if self.size > _LARGEST_DENSE:
             raise DeclarationError(f"a domain of {self.size} cells is not written out; at most 2**31 are")
         return self.marginal(range(len(self.shape)))
 
     def marginal(self, columns: range | tuple[int, ...]) -> IntArray:
-        """Sum of the counts over all other columns, exactly; one axis per column, ascending. Secret."""
+        """Return exact sums of counts over all other columns; one axis per column, ascending. Secret."""
         number = np.zeros(len(self.counts), np.int64)
         for column in columns:
             number *= self.shape[column]

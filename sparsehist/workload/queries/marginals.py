@@ -22,7 +22,7 @@ Subset = tuple[int, ...]
 
 
 class Marginals(Workload):
-    """Marginals of a domain of several columns, which may have any size: it is never written out.
+    """Marginals of a domain with several columns and of any size: it is never written out.
 
     Rows are ordered marginal by marginal, each row-major over its columns in the order of the domain.
 
@@ -63,13 +63,13 @@ class Marginals(Workload):
             listed = _read_list(columns)
         if k is not None and not isinstance(k, int):
             if listed is not None:
-                raise _wrong("only sizes of columns stand before a list of marginals")
+                raise _wrong("only sizes of columns may come before a list of marginals")
             listed, k = _read_list(k), None
         if [k, up_to, listed].count(None) != 2:
             raise _wrong("marginals are a list or have a number of columns, k or up_to")
         for value in (k, up_to):
             if value is not None and (type(value) is not int or value < 0):
-                raise _wrong(f"a marginal has 0 columns or more, got {shown(value)}")
+                raise _wrong(f"a marginal has at least 0 columns, got {shown(value)}")
         self._k, self._up_to, self._listed = k, up_to, listed
         self._marginals = () if self._sizes is None else self._subsets(len(self._sizes))
         if self._sizes is not None and self.n_queries > MOST_QUERIES:
@@ -121,7 +121,7 @@ class Marginals(Workload):
         return [piece.reshape((*(self.columns[i] for i in one), *rows.shape[1:])) for one, piece in pieces]
 
     def queries(self) -> Mapping[str, IntArray]:
-        """For each row its value in column i as "column_i", or -1 if it sums over that column."""
+        """Return columns "column_i": for each row, its value in column i, or -1 if it sums over column i."""
         described = np.full((len(self.columns), self.n_queries), -1, np.int64)
         start = 0
         for subset, size in zip(self.marginals, self.sizes, strict=True):
@@ -152,7 +152,7 @@ class Marginals(Workload):
             return _numbers(self._listed, range(number))
         longest = self._k if self._k is not None else self._up_to or 0
         if longest > number:
-            raise DeclarationError(f"of {number} columns there is no marginal of {longest}")
+            raise DeclarationError(f"a domain of {number} columns has no marginal of {longest}")
         lengths = range(longest + 1) if self._k is None else [longest]
         asked = sum(math.comb(number, length) for length in lengths)
         if asked > _MOST_MARGINALS:
@@ -168,7 +168,7 @@ def _wrong(text: str) -> DeclarationError:
 
 def _read_size(item: object) -> int:
     if isinstance(item, bool) or not isinstance(item, int | np.integer) or item < 1:
-        raise _wrong(f"a column has one value or more, got a size of {shown(item)}")
+        raise _wrong(f"a column has at least one value, got a size of {shown(item)}")
     return int(item)
 
 

@@ -1,4 +1,4 @@
-"""The workload of a given matrix."""
+"""`Matrix`: the workload of a given matrix."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class Matrix(Workload):
             cells), with at most a million nonzero entries.
 
     Raises:
-        DeclarationError: If it is empty, not two-dimensional, not real or not finite, or has too many entries, or if
-            its largest entry is not from 1e-60 to 1e60.
+        DeclarationError: If the matrix is empty, not two-dimensional, not real or not finite, has too many entries,
+            or if its largest entry is not from 1e-60 to 1e60.
 
     Example:
         >>> halves = Matrix([[1, -1], [0.5, 0.5]])
@@ -80,7 +80,7 @@ class Matrix(Workload):
 
 
 def _read(text: str) -> sparse.csr_array:
-    """Read the form that `arguments` writes."""
+    """Read the textual form that `arguments` returns."""
     try:
         first, *rows = text.split(";")
         entries = [[entry.split(":") for entry in row.split()] for row in rows]

@@ -1,4 +1,4 @@
-"""Workloads made of others: unions on one domain, and products over the columns of a domain."""
+"""Workloads made of other workloads: unions on one domain, and products over the columns of a domain."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LARGEST_INTEGER = 2**20
 
 
 class Composite(Workload):
-    """A workload made of others, at least one."""
+    """A workload made of one or more others."""
 
     def __init__(self, *parts: Workload) -> None:
         if not parts:
@@ -34,10 +34,10 @@ class Composite(Workload):
 
 
 class Union(Composite):
-    """The queries of several workloads, one after the other.
+    """The queries of several workloads, one after another.
 
     Args:
-        *parts: Workloads on the same columns, each a list of queries; a part without sizes takes those of the others.
+        *parts: Workloads on the same columns, with listed queries; a part without sizes takes those of the others.
 
     Raises:
         DeclarationError: If there are no parts, their columns differ, or a part cannot be listed.
@@ -83,7 +83,7 @@ class Union(Composite):
         return np.concatenate([part.row_squares() for part in self.parts])
 
     def queries(self) -> Mapping[str, IntArray]:
-        """Columns low and high if every part asks for ranges; otherwise the part and the query in it."""
+        """Return columns low and high if every part asks for ranges; else the part, and the query in it."""
         described = [part.queries() or {} for part in self.parts]
         if all(set(one) == {"low", "high"} for one in described):
             return {name: np.concatenate([one[name] for one in described]) for name in ("low", "high")}
@@ -95,16 +95,16 @@ class Union(Composite):
 
 
 class Kronecker(Composite):
-    """All products of one query of each workload: A = A1 ⊗ A2 ⊗ …, applied factor by factor.
+    """All products of one query from each workload: A = A1 ⊗ A2 ⊗ …, applied factor by factor.
 
     Columns under `Total` are summed first, so each may have up to 2**31 values; the other columns together have at
     most 2**31 cells.
 
     Args:
-        *factors: Workloads on the columns of the domain in their order; one without sizes takes one column.
+        *factors: Workloads on the columns of the domain, in order; a factor without sizes takes one column.
 
     Raises:
-        DeclarationError: If there are none, a factor cannot be listed, or there are more than 2**31 queries.
+        DeclarationError: If there are no factors, a factor cannot be listed, or there are more than 2**31 queries.
 
     Example:
         >>> from sparsehist.workload import Prefix
@@ -118,7 +118,7 @@ class Kronecker(Composite):
     def __init__(self, *factors: Workload) -> None:
         super().__init__(*factors)
         self.largest_entry = math.prod(factor.largest_entry for factor in factors)
-        # With larger entries it would depend on the counts whether doubles hold the answers exactly.
+        # With larger entries, doubles would hold the answers exactly only for some counts.
         self.integral = self.integral and self.largest_entry <= _LARGEST_INTEGER
         if self.is_open:
             return
@@ -161,7 +161,7 @@ class Kronecker(Composite):
         return outer(factor.row_squares() for factor in self.parts)
 
     def queries(self) -> Mapping[str, IntArray]:
-        """Columns for each factor, named by the number i of its first key column.
+        """Return columns for each factor, named by the number i of its first key column.
 
         "column_i" for single values, -1 for all of them; "low_i" and "high_i" for ranges; otherwise the columns of
         the factor with _i appended.
@@ -180,7 +180,7 @@ class Kronecker(Composite):
         return Kronecker(*(factor.for_domain(columns[at], dict(named[at])) for factor, at in spans))
 
     def _spans(self, columns: int) -> list[slice]:
-        """Columns of the domain that each factor asks about; refuses a domain with another number of columns."""
+        """Return the columns of the domain that each factor asks about; refuse another number of columns."""
         widths = [1 if factor.is_open else len(factor.columns) for factor in self.parts]
         if sum(widths) != columns:
             raise DeclarationError(
@@ -192,7 +192,7 @@ class Kronecker(Composite):
 def along_axes(
     steps: Sequence[Callable[[FloatArray], FloatArray]], lengths: Sequence[int], values: FloatArray
 ) -> FloatArray:
-    """Apply to each axis of a row-major table (flat, or with columns) a linear map of arrays (length, m)."""
+    """Apply a linear map of arrays (length, m) to each axis of a row-major table (flat, or with columns)."""
     behind = values.shape[1:]
     table = values.reshape(*lengths, -1)
     for axis, step in enumerate(steps):
@@ -203,7 +203,7 @@ def along_axes(
 
 
 def outer(vectors: Iterable[FloatArray]) -> FloatArray:
-    """All products of one entry of each vector, the last vector running fastest; shape (product of lengths,)."""
+    """Return all products of one entry of each vector, in row-major order; shape (product of lengths,)."""
     product = np.ones(1)
     for vector in vectors:
         product = np.outer(product, vector).reshape(-1)

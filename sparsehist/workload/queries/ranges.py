@@ -1,4 +1,4 @@
-"""Workloads on one column whose queries are ranges of cells: identity, total, prefix sums and ranges."""
+"""Workloads of ranges of cells of one column: identity, total, prefix sums and ranges."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LARGEST_LISTED = 4096
 class RangeRows(Workload):
     """Queries that each sum the cells low, …, high of one column, both ends included.
 
-    The column has n cells, from 1 to 2**31; without n it takes them from the domain of the series.
+    The column has n cells, from 1 to 2**31; by default n is taken from the domain of the series.
     """
 
     def __init__(self, n: int | None = None) -> None:
@@ -105,7 +105,7 @@ class RangeRows(Workload):
 
 
 class Identity(RangeRows):
-    """Every cell by itself.
+    """The count of every single cell.
 
     Example:
         >>> Identity(3).apply([1, 2, 4])
@@ -168,11 +168,11 @@ class Ranges(RangeRows):
     """All n(n+1)/2 ranges of cells, answered on demand; or a list of ranges, each with its answer.
 
     Args:
-        n: Number of cells, or None to take it from the domain of the series. A list in its place is `ranges`.
-        ranges: Pairs (low, high) of cell numbers, both ends included, 0 <= low <= high < n; repeats allowed. None:
-            all ranges.
-        keys: Instead: pairs of keys of the series, both ends included, in the order of its domain: integers, text,
-            or dates, also as text. A release replaces them by cell numbers.
+        n: Number of cells, or None to take it from the domain of the series. A list here is taken as `ranges`.
+        ranges: Pairs (low, high) of cell numbers, both ends included, 0 <= low <= high < n; may repeat. None: all
+            ranges.
+        keys: Instead: pairs of keys of the series, both ends included, in the order of its domain: integers, texts,
+            or dates (also as text). A release replaces them by cell numbers.
 
     Raises:
         DeclarationError: If n is not an integer from 1 to 2**31, or a pair is not a range of its cells.
@@ -235,7 +235,7 @@ class Ranges(RangeRows):
         if self.keys is None:
             return Ranges(n, self._pairs)
         if not keys:
-            raise DeclarationError(f"{self.describe()} names keys, which a domain of {n} cells does not")
+            raise DeclarationError(f"{self.describe()} names keys, but a domain of {n} cells has only numbers")
         (numbers,) = keys.values()
         ends = numbers([end for pair in self.keys for end in pair]).reshape(-1, 2)
         backwards = np.flatnonzero(ends[:, 0] > ends[:, 1])

@@ -19,18 +19,18 @@ from sparsehist.typing import AnyArray, ArrayLike, FloatArray, IntArray, float_a
 from sparsehist.workload.queries.cells import Cells
 
 AnswerArray = AnyArray
-"""int64 where the workload is integral, float64 elsewhere."""
+"""int64 if the workload is integral, else float64."""
 
 KeyNumbers = Callable[[Sequence[Any]], IntArray]
-"""Function from keys of one column to the numbers of their cells; it refuses values that are no keys."""
+"""A function from keys of one column to their cell numbers; it refuses values that are not keys."""
 
 KeyColumns = Mapping[str, KeyNumbers]
-"""The key columns of a series in their order: name, and function from keys to cell numbers."""
+"""The key columns of a series in order: name, and function from keys to cell numbers."""
 
 NO_KEYS: KeyColumns = {}
 
 MOST_QUERIES = 2**31
-"""Greatest number of queries that are listed."""
+"""Largest number of queries that are listed."""
 
 _SHOWN = 120
 _KINDS: dict[str, Callable[..., Workload]] = {}
@@ -45,9 +45,9 @@ _NOTATION = Notation(
 
 
 class Workload(abc.ABC):
-    """Linear queries on the cells of a domain: the rows of a matrix A, which is not written out.
+    """Linear queries on the cells of a domain: the rows of a matrix A, which need not be written out.
 
-    Immutable, hashable, equal if the texts are equal; all parameters are public.
+    Immutable and hashable; equal if the textual forms are equal; all parameters are public.
 
     Example:
         >>> str(Workload.parse("prefix(1024)")), Workload.parse("prefix(1024)").shape
@@ -58,7 +58,7 @@ class Workload(abc.ABC):
     """The name in the textual form."""
 
     explicit: bool = True
-    """Whether a release lists the answers, one row per query; otherwise it answers each range on demand."""
+    """Whether a release lists the answers, one row per query; else it answers ranges on demand."""
 
     integral: bool = True
     """Whether every entry of A is an integer, so that answers are exact integers."""
@@ -67,7 +67,7 @@ class Workload(abc.ABC):
     """Largest absolute entry of A, or a bound on it."""
 
     def __init_subclass__(cls, **named: Any) -> None:
-        """Register the class under its word, for `parse`."""
+        """Register the class under its `word`, for `parse`."""
         super().__init_subclass__(**named)
         if "word" in cls.__dict__:
             _KINDS[cls.word] = cls
@@ -75,7 +75,7 @@ class Workload(abc.ABC):
     @property
     @abc.abstractmethod
     def columns(self) -> tuple[int, ...]:
-        """Number of values of each key column; an error while the workload `is_open`."""
+        """Number of values of each key column; raises an error if the workload `is_open`."""
 
     @property
     @abc.abstractmethod
@@ -94,7 +94,7 @@ class Workload(abc.ABC):
 
     @abc.abstractmethod
     def apply(self, x: ArrayLike) -> FloatArray:
-        """A·x; shape (cells,) or (cells, m) to (queries,) or (queries, m).
+        """Return A·x; shape (cells,) or (cells, m) to (queries,) or (queries, m).
 
         Raises:
             DeclarationError: If the shape is wrong, or the queries are too many to list.
@@ -102,21 +102,21 @@ class Workload(abc.ABC):
 
     @abc.abstractmethod
     def apply_transposed(self, y: ArrayLike) -> FloatArray:
-        """Aᵀ·y; shape (queries,) or (queries, m) to (cells,) or (cells, m)."""
+        """Return Aᵀ·y; shape (queries,) or (queries, m) to (cells,) or (cells, m)."""
 
     @abc.abstractmethod
     def arguments(self) -> str:
         """Return the arguments of the textual form, as `parse` reads them."""
 
     def answers(self, cells: Cells) -> AnswerArray:
-        """A·x for the counts x; exact int64 where A is integral. Secret. Refuses cells of another domain."""
+        """Return A·x for the counts x; exact int64 if A is integral. Secret. Refuse cells of another domain."""
         self.require_domain(cells.shape)
         exact = self.apply(cells.dense().reshape(-1))
         return np.rint(exact).astype(np.int64) if self.integral else exact
 
     @abc.abstractmethod
     def row_squares(self) -> FloatArray:
-        """Squared norm of each row of A: the variance of its answer if every cell has noise of variance 1."""
+        """Return the squared norm of each row of A: the variance of its answer for cells with noise of variance 1."""
 
     def queries(self) -> Mapping[str, IntArray] | None:
         """Describe the rows of A by columns of length n_queries; None if the queries are not listed."""
@@ -125,14 +125,14 @@ class Workload(abc.ABC):
     def for_domain(self, columns: tuple[int, ...], keys: KeyColumns = NO_KEYS) -> Workload:  # noqa: ARG002  for some
         """Fill in sizes and the numbers of keys from a domain, given by sizes and keys of its columns.
 
-        Refuses a domain that does not fit, and without `keys` a workload that names columns or keys.
+        Refuse a domain that does not fit and, if `keys` is empty, a workload that names columns or keys.
         """
         self.require_domain(columns)
         return self
 
     @property
     def is_open(self) -> bool:
-        """Whether the workload has no size yet and takes it from the domain of a series."""
+        """Whether the workload has no size yet, and takes it from the domain of a series."""
         try:
             return not self.columns
         except DeclarationError:
@@ -144,7 +144,7 @@ class Workload(abc.ABC):
             raise DeclarationError(f"{self.describe()} asks about columns of sizes {self.columns}, not of these")
 
     def columns_of(self, x: ArrayLike, length: int) -> FloatArray:
-        """Convert an argument of `apply` or `apply_transposed`; shape (length,) or (length, m)."""
+        """Check and convert an argument of `apply` or `apply_transposed`; shape (length,) or (length, m)."""
         length = whole_number("length", length)
         values = float_array("the array", x)
         if values.ndim not in {1, 2} or values.shape[0] != length:

@@ -1,1 +1,1 @@
-"""Strategies: factorizations A = L·R, each with its sensitivity and variances."""
+"""Strategies: factorizations A = L·R with sensitivity and variances."""

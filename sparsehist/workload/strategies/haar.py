@@ -1,6 +1,6 @@
-"""The Haar wavelet on one column: the total, and at every node of a binary tree its left half minus its right half.
+"""The Haar wavelet on one column: the total, and left half minus right half at every node of a binary tree.
 
-Its sensitivity is exact for a full tree of cells: docs/mathematics.md, "Workloads".
+The sensitivity is exact if the number of cells is a power of two: docs/mathematics.md, "Workloads".
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from sparsehist.workload.strategies.strategy import Invertible, along
 
 
 class Haar(Invertible):
-    """The Haar wavelet on the first n cells of a column, filled up to a power of two.
+    """The Haar wavelet on a column of n cells, padded to a power of two.
 
     Source: Xiao, Wang and Gehrke 2010, without their weights.
     """
@@ -63,7 +63,7 @@ class Haar(Invertible):
         return sums[: self.workload.n_cells]
 
     def to_cells_transposed(self, a: FloatArray) -> FloatArray:
-        """Return the rows of R are orthogonal, so R⁻¹ is Rᵀ with each column divided by the size of its node."""
+        """Apply (R⁻¹)ᵀ. Rows of R are orthogonal: R⁻¹ is Rᵀ with columns divided by the sizes of their nodes."""
         sizes = np.concatenate([np.ones(1), np.repeat(2.0 ** np.arange(self._depth), 2 ** np.arange(self._depth))])
         image = self.apply(a)
         return image * along(sizes / self.n_noise, image)
@@ -84,7 +84,7 @@ class Haar(Invertible):
 
 @lru_cache(maxsize=64)
 def _largest_differences(depth: int, keys: int) -> int:
-    """Largest sum of the total and |left - right| at every node of a full binary tree, over sets of `keys` cells."""
+    """Return the largest sum of the total and |left - right| at all nodes, over sets of `keys` cells."""
     best, numbers = np.zeros(min(keys, 1) + 1, np.int64), np.arange(keys + 1)
     for height in range(1, depth + 1):
         most = min(keys, 2**height)  # best[c] is the largest sum below a node with c cells

@@ -28,15 +28,15 @@ _NOTATION = Notation(
 
 
 def check_strategy(text: str) -> None:
-    """Refuse a text that is not the name of a strategy, without checking it against a workload."""
+    """Refuse a text that is not the name of a strategy; it need not fit any workload."""
     _NOTATION.kind(_NOTATION.read(text), dict.fromkeys(("auto", *_COMBINED, *_MAKERS)))
 
 
 def strategy_named(text: str | Strategy, workload: Workload) -> Strategy:
-    """Make the strategy with this name (`Strategy.name`) for a workload; a strategy is returned as it is.
+    """Make the strategy with this name (`Strategy.name`) for a workload; return a strategy unchanged.
 
     Raises:
-        DeclarationError: If there is no such strategy, or it does not serve the workload.
+        DeclarationError: If there is no such strategy, or it cannot answer the workload.
 
     Example:
         >>> from sparsehist.workload import Prefix

@@ -1,4 +1,4 @@
-"""The best factorization of a small workload, found numerically.
+"""`Optimised`: a numerically optimised factorization of a small workload.
 
 For a unit of one cell, tr(AᵀA X⁻¹) is minimised over X = RᵀR with diagonal 1. With V = diag(v) the solution is
 X = V^-½ (V^½ AᵀA V^½)^½ V^-½ at the fixed point v = diag((V^½ AᵀA V^½)^½), found in a fixed number of steps. For a
@@ -25,13 +25,13 @@ LARGEST = 512
 
 _STEPS = 40
 _SHARES = (0, 5, 10, 20, 30, 40, 50, 60, 70, 80, 85, 90, 95, 97, 100)
-# At 0.8 errors are within a per cent of those of the best power, for 5 to 60 cells a unit.
+# With power 0.8, errors are within 1 % of those of the best power, for 5 to 60 cells per unit.
 _POWER = 0.8
-# Relative to the largest, smaller eigenvalues of AᵀA are rounding errors: no query depends on their vectors.
+# Relative to the largest: smaller eigenvalues of AᵀA are rounding errors; no query depends on their vectors.
 _RANK = 1e-11
-# Share of the identity in every X; it adds a hundredth of a per cent to a standard deviation.
+# Share of the identity in every X; it adds 0.01 % to a standard deviation.
 _LEAST_SHARE = 2e-4
-# Least weight, relative to the largest. The weights of redundant cells tend to 0 and would be lost.
+# Least weight, relative to the largest: the weights of redundant cells tend to 0.
 _LEAST_WEIGHT = 1e-8
 
 
@@ -46,7 +46,7 @@ class Optimised(Invertible):
     def __init__(self, workload: Workload, share: int = 0) -> None:
         if workload.n_cells > LARGEST:
             raise DeclarationError(
-                f"{workload.describe()} has {workload.n_cells} cells; a numerical optimum is sought up to {LARGEST}"
+                f"{workload.describe()} has {workload.n_cells} cells; optimised() takes at most {LARGEST}"
             )
         if type(share) is not int or not 0 <= share <= 100:
             raise DeclarationError(f"optimised(share=…) is a whole percentage up to 100, got {shown(share)}")
@@ -89,9 +89,9 @@ class Optimised(Invertible):
 
 
 def one_cell_optimum(gram: FloatArray) -> tuple[FloatArray, float]:
-    """Find the weights v whose X is best for a unit of one cell, given AᵀA; 0 for cells that no query counts.
+    """Find the weights v of the best X for units of one cell, given AᵀA; 0 for cells that no query counts.
 
-    Also returns the lower bound T²/Σv that v proves for the sum of variances, with T the trace of the root.
+    Also return T²/Σv, a lower bound on the sum of variances, where T is the trace of the root.
     """
     used = np.diag(gram) > 0.0
     inner = gram[np.ix_(used, used)]
@@ -110,7 +110,7 @@ def one_cell_optimum(gram: FloatArray) -> tuple[FloatArray, float]:
 
 
 class _Decomposed(NamedTuple):
-    """AᵀA; the diagonal of V^½; eigenvalues (largest 1, rounding errors 0) and eigenvectors of V^½ AᵀA V^½."""
+    """AᵀA, the diagonal of V^½, and eigenvalues (largest 1, rounding errors 0) and eigenvectors of V^½ AᵀA V^½."""
 
     gram: FloatArray
     root: FloatArray
@@ -136,7 +136,7 @@ def _mixture(about: _Decomposed, share: int) -> FloatArray:
     overlap = (about.vectors * raised) @ about.vectors.T / np.outer(scale, scale)
     norms = np.sqrt(np.where(used & (np.diag(overlap) > 0.0), np.diag(overlap), 1.0))
     if share == 0 and np.count_nonzero(about.values) < np.count_nonzero(used):
-        # Scaling single columns would change the row space, which has to contain that of the workload.
+        # Scaling single columns would change the row space, which must contain that of the workload.
         norms = np.full_like(norms, norms[used].max())
     part = max(share / 100.0, _LEAST_SHARE)
     mixed: FloatArray = (1.0 - part) * overlap / np.outer(norms, norms) + part * np.eye(len(norms))

@@ -1,4 +1,4 @@
-"""Strategies that add noise to every query or to every cell by itself."""
+"""Strategies that add independent noise to every query, or to every cell."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sparsehist.workload.strategies.strategy import Invertible, Strategy
 
 
 class Direct(Strategy):
-    """R = A, noise on every answer: best for few queries that overlap little, such as the total."""
+    """R = A, noise on every answer: best for a few queries that overlap little, such as the total."""
 
     word = "direct"
 
@@ -52,14 +52,14 @@ class Direct(Strategy):
 
 
 def has_known_columns(workload: Workload) -> bool:
-    """Return whether the norms of the columns of A are known without writing A out."""
+    """Return whether the column norms of A are known without writing A out."""
     if isinstance(workload, Union):
         return all(map(has_known_columns, workload.parts))
     return workload.explicit and isinstance(workload, RangeRows | Matrix | Marginals)
 
 
 def _sum_of_largest(workload: Workload, power: int, keys: int) -> float:
-    """Sum of the largest column norms, where a norm is the root of the sum of |A_ij|^power over the rows."""
+    """Return the sum of the `keys` largest column norms; a norm is (the sum of |A_ij|^power over rows)^(1/power)."""
     if isinstance(workload, Total | Marginals):
         rows = len(workload.marginals) if isinstance(workload, Marginals) else 1
         return float(keys * rows ** (1 / power))

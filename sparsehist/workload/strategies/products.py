@@ -17,7 +17,7 @@ from sparsehist.workload.strategies.strategy import Strategy
 
 
 class Combined(Strategy):
-    """A strategy for each part of a workload of one kind, its columns known."""
+    """One strategy for each part of a composite workload with known columns."""
 
     answers: ClassVar[type[Kronecker | Union]]
 
@@ -93,7 +93,7 @@ class KroneckerStrategy(Combined):
 
 
 class UnionStrategy(Combined):
-    """Each part of a union by a strategy of its own, its queries times r_i, so that Δ² is at most Σ r_i²·Δ_i².
+    """One strategy for each part of a union, with R_i multiplied by r_i, so that Δ² is at most Σ r_i²·Δ_i².
 
     The r_i are best for one cell per unit and do not depend on max_keys, so the names of the strategies fix them.
     """

@@ -1,8 +1,8 @@
-"""The residual basis: marginals at the least variance any factorization reaches, for any number of columns.
+"""The residual basis: marginals with the least variance of any factorization, for any number of columns.
 
-For a set A of columns, y_A is the marginal over A, and P_A y_A is y_A with its mean subtracted along each column. The
-strategy measures P_A y_A for every A within a requested marginal, with noise of standard deviation σ_A. A marginal is
-the sum of its residuals, each spread evenly over the other columns. Costs, variances and the choice of σ_A:
+For a set A of columns, y_A is the marginal over A, and the residual P_A y_A is y_A with its mean subtracted along
+each column. The strategy measures P_A y_A for every subset A of a requested marginal, with noise of standard
+deviation σ_A. A marginal is the sum of its residuals, each spread evenly over the other columns. See
 docs/mathematics.md, "Workloads".
 
 Source: Xiao, He, Zhang and Kifer 2023 (ResidualPlanner), with centred independent noise, which has the same law.
@@ -27,11 +27,11 @@ from sparsehist.workload.strategies.strategy import Strategy
 
 
 def variances_of(sizes: Sequence[int], marginals: Sequence[Subset]) -> tuple[list[Subset], sparse.csr_array]:
-    """The residuals inside some marginals, and the variance each adds to a query of each; (marginals, residuals)."""
+    """Return the residuals of marginals, and the variance that each adds to a query; (marginals, residuals)."""
     inside = [list(_subsets_of(sizes, marginal)) for marginal in marginals]
     subsets = sorted({subset for listed in inside for subset in listed}, key=lambda subset: (len(subset), subset))
     place = {subset: at for at, subset in enumerate(subsets)}
-    # ((n - 1)/n) for each column that the residual holds, 1/n² for each other one
+    # (n - 1)/n for each column of the residual, 1/n² for every other one
     spread = [math.prod(1.0 / sizes[column] ** 2 for column in marginal) for marginal in marginals]
     gain = {subset: float(math.prod(sizes[column] * (sizes[column] - 1) for column in subset)) for subset in subsets}
     rows = [row for row, listed in enumerate(inside) for _ in listed]
@@ -42,13 +42,13 @@ def variances_of(sizes: Sequence[int], marginals: Sequence[Subset]) -> tuple[lis
 
 
 def _subsets_of(sizes: Sequence[int], marginal: Subset) -> Iterator[Subset]:
-    """The residuals inside a marginal: the subsets of its columns of at least two values."""
+    """Yield the residuals of a marginal: the subsets of its columns with at least two values."""
     wide = [column for column in marginal if sizes[column] > 1]
     return chain.from_iterable(combinations(wide, length) for length in range(len(wide) + 1))
 
 
 class ResidualBasis(Strategy):
-    """Residuals of all marginals, each measured by itself: the factorization of least mean variance."""
+    """Residuals of all marginals, measured independently: the factorization with the least mean variance."""
 
     word = "residual"
 
@@ -94,11 +94,11 @@ class ResidualBasis(Strategy):
 
     @cached_property
     def _everything(self) -> Marginals:
-        """The marginals over the columns of the residuals."""
+        """Marginals over the columns of the residuals."""
         return Marginals(self._sizes, [list(subset) for subset in self._subsets])
 
     def _centred(self, rows: FloatArray, scales: FloatArray) -> FloatArray:
-        """Centre every residual along its columns and scale it; the shape does not change."""
+        """Centre every residual along its columns, and scale it; the shape does not change."""
         centred = []
         for subset, table, scale in zip(self._subsets, self._everything.split(rows), scales, strict=True):
             for axis in range(len(subset)):

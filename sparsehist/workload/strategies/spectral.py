@@ -1,8 +1,8 @@
 """The spectral strategy for one column: R = (W^½ + c·I)^½ with columns scaled, in O(n log n).
 
-W = AᵀA for prefix sums or for all ranges. R is taken in the coordinates of the transform, as an orthogonal matrix on
-its left does not change the law: R·x = κ^½ ∘ S(x/d) with κ the spectrum of K = W^½ + c·I and d the scaling, and
-R⁻¹·z = d ∘ Sᵀ(z/κ^½). Bounds and variances: docs/mathematics.md, "Workloads".
+W = AᵀA for prefix sums or for all ranges. An orthogonal matrix on the left of R does not change the law, so R is
+given in the coordinates of the transform S: R·x = κ^½ ∘ S(x/d) with κ the spectrum of K = W^½ + c·I and d the
+scaling, and R⁻¹·z = d ∘ Sᵀ(z/κ^½). Bounds and variances: docs/mathematics.md, "Workloads".
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from sparsehist.workload.sensitivity import LARGEST_GRAM, ROUND_UP, l1_of_column
 from sparsehist.workload.strategies.spectral_kernels import PrefixKernel, RangesKernel
 from sparsehist.workload.strategies.strategy import Invertible, along
 
-# Up to this number of cells RᵀR is computed as a matrix, which makes bounds one per cent tighter.
+# Up to this number of cells RᵀR is computed as a matrix, which makes bounds 1 % tighter.
 _WRITTEN_OUT = 256
 _RANK_GROUPS = 256
 
 
 class Spectral(Invertible):
-    """The strategy for prefix sums and ranges whose error is within a few per cent of the least possible.
+    """A strategy for prefix sums and ranges, with an error within a few per cent of the least possible.
 
     Prefix sums use their own spectrum, all other workloads that of all ranges. `blend` is c in units of the least
-    singular value, `window` the cells on either side of the diagonal of K over which d² is summed; both reduce the
-    error of units of several cells.
+    singular value; `window` is the number of cells on either side of the diagonal of K over which d² is summed. Both
+    reduce the error for units of several cells.
     """
 
     word = "spectral"
@@ -61,7 +61,7 @@ class Spectral(Invertible):
 
     @cached_property
     def _table(self) -> FloatArray:
-        """The table τ of W^½, and of K except at 0."""
+        """The table τ of W^½; that of K differs only at 0."""
         return self.kernel.table(self.kernel.singular_values)
 
     @cached_property
@@ -71,9 +71,9 @@ class Spectral(Invertible):
 
     @cached_property
     def _scales(self) -> FloatArray:
-        """d, so that the largest column norm is 1; shape (cells,)."""
+        """The scaling d that makes the largest column norm 1; shape (cells,)."""
         kernel, reach, table = self.kernel, self.window, self._table
-        # At the ends W^½ is continued by reflection, so that d² is as smooth as K.
+        # W^½ is reflected at the ends, so that d² is as smooth as K.
         around = np.concatenate([table[1 : reach + 1][::-1], table, -kernel.sign * table[1 : reach + 1]])
         sums = np.concatenate([np.zeros(1), np.cumsum(around)])
         windows = sums[2 * reach + 1 :] - sums[: sums.size - 2 * reach - 1]
@@ -99,7 +99,7 @@ class Spectral(Invertible):
         sums = np.concatenate([np.zeros(1), np.cumsum(self._table)])
         bound = 0.0
         for first, end in pairwise(np.unique(np.linspace(0, keys, _RANK_GROUPS + 1).astype(np.int64)).tolist()):
-            # A cell with first, …, end - 1 cells of the unit on its left has at most the remaining ones on its right.
+            # A cell with `first` to `end - 1` of the unit's cells on its left has at most the others on its right.
             before, behind = np.minimum(end - 1, i), np.minimum(keys - 1 - first, n - 1 - i)
             toeplitz = sums[before + 1] + sums[behind + 1] - sums[1] + self._added
             hankel = sums[2 * i + behind + shift + 1] - sums[2 * i - before + shift]
@@ -118,7 +118,7 @@ class Spectral(Invertible):
         return keys * float(np.sqrt(2 * self._spectrum / n).sum() / self._scales.min()) * ROUND_UP
 
     def gram_row(self, max_keys: int) -> FloatArray:
-        """For many cells, the largest entry of RᵀR at each distance; it falls with the distance."""
+        """For many cells, return the largest entry of RᵀR at each distance; it decreases with the distance."""
         n, keys, d = self.kernel.n, min(max_keys, self.kernel.n), self._scales
         if n <= LARGEST_GRAM:
             return super().gram_row(keys)
@@ -131,7 +131,7 @@ class Spectral(Invertible):
 
     @cached_property
     def prefix_variances(self) -> FloatArray:
-        """Running sums of 2 d_i Σ_{j < i} K⁻¹[i, j]·d_j + d_i² K⁻¹[i, i]."""
+        """Return running sums of 2 d_i Σ_{j < i} K⁻¹[i, j]·d_j + d_i² K⁻¹[i, i]."""
         d, table = self._scales, self._inverse_table
         return np.asarray(np.cumsum(d * (2 * self.kernel.sums_before(table, d) + d * self.kernel.diagonal(table))))
 

@@ -1,7 +1,7 @@
-"""Prefix sums and all ranges of one column, by fast transforms along the singular vectors of A.
+"""Kernels of prefix sums and of all ranges of one column: fast transforms along the singular vectors of A.
 
-The inverse of AᵀA is tridiagonal with constant diagonals except in one corner, so its eigenvectors are sines or
-cosines, and any function K of AᵀA is the sum of a Toeplitz and a Hankel matrix made of one table τ:
+The inverse of AᵀA is tridiagonal with constant diagonals except in one corner. So its eigenvectors are sines or
+cosines, and any function K of AᵀA is the sum of a Toeplitz and a Hankel matrix with one table τ:
 
     K[i, j] = τ(|i − j|) + sign·τ(i + j + shift)            i, j = 0, …, n − 1
 """
@@ -33,22 +33,22 @@ class Kernel(abc.ABC):
 
     @abc.abstractmethod
     def transform(self, x: FloatArray) -> FloatArray:
-        """Coordinates along the right singular vectors; shape (n,) or (n, m)."""
+        """Return coordinates along the right singular vectors; shape (n,) or (n, m)."""
 
     def transform_back(self, y: FloatArray) -> FloatArray:
-        """Return the inverse and transpose of `transform`, which a subclass replaces unless they are the same."""
+        """Apply the inverse (transpose) of `transform`; subclasses override it if it differs from `transform`."""
         return self.transform(y)
 
     @abc.abstractmethod
     def table(self, spectrum: FloatArray) -> FloatArray:
-        """Return the table τ of the K with these eigenvalues; shape (2·n + shift,)."""
+        """Return the table τ of K with these eigenvalues; shape (2·n + shift,)."""
 
     def diagonal(self, table: FloatArray, apart: int = 0) -> FloatArray:
-        """K[i, i + apart]; shape (n - apart,)."""
+        """Return K[i, i + apart]; shape (n - apart,)."""
         return np.asarray(table[apart] + self.sign * table[apart + self.shift :: 2][: self.n - apart])
 
     def sums_before(self, table: FloatArray, weights: FloatArray) -> FloatArray:
-        """Σ_{j < i} K[i, j]·w_j for every cell i, by halves: a block below the diagonal is two convolutions."""
+        """Return Σ_{j < i} K[i, j]·w_j for every i, by bisection: a block below the diagonal is two convolutions."""
         sums = np.zeros(weights.size)
 
         def add(first: int, last: int) -> None:
@@ -97,7 +97,7 @@ class PrefixKernel(Kernel):
 
     def __init__(self, n: int) -> None:
         self.n, self._length = n, 2 * n + 1
-        # cos(πv/P) near v = P/2 is computed as a sine, which keeps its last digits.
+        # cos(πv/P) near v = P/2 is computed as a sine, which loses no digits.
         self.singular_values = 0.5 / np.sin(np.pi / (2 * self._length) * np.arange(2 * n - 1, 0, -2))
 
     def transform(self, x: FloatArray) -> FloatArray:
@@ -109,7 +109,7 @@ class PrefixKernel(Kernel):
         return turned[::-1]
 
     def _odd_sines(self, values: FloatArray, *, flipped: bool = False) -> FloatArray:
-        """Σ_u x_u sin(2πuv/P)·2/√P for v = 1, …, n, from x_1, …, x_n."""
+        """Return Σ_u x_u sin(2πuv/P)·2/√P for v = 1, …, n, from x_1, …, x_n."""
         padded = np.zeros((self.n + 1, *values.shape[1:]))
         padded[1:] = values
         if flipped:

@@ -1,10 +1,10 @@
-"""The base classes of strategies: a factorization A = L·R of a workload, released as A·x + L·Z.
+"""The base classes of strategies: factorizations A = L·R of a workload, released as A·x + L·Z.
 
 Z is noise with one entry per row of R, scaled to the sensitivity of R·x. Releases at several levels are functions of
-releases of R·x at these levels, so together they cost what the finest costs, for every L: docs/mathematics.md,
+releases of R·x at these levels, so together they cost as much as the finest, for every L: docs/mathematics.md,
 "Workloads".
 
-Source: [ARNP Lemma 5.1], which asks for an L with a left inverse; it is not needed.
+Source: [ARNP Lemma 5.1], without its unnecessary condition that L has a left inverse.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Strategy(abc.ABC):
     """The name in the textual form."""
 
     invertible: bool = False
-    """Whether R has a left inverse. Then R⁻¹·Z, one number per cell, serves every query: L·Z = A·(R⁻¹·Z)."""
+    """Whether R has a left inverse. Then R⁻¹·Z, one number per cell, is enough for every query: L·Z = A·(R⁻¹·Z)."""
 
     integral: bool = False
     """Whether every entry of R is an integer, as integer noise needs."""
@@ -52,50 +52,50 @@ class Strategy(abc.ABC):
 
     @abc.abstractmethod
     def apply(self, x: ArrayLike) -> FloatArray:
-        """R·x; shape (cells,) or (cells, m) to (n_noise,) or (n_noise, m)."""
+        """Return R·x; shape (cells,) or (cells, m) to (n_noise,) or (n_noise, m)."""
 
     def to_cells(self, z: FloatArray) -> FloatArray:  # noqa: ARG002  for invertible strategies
-        """R⁻¹·z where `invertible`; shape (n_noise,) or (n_noise, m) to (cells,) or (cells, m)."""
+        """Return R⁻¹·z if `invertible`; shape (n_noise,) or (n_noise, m) to (cells,) or (cells, m)."""
         raise DeclarationError(f"the strategy {self.name} has no left inverse: it answers the listed queries only")
 
     @abc.abstractmethod
     def noise_answers(self, z: FloatArray) -> FloatArray:
-        """L·z for listed queries; shape (n_noise,) or (n_noise, m) to (queries,) or (queries, m)."""
+        """Return L·z for listed queries; shape (n_noise,) or (n_noise, m) to (queries,) or (queries, m)."""
 
     @abc.abstractmethod
     def l2(self, max_keys: int) -> float:
-        """Upper bound on how far a unit with at most `max_keys` cells, each counted once, moves R·x in L2."""
+        """Return a bound on the L2 change of R·x by a unit with at most `max_keys` cells, each counted once."""
 
     @abc.abstractmethod
     def l1(self, max_keys: int) -> float:
-        """Return the same in L1, for noise with a pure guarantee."""
+        """Return this bound in L1, for noise with a pure guarantee."""
 
     @abc.abstractmethod
     def variance(self) -> FloatArray:
-        """Variance of each listed query for entries of Z of variance 1: the diagonal of L·Lᵀ; shape (queries,)."""
+        """Return the variance of each listed query for Z of variance 1: the diagonal of L·Lᵀ; shape (queries,)."""
 
     def mean_variance(self) -> float:
-        """Mean of the variance over all queries, listed or not."""
+        """Return the mean variance of all queries, listed or not."""
         return float(self.variance().mean())
 
     def range_variances(self, low: IntArray, high: IntArray) -> FloatArray:  # noqa: ARG002  for one column
-        """Variance of the sums of cells low, …, high of one column, for Z of variance 1; shape (queries,)."""
+        """Return the variance of sums of cells low, …, high of one column, for Z of variance 1; shape (queries,)."""
         raise DeclarationError(f"the strategy {self.name} answers the listed queries only")
 
     def cell_variance(self) -> float:
-        """Mean variance of R⁻¹·Z over the cells, for Z of variance 1, where `invertible`."""
+        """Return the mean variance of R⁻¹·Z over the cells, for Z of variance 1, if `invertible`."""
         cells = np.arange(self.workload.n_cells)
         return float(self.range_variances(cells, cells).mean())
 
     def gram_row(self, max_keys: int) -> FloatArray:
-        """Entries whose sums of largest entries bound those of every row of abs(RᵀR); shape (at most max_keys,)."""
+        """Return entries of which the k largest sum up to at least the k largest of any row of abs(RᵀR)."""
         if self.workload.n_cells > LARGEST_GRAM:
             return np.full(max_keys, self.l2(1) ** 2)
         rows = self.apply(np.eye(self.workload.n_cells))
         return worst_row(rows.T @ rows, max_keys)
 
     def largest_eigenvalue(self) -> float:
-        """Upper bound on the largest eigenvalue of RᵀR; may be infinite."""
+        """Return an upper bound on the largest eigenvalue of RᵀR; it may be infinite."""
         if self.workload.n_cells > LARGEST_GRAM:
             return float("inf")
         return float(np.linalg.norm(self.apply(np.eye(self.workload.n_cells)), 2)) ** 2
@@ -110,7 +110,7 @@ class Invertible(Strategy):
     invertible = True
 
     one_column: bool = False
-    """Whether it serves only workloads on one column."""
+    """Whether it can only answer workloads on one column."""
 
     def __init__(self, workload: Workload) -> None:
         super().__init__(workload)
@@ -123,7 +123,7 @@ class Invertible(Strategy):
 
     @abc.abstractmethod
     def to_cells_transposed(self, a: FloatArray) -> FloatArray:
-        """Return the transpose of R⁺ on a; shape (cells,) or (cells, m) to (n_noise,) or (n_noise, m)."""
+        """Return (R⁺)ᵀ·a; shape (cells,) or (cells, m) to (n_noise,) or (n_noise, m)."""
 
     def noise_answers(self, z: FloatArray) -> FloatArray:
         return self.workload.apply(self.to_cells(z))
@@ -154,7 +154,7 @@ class Invertible(Strategy):
 
     @cached_property
     def prefix_variances(self) -> FloatArray:
-        """Variance of the sums of the first 1, 2, …, n cells; shape (cells,)."""
+        """Return the variances of the sums of the first 1, 2, …, n cells; shape (cells,)."""
         n = self.workload.n_cells
         return self.range_variances(np.zeros(n, np.int64), np.arange(n))
 
@@ -176,5 +176,5 @@ class Invertible(Strategy):
 
 
 def along(factor: FloatArray, values: FloatArray) -> FloatArray:
-    """One factor per row, shaped to multiply values with or without columns."""
+    """Return one factor per row in a shape that multiplies values with or without columns."""
     return factor if values.ndim == 1 else factor[:, np.newaxis]

@@ -1,4 +1,4 @@
-"""The square root of the prefix sums, a lower triangular Toeplitz matrix.
+"""`SquareRoot`: the matrix square root of the prefix sums, a lower triangular Toeplitz matrix.
 
 Prefix sums are 1/(1 − x) as a power series, so their square root has the coefficients of (1 − x)^(−1/2),
 c_k = C(2k, k)/4^k, and its inverse those of (1 − x)^(1/2).
@@ -16,9 +16,9 @@ from sparsehist.workload.strategies.strategy import Invertible, along
 
 
 class SquareRoot(Invertible):
-    """The square root of the prefix sums, plain, or with columns scaled to norm 1, better for units of one cell.
+    """The square root of the prefix sums; scaling its columns to norm 1 is better for units of one cell.
 
-    Source: Fichtenberger, Henzinger and Upadhyay 2023, section 3, for the plain one.
+    Source: Fichtenberger, Henzinger and Upadhyay 2023, section 3, without scaling.
     """
 
     word = "square_root"
@@ -45,7 +45,7 @@ class SquareRoot(Invertible):
         return _filtered(self._inverse, (a * along(self._norms, a))[::-1])[::-1]
 
     def cell_variance(self) -> float:
-        """Return an upper bound, computed as if every column of R⁻¹ had full length."""
+        """Return an upper bound on the mean variance, as if every column of R⁻¹ had full length."""
         return float(np.mean(self._norms**2) * (self._inverse @ self._inverse))
 
     def l2(self, max_keys: int) -> float:
@@ -61,7 +61,7 @@ class SquareRoot(Invertible):
 
 
 def _series(power: float, size: int) -> FloatArray:
-    """Coefficients of (1 − x)^(−power)."""
+    """Return the first coefficients of (1 − x)^(−power)."""
     k = np.arange(1, size)
     return np.concatenate([np.ones(1), np.cumprod((k - 1 + power) / k)])
 

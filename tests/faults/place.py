@@ -7,8 +7,6 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -20,56 +18,52 @@ from sparsehist.privacy import as_level
 REFUSED, FAILED = 3, 1
 
 
-def log() -> pl.DataFrame:
+def log():
     """A small log, the same in every process."""
     rng = np.random.default_rng(5)
     return pl.DataFrame({"user": np.repeat(np.arange(800), 3), "key": [f"k{k}" for k in rng.zipf(1.4, 2400) % 60]})
 
 
 class Place:
-    """Where the work is done: a store, a directory to publish in, and what was seen so far.
+    """A store, a directory to publish in, and what was seen so far, all in `root`."""
 
-    Attributes:
-        root: Holds all of it.
-        store: The store.
-        out: What is published.
-    """
-
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root):
         self.root, self.store, self.out = root, root / "store", root / "out"
         self.out.mkdir(parents=True, exist_ok=True)
-        self._seen, self.log = root / "seen.json", root.parent / "log.parquet"  # outside of what is put back
+        self.seen, self.log = root / "seen.json", root.parent / "log.parquet"  # outside of what is put back
         if not self.log.exists():
             forked(lambda: log().write_parquet(self.log))  # Polars starts no thread in this process
 
-    def create(self, name: str = "visits", **more: object) -> sh.Series:
+    def open(self, *, create=False):
+        """Open the store."""
+        return sh.open(self.store, create=create, wait=20)
+
+    def create(self, name="visits", **more):
         """Create a series, or go on where a killed run left off."""
-        return sh.create(
-            sh.open(self.store, create=True, wait=20), self.log, name=name, unit="user", key="key", max_keys=3,
-            domain="strings(max_bytes=8)", if_exists="reuse", **more,
-        )  # fmt: skip
+        log = None if {"steps", "every"} & more.keys() else self.log
+        declared = {"unit": "user", "key": "key", "max_keys": 3, "domain": "strings(max_bytes=8)"}
+        return sh.create(self.open(create=True), log, name=name, if_exists="reuse", **declared, **more)
 
-    def number(self) -> int:
+    def number(self):
         """How many releases the store has made."""
-        with sh.open(self.store, wait=20) as opened:
-            return sum(event["what"] == "release" for event in opened.events().to_dicts())
+        return sum(event["what"] == "release" for event in self.open().events().to_dicts())
 
-    def keep(self, found: dict[str, str]) -> None:
+    def keep(self, found):
         """Compare releases with those seen before, and remember them."""
-        known = json.loads(self._seen.read_text()) if self._seen.exists() else {}
+        known = json.loads(self.seen.read_text()) if self.seen.exists() else {}
         changed = {name for name in found if known.get(name, found[name]) != found[name]}
         assert not changed, f"drawn twice: {changed}"
-        self._seen.write_text(json.dumps(known | found))
+        self.seen.write_text(json.dumps(known | found))
 
 
-def digest(release: sh.Release) -> str:
-    """What tells the numbers of one release from those of another."""
+def digest(release):
+    """The digest of what a release says."""
     return hashlib.sha256(json.dumps([release.frame.rows(), release.metadata], default=str).encode()).hexdigest()
 
 
-def inspect(place: Place) -> None:
-    """Run the next command, and look at everything."""
-    opened = sh.open(place.store, wait=20)
+def inspect(place):
+    """Run the next command, and check releases, published files, both ledgers and every file of the store."""
+    opened = place.open()  # never made anew: a store that is lost is an error
     with opened.home.hold() as state:
         state.verify()
         files = state._database._connection.execute(
@@ -78,54 +72,45 @@ def inspect(place: Place) -> None:
         )
         registered = {f"{series}/{name}" for series, name in files}
         store_id = state.store_id
-    found, by_round = {}, {}
+    by_round = {}
     for name in opened.series_names():
         series = opened.series(name)
         for row in series.releases().to_dicts():
             release = series.release(row["name"])
-            found[str(release.metadata["round"])] = digest(release)
             by_round[release.metadata["round"]] = release
-    place.keep(found)
+    place.keep({str(number): digest(release) for number, release in by_round.items()})
     for path in place.out.glob("*.parquet"):
         left = sh.read(path)
         if left.metadata["series"] in opened.series_names():
             assert by_round[left.metadata["round"]].frame.equals(left.frame), f"{path.name} is not in the state"
     ledger = place.out / "sparsehist-ledger.json"
-    entries = (
-        json.loads(ledger.read_text())["stores"].get(store_id, {"releases": []})["releases"]
-        if ledger.exists()
-        else []
-    )
+    stores = json.loads(ledger.read_text())["stores"] if ledger.exists() else {}
+    entries = stores.get(store_id, {"releases": []})["releases"]
     assert {entry["round"] for entry in entries if entry["series"] in opened.series_names()} <= set(by_round)
-    ledger_rows = opened.ledger(full=True).to_dicts()
-    populations = {row["population"]: row["level"] for row in ledger_rows if row["scope"] == "population"}
-    paths = {row["series"]: row["level"] for row in ledger_rows if row["scope"] == "path" and row["path"] == "cells"}
+    rows = opened.ledger(full=True).to_dicts()
+    populations = {row["population"]: row["level"] for row in rows if row["scope"] == "population"}
+    paths = {row["series"]: row["level"] for row in rows if row["scope"] == "path" and row["path"] == "cells"}
     for release in by_round.values():
-        if release.metadata["kind"] == "cells":
-            # Of a periodic series the ledger has one row, that of its population.
-            spent = (
-                paths.get(release.metadata["series"]) or populations[release.metadata["declaration"]["population"]]
-            )
+        about = release.metadata
+        if about["kind"] == "cells":  # the ledger has one row for all periods, that of their population
+            spent = paths.get(about["series"]) or populations[about["declaration"]["population"]]
             assert as_level(spent) >= release.level, "the ledger shows less than what left"
     _check_remains(place, registered)
 
 
-def _check_remains(place: Place, registered: set[str]) -> None:
-    """Nothing is there but what is meant to be."""
+def _check_remains(place, registered):
+    """There are no files but those of the store, of its copies and of its releases."""
     top = {path.name for path in place.root.iterdir()} - {"seen.json"}
     assert top <= {"store", "store.generation", "out", "kept", "kept.generation"}, top
     inside = {path.name for path in place.store.iterdir()}
     assert inside <= {"format", "lock", "state.sqlite", "state.digest", "series", "tmp"}, inside
     assert not list((place.store / "tmp").iterdir()), "spill"
-    files = {
-        str(path.relative_to(place.store / "series"))
-        for path in (place.store / "series").rglob("*")
-        if path.is_file()
-    }
+    series = place.store / "series"
+    files = {str(path.relative_to(series)) for path in series.rglob("*") if path.is_file()}
     assert files == registered, files ^ registered
 
 
-def forked(step: Callable[[], None]) -> int:
+def forked(step):
     """Run something in a fork; its exit code, negative when it was killed."""
     child = os.fork()
     if child == 0:

@@ -9,10 +9,10 @@ the later changes.
 from __future__ import annotations
 
 import os
-import random
 import re
+import shutil
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -21,28 +21,29 @@ CALLS = (
     "open,openat,creat,close,write,pwrite64,writev,pwritev,ftruncate,fallocate,fsync,fdatasync,sync_file_range,"
     "rename,renameat,renameat2,unlink,unlinkat,mkdir,mkdirat,rmdir,link,linkat"
 )
+AT = {"open": "openat", "rename": "renameat", "unlink": "unlinkat", "rmdir": "unlinkat", "mkdir": "mkdirat"}
 SECTOR = 512
 _LINE = re.compile(r"^\d+ +(\w+)\((.*)\) += (-?\d+)")
 _ARGUMENT = re.compile(r'"((?:[^"\\]|\\.)*)"|([^,"]+)')
 
 
 class Call(NamedTuple):
-    """A system call that succeeded."""
+    """A system call that succeeded; calls that take a path are named as those that take a directory and a path."""
 
     name: str
     arguments: tuple[bytes | str, ...]
     result: int
 
 
-def record(command: Sequence[str], trace: Path, *, cwd: Path) -> list[Call]:
+def record(command, trace, *, cwd):
     """Run a command and return its calls, in order."""
     traced = ["strace", "-f", "-qq", "-xx", "-s", str(1 << 24), "-o", str(trace), "-e", f"trace={CALLS}", *command]
     subprocess.run(traced, cwd=cwd, check=True, timeout=300)
     return list(_calls(trace.read_text()))
 
 
-def _calls(text: str) -> Iterator[Call]:
-    begun: dict[str, str] = {}
+def _calls(text):
+    begun = {}
     for whole in text.splitlines():
         thread = whole.partition(" ")[0]
         line = whole
@@ -53,12 +54,14 @@ def _calls(text: str) -> Iterator[Call]:
             line = begun.pop(thread) + line.partition("resumed>")[2]
         found = _LINE.match(line)
         if found and int(found[3]) >= 0:
-            arguments = tuple(
-                bytes.fromhex(text.replace("\\x", "")) if text or not bare else bare.strip()
-                for text, bare in _ARGUMENT.findall(found[2])
-                if text or bare.strip()
-            )
-            yield Call(found[1], arguments, int(found[3]))
+            arguments = []
+            for quoted, bare in _ARGUMENT.findall(found[2]):
+                if quoted or not bare:
+                    arguments += ["AT_FDCWD"] if found[1] in AT else []
+                    arguments.append(bytes.fromhex(quoted.replace("\\x", "")))
+                elif bare.strip():
+                    arguments.append(bare.strip())
+            yield Call(AT.get(found[1], found[1]), tuple(arguments), int(found[3]))
 
 
 class Write(NamedTuple):
@@ -75,7 +78,7 @@ class File:
     durable: bytes = b""
     pending: list[Write] = field(default_factory=list)
 
-    def synchronise(self) -> None:
+    def synchronise(self):
         self.durable, self.pending = written(self.durable, self.pending), []
 
 
@@ -86,21 +89,21 @@ class Directory:
     durable: dict[str, Node] = field(default_factory=dict)
     pending: list[dict[str, Node | None]] = field(default_factory=list)
 
-    def entries(self, changes: int | None = None) -> dict[str, Node]:
+    def entries(self, changes=None):
         """Its entries after the first `changes` pending changes, or after all of them."""
-        found: dict[str, Node | None] = {**self.durable}
+        found = {**self.durable}
         for change in self.pending[:changes]:
             found |= change
         return {name: node for name, node in found.items() if node is not None}
 
-    def synchronise(self) -> None:
+    def synchronise(self):
         self.durable, self.pending = self.entries(), []
 
 
 Node = File | Directory
 
 
-def written(content: bytes, writes: Sequence[Write]) -> bytes:
+def written(content, writes):
     """A file after some writes; what lies between them is zero."""
     out = bytearray(content)
     for offset, data in writes:
@@ -113,89 +116,71 @@ def written(content: bytes, writes: Sequence[Write]) -> bytes:
 
 
 class Disk:
-    """A directory in a model, which replays calls."""
+    """A directory in a model; replaying a call returns whether it changed or synchronised anything."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root):
         """Take what is there as synchronised."""
-        self._root = root
-        self.top = _read(root)
-        self._open: dict[int, tuple[Node, int]] = {}
+        self._root, self.top = root, _read(root)
+        self._open: dict[int, tuple[Node, int]] = {}  # by descriptor, with its offset
 
-    def replay(self, call: Call) -> bool:
-        """Replay one call; whether it changed or synchronised anything."""
-        replayed = _REPLAY.get(call.name)
-        if replayed is None:
-            raise NotImplementedError(call.name)
-        return replayed(self, call)
+    def replay(self, call):
+        """Replay one call."""
+        if call.name in ("close", "write", "pwrite64", "ftruncate", "fsync", "fdatasync"):
+            descriptor = int(call.arguments[0])
+            return descriptor in self._open and self._replay_open(call, descriptor, *self._open[descriptor])
+        if call.name == "openat":
+            return self._opened(*call.arguments[:3], call.result)
+        if call.name in ("renameat", "renameat2"):
+            return self._renamed(self._find(*call.arguments[:2]), self._find(*call.arguments[2:4]))
+        if call.name in ("unlinkat", "mkdirat"):
+            found = self._find(*call.arguments[:2])
+            if found is not None:
+                directory, name = found
+                directory.pending.append({name: Directory() if call.name == "mkdirat" else None})
+            return found is not None
+        if call.name == "syscall_0x1c3":  # cachestat, which reads; an older strace has no name for it
+            return False
+        raise NotImplementedError(call.name)
 
-    def opened(self, call: Call) -> bool:
-        """Open a file: it may be new, or cut to nothing."""
-        where, flags = (call.arguments[:2], str(call.arguments[2])) if call.name == "openat" else (
-            ("AT_FDCWD", call.arguments[0]), str(call.arguments[1])
-        )  # fmt: skip
-        self._open.pop(call.result, None)
-        found = self._find(*where)
+    def _replay_open(self, call, descriptor, node, offset):
+        match call.name:
+            case "close":
+                del self._open[descriptor]
+                return False
+            case "fsync" | "fdatasync":
+                node.synchronise()
+            case "ftruncate":
+                node.pending.append(Write(int(call.arguments[1]), None))
+            case "pwrite64":
+                node.pending.append(Write(int(call.arguments[3]), call.arguments[1]))
+            case "write":
+                node.pending.append(Write(offset, call.arguments[1]))
+                self._open[descriptor] = node, offset + call.result
+        assert "write" not in call.name or len(call.arguments[1]) == call.result, call
+        return True
+
+    def _opened(self, where, path, flags, descriptor):
+        self._open.pop(descriptor, None)
+        found = self._find(where, path)
         if found is None:
             return False
         if "O_TMPFILE" in flags:  # without a name: gone after a cut
-            self._open[call.result] = File(), 0
+            self._open[descriptor] = File(), 0
             return False
         directory, name = found
         node = directory.entries().get(name) if name else directory
         new = node is None
-        if node is None:
-            assert "O_CREAT" in flags, call
+        if new:
+            assert "O_CREAT" in flags, path
             node = File()
             directory.pending.append({name: node})
-        elif "O_TRUNC" in flags and isinstance(node, File):
+        elif "O_TRUNC" in flags:
             node.pending.append(Write(0, None))
-        at_end = "O_APPEND" in flags and isinstance(node, File)
-        self._open[call.result] = node, len(written(node.durable, node.pending)) if at_end else 0
+        self._open[descriptor] = node, len(written(node.durable, node.pending)) if "O_APPEND" in flags else 0
         return new or "O_TRUNC" in flags
 
-    def closed(self, call: Call) -> bool:
-        """Forget a descriptor."""
-        self._open.pop(int(str(call.arguments[0])), None)
-        return False
-
-    def wrote(self, call: Call) -> bool:
-        """Write where the descriptor stands, or at a place."""
-        descriptor, data = int(str(call.arguments[0])), call.arguments[1]
-        if descriptor not in self._open:
-            return False
-        node, offset = self._open[descriptor]
-        assert isinstance(node, File) and isinstance(data, bytes) and len(data) == call.result, call
-        if call.name == "pwrite64":
-            node.pending.append(Write(int(str(call.arguments[3])), data))
-        else:
-            node.pending.append(Write(offset, data))
-            self._open[descriptor] = node, offset + len(data)
-        return True
-
-    def cut(self, call: Call) -> bool:
-        """Change the size of a file."""
-        descriptor = int(str(call.arguments[0]))
-        if descriptor not in self._open:
-            return False
-        node, _ = self._open[descriptor]
-        assert isinstance(node, File)
-        node.pending.append(Write(int(str(call.arguments[1])), None))
-        return True
-
-    def synchronised(self, call: Call) -> bool:
-        """Put a file or the entries of a directory on the disk."""
-        descriptor = int(str(call.arguments[0]))
-        if descriptor not in self._open:
-            return False
-        self._open[descriptor][0].synchronise()
-        return True
-
-    def renamed(self, call: Call) -> bool:
+    def _renamed(self, before, after):
         """Rename: in one step within a directory, in two that may be lost apart between directories."""
-        old, new = (call.arguments[:2], call.arguments[2:4]) if call.name != "rename" else (
-            ("AT_FDCWD", call.arguments[0]), ("AT_FDCWD", call.arguments[1])
-        )  # fmt: skip
-        before, after = self._find(*old), self._find(*new)
         if before is None and after is None:
             return False
         assert before is not None and after is not None, "renamed into or out of what is watched"
@@ -208,52 +193,20 @@ class Disk:
             source.pending.append({name: None})
         return True
 
-    def removed(self, call: Call) -> bool:
-        """Remove a file or directory."""
-        return self._change(call, None)
-
-    def made(self, call: Call) -> bool:
-        """Make a directory."""
-        return self._change(call, Directory())
-
-    def _change(self, call: Call, node: Node | None) -> bool:
-        found = self._find(*(call.arguments[:2] if call.name.endswith("at") else ("AT_FDCWD", call.arguments[0])))
-        if found is not None:
-            directory, name = found
-            directory.pending.append({name: node})
-        return found is not None
-
-    def _find(self, where: bytes | str, name: bytes | str) -> tuple[Directory, str] | None:
-        """The directory something stands in and its name there; None outside of what is watched."""
-        assert isinstance(name, bytes)
-        parts: Sequence[str]
-        if where == "AT_FDCWD" or name.startswith(b"/"):
-            path = Path(os.fsdecode(name))
+    def _find(self, where, name):
+        """The directory a file is in and its name there; None outside of what is watched."""
+        path = Path(os.fsdecode(name))
+        if where == "AT_FDCWD" or path.is_absolute():
             if not path.is_relative_to(self._root):
                 return None
             parts, node = path.relative_to(self._root).parts, self.top
+        elif int(where) in self._open:
+            parts, node = path.parts, self._open[int(where)][0]
         else:
-            if int(str(where)) not in self._open:
-                return None
-            parts, node = Path(os.fsdecode(name)).parts, self._open[int(str(where))][0]
-        assert isinstance(node, Directory)
+            return None
         for part in parts[:-1]:
             node = node.entries()[part]
-            assert isinstance(node, Directory)
         return node, parts[-1] if parts else ""
-
-
-_REPLAY: dict[str, Callable[[Disk, Call], bool]] = {
-    **dict.fromkeys(("open", "openat"), Disk.opened),
-    "close": Disk.closed,
-    **dict.fromkeys(("write", "pwrite64"), Disk.wrote),
-    "ftruncate": Disk.cut,
-    **dict.fromkeys(("fsync", "fdatasync"), Disk.synchronised),
-    **dict.fromkeys(("rename", "renameat", "renameat2"), Disk.renamed),
-    **dict.fromkeys(("unlink", "unlinkat", "rmdir"), Disk.removed),
-    **dict.fromkeys(("mkdir", "mkdirat"), Disk.made),
-    "syscall_0x1c3": lambda *_: False,  # cachestat, which reads; an older strace has no name for it
-}
 
 
 class Cut(NamedTuple):
@@ -269,15 +222,15 @@ class Cut(NamedTuple):
     writes: Callable[[list[Write]], list[Write]]
 
 
-def zeros(writes: list[Write]) -> list[Write]:
+def zeros(writes):
     """The size of a file has reached the disk, what was written has not."""
     return [Write(offset, data and bytes(len(data))) for offset, data in writes]
 
 
-def cuts(chance: random.Random) -> list[Cut]:
+def cuts(chance):
     """All is lost, all names or all contents are kept, and whatever falls between."""
 
-    def some(writes: list[Write]) -> list[Write]:
+    def some(writes):
         sectors = [
             Write(offset + at, data[at : at + SECTOR]) if data else Write(offset, data)
             for offset, data in writes
@@ -297,12 +250,14 @@ def cuts(chance: random.Random) -> list[Cut]:
     ]
 
 
-def put(directory: Directory, place: Path, cut: Cut) -> None:
+def put(directory, place, cut):
     """Write the contents after a cut into the existing directory, so that its inode does not change."""
     wanted = directory.entries(cut.changes(len(directory.pending)))
     for there in list(place.iterdir()):
-        if not (there.is_dir() and isinstance(wanted.get(there.name), Directory)):
-            _remove(there)
+        if not there.is_dir():
+            there.unlink()
+        elif not isinstance(wanted.get(there.name), Directory):
+            shutil.rmtree(there)
     for name, node in wanted.items():
         if isinstance(node, Directory):
             (place / name).mkdir(mode=0o700, exist_ok=True)
@@ -312,16 +267,7 @@ def put(directory: Directory, place: Path, cut: Cut) -> None:
             (place / name).chmod(0o600)
 
 
-def _remove(place: Path) -> None:
-    if place.is_dir():
-        for inner in place.iterdir():
-            _remove(inner)
-        place.rmdir()
-    else:
-        place.unlink()
-
-
-def _read(place: Path) -> Directory:
+def _read(place):
     return Directory(
         {inner.name: _read(inner) if inner.is_dir() else File(inner.read_bytes()) for inner in place.iterdir()}
     )

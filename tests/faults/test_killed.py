@@ -12,7 +12,6 @@ import sys
 import time
 from pathlib import Path
 
-import polars as pl
 import pytest
 
 import sparsehist as sh
@@ -31,19 +30,16 @@ LONGEST = 1800 + 30 * KILLS
 """Seconds that a campaign may take: an attempt and what looks after it take 1 to 3 where nobody else is at work."""
 
 
-def campaign(place: Path, *options: object) -> dict[str, int]:
+def campaign(place, *options):
     """Run a campaign; how many attempts there were, by kind of call, work and outcome."""
-    words = [*CAMPAIGN, place, *options]
-    done = subprocess.run(
-        list(map(str, words)), cwd=ROOT, capture_output=True, text=True, check=False, timeout=LONGEST
-    )
+    words = list(map(str, [*CAMPAIGN, place, *options]))
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False, timeout=LONGEST)
     assert done.returncode == 0, done.stderr[-3000:]
     print(done.stdout)  # noqa: T201  the numbers, with -s
-    found: dict[str, int] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    return json.loads(done.stdout.splitlines()[-1])
 
 
-def test_work_that_is_killed_is_done_as_a_whole_or_not_begun(tmp_path: Path) -> None:
+def test_work_that_is_killed_is_done_as_a_whole_or_not_begun(tmp_path):
     """For every kind of work and call, the next command finds a consistent store and cleans up."""
     made = campaign(tmp_path, "--kills", KILLS)
     assert made["killed"] >= KILLS
@@ -53,13 +49,13 @@ def test_work_that_is_killed_is_done_as_a_whole_or_not_begun(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("work", ["round", "drop"])
-def test_work_is_killed_once_at_each_call(tmp_path: Path, work: str) -> None:
+def test_work_is_killed_once_at_each_call(tmp_path, work):
     """Killed by the kernel at each system call, the engine's included, a round and a drop are whole or not begun."""
     made = campaign(tmp_path, "--work", work)
     assert made["killed"] >= 30 and min(made["pwrite64"], made["fdatasync"]) >= 5, made
 
 
-def test_what_removes_directories_may_be_killed_there(tmp_path: Path) -> None:
+def test_what_removes_directories_may_be_killed_there(tmp_path):
     """Calls that remove directories are rare, so two kinds of work that make them are killed just there."""
     kills = max(KILLS // 8, 12)
     made = campaign(tmp_path, "--kinds", "rmdir", "unlinkat", "--work", "drop", "clear", "--kills", kills)
@@ -67,19 +63,19 @@ def test_what_removes_directories_may_be_killed_there(tmp_path: Path) -> None:
         assert min(made["rmdir"], made["unlinkat"]) >= 20, made
 
 
-def test_every_call_of_a_release_may_fail(tmp_path: Path) -> None:
+def test_every_call_of_a_release_may_fail(tmp_path):
     """No space, an input/output error or a quota at any write: our error or none, and no promise is broken."""
     made = campaign(tmp_path, "--work", "release", "--errors", "ENOSPC", "EIO", "EDQUOT")
     assert min(made["refused"], made["of release"] - made["refused"]) >= 3
     assert made.get("killed", 0) == 0
 
 
-def test_kills_at_random_instants_leave_one_history(tmp_path: Path) -> None:
+def test_kills_at_random_instants_leave_one_history(tmp_path):
     """A process that releases and publishes is killed again and again, and goes on where it stopped."""
     place = Place(tmp_path / "w")
     prepare(place)
     chance = random.Random(1)
-    seen: dict[str, pl.DataFrame] = {}
+    seen = {}
     words = [*CAMPAIGN, place.root, "--work", "release", "--step", "for ever"]
     kills, fewest = 0, max(KILLS // 5, 10)
     while kills < fewest or len(seen) <= 10:

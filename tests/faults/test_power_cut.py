@@ -9,7 +9,6 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -31,7 +30,7 @@ CUTS = int(os.environ.get("SPARSEHIST_CUTS", "100"))
 SYNCS, WRITES = ("fsync", "fdatasync"), ("write", "pwrite64")
 
 
-def recorded(work: str, tmp_path: Path) -> tuple[Place, Disk, list[Call]]:
+def recorded(work, tmp_path):
     """Do a piece of work once; the place it was done in, as it was before, and the calls."""
     place = Place(tmp_path / "root")
     command = [sys.executable, "-B", "-m", "tests.faults.campaign", str(place.root), "--work", work, "--step"]
@@ -41,12 +40,12 @@ def recorded(work: str, tmp_path: Path) -> tuple[Place, Disk, list[Call]]:
 
 
 @pytest.fixture(autouse=True)
-def directories_and_times_are_those_of_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
+def directories_and_times_are_those_of_the_model(monkeypatch):
     """A replayed disk has other inodes and times, by which a store would know it for a copy."""
     monkeypatch.setattr(opening, "check_is_original", lambda *_: None)
 
 
-def moments(root: Path, disk: Disk, calls: list[Call], most: int | None = None) -> Iterator[tuple[int, Cut]]:
+def moments(root, disk, calls, most=None):
     """Replay calls, and yield the number of each that changed or synchronised something with each of the cuts.
 
     Within a run of writes only after the first and the last: cuts keep any part of those before them. Of more than
@@ -67,7 +66,7 @@ def moments(root: Path, disk: Disk, calls: list[Call], most: int | None = None) 
                 yield number, cut
 
 
-def outcome(work: str, place: Place) -> int:
+def outcome(work, place):
     """How far the store has come, after the next command and a look at everything."""
     kept = place.root / "kept"
     if work in ("round", "sums", "session"):
@@ -102,10 +101,10 @@ def outcome(work: str, place: Place) -> int:
 
 
 @pytest.mark.parametrize("work", sorted(WORK.keys() - {"ask", "store"}))
-def test_a_store_is_before_or_after_whenever_the_power_goes(tmp_path: Path, work: str) -> None:
+def test_a_store_is_before_or_after_whenever_the_power_goes(tmp_path, work):
     """After a cut at any call the store is as before or after the work, and finished work is not lost."""
     place, disk, calls = recorded(work, tmp_path)
-    found: Counter[int] = Counter()
+    found = Counter()
     for number, cut in moments(place.root, disk, calls, CUTS):
         try:
             last = outcome(work, place)
@@ -127,11 +126,10 @@ def test_a_store_is_before_or_after_whenever_the_power_goes(tmp_path: Path, work
     ],
     ids=["directory", "round", "journal", "state"],
 )
-def test_a_forgotten_synchronisation_is_found(tmp_path: Path, work: str, forgotten: Callable[[str], bool]) -> None:
+def test_a_forgotten_synchronisation_is_found(tmp_path, work, forgotten):
     """Negative control: without the fsync of the directory, round, journal or state file, the same search fails."""
     place, disk, calls = recorded(work, tmp_path)
-    opened: dict[str, str] = {}
-    kept = []
+    opened, kept = {}, []
     for call in calls:
         if call.name == "openat":
             opened[str(call.result)] = bytes(call.arguments[1]).decode()
@@ -149,7 +147,7 @@ def test_a_forgotten_synchronisation_is_found(tmp_path: Path, work: str, forgott
     assert failed or found[-1] < max(found), "nothing was lost"
 
 
-def test_writes_overlap_as_on_a_disk() -> None:
+def test_writes_overlap_as_on_a_disk():
     """The model of a file: gaps are zero, a cut forgets, later writes win, lost ones leave zeros or nothing."""
     writes = [Write(0, b"abcd"), Write(6, b"ef"), Write(2, b"XY"), Write(5, None)]
     assert written(b"", writes[:2]) == b"abcd\0\0ef"
@@ -159,7 +157,7 @@ def test_writes_overlap_as_on_a_disk() -> None:
     assert written(b"12", []) == b"12"
 
 
-def test_a_cut_keeps_what_was_synchronised(tmp_path: Path) -> None:
+def test_a_cut_keeps_what_was_synchronised(tmp_path):
     """A file written, synchronised and renamed without its directory is there under the old name or not at all."""
     root = tmp_path / "root"
     root.mkdir()
@@ -172,11 +170,11 @@ def test_a_cut_keeps_what_was_synchronised(tmp_path: Path) -> None:
         Call("openat", ("AT_FDCWD", path, "O_WRONLY|O_APPEND"), 6),
         Call("write", ("6", b" more", "5"), 5),
         Call("fsync", ("6",), 0),
-        Call("rename", (path, path + b"b"), 0),
+        Call("renameat", ("AT_FDCWD", path, "AT_FDCWD", path + b"b"), 0),
     ]
     assert [disk.replay(call) for call in done] == [True, True, True, False, True, True, True]
 
-    def left(changes: int) -> dict[str, bytes]:
+    def left(changes):
         put(disk.top, root, Cut("", lambda _: changes, lambda _: []))
         return {place.name: place.read_bytes() for place in root.iterdir()}
 

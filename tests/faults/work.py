@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import shutil
 from collections import Counter
-from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 
@@ -20,8 +19,8 @@ import polars as pl
 import sparsehist as sh
 from sparsehist.errors import SparsehistError
 from sparsehist.release.steps import StepFiles
-from sparsehist.store import State, create_store, open_state
-from tests.faults.place import Place, forked, inspect
+from sparsehist.store import create_store, open_state
+from tests.faults.place import forked, inspect
 from tests.periods.logs import who_counts
 from tests.store.example import Model, make_store
 
@@ -34,47 +33,58 @@ release {name} from by_script at level {level} expecting 5 false keys to '{file}
 """
 
 
-def released(place: Place) -> None:
+def nothing(place):
+    """Nothing is there yet."""
+
+
+def prepare(place):
+    """A store with a series and a release."""
+    place.create().release("first", level="0.1", false_keys=5)
+
+
+def level(number):
+    """The level of the release of that number."""
+    return LEVELS[number % len(LEVELS)]
+
+
+def released(place):
     """Release at a level and publish."""
     n = place.number()
-    release = place.create().release(f"r{n}", level=LEVELS[n % len(LEVELS)], threshold=42.0 + n % 5)
+    release = place.create().release(f"r{n}", level=level(n), threshold=42.0 + n % 5)
     release.write_parquet(place.out / f"r{n}.parquet")
 
 
-def workload(place: Place) -> None:
+def workload(place):
     """Open the noise path of a workload, or release from it again, and publish."""
     n = place.number()
-    release = place.create().release(f"w{n}", workload="marginals([[]])", level=LEVELS[n % len(LEVELS)])
+    release = place.create().release(f"w{n}", workload="marginals([[]])", level=level(n))
     release.write_parquet(place.out / f"w{n}.parquet")
 
 
-def day(place: Place, step: int) -> pl.LazyFrame:
+def day(place, step):
     """The log of a step or a week: half of its users were there before."""
     return pl.scan_parquet(place.log).with_columns(pl.col("user") + 400 * step)
 
 
-def appended(place: Place) -> None:
+def appended(place):
     """Append the next step to a running series, release its counts and publish."""
-    series = sh.create(
-        sh.open(place.store, create=True, wait=20), name="days", unit="user", key="key", max_keys=3,
-        domain="strings(max_bytes=8)", steps=MOST_STEPS, if_exists="reuse",
-    )  # fmt: skip
+    series = place.create("days", steps=MOST_STEPS)
     step = min(series.appended() + 1, MOST_STEPS)
     series.append(day(place, step), step=step)
-    release = series.release(f"day_{step}", step=step, level=LEVELS[step % len(LEVELS)], threshold=90.0)
+    release = series.release(f"day_{step}", step=step, level=level(step), threshold=90.0)
     release.write_parquet(place.out / f"day_{step}.parquet")
 
 
-def prepare_append(place: Place) -> None:
+def prepare_append(place):
     """A running series with three steps: the fourth merges what the store knows of those before."""
     for _ in range(3):
         appended(place)
 
 
-def check_append(place: Place) -> None:
+def check_append(place):
     """The counts are those of whole steps, each counted once."""
     inspect(place)
-    series = sh.open(place.store).series("days")
+    series = place.open().series("days")
     with series._hold() as (state, record):
         files = StepFiles(state, record, series.declaration.domain.dtypes)
         counts = files.counts_at(range(files.n_steps), np.arange(files.all_keys.height))
@@ -83,40 +93,32 @@ def check_append(place: Place) -> None:
     assert counts[-1].sum() == log.group_by("user").len()["len"].clip(upper_bound=3).sum()
 
 
-def added(place: Place) -> None:
+def added(place):
     """Append the log of the next week to a periodic series in which a user counts in two weeks, release, publish."""
-    series = sh.create(
-        sh.open(place.store, create=True, wait=20), name="weeks", unit="user", key="key", max_keys=3,
-        domain="strings(max_bytes=8)", if_exists="reuse", every=sh.Every("week", most_periods=2, budget="1"),
-    )  # fmt: skip
+    series = place.create("weeks", every=sh.Every("week", most_periods=2, budget="1"))
     number = min(len(series.appended()) + 1, 52)
     log = day(place, number).collect()
     release = series.append(log, period=f"2026-W{number:02}").release("public", level="0.3", threshold=20.0)
     release.write_parquet(place.out / f"week_{number}.parquet")
 
 
-def prepare_add(place: Place) -> None:
-    """A periodic series with a released week."""
-    added(place)
-
-
-def check_add(place: Place) -> None:
+def check_add(place):
     """Nobody counts in more than two weeks, and everybody in the first two they were in."""
     inspect(place)
-    series, times = sh.open(place.store).series("weeks"), Counter[int]()
-    for number, (week, units) in enumerate(who_counts(series).items(), 1):
+    times = Counter()
+    for number, (week, units) in enumerate(who_counts(place.open().series("weeks")).items(), 1):
         assert week == f"2026-W{number:02}"
         wanted = {user for user in day(place, number).collect()["user"].unique() if times[user] < 2}
         assert units == wanted
         times.update(wanted)
 
 
-def created(place: Place) -> None:
+def created(place):
     """Create a store with a series."""
     place.create("new")
 
 
-def uncreate(place: Place) -> None:
+def uncreate(place):
     """The same creation again gives the whole series; then make room for the next attempt."""
     place.create("new").release("all", level=100, threshold=2.0)
     inspect(place)
@@ -124,97 +126,95 @@ def uncreate(place: Place) -> None:
     Path(f"{place.store}.generation").unlink()
 
 
-def dropped(place: Place) -> None:
+def dropped(place):
     """Drop a series."""
-    sh.open(place.store).drop("more")
+    place.open().drop("more")
 
 
-def undrop(place: Place) -> None:
+def undrop(place):
     """What was spent stays in the ledger; give the next attempt a series to drop."""
     inspect(place)
-    opened = sh.open(place.store)
-    levels = opened.ledger(full=True).filter(scope="path", series="more")["level"].to_list()
+    opened = place.open()
+    drops = opened.ledger(full=True).filter(scope="path", series="more").height
     if "more" in opened.series_names():
         opened.drop("more")
         inspect(place)
-    known = json.loads((place.root / "seen.json").read_text())
-    assert len(levels) >= known.get("drops", 0), "the ledger lost what a dropped series spent"
-    (place.root / "seen.json").write_text(json.dumps(known | {"drops": len(levels)}))
+    known = json.loads(place.seen.read_text())
+    assert drops >= known.get("drops", 0), "the ledger lost what a dropped series spent"
+    place.seen.write_text(json.dumps(known | {"drops": drops}))
     prepare_drop(place)
 
 
-def prepare_drop(place: Place) -> None:
+def prepare_drop(place):
     """A series with a release."""
     place.create()
     place.create("more").release("once", level="0.1", false_keys=5)
 
 
-def budget(place: Place) -> None:
+def budget(place):
     """Raise the budget."""
-    with sh.open(place.store, wait=20) as opened:
-        opened.set_budget(rho=str(10 + opened.events().height), reason="more is needed")
+    opened = place.open()
+    opened.set_budget(rho=str(10 + opened.events().height), reason="more is needed")
 
 
-def backed_up(place: Place) -> None:
+def backed_up(place):
     """Make a backup."""
-    sh.open(place.store, wait=20).backup(place.root / "kept")
+    place.open().backup(place.root / "kept")
 
 
-def unbackup(place: Place) -> None:
+def cannot_adopt(copy):
+    """A copy is refused; then it goes."""
+    try:
+        sh.adopt(copy, home_is_gone=True)
+    except SparsehistError:
+        shutil.rmtree(copy)
+    else:
+        raise AssertionError("two copies are in use")
+
+
+def unbackup(place):
     """The backup is complete or absent, cannot be adopted beside the store, and the next backup cleans up."""
-    kept = place.root / "kept"
-    for half in place.root.glob(".kept.*.new"):
-        half.rename(place.out / half.name)
+    halves = [(half, place.out / half.name) for half in place.root.glob(".kept.*.new")]
+    for half, aside in halves:
+        half.rename(aside)
     inspect(place)
-    for half in place.out.glob(".kept.*.new"):
-        half.rename(place.root / half.name)
-    if kept.exists():
-        try:
-            sh.adopt(kept, home_is_gone=True)
-        except SparsehistError:
-            shutil.rmtree(kept)
-        else:
-            raise AssertionError("a backup was adopted beside the store")
+    for half, aside in halves:
+        aside.rename(half)
+    if (place.root / "kept").exists():
+        cannot_adopt(place.root / "kept")
     backed_up(place)
     assert not list(place.root.glob(".kept.*.new"))
-    shutil.rmtree(kept)
+    shutil.rmtree(place.root / "kept")
 
 
-def adopted(place: Place) -> None:
+def adopted(place):
     """Adopt a backup whose original is gone."""
     sh.adopt(place.root / "kept", home_is_gone=True)
 
 
-def unadopt(place: Place) -> None:
+def unadopt(place):
     """The backup can be adopted, and then no other copy can; it is the store from then on."""
-    kept, other = place.root / "kept", place.root / "other"
-    sh.adopt(kept, home_is_gone=True)
-    try:
-        sh.adopt(other, home_is_gone=True)
-    except SparsehistError:
-        shutil.rmtree(other)
-    else:
-        raise AssertionError("two copies were adopted")
-    kept.rename(place.store)
-    sh.open(place.store)
+    adopted(place)
+    cannot_adopt(place.root / "other")
+    (place.root / "kept").rename(place.store)
     inspect(place)
     prepare_adopt(place)
 
 
-def prepare_adopt(place: Place) -> None:
+def prepare_adopt(place):
     """Two backups of a store that is gone."""
-    place.create().release("first", level="0.1", false_keys=5)
+    prepare(place)
     for name in ("kept", "other"):
-        sh.open(place.store).backup(place.root / name)
+        place.open().backup(place.root / name)
     shutil.rmtree(place.store)
 
 
-def cleared(place: Place) -> None:
+def cleared(place):
     """The next command removes what runs left that died while they counted."""
     place.create().release("first")
 
 
-def plant(place: Place) -> None:
+def plant(place):
     """Check the store; then plant temporary files of killed runs, with and without a lock."""
     assert forked(lambda: inspect(place)) == 0
     for name in ("sparsehist-spill-died", "sparsehist-spill-open", "other"):
@@ -226,63 +226,54 @@ def plant(place: Place) -> None:
     (place.store / "tmp" / "sparsehist-spill-empty").mkdir()
 
 
-def prepare_clear(place: Place) -> None:
+def prepare_clear(place):
     """A store with a release, and the remains of dead runs."""
     assert forked(lambda: prepare(place)) == 0
     plant(place)
 
 
-def moved(place: Place) -> None:
+def moved(place):
     """Open a store that was moved."""
     sh.open(place.root / "kept")
 
 
-def unmove(place: Place) -> None:
+def unmove(place):
     """It opens at its new place, and back at the old one; then move it again."""
-    sh.open(place.root / "kept")
+    moved(place)
     (place.root / "kept").rename(place.store)
     inspect(place)
     place.store.rename(place.root / "kept")
 
 
-def prepare_move(place: Place) -> None:
+def prepare_move(place):
     """A store that was moved."""
-    place.create().release("first", level="0.1", false_keys=5)
+    prepare(place)
     place.store.rename(place.root / "kept")
 
 
-def script(place: Place) -> None:
+def script(place):
     """Run a script that makes a series, releases and publishes."""
     n = place.number() if place.store.exists() else 0
-    text = SCRIPT.format(name=f"s{n}", level=LEVELS[n % len(LEVELS)], file=place.out / f"s{n}.parquet")
+    text = SCRIPT.format(name=f"s{n}", level=level(n), file=place.out / f"s{n}.parquet")
     sh.sql(text, store=place.store, tables={"log": place.log})
 
 
-def unscript(place: Place) -> None:
+def unscript(place):
     """The same script again does what is left; now and then the series goes."""
     script(place)
     inspect(place)
-    if place.number() % 5 == 4 and "by_script" in sh.open(place.store).series_names():
-        sh.open(place.store).drop("by_script")
+    if place.number() % 5 == 4 and "by_script" in place.open().series_names():
+        place.open().drop("by_script")
         shutil.rmtree(place.out)
         place.out.mkdir()
 
 
-def prepare(place: Place) -> None:
-    """A store with a series and a release."""
-    place.create().release("first", level="0.1", false_keys=5)
-
-
-def nothing(place: Place) -> None:
-    """Nothing is there yet."""
-
-
-def store_made(place: Place) -> None:
+def store_made(place):
     """Make an empty store."""
     create_store(place.store)
 
 
-def unmake(place: Place) -> None:
+def unmake(place):
     """The store is there and empty, or not there; the next one cleans up; then make room for the next attempt."""
     if place.store.exists():
         with open_state(place.store) as state:
@@ -293,7 +284,7 @@ def unmake(place: Place) -> None:
     shutil.rmtree(place.store)
 
 
-def round_committed(place: Place) -> None:
+def round_committed(place):
     """Commit one more round of made-up noise on top of what is there."""
     with open_state(place.store) as state:
         model = grown(state)
@@ -301,7 +292,7 @@ def round_committed(place: Place) -> None:
         state.commit_round(model.make_round(Fraction(1, len(model.names) % 3 + 1), 3, 1))
 
 
-def grown(state: State) -> Model:
+def grown(state):
     """The model of a store that made as many releases as this one: rounds are drawn with fixed seeds."""
     model = Model(state.series("queries").path_id)
     for release in state.releases(model.path_id):
@@ -309,7 +300,7 @@ def grown(state: State) -> Model:
     return model
 
 
-def check_rounds(place: Place) -> None:
+def check_rounds(place):
     """Every number of every round that is there is the one that was drawn, and the next one can be made."""
     with open_state(place.store) as state:
         grown(state).check(state)
@@ -317,13 +308,13 @@ def check_rounds(place: Place) -> None:
         assert state.generation == 1 + len(state.releases(1))
 
 
-def prepare_round(place: Place) -> None:
+def prepare_round(place):
     """A store with one round."""
     make_store(place.store)
     round_committed(place)
 
 
-def visits(place: Place) -> sh.Series:
+def visits(place):
     """A store with a series of 64 pages, of which eight hold all visits, and two measures."""
     held = {"count": 12_500, "price_steps": 500_000, "events_steps": 12_500}
     pages = pl.DataFrame({"page": range(8)} | {name: [number] * 8 for name, number in held.items()})
@@ -334,20 +325,23 @@ def visits(place: Place) -> sh.Series:
     )  # fmt: skip
 
 
-def visits_made(place: Place) -> None:
-    """The same as a preparation."""
-    visits(place)
+def again(place):
+    """Remove the store and what was published from it, and begin anew."""
+    shutil.rmtree(place.store)
+    shutil.rmtree(place.out)
+    place.out.mkdir()
+    return visits(place)
 
 
-def sums_released(place: Place) -> None:
+def sums_released(place):
     """Release counts and the sums of two measures, each from a noise path of its own, and publish."""
-    made = sh.open(place.store).series("visits").release("sums", level=1, measures=1)
+    made = place.open().series("visits").release("sums", level=1, measures=1)
     made.write_parquet(place.out / "sums.parquet")
 
 
-def check_sums(place: Place) -> None:
+def check_sums(place):
     """All three paths have their round and are charged, or none; then begin anew."""
-    series = sh.open(place.store).series("visits")
+    series = place.open().series("visits")
     names = series.releases()["name"].to_list()
     assert names in ([], ["sums"])
     charged = series.store.ledger(full=True).filter(scope="path")["level"].drop_nulls()
@@ -363,27 +357,19 @@ def check_sums(place: Place) -> None:
     most = frame.filter(pl.col("page") < 8)
     assert most.height == 8 and most["events_sum"].min() > 11_000
     assert (most["price_sum"] - 50_000).abs().max() < 5_000
-    clean(place)
-    visits(place)
+    again(place)
 
 
-def clean(place: Place) -> None:
-    """Remove the store and what was published from it."""
-    shutil.rmtree(place.store)
-    shutil.rmtree(place.out)
-    place.out.mkdir()
-
-
-def asked(place: Place) -> None:
+def asked(place):
     """Ask a session what is to be measured, and note the answer once it is given."""
-    session = sh.open(place.store).series("visits").interactive("ad_hoc")
+    session = place.open().series("visits").interactive("ad_hoc")
     answer = session.ask(pl.col("page") == session.answers.height - 1)
     (place.out / "given").write_text(f"{session.answers.height} {answer.value}")
 
 
-def check_asked(place: Place) -> None:
+def check_asked(place):
     """What was given is kept, nothing is counted twice, and what is asked again is answered alike."""
-    session = sh.open(place.store).series("visits").interactive("ad_hoc")
+    session = place.open().series("visits").interactive("ad_hoc")
     answers = session.answers["value"].to_list()
     assert session.updates_left == 200 - (len(answers) - 1)
     given, kept = place.out / "given", place.out / "kept"
@@ -402,20 +388,20 @@ def check_asked(place: Place) -> None:
         assert len(list(record.directory.glob("*.update"))) == len(record.paths[-1].files) == len(answers) - 1
 
 
-def prepare_ask(place: Place) -> None:
+def prepare_ask(place):
     """A store with a session whose next questions will be measured."""
     visits(place).interactive("ad_hoc", level=500, accuracy="0.02", most_updates=200)
 
 
-def session_opened(place: Place) -> None:
+def session_opened(place):
     """Open a session, with a release to start from."""
-    series = sh.open(place.store).series("visits")
+    series = place.open().series("visits")
     series.interactive("ad_hoc", level=500, accuracy="0.1", start=series.release("public"))
 
 
-def check_session(place: Place) -> None:
+def check_session(place):
     """The session is charged, can be asked, and begins from the release, or there is none; then begin anew."""
-    series = sh.open(place.store).series("visits")
+    series = place.open().series("visits")
     names = [name for name in series.releases()["name"] if name != "public"]
     assert names in ([], ["ad_hoc"])
     paths = series.store.ledger(full=True).filter(scope="path")["path"].to_list()
@@ -427,23 +413,16 @@ def check_session(place: Place) -> None:
         state.verify()
         assert len(list(state.series("visits").directory.glob("*.start"))) == len(names)
     if names:  # a session cannot be dropped, and each one is a path to read: the calls would come to no end
-        clean(place)
-        prepare_session(place)
+        again(place).release("public", level=1)
 
 
-def prepare_session(place: Place) -> None:
-    """A store with a release to start from."""
-    visits(place).release("public", level=1)
-
-
-Step = Callable[[Place], None]
-WORK: dict[str, tuple[Step, Step, Step]] = {
+WORK = {
     "create": (nothing, created, uncreate),
     "release": (prepare, released, inspect),
-    "sums": (visits_made, sums_released, check_sums),
+    "sums": (visits, sums_released, check_sums),
     "workload": (prepare, workload, inspect),
     "append": (prepare_append, appended, check_append),
-    "add": (prepare_add, added, check_add),
+    "add": (added, added, check_add),
     "drop": (prepare_drop, dropped, undrop),
     "budget": (prepare, budget, inspect),
     "backup": (prepare, backed_up, unbackup),
@@ -452,7 +431,7 @@ WORK: dict[str, tuple[Step, Step, Step]] = {
     "move": (prepare_move, moved, unmove),
     "script": (nothing, script, unscript),
     "ask": (prepare_ask, asked, check_asked),
-    "session": (prepare_session, session_opened, check_session),
+    "session": (lambda place: visits(place).release("public", level=1), session_opened, check_session),
     "store": (nothing, store_made, unmake),
     "round": (prepare_round, round_committed, check_rounds),
 }

@@ -11,13 +11,7 @@ import polars as pl
 
 from sparsehist.declaration import Declaration
 from sparsehist.entropy import seeded
-from sparsehist.store import (
-    NewRound,
-    SeriesRecord,
-    State,
-    create_store,
-    open_state,
-)
+from sparsehist.store import NewRound, SeriesRecord, State, create_store, open_state
 from sparsehist.store.series_files import write_series_files
 
 SALT = b"salt of the example" * 2

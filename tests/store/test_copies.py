@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import polars as pl
@@ -38,21 +37,13 @@ sh.open(sys.argv[1]).set_budget(rho=5)
 """
 
 
-def interrupt(*_: object, **__: object) -> None:
-    """Die, as far as the code that runs can tell."""
-    raise KeyboardInterrupt
-
-
-@dataclass
 class World:
-    """A directory with a store, and the numbers that left it."""
+    """A directory with a store, and the noise that left it: one method for each step of a way."""
 
-    root: Path
-    patch: pytest.MonkeyPatch
-    seen: list[pl.DataFrame] = field(default_factory=list)
-    refusals: int = 0
+    def __init__(self, root, patch):
+        self.root, self.patch, self.seen, self.refusals = root, patch, [], 0
 
-    def run(self, way: str) -> None:
+    def run(self, way):
         """Take all steps of a way."""
         for name in ("home", "public", "elsewhere", "kept", "c"):
             (self.root / name).mkdir(parents=True)
@@ -63,16 +54,15 @@ class World:
             else:
                 subprocess.run(["sh", "-ec", SHELL + step], check=True, timeout=60, cwd=self.root)
 
-    def _make(self, store: Path) -> None:
-        """Make a store, with a series and two releases."""
+    def _make(self, store):
         series = sh.create(store, sh.Counts(COUNTS, largest=1), name="words", **DECLARED)
         for name in ("before", "also_before"):
             series.release(name, level="1/2")
 
-    def _open(self, store: Path) -> None:
+    def _open(self, store):
         sh.open(store).ledger()
 
-    def _use(self, store: Path, *, adopt: bool = False, publish: bool = False) -> None:
+    def _use(self, store, *, adopt=False, publish=False):
         """Release at a new level, as whoever finds a store would."""
         try:
             if adopt:
@@ -85,67 +75,67 @@ class World:
         else:
             self.seen.append(release.frame)
 
-    def _adopt(self, store: Path) -> None:
+    def _adopt(self, store):
         self._use(store, adopt=True)
 
-    def _publish(self, store: Path) -> None:
-        """Publish the release of `use`."""
+    def _publish(self, store):
         self._use(store, publish=True)
 
-    def _list(self, store: Path) -> None:
-        """Publish a release that stands."""
+    def _list(self, store):
+        """Publish a release that was made before."""
         sh.open(store).series("words").release("before").write_parquet(self.root / "public" / "before.parquet")
 
-    def _backup(self, store: Path, copy: Path) -> None:
+    def _backup(self, store, copy):
         sh.open(store).backup(copy)
 
-    def _blind(self) -> None:
-        """Nothing on this machine tells a copy: no number of a file, no time."""
+    def _blind(self):
+        """Let a copy have the same identity as its original."""
         for module in (opening, lifecycle):
             self.patch.setattr(module, "identity_of", lambda _: "1:1")
 
-    def _torn(self, store: Path, copy: Path) -> None:
-        """Copy a store while a transaction stands open, journal and all; then it is rolled back."""
+    def _dying(self, store, module, name, before=lambda: None):
+        """Die when a function is called."""
 
-        def dies(*_: object, **__: object) -> None:
-            subprocess.run(["cp", "-a", store, copy], check=True)
+        def dies(*_, **__):
+            before()
             raise KeyboardInterrupt
 
         with self.patch.context() as patch, pytest.raises(KeyboardInterrupt):  # noqa: PT012
-            patch.setattr(state, "insert_event", dies)
+            patch.setattr(module, name, dies)
             self._use(store)
 
-    def _unmarked(self, store: Path) -> None:
+    def _torn(self, store, copy):
+        """Copy a store while a transaction is open, journal and all; then it is rolled back."""
+        self._dying(store, state, "insert_event", lambda: subprocess.run(["cp", "-a", store, copy], check=True))
+
+    def _unmarked(self, store):
         """Die after a commit, before the mark is raised."""
-        with self.patch.context() as patch, pytest.raises(KeyboardInterrupt):  # noqa: PT012
-            patch.setattr(state, "raise_mark", interrupt)
-            self._use(store)
+        self._dying(store, state, "raise_mark")
 
-    def _crash(self, store: Path) -> None:
+    def _crash(self, store):
         """Be killed in a transaction, and die twice while it is rolled back."""
         subprocess.run([sys.executable, "-c", KILLED, store], check=False, timeout=60)
         for _ in range(2):
-            with pytest.raises(KeyboardInterrupt), self.patch.context() as patch:  # noqa: PT012
-                patch.setattr(Database, "rows", interrupt)
-                sh.open(store).ledger()
+            self._dying(store, Database, "rows")
 
-    def _process(self, store: Path) -> None:
+    def _process(self, store):
         """Release in another process."""
         subprocess.run([sys.executable, "-c", OTHER_PROCESS, store], check=True, timeout=60)
 
-    def _refuse(self, store: Path) -> None:
+    def _refuse(self, store):
         """Let a budget refuse a release."""
-        with sh.open(store) as opened, pytest.raises(sh.errors.BudgetExceededError):  # noqa: PT012
-            opened.set_budget(rho=2)
+        opened = sh.open(store)
+        opened.set_budget(rho=2)
+        with pytest.raises(sh.errors.BudgetExceededError):
             opened.series("words").release("too_much", level=3)
 
-    def _drop(self, store: Path) -> None:
+    def _drop(self, store):
         """Make and drop another series."""
         sh.create(store, sh.Counts(COUNTS, largest=1), name="more", **DECLARED)
         sh.open(store).drop("more")
 
     @property
-    def noises(self) -> int:
+    def noises(self):
         """How many different answers there are for one level."""
         return len({frame.hash_rows(seed=1).sum() for frame in self.seen})
 
@@ -159,14 +149,14 @@ PUT_BACK = {
 }
 
 
-def older(how: str, what: str, then: str = "use", first: str = "use") -> str:
+def older(how, what, then="use", first="use"):
     """A level goes out, then an older copy of the store, or of the directory it is in, is put back and used."""
     source, target = {"store": ("kept/all/store", "home/store"), "home": ("kept/all", "home")}[what]
     restored = PUT_BACK[how].format(source=source, target=target)
     return f"cp -a home kept/all; {first} home/store; {restored}; {then} home/store"
 
 
-def moved(at: str, first: str, *, opened: bool) -> str:
+def moved(at, first, *, opened):
     """The original is moved, a copy made before stands where it was or elsewhere; both are used, one first."""
     copy = "home/store" if at == "home" else "copy"
     uses = [f"adopt {copy}", "use elsewhere/store"]
@@ -174,7 +164,7 @@ def moved(at: str, first: str, *, opened: bool) -> str:
     return f"{begun} cp -a kept/store {copy}; {'; '.join(uses if first == 'copy' else uses[::-1])}"
 
 
-def containers(layers: str, begin: str, first: str, then: str) -> str:
+def containers(layers, begin, first, then):
     """Two containers with a store at one path."""
     return f"{begin}; container one {layers}; {first}; umount c; container two {layers}; {then}; umount c"
 
@@ -185,7 +175,7 @@ SNAPSHOT = (
 )
 IMAGE = "container build disk/base; make c/store; umount c"
 COPIED = "cp -a home/store c/store; use c/store"
-BESIDE: dict[str, str] = {
+BESIDE = {
     "cp -a": "cp -a home/store copy; use home/store; use copy",
     "cp -r": "cp -r home/store copy; use home/store; use copy",
     "cp -a, adopted beside the original": "cp -a home/store copy; use home/store; adopt copy",
@@ -225,7 +215,7 @@ BESIDE: dict[str, str] = {
     "containers with copies of a store": containers("disk/base", "make home/store; true", COPIED, COPIED),
 }
 """Ways that draw no noise twice."""
-NAMED: dict[str, tuple[str, str]] = {
+NAMED = {
     "older home put back and adopted": (older("anew", "home", then="adopt"), "put back together with its mark"),
     "a dead disk comes back": (
         "cp -a home/store copy; mv home dead; adopt copy; mv dead home; use home/store",
@@ -275,16 +265,9 @@ QUICK = (
 )  # fmt: skip
 
 
-def unmount(root: Path) -> None:
-    """Unmount what a way mounted."""
-    mounts = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]
-    for place in reversed([place for place in mounts if Path(place).is_relative_to(root)]):
-        subprocess.run(["umount", place], check=True)
-
-
 @pytest.fixture
 def taken(tmp_path, monkeypatch):
-    """Take the steps of a way, in a file system of its own where it layers others."""
+    """Take the steps of a way, in a file system of its own where it layers others; unmount what it mounted."""
 
     def take(way):
         root, mount = tmp_path / "root", ["mount", "-t", "tmpfs", "tmpfs", tmp_path / "root"]
@@ -295,7 +278,9 @@ def taken(tmp_path, monkeypatch):
         try:
             world.run(way)
         finally:
-            unmount(root)
+            mounts = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]
+            for place in reversed([place for place in mounts if Path(place).is_relative_to(root)]):
+                subprocess.run(["umount", place], check=True)
         return world
 
     return take

@@ -13,6 +13,8 @@ from scipy import stats
 
 from sparsehist.histogram import DenseReleases
 from sparsehist.noise import DiscreteLaplace, Family, Gaussian, Laplace, Poisson
+from tests.noise import laws
+from tests.noise.laws import probabilities, rate
 
 REACH = 400
 
@@ -37,7 +39,7 @@ def fresh(family: Family, level: Fraction, size: int, *, rng: Generator) -> np.n
     if isinstance(family, Laplace):
         return family.sensitivity / rho * (rng.exponential(size=size) - rng.exponential(size=size))
     if isinstance(family, DiscreteLaplace):
-        share = -math.expm1(-rho / float(family.sensitivity))
+        share = -math.expm1(-rate(family, level))
         return rng.geometric(share, size) - rng.geometric(share, size)
     up = stats.poisson.ppf(rng.random(size), 1 / rho).astype(np.int64)
     return up if isinstance(family, Poisson) else up - stats.poisson.ppf(rng.random(size), 1 / rho).astype(np.int64)
@@ -53,11 +55,10 @@ def bridge(family: Family, fine: Fraction, coarse: Fraction, size: int, *, rng: 
 
 
 def nothing(family: Laplace | DiscreteLaplace, fine: Fraction, coarse: Fraction) -> float:
-    """The probability that noise at two levels is the same."""
+    """The probability that noise at two levels is the same, apart from a jump of 0."""
     if isinstance(family, Laplace):
         return float(coarse / fine) ** 2
-    near, far = (math.exp(-float(level) / float(family.sensitivity)) for level in (fine, coarse))
-    return near / (1 - near) ** 2 * (1 - far) ** 2 / far
+    return (math.sinh(rate(family, coarse) / 2) / math.sinh(rate(family, fine) / 2)) ** 2
 
 
 def finer(
@@ -73,25 +74,9 @@ def finer(
     for value in np.unique(coarse_noise):
         where = np.flatnonzero(coarse_noise == value)
         k = np.arange(-REACH, REACH + 1)
-        weights = mass(family, k, fine) * bridge_mass(family, value - k, fine, coarse)
+        weights = probabilities(family, fine, k) * laws.bridge(family, fine, coarse, value - k)
         result[where] = rng.choice(k, where.size, p=weights / weights.sum())
     return result
-
-
-def mass(family: Family, k: np.ndarray, level: Fraction) -> np.ndarray:
-    """Probabilities of integer noise."""
-    if isinstance(family, DiscreteLaplace):
-        return stats.dlaplace.pmf(k, float(level) / float(family.sensitivity))
-    mean = float(1 / level)
-    return stats.poisson.pmf(k, mean) if isinstance(family, Poisson) else stats.skellam.pmf(k, mean, mean)
-
-
-def bridge_mass(family: Family, k: np.ndarray, fine: Fraction, coarse: Fraction) -> np.ndarray:
-    """Probabilities of coarse noise less fine noise."""
-    if isinstance(family, DiscreteLaplace):
-        same = nothing(family, fine, coarse)
-        return same * (k == 0) + (1 - same) * mass(family, k, coarse)
-    return mass(family, k, 1 / (1 / coarse - 1 / fine))
 
 
 def finer_laplace(

@@ -12,11 +12,13 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from scipy.stats import norm, poisson, skellam
+from scipy.signal import fftconvolve
+from scipy.stats import norm
 
-from sparsehist.noise import DiscreteLaplace, Gaussian, Laplace, Poisson, Skellam
+from sparsehist.noise import DiscreteLaplace, Gaussian, Laplace, Poisson
 from sparsehist.privacy import Level, as_level
 from sparsehist.typing import FloatArray
+from tests.noise.laws import bridge, probabilities
 
 Box = Mapping[Fraction, tuple[float, float]]
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(16)
@@ -81,7 +83,8 @@ def _lattice(family: Any, levels: list[Fraction], box: Box) -> float:
     place = np.arange(-reach, reach + 1)
     mass: FloatArray = np.where(place == 0, 1.0, 0.0)
     for i, level in enumerate(levels):
-        mass = np.convolve(mass, _bridge(family, levels[i - 1] if i else None, level, step, place), mode="same")
+        law = _bridge(family, levels[i - 1] if i else None, level, step, place)
+        mass = np.convolve(mass, law, mode="same") if family.integer else fftconvolve(mass, law, mode="same")
         low, high = (end / step for end in box[level])
         if family.integer:
             mass = mass * ((place > low) & (place <= high))
@@ -91,15 +94,8 @@ def _lattice(family: Any, levels: list[Fraction], box: Box) -> float:
 
 
 def _bridge(family: Any, fine: Fraction | None, level: Fraction, step: float, place: Any) -> Any:
-    """The law of noise at a level, or of what it has on top of that at a finer level; from their definitions."""
-    if isinstance(family, (Poisson, Skellam)):
-        mean = float(1 / level - (0 if fine is None else 1 / fine))
-        return poisson.pmf(place, mean) if isinstance(family, Poisson) else skellam.pmf(place, mean, mean)
-    assert isinstance(family, (DiscreteLaplace, Laplace))
-    a = math.exp(-float(level) * step / float(family.sensitivity))
-    law = a ** np.abs(place) * (1 - a) / (1 + a)
-    if fine is None:
-        return law
-    b = math.exp(-float(fine) * step / float(family.sensitivity))
-    stay = b / (1 - b) ** 2 * (1 - a) ** 2 / a
-    return stay * (place == 0) + (1 - stay) * law
+    """The law of noise at a level, or of what it has on top of a finer level; Laplace noise in whole steps."""
+    if isinstance(family, Laplace):
+        size = Fraction(step) / Fraction(family.sensitivity)
+        family, level, fine = DiscreteLaplace(), level * size, None if fine is None else fine * size
+    return probabilities(family, level, place) if fine is None else bridge(family, fine, level, place)

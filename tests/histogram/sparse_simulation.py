@@ -18,6 +18,7 @@ from sparsehist.histogram.dense import noise_at_level
 from sparsehist.noise import Gaussian
 from sparsehist.noise.family import Family
 from sparsehist.privacy import Level, as_level
+from tests.stats import two_sample_outcomes, two_sample_vectors
 
 Draw = Callable[..., NewlyTracked]
 Redraw = Callable[..., np.ndarray]
@@ -60,6 +61,29 @@ def hide_unpublished(releases: DenseReleases) -> DenseReleases:
     """What sparse releases keep of dense ones: whole paths of the cells published at least once."""
     seen = releases.published.any(axis=0)
     return DenseReleases(np.where(seen, releases.noise, np.nan), releases.published)
+
+
+def p_value(first: DenseReleases, second: DenseReleases, cells: Any = slice(None), kinds: Any = None) -> float:
+    """Compare in which releases each cell is published, and the whole paths of those that ever are.
+
+    Args:
+        first: Noise is NaN for cells that were never published.
+        second: Over the same cells, or as many of each kind.
+        cells: Which cells to compare.
+        kinds: Kind of each cell; patterns are compared kind by kind.
+    """
+    both = [DenseReleases(each.noise[:, cells], each.published[:, cells]) for each in (first, second)]
+    labels = np.zeros(both[0].published.shape[1], int) if kinds is None else kinds[cells]
+    weights = 1 << np.arange(len(first.published))
+    patterns = [np.column_stack([labels, weights @ each.published]) for each in both]
+    # Numbered in order, so that large numbers of patterns do not drown the noise.
+    numbered = np.unique(np.concatenate(patterns), axis=0, return_inverse=True)[1].reshape(2, -1)
+    seen = [each.published.any(axis=0) for each in both]
+    paths = [
+        np.column_stack([number[shown], each.noise[:, shown].T])
+        for number, shown, each in zip(numbered, seen, both, strict=True)
+    ]
+    return min(1.0, 2 * min(two_sample_outcomes(*numbered), two_sample_vectors(*paths)))
 
 
 def printed_algorithm_6(

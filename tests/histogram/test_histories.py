@@ -14,7 +14,7 @@ from sparsehist.histogram.dense import noise_at_level
 from sparsehist.histogram.history import RAREST, history_of, rarity
 from sparsehist.noise import DiscreteLaplace, Family, Gaussian, Laplace, Poisson, Skellam
 from tests.histogram import dense_reference
-from tests.histogram.sparse_simulation import hide_unpublished, independent_redraw, release_sparse
+from tests.histogram.sparse_simulation import hide_unpublished, independent_redraw, p_value, release_sparse
 from tests.stats import assert_consistent, assert_detected, two_sample_outcomes, two_sample_vectors
 
 FAMILIES = [Gaussian(1.5), Laplace(1.5), DiscreteLaplace(2), Poisson(), Skellam()]
@@ -42,12 +42,10 @@ def both(
     return sparse, hide_unpublished(dense)
 
 
-def p_value(sparse: DenseReleases, dense: DenseReleases) -> float:
-    """Compare which releases a cell is in, and whole paths of the cells in any."""
-    seen = [each.published.any(axis=0) for each in (sparse, dense)]
-    patterns = [each.published.T @ (1 << np.arange(len(each.published))) for each in (sparse, dense)]
-    paths = [each.noise[:, of].T for each, of in zip((sparse, dense), seen, strict=True)]
-    return min(1.0, 2 * min(two_sample_outcomes(*patterns), two_sample_vectors(*paths)))
+def check(sparse: DenseReleases, dense: DenseReleases, counts: np.ndarray, case: str) -> None:
+    """Compare the cells of each count."""
+    for count in np.unique(counts):
+        assert_consistent(p_value(sparse, dense, counts == count), f"{case}, cells of count {count}")
 
 
 def scrambled(family: Family, n: int, stds: float, seed: int) -> Rounds:
@@ -58,27 +56,17 @@ def scrambled(family: Family, n: int, stds: float, seed: int) -> Rounds:
     return [(level, at(family, level, stds + float(rng.uniform(-0.4, 0.4)))) for level in levels]
 
 
-@pytest.mark.parametrize("family", FAMILIES, ids=repr)
+@pytest.mark.parametrize("family", EACH_KIND, ids=repr)
 def test_fifty_rounds_have_the_dense_law(family: Family) -> None:
     """Of 4,000 cells of each count a twentieth to nearly all are published; errors of 15 % in a pattern are seen."""
     rounds = scrambled(family, 50, 2.6, 81)
     counts = np.repeat([0, 2, 6], 4000)
-    sparse, dense = both(family, counts, rounds, 82)
-    for count in (0, 2, 6):
-        of = counts == count
-        halves = [DenseReleases(each.noise[:, of], each.published[:, of]) for each in (sparse, dense)]
-        assert_consistent(p_value(*halves), f"cells of count {count}")
+    check(*both(family, counts, rounds, 82), counts, "fifty rounds")
 
 
 CASES = {
     "nearly all is published": [("1/20", -1.8), ("1/50", -1.0), ("1/10", -2.2), ("1/50", -1.6), ("1/15", -1.0)],
-    "hidden, then nearly none": [
-        ("1/20", 0.5),
-        ("1/50", 1.0),
-        ("1/10", -1.0),
-        ("1/80", -0.5),
-        ("1/15", -2.0),
-    ],
+    "hidden, then nearly none": [("1/20", 0.5), ("1/50", 1.0), ("1/10", -1.0), ("1/80", -0.5), ("1/15", -2.0)],
     "levels 1e-7 apart": [
         (f"{10000000 + i}/100000000", 1.6 + (i % 4) / 10) for i in (3, 0, 7, 1, 8, 2, 11, 5, 9, 4, 10, 6)
     ],
@@ -91,14 +79,10 @@ def test_low_thresholds_and_close_levels_have_the_dense_law(family: Family, case
     """Groups drawn explicitly at once, later or never; relative errors of 3 % in common patterns are seen."""
     rounds = [(level, at(family, level, stds)) for level, stds in CASES[case]]
     counts = np.repeat([0, 1, 4], 30_000)
-    sparse, dense = both(family, counts, rounds, 83)
-    for count in (0, 1, 4):
-        of = counts == count
-        halves = [DenseReleases(each.noise[:, of], each.published[:, of]) for each in (sparse, dense)]
-        assert_consistent(p_value(*halves), f"{case}, count {count}")
+    check(*both(family, counts, rounds, 83), counts, case)
 
 
-@pytest.mark.parametrize("family", FAMILIES, ids=repr)
+@pytest.mark.parametrize("family", EACH_KIND, ids=repr)
 def test_large_counts_have_the_dense_law(family: Family) -> None:
     """Cells of some 2**33 under thresholds as large."""
     large = 2**33
@@ -194,7 +178,7 @@ def test_cells_drawn_explicitly_have_the_dense_law_published_or_not(family: Fami
     assert_detected(two_sample_vectors(wrong, reference), "paths without their history")
 
 
-@pytest.mark.parametrize("family", FAMILIES, ids=repr)
+@pytest.mark.parametrize("family", EACH_KIND, ids=repr)
 def test_a_series_never_has_a_rare_history(family: Family) -> None:
     """After any round, groups with untracked cells have a history that the next round accepts."""
     for seed in range(12):

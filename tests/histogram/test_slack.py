@@ -12,6 +12,7 @@ from mpmath import mp
 
 from sparsehist.entropy import seeded
 from sparsehist.histogram import count_near, grid_step, numerical_slack
+from sparsehist.histogram.dense import noise_at_level
 from sparsehist.noise import DiscreteLaplace, Family, Gaussian, Laplace, Poisson, Skellam
 from sparsehist.noise.integer_laws import _part_given, poisson_law, skellam_law
 from tests.noise.exact_integer_laws import DIGITS, distance, poisson_mass, skellam_mass
@@ -49,34 +50,41 @@ def off_by_inverse(family: Family, level: str) -> float:
         return float(np.mean([float(abs(z - exact_inverse(family, level, mp.exp(mp.mpf(p)), z))) for p, z in pairs]))
 
 
+def real(value: Fraction) -> np.longdouble:
+    """A fraction in 64 bits."""
+    return np.longdouble(value.numerator) / np.longdouble(value.denominator)
+
+
+def exact_step(level: Fraction, noise: dict[Fraction, np.ndarray], normals: np.ndarray) -> np.ndarray:
+    """Gaussian noise of sensitivity 1 at a level, given the neighbours among the levels of `noise`, in 64 bits."""
+    a = max((at for at in noise if at < level), default=None)
+    b = min((at for at in noise if at > level), default=None)
+    if a is None:
+        mean = 0 if b is None else noise[b]
+        variance = 1 / (2 * level) if b is None else (b - level) / (2 * level * b)
+    elif b is None:
+        mean, variance = real(a / level) * noise[a], (level - a) / (2 * level**2)
+    else:
+        weight = a * (b - level) / (level * (b - a))
+        mean = real(weight) * noise[a] + real(1 - weight) * noise[b]
+        variance = (level - a) * (b - level) / (2 * level**2 * (b - a))
+    return mean + normals.astype(np.longdouble) * np.sqrt(real(variance))
+
+
 def off_by_steps(family: Gaussian, level: str) -> float:
     """The largest mean distance of a step between levels from the same step in 64 bits, in counts."""
-    rho, size = Fraction(level), 20_000
-    low, high = rho / 2, rho * 3
-
-    def real(value: Fraction) -> np.longdouble:
-        return np.longdouble(value.numerator) / np.longdouble(value.denominator)
-
-    def normals(variance: Fraction) -> np.ndarray:
-        draws = seeded(73).standard_normal(size).astype(np.longdouble)
-        return draws * np.sqrt(real(variance)) * np.longdouble(family.sensitivity)
-
-    coarse, fine = family.sample(size, low, rng=seeded(74)), family.sample(size, high, rng=seeded(75))
-    weight = low * (high - rho) / (rho * (high - low))
-    steps = [
-        (family.sample(size, rho, rng=seeded(73)), normals(1 / (2 * rho))),
-        (family.coarsen(fine, high, rho, rng=seeded(73)), fine + normals((high - rho) / (2 * rho * high))),
-        (
-            family.refine(coarse, low, rho, rng=seeded(73)),
-            coarse * real(low / rho) + normals((rho - low) / (2 * rho * rho)),
-        ),
-        (
-            family.between(coarse, low, fine, high, rho, rng=seeded(73)),
-            coarse * real(weight) + fine * real(1 - weight)
-            + normals((rho - low) * (high - rho) / (2 * rho * rho * (high - low))),
-        ),
-    ]  # fmt: skip
-    return max(float(np.mean(np.abs(drawn - wanted))) for drawn, wanted in steps)
+    rho, size, scale = Fraction(level), 20_000, np.longdouble(family.sensitivity)
+    ends = {
+        rho / 2: family.sample(size, rho / 2, rng=seeded(74)),
+        rho * 3: family.sample(size, rho * 3, rng=seeded(75)),
+    }
+    off = []
+    for given in ((), (rho / 2,), (rho * 3,), (rho / 2, rho * 3)):
+        known = {at: ends[at] for at in given}
+        drawn = noise_at_level(family, rho, known, size, rng=seeded(73))
+        wide = exact_step(rho, {at: z / scale for at, z in known.items()}, seeded(73).standard_normal(size)) * scale
+        off.append(float(np.abs(drawn - wide).mean()))
+    return max(off)
 
 
 @pytest.mark.parametrize("max_keys", KEYS)
@@ -104,11 +112,6 @@ def test_integer_noise_is_off_by_less_than_stated(mean: float) -> None:
                 part, norm = mass(mean / 2), mass(mean)(total)
                 kept = _part_given(total, law(mean / 2), law(mean / 2), half)
                 assert distance(kept, lambda y: part(y) * part(total - y) / norm, EVERY) <= stated  # noqa: B023
-
-
-def real(value: Fraction) -> np.longdouble:
-    """A fraction in 64 bits."""
-    return np.longdouble(value.numerator) / np.longdouble(value.denominator)
 
 
 def turn(holds: Callable[[np.ndarray], np.ndarray], near: np.ndarray) -> np.ndarray:

@@ -1,12 +1,9 @@
-"""The slack of workloads: rounding by lot turns mean errors into total variation, and the means are as stated."""
+"""The slack of workloads: mean errors are as stated, and the random bits of rounding have their law."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from fractions import Fraction
-from itertools import product
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -35,11 +32,8 @@ from sparsehist.workload import (
 )
 from sparsehist.workload.strategies.spectral import Spectral
 from sparsehist.workload.strategies.spectral_kernels import PrefixKernel
-from tests.histogram.test_slack import real
+from tests.histogram.test_slack import LATTICE, exact_step
 from tests.stats import assert_consistent, assert_detected, g_test
-
-# numpy's normals come from layers of 2**52 places, about 1.6 deviations wide.
-LATTICE = 0.8 * 2.0**-52
 
 CASES: list[tuple[Workload, str, int]] = [
     (Prefix(1), "identity", 1),
@@ -103,7 +97,9 @@ def test_noise_is_off_by_less_than_stated(workload: Workload, name: str, max_key
     z = seeded(91).standard_normal((strategy.n_noise, 40))
     found = np.stack([noise_of(strategy, column) for column in z.T], axis=1)
     wanted = exactly(strategy, z.astype(np.longdouble))
-    off = np.abs(found - wanted).mean(axis=1).astype(np.float64) + LATTICE * wanted.std(axis=1).astype(np.float64)
+    off = np.abs(found - wanted).mean(axis=1).astype(np.float64) + LATTICE[Gaussian] * wanted.std(axis=1).astype(
+        np.float64
+    )
     least = 1.0 if strategy.invertible else float(strategy.variance().min())
     step = cell_grid(strategy, 1.0) or grid_step(math.sqrt(least))
     measured = float(off[touched(strategy, max_keys)].sum()) / step
@@ -121,94 +117,11 @@ def test_errors_of_earlier_levels_add_up_at_most(order: tuple[str, ...]) -> None
     kept: dict[Fraction, np.ndarray] = {}
     wide: dict[Fraction, np.ndarray] = {}
     for past, level in enumerate(map(Fraction, order)):
-        coarse = max((at for at in kept if at < level), default=None)
-        fine = min((at for at in kept if at > level), default=None)
         kept[level] = next_state(family, strategy, kept.copy(), level, rng=one)
-        fresh = rng.standard_normal(5000).astype(np.longdouble)
-        wide[level] = sum(
-            (weight * wide[at] for at, weight in exact_weights(coarse, fine, level).items()),
-            fresh * np.sqrt(real(exact_variance(coarse, fine, level))),
-        )
+        wide[level] = exact_step(level, wide, rng.standard_normal(5000))
         error = float(np.abs(kept[level] - wide[level]).mean()) / family.std(level)
         near = count_near(list(kept)[:past], level)
-        assert error + LATTICE <= numerical_slack(1, 1.0, 1.0, near=near) - 1e-12
-
-
-def exact_weights(coarse: Fraction | None, fine: Fraction | None, level: Fraction) -> dict[Fraction, np.longdouble]:
-    """Of the neighbours of a level."""
-    if coarse is not None and fine is not None:
-        weight = coarse * (fine - level) / (level * (fine - coarse))
-        return {coarse: real(weight), fine: real(1 - weight)}
-    if fine is not None:
-        return {fine: np.longdouble(1)}
-    return {} if coarse is None else {coarse: real(coarse / level)}
-
-
-def exact_variance(coarse: Fraction | None, fine: Fraction | None, level: Fraction) -> Fraction:
-    """Of what is drawn at a level given its neighbours, at sensitivity 1."""
-    if coarse is not None and fine is not None:
-        return (level - coarse) * (fine - level) / (2 * level * level * (fine - coarse))
-    if fine is not None:
-        return (fine - level) / (2 * fine * level)
-    return 1 / (2 * level) if coarse is None else (level - coarse) / (2 * level * level)
-
-
-def by_lot(value: Fraction) -> dict[int, Fraction]:
-    """The law of a number rounded to integers by lot."""
-    below = value.numerator // value.denominator
-    return {below: 1 - (value - below), below + 1: value - below}
-
-
-def nearest(value: Fraction) -> dict[int, Fraction]:
-    """Rounded to the nearest integer."""
-    return {round(value): Fraction(1)}
-
-
-def law_of(
-    points: list[tuple[Fraction, ...]], rounded: Callable[[Fraction], dict[int, Fraction]]
-) -> dict[Any, Fraction]:
-    """The joint law of equally likely vectors, each entry rounded by itself."""
-    law: dict[Any, Fraction] = {}
-    for point in points:
-        for pairs in product(*(rounded(value).items() for value in point)):
-            share = Fraction(1, len(points))
-            for _, part in pairs:
-                share *= part
-            place = tuple(number for number, _ in pairs)
-            law[place] = law.get(place, Fraction(0)) + share
-    return law
-
-
-def distance(one: dict[Any, Fraction], other: dict[Any, Fraction]) -> Fraction:
-    """Total variation."""
-    return sum((abs(one.get(at, Fraction(0)) - other.get(at, Fraction(0))) for at in {*one, *other}), Fraction(0)) / 2
-
-
-@pytest.mark.parametrize("digits", [2, 3])
-def test_by_lot_the_law_is_off_by_no_more_than_the_mean_error(digits: int) -> None:
-    """All pairs of noises of few digits, made into cells by a tree that rounds at every step: the joint law."""
-    fine, unit = 24, 2**digits
-
-    def short(value: Fraction) -> Fraction:
-        return Fraction(round(value * unit), unit)
-
-    noises = [Fraction(number, fine // 2) for number in range(-fine, fine)]
-    right = [((total + apart) / 2, (total - apart) / 2) for total in noises for apart in noises]
-    made = [
-        (short((short(total) + short(apart)) / 2), short((short(total) - short(apart)) / 2))
-        for total in noises for apart in noises
-    ]  # fmt: skip
-    mean = sum(abs(a - b) for one, other in zip(right, made, strict=True) for a, b in zip(one, other, strict=True))
-    assert 0 < distance(law_of(right, by_lot), law_of(made, by_lot)) <= mean / len(right)
-
-
-def test_to_the_nearest_step_an_error_counts_by_where_it_lies() -> None:
-    """Control: rounded to the nearest step, every number that doubles move across a boundary changes the law."""
-    right = [(Fraction(number, 64),) for number in range(64)]
-    made = [(value + Fraction(1, 64) if value == Fraction(1, 2) else value,) for (value,) in right]
-    mean = Fraction(1, 64) / 64
-    assert distance(law_of(right, nearest), law_of(made, nearest)) == 64 * mean
-    assert distance(law_of(right, by_lot), law_of(made, by_lot)) <= mean
+        assert error + LATTICE[Gaussian] <= numerical_slack(1, 1.0, 1.0, near=near) - 1e-12
 
 
 def test_lots_have_the_stated_probabilities_and_are_drawn_again_alike() -> None:
@@ -234,10 +147,7 @@ def test_lots_have_the_stated_probabilities_and_are_drawn_again_alike() -> None:
 
 
 def test_lots_do_not_depend_on_the_noise() -> None:
-    """Levels 1e-50 apart have equal states in doubles, but different random bits for rounding.
-
-    If these bits depended on the state, nearly equal levels would agree for large noise and differ for small noise.
-    """
+    """Levels 1e-50 apart have equal states in doubles, but different random bits for rounding."""
     counts = sh.Counts(pl.DataFrame({"day": list(range(1000)), "count": [5] * 1000}), largest=1)
     series = sh.create(sh.open(":memory:", seed=1), counts, name="s", key="day", max_keys=1, domain=sh.Integers(1000))
     levels = [Fraction(1, 2), Fraction(1, 2) - Fraction(1, 10**50)]

@@ -36,7 +36,7 @@ def rate(family: Any, level: Fraction) -> float:
 def probabilities(family: Any, level: Fraction, x: NDArray[Any]) -> NDArray[Any]:
     """P[Z(level) = x] of integer noise."""
     if isinstance(family, DiscreteLaplace):
-        return np.asarray(stats.dlaplace.pmf(x, rate(family, level)))
+        return np.asarray(math.tanh(rate(family, level) / 2) * np.exp(-rate(family, level) * np.abs(x)))
     if isinstance(family, RandomisedResponse):
         a = math.exp(-rate(family, level))
         return np.where(x % family.categories == 0, 1.0, a) / (1 + (family.categories - 1) * a)
@@ -49,8 +49,7 @@ def probabilities(family: Any, level: Fraction, x: NDArray[Any]) -> NDArray[Any]
 def bridge(family: Any, fine: Fraction, coarse: Fraction, x: NDArray[Any]) -> NDArray[Any]:
     """P[Z(coarse) - Z(fine) = x] of integer noise."""
     if isinstance(family, DiscreteLaplace):
-        fine_variance, variance = (stats.dlaplace.var(rate(family, level)) for level in (fine, coarse))
-        stay = fine_variance / variance
+        stay = (math.sinh(rate(family, coarse) / 2) / math.sinh(rate(family, fine) / 2)) ** 2  # of variances
         return stay * (x == 0) + (1 - stay) * probabilities(family, coarse, x)
     if isinstance(family, RandomisedResponse):
         laws = [np.fft.fft(probabilities(family, level, np.arange(family.categories))) for level in (coarse, fine)]

@@ -141,14 +141,15 @@ def query_language() -> str:
     functions = [(group, _words(names)) for group, names in language.FUNCTIONS.items()]
     aggregates = [(group, _words(names)) for group, names in language.AGGREGATES.items()]
     instead = [(_words(names), how) for names, how in language.INSTEAD.items()]
-    refused = [(f"`{what}`", how) for what, how in language.REFUSED.items()]
+    refused = "\n".join(f"- {reason}" for reason in language.REFUSED.values())
     parts = [
         f"{_MADE}",
         allowed,
         _table(("functions of one row", "names"), functions),
         _table(("aggregates", "names"), aggregates),
         "All else is refused, with the sentence that says how to write it:",
-        _table(("refused", "why, and what to write"), [*refused, *instead]),
+        refused,
+        _table(("refused", "what to write"), instead),
     ]
     return "\n\n".join(parts)
 

@@ -16,9 +16,11 @@ from typing import Any, NoReturn
 from sparsehist.errors import raise_alone
 from sparsehist.guarantee import language, plan
 from sparsehist.guarantee.plan import Node, function_of, kind_of, orders_of, parts, place_of, refs, type_of
-from sparsehist.guarantee.statement import Rewritten, folded
+from sparsehist.guarantee.statement import Rewritten, folded, nodes
 
 _EQUAL = ("COMPARE_EQUAL", "COMPARE_NOT_DISTINCT_FROM")
+_CORRELATED = ("EMPTY_RESULT", "LIMIT", "DELIM_GET", "CHUNK_GET")
+"""Operators of correlated subqueries."""
 _LATERAL = "__duckdb_delim_"
 _LATERAL_UNNEST = (
     "PROJECTION MATERIALIZED_CTE AGGREGATE_AND_GROUP_BY CTE_REF PROJECTION COMPARISON_JOIN CTE_REF GET PROJECTION "
@@ -53,13 +55,6 @@ class Relation:
     private: bool = False
     unique: frozenset[int] | None = None
 
-    def taking(self, places: Sequence[int | None], columns: Iterable[Column]) -> Relation:
-        """Return a relation of other columns with the same rows; `places` says which of these columns they are."""
-        new = {old: at for at, old in enumerate(places) if old is not None}
-        kept = self.unique is not None and self.unique <= new.keys()
-        unique = frozenset(new[old] for old in self.unique or ()) if kept else None
-        return Relation(tuple(columns), self.private, unique)
-
 
 class Check:
     """The check of one query for units of these names."""
@@ -68,7 +63,6 @@ class Check:
         self._query, self._units = query, units
         self._renamed = [query.renamed(unit) for unit in units]
         self._kinds: dict[int, str] = {}
-        self._unfit: dict[int, str] = {}
         self._ctes: dict[int, Relation] = {}
 
     def run(self, root: Node, columns: Sequence[str], keys: tuple[str, ...]) -> None:
@@ -76,18 +70,19 @@ class Check:
         for name in (*self._units, *keys):
             if sum(folded(column) == folded(name) for column in columns) != 1 or name not in columns:
                 self._refuse(None, "one column", name=name, columns=", ".join(columns))
-        for node in plan.descendants(root):
-            if kind_of(node) in plan.CORRELATED:
-                self._refuse(None, "correlated")
-            self._check_known(node)
+        for node in nodes(root):
+            if "expression_class" in node or str(node.get("type")).startswith("LOGICAL_"):
+                unknown = plan.unknown_in(node)
+                if unknown:
+                    reason = "correlated" if unknown in _CORRELATED else "unknown"
+                    self._refuse(None, reason, what=unknown.replace("_", " ").lower())
         result = self._relation(root)
         if not result.private:
             self._refuse(None, "all public")
         self._check_usable(*result.columns)
         for part, unit in enumerate(self._units):
             if result.columns[columns.index(unit)].unit != part:
-                unfit = self._unfit.get(part)
-                self._refuse(None, "unfit unit" if unfit else "no unit", name=unit, kind=unfit)
+                self._refuse(None, "no unit", name=unit)
 
     def _refuse(self, call: Node | None, reason: str, **words: object) -> NoReturn:
         """Refuse the query, at the call of a function or window of the plan."""
@@ -116,9 +111,10 @@ class Check:
         return not (left.private and right.private) or len(same) == len(self._units)
 
     def _projection(self, node: Node) -> Relation:
-        below = self._below(node)
-        columns = [self._column(below, one) for one in node["expressions"]]
-        return below.taking(list(map(place_of, node["expressions"])), columns)
+        return self._projected(self._below(node), node["expressions"])
+
+    def _projected(self, below: Relation, expressions: Iterable[Node]) -> Relation:
+        return Relation(tuple(self._column(below, one) for one in expressions), below.private)
 
     def _column(self, below: Relation, expression: Node) -> Column:
         at = place_of(expression)
@@ -144,36 +140,32 @@ class Check:
             return Relation((Column({"id": "BIGINT"}),) * len(node.get("column_indexes", ())))
         path = (node.get("function_data") or {}).get("qualified_name", {}).get("path", ())
         source = self._query.sources.get(str(path[-1]).removeprefix("hidden_")) if path else None
+        names, places = (
+            list(map(folded, node["names"])),
+            [int(one.get("index", -1)) for one in node["column_indexes"]],
+        )
         plain = function_of(node) == "seq_scan" and list(path[:2]) == ["memory", "main"] and not node.get("children")
-        if source is None or not plain or node.get("source_ordinality") != "WITHOUT_ORDINALITY":
+        if source is None or not plain or not set(places) <= set(range(len(names))):
             self._refuse(None, "no source", name=function_of(node))
-        names = list(map(folded, node["names"]))
-        units: dict[int, int] = {}
+        columns = list(map(Column, node["returned_types"]))
         for part in range(0 if source.public else len(self._units)):
             found = [at for at, name in enumerate(names) if name == folded(self._units[part])]
             found = found or [at for at, name in enumerate(names) if name in self._renamed[part]]
             if len(found) > 1:
                 self._refuse(None, "two units", name=source.name, column=self._units[part])
-            units |= dict.fromkeys(found, part)
-        columns = []
-        for given in node["column_indexes"]:
-            at = int(given.get("index", len(names)))
-            if at >= len(names):
-                self._refuse(None, "no column", name=source.name)
-            kind = node["returned_types"][at]
-            named = at in units and self._is_unit(source.name, units[at], kind)
-            columns.append(Column(kind, units[at] if named else None))
-        return Relation(tuple(columns), not source.public)
+            for at in found:
+                self._check_unit(source.name, part, columns[at].kind)
+                columns[at] = replace(columns[at], unit=part)
+        return Relation(tuple(columns[at] for at in places), not source.public)
 
-    def _is_unit(self, source: str, part: int, kind: Any) -> bool:
-        """Refuse units of several types: two of one type may equal one of the other. False for no type of a unit."""
-        found = language.unit_kind(kind)
+    def _check_unit(self, source: str, part: int, kind: Any) -> None:
+        """Refuse what is no type of a unit, and two types: two units of one may equal one of the other."""
+        name, found = self._units[part], language.unit_kind(kind)
         if not found:
-            self._unfit[part] = language.name_of(kind).lower()
-        if found and self._kinds.setdefault(part, found) != found:
-            here, there = found.lower(), self._kinds[part].lower()
-            self._refuse(None, "two types", name=source, column=self._units[part], here=here, there=there)
-        return bool(found)
+            self._refuse(None, "unfit unit", name=name, kind=language.name_of(kind).lower())
+        known = self._kinds.setdefault(part, found)
+        if known != found:
+            self._refuse(None, "two types", name=source, column=name, here=found.lower(), there=known.lower())
 
     def _dummy_scan(self, _: Node) -> Relation:
         return Relation((Column(),))
@@ -185,68 +177,51 @@ class Check:
         return Relation(tuple(map(Column, node["expr_types"])), below.private)
 
     def _filter(self, node: Node) -> Relation:
-        (child,), conditions = node["children"], plan.conjuncts(node["expressions"])
-        if kind_of(child) == "CROSS_PRODUCT":  # FROM a, b WHERE a.unit = b.unit
-            below = self._comparison_join(child, conditions)
-        else:
-            below = self._relation(child)
-            self._check_conditions(below.columns, conditions)
-        kept = node.get("projection_map") or range(len(below.columns))
-        held = {place_of(one) for one in conditions}  # an IN that is true from here on
+        """Check the conditions of WHERE; one may be an IN that is false or null for other units' rows."""
+        below, conditions = self._below(node), plan.conditions_of(node["expressions"])
+        held = {place_of(one) for one in conditions}
+        marks = {at for at, one in enumerate(below.columns) if at in held and one.barred == "condition"}
+        self._check(below.columns, *(one for one in conditions if place_of(one) not in marks))
         columns = [replace(one, barred="correlated") if at in held else one for at, one in enumerate(below.columns)]
-        return below.taking(kept, (columns[at] for at in kept))
-
-    def _check_conditions(self, columns: Sequence[Column], conditions: Iterable[Node]) -> None:
-        """Check conjuncts of WHERE, one of which may be an IN that is false or null for other units' rows."""
-        for one in conditions:
-            at = place_of(one)
-            if at is None or columns[at].barred != "condition":
-                self._check(columns, one)
+        return replace(below, columns=tuple(columns))
 
     def _order_by(self, node: Node) -> Relation:
         below = self._below(node)
         self._check(below.columns, *orders_of(node))
-        kept = node.get("projection_map") or range(len(below.columns))
-        return Relation(tuple(below.columns[at] for at in kept), below.private)
+        return below
 
-    def _comparison_join(self, node: Node, where: Sequence[Node] = ()) -> Relation:
-        how = str(node.get("join_type", "INNER"))
-        if how not in ("INNER", "LEFT", "SEMI", "ANTI", "MARK"):
+    def _comparison_join(self, node: Node) -> Relation:
+        how, left, right = str(node.get("join_type", "INNER")), self._below(node), self._below(node, 1)
+        if how not in ("INNER", "LEFT", "SEMI", "ANTI", "MARK") or node.get("left_projection_map"):
             self._refuse(None, "correlated")
-        left, right = self._below(node), self._below(node, 1)
-        both = Relation((*left.columns, *right.columns))
         paired = [one for one in node.get("conditions", ()) if "right" in one]
+        others = [one["left"] for one in node.get("conditions", ()) if "right" not in one]
         self._check(left.columns, *(one["left"] for one in paired))
         self._check(right.columns, *(one["right"] for one in paired))
-        self._check(both.columns, *plan.conditions_of_both(node))
-        self._check_conditions(both.columns, where)
-        equal = [
-            (self._unit(left, one["left"]), self._unit(right, one["right"]))
-            for one in paired if one.get("comparison") in _EQUAL
-        ]  # fmt: skip
-        for one in where:
-            sides = [refs(side) for side in one["children"]] if one["type"] in _EQUAL else []
-            if sorted(min(side, default=0) >= len(left.columns) for side in sides if len(side) == 1) == [False, True]:
-                equal.append((self._unit(both, one["children"][0]), self._unit(both, one["children"][1])))
-        together = self._are_together(left, right, equal)
+        both = (*left.columns, *right.columns)
+        self._check(both, *others, *filter(None, map(node.get, ("condition", "predicate"))))
+        together = self._are_together(
+            left, right,
+            [(self._unit(left, one["left"]), self._unit(right, one["right"]))
+             for one in paired if one.get("comparison") in _EQUAL],
+        )  # fmt: skip
         if how == "INNER" and not together:
             self._refuse(None, "units meet")
         if how != "INNER" and right.private and not (left.private and together):
             self._refuse(None, "partner")
-        kept = [left.columns[at] for at in node.get("left_projection_map") or range(len(left.columns))]
-        if how == "MARK":
-            kept.append(Column({"id": "BOOLEAN"}, barred="condition" if right.private else ""))
-        if how in ("INNER", "LEFT"):
-            beside = [right.columns[at] for at in node.get("right_projection_map") or range(len(right.columns))]
-            kept += [replace(one, unit=None) if how == "LEFT" else one for one in beside]
-        return Relation(tuple(kept), left.private or right.private)
+        beside = {
+            "INNER": right.columns,
+            "LEFT": [replace(one, unit=None) for one in right.columns],
+            "MARK": [Column({"id": "BOOLEAN"}, barred="condition" if right.private else "")],
+        }.get(how, ())
+        return Relation((*left.columns, *beside), left.private or right.private)
 
     _any_join = _cross_product = _comparison_join
 
     def _aggregate_and_group_by(self, node: Node) -> Relation:
         groups, computed, below = node.get("groups", []), node.get("expressions", []), self._below(node)
         if len(node.get("grouping_sets", ())) > 1:
-            self._refuse(None, "GROUPING SETS, ROLLUP, CUBE")
+            self._refuse(None, "GROUPING_SETS")
         if not self._is_named_by(below, map(place_of, groups)):
             self._refuse(computed[0] if computed else None, "group")
         grouped = [self._column(below, group) for group in groups]
@@ -257,11 +232,8 @@ class Check:
     def _aggregate(self, one: Node, below: Relation, *, window: bool = False) -> Column:
         """Return the column of an aggregate, which must not depend on the order in which its rows come."""
         name, kind, given = function_of(one), type_of(one), one.get("children", ())
-        self._check_known(one)
         self._check(below.columns, *parts(one))
         arguments = [part for part in given if refs(part)]
-        if one.get("state_export", "NONE") != "NONE" or not language.is_known(kind):
-            self._refuse(one, "unknown", what=name)
         if name not in language.ADDING | language.ORDERLESS | (frozenset() if window else language.ORDERED):
             self._refuse(one, "function")
         if not below.private:
@@ -297,9 +269,8 @@ class Check:
         return Relation((*below.columns, *made), below.private, below.unique)
 
     def _one_window(self, one: Node, below: Relation) -> Column:
-        self._check_known(one)
         self._check(below.columns, *parts(one))
-        if one["type"] not in language.RANKS | language.PLACES | {"WINDOW_AGGREGATE"} or one.get("arg_orders"):
+        if one["type"] not in language.RANKS | language.PLACES | {"WINDOW_AGGREGATE"}:
             self._refuse(one, "unknown", what="this window function")
         if not self._is_named_by(below, map(place_of, one.get("partitions", ()))):
             self._refuse(one, "window")
@@ -312,14 +283,12 @@ class Check:
         The text of a struct tells apart what is equal but not alike, where the struct itself is in the order too.
         """
         structs = [one for one in orders if function_of(one) == "struct_pack"]
-        texts = [
-            one["children"][0] for one in orders
-            if one["type"] == "OPERATOR_CAST" and language.name_of(type_of(one)) == "VARCHAR"
-        ]  # fmt: skip
-        flat = [*orders, *(part for one in structs for part in one["children"])]
-        by_text = {place_of(part) for one in structs if one in texts for part in one["children"]} - {None}
-        found = {at for at in map(place_of, flat) if at is not None}
-        return {at for at in found if at in by_text or language.is_alike(below.columns[at].kind)}
+        casts = [one for one in orders if one["type"] == "OPERATOR_CAST"]
+        texts = [one["children"][0] for one in casts if language.name_of(type_of(one)) == "VARCHAR"]
+        by_text = [part for one in structs if one in texts for part in one["children"]]
+        found = map(place_of, [*orders, *(part for one in structs for part in one["children"])])
+        alike = {at for at in found if at is not None and language.is_alike(below.columns[at].kind)}
+        return alike | {at for at in map(place_of, by_text) if at is not None}
 
     def _distinct(self, node: Node) -> Relation:
         below, targets = self._below(node), list(map(place_of, node.get("distinct_targets", ())))
@@ -360,8 +329,6 @@ class Check:
         return self._below(node, 1)
 
     def _cte_ref(self, node: Node) -> Relation:
-        if int(node["cte_index"]) not in self._ctes or node.get("is_recurring"):
-            self._refuse(None, "WITH RECURSIVE")
         return self._ctes[int(node["cte_index"])]
 
     def _lateral(self, node: Node) -> Relation:
@@ -370,37 +337,36 @@ class Check:
         DuckDB numbers the rows, or takes the distinct values that unnest is given, and joins the rows with what comes
         of each by that number or value. Every other plan of this kind is a correlated query, and refused.
         """
-        kept, *rest = node["children"]
-        found = [one for child in rest for one in plan.descendants(child)]
+        kept, rest = node["children"]
+        found = list(plan.descendants(rest))
         if " ".join(map(kind_of, found)) != _LATERAL_UNNEST or kind_of(kept) != "PROJECTION":
             self._refuse(None, "correlated")
         outer, inner, distinct, seen, again, join, left, call, given, taken = found
+        (below,), expressions = kept["children"], kept["expressions"]
+        values = [place_of(one) for one in distinct["groups"]]
+        numbered = kind_of(below) == "WINDOW"
+        if numbered:  # by the last column, which nobody is given
+            (below,), expressions = below["children"], expressions[:-1]
+        rows = self._projected(self._relation(below), expressions)
+        width, conditions = len(rows.columns), join.get("conditions", ())
         plain = (
-            [one["cte_index"] for one in (seen, left, taken)]
-            == [one["table_index"] for one in (node, node, inner)]
-            and str(inner.get("ctename", "")).startswith(_LATERAL)
-            and function_of(call) == "unnest" and not distinct.get("expressions")
-            and not plan.conditions_of_both(join) and str(join["join_type"]) in ("INNER", "LEFT")
-            and all(one.get("comparison") == "COMPARE_NOT_DISTINCT_FROM" for one in join.get("conditions", ()))
+            [one["cte_index"] for one in (seen, left, taken)] == [one["table_index"] for one in (node, node, inner)]
+            and function_of(call) == "unnest" and str(join["join_type"]) in ("INNER", "LEFT")
+            and join.get("left_projection_map", []) == (list(range(width)) if numbered else [])
+            and join.get("right_projection_map") == list(range(len(call["returned_types"])))
+            and all(one.get("comparison") == "COMPARE_NOT_DISTINCT_FROM" for one in conditions)
+            and ({width} if numbered else set(values)) <= {place_of(one["left"]) for one in conditions}
+            and not join.get("predicate")
         )  # fmt: skip
         if not plain:
             self._refuse(None, "correlated")
-        below, number = kept["children"][0], Column({"id": "BIGINT"}, barred="correlated")
-        numbered = kind_of(below) == "WINDOW"
-        rows = self._relation(below["children"][0] if numbered else below)
-        rows = replace(rows, columns=(*rows.columns, *[number] * numbered))
-        rows = replace(rows, columns=tuple(self._column(rows, one) for one in kept["expressions"]))
-        values = [self._column(rows, one) for one in distinct["groups"]]
-        if number not in values:
-            self._check_alike(values, "unnest")
-        given_columns = [replace(one, barred="") if one == number else one for one in values]
-        self._check(given_columns, *(plan.on_table(one, taken["table_index"]) for one in given["expressions"]))
-        right = [*map(Column, call["returned_types"]), *(replace(one, barred="correlated") for one in values)]
-        made = [rows.columns[at] for at in join.get("left_projection_map") or range(len(rows.columns))]
-        made += [right[at] for at in join.get("right_projection_map") or range(len(right))]
-        for projection in (again, outer):
-            made = [self._column(Relation(tuple(made)), one) for one in projection["expressions"]]
-        return Relation(tuple(made), rows.private)
+        looked_at = [rows.columns[at] for at in values if at is not None and at < width]
+        self._check_usable(*looked_at)
+        if not numbered:
+            self._check_alike(looked_at, "unnest")
+        self._check(None, *given["expressions"])
+        made = Relation((*rows.columns, *map(Column, call["returned_types"])), rows.private)
+        return self._projected(self._projected(made, again["expressions"]), outer["expressions"])
 
     # Expressions
 
@@ -416,25 +382,18 @@ class Check:
             if not language.is_alike(column.kind):
                 self._refuse(None, "alike", name=what)
 
-    def _check_known(self, node: Node) -> None:
-        if unknown := plan.unknown_in(node):
-            self._refuse(None, "unknown", what=unknown.replace("_", " ").lower())
-
     def _check(self, columns: Sequence[Column] | None, *expressions: Node) -> None:
-        """Refuse expressions that look at more than their row; inside a lambda `columns` is None."""
+        """Refuse expressions that look at more than their row; where `columns` is None, all of it may be used."""
         for one in expressions:
-            self._check_known(one)
             at, kind = place_of(one), one["expression_class"]
-            if at is not None:
-                self._check_usable(*([] if columns is None else [columns[at]]))
+            if kind in ("BOUND_REF", "BOUND_COLUMN_REF"):
+                if columns is not None:
+                    self._check_usable(Column(barred="correlated") if at is None else columns[at])
                 continue
             if kind in ("BOUND_AGGREGATE", "BOUND_WINDOW"):
                 self._refuse(one, "more rows")
             if not language.is_known(type_of(one)):
                 self._refuse(one, "type", name=language.name_of(type_of(one)).lower())
-            cast = one["type"] == "OPERATOR_CAST"
-            if cast and language.shows_bits_of_floats(type_of(one), *map(type_of, parts(one))):
-                self._refuse(one, "type", name="bit of a floating-point number")
             if kind == "BOUND_FUNCTION" and function_of(one) not in language.SCALARS:
                 self._refuse(one, "function")
             if kind == "BOUND_LAMBDA":

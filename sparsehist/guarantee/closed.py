@@ -142,10 +142,13 @@ def _checked(
         tried = query if by_text is None else break_ties(connection, query, by_text=by_text)
         try:
             _check(connection, tried, units, keys)
-        except StatementError as problem:
-            if refused is None and not (isinstance(problem, GuaranteeError) and problem.tied):
+        except GuaranteeError as problem:
+            refused = problem
+            if not problem.tied:
+                break
+        except StatementError:
+            if refused is None:
                 raise
-            refused = problem if isinstance(problem, GuaranteeError) else refused
         else:
             return tried
     raise present(refused)
@@ -162,7 +165,7 @@ def _check(
     except duckdb.Error as problem:
         raise_alone(StatementError(f"DuckDB cannot plan the query: {_said(problem)}"))
     except ValueError:  # a value such as nan has no like in JSON
-        raise_alone(query.refusal("no value"))
+        plan = {"error": True}
     if plan["error"] or len(plan["plans"]) != 1:
         raise_alone(query.refusal("no plan"))
     Check(query, units).run(plan["plans"][0], columns, keys)

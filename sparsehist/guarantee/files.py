@@ -6,23 +6,13 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-_PARQUET = "hive_partitioning hive_types hive_types_autocast filename binary_as_string compression"
-_CSV = """
-    auto_detect columns header delim sep quote escape nullstr allow_quoted_nulls force_not_null dateformat
-    timestampformat decimal_separator thousands new_line comment compression encoding strict_mode filename
-    hive_partitioning max_line_size maximum_line_size buffer_size parallel null_padding
-"""
-_JSON = (
-    "columns format auto_detect dateformat timestampformat compression filename hive_partitioning maximum_object_size"
-)
+_FILES = "hive_partitioning hive_types hive_types_autocast filename compression"
+_TEXT = f"{_FILES} columns auto_detect dateformat timestampformat"
 READERS = {
-    "read_parquet": _PARQUET,
-    "parquet_scan": _PARQUET,
-    "read_csv": _CSV,
-    "read_csv_auto": _CSV,
-    "read_json": _JSON,
-    "read_json_auto": _JSON,
-    "read_ndjson": _JSON,
+    "read_parquet": f"{_FILES} binary_as_string",
+    "read_csv": f"{_TEXT} header delim sep quote escape nullstr allow_quoted_nulls force_not_null decimal_separator "
+    "thousands new_line comment encoding max_line_size maximum_line_size buffer_size parallel",
+    "read_json": f"{_TEXT} format maximum_object_size",
 }
 """DuckDB's readers of files, and the options that may be given."""
 
@@ -44,16 +34,13 @@ def guess_of(reader: str, paths: Sequence[str], options: Mapping[str, Any]) -> s
         return (
             f"with {unknown[0]} other units' rows may decide how a row of {reader} is read, or whether; leave it out"
         )
-    if READERS[reader] != _PARQUET:
-        if not options.get("columns") or options.get("auto_detect") is not False:
-            return (
-                f"{reader} guesses names and types from the rows of all units; say auto_detect = false and "
-                "columns = {'user_id': 'VARCHAR', …}"
-            )
-        if reader.startswith("read_json") and options.get("format") not in ("newline_delimited", "array"):
-            return f"{reader} guesses the format from the rows of all units; say format = 'newline_delimited'"
-        if options.get("null_padding") or options.get("strict_mode") is False:
-            return f"{reader} repairs rows that are cut or quoted badly by what follows them; leave that out"
+    if reader != "read_parquet" and (not options.get("columns") or options.get("auto_detect") is not False):
+        return (
+            f"{reader} guesses names and types from the rows of all units; say auto_detect = false and "
+            "columns = {'user_id': 'VARCHAR', …}"
+        )
+    if reader == "read_json" and options.get("format") not in ("newline_delimited", "array"):
+        return f"{reader} guesses the format from the rows of all units; say format = 'newline_delimited'"
     folders = [path.replace("\\", "/").rpartition("/")[0] for path in paths]
     told = options.get("hive_partitioning") is False or options.get("hive_types_autocast") is False
     if not told and "hive_types" not in options and any(re.search(r"[*?\[]", folder) for folder in folders):

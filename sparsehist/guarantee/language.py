@@ -16,7 +16,7 @@ ALLOWED = {
     "FROM": "tables of `tables=` and `public=`, files, queries in parentheses, `VALUES`, `range(n)`, `unnest(list) "
     "[WITH ORDINALITY]`",
     "JOIN": "`JOIN`, `LEFT JOIN`, `SEMI JOIN`, `ANTI JOIN`: with public tables on anything, with private ones on the "
-    "unit; `FROM a, b WHERE a.unit = b.unit`",
+    "unit",
     "WHERE": "conditions on the row; `x IN (SELECT …)` of a public table, `unit IN (SELECT unit …)` of a private one",
     "GROUP BY, DISTINCT": "with the unit among the columns; `HAVING`; `DISTINCT ON` all columns that are used",
     "Windows": "`PARTITION BY` the unit; ranks, aggregates, `row_number`, `lag`, `lead`, `first_value`, "
@@ -89,31 +89,29 @@ WRITTEN = frozenset(f"{' '.join(FUNCTIONS.values())} {_SYNTAX}".split())
 SCALARS = WRITTEN | frozenset(_BOUND.split())
 
 REFUSED = {
-    "LIMIT, OFFSET": "LIMIT and OFFSET count the rows of all units; leave them out, or number the rows of each: "
+    "LIMIT_MODIFIER LIMIT_PERCENT_MODIFIER": "LIMIT and OFFSET count the rows of all units; number those of each: "
     "row_number() OVER (PARTITION BY the unit ORDER BY …)",
-    "USING SAMPLE": "a sample is drawn from the rows of all units; keep rows by a condition such as "
-    "hash(query) % 10 = 0",
-    "WITH RECURSIVE": "recursion ends when the rows of all units are used up; write the steps out, or count with a "
-    "window",
-    "EXCEPT, INTERSECT": "EXCEPT and INTERSECT compare whole rows; write an ANTI JOIN or SEMI JOIN on the unit "
-    "and the other columns",
-    "EXISTS": "EXISTS asks for every row anew; write it as a join: FROM log SEMI JOIN clicks USING (user_id), "
+    "sample": "a sample is drawn from the rows of all units; write hash(query) % 10 = 0",
+    "RECURSIVE_CTE_NODE": "recursion ends when the rows of all units are used up; write the steps out, or count with "
+    "a window",
+    "EXCEPT INTERSECT": "EXCEPT and INTERSECT compare whole rows; write an ANTI JOIN or SEMI JOIN on the unit and "
+    "the other columns",
+    "EXISTS NOT_EXISTS": "EXISTS asks for every row anew; write a join: FROM log SEMI JOIN clicks USING (user_id), "
     "or ANTI JOIN for NOT EXISTS",
-    "GROUPING SETS, ROLLUP, CUBE": "grouping sets, ROLLUP and CUBE; write UNION ALL of one GROUP BY with the "
-    "unit for each",
-    "FULL JOIN": "a full join keeps rows without partner of both sides; write UNION ALL of a left join and an "
-    "anti join",
-    "RIGHT JOIN": "write it as a LEFT JOIN with the tables swapped",
-    "POSITIONAL JOIN": "a positional join pairs rows by where they stand; join on columns",
-    "ASOF JOIN": "an asof join takes any of the rows that tie; join on the unit and a.ts <= b.ts, then take "
-    "row_number() OVER (PARTITION BY the unit …) = 1",
-    "PIVOT, UNPIVOT": "PIVOT takes its columns from the rows of all units; write max(CASE WHEN … THEN … END) with "
-    "GROUP BY the unit, and for UNPIVOT unnest([a, b])",
-    "DESCRIBE, SUMMARIZE, SHOW": "DESCRIBE, SUMMARIZE and SHOW tell of all rows; name the columns in a SELECT",
+    "GROUPING_SETS": "grouping sets, ROLLUP and CUBE; write UNION ALL of one GROUP BY with the unit for each",
+    "FULL OUTER": "a full join keeps rows without partner of both sides; write UNION ALL of a left join and an anti "
+    "join",
+    "RIGHT": "in the place of a RIGHT JOIN write a LEFT JOIN with the tables swapped",
+    "POSITIONAL": "a positional join pairs rows by where they stand; join on columns",
+    "ASOF": "an asof join takes any of the rows that tie; join on the unit and a.ts <= b.ts, then take row_number() "
+    "OVER (PARTITION BY the unit …) = 1",
+    "PIVOT": "PIVOT takes its columns from the rows of all units; write max(CASE WHEN … THEN … END) with GROUP BY "
+    "the unit, and for UNPIVOT unnest([a, b])",
+    "SHOW_REF": "DESCRIBE, SUMMARIZE and SHOW tell of all rows; name the columns in a SELECT",
     "COLLATE": "a collation takes different texts for one; write lower(…)",
-    "#1": "name the column instead of its number",
+    "POSITIONAL_REFERENCE": "#1: name the column instead of its number",
 }
-"""Why a construct is refused, and how to write it."""
+"""Constructs that are refused, by what DuckDB's parse tree calls them: why, and how to write it."""
 
 REASONS = {
     "unknown": "{what} is not in the language of docs/sql.md; write it in a plainer way",
@@ -124,10 +122,8 @@ REASONS = {
     "all public": "no private table is read: name one that holds {unit}, or do not declare it public",
     "unfit unit": "{name} is of type {kind}, in which a unit may be written in several ways: store whole numbers or "
     "text (pandas makes floats of whole numbers with missing values; astype('Int64') keeps them)",
-    "no unit": "{name} must be the column {name} of a private table, unchanged or cast so that all values stay "
-    "apart: another function of it may merge or split units",
-    "units meet": "rows of different units meet in a join; join on the unit, {equal}, or declare one of the tables "
-    "public",
+    "no unit": "{name} must be the column {name} of a private table, unchanged or cast so that all values stay apart",
+    "units meet": "rows of different units meet; write JOIN … ON {equal}, or declare one of the tables public",
     "partner": "whether a row has a partner here depends on rows of other units; compare the unit of both tables, "
     "{equal}, or declare the second one public",
     "condition": "whether this is false or null depends on the rows of all units; use it as a condition of its own "
@@ -150,18 +146,16 @@ REASONS = {
     "correlated": "a query in parentheses may not look at the row outside, nor be asked for one of several rows; "
     "write it as a join with a query that has the unit in its GROUP BY",
     "no source": "{name}(…) is no source in a series' query",
-    "no column": "{name} has no such column",
     "two units": "which column of {name} is {column} cannot be told; rename it there",
     "two types": "{column} is {here} in {name} and {there} in another table; store it in one type",
-    "no value": "it holds a value that cannot be written, such as nan",
-    "no plan": "DuckDB writes no plan of it; write it in a plainer way",
-}
+    "no plan": "DuckDB writes no plan of it; write it without values such as nan, in a plainer way",
+} | {word: reason for words, reason in REFUSED.items() for word in words.split()}
 """Why the plan of a query is refused, and what to write."""
 
 INSTEAD = {
     "now today current_date get_current_time get_current_timestamp transaction_timestamp current_timestamp "
-    "localtimestamp current_localtimestamp current_localtime": "write the time as a constant, or give it as a "
-    "parameter",
+    "localtimestamp current_localtimestamp current_localtime getvariable current_setting": "write it as a constant, "
+    "or as a parameter, $name",
     "random setseed uuid gen_random_uuid uuidv4 uuidv7": "take a hash of the row: hash(query) % 10 = 0",
     "age": "write date_diff('day', a, b)",
     "arg_max max_by argmax arg_max_null": "write first(x ORDER BY y DESC)",
@@ -174,24 +168,22 @@ INSTEAD = {
     "sum(x), sum(x * x) and count(*) of decimals",
     "product": "add logarithms, as decimals: sum(ln(x)::decimal(18, 6))",
     "timezone": "store times in one zone, or add an interval: ts + INTERVAL 2 HOUR",
-    "getvariable current_setting": "give the value as a parameter, $name",
     "row_number": "write row_number() OVER (PARTITION BY the unit ORDER BY …)",
 }
 """How to write functions that are refused."""
 
 _WHOLE = frozenset("TINYINT SMALLINT INTEGER BIGINT UTINYINT USMALLINT UINTEGER UBIGINT HUGEINT UHUGEINT".split())
 _ADDED_EXACTLY = (_WHOLE - {"HUGEINT", "UHUGEINT"}) | {"DECIMAL", "BOOLEAN"}
-_PLAIN = (
+_UNITS = (
     _WHOLE
     | frozenset(
-        "BOOLEAN DECIMAL VARCHAR BLOB BIT DATE TIME TIMESTAMP TIMESTAMP_S TIMESTAMP_MS TIMESTAMP_NS UUID".split()
+        "BOOLEAN VARCHAR BLOB DATE TIME TIMESTAMP TIMESTAMP_S TIMESTAMP_MS TIMESTAMP_NS TIMESTAMP_TZ UUID".split()
     )
-    | {"TIMESTAMP WITH TIME ZONE", "TIMESTAMP_TZ", "SQLNULL", "NULL", "INTEGER_LITERAL", "STRING_LITERAL"}
+    | {"TIMESTAMP WITH TIME ZONE", "INTEGER_LITERAL", "STRING_LITERAL"}
 )
-_NESTED = frozenset("LIST ARRAY STRUCT MAP".split())
+_ALIKE = _UNITS | frozenset("DECIMAL SQLNULL NULL LIST ARRAY STRUCT MAP".split())
 # Equal values that can be told apart: 0.0 and -0.0, a month and 30 days.
 _UNLIKE = frozenset(("FLOAT", "DOUBLE", "INTERVAL", "LAMBDA"))
-_UNITS = _PLAIN - {"DECIMAL", "BIT", "SQLNULL", "NULL"}
 _TO_TEXT = _WHOLE | {"DATE", "UUID", "BOOLEAN", "TIMESTAMP"}
 
 
@@ -210,18 +202,13 @@ def _names(kind: Any) -> list[str]:
 
 def is_known(kind: Kind | None) -> bool:
     """Return whether values of a type may be computed with."""
-    return kind is None or set(_names(kind)) <= _PLAIN | _NESTED | _UNLIKE
+    return kind is None or set(_names(kind)) <= _ALIKE | _UNLIKE
 
 
 def is_alike(kind: Kind | None) -> bool:
     """Return whether equal values of a type cannot be told apart."""
     held = _names(kind)
-    return bool(held) and set(held) <= _PLAIN | _NESTED and "collation" not in str(kind)
-
-
-def shows_bits_of_floats(to: Kind | None, *given: Kind | None) -> bool:
-    """Return whether a cast tells NaNs apart that are equal and have one text."""
-    return "BIT" in _names(to) and not {"FLOAT", "DOUBLE"}.isdisjoint(_names(list(given)))
+    return bool(held) and set(held) <= _ALIKE and "collation" not in str(kind)
 
 
 def adds_exactly(kind: Kind | None) -> bool:
@@ -239,10 +226,8 @@ def unit_kind(kind: Kind | None) -> str:
 def keeps_units_apart(before: Kind | None, after: Kind | None) -> bool:
     """Return whether a cast keeps all values of a unit apart; each has one way to write it in the new type."""
     one, other = name_of(before), name_of(after)
-    if not (is_alike(before) and is_alike(after)):
-        return False
-    same = one == other and one in ("VARCHAR", *_TO_TEXT)
-    return same or (one in _WHOLE and other in _WHOLE) or (one in _TO_TEXT and other == "VARCHAR")
+    apart = {one, other} <= _WHOLE or (one == other and one in _UNITS) or (one in _TO_TEXT and other == "VARCHAR")
+    return apart and is_alike(before) and is_alike(after)
 
 
 def instead_of(function: str) -> str:

@@ -16,6 +16,7 @@ Node = dict[str, Any]
 _CALL = "qname arguments function_data has_serialize"
 _EXPRESSIONS = {
     "BOUND_REF": "index",
+    "BOUND_COLUMN_REF": "binding depth",
     "BOUND_CONSTANT": "value",
     "BOUND_FUNCTION": f"{_CALL} is_operator named_arguments positional_arguments",
     "BOUND_CASE": "case_checks else_expr",
@@ -23,18 +24,18 @@ _EXPRESSIONS = {
     "BOUND_OPERATOR": "",
     "BOUND_LAMBDA": "lambda_expr parameter_count parameter_names",
     "BOUND_UNNEST": "child",
-    "BOUND_AGGREGATE": f"{_CALL} aggregate_type filter order_bys state_export",
+    "BOUND_AGGREGATE": f"{_CALL} aggregate_type filter order_bys",
     "BOUND_WINDOW": f"{_CALL} partitions orders start end start_expr end_expr exclude_clause filters distinct "
-    "ignore_nulls arg_orders sql_range_order_type sql_range_start sql_range_end sql_range_start_boundary "
-    "sql_range_end_boundary state_export",
+    "ignore_nulls sql_range_order_type sql_range_start sql_range_end sql_range_start_boundary "
+    "sql_range_end_boundary",
 }
-_JOIN = "conditions join_type mark_index mark_types left_projection_map right_projection_map delim_flipped predicate"
+_JOIN = "conditions join_type mark_index mark_types left_projection_map right_projection_map predicate"
 _OPERATORS = {
     "PROJECTION": "table_index expressions",
-    "GET": "table_index returned_types names projection_ids table_filters arguments qname has_serialize "
-    "function_data parameters named_parameters input_table_types input_table_names projected_input "
-    "column_indexes extra_info ordinality_idx source_ordinality table_filters_by_projection has_pushed_projection",
-    "FILTER": "expressions projection_map",
+    "GET": "table_index returned_types names arguments qname has_serialize function_data parameters "
+    "input_table_types input_table_names projected_input column_indexes extra_info ordinality_idx source_ordinality "
+    "table_filters_by_projection",
+    "FILTER": "expressions",
     "COMPARISON_JOIN": _JOIN,
     "ANY_JOIN": f"{_JOIN} condition",
     "CROSS_PRODUCT": "",
@@ -43,15 +44,14 @@ _OPERATORS = {
     "WINDOW": "expressions window_index",
     "DISTINCT": "distinct_type distinct_targets order_by",
     "UNION": "table_index column_count setop_all allow_out_of_order",
-    "ORDER_BY": "orders projection_map",
+    "ORDER_BY": "orders",
     "UNNEST": "unnest_index expressions",
     "MATERIALIZED_CTE": "table_index column_count ctename materialize",
-    "CTE_REF": "table_index cte_index chunk_types bound_columns is_recurring",
+    "CTE_REF": "table_index cte_index chunk_types bound_columns",
     "EXPRESSION_GET": "table_index expr_types expressions",
     "DUMMY_SCAN": "table_index",
 }
-CORRELATED = ("EMPTY_RESULT", "LIMIT", "DELIM_GET", "CHUNK_GET")
-"""Operators of correlated subqueries."""
+_ABSENT: tuple[object, ...] = (None, [], {}, False, "NONE")
 
 
 def plan_of(written: str) -> Node:
@@ -75,7 +75,7 @@ def unknown_in(node: Node) -> str:
     if listed is None:
         return str(node["type"] if "expression_class" in node else kind)
     known = {"type", "children", "expression_class", "return_type", *listed.split()}
-    return next((key for key, value in node.items() if value not in (None, [], {}) and key not in known), "")
+    return next((key for key, value in node.items() if value not in _ABSENT and key not in known), "")
 
 
 def type_of(expression: Node) -> Any:
@@ -94,15 +94,6 @@ def function_of(node: Node) -> str:
 def place_of(expression: Node) -> int | None:
     """Return which column of the operator below an expression is; None if it is more than a column."""
     return int(expression.get("index", 0)) if expression["expression_class"] == "BOUND_REF" else None
-
-
-def on_table(expression: Node, table: int) -> Node:
-    """Return an expression with its columns by their places, where it names them as columns of a table."""
-    binding = expression.get("binding") or {}
-    if expression["expression_class"] == "BOUND_COLUMN_REF" and binding["table_index"] == table:
-        place = {"expression_class": "BOUND_REF", "type": "BOUND_REF", "index": binding["column_index"]}
-        return {"return_type": expression.get("return_type"), **place}
-    return expression | {"children": [on_table(one, table) for one in expression.get("children", ())]}
 
 
 def parts(part: object) -> Iterator[Node]:
@@ -138,18 +129,12 @@ def picks_rows(window: Node) -> bool:
     return window["type"] != "WINDOW_AGGREGATE" or "_ROWS" in frame or not frame.endswith("NO_OTHER")
 
 
-def conjuncts(expressions: Iterable[Node]) -> list[Node]:
+def conditions_of(expressions: Iterable[Node]) -> list[Node]:
     """Return the conditions that all have to be true."""
     found = []
     for one in expressions:
-        found += conjuncts(one["children"]) if one["type"] == "CONJUNCTION_AND" else [one]
+        found += conditions_of(one["children"]) if one["type"] == "CONJUNCTION_AND" else [one]
     return found
-
-
-def conditions_of_both(join: Node) -> list[Node]:
-    """Return the conditions of a join on the columns of both sides."""
-    single = [one["left"] for one in join.get("conditions", ()) if "right" not in one]
-    return [*single, *(join[name] for name in ("condition", "predicate") if join.get(name))]
 
 
 def descendants(node: Node) -> Iterator[Node]:

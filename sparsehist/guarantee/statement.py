@@ -23,41 +23,8 @@ from sparsehist.store.statements import statement
 
 Node = dict[str, Any]
 NOWHERE = 2**63
-_REFUSED = {
-    "RECURSIVE_CTE_NODE": "WITH RECURSIVE",
-    "PIVOT": "PIVOT, UNPIVOT",
-    "SHOW_REF": "DESCRIBE, SUMMARIZE, SHOW",
-    "LIMIT_MODIFIER": "LIMIT, OFFSET",
-    "LIMIT_PERCENT_MODIFIER": "LIMIT, OFFSET",
-    "COLLATE": "COLLATE",
-    "POSITIONAL_REFERENCE": "#1",
-    "EXCEPT": "EXCEPT, INTERSECT",
-    "INTERSECT": "EXCEPT, INTERSECT",
-    "EXISTS": "EXISTS",
-    "NOT_EXISTS": "EXISTS",
-    "FULL": "FULL JOIN",
-    "OUTER": "FULL JOIN",
-    "RIGHT": "RIGHT JOIN",
-    "POSITIONAL": "POSITIONAL JOIN",
-    "ASOF": "ASOF JOIN",
-}
-"""Constructs that are refused, by what DuckDB's parse tree calls them."""
 _PLACE = ("query_location", "query_location_length")
 _KINDS = ("type", "join_type", "ref_type", "setop_type", "subquery_type")
-_NODES = frozenset(
-    """
-    SELECT_NODE SET_OPERATION_NODE CTE_NODE BASE_TABLE SUBQUERY JOIN TABLE_FUNCTION EXPRESSION_LIST EMPTY
-    ORDER_MODIFIER DISTINCT_MODIFIER
-    """.split()
-)
-_CLASSES = frozenset(
-    "COLUMN_REF CONSTANT FUNCTION OPERATOR COMPARISON CONJUNCTION CASE CAST BETWEEN STAR SUBQUERY WINDOW LAMBDA "
-    "PARAMETER TYPE".split()
-)
-_OF_TABLES = frozenset(
-    "type alias query_location query_location_length catalog_name schema_name table_name qualified_name "
-    "column_name_alias sample".split()
-)
 _QUERIES = ("SELECT_NODE", "SET_OPERATION_NODE")
 _ROW_MAKERS = ("unnest", "range", "generate_series")
 _IN_ANY_FRAME = ("row_number", "ntile", "lag", "lead")
@@ -111,7 +78,7 @@ class Rewritten:
         calls = (node for node in nodes(self.tree) if str(node.get("function_name", "")).lower() == call)
         span = min(filter(None, map(span_of, calls)), default=None)
         written = "" if span is None else self.written.encode()[slice(*span)].decode()
-        said = (language.REASONS | language.REFUSED)[reason].format(call=written, **words)
+        said = language.REASONS[reason].format(call=written, **words)
         return refusal(self.written, said, span, tied=reason == "ties")
 
     def renamed(self, name: str) -> set[str]:
@@ -174,14 +141,8 @@ def check_words(text: str, parameters: Mapping[str, Any]) -> None:
 class Rewriting:
     """One pass over the parse tree, which brings every source of a query to a numbered view.
 
-    Attributes:
-        parser: A connection that holds nothing of the user's.
-        text: The query.
-        lookup: What a name in FROM stands for.
-        parameters: Values for $name.
-        public_files: Paths of files that hold nothing of any unit.
-        restricted: Whether what is not in the language is refused.
-        looks_at_files: Whether files have to be there.
+    `parser` holds nothing of the user's; `lookup` says what a name in FROM stands for. What is not in the language
+    passes unless it is `restricted`; files have to be there if it `looks_at_files`.
     """
 
     parser: duckdb.DuckDBPyConnection
@@ -196,21 +157,18 @@ class Rewriting:
     def done(self) -> Rewritten:
         """Return the rewritten query, or refuse what is not one SELECT of the language or reads what is no source."""
         tree = self._parsed(self.text)
-        statements = tree.get("statements", ())
-        if tree["error"] or len(statements) != 1:
+        if tree["error"] or len(tree["statements"]) != 1:
             at = int(tree.get("position", NOWHERE)) if tree["error"] else 0
-            raise refusal(
-                self.text,
-                "a series is made from one SELECT of the language that docs/sql.md describes"
-                + ("" if tree["error"] else "; this is more than one statement"),
-                (at, at + 1) if at < NOWHERE else None,
-            )
-        tree["statements"][0]["node"] = self._walk(statements[0]["node"], frozenset())
+            more = "" if tree["error"] else "; this is more than one statement"
+            reason = f"a series is made from one SELECT of the language that docs/sql.md describes{more}"
+            raise refusal(self.text, reason, (at, at + 1) if at < NOWHERE else None)
+        select = tree["statements"][0]
+        select["node"] = self._walk(select["node"], frozenset())
         return Rewritten(self._text_of(tree), self.sources, self.text, tree)
 
-    def _parsed(self, text: str) -> Node:
+    def _parsed(self, text: str, *, places: bool = True) -> Node:
         ((found,),) = self.parser.execute(statement("guarantee_tree"), {"query": text}).fetchall()
-        return dict(json.loads(found))
+        return dict(json.loads(found, object_hook=None if places else _without_place))
 
     def _text_of(self, tree: Node) -> str:
         ((text,),) = self.parser.execute(statement("guarantee_text"), {"tree": json.dumps(tree)}).fetchall()
@@ -227,108 +185,82 @@ class Rewriting:
             return part
         if self.restricted:
             self._check(part)
+        kind = part.get("type")
         if part.get("class") == "PARAMETER":
             return self._constant(part)
-        if part.get("type") == "TABLE_FUNCTION" and isinstance(part.get("function"), dict):
+        if kind == "TABLE_FUNCTION" and isinstance(part.get("function"), dict):
             called = str(part["function"]["function_name"]).lower()
             if called in ("delta_scan", "iceberg_scan"):
                 raise_alone(StatementError(LACKING))
             if called in READERS or (called not in _ROW_MAKERS and self.restricted):
                 return self._file(part, self._walk(part["function"], ctes))
-        if part.get("type") == "BASE_TABLE":
+        if kind == "BASE_TABLE":
             return self._table(part, ctes)
-        if part.get("type") == "RECURSIVE_CTE_NODE":  # of a query that nobody checks
+        if kind == "RECURSIVE_CTE_NODE":  # of a query that nobody checks
             ctes |= {folded(part["cte_name"])}
-        walked = {}
         for entry in (part.get("cte_map") or {}).get("map", []):
             if entry["key"].lower().startswith("__duckdb"):
                 self._refuse(part, "names that begin with __duckdb are DuckDB's own")
             entry["value"] = self._walk(entry["value"], ctes)
             ctes |= {folded(entry["key"])}
-        for key, value in part.items():
-            walked[key] = value if key == "cte_map" else self._walk(value, ctes)
-        return walked
+        return {key: value if key == "cte_map" else self._walk(value, ctes) for key, value in part.items()}
 
     def _check(self, node: Node) -> None:
         """Refuse a part that is not of the language."""
-        kind, about = str(node.get("type", "")), str(node.get("class", ""))
-        for word in map(node.get, _KINDS):
-            if isinstance(word, str) and word in _REFUSED:
-                self._refuse(node, language.REFUSED[_REFUSED[word]])
-        if node.get("sample"):
-            self._refuse(node, language.REFUSED["USING SAMPLE"])
-        if kind == "SELECT_NODE" and len(node.get("group_sets", ())) > 1:
-            self._refuse(node["group_expressions"][0], language.REFUSED["GROUPING SETS, ROLLUP, CUBE"])
-        if about in ("FUNCTION", "WINDOW"):
-            self._check_function(node)
-        known = not kind.endswith(("_NODE", "_REF", "_MODIFIER", "TABLE", "JOIN")) or kind in _NODES
-        if kind == "SET_OPERATION_NODE":
-            known = node.get("setop_type") in ("UNION", "UNION_BY_NAME")
-        if not (about in _CLASSES if about else known):
-            self._refuse(node, f"{(about or kind).replace('_', ' ').lower()} is not in the language of docs/sql.md")
-
-    def _check_function(self, node: Node) -> None:
-        name = str(node["function_name"]).lower()
-        path = (node.get("qualified_name") or {}).get("path", [name])
-        known = language.WRITTEN | language.ORDERLESS | language.ADDING | language.ORDERED | READERS.keys()
-        if node.get("class") == "WINDOW":
-            known |= frozenset(language.WINDOWS.split())
-        if name not in known or len(path) != 1:
-            self._refuse(node, f"{name} is not in the language of a series' query; {language.instead_of(name)}")
+        words = {word for word in map(node.get, _KINDS) if isinstance(word, str)} | ({"sample"} & node.keys())
+        refused = min(words & language.REASONS.keys(), default="")
+        if refused:
+            self._refuse(node, language.REASONS[refused])
+        if node.get("class") in ("FUNCTION", "WINDOW"):
+            name = str(node["function_name"]).lower()
+            known = language.WRITTEN | language.ORDERLESS | language.ADDING | language.ORDERED | READERS.keys()
+            if node["class"] == "WINDOW":
+                known |= frozenset(language.WINDOWS.split())
+            if name not in known or len((node.get("qualified_name") or {}).get("path", [name])) != 1:
+                self._refuse(node, f"{name} is not in the language of a series' query; {language.instead_of(name)}")
 
     def _constant(self, node: Node) -> Node:
         """Replace a parameter by its value, of the type that DuckDB binds."""
         name = str(node.get("identifier", "")).lower()
         given = {known.lower(): value for known, value in self.parameters.items()}
-        if name not in given:
-            self._refuse(node, f"the parameter ${name} has no value")
         try:
             ((written, kind),) = self.parser.execute(statement("guarantee_value"), {"value": given[name]}).fetchall()
-        except duckdb.Error:
-            self._refuse(node, f"the parameter ${name} is of a type that DuckDB does not take")
+        except (KeyError, duckdb.Error):
+            self._refuse(node, f"the parameter ${name} has no value, or one of a type that DuckDB does not take")
         made = self._expression("null" if written is None else f"cast({quoted_text(written)} as {kind})")
         return made | {key: node[key] for key in ("alias", *_PLACE) if key in node}
 
     def _table(self, node: Node, ctes: frozenset[str]) -> Node:
         path = tuple((node.get("qualified_name") or {}).get("path", [node["table_name"]]))
-        if beside := node.keys() - _OF_TABLES:
-            self._refuse(node, f"{min(beside).replace('_', ' ')} of a table is not in the language of docs/sql.md")
         if len(path) == 1 and folded(path[0]) in ctes:
             return node
         source = self.lookup(tuple(map(folded, path)))
         if source is None and len(path) == 1 and (reader := reader_of(path[0])):
-            call = self._expression(f"{reader}({quoted_text(path[0])})")
-            alias = node.get("alias") or re.split(r"[/\\]", path[0])[-1].split(".")[0]
-            return self._file({**node, "alias": alias}, call)
+            alias = re.split(r"[/\\]", path[0])[-1].split(".")[0]
+            return self._file(node, self._expression(f"{reader}({quoted_text(path[0])})"), alias)
         if source is None:
             self._refuse(
                 node,
                 f"{'.'.join(path)} is no table here; give it in tables= or public=, or name a file in quotes. "
                 "Variables of your program are not seen",
             )
-        return self._view(node, source, node.get("alias") or path[-1])
+        return self._view(node, source, path[-1])
 
-    def _file(self, node: Node, call: Node) -> Node:
+    def _file(self, node: Node, call: Node, alias: str = "") -> Node:
         """Replace files by a view of them; the call of their reader is kept as text."""
         name = str(call["function_name"]).lower()
         if name not in READERS:
-            self._refuse(
-                node, f"{name}(…) is no source: use {', '.join(sorted(READERS))}, or give a table in tables="
-            )
-        options, paths = {}, []
-        for argument in call.get("arguments", ()):
-            option, value = _option(argument)
-            try:
-                held = self._value_of(value)
-            except (duckdb.Error, ValueError):
-                self._refuse(node, f"what {name} reads and how must be constants or parameters")
-            if option:
-                options[option] = held
-            else:
-                paths += held if isinstance(held, list) else [held]
-        if not paths or not all(isinstance(path, str) for path in paths):
+            self._refuse(node, f"{name}(…) is no source: use {', '.join(READERS)}, or give a table in tables=")
+        given = [_option(argument) for argument in call.get("arguments", ())]
+        try:
+            values = [self._value_of(value) for _, value in given]
+        except (duckdb.Error, ValueError):
+            self._refuse(node, f"what {name} reads and how must be constants or parameters")
+        options = {option: value for (option, _), value in zip(given, values, strict=True) if option}
+        paths = [] if not values or given[0][0] else values[0] if isinstance(values[0], list) else values[:1]
+        if not paths or len(options) != len(given) - 1 or not all(isinstance(path, str) for path in paths):
             self._refuse(node, f"{name} is read from files named in the query: a text or a list of texts")
-        called, alias = ", ".join(paths), node.get("alias") or name
+        called, alias = ", ".join(paths), alias or name
         if not self.looks_at_files:
             return self._view(node, Source(called), alias)
         if "://" in called:
@@ -340,16 +272,15 @@ class Rewriting:
         files = [file for path in paths for (file,) in self.parser.execute(asked, {"path": path}).fetchall()]
         if not files:
             self._refuse(node, f"{name} finds no file of that name")
-        first = next(one for one in call["arguments"] if not _option(one)[0])
-        first["expression"] = self._expression(f"[{', '.join(map(quoted_text, files))}]")
+        call["arguments"][0]["expression"] = self._expression(f"[{', '.join(map(quoted_text, files))}]")
         tree = self._parsed("from range(1)")
         tree["statements"][0]["node"]["from_table"]["function"] = {**call, "alias": ""}
         source = Source(called, public=public, reader=f"({self._text_of(tree)})", files=tuple(files))
         return self._view(node, source, alias)
 
     def _expression(self, text: str) -> Node:
-        """Return the parse tree of an expression, without places."""
-        return dict(_without_places(self._parsed(f"select {text}")["statements"][0]["node"]["select_list"][0]))
+        """The parse tree of an expression, without places."""
+        return dict(self._parsed(f"select {text}", places=False)["statements"][0]["node"]["select_list"][0])
 
     def _value_of(self, constant: Node) -> Any:
         """Compute a value where there are no tables; a query, or something that makes several rows, is none."""
@@ -361,14 +292,13 @@ class Rewriting:
         return value
 
     def _view(self, node: Node, source: Source, alias: str) -> Node:
-        """Return the node of a numbered view in the place of a table; one view for each source."""
-        view = next(
-            (view for view, known in self.sources.items() if known == source), f"source_{len(self.sources) + 1}"
-        )
+        """The node of a numbered view in the place of a table; one view for each source."""
+        new = f"source_{len(self.sources) + 1}"
+        view = next((view for view, known in self.sources.items() if known == source), new)
         self.sources[view] = source
-        made: Node = self._parsed(f"from memory.main.{view}")["statements"][0]["node"]["from_table"]
-        kept = {key: node[key] for key in (*_PLACE, "column_name_alias", "sample") if key in node}
-        return {**made, **kept, "alias": alias}
+        made: Node = self._parsed(f"from memory.main.{view}", places=False)["statements"][0]["node"]["from_table"]
+        kept = {key: value for key, value in node.items() if key != "function"}
+        return {**kept, **made, "alias": node.get("alias") or alias}
 
 
 def break_ties(parser: duckdb.DuckDBPyConnection, rewritten: Rewritten, *, by_text: bool) -> Rewritten:
@@ -379,13 +309,9 @@ def break_ties(parser: duckdb.DuckDBPyConnection, rewritten: Rewritten, *, by_te
     """
     tree = json.loads(json.dumps(rewritten.tree))
     for select in [node for node in nodes(tree) if node.get("type") == "SELECT_NODE"]:
-        groups = [
-            one for one in select.get("group_expressions", ()) if one.get("class") in ("COLUMN_REF", "FUNCTION")
-        ]
-        tables: list[Node] = [
-            {"class": "COLUMN_REF", "type": "COLUMN_REF", "column_names": [name]}
-            for name in _tables(select.get("from_table") or {})
-        ]
+        groups = [one for one in select.get("group_expressions", ()) if one["class"] in ("COLUMN_REF", "FUNCTION")]
+        names = _tables(select.get("from_table") or {})
+        tables: list[Node] = [{"class": "COLUMN_REF", "type": "COLUMN_REF", "column_names": [name]} for name in names]
         cast = {"class": "CAST", "type": "OPERATOR_CAST", "cast_type": {"id": "VARCHAR"}}
         tables += [{**cast, "child": table} for table in tables if by_text]
         for node in [node for part in select.values() for node in nodes(part, _QUERIES)]:
@@ -426,12 +352,8 @@ def quoted_text(text: str) -> str:
     return "'" + str(text).replace("'", "''") + "'"
 
 
-def _without_places(part: Any) -> Any:
-    if isinstance(part, list):
-        return [_without_places(one) for one in part]
-    if not isinstance(part, dict):
-        return part
-    return {key: _without_places(value) for key, value in part.items() if not key.startswith("query_location")}
+def _without_place(node: Node) -> Node:
+    return {key: value for key, value in node.items() if key not in _PLACE}
 
 
 def _option(argument: Node) -> tuple[str, Node]:

@@ -96,6 +96,7 @@ BAD_BY_REASON = {
     },
     "rows of different units": {
         "self join on the key": "select a.user_id, b.query from log a join log b on a.query = b.query",
+        "not in the language: units compared in WHERE": "select l.user_id, c.page as query from log l, clicks c where c.user_id = l.user_id",
         "a cross join": "select a.user_id, b.query from log a, log b",
         "a private join on time": "select l.user_id, page as query from log l join clicks c on c.ts between l.ts - interval 1 day and l.ts",
         "units equal but for a function": "select a.user_id, b.query from log a join log b on a.user_id % 2 = b.user_id % 2",

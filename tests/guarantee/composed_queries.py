@@ -50,7 +50,6 @@ SAFE = {
     "a public number": "select user_id, query, n, ts from {s} x where n < (select max(weight) from areas)",
     "private join": "select x.user_id, x.query || c.page as query, x.n, x.ts from {s} x join clicks c on c.user_id = x.user_id",
     "private left join": "select x.user_id, coalesce(c.page, '-') as query, x.n, x.ts from {s} x left join clicks c on c.user_id = x.user_id and c.ts > x.ts",
-    "private in where": "select x.user_id, c.page as query, x.n, x.ts from {s} x, clicks c where c.user_id = x.user_id",
     "private semi join": "select user_id, query, n, ts from {s} x semi join clicks using (user_id)",
     "private anti join": "select user_id, query, n, ts from {s} x anti join clicks using (user_id)",
     "unit in": "select user_id, query, n, ts from {s} x where user_id in (select user_id from clicks where page = 'a')",

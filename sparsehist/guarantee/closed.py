@@ -38,20 +38,14 @@ _CLOSED: dict[str, str | bool | int | float | list[str]] = {
 }
 _BY_STATISTICS = "statistics_propagation,join_filter_pushdown"
 """Optimizers that trust the least and largest value in a Parquet file, which leave NaN out though it is above all.
-So does a condition that is pushed into the reader of a file; `_value` keeps it out."""
+So does a condition that is pushed into the reader of a file: `_put` keeps it out, but not those on parts of lists."""
 _ENUM = re.compile(r"ENUM\('(?:[^']|'')*'(?:, '(?:[^']|'')*')*\)")
 Columns = dict[str, str]
 
 
 @dataclass(frozen=True, repr=False)
 class Closed:
-    """A query over views of its sources, with the type of each column, as it is checked and as it is run.
-
-    Attributes:
-        query: The rewritten query.
-        columns: For each view, its columns and their types.
-        verified: Whether it was found to keep units apart.
-    """
+    """A query over views of its sources, each with its columns and their types; `verified` if it was checked."""
 
     query: Rewritten
     columns: Mapping[str, Columns]
@@ -82,7 +76,7 @@ class Closed:
             in_lists = any("[" in kind or "MAP(" in kind for kind in floats)
             connection.execute(f"set disabled_optimizers = '{_BY_STATISTICS}{',filter_pushdown' * in_lists}'")
         connection.execute("set allowed_paths = $files", {"files": self.files()})
-        _lock(connection)
+        connection.execute(statement("guarantee_lock"))
         relation = connection.sql(self.query.text)
         weakref.finalize(relation, spill.close)
         return relation
@@ -123,14 +117,8 @@ def close(
             connection.execute(f"create table hidden_{view} ({fields})")
             listed = ", ".join(map(quoted, typed))
             connection.execute(f"create view {view} as select {listed} from hidden_{view}")  # noqa: S608  quoted
-        _lock(connection)
+        connection.execute(statement("guarantee_lock"))
         return Closed(_checked(connection, query, tuple(unit), tuple(key)), columns, verified=True)
-
-
-def _lock(connection: duckdb.DuckDBPyConnection) -> None:
-    for text in statement("guarantee_lock").split(";"):
-        if text.strip():
-            connection.execute(text)
 
 
 def _checked(
@@ -181,47 +169,44 @@ def _columns_of(connection: duckdb.DuckDBPyConnection, source: Source) -> Column
     """Return the names and types of the columns of a source; an ENUM, whose values are those of all rows, is text."""
     try:
         if source.opens is not None:
-            connection.register("given", _empty(source.opens()))
+            table = source.opens()
+            is_relation = isinstance(table, duckdb.DuckDBPyRelation)
+            connection.register("given", table.limit(0).to_arrow_table() if is_relation else table)
         rows = connection.execute(f"describe from {source.reader or 'given'}").fetchall()
-        if source.opens is not None:
-            connection.unregister("given")
     except SparsehistError:
         raise
     except Exception as problem:  # noqa: BLE001  an engine's message may quote the data
         kind = type(problem).__name__.removesuffix("Exception")
         raise_alone(InputError(f"the source {source.name} cannot be read ({kind})"))
+    finally:
+        connection.unregister("given")
     columns = {str(name): _ENUM.sub("VARCHAR", str(kind)) for name, kind, *_ in rows}
     if len({folded(name) for name in columns}) != len(rows):
         raise DeclarationError(f"the source {source.name} has two columns of one name: rename them apart")
     return columns
 
 
-def _empty(table: Any) -> Any:
-    return table.limit(0).to_arrow_table() if isinstance(table, duckdb.DuckDBPyRelation) else table
-
-
 def _holds_floats(kind: str) -> bool:
     return "FLOAT" in kind or "DOUBLE" in kind
-
-
-def _value(name: str, kind: str) -> str:
-    """Return a column in its type; of one with floats no condition reaches the reader of a file through CASE."""
-    cast = f"cast({name} as {kind})"
-    return f"case when {name} is null then null else {cast} end" if _holds_floats(kind) else cast
 
 
 def _put(
     connection: duckdb.DuckDBPyConnection, view: str, source: Source, columns: Columns, *, streamed: bool
 ) -> None:
     """Make the view of a source; the rows of a relation are kept where they may be read twice."""
-    listed = ", ".join(f"{_value(quoted(name), kind)} as {quoted(name)}" for name, kind in columns.items())
+    listed = []
+    for name, kind in columns.items():
+        cast = f"cast({quoted(name)} as {kind})"
+        if _holds_floats(kind):  # no condition reaches the reader of a file through CASE
+            cast = f"case when {quoted(name)} is null then null else {cast} end"
+        listed.append(f"{cast} as {quoted(name)}")
     reader = source.reader
     if source.opens is not None:
         table, reader = source.opens(), f"given_{view}"
-        is_stream = isinstance(table, duckdb.DuckDBPyRelation)
-        connection.register(reader, table.to_arrow_reader() if is_stream else table)
-        if is_stream and not streamed:
+        is_relation = isinstance(table, duckdb.DuckDBPyRelation)
+        connection.register(reader, table.to_arrow_reader() if is_relation else table)
+        if is_relation and not streamed:
             connection.execute(f"create table kept_{view} as from {reader}")
             connection.unregister(reader)
             reader = f"kept_{view}"
-    connection.execute(f"create view {view} as select {listed} from {reader}")  # noqa: S608  names are quoted
+    connection.execute(f"create view {view} as select {', '.join(listed)} from {reader}")  # noqa: S608  quoted

@@ -74,6 +74,7 @@ BAD_BY_REASON = {
         "a named window over all": "select user_id, query from log window w as (order by ts) qualify sum(n::int) over w > 2",
     },
     "tie in ORDER": {
+        "the first row of a query without a name": "select user_id, first(query) as query from (select user_id, query from log) group by user_id",
         "the last value of all that tie": "select user_id, last_value(query) over (partition by user_id order by ts) as query from log",
         "the second value of all that tie": "select user_id, nth_value(query, 2) over (partition by user_id order by ts) as query from log",
         "order by a part of a struct of the name of a column": "select user_id, query from (select user_id, query, ts, {'query': 1} as s from log) qualify row_number() over (partition by user_id order by ts, s.query) = 1",

@@ -279,7 +279,7 @@ class Rewriting:
         return self._view(node, source, alias)
 
     def _expression(self, text: str) -> Node:
-        """The parse tree of an expression, without places."""
+        """Return the parse tree of an expression, without places."""
         return dict(self._parsed(f"select {text}", places=False)["statements"][0]["node"]["select_list"][0])
 
     def _value_of(self, constant: Node) -> Any:
@@ -292,7 +292,7 @@ class Rewriting:
         return value
 
     def _view(self, node: Node, source: Source, alias: str) -> Node:
-        """The node of a numbered view in the place of a table; one view for each source."""
+        """Return the node of a numbered view in the place of a table; one view for each source."""
         new = f"source_{len(self.sources) + 1}"
         view = next((view for view, known in self.sources.items() if known == source), new)
         self.sources[view] = source

@@ -1,9 +1,8 @@
-"""Data in the wrong place is named by its type: no error, warning or log record shows its values or its length.
+"""Data in the wrong place is named by its type: errors, warnings and log records show neither values nor length.
 
-Every public function, class and method is called once for each of its parameters and each kind of data: the parameter
-holds the data, the required others a plausible value. A traceback with local variables, as rich's show_locals makes
-it, shows what a caller holds in any case: the command line prints none, and no object of the package prints a secret
-array (tests/attacks/test_default_reprs.py).
+Every public function, class and method is called for each of its parameters and each kind of data; the other required
+parameters get a plausible value. A traceback with local variables would show the caller's own data: the command line
+prints none, and tests/attacks/test_default_reprs.py checks the reprs of the package.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from sparsehist import audiences, dense, interactive, local, noise, workload
 from sparsehist.cli import entry
 
 _ROWS = 719
-_LONGEST = 0.25  # CPU seconds of a call: what is refused is refused at once
+_LONGEST = 0.25  # CPU seconds of a call; refusals take less
 _NUMBER = 5183627
 _TEXTS = [f"zq-planted-{i}" for i in range(_ROWS)]
 _NUMBERS = [_NUMBER * 1000 + i for i in range(_ROWS)]
@@ -38,7 +37,7 @@ _TABLE = _FRAME.to_arrow()
 
 
 class DataFrame:
-    """Prints as a Spark frame does with spark.sql.repl.eagerEval: with its rows."""
+    """A frame that prints its rows, as Spark's does with spark.sql.repl.eagerEval."""
 
     __module__ = "pyspark.sql.dataframe"
     columns = _FRAME.columns
@@ -67,38 +66,35 @@ _COUNTED = re.compile(rf"(?<![\w.:]){_ROWS}(?![\w.])|{_ROWS:,}")
 
 
 def leaks(text: str) -> bool:
-    """Whether a text shows a planted value or how many there are."""
+    """Return whether a text shows a planted value or the number of rows."""
     return bool(_SHOWN.search(text) or _COUNTED.search(text))
 
 
 class Call(NamedTuple):
-    """A public callable and the parameter that is given data."""
+    """A public callable, the parameter that gets data, and the class whose instance a method needs."""
 
     name: str
     function: Callable[..., Any]
     parameter: inspect.Parameter
-    owner: type | None  # of a method that needs an instance
+    owner: type | None
 
 
 def _parameters(function: Any) -> list[inspect.Parameter]:
-    try:
-        return list(inspect.signature(function).parameters.values())
-    except (TypeError, ValueError):  # pragma: no cover - a builtin without a signature
-        return []
+    return list(inspect.signature(function).parameters.values()) if callable(function) else []
 
 
 def _public() -> Iterator[tuple[str, Any]]:
-    """All functions and classes of the package's public names and of the public modules among them."""
+    """Yield the functions and classes among the public names and in the public modules."""
     for name in sh.__all__:
         value = getattr(sh, name)
         if not inspect.ismodule(value):
             yield name, value
-        elif value is not sh.errors:  # an exception says what it is told
+        elif value is not sh.errors:  # exceptions show their arguments
             yield from ((f"{name}.{inner}", getattr(value, inner)) for inner in value.__all__)
 
 
 def _calls(receivers: dict[type, Any]) -> Iterator[Call]:
-    """Each function once, with each of its parameters; what several classes inherit counts once."""
+    """Yield each function with each of its parameters; inherited methods count once."""
     classes = {value: name for name, value in _public() if inspect.isclass(value)}
     classes |= {made: made.__name__ for made in receivers if made not in classes}
     for name, function in _public():
@@ -128,7 +124,7 @@ _EDGES = [(0, 1), (1, 2), (2, 3)]
 
 
 def make_receivers(directory: Path) -> dict[type, Any]:
-    """One instance of each class whose methods are called; a subclass stands for its bases."""
+    """Make an instance of each class with methods; a subclass stands for its bases."""
     rng, told = np.random.default_rng(1), {"unit": "user_id", "key": "query", "max_keys": 1, "domain": _DOMAIN}
     series = sh.create(directory / "store", _LOG, name="words", **told)  # type: ignore[arg-type]
     store = sh.open(directory / "store")
@@ -176,7 +172,7 @@ def _fitting(receivers: dict[type, Any], made: type) -> Any:
 
 
 def plausible(directory: Path, receivers: dict[type, Any]) -> dict[str, Any]:
-    """Values of required parameters, by name; of those not named None is given."""
+    """Return values of required parameters by name; other required parameters get None."""
     rng, family = np.random.default_rng(2), noise.DiscreteLaplace()
     return {
         "store": receivers[sh.Store], "log": _LOG, "source": _LOG, "frame": _LOG, "unit": "user_id", "key": "query",
@@ -214,8 +210,8 @@ def _stop(*_: object) -> None:
 
 
 def said_by(call: Callable[[], object]) -> list[str]:
-    """Everything that a call tells by an error and those behind it, a warning or the log."""
-    told: list[str] = []
+    """Return the texts of a call's error, of the errors behind it, of its warnings and of its log records."""
+    texts: list[str] = []
     records: list[logging.LogRecord] = []
     handler = logging.Handler(logging.DEBUG)
     handler.emit = records.append  # type: ignore[method-assign]
@@ -240,13 +236,13 @@ def said_by(call: Callable[[], object]) -> list[str]:
             signal.signal(signal.SIGPROF, before)
             logging.getLogger().removeHandler(handler)
     while error is not None:
-        told += [str(error), repr(error)]
+        texts += [str(error), repr(error)]
         error = error.__cause__ or error.__context__
-    return told + [str(one.message) for one in warned] + [record.getMessage() for record in records]
+    return texts + [str(one.message) for one in warned] + [record.getMessage() for record in records]
 
 
 def arguments(call: Call, data: object, values: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-    """The data in one parameter, plausible values in the required others."""
+    """Return arguments with the data in one parameter and plausible values in the other required ones."""
     positional: list[Any] = []
     named: dict[str, Any] = {}
     for parameter in _parameters(call.function)[0 if call.owner is None else 1 :]:
@@ -267,7 +263,7 @@ def arguments(call: Call, data: object, values: dict[str, Any]) -> tuple[list[An
 
 @pytest.fixture(scope="module")
 def everything(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Call], dict[type, Any], dict[str, Any]]:
-    """The calls, the instances they need and the plausible values."""
+    """Return the calls, the instances they need and the plausible values."""
     directory = tmp_path_factory.mktemp("public_calls")
     receivers = make_receivers(directory)
     return list(_calls(receivers)), receivers, plausible(directory, receivers)
@@ -275,7 +271,7 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Call], di
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # the alarm may ring in a finalizer
 def test_no_public_call_shows_data_that_it_is_given(everything, monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
-    """All pairs of a function and a parameter, with all kinds of data; a new one is covered by itself."""
+    """No public function shows any kind of data in any of its parameters; new parameters are covered."""
     calls, receivers, values = everything
     monkeypatch.chdir(tmp_path)
     found = {}
@@ -291,7 +287,7 @@ def test_no_public_call_shows_data_that_it_is_given(everything, monkeypatch: pyt
 
 
 def test_the_calls_are_many_and_each_method_has_an_instance(everything) -> None:
-    """The search finds the functions and methods of every public name."""
+    """The search finds functions and methods of every public name."""
     calls, receivers, _ = everything
     assert len({(call.name, call.parameter.name) for call in calls}) >= 650
     assert not {call.owner for call in calls if call.owner and _fitting(receivers, call.owner) is None}
@@ -323,22 +319,19 @@ def _hides(value: Any) -> None:
 
 @pytest.mark.parametrize("function", [_quotes, _counts, _logs, _hides])
 def test_a_function_that_shows_its_argument_is_noticed(function: Callable[[Any], None]) -> None:
-    """In its error, a warning, a log record, or the context of another error."""
+    """A leak in an error, a warning, a log record or the context of another error is found."""
     for data in (DATA["a list of texts"], DATA["a list of numbers"], DATA["an array of numbers"], DATA["a dict"]):
         assert any(leaks(text) for text in said_by(lambda: function(data)))  # noqa: B023
 
 
-def test_the_command_line_prints_no_traceback_and_no_text_of_an_unforeseen_error(monkeypatch, capsys) -> None:
-    """Of an internal error the type and the place are printed; rich, which can show locals, is never installed."""
-
-    def fail(_: str) -> None:
-        raise RuntimeError(f"at {_TEXTS[0]}")
-
+def test_the_command_line_prints_no_traceback(monkeypatch, capsys) -> None:
+    """An internal error shows its type and place, and rich's tracebacks with locals are not installed."""
     hook = sys.excepthook
-    monkeypatch.setattr(entry, "load", fail)
-    assert entry.run(["ledger", "somewhere"]) == entry.INTERNAL
-    told = "".join(capsys.readouterr())
-    assert "internal error (RuntimeError at" in told
-    assert "Traceback" not in told
-    assert not leaks(told)
+    monkeypatch.setattr(entry, "load", _quotes)
+    assert entry.run([_TEXTS[0]]) == entry.BAD_INPUT
+    monkeypatch.setattr(entry, "_common_options", lambda _: _quotes(_TEXTS[0]))
+    assert entry.run(["ledger"]) == entry.INTERNAL
+    printed = capsys.readouterr().err
+    assert "internal error (ValueError at" in printed and "Traceback" not in printed
+    assert not leaks(printed.splitlines()[-1])
     assert sys.excepthook is hook

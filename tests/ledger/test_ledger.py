@@ -288,7 +288,7 @@ def test_limits_hold_ex_ante_until_they_are_raised_after_a_release(store):
         (lambda store: store.series("visits").raise_cap(2, reason=" "), "one line of text"),
         (lambda store: store.set_budget(), "give one of them"),
         (lambda store: store.set_budget(rho=1, epsilon=1, delta=1e-6), "give one of them"),
-        (lambda store: store.set_budget(epsilon=1), "needs the delta"),
+        (lambda store: store.set_budget(epsilon=1), "needs a delta"),
         (lambda store: store.set_budget(epsilon=1, delta=2), "below 1"),
         (lambda store: store.set_budget(rho=1, population="No"), "population"),
         (lambda store: store.declare_disjoint(["a", "a"], reason="x"), "two or more populations"),

@@ -22,9 +22,9 @@ from sparsehist.declaration.parameters import parameters, sql_words
 from sparsehist.guarantee import language
 from sparsehist.series.create import create
 from sparsehist.series.series import Series
-from sparsehist.sqlfront.declaring import NEEDED, options
+from sparsehist.sqlfront.checking import NEEDED, OPTIONS
 from sparsehist.sqlfront.reading import FORMS
-from sparsehist.sqlfront.release_tables import TAKEN_NAMES
+from sparsehist.sqlfront.results import TAKEN_NAMES
 
 DOCS = Path(__file__).parent
 _MADE = "Made from the code by `python docs/references.py`."
@@ -116,7 +116,6 @@ def sql() -> str:
         "threads": "Threads that count.",
     }
     values = "a number, text in quotes, a name, `true` or `false`, or several names in parentheses"
-    listed = ", ".join(f"`{name}`" for name in options(running=True))
     taken = ", ".join(f"`{word}`" for word in sorted(TAKEN_NAMES))
     parts = [
         "# Reference of SQL",
@@ -127,8 +126,8 @@ def sql() -> str:
         "They may come in any order, each once. A plan takes several levels; a workload has no threshold.",
         _table(("clause", "meaning"), clauses),
         "## Options of CREATE SERIES",
-        f"`WITH (option = value, …)`; a value is {values}. A running series has the options {listed}.",
-        _table(("option", "default", "meaning"), [(f"`{name}`", _default(name), said[name]) for name in options()]),
+        f"`WITH (option = value, …)`; a value is {values}.",
+        _table(("option", "default", "meaning"), [(f"`{name}`", _default(name), said[name]) for name in OPTIONS]),
         "## Names",
         f"A series is not called {taken}. DuckDB's reserved words stand in quotes where its own queries name them.",
     ]

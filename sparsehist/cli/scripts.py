@@ -18,11 +18,10 @@ from sparsehist.cli.releasing import MOST_ROWS, levels_for_people
 from sparsehist.errors import DeclarationError, InputError, SparsehistError, StatementError
 from sparsehist.ledger.table import SCHEMA, for_people
 from sparsehist.release.home import Home
-from sparsehist.sqlfront.parameters import asked_for, parameters_from
+from sparsehist.sqlfront.parameters import parameters_from
 from sparsehist.sqlfront.results import Outcome
-from sparsehist.sqlfront.running import run_script
 from sparsehist.sqlfront.script import pieces, pointed
-from sparsehist.sqlfront.session import Session
+from sparsehist.sqlfront.session import Session, asked_for, run_script
 
 _SELDOM_USED = ("workload", "strategy", "refused")
 _HELP = """\

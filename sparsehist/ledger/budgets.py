@@ -204,23 +204,33 @@ class Limits:
         self.declarations: dict[str, Mapping[str, Any]] = {}
         self.finished: set[str] = set()
         for event in events:
-            said, population = json.loads(event["details"] or "{}"), event["population"]
-            match event["what"]:
-                case "raise cap":
-                    raised = (event["generation"], as_level(event["level"]))
-                    self._caps.setdefault(event["series_id"], []).append(raised)
-                case "set budget":
-                    self.budgets.setdefault(population, []).append((event["generation"], budget_from(said)))
-                case "declare disjoint":
-                    self.disjoint.append(frozenset(said["populations"]))
-                case "declare periods":
-                    self.periods[population], self.declarations[population] = every_of(said["every"]), said
-                case "drop periods":  # nothing was released from it, so its budget is removed too
-                    self.periods.pop(population, None)
-                    self.budgets.pop(population, None)
-                    self.finished.discard(population)
-                case "finish periods":
-                    self.finished.add(population)
+            self.add(event, json.loads(event["details"] or "{}"))
+
+    def add(self, event: Mapping[str, Any], said: Mapping[str, Any]) -> None:
+        """Take in one more event, with its details."""
+        population, generation = event.get("population", ""), event.get("generation", 0)
+        match event["what"]:
+            case "raise cap":
+                raised = (generation, as_level(event["level"]))
+                self._caps.setdefault(event["series_id"], []).append(raised)
+            case "set budget":
+                self.budgets.setdefault(population, []).append((generation, budget_from(said)))
+            case "declare disjoint":
+                self.disjoint.append(frozenset(said["populations"]))
+            case "declare periods":
+                self.periods[population], self.declarations[population] = every_of(said["every"]), said
+            case "drop periods":  # nothing was released from it, so its budget is removed too
+                self.periods.pop(population, None)
+                self.budgets.pop(population, None)
+                self.finished.discard(population)
+            case "finish periods":
+                self.finished.add(population)
+
+    def with_event(self, **event: Any) -> Limits:
+        """Return the limits after one more event, described as `State.declare` takes it."""
+        changed = copy.deepcopy(self)
+        changed.add(event, event.get("details", {}))
+        return changed
 
     def with_budget(self, population: str, budget: Budget) -> Limits:
         """Return the limits with another budget of a population."""

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from fractions import Fraction
+from typing import Any
 
 from sparsehist.declaration import Declaration, Every
 from sparsehist.errors import BudgetExceededError, CapExceededError, DeclarationError, NameTakenError, RefusedError
@@ -63,6 +64,10 @@ class Ledger:
     def with_series(self, account: Account) -> Ledger:
         """Return the ledger with a new series, or with another account of an existing one."""
         return replace(self, accounts={**self.accounts, account.series_id: account})
+
+    def with_event(self, **event: Any) -> Ledger:
+        """The ledger once a limit was declared, described as `State.declare` takes it."""
+        return replace(self, limits=self.limits.with_event(**event))
 
     def with_dropped(self, series_id: str, when: datetime) -> Ledger:
         """Return the ledger after a series was dropped: its costs stay, and it still counts as a period."""

@@ -1,4 +1,8 @@
-"""Set limits of populations: budgets, caps, and populations declared disjoint."""
+"""Limits of populations and series: budgets, raised caps, and populations declared disjoint.
+
+Each limit is an event of the store. The functions that make the events check them against a ledger, so a dry run
+refuses what the store refuses.
+"""
 
 from __future__ import annotations
 
@@ -12,51 +16,68 @@ from sparsehist.ledger.budgets import budget
 from sparsehist.ledger.ledger import Ledger
 from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.release.home import Home
-from sparsehist.release.stored_declaration import declaration_of
 
 
-def set_budget(home: Home, *, population: str = "default", reason: str | None = None, **asked: Any) -> str:
+def set_budget(home: Home, **asked: Any) -> str:
     """Set the budget of a population and return it in words; see `Store.set_budget`."""
+    with home.hold() as state:
+        event, said = budget_event(Ledger.of(state), **asked)
+        state.declare(who=home.who, **event)
+    return said
+
+
+def budget_event(
+    ledger: Ledger, *, population: str = "default", reason: str | None = None, **asked: Any
+) -> tuple[dict[str, Any], str]:
+    """Return the event that sets a budget, and the budget in words."""
     checked_name("population", population)
     checked_text("reason", reason)
-    with home.hold() as state:
-        domains = (declaration_of(known).domain for known in state.all_series() if known.population == population)
-        limits = budget(**asked, opens=any(domain.is_open for domain in domains))
-        ledger = Ledger.of(state)
-        before = ledger.budget_of(population)
-        if before is not None and not limits.is_within(before) and reason is None:
-            raise DeclarationError(
-                f"the budget of population {population!r} is {before.describe()}: to raise or change it to "
-                f"{limits.describe()}, give reason="
-            )
-        ledger.check_budget(population, limits)
-        state.declare("set budget", who=home.who, population=population, reason=reason, details=limits.as_json())
-    return limits.describe()
+    held = (known.declared for known in ledger.of_population(population) if known.dropped is None)
+    limits = budget(**asked, opens=any(declared.domain.is_open for declared in held))
+    before = ledger.budget_of(population)
+    if before is not None and not limits.is_within(before) and reason is None:
+        raise DeclarationError(
+            f"the budget of population {population!r} is {before.describe()}: to raise or change it to "
+            f"{limits.describe()}, give reason="
+        )
+    ledger.check_budget(population, limits)
+    event = {"what": "set budget", "population": population, "reason": reason, "details": limits.as_json()}
+    return event, limits.describe()
 
 
 def raise_cap(home: Home, series: str, level: Level, *, reason: str, series_id: str | None = None) -> None:
     """Raise the cap of a series; see `Series.raise_cap`."""
-    wanted = as_level(level)
-    checked_text("reason", reason, needed=True)
     with home.hold() as state:
-        record, ledger = home.find(state, series, series_id), Ledger.of(state)
-        cap = ledger.cap(record.series_id).now
-        if cap is None:
-            raise DeclarationError(f"the series {series!r} has no cap: there is nothing to raise")
-        if wanted <= cap:
-            raise DeclarationError(f"the cap is {level_text(cap)} and can only be raised, got {shown(level)}")
-        ledger.check_raised_cap(record.series_id)
-        text = level_text(wanted)
-        state.declare("raise cap", series_id=record.series_id, level=text, reason=reason, who=home.who)
+        found = home.find(state, series, series_id).series_id
+        state.declare(who=home.who, **cap_event(Ledger.of(state), found, level, reason=reason))
+
+
+def cap_event(ledger: Ledger, series_id: str, level: Level, *, reason: str) -> dict[str, Any]:
+    """Return the event that raises the cap of a series."""
+    wanted, cap = as_level(level), ledger.cap(series_id).now
+    checked_text("reason", reason, needed=True)
+    if cap is None:
+        name = ledger.accounts[series_id].name
+        raise DeclarationError(f"the series {name!r} has no cap: there is nothing to raise")
+    if wanted <= cap:
+        raise DeclarationError(f"the cap is {level_text(cap)} and can only be raised, got {shown(level)}")
+    ledger.check_raised_cap(series_id)
+    return {"what": "raise cap", "series_id": series_id, "level": level_text(wanted), "reason": reason}
 
 
 def declare_disjoint(home: Home, populations: Sequence[str], *, reason: str) -> None:
     """Declare that nobody is in two of these populations; see `Store.declare_disjoint`."""
+    event = disjoint_event(populations, reason=reason)
+    with home.hold() as state:
+        state.declare(who=home.who, **event)
+
+
+def disjoint_event(populations: Sequence[str], *, reason: str) -> dict[str, Any]:
+    """Return the event that declares populations disjoint."""
     named: list[str] = []
     if not isinstance(populations, str):
         named = read_each("populations", populations, partial(checked_name, "population"), "the name of one")
     if len(named) < 2 or len(set(named)) < len(named):
         raise DeclarationError(f"give two or more populations, each named once; got {shown(populations)}")
     checked_text("reason", reason, needed=True)
-    with home.hold() as state:
-        state.declare("declare disjoint", who=home.who, reason=reason, details={"populations": sorted(named)})
+    return {"what": "declare disjoint", "reason": reason, "details": {"populations": sorted(named)}}

@@ -114,7 +114,7 @@ class Store:
         self, script: str, *, parameters: Mapping[str, Any] | None = None, tables: Mapping[str, object] | None = None
     ) -> SqlResult:
         """Run SQL on this store; see `sparsehist.sql`."""
-        from sparsehist.sqlfront.running import run_sql
+        from sparsehist.sqlfront.session import run_sql
 
         return run_sql(script, self.home, parameters=parameters, tables=tables)
 
@@ -388,7 +388,7 @@ def sql(
         >>> made.frame["url"].to_list()
         ['/home']
     """
-    from sparsehist.sqlfront.running import run_sql
+    from sparsehist.sqlfront.session import run_sql
 
     home = store.home if isinstance(store, Store) else None if store is None else Home(store, wait=wait, who=who)
     return run_sql(script, home, parameters=parameters, tables=tables)

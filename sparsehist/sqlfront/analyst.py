@@ -29,10 +29,8 @@ from sparsehist.errors import (
 )
 from sparsehist.ledger.content_digest import content_digest
 from sparsehist.release.releases import AnyRelease, read
-from sparsehist.sqlfront import release_tables
 from sparsehist.sqlfront.analyst_rules import allowed, first_line
-from sparsehist.sqlfront.release_tables import TAKEN_NAMES
-from sparsehist.sqlfront.results import stoppable
+from sparsehist.sqlfront.results import TAKEN_NAMES, put, stoppable
 from sparsehist.store import LEDGER_NAME, is_store, read_json
 from sparsehist.store.statements import statement
 
@@ -103,7 +101,8 @@ class AnalystSession:
     def _fill(self) -> None:
         """Copy the tables, then lock the connection."""
         for path, rows in self._tables.items():
-            release_tables.put(self._connection, rows, *path)
+            schema, name = ("main", *path)[-2:]
+            put(self._connection, rows, schema, name)
         ((limit,),) = self._connection.execute("select current_setting('memory_limit')").fetchall()
         self._memory_limit = str(limit)
         self._connection.execute(statement("analyst_lock"))

@@ -44,27 +44,27 @@ def parser_failure(script: str, problem: duckdb.Error) -> tuple[str, int | None]
 
 
 def told(
-    connection: duckdb.DuckDBPyConnection,
-    text: str,
-    parameters: Mapping[str, Any],
-    problem: duckdb.Error,
-    *,
-    variables: bool,
+    connection: duckdb.DuckDBPyConnection, text: str, parameters: Mapping[str, Any], problem: duckdb.Error
 ) -> tuple[str, int | None]:
-    """What of an engine's error, written as JSON, may be shown, and the character of the statement it is about.
-
-    `variables` says that one is set, which may hold a value of the log.
-    """
+    """Return what may be shown of an engine's error, written as JSON, and its place in the statement."""
     if lacks_extension(problem):
         return LACKING, None
     message, at = parser_failure(text, problem)
     if at is None:
         at = _place_by_plan(connection, text, parameters)
     from_words = isinstance(problem, _FROM_WORDS_ALONE) or message.startswith(_MISSING_FILE)
-    if from_words and not variables:
+    if from_words and not _has_variables(connection):
         return _in_words_of(message, f"{text} {' '.join(map(str, parameters.values()))}"), at
     kind = type(problem).__name__.removesuffix("Exception")
     return f"DuckDB cannot run this ({kind}); what it says is withheld, because it may quote the log", at
+
+
+def _has_variables(connection: duckdb.DuckDBPyConnection) -> bool:
+    """Return whether a variable is set, which may hold a value of the log, or this cannot be known."""
+    try:
+        return bool(connection.execute("select name from duckdb_variables()").fetchall())
+    except duckdb.Error:
+        return True
 
 
 def _in_words_of(message: str, text: str) -> str:

@@ -1,16 +1,14 @@
-"""Values for $name: read from the words of a command line, chosen for a query, and bound by DuckDB."""
+"""Values for $name, read from the words of a command line."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from decimal import Decimal
-from fractions import Fraction
 from typing import Any
 
 from sparsehist.errors import DeclarationError, shown
 
-NO_VALUE = "the parameter ${0} has no value: give it with --param {0}=… or parameters={{…}}"
 _WORDS = {"true": True, "false": False, "null": None}
 
 
@@ -42,14 +40,3 @@ def _value(text: str) -> Any:
         return Decimal(text) if "." in text else int(text)
     quoted = re.fullmatch(r"'((?:[^']|'')*)'", text)
     return text if quoted is None else quoted[1].replace("''", "'")
-
-
-def asked_for(query: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters that a query names; DuckDB refuses others."""
-    named = {name.lower() for name in re.findall(r"\$(\w+)", query)}
-    return {name: value for name, value in parameters.items() if name.lower() in named}
-
-
-def bindable(value: Any) -> Any:
-    """Return a value as DuckDB binds it; a fraction is a number there."""
-    return float(value) if isinstance(value, Fraction) else value

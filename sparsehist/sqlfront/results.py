@@ -1,7 +1,8 @@
-"""What a statement did, and results of DuckDB as Polars frames."""
+"""Outcomes of statements, and tables between DuckDB and Polars."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
@@ -11,11 +12,16 @@ import duckdb
 import polars as pl
 
 from sparsehist.errors import SparsehistError
+from sparsehist.guarantee.statement import quoted
 
 if TYPE_CHECKING:
-    from sparsehist.release.releases import Release, WorkloadRelease
+    from sparsehist.release.releases import AnyRelease
 
 _Result = TypeVar("_Result")
+TAKEN_NAMES = frozenset({"main", "memory", "temp", "system", "information_schema", "pg_catalog"})
+"""DuckDB's own schemas and catalogues: no series with releases in SQL has such a name."""
+# Polars has no such types; they come as the text that DuckDB writes.
+_AS_TEXT = re.compile("INTERVAL|TIME WITH TIME ZONE|BIT|UNION|VARINT|BIGNUM|GEOMETRY|VARIANT")
 
 
 @dataclass(frozen=True)
@@ -24,11 +30,13 @@ class Outcome:
 
     Attributes:
         number: Of the statement in its script, from 1.
-        line: Where it begins.
-        kind: "create series", "append", "release", "plan", "show", "drop series", or "duckdb".
-        frame: Rows that came out; None where none do.
+        line: In which it begins.
+        kind: "create series", "append", "release", "plan", "show", "drop series", …, "duckdb", "failed" or "not run".
+        frame: Its rows; None if it has none.
         more: Whether there were more rows than are in `frame`.
         said: What happened, in words.
+        release: The release that it made or gave back.
+        error: Why it failed.
     """
 
     number: int
@@ -37,7 +45,7 @@ class Outcome:
     frame: pl.DataFrame | None = field(default=None, repr=False)
     more: bool = False
     said: str = ""
-    release: Release | WorkloadRelease | None = None
+    release: AnyRelease | None = None
     error: SparsehistError | None = None
 
 
@@ -54,40 +62,40 @@ class SqlResult:
 
     @property
     def frame(self) -> pl.DataFrame:
-        """Rows of the last statement; of a release, the published ones. Empty where it has none."""
+        """Rows of the last statement; of a release, the published ones. Empty if it has none."""
         last = self.outcomes[-1].frame if self.outcomes else None
         return pl.DataFrame() if last is None else last
 
     @property
-    def release(self) -> Release | WorkloadRelease | None:
-        """The release the last statement made or gave back."""
+    def release(self) -> AnyRelease | None:
+        """The release that the last statement made or gave back."""
         return self.outcomes[-1].release if self.outcomes else None
 
 
-# Polars has no such types; they come as the text that DuckDB writes.
-_AS_TEXT = frozenset({"interval", "time with time zone", "bit", "union", "varint", "bignum", "geometry", "variant"})
-
-
 def rows_of(relation: duckdb.DuckDBPyRelation | None, limit: int | None) -> tuple[pl.DataFrame | None, bool]:
-    """Read at most `limit` rows, and say whether there were more; None where a statement only says "Success"."""
+    """Read at most `limit` rows, and say whether there were more; None for a statement without rows."""
     if relation is None:
         return None, False
     if relation.type == "MATERIALIZED_RELATION" and relation.columns in (["Success"], ["Count"]):
         relation.fetchall()
         return None, False
-    columns = map(duckdb.ColumnExpression, relation.columns)
-    typed = zip(relation.columns, columns, relation.types, strict=True)
-    relation = relation.select(
-        *(one.cast("varchar").alias(name) if kind.id in _AS_TEXT else one for name, one, kind in typed)
-    )
-    cut = relation if limit is None else relation.limit(limit + 1)
+    columns = []
+    for name, kind in zip(relation.columns, relation.types, strict=True):
+        column = duckdb.ColumnExpression(name)
+        columns.append(column.cast("varchar").alias(name) if _AS_TEXT.search(str(kind)) else column)
+    relation = relation.select(*columns)
+    frame: pl.DataFrame = (relation if limit is None else relation.limit(limit + 1)).pl()
+    return frame if limit is None else frame.head(limit), limit is not None and frame.height > limit
+
+
+def put(connection: duckdb.DuckDBPyConnection, rows: pl.DataFrame, schema: str, name: str) -> None:
+    """Make rows the table of this name: of a series and its release, or of "main" and another name."""
+    connection.register("release_arriving", rows)
     try:
-        frame: pl.DataFrame = cut.pl()
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException):
-        frame = cut.select(duckdb.StarExpression().cast("varchar")).pl()
-    if limit is not None and frame.height > limit:
-        return frame.head(limit), True
-    return frame, False
+        connection.execute(f"create schema if not exists memory.{quoted(schema)}")
+        connection.execute(f"create or replace table memory.{quoted(schema)}.{quoted(name)} as from release_arriving")
+    finally:
+        connection.unregister("release_arriving")
 
 
 def stoppable(

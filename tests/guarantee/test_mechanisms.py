@@ -10,8 +10,7 @@ import sparsehist as sh
 from sparsehist.counting.contract import Query
 from sparsehist.counting.queries import checked
 from sparsehist.errors import GuaranteeError, SparsehistError, StatementError
-from sparsehist.sqlfront.running import run_script
-from sparsehist.sqlfront.session import Session
+from sparsehist.sqlfront.session import Session, run_script
 from tests.guarantee.oracle import AREAS
 
 LOG = pl.DataFrame({"user_id": [1, 1, 2, 9], "query": ["b", "a", "c", "d"], "ts": [1, 2, 3, 4]})

@@ -26,8 +26,7 @@ from sparsehist.errors import (
     LevelError,
     NameTakenError,
 )
-from sparsehist.sqlfront.running import run_script
-from sparsehist.sqlfront.session import Session
+from sparsehist.sqlfront.session import Session, run_script
 from tests.cases import slow
 from tests.series.in_memory import over_counts, over_log
 from tests.stats import assert_consistent, assert_detected, binomial_test

@@ -4,8 +4,7 @@ import polars as pl
 import pytest
 
 import sparsehist as sh
-from sparsehist.sqlfront.running import run_script
-from sparsehist.sqlfront.session import Session
+from sparsehist.sqlfront.session import Session, run_script
 
 OPTIONS = "unit = user_id, key = query, max_keys = 3, domain = 'strings(max_bytes=16)'"
 CREATE = f"create series queries with ({OPTIONS}, cap = 2) as select user_id, query from log;"

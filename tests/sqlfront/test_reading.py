@@ -1,7 +1,6 @@
 """Scripts are cut and read as DuckDB would take them, and errors point at their place."""
 
 from decimal import Decimal
-from fractions import Fraction
 from itertools import permutations
 
 import duckdb
@@ -74,17 +73,17 @@ def test_create_series_is_read_with_values_of_every_kind():
         limit="4GB",
     )
     assert (head.kind, head.name, head.asked["flag"]) == ("create series", "queries", True)
-    assert {name: option.value for name, option in head.options.items()} == {
+    assert head.asked["options"] == {
         "unit": "User_ID",
         "key": ("country", "Day; of"),
         "max_keys": 1000,
-        "cap": Fraction(1, 3),
+        "cap": "1/3",
         "domain": "product(a=catalogue('x,)'))",
         "noise": "gaus'sian",
         "population": "order",
         "unverified": True,
         "memory_limit": "4GB",
-        "threshold": Decimal("-0.5"),
+        "threshold": "-.5",
     }
     assert head.query.startswith("(SELECT ';' /* ) */") and head.query.endswith(") UNION ALL FROM u")
 
@@ -92,20 +91,20 @@ def test_create_series_is_read_with_values_of_every_kind():
 @pytest.mark.parametrize(
     ("text", "asked"),
     [
-        ("RELEASE a FROM b AT LEVEL 1 / 3 THRESHOLD -80", {"levels": (Fraction(1, 3),), "threshold": -80}),
+        ("RELEASE a FROM b AT LEVEL 1 / 3 THRESHOLD -80", {"levels": ("1/3",), "threshold": -80}),
         ("release a from b at level '1/3' expecting .5 false keys", {"levels": ("1/3",), "false_keys": 0.5}),
         ("release a from b at level $l to 'x y.parquet'", {"levels": (Decimal("0.1"),), "target": "x y.parquet"}),
-        ("release a from b at level 1e-3 open delta 1e-6", {"levels": (Decimal("1e-3"),), "delta": 1e-6}),
+        ("release a from b at level 1e-3 open delta 1e-6", {"levels": ("1e-3",), "delta": 1e-6}),
         ("release a from b using 'prefix(9)' strategy 'spectral' at level 1",
          {"levels": (1,), "workload": "prefix(9)", "strategy": "spectral"}),
         ('release a from "select" at level 1', {"series": "select", "levels": (1,)}),
-        ("plan from b at level 0.1, 1/3, '2'", {"levels": (Decimal("0.1"), Fraction(1, 3), "2")}),
+        ("plan from b at level 0.1, 1/3, '2'", {"levels": ("0.1", "1/3", "2")}),
         ("plan from b at epsilon 1 delta 1e-6, 1/2 delta 1e-7",
          {"levels": (EpsilonDelta(1, "1e-6"), EpsilonDelta("1/2", "1e-7"))}),
         ("show ledger short from b delta 1e-9", {"short": True, "delta": 1e-9}),
         ("drop series if exists b", {"flag": True, "name": "b"}),
         ("drop series if", {"name": "if"}),
-        ("set cap b at level 1/3 because 'x'", {"name": "b", "level": Fraction(1, 3), "reason": "x"}),
+        ("set cap b at level 1/3 because 'x'", {"name": "b", "level": "1/3", "reason": "x"}),
         ("declare disjoint a, b because 'x'", {"populations": ("a", "b"), "reason": "x"}),
     ],
 )  # fmt: skip
@@ -140,12 +139,11 @@ def test_clauses_stand_in_any_order():
         ("release a from b at level", 26, "expected a value, found the end"),
         ("release a from b at level 1 at level 2", 32, "expected AT STEP, found level"),
         ("release a from b at level 1 expecting 1 keys", 41, "expected FALSE KEYS, found keys"),
-        ("release a from b threshold 3 expecting 1 false keys", 30, "found expecting"),
         ("release a from b at level $nothing", 27, "has no value"),
         ("plan from b", 12, "expected AT LEVEL level"),
         ("release a from b at epsilon 1 delta 2", 29, "probability"),
         ("create series s at select 1", 17, "expected WITH"),
-        ("create series s with (unit = u key = k) as select 1", 32, "a comma or )"),
+        ("create series s with (unit = u key = k) as select 1", 32, "expected ), found key"),
         ("create series s with (unit = u, unit = v) as select 1", 33, "second time"),
         ("create series s with (domain = hash64( as select 1", 38, "not closed"),
         ("create series s with (key = (a, )) as select 1", 33, "expected a name"),
@@ -182,6 +180,7 @@ def test_the_caret_stands_under_wide_characters():
         ("select ?, 1", 8, "given by its name"),
         ("release w from queries at level 1 using 'totl()'", 41, "totl"),
         ("release a from queries at level 'high'", 33, "level must be"),
+        ("release a from queries at level 1 threshold 3 expecting 1 false keys", 45, "threshold"),
     ],
 )
 def test_the_error_of_a_check_points_at_its_place(ran, text, column, said):

@@ -4,8 +4,7 @@ import polars as pl
 import pytest
 
 import sparsehist as sh
-from sparsehist.sqlfront.running import run_script
-from sparsehist.sqlfront.session import Session
+from sparsehist.sqlfront.session import Session, run_script
 from tests.sqlfront.conftest import OPTIONS
 
 # 50 statements that work: 10 tables, 10 views, 5 series, 15 releases, 10 queries.
@@ -191,3 +190,36 @@ def test_a_dry_run_adds_what_choosing_keys_spends(store, session):
     tight = CHOOSE.replace("found", "other").replace("delta =", "population = others, delta =")
     (outcome,) = run_script(session, tight.replace("level 0.5", "level 2"), dry_run=True)
     assert outcome.said == "would be refused" and outcome.error.exit_code == 3
+
+
+LIMITS = f"""
+set budget rho 1/2;
+create series s with ({OPTIONS}, cap = 0.3) as from log;
+release a from s at level 0.2;
+release b from s at level 0.4;
+set cap s at level 0.2 because 'less';
+set cap s at level 0.6 because 'more is needed';
+release b from s at level 0.4;
+release c from s at level 0.6;
+set budget rho 2;
+set budget rho 2 because 'the board agreed';
+release c from s at level 0.6;
+set budget epsilon 1 delta 1e-6 for north;
+declare disjoint north because 'one';
+declare disjoint north, south because 'by country';
+set cap nosuch at level 1 because 'no series';
+create series weeks with ({OPTIONS}, every = $$every('week', periods=2, budget='0.1')$$);
+append to weeks period '2026-W12' as select user_id, query from log;
+release a from weeks_2026w12 at level 0.2 threshold 30;
+release b from weeks_2026w12 at level 0.04;
+"""
+
+
+def test_a_dry_run_foresees_budgets_caps_and_periods(store, session):
+    """A dry run refuses what the run refuses after SET BUDGET, SET CAP, DECLARE DISJOINT and APPEND."""
+    foreseen, done = (run_script(session, LIMITS, keep_going=True, dry_run=dry) for dry in (True, False))
+    refused = {outcome.number: str(outcome.error) for outcome in done if outcome.error is not None}
+    assert list(refused) == [4, 5, 8, 9, 13, 15, 18]
+    assert {each.number: str(each.error) for each in foreseen if each.error is not None} == refused
+    (level,) = store.ledger(full=True).filter(scope="population", population="default")["level"]
+    assert f"rho {level} after" in foreseen[10].said

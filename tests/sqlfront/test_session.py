@@ -8,8 +8,7 @@ import pytest
 
 import sparsehist as sh
 from sparsehist import errors
-from sparsehist.sqlfront.running import run_script
-from sparsehist.sqlfront.session import Session
+from sparsehist.sqlfront.session import Session, run_script
 from tests.sqlfront.conftest import CREATE, OPTIONS, SECRET_KEY, SECRET_UNIT
 
 DECLARED = {"unit": "user_id", "key": "query", "max_keys": 3, "domain": "strings(max_bytes=16)"}
@@ -273,7 +272,7 @@ def test_if_not_exists_keeps_a_series_of_the_same_source(ran, log, here):
     assert "the log it was made from differs" in ran(again)[1][0]
     frames = CREATE.replace("series queries", "series if not exists frames")
     assert ran(frames)[0][-1].said == "created the series frames"
-    assert "cannot be told" in ran(frames)[1][0]
+    assert "hands over" in ran(frames)[1][0]
 
 
 def test_types_that_polars_lacks_come_as_text(ran):

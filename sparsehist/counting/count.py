@@ -11,7 +11,7 @@ import polars as pl
 
 from sparsehist.counting import in_memory
 from sparsehist.counting.contract import SUMS, CountedKeys, CountRequest, Counts, UnitPairs, request
-from sparsehist.counting.keys import has_duplicates, place
+from sparsehist.counting.keys import has_duplicates, missing_error, outside_error, place
 from sparsehist.counting.log import Log, check_key_dtypes, check_unit_dtypes, engine_errors
 from sparsehist.counting.measured import check_sums, given_sums
 from sparsehist.counting.sources import open_log
@@ -134,7 +134,12 @@ def given_counts(source: Counts, wanted: CountRequest) -> pl.DataFrame:
     keys = frame.select(pl.col(name).alias(f"key_{column}") for column, name in enumerate(wanted.key))
     if has_duplicates(keys):
         raise DataError("a key occurs twice among the counts: add up what belongs together, unit by unit, first")
-    placed = place(keys, wanted.key, wanted.domain, on_null=wanted.on_null, on_outside=wanted.on_outside)
+    placed = place(keys, wanted.domain)
+    if placed.missing and wanted.on_null == "error":
+        raise missing_error(wanted.key[placed.missing[0]], "key")
+    if placed.outside and wanted.on_outside == "error":
+        text = [dtype == pl.String for dtype in keys.dtypes]
+        raise outside_error(placed.outside, wanted.key, wanted.domain, text)
     if not placed.unchanged and has_duplicates(placed.cells):
         raise DataError("two keys fall into one cell of the domain: counts that were bounded apart cannot be added")
     if not placed.unchanged:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import secrets
 from dataclasses import asdict, dataclass
 
@@ -17,13 +16,6 @@ from sparsehist.counting.contract import ClosedQuery, Counts, Query
 from sparsehist.counting.files import as_files, found_files, table_of
 from sparsehist.counting.lakes import open_table
 from sparsehist.counting.queries import checked
-
-# A text in quotes is compared as it stands; comments, the width of blanks and the case of words do not matter.
-_SQL = re.compile(
-    r"(?P<text>[eE]'(?:[^'\\]|\\.|'')*'|'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|\$(?P<tag>\w*)\$.*?\$(?P=tag)\$)"
-    r"|(?P<blank>\s+|--[^\n]*|/\*.*?\*/)|(?P<word>\w+|.)",
-    re.DOTALL,
-)
 
 
 @dataclass(frozen=True, repr=False)
@@ -88,12 +80,8 @@ def _state(source: object) -> str | None:
 
 
 def _words(source: object) -> str:
-    """List the words of a query, the values of its parameters, and its public sources; nothing for other sources."""
+    """List the text of a query, the values of its parameters, and its public sources; nothing for other sources."""
     if not isinstance(source, Query):
         return ""
-    found = [one for one in _SQL.finditer(source.sql) if one["blank"] is None]
-    words = [one["text"] or one["word"].casefold() for one in found]
-    while words and words[-1] == ";":
-        words.pop()
     values = sorted((name, repr(value)) for name, value in (source.parameters or {}).items())
-    return json.dumps([words, sorted(source.public), values])
+    return json.dumps([source.sql.strip().rstrip(";"), sorted(source.public), values])

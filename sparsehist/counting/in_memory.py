@@ -98,7 +98,8 @@ def kept_pairs(log: Log, wanted: CountRequest) -> UnitPairs:
         parts = list(read.pairs())
     distinct, codes = np.unique(_joined([part.cells for part in parts], np.uint32), return_inverse=True)
     words = _joined([part.units for part in parts], np.uint64)
-    units = read.unit_values(words)[0] if len(wanted.unit) == 1 else read.unit_texts(words)
+    frame = read.unit_frame(words)
+    units = _texts(frame) if frame.width > 1 else frame.to_series()
     sizes = _joined([part.kept for part in parts], np.int64)
     return UnitPairs(units.alias("unit"), sizes, codes.astype(np.uint32), read.keys.frame(distinct))
 
@@ -194,12 +195,16 @@ class WordLog:
             chosen = np.arange(units.size) - np.take(own, number, mode="clip") < wanted.most_keys
             if wanted.portable:
                 above = np.flatnonzero(np.repeat(sizes > wanted.most_keys, sizes))
-                digests = sha256_of(self._pair_texts(units[above], cells[above]), wanted.salt).alias("digest")
+                texts = _texts(self.unit_frame(units[above] * self._inverse)) + _texts(self.keys.frame(cells[above]))
+                digests = sha256_of(texts, wanted.salt).alias("digest")
                 place = digests.to_frame().select(pl.col("digest").rank("ordinal").over(pl.Series(number[above])))
                 chosen[above] = place.to_series().to_numpy() <= wanted.most_keys
             cells, sums = cells[chosen], [each[chosen] for each in sums]
         counting = np.minimum(sizes, wanted.most_keys)
-        weights = None if wanted.full == 1 else np.repeat(weight_of(sizes, wanted.weights), counting)
+        weights = None
+        if wanted.full != 1:
+            weight, most_keys = np.array(wanted.weights, np.int64).T
+            weights = np.repeat(weight[np.searchsorted(most_keys, counting)], counting)
         for measure, each in zip(wanted.measures, sums, strict=True):
             most = measure.most_steps * (1 if weights is None else weights) // wanted.full
             np.clip(each, -most if measure.signed else 0, most, out=each)
@@ -212,21 +217,15 @@ class WordLog:
         ranks: IndexArray = values.to_series().rank("dense").to_numpy()
         return ranks
 
-    def unit_values(self, words: WordArray) -> list[pl.Series]:
-        """Turn words back into units, column by column."""
-        return self.units.values(self.units.cells(words)[0])
+    def unit_frame(self, words: WordArray) -> pl.DataFrame:
+        """Turn words back into units."""
+        values = self.units.values(self.units.cells(words)[0])
+        return pl.DataFrame(dict(zip(self._wanted.unit, values, strict=True)))
 
-    def unit_texts(self, words: WordArray) -> pl.Series:
-        """Turn words back into units, and write each unit as one text."""
-        parts = self._wanted.unit
-        frame = pl.DataFrame(dict(zip(parts, self.unit_values(words), strict=True)))
-        return frame.select(tuple_text(parts, self._dtypes)).to_series()
 
-    def _pair_texts(self, units: WordArray, cells: Numbers32or64) -> pl.Series:
-        """Write pairs of a unit, as it stands in `rows`, and a key as texts."""
-        keys = self.keys.frame(cells)
-        texts = keys.select(tuple_text(keys.columns, keys.schema)).to_series()
-        return self.unit_texts(units * self._inverse) + texts
+def _texts(frame: pl.DataFrame) -> pl.Series:
+    """Write each row as one text."""
+    return frame.select(tuple_text(frame.columns, frame.schema)).to_series()
 
 
 def distinct_pairs(
@@ -295,18 +294,6 @@ def mixed(words: WordArray) -> WordArray:
     words *= np.uint64(0x94D049BB133111EB)
     words ^= words >> np.uint64(31)
     return words
-
-
-def weight_of(sizes: IntArray, weights: Sequence[tuple[int, int]]) -> IntArray:
-    """Return what units with this many distinct keys add to each key that they keep, in parts of a count.
-
-    Args:
-        sizes: Distinct keys of each unit; shape (units,).
-        weights: What a unit may add, falling, with the most keys it may add it to.
-    """
-    weight, most = np.array(weights, np.int64).T
-    found: IntArray = weight[np.searchsorted(most, np.minimum(sizes, most[-1]))]
-    return found
 
 
 def _added_up(parts: list[Pairs], names: Sequence[str]) -> pl.DataFrame:

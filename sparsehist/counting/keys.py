@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 
-from sparsehist.counting.contract import Choice
-from sparsehist.domain.base import Domain, key_names
+from sparsehist.domain.base import Domain
 from sparsehist.errors import DataError
 from sparsehist.typing import BoolArray, secret
 
@@ -28,23 +26,20 @@ class PlacedKeys(NamedTuple):
     """Where each distinct key of a log belongs. Secret.
 
     Attributes:
+        present: True where no part of the key is null or empty; shape (n,).
         usable: True where the key is a cell; shape (n,).
         cells: The cells of the usable keys, in the same order; columns key_0, … in canonical dtypes.
+        missing: Positions of the columns with nulls or empty values.
+        outside: Positions of the columns with values outside their part of the domain.
         unchanged: All keys are usable and no two of them share a cell.
     """
 
+    present: BoolArray
     usable: BoolArray
     cells: pl.DataFrame
+    missing: list[int]
+    outside: list[int]
     unchanged: bool
-
-
-def is_missing(column: pl.Series) -> pl.Series:
-    """Find nulls and empty strings or bytes."""
-    if column.dtype in (pl.String, pl.Categorical, pl.Enum):
-        column = column.cast(pl.String).cast(pl.Binary)
-    if column.dtype == pl.Binary:
-        return column.is_null() | (column.bin.size() == 0).fill_null(value=False)
-    return column.is_null()
 
 
 def missing_error(column: str, role: str) -> DataError:
@@ -67,42 +62,41 @@ def outside_error(outside: Sequence[int], names: Sequence[str], domain: Domain, 
     return DataError(f"key column(s) {listed}: there are keys outside {domain.describe()}: {OUTSIDE_REMEDY}{hint}")
 
 
-def place(
-    keys: pl.DataFrame, names: Sequence[str], domain: Domain, *, on_null: Choice, on_outside: Choice
-) -> PlacedKeys:
-    """Bring distinct keys, columns key_0, … in the dtypes of the log, to the domain; refuse what is not dropped."""
-    missing = missing_by_column(keys)
-    if on_null == "error":
-        for name, column in zip(names, missing, strict=True):
-            if column.any():
-                raise missing_error(name, "key")
-    usable = ~missing.select(pl.any_horizontal(pl.all())).to_series().to_numpy()
-    cells, inside = find_cells(keys if usable.all() else keys.filter(pl.Series(usable)), domain)
-    if on_outside == "error" and not inside.all():
-        outside = [list(names).index(one) for one in outside_columns(keys.filter(pl.Series(usable)), names, domain)]
-        raise outside_error(outside, names, domain, [dtype == pl.String for dtype in keys.dtypes])
+def place(keys: pl.DataFrame, domain: Domain) -> PlacedKeys:
+    """Bring distinct keys, columns key_0, … in the dtypes of the log, to the domain."""
+    gaps = [_is_missing(column).to_numpy() for column in keys]
+    present = ~np.any(gaps, axis=0)
+    held = keys if present.all() else keys.filter(pl.Series(present))
+    cells, inside = _cells(held, domain)
+    usable, outside = present, list[int]()
     if not inside.all():
-        usable[usable] = inside
+        parts = enumerate(zip(held, domain.parts, strict=True))
+        outside = [at for at, (own, part) in parts if not _cells(own.alias("key_0").to_frame(), part)[1].all()]
+        usable = present.copy()
+        usable[present] = inside
         cells = cells.filter(pl.Series(inside))
     # Nothing is converted that is canonical, and then no two keys share a cell.
     apart = cells.height == keys.height and (cells.schema == keys.schema or not has_duplicates(cells))
-    return PlacedKeys(usable, cells, apart)
+    return PlacedKeys(present, usable, cells, [at for at, gap in enumerate(gaps) if gap.any()], outside, apart)
 
 
-def missing_by_column(keys: pl.DataFrame) -> pl.DataFrame:
-    """Find nulls and empty values, column by column."""
-    return pl.DataFrame([is_missing(column).alias(column.name) for column in keys])
+def _is_missing(column: pl.Series) -> pl.Series:
+    """Find nulls and empty strings or bytes."""
+    if column.dtype in (pl.String, pl.Categorical, pl.Enum):
+        column = column.cast(pl.String).cast(pl.Binary)
+    if column.dtype == pl.Binary:
+        return column.is_null() | (column.bin.size() == 0).fill_null(value=False)
+    return column.is_null()
 
 
-def find_cells(keys: pl.DataFrame, domain: Domain) -> tuple[pl.DataFrame, BoolArray]:
+def _cells(keys: pl.DataFrame, domain: Domain) -> tuple[pl.DataFrame, BoolArray]:
     """Convert keys without nulls to canonical dtypes and test membership.
 
-    Text is parsed where the domain wants whole numbers or dates, as CSV files need; what does not parse is
-    outside.
+    Text is parsed where the domain wants whole numbers or dates, as CSV files need; what does not parse is outside.
     """
     parsed = keys.select(
-        _parsed(keys[name], dtype) if needs_parsing(domain, column, keys[name].dtype) else keys[name]
-        for column, (name, dtype) in enumerate(zip(key_names(domain.columns), domain.dtypes, strict=True))
+        _parsed(own, dtype) if own.dtype == pl.String and not domain.accepts(at, own.dtype) else own
+        for at, (own, dtype) in enumerate(zip(keys, domain.dtypes, strict=True))
     )
     legible = ~parsed.select(pl.any_horizontal(pl.all().is_null())).to_series().to_numpy()
     if not legible.any():
@@ -113,33 +107,15 @@ def find_cells(keys: pl.DataFrame, domain: Domain) -> tuple[pl.DataFrame, BoolAr
     return cells, legible & domain.contains(cells)
 
 
-def outside_columns(keys: pl.DataFrame, names: Sequence[str], domain: Domain) -> list[str]:
-    """Name the columns of keys without nulls that hold values outside their part of the domain."""
-    columns = zip(keys, domain.parts, names, strict=True)
-    return [name for column, part, name in columns if not find_cells(column.alias("key_0").to_frame(), part)[1].all()]
-
-
-def needs_parsing(domain: Domain, column: int, dtype: pl.DataType) -> bool:
-    """Say whether text stands where the domain wants whole numbers or dates."""
-    wanted = domain.dtypes[column]
-    return dtype == pl.String and not domain.accepts(column, dtype) and (wanted.is_integer() or wanted == pl.Date)
+def _parsed(column: pl.Series, dtype: pl.DataType) -> pl.Series:
+    if dtype == pl.Date:
+        return column.str.to_date("%Y-%m-%d", strict=False)
+    return column.cast(dtype, strict=False) if dtype.is_integer() else column
 
 
 def has_duplicates(keys: pl.DataFrame) -> bool:
     """Say whether a key occurs twice."""
-    seed = secrets.randbits(64)
     if keys.width == 1 and keys.dtypes[0].is_integer():
         ordered = np.sort(keys.to_series().to_numpy())  # in less memory than hashes take
         return bool((ordered[1:] == ordered[:-1]).any())
-    ordered = np.sort(keys.hash_rows(seed).to_numpy())
-    twice = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
-    if not twice.size:
-        return False
-    suspects = keys.filter(keys.hash_rows(seed).is_in(pl.Series(twice)))
-    return suspects.n_unique() < suspects.height
-
-
-def _parsed(column: pl.Series, dtype: pl.DataType) -> pl.Series:
-    if dtype == pl.Date:
-        return column.str.to_date("%Y-%m-%d", strict=False)
-    return column.cast(dtype, strict=False)
+    return bool(keys.is_duplicated().any())

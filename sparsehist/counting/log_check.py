@@ -11,7 +11,7 @@ import polars as pl
 
 from sparsehist.counting.contract import Choice, CountRequest, Counts, request
 from sparsehist.counting.count import given_counts
-from sparsehist.counting.keys import missing_by_column, outside_columns, place
+from sparsehist.counting.keys import place
 from sparsehist.counting.log import Log, check_key_dtypes, check_unit_dtypes, engine_errors
 from sparsehist.counting.progress import Counting, reporting
 from sparsehist.counting.sources import open_log
@@ -22,14 +22,6 @@ from sparsehist.errors import DataError, DeclarationError
 
 _NUMBERS = ("rows", "units", "keys", "pairs")
 _SCHEMA = {"rule": pl.String, **dict.fromkeys(_NUMBERS, pl.Int64), "outcome": pl.String}
-_CHOICES = {"null or empty unit": "on_null", "null or empty key": "on_null", "key outside the domain": "on_outside"}
-# By rule: the outcome where something was met, and where nothing was.
-_OUTCOMES = {
-    "log": ("read", "refused: the log is empty"),
-    "repeated unit and key": ("counted once", "none"),
-    "unit above max_keys": ("bounded", "none"),
-    "counted": ("counted", "refused: nothing remains to be counted"),
-}
 
 
 def check_log(
@@ -52,7 +44,9 @@ def check_log(
     Returns:
         One row per rule: rule; rows, units and distinct keys it touches, and pairs of a unit and a key, which go
         for "unit above max_keys" and stay for "counted" (Int64, null where that has no meaning); outcome: "read",
-        "none", "refused: why", "dropped", "counted once", "bounded" or "counted".
+        "none", "refused: why", "dropped", "counted once", "bounded" or "counted". Then a row for `max_keys` and for
+        a quarter, half, twice and four times of it: the units above this bound, and the pairs and the share of all
+        pairs that it cuts.
 
     Raises:
         DeclarationError: If a declared parameter is wrong.
@@ -63,8 +57,9 @@ def check_log(
         >>> import sparsehist as sh
         >>> log = pl.DataFrame({"user_id": [1, 1, 2], "query": ["a", "b", None]})
         >>> check_log(log, unit="user_id", key=["query"], max_keys=1, domain=sh.Strings(max_bytes=32)).filter(
-        ...     pl.col("outcome") != "none")["rule"].to_list()
-        ['log', 'null or empty key', 'unit above max_keys', 'counted']
+        ...     pl.col("outcome") != "none").select("rule", "outcome").rows()[1:4]
+        [('null or empty key', 'refused: clean the log or pass on_null="drop"'), ('unit above max_keys', 'bounded'),
+        ('counted', 'counted')]
     """
     counting = counting or Counting()
     declared: dict[str, Any] = {
@@ -105,8 +100,7 @@ def _checked(source: object, wanted: CountRequest) -> Iterator[dict[str, Any]]:
     pairs = pairs.join(judged, on=columns, nulls_equal=True)
     usable = pairs.filter(pl.col("verdict") == "usable", pl.col("unit").is_not_null())
     usable = usable.group_by("unit", "cell").agg(pl.col("rows").sum(), pl.col("key").first())
-    for row in _met(pairs, usable, wanted.max_keys):
-        yield {**row, "outcome": _outcome(row, outside, wanted)}
+    yield from _met(pairs, usable, outside, wanted)
 
 
 def _pairs(log: Log, wanted: CountRequest) -> pl.DataFrame:
@@ -124,50 +118,57 @@ def _pairs(log: Log, wanted: CountRequest) -> pl.DataFrame:
     return found
 
 
-def _met(pairs: pl.DataFrame, usable: pl.DataFrame, max_keys: int) -> Iterator[dict[str, Any]]:
-    """Rule by rule, the rows, units, keys and pairs it touches; nothing for numbers without a meaning."""
+def _met(
+    pairs: pl.DataFrame, usable: pl.DataFrame, outside: Sequence[str], wanted: CountRequest
+) -> Iterator[dict[str, Any]]:
+    """Rule by rule, what it touches, and its outcome; numbers without a meaning are left out."""
 
-    def touched(rule: str, some: pl.DataFrame, numbers: str) -> dict[str, Any]:
+    def touched(rule: str, some: pl.DataFrame, numbers: str, met: str, none: str = "none") -> dict[str, Any]:
         distinct = [pl.col(name).drop_nulls().n_unique().alias(f"{name}s") for name in ("unit", "key")]
         found = some.select(pl.col("rows").sum(), *distinct).row(0, named=True)
-        return {"rule": rule, **{name: found[name] for name in numbers.split()}}
+        return {
+            "rule": rule,
+            "outcome": met if some.height else none,
+            **{name: found[name] for name in numbers.split()},
+        }
 
-    yield touched("log", pairs, "rows units keys")
-    yield touched("null or empty unit", pairs.filter(pl.col("unit").is_null()), "rows keys")
-    yield touched("null or empty key", pairs.filter(pl.col("verdict") == "missing"), "rows units")
-    yield touched("key outside the domain", pairs.filter(pl.col("verdict") == "outside"), "rows units keys")
+    def choice(option: str, columns: str = "") -> str:
+        dropped = getattr(wanted, option) == "drop"
+        return "dropped" if dropped else f'refused: {columns}clean the log or pass {option}="drop"'
+
+    names = f"column(s) {', '.join(map(repr, outside))}: "
+    yield touched("log", pairs, "rows units keys", "read", "refused: the log is empty")
+    yield touched("null or empty unit", pairs.filter(pl.col("unit").is_null()), "rows keys", choice("on_null"))
+    missing, beyond = (pairs.filter(pl.col("verdict") == verdict) for verdict in ("missing", "outside"))
+    yield touched("null or empty key", missing, "rows units", choice("on_null"))
+    yield touched("key outside the domain", beyond, "rows units keys", choice("on_outside", names))
     repeated = usable.filter(pl.col("rows") > 1)
     again = repeated.with_columns(pl.col("rows") - 1, key="cell")
-    yield touched("repeated unit and key", again, "rows units keys") | {"pairs": repeated.height}
+    yield touched("repeated unit and key", again, "rows units keys", "counted once") | {"pairs": repeated.height}
     sizes = usable.group_by("unit").len("cells")["cells"].cast(pl.Int64)
-    above = sizes.filter(sizes > max_keys) - max_keys
-    yield {"rule": "unit above max_keys", "units": above.len(), "pairs": int(above.sum())}
-    yield {"rule": "counted", "units": sizes.len(), "pairs": int(sizes.clip(upper_bound=max_keys).sum())}
+
+    def above(bound: int) -> dict[str, int]:
+        cut = sizes.filter(sizes > bound) - bound
+        return {"units": cut.len(), "pairs": int(cut.sum())}
+
+    most, n_pairs = wanted.max_keys, int(sizes.sum())
+    counted = {"rule": "counted", "units": sizes.len(), "pairs": n_pairs - above(most)["pairs"]}
+    yield {"rule": "unit above max_keys", "outcome": "bounded" if above(most)["units"] else "none", **above(most)}
+    yield counted | {"outcome": "counted" if n_pairs else "refused: nothing remains to be counted"}
+    for bound in sorted({max(most // 4, 1), max(most // 2, 1), most, 2 * most, 4 * most} if n_pairs else ()):
+        yield {
+            "rule": f"max_keys = {bound}",
+            "outcome": f"cuts {above(bound)['pairs'] / n_pairs:.2%}",
+            **above(bound),
+        }
 
 
 def _judged(keys: pl.DataFrame, wanted: CountRequest) -> tuple[pl.DataFrame, list[str]]:
     """Give every distinct key its number, verdict and cell; name the columns that hold values outside."""
-    missing = missing_by_column(keys).select(pl.any_horizontal(pl.all())).to_series()
-    placed = place(keys, wanted.key, wanted.domain, on_null="drop", on_outside="drop")
-    usable = pl.Series(placed.usable)
+    placed = place(keys, wanted.domain)
     cell = np.zeros(keys.height, dtype=np.int64)
     cell[placed.usable] = placed.cells.select(pl.struct(pl.all()).rank("dense")).to_series().to_numpy()
-    verdict = pl.when(missing).then(pl.lit("missing")).when(usable).then(pl.lit("usable"))
-    numbered = keys.with_row_index("key").with_columns(verdict=verdict.otherwise(pl.lit("outside")), cell=cell)
+    verdict = np.where(placed.usable, "usable", np.where(placed.present, "outside", "missing"))
     some = pl.any_horizontal(pl.col(keys.columns).is_not_null())  # a key that is null throughout is none
-    judged = numbered.with_columns(key=pl.when(some).then("key"))
-    outside = keys.filter(~missing & ~usable)
-    return judged, outside_columns(outside, wanted.key, wanted.domain) if outside.height else []
-
-
-def _outcome(met: Mapping[str, Any], outside: Sequence[str], wanted: CountRequest) -> str:
-    rule, some = met["rule"], met["rows" if "rows" in met else "units"]
-    if rule not in _CHOICES:
-        return _OUTCOMES[rule][0 if some else 1]
-    if not some:
-        return "none"
-    option = _CHOICES[rule]
-    if getattr(wanted, option) == "drop":
-        return "dropped"
-    columns = f"column(s) {', '.join(map(repr, outside))}: " if option == "on_outside" else ""
-    return f'refused: {columns}clean the log or pass {option}="drop"'
+    numbered = keys.with_columns(pl.Series("verdict", verdict.tolist()), cell=cell, key=pl.int_range(pl.len()))
+    return numbered.with_columns(key=pl.when(some).then("key")), [wanted.key[at] for at in placed.outside]

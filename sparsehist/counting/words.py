@@ -127,8 +127,8 @@ class Coded:
         self._cells = by_code
         if self._domain is not None:
             held = by_code.drop_nulls()
-            placed = place(held.to_frame(), ("",), self._domain, on_null="drop", on_outside="drop")
-            self.outside = () if placed.usable.all() else (0,)
+            placed = place(held.to_frame(), self._domain)
+            self.outside = placed.outside
             cells = placed.cells
             if not placed.unchanged or cells.dtypes[0] != by_code.dtype:
                 numbered = cells.unique(maintain_order=True).with_row_index("cell")

@@ -122,7 +122,7 @@ def counts_by_hand(case: Case, log: pl.DataFrame | None = None) -> dict[tuple[ob
         pl.all_horizontal(pl.col(*case.unit).is_not_null() & (pl.col(*case.unit).cast(pl.String) != ""))
     )
     keys = log.select(pl.col(name).alias(f"key_{i}") for i, name in enumerate(case.key))
-    placed = place(keys, case.key, Domain.parse(case.domain), on_null="drop", on_outside="drop")
+    placed = place(keys, Domain.parse(case.domain))
     units = log.filter(pl.Series(placed.usable)).select(case.unit).rows()
     pairs: dict[tuple[object, ...], set[tuple[object, ...]]] = {}
     for unit, key in zip(units, placed.cells.rows(), strict=True):

@@ -32,6 +32,10 @@ def test_every_rule_says_what_it_meets_and_what_happens():
         "repeated unit and key": (1, 1, 1, 1, "counted once"),
         "unit above max_keys": (None, 1, None, 1, "bounded"),
         "counted": (None, 1, None, 2, "counted"),
+        "max_keys = 1": (None, 1, None, 2, "cuts 66.67%"),
+        "max_keys = 2": (None, 1, None, 1, "cuts 33.33%"),
+        "max_keys = 4": (None, 0, None, 0, "cuts 0.00%"),
+        "max_keys = 8": (None, 0, None, 0, "cuts 0.00%"),
     }
     refused = by_rule(check_log(FAULTY, **DECLARED))
     assert [outcome for *_, outcome in refused.values() if outcome.startswith("refused")] == [

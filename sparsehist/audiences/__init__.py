@@ -1,4 +1,4 @@
-"""Readers of a vector at levels of their own, and networks whose levels follow from distances in a public graph."""
+"""Releases of a vector to readers with different levels, also by distance in a public graph."""
 
 from sparsehist.audiences.graph import Graph, distances, read_graph
 from sparsehist.audiences.network import Network, View

@@ -14,19 +14,19 @@ from sparsehist.typing import IntArray
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """An undirected graph. All of it is public.
+    """An undirected, public graph.
 
     Attributes:
-        people: The nodes with their numbers 0 … n-1: ascending where they are integers of an array, else in the order
-            in which they first occur.
-        edges: Sparse matrix with an entry for each edge, in either direction; shape (n, n).
+        people: Nodes with their numbers 0 … n-1: ascending if they are integers of an array, else in order of
+            occurrence.
+        edges: Sparse matrix with an entry for each edge, in both or one direction; shape (n, n).
     """
 
     people: dict[Any, int]
     edges: Any = field(repr=False)
 
     def hops(self, sources: Iterable[Hashable]) -> IntArray:
-        """Count the hops from each node to the nearest source; shape (n,), -1 where no source can be reached.
+        """Count the hops from each node to the nearest source; -1 if it cannot be reached; shape (n,).
 
         Raises:
             InputError: If there is no source, or one is not in the graph.
@@ -46,7 +46,7 @@ class Graph:
 
 
 def distances(graph: Any, owner: Hashable) -> dict[Any, int]:
-    """Count the hops from the owner to everybody who can be reached; the owner is at 0.
+    """Return the number of hops from the owner to every reachable node; 0 for the owner.
 
     Args:
         graph: Public and undirected: {node: its neighbours}, pairs of nodes, an array of shape (m, 2), a frame whose
@@ -54,7 +54,7 @@ def distances(graph: Any, owner: Hashable) -> dict[Any, int]:
         owner: A node.
 
     Raises:
-        DataError: If the graph has none of these forms, or is directed.
+        DataError: If the graph is in none of these forms, or directed.
         InputError: If the owner is not in it.
 
     Example:
@@ -75,7 +75,7 @@ def read_graph(graph: Any) -> Graph:
     nodes: Iterable[Hashable] = ()
     if hasattr(graph, "is_directed"):
         if graph.is_directed():
-            raise DataError("the graph is directed, and a distance counts both ways; pass graph.to_undirected()")
+            raise DataError("the graph is directed, but distances need an undirected one; pass graph.to_undirected()")
         nodes, pairs = graph.nodes(), graph.edges()
     elif isinstance(graph, Mapping):
         nodes, pairs = graph, ((one, other) for one, others in graph.items() for other in others)
@@ -96,7 +96,7 @@ def read_graph(graph: Any) -> Graph:
 
 
 def _numbered(nodes: Iterable[Hashable], pairs: Iterable[Any]) -> tuple[dict[Any, int], IntArray]:
-    """Number the nodes of any kind, those that occur in pairs only included, and the ends of all pairs."""
+    """Number nodes of any type, including those that only occur in pairs; return also the numbers of all pairs."""
     people: dict[Any, int] = {}
     try:
         for node in nodes:

@@ -1,4 +1,4 @@
-"""A network of owners, each of whom shows a value to the others at a level that falls with the distance."""
+"""A network of owners who each show a value to the others, at a level that decreases with distance."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sparsehist.typing import ArrayLike
 
 
 class View(Mapping[Any, Any]):
-    """Noisy values by owner, of all owners near enough to one of the readers. It is meant for these readers only."""
+    """Noisy values by owner, for all owners near enough to one of the readers. It is meant for these readers only."""
 
     def __init__(self, rows: Mapping[Any, tuple[Any, int]], levels: Mapping[int, Fraction]) -> None:
         self._rows, self._levels = rows, levels
@@ -32,9 +32,9 @@ class View(Mapping[Any, Any]):
         return len(self._rows)
 
     def level(self, person: Any) -> Fraction:
-        """Return the level at which a person's value is seen."""
+        """Return the level at which the readers see a person's value."""
         if not isinstance(person, Hashable) or person not in self._rows:
-            raise InputError(f"the view has no value of {shown(person)}")
+            raise InputError(f"the view does not contain a value of {shown(person)}")
         return self._levels[self._rows[person][1]]
 
     def __repr__(self) -> str:
@@ -46,18 +46,18 @@ class Network:
     """Everybody in a public graph owns a value and reads the values of others.
 
     One `MultipleRelease` serves the network, with one release per distance, the same for all readers at that
-    distance. A group of readers knows of an owner what its nearest member knows. The rule of `MultipleRelease` about
-    copies holds: after `to_bytes`, one copy may draw.
+    distance. Together, readers know about an owner as much as the nearest of them. As for `MultipleRelease`, only one
+    copy may draw after `to_bytes`.
 
     Args:
         values: {person: value}, or an array in the order of `read_graph(graph).people`. Secret.
         graph: Public and undirected, in any form of `sparsehist.audiences.distances`.
-        family: Noise of one value; its sensitivity is how far the value of one owner may change.
-        levels: By distance, from 1 on; never finer further away. People at other distances see nothing. By default
-            1/distance at every distance.
+        family: Noise of one value; its sensitivity is the largest change of an owner's value.
+        levels: Levels by distance, from 1 on, which must not become finer with distance. Readers at other distances
+            see nothing. By default 1/distance.
 
     Raises:
-        DataError: If values and nodes do not agree, or values do not suit the family.
+        DataError: If values and nodes do not match, or values do not fit the family.
         DeclarationError: If the levels are wrong.
 
     Example:
@@ -80,7 +80,7 @@ class Network:
         cap = 1 if levels is None else max(_read_levels(levels).values())
         if isinstance(values, Mapping):
             if set(values) != set(read.people):
-                raise DataError("values are needed for exactly the nodes of the graph, one each")
+                raise DataError("give exactly one value for each node of the graph")
             values = [values[person] for person in read.people]
         self._begin(MultipleRelease(family, values, cap=cap), read, levels)
 
@@ -88,25 +88,25 @@ class Network:
         self._vector, self._graph = vector, graph
         self._levels = None if levels is None else _read_levels(levels)
         if len(vector) != len(graph.people):
-            raise DataError("the nodes of the graph and the values of the network are not as many")
+            raise DataError("the graph has another number of nodes than the network has values")
 
     def to_bytes(self) -> bytes:
-        """Write the values and their noise; graph and levels are public, and given again to `from_bytes`."""
+        """Return values and noise as bytes; graph and levels are public, and must be passed to `from_bytes`."""
         return self._vector.to_bytes()
 
     @classmethod
     def from_bytes(cls, content: bytes, graph: Any, levels: Mapping[int, Level] | None = None) -> Network:
-        """Go on from what `to_bytes` wrote, with the same graph (nodes in the same order) and the same levels."""
+        """Restore the result of `to_bytes`, with the same graph (nodes in the same order) and levels."""
         made = cls.__new__(cls)
         made._begin(MultipleRelease.from_bytes(content), read_graph(graph), levels)  # noqa: SLF001 - its own
         return made
 
     def view(self, reader: Hashable) -> View:
-        """Return what one reader sees; the same every time. InputError if the reader is not in the graph."""
+        """Return what one reader sees, the same every time; InputError if the reader is not in the graph."""
         return self.coalition([reader])
 
     def coalition(self, readers: Iterable[Hashable]) -> View:
-        """Return what readers know together: of every owner but themselves, what the nearest of them sees.
+        """Return what readers know together: of every other owner, what the nearest of them sees.
 
         Raises:
             InputError: If there are no readers, or one is not in the graph.
@@ -119,7 +119,7 @@ class Network:
         return View({person: (values[far][i], far) for (person, i), far in near if far in used}, used)
 
     def seal(self) -> None:
-        """Erase the values; views are served as before."""
+        """Erase the values; views remain the same."""
         self._vector.seal()
 
     def __repr__(self) -> str:
@@ -128,8 +128,8 @@ class Network:
 
 def _read_levels(levels: Mapping[int, Level]) -> dict[int, Fraction]:
     if not levels or any(isinstance(far, bool) or not isinstance(far, int) or far < 1 for far in levels):
-        raise DeclarationError("levels are given by distance, whole numbers from 1 on, such as {1: 1, 2: '1/2'}")
+        raise DeclarationError("levels need distances as keys, whole numbers from 1 on, such as {1: 1, 2: '1/2'}")
     read = {far: as_level(levels[far]) for far in sorted(levels)}
     if list(read.values()) != sorted(read.values(), reverse=True):
-        raise DeclarationError("levels must not become finer further away")
+        raise DeclarationError("levels must not become finer with distance")
     return read

@@ -1,4 +1,4 @@
-"""Readers at levels of their own, all served from one noise path: a coalition knows what its finest member knows.
+"""Readers with different levels on one noise path: a coalition knows only what its finest member knows.
 
 Source: [KHP section 4.4], [ARNP section 2]. Papers: [KHP eq. 43, section 4.3, Figures 5 to 7].
 """
@@ -18,12 +18,12 @@ from sparsehist.privacy.levels import Level, as_level, level_text
 
 @dataclass(frozen=True)
 class Coalition:
-    """What readers know together; all of it is public.
+    """What readers know together; everything is public.
 
     Attributes:
         readers: The members.
         level: The finest level among them, which bounds the cost of all their views.
-        std: Standard deviation of the best estimate from all views, which is the finest view.
+        std: Standard deviation of the best estimate from all views: the finest view.
         sum_of_levels: Cost of the same views with independent noise.
         std_if_independent: Standard deviation of the best estimate from views with independent noise.
     """
@@ -36,14 +36,14 @@ class Coalition:
 
 
 class Audiences:
-    """A dense vector with many readers, each at their own level, for the cost of the finest level.
+    """A dense vector for many readers with different levels, at the cost of the finest level.
 
     Args:
         vector: A `sparsehist.MultipleRelease`.
-        levels: By reader; such as `by_distance(distances(graph, owner))`, or clearances.
+        levels: Level by reader, such as `by_distance(distances(graph, owner))`, or clearances.
 
     Raises:
-        CapExceededError: If a level is beyond the cap of the vector.
+        CapExceededError: If a level is above the cap of the vector.
 
     Example:
         >>> import sparsehist as sh
@@ -63,24 +63,24 @@ class Audiences:
 
     @property
     def levels(self) -> dict[Any, Fraction]:
-        """Level by reader; a copy."""
+        """A copy of the levels by reader."""
         return dict(self._levels)
 
     def admit(self, reader: Hashable, level: Level) -> None:
         """Admit a reader, or give an admitted reader a finer level.
 
-        LevelOrderError if the reader has a finer level, which cannot be taken back; CapExceededError beyond the cap.
+        LevelOrderError if the reader has a finer level, which cannot be withdrawn; CapExceededError above the cap.
         """
         new, cap = as_level(level), self._vector.cap
         if cap is not None and new > cap:
             raise CapExceededError(f"the level is above the cap {level_text(cap)}; the reader was not admitted")
         held = self._levels.get(reader)
         if held is not None and new < held:
-            raise LevelOrderError(f"a level of {level_text(held)} cannot be lowered: what was readable stays known")
+            raise LevelOrderError(f"a level of {level_text(held)} cannot be lowered: what was read stays known")
         self._levels[reader] = new
 
     def read(self, reader: Hashable) -> DenseRelease:
-        """Return the release at the reader's level; the same every time. InputError for a reader not admitted."""
+        """Return the release at the reader's level, the same every time; InputError for an unknown reader."""
         release: DenseRelease = self._vector.release(self._level(reader))
         return release
 
@@ -104,7 +104,7 @@ class Audiences:
 
 
 def by_distance(distances: Mapping[Any, int], nearest: Level = 1) -> dict[Any, Fraction]:
-    """Assign the level `nearest` / distance to everybody at distance 1 or more; the owner needs no release.
+    """Return the level `nearest` / distance for everybody at distance 1 or more; the owner needs no release.
 
     Example:
         >>> by_distance({"owner": 0, "friend": 1, "stranger": 3})

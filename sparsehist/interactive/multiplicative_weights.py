@@ -1,11 +1,11 @@
 """Private multiplicative weights: adaptive counting queries over the cells of a closed domain.
 
-A public hypothesis answers a query if its answer is accurate enough, which a sparse vector checks. Otherwise the
-query is measured with noise and the hypothesis is updated, at most k times however many queries are asked.
+A public hypothesis answers a query if its answer is accurate enough; a sparse vector checks this. Otherwise the query
+is measured with noise, and the hypothesis is updated: at most k times, for any number of queries.
 
 Source: Hardt and Rothblum 2010; [Interactive section 3], whose threshold has no noise and is replaced by a sparse
-vector. Our own: with step eta = 8 alpha an update of a query that is off by 2 alpha lowers the relative entropy by at
-least 16 alpha^2 - eta^2/8 = 8 alpha^2. Papers: [Interactive Claim 1, Thm 2].
+vector. Our own: with step eta = 8 alpha, an update by a query with an error of 2 alpha lowers the relative entropy by
+at least 16 alpha^2 - eta^2/8 = 8 alpha^2. Papers: [Interactive Claim 1, Thm 2].
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from sparsehist.privacy.levels import Level, as_level, at_least_zero, root, roun
 from sparsehist.typing import ArrayLike, FloatArray, Generator
 
 MOST_CELLS = 10**7
-# Share of the uniform hypothesis in one that begins from a release: updates multiply, so no share may be 0.
+# Share of the uniform hypothesis in one made from a release: updates multiply, so no share may be 0.
 _UNIFORM = 1 / 16
-# Share of an update's cost that pays for watching; the rest pays for the answer.
+# Share of an update's cost that is spent on comparisons; the rest is spent on the answer.
 _WATCH = Fraction(4, 5)
 
 
 @dataclass(frozen=True)
 class WeightedAnswer:
-    """The answer to one query; all of it is public.
+    """The answer to one query; everything is public.
 
     Attributes:
-        value: In counts.
-        error: Bound on the error, in counts; it fails with at most the probability `Weighing.failure`.
-        fresh: Whether it was measured, and the hypothesis moved.
+        value: The answer, in counts.
+        error: Bound on the error, in counts; it fails with a probability of at most `Weighing.failure`.
+        fresh: Whether it was measured, so that the hypothesis was updated.
         updates_left: Number of fresh answers that are left.
     """
 
@@ -52,18 +52,18 @@ class WeightedAnswer:
 
 @dataclass(frozen=True)
 class Weighing:
-    """The public parameters of a session; `start` makes the state that is asked.
+    """The public parameters of a session; `start` returns its first state.
 
     Args:
         cells: Size of the domain; from 2 to 10**7.
-        mass: Sum of all counts, public or released before; None where it is yet to be measured.
+        mass: Sum of all counts, public or released before; None if it is still to be measured.
         level: Cost of the whole session.
-        accuracy: Largest error wanted, as a share of the mass: 4 alpha.
-        sensitivity: How far one unit moves a query: max_keys.
-        most_updates: k; by default what alpha needs.
-        started: Whether the hypothesis begins from a release rather than uniform.
-        currency: What the level is: "epsilon" (pure DP) or "rho" (zCDP).
-        measured: Whether the mass is measured, at the part of the level that watches one update.
+        accuracy: Largest error to be reached, as a share of the mass: 4 alpha.
+        sensitivity: Largest change of a query by one unit: max_keys.
+        most_updates: k; by default as many as alpha can need.
+        started: Whether the first hypothesis is made from a release instead of uniform.
+        currency: Unit of the level: "epsilon" (pure DP) or "rho" (zCDP).
+        measured: Whether the mass is measured, at the level of the comparisons until one update.
 
     Raises:
         DeclarationError: If a parameter is wrong.
@@ -108,12 +108,12 @@ class Weighing:
 
     @property
     def error(self) -> float:
-        """4 alpha N, in counts."""
+        """The bound on errors: 4 alpha N, in counts."""
         return 4 * float(self.alpha) * present(self.mass)
 
     @property
     def updates(self) -> int:
-        """k, the largest number of queries that are answered from the truth."""
+        """k, the largest number of queries that are measured."""
         if self.most_updates is not None:
             return self.most_updates
         least_share = self.cells / (_UNIFORM if self.started else 1.0)
@@ -121,16 +121,16 @@ class Weighing:
 
     @property
     def levels(self) -> tuple[Fraction, Fraction]:
-        """eps_T, which watches until one update, and eps_A, which answers at it."""
+        """eps_T, for the comparisons until one update, and eps_A, for its answer."""
         return self._each * _WATCH, self._each * (1 - _WATCH)
 
     @cached_property
     def _each(self) -> Fraction:
-        """The epsilon of one update: the largest with which all updates together keep to the level."""
+        """The epsilon of one update: the largest for which all updates together cost at most the level."""
         level = as_level(self.level)
         if self.currency == PURE:
             return level / (self.updates + (_WATCH if self.measured else 0))
-        low = high = float(level) / (self.updates + 1)  # an epsilon is never less than its rho
+        low = high = float(level) / (self.updates + 1)  # epsilon is at least rho here
         while self._rho(Fraction(high)) <= level:
             high *= 2
         found = rounded_down(Fraction(root(lambda each: float(self._rho(Fraction(each)) - level), low, high)))
@@ -144,37 +144,37 @@ class Weighing:
 
     @property
     def epsilon(self) -> Fraction:
-        """The session as pure DP: k (eps_T + eps_A), and eps_T more where the mass is measured."""
+        """The cost of the session in pure DP: k (eps_T + eps_A), plus eps_T if the mass is measured."""
         return self._each * (self.updates + (_WATCH if self.measured else 0))
 
     @property
     def rho(self) -> float:
-        """The session as zCDP: k (eps_T tanh(eps_T/2) + eps_A tanh(eps_A/2)), and so on."""
+        """The cost of the session in zCDP: k (eps_T tanh(eps_T/2) + eps_A tanh(eps_A/2)), plus the mass."""
         return float(self._rho(self._each))
 
     @property
     def threshold(self) -> int:
-        """3 alpha N, rounded up."""
+        """The threshold of comparisons: 3 alpha N, rounded up."""
         return math.ceil(3 * self.alpha * present(self.mass))
 
     def noise(self, scale: int) -> DiscreteLaplace:
-        """Noise whose scale is scale * sensitivity / level counts."""
+        """Return noise with scale `scale * sensitivity / level`, in counts."""
         return DiscreteLaplace(sensitivity=scale * self.sensitivity)
 
     def start(self, counts: ArrayLike, release: ArrayLike | None = None, *, rng: Generator) -> MultiplicativeWeights:
-        """Begin a session. From now on the level is spent.
+        """Begin a session, which spends the level.
 
         Args:
             counts: True counts of all cells, whole numbers; shape (cells,). Secret.
-            release: Noisy counts of all cells that are public already, where `started` says so; shape (cells,).
+            release: Noisy counts of all cells, already public, if `started`; shape (cells,).
             rng: Randomness; from `sparsehist.entropy` outside tests.
 
         Raises:
-            DataError: If counts or release do not suit the domain.
-            DeclarationError: If the mass is not known, or a release is given and `started` does not say so.
+            DataError: If counts or release do not fit the domain.
+            DeclarationError: If the mass is unknown, or a release is given although not `started`.
         """
         if self.mass is None or self.started != (release is not None):
-            raise DeclarationError("a session needs its mass, and a release to start from exactly where started=True")
+            raise DeclarationError("a session needs its mass, and a release to start from only if started=True")
         first, given = first_guess(self, release), np.asarray(counts)
         if given.shape != (self.cells,) or given.dtype.kind not in "iuf":
             raise DataError(f"counts are numbers, one per cell: {self.cells}")
@@ -185,10 +185,10 @@ class Weighing:
         return replace(state, threshold_noise=state._noise(2, 0, rng=rng))  # noqa: SLF001 - the state's maker
 
     def failure(self, queries: int) -> float:
-        """Bound the probability that any of this number of answers is off by more than `error`.
+        """Bound the probability that any of this many answers has an error above `error`.
 
-        It holds while updates are left, for the declared mass. Each noise is within one count of a coupled real
-        Laplace variable, hence the two counts.
+        The bound holds while updates are left, for the declared mass. Each noise differs from a coupled real Laplace
+        variable by at most one count, hence the two counts.
         """
         watch, answer = map(float, self.levels)
         wide, narrow, fresh = 4 * self.sensitivity / watch, 2 * self.sensitivity / watch, self.sensitivity / answer
@@ -215,30 +215,29 @@ def first_guess(session: Weighing, release: ArrayLike | None = None) -> FloatArr
 def verdict(
     guess: float, truth: float, threshold: float, noise: Callable[[], float]
 ) -> Literal["high", "low"] | None:
-    """Decide whether a guess is too high or too low, by whole noisy numbers; None where it is near enough."""
+    """Decide whether a guess is too high or too low, by noisy integers; None if it is accurate enough."""
     if guess >= threshold + truth - noise():
         return "high"
     return "low" if guess <= truth + noise() - threshold else None
 
 
 def pull(query: FloatArray, *, high: bool) -> FloatArray:
-    """Return the weights an update moves the hypothesis away from: the query or its complement; shape (cells,)."""
+    """Return the query or its complement, whose cells an update makes smaller; shape (cells,)."""
     return query if high else 1.0 - query
 
 
 def updated(first: FloatArray, pulls: FloatArray, step: float) -> FloatArray:
-    """Compute the hypothesis after all updates: y_i e^(-step r_i), r the sum of their pulls, normalised; (cells,)."""
+    """Compute the hypothesis after all updates: normalised y_i e^(-step r_i), with r the sum of pulls; (cells,)."""
     moved = first * np.exp((pulls - pulls.min()) * -step)
     return np.asarray(moved / moved.sum())
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class MultiplicativeWeights:
-    """A session of queries over all cells, made by `Weighing.start`. It holds true counts, so it is secret.
+    """A session of queries over all cells, made by `Weighing.start`. It contains true counts, so it is secret.
 
-    The session costs its level whatever is asked, and no ledger knows of it; `Series.interactive` is a session that a
-    store keeps. Each answer comes with the next state: save that first, then send the answer. Two copies of a state
-    cost more than the level.
+    The session costs its level for any queries; no ledger records it (use `Series.interactive` for that). Each answer
+    comes with the next state: save that first, then send the answer. Two copies of a state cost more than the level.
 
     Attributes:
         parameters: As declared; public.
@@ -265,21 +264,21 @@ class MultiplicativeWeights:
     threshold_noise: float
 
     def ask(self, predicate: ArrayLike, *, rng: Generator) -> tuple[MultiplicativeWeights, WeightedAnswer]:
-        """Answer the sum of the counts of the cells where a predicate holds, and give the next state.
+        """Answer the sum of the counts of the cells where a predicate holds; return the next state and the answer.
 
         Args:
-            predicate: Of each cell, as bool; shape (cells,). Public.
+            predicate: A bool for each cell; shape (cells,). Public.
             rng: Randomness; from `sparsehist.entropy` outside tests.
 
         Raises:
             BudgetExceededError: If all updates are used up.
-            DataError: If the predicate does not suit the domain.
+            DataError: If the predicate does not fit the domain.
         """
         about, asked = self.parameters, np.asarray(predicate)
         if asked.shape != (about.cells,) or asked.dtype != np.bool_:
             raise DataError(f"a query is a predicate, one bool per cell: {about.cells}")
         if not self.updates_left:
-            raise BudgetExceededError(f"all {about.updates} updates are used up; the hypothesis stays readable")
+            raise BudgetExceededError(f"all {about.updates} updates are used up; the hypothesis can still be read")
         query = asked.astype(np.float64)
         guess, truth = present(about.mass) * float(query @ self._shares), float(query @ self.counts)
         found = verdict(guess, truth, about.threshold + self.threshold_noise, lambda: self._noise(4, 0, rng=rng))
@@ -292,7 +291,7 @@ class MultiplicativeWeights:
 
     @property
     def hypothesis(self) -> FloatArray:
-        """All cells as the answers so far have them, in counts; shape (cells,). Public."""
+        """The current estimate of all cells, in counts; shape (cells,). Public."""
         return self._shares * present(self.parameters.mass)
 
     @cached_property
@@ -300,7 +299,7 @@ class MultiplicativeWeights:
         return updated(self.first, self.pulls, 8 * float(self.parameters.alpha))
 
     def to_bytes(self) -> bytes:
-        """Write the state; secret."""
+        """Return the state as bytes; secret."""
         about = asdict(self.parameters)
         exact = {name: str(Fraction(str(about[name]))) for name in ("level", "accuracy")}
         header = {"parameters": about | exact, "state": [self.updates_left, self.threshold_noise]}
@@ -308,7 +307,7 @@ class MultiplicativeWeights:
 
     @classmethod
     def from_bytes(cls, content: bytes) -> MultiplicativeWeights:
-        """Read what `to_bytes` wrote. InputError for other bytes, StoreDamagedError if they were altered."""
+        """Read the result of `to_bytes`; InputError for other bytes, StoreDamagedError if they were altered."""
         header, (counts, first, pulls) = unpack("MultiplicativeWeights", content)
         return cls(Weighing(**header["parameters"]), counts, first, pulls, *header["state"])
 
@@ -316,6 +315,6 @@ class MultiplicativeWeights:
         return f"MultiplicativeWeights({self.parameters}, updates_left={self.updates_left})"
 
     def _noise(self, scale: int, which: int, *, rng: Generator) -> float:
-        """Draw noise of scale * sensitivity / (watching level if `which` is 0, else answering level); in counts."""
+        """Draw noise, in counts, at the level of comparisons (`which` 0) or of answers; see `Weighing.noise`."""
         about = self.parameters
         return float(about.noise(scale).sample(1, about.levels[which], rng=rng)[0])

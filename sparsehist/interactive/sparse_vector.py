@@ -1,8 +1,8 @@
-"""The sparse vector technique on integers: which counts reach a threshold, at the price of those that do.
+"""The sparse vector technique on integers: decide which counts reach a threshold; only those cost privacy.
 
-The threshold has noise of scale sensitivity / eps_1, drawn again after each trigger; each query has noise of scale
-2 * sensitivity / eps_2, or sensitivity / eps_2 where all queries move one way. "Above" means at least. Without noise
-of the threshold twelve answers would cost 3.0 where 1 is promised.
+The threshold has noise of scale sensitivity / eps_1, drawn again after each trigger. Each query has noise of scale 2
+* sensitivity / eps_2, or sensitivity / eps_2 if queries are monotone. "Above" means at least. Without noise on the
+threshold, twelve answers would cost 3.0 instead of the promised 1.
 
 Source: Dwork, Naor, Reingold, Rothblum and Vadhan 2009; Lyu, Su and Li 2017, Algorithm 1, with fresh threshold noise
 after each trigger; it replaces the noisy checker of [Interactive section 3]. Papers: [Interactive section 1].
@@ -27,16 +27,16 @@ _SHARE = Fraction("0.3865")
 
 @dataclass(frozen=True)
 class SparseVector:
-    """The public parameters of a sparse vector; `start` makes the state that is asked.
+    """The public parameters of a sparse vector; `start` returns its first state.
 
     Args:
         threshold: A whole number, in counts.
-        level: epsilon of everything together.
-        sensitivity: How far one unit moves any one query: a whole number.
-        triggers: Number of answers "above" before it is used up.
-        split: Share of the level that goes to the threshold, strictly between 0 and 1; by default the best one.
-        monotone: Whether all queries move one way when a unit is added, as plain counts do; never for checks on
-            two sides.
+        level: epsilon of all answers together.
+        sensitivity: Largest change of any query by one unit: a whole number.
+        triggers: Number of answers "above" until it is used up.
+        split: Share of the level for the threshold, strictly between 0 and 1; by default the best one.
+        monotone: Whether adding a unit changes all queries in one direction, as it does plain counts; False for
+            two-sided checks.
 
     Raises:
         DeclarationError: If a parameter is wrong.
@@ -69,7 +69,7 @@ class SparseVector:
 
     @property
     def share(self) -> Fraction:
-        """The share of the level that goes to the threshold."""
+        """The share of the level for the threshold."""
         if self.split is None:
             return Fraction(1, 2) if self.monotone else _SHARE
         return as_level(self.split)
@@ -81,7 +81,7 @@ class SparseVector:
         return each * self.share, each * (1 - self.share)
 
     def start(self, *, rng: Generator) -> AboveThreshold:
-        """Draw the noise of the threshold. From now on the level is spent."""
+        """Draw the noise of the threshold, which spends the level."""
         return AboveThreshold(self, self.triggers, self._noisy_threshold(rng=rng))
 
     def _noisy_threshold(self, *, rng: Generator) -> int:
@@ -93,7 +93,7 @@ class SparseVector:
 class AboveThreshold:
     """The state of a sparse vector, made by `SparseVector.start`.
 
-    All answers together are `level`-DP, however many there are and however the queries are chosen. Each answer comes
+    All answers together are `level`-DP, for any number of queries, chosen adaptively. Each answer comes
     with the next state: save that first, then send the answer. Two copies of a state cost more than the level.
 
     Attributes:
@@ -107,14 +107,14 @@ class AboveThreshold:
     noisy_threshold: int
 
     def ask(self, value: int, *, rng: Generator) -> tuple[AboveThreshold, bool]:
-        """Say whether a count (secret) is at least the threshold, both with noise: the next state, and the answer.
+        """Return the next state, and whether a count (secret) is at least the threshold, both with noise.
 
         Raises:
             BudgetExceededError: If all triggers are used up.
             DataError: If the value is not a whole number.
         """
         if isinstance(value, bool) or not isinstance(value, int | np.integer):
-            raise DataError("only whole numbers are compared; round the value, and count that in the sensitivity")
+            raise DataError("only whole numbers are compared; round the value, and include that in the sensitivity")
         about = self.parameters
         if not self.triggers_left:
             raise BudgetExceededError(f"all {about.triggers} triggers are used up; a new state costs the level again")
@@ -125,14 +125,14 @@ class AboveThreshold:
         return AboveThreshold(about, self.triggers_left - 1, about._noisy_threshold(rng=rng)), True  # noqa: SLF001
 
     def to_bytes(self) -> bytes:
-        """Write the state; secret."""
+        """Return the state as bytes; secret."""
         about = self.parameters
         declared = asdict(about) | {"level": str(as_level(about.level)), "split": str(about.share)}
         return pack("AboveThreshold", {"parameters": declared, "state": [self.triggers_left, self.noisy_threshold]})
 
     @classmethod
     def from_bytes(cls, content: bytes) -> AboveThreshold:
-        """Read what `to_bytes` wrote. InputError for other bytes, StoreDamagedError if they were altered."""
+        """Read the result of `to_bytes`; InputError for other bytes, StoreDamagedError if they were altered."""
         header, _ = unpack("AboveThreshold", content)
         return cls(SparseVector(**header["parameters"]), *header["state"])
 

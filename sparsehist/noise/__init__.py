@@ -1,4 +1,4 @@
-"""Families of noise, one per file, and what they share."""
+"""Families of noise, one per file, and their common parts."""
 
 import math
 
@@ -37,7 +37,7 @@ _NAMED: dict[str, type[Gaussian | Laplace | DiscreteLaplace | Poisson | Skellam]
 
 
 def family_named(name: str, max_keys: int) -> Family:
-    """Return the family by name for units that add at most 1 to each of `max_keys` cells; DeclarationError if none.
+    """Return the family of this name for units that add at most 1 to each of `max_keys` cells, or DeclarationError.
 
     Example:
         >>> family_named("gaussian", 16).std(2)
@@ -53,7 +53,7 @@ def family_named(name: str, max_keys: int) -> Family:
 
 
 def name_of(family: Family) -> str | None:
-    """Return the name of a family that histograms take; None of others."""
+    """Return the name of a family that histograms can use; None for other families."""
     return next((name for name, known in _NAMED.items() if type(family) is known), None)
 
 

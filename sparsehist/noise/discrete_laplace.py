@@ -1,8 +1,8 @@
 """Discrete Laplace noise: pure differential privacy on integers, drawn exactly.
 
 Law: P[Z(epsilon) = x] is proportional to a^|x| with a = e^(-epsilon / sensitivity). With v = 2a/(1-a)^2 and h(t) =
-1 - cos t its characteristic function is 1 / (1 + v h), so coarse noise is fine noise plus a bridge that is 0 with
-probability v_fine / v_coarse and otherwise a draw of the coarse law: every step below follows by Bayes.
+1 - cos t its characteristic function is 1 / (1 + v h), so coarse noise is fine noise plus a bridge, which is 0 with
+probability v_fine / v_coarse and otherwise has the coarse law. Every step below follows by Bayes' rule.
 
 Source: Inusah and Kozubowski 2006 (the law); Ghosh, Roughgarden and Sundararajan 2009 (its privacy); bridge, refine
 and between are our own derivation, after [KHP Alg. 1] for the real law. Papers: [ARNP Def. D.5, Lemma D.6].
@@ -24,7 +24,7 @@ from sparsehist.noise.family import Family, Norm, Three, checked_sensitivity
 from sparsehist.privacy.levels import Level, as_level, level_text
 from sparsehist.typing import ArrayLike, FloatArray, Generator, IntArray, float_array, float_entries, whole_number
 
-# Slower laws could leave the 64-bit integers, with a probability of e^-4,000,000 or more.
+# Laws with a slower decay leave the 64-bit integers with a probability of e^-4,000,000 or more.
 _SLOWEST = Fraction(1, 2**40)
 
 
@@ -32,9 +32,9 @@ _SLOWEST = Fraction(1, 2**40)
 class DiscreteLaplace(Family):
     """Discrete Laplace noise: a release at level epsilon is epsilon-DP for integer counts of that L1 sensitivity.
 
-    All draws have exactly this law for every rational level, tails included. (64-bit integers hold all noise but a
-    share of e^-4,000,000.) Tail probabilities are doubles; cells drawn lazily rest on them, up to the numerical slack
-    of a release.
+    All draws have exactly this law for every rational level, including the tails. (64-bit integers hold all noise
+    except with probability e^-4,000,000.) Tail probabilities are doubles; lazy draws of cells use them, within the
+    numerical slack of a release.
 
     Args:
         sensitivity: L1 sensitivity of the vector of counts. An integer or fraction; a float is read as its shortest
@@ -61,7 +61,7 @@ class DiscreteLaplace(Family):
         checked_sensitivity(self.sensitivity)
 
     def rate(self, level: Level) -> Fraction:
-        """epsilon / sensitivity; LevelError if so small that noise might not fit 64-bit integers."""
+        """Return epsilon / sensitivity; LevelError if it is so small that noise might not fit 64-bit integers."""
         rate = as_level(level) / as_level(self.sensitivity)
         if rate < _SLOWEST:
             least = float(_SLOWEST * as_level(self.sensitivity))
@@ -127,7 +127,7 @@ class DiscreteLaplace(Family):
     def sample_tail(self, size: int, threshold: ArrayLike, level: Level, *, rng: Generator) -> IntArray:
         size = whole_number("size", size)
         least = _clipped(np.floor(float_entries("threshold", threshold, size))) + 1
-        # From 0 on the law has no memory; below, at least half of all draws qualify.
+        # From 0 on the law has no memory; below 0, at least half of all draws are above the threshold.
         noise = np.maximum(least, 0) + draw(_geometric(self.rate(level)), size, rng=rng)
         pending = np.flatnonzero(least < 0)
         while pending.size:
@@ -138,30 +138,30 @@ class DiscreteLaplace(Family):
 
 @lru_cache(maxsize=256)
 def _size(rate: Fraction) -> Tail:
-    """|Z|: P[|Z| > k] = 2a / (1+a) a^k."""
+    """Return the law of |Z|: P[|Z| > k] = 2a / (1+a) a^k."""
     return Tail(lambda: 2 * decay(rate) / (1 + decay(rate)), rate)
 
 
 @lru_cache(maxsize=256)
 def _geometric(rate: Fraction) -> Tail:
-    """P[G > k] = a^(k+1)."""
+    """Return the geometric law P[G > k] = a^(k+1)."""
     return Tail(lambda: decay(rate), rate)
 
 
 @lru_cache(maxsize=256)
 def _bridge_size(fine: Fraction, coarse: Fraction) -> Tail:
-    """|coarse noise - fine noise|."""
+    """Return the law of |coarse noise - fine noise|."""
     return Tail(lambda: (1 - _stay(fine, coarse)) * 2 * decay(coarse) / (1 + decay(coarse)), coarse)
 
 
 def _stay(fine: Fraction, coarse: Fraction) -> Interval:
-    """v_fine / v_coarse, with v = 2a/(1-a)^2."""
+    """Return v_fine / v_coarse, with v = 2a/(1-a)^2."""
     return decay(fine - coarse) * ((1 - decay(coarse)) / (1 - decay(fine))) ** 2
 
 
 @lru_cache(maxsize=256)
 def _refining(coarse: Fraction, fine: Fraction) -> tuple[Tail, Tail]:
-    """Fine noise y given coarse noise x >= 0, whose weights are a_fine^|y| a_coarse^|x-y|: its two tails.
+    """Return the two tails of fine noise y given coarse noise x >= 0, with weights a_fine^|y| a_coarse^|x-y|.
 
     P[y > k] = (1 - below) r^(k+1) for 0 <= k < x and below * r^x * (a_fine a_coarse)^k for y > x + k, and
     P[y < -k] = below * (a_fine a_coarse)^k, with r = a_fine / a_coarse.
@@ -178,7 +178,7 @@ def _refining(coarse: Fraction, fine: Fraction) -> tuple[Tail, Tail]:
 
 
 def _refined(coarse: IntArray, inside: Tail, outside: Tail, uniforms: Uniforms) -> IntArray:
-    """Invert P[y > k] at one uniform number for each x, or at its complement for x < 0: y never falls as x rises."""
+    """Invert P[y > k] at one uniform number for each x (for x < 0, at its complement); y is monotone in x."""
     flipped, size = coarse < 0, np.abs(coarse)
     drawn = uniforms.count(inside, flipped=flipped, most=size)
     past = np.flatnonzero(drawn == size)
@@ -190,7 +190,7 @@ def _refined(coarse: IntArray, inside: Tail, outside: Tail, uniforms: Uniforms) 
 
 @lru_cache(maxsize=256)
 def _moving(coarse: Fraction, middle: Fraction, fine: Fraction) -> tuple[Tail, Tail]:
-    """P[middle noise differs in law from fine noise] where coarse and fine noise differ, and where they agree."""
+    """Return P[middle noise is not fine noise] if coarse and fine noise differ, and if they are equal."""
 
     def if_apart() -> Interval:
         return (1 - _stay(fine, middle)) / (1 - _stay(fine, coarse))
@@ -212,5 +212,5 @@ def _signed(size_law: Tail, size: int, *, rng: Generator) -> IntArray:
 
 
 def _clipped(whole: FloatArray) -> IntArray:
-    """Convert whole doubles to int64; infinities become the largest possible noise."""
+    """Convert whole doubles to int64; infinities become the largest noise."""
     return np.clip(whole, -(2.0**62), 2.0**62).astype(np.int64)

@@ -1,8 +1,8 @@
 """Exact draws of integers with geometric tails, and exact coins.
 
-One primitive serves all: for a uniform number U, the number N of k >= 0 with U < weight * e**(-rate * k), so that
-P[N > k] = weight * e**(-rate * k). Doubles give N from 64 bits of U. Where rounding, or the unknown bits of U, could
-change N, interval arithmetic decides with as many further bits as that takes. So no probability is ever rounded.
+All draws use one primitive: for a uniform number U, the number N of k >= 0 with U < weight * e**(-rate * k), so that
+P[N > k] = weight * e**(-rate * k). Usually doubles give N from 64 bits of U. If rounding or the unknown bits of U
+could change N, interval arithmetic decides with as many more bits as necessary. So no probability is rounded.
 
 Source: our own derivation (docs/mathematics.md, exact draws).
 """
@@ -21,43 +21,44 @@ from sparsehist.errors import LevelError
 from sparsehist.typing import BoolArray, Generator, IndexArray, IntArray, secret
 
 Interval: TypeAlias = Any
-"""A number of `mpmath` between its bounds `a` and `b`; only these are compared, as mpmath raises on an open case."""
+"""An `mpmath` interval with bounds `a` and `b`; only the bounds are compared, as mpmath raises if an order is
+open."""
 
 MOST = 2**62
-"""Larger numbers are returned as this one."""
+"""Larger results are cut to this number."""
 
 # Numbers drawn at once, so that temporary arrays stay in the processor's cache.
 _CHUNK = 1 << 14
 _MOST_BITS = 1 << 14
-# From this word on, the unknown bits change ln U by less than 2**-45.
+# From this value of a word on, unknown bits change ln U by less than 2**-45.
 _FEWEST = np.uint64(1 << 45)
-# More than the error of the exponent below, in doubles: 2**-45 of U, and a few roundings of numbers below 14.
+# A bound on the error of the exponent below, in doubles: 2**-45 from U, and a few roundings of numbers below 14.
 _ROOM = 2.0**-43
-# Smaller rates are read as this one in doubles, which only serve comparisons with bounds.
+# Doubles replace smaller rates by this one; they are only compared with bounds.
 _SLOWEST = 1e-290
 
 
 def chunks(size: int) -> Iterator[slice]:
-    """Divide positions 0 … size-1 into slices that are drawn one after the other."""
+    """Divide positions 0 … size-1 into slices that are drawn one after another."""
     return (slice(begin, min(begin + _CHUNK, size)) for begin in range(0, size, _CHUNK))
 
 
 @cache
 def _intervals() -> Any:
-    """Return a private interval context; only this module changes its precision. Bounds hold at any precision."""
-    from mpmath.ctx_iv import MPIntervalContext  # slow to import, and hardly ever needed
+    """Return a private interval context, whose precision only this module changes; bounds hold at any precision."""
+    from mpmath.ctx_iv import MPIntervalContext  # slow to import, rarely needed
 
     return MPIntervalContext()
 
 
 def enclose(weight: Callable[[], Interval], bits: int) -> Interval:
-    """Bound a number by its formula, at a working precision of `bits`."""
+    """Enclose the value of a formula at a working precision of `bits`."""
     _intervals().prec = bits
     return weight()
 
 
 def decay(exponent: Fraction) -> Interval:
-    """Bound e**-exponent at the working precision."""
+    """Enclose e**-exponent at the working precision."""
     return _intervals().exp(-_exact(exponent))
 
 
@@ -67,9 +68,9 @@ def _exact(number: Fraction) -> Interval:
 
 @dataclass(frozen=True)
 class Tail:
-    """The law P[N > k] = weight * e**(-shrink * power - rate * k), k = 0, 1, …; each draw has a power of its own.
+    """The law P[N > k] = weight * e**(-shrink * power - rate * k), k = 0, 1, …; `power` differs between draws.
 
-    `weight` bounds the weight, in (0, 1], at the working precision; the rate is positive, the shrink at least 0.
+    `weight` encloses the weight, in (0, 1], at the working precision; rate is positive, shrink at least 0.
     """
 
     weight: Callable[[], Interval]
@@ -88,13 +89,13 @@ class Tail:
                     return float(logarithm.mid)
             bits *= 2
         raise LevelError(
-            "levels lie too near each other: a probability of the step between them cannot be told from 0"
+            "levels are too near each other: a probability of the step between them cannot be distinguished from 0"
         )
 
 
 @secret
 class Uniforms:
-    """Independent uniform numbers on (0, 1): 64 bits each, and more bits where a comparison needs them."""
+    """Independent uniform numbers on (0, 1): 64 bits each, and more bits if a comparison needs them."""
 
     def __init__(self, size: int, *, rng: Generator) -> None:
         self._words = rng.integers(0, 2**64 - 1, size, dtype=np.uint64, endpoint=True)
@@ -112,7 +113,7 @@ class Uniforms:
     ) -> IntArray:
         """Count the k >= 0 with U < weight * e**(-shrink * power - rate * k), for the numbers U at m positions.
 
-        `flipped` takes 1 - U for U; results are cut at `most`; each argument is a scalar or has shape (m,).
+        `flipped` replaces U by 1 - U; results are cut at `most`; each argument is a scalar or has shape (m,).
         """
         words = self._words[at]
         words = np.where(flipped, ~words, words) if np.any(flipped) else words
@@ -137,7 +138,7 @@ class Uniforms:
         return self.count(chance, most=1).astype(np.bool_)
 
     def _settle(self, tail: Tail, guess: int, place: int, power: int, most: int, *, flip: bool) -> int:
-        """Decide one count from bounds, beginning at a guess."""
+        """Decide one count exactly, by enclosures, beginning at a guess."""
         count, bits = guess, 64
         while True:
             word = self._leading(place, bits)
@@ -157,7 +158,7 @@ class Uniforms:
             bits += 64
 
     def _leading(self, place: int, bits: int) -> int:
-        """Return the first bits of one number, a multiple of 64 of them; drawn once."""
+        """Return the first bits of one number, drawing further words once; `bits` is a multiple of 64."""
         word, known = self._longer.get(place) or (int(self._words[place]), 64)
         while known < bits:
             more = int(self._rng.integers(0, 2**64 - 1, dtype=np.uint64, endpoint=True))

@@ -1,7 +1,7 @@
 """Exponential noise: a building block, with no privacy of its own.
 
-Law: Z(level) has density level * e**(-level x) on x >= 0. The coarser noise is the finer plus a bridge that is
-0 with probability level_coarse / level_fine and otherwise coarse noise itself, from which every step follows.
+Law: Z(level) has density level * e**(-level x) on x >= 0. Coarse noise is fine noise plus a bridge, which is 0 with
+probability level_coarse / level_fine and otherwise has the coarse law. Every step follows from this.
 
 Papers: [ARNP Def. F.6].
 """
@@ -24,7 +24,7 @@ from sparsehist.typing import ArrayLike, FloatArray, Generator, float_array, flo
 class Exponential(JumpFamily):
     """Exponential noise of mean 1 / level: lossless in any order, but without any privacy guarantee.
 
-    An output below the larger of two neighbouring counts has probability 0 under one of them, so every guarantee is
+    An output below the larger of two neighbouring counts has probability 0 under that count, so every guarantee is
     refused. Draws are numpy's exponentials in doubles; noise that is equal at two levels is equal to the last bit.
 
     Example:
@@ -60,7 +60,7 @@ class Exponential(JumpFamily):
 
     def log_cdf(self, threshold: ArrayLike, level: Level) -> FloatArray:
         with np.errstate(divide="ignore"):
-            # The first form is right where the probability is small, the second where it is near 1.
+            # The first form is accurate for small probabilities, the second near 1.
             log_tail = self.log_tail(threshold, level)
             return np.asarray(np.where(log_tail > -0.7, np.log(-np.expm1(log_tail)), np.log1p(-np.exp(log_tail))))
 

@@ -1,8 +1,9 @@
-"""The interface of noise families: `DenseFamily` for vectors held whole, `Family` also for cells drawn lazily.
+"""The interface of noise families: `DenseFamily` for dense vectors, `Family` also for cells drawn lazily.
 
-D(level) has the convolution preorder: D(coarse) is D(fine) convolved with a bridge. So a release at any new level
-needs only the noise at its two neighbours, and all releases together reveal no more than the finest. A larger level
-is finer: less noise, less privacy. Families are frozen; their fields are public parameters, calls may carry secrets.
+Laws D(level) satisfy the convolution preorder: D(coarse) is D(fine) convolved with a bridge. So a release at a new
+level needs only the noise at its two neighbours, and all releases together reveal no more than the finest. A larger
+level is finer: less noise, less privacy. Families are frozen; fields are public parameters, arguments of calls may be
+secret.
 
 Papers: [ARNP Def. 1.1, Lemma F.2, Claim F.3, Lemma F.4, Lemma F.5, Claim F.7].
 """
@@ -22,21 +23,21 @@ from sparsehist.typing import AnyArray, ArrayLike, FloatArray, Generator, float_
 NoiseArray = AnyArray
 """float64 for real families, int64 for integer families."""
 Norm = Literal["l1", "l2"]
-"""In which norm a family measures by how much one unit changes a vector."""
+"""The norm in which a family measures the change of a vector by one unit."""
 Three: TypeAlias = tuple[Fraction, Fraction, Fraction]
 """Levels, coarse to fine."""
 
 
 class DenseFamily(ABC):
-    """Noise for a vector that is held whole.
+    """Noise for a dense vector.
 
     Attributes:
         integer: Whether the noise is int64 rather than float64.
-        monotone: Whether `carry` never reverses an order, so that cells can be drawn lazily.
+        monotone: Whether `carry` preserves orders, so that cells can be drawn lazily.
         linear: Whether a linear image of paths is again such a path (Brownian motion).
-        scaled: Whether the law at every level is one law times the standard deviation.
-        norm: The norm of its sensitivity; None for laws that are for histograms only.
-        currency: Of its levels, for composition: "rho" (zCDP), "epsilon" (pure DP), or "none".
+        scaled: Whether the laws at all levels differ only in scale.
+        norm: The norm of the sensitivity; None for laws that only histograms use.
+        currency: Unit of levels in composition: "rho" (zCDP), "epsilon" (pure DP), or "none".
     """
 
     integer: ClassVar[bool] = False
@@ -48,16 +49,16 @@ class DenseFamily(ABC):
 
     @property
     def modulus(self) -> int | None:
-        """Noise is added modulo this; None where it is added to numbers of any size."""
+        """Modulus of the addition of noise; None for ordinary addition."""
         return None
 
     def mean(self, level: Level) -> float:  # noqa: ARG002 - of most families it is 0 at all levels
-        """Mean of the noise, in counts."""
+        """Return the mean of the noise, in counts."""
         return 0.0
 
     @abstractmethod
     def std(self, level: Level) -> float:
-        """Standard deviation of the noise, in counts."""
+        """Return the standard deviation of the noise, in counts."""
 
     @abstractmethod
     def statement(self, level: Level) -> str:
@@ -91,14 +92,14 @@ class DenseFamily(ABC):
         *,
         rng: Generator,
     ) -> NoiseArray:
-        """Draw the noise of a release between two given ones; never looks at the truth.
+        """Draw the noise of a release between two given ones; true counts are not needed.
 
         Args:
             coarse: Noise already spent at `coarse_level`, in counts; shape (n,). Secret.
             coarse_level: Level of `coarse`; below `level`.
             fine: Noise at `fine_level`, in counts; shape (n,). Secret.
             fine_level: Level of `fine`; above `level`.
-            level: Level wanted.
+            level: Level of the result.
             rng: Randomness; from `sparsehist.entropy` outside tests.
 
         Returns:
@@ -113,10 +114,10 @@ class DenseFamily(ABC):
             raise LevelOrderError(f"between needs coarse_level < level < fine_level, got {given}")
         known = noise_array("coarse", coarse), noise_array("fine", fine)
         if known[0].shape != known[1].shape:
-            raise DeclarationError("coarse and fine must have one shape")
+            raise DeclarationError("coarse and fine must have the same shape")
         return self._inserted(*known, (left, target, right), rng=rng)
 
-    # The same steps, with levels as exact numbers in the right order.
+    # The following steps have exact levels in the right order.
 
     @abstractmethod
     def _sampled(self, size: int, level: Level, *, rng: Generator) -> NoiseArray: ...
@@ -126,21 +127,21 @@ class DenseFamily(ABC):
 
     @abstractmethod
     def _refined(self, coarse: NoiseArray, known: Fraction, target: Fraction, *, rng: Generator) -> NoiseArray:
-        """Shape (n,); of a `Family` also shape (rows, n), with the same randomness in each column."""
+        """Draw noise at a finer level; shape (n,), for a `Family` also (rows, n), with one randomness per column."""
 
     @abstractmethod
     def _inserted(self, coarse: NoiseArray, fine: NoiseArray, levels: Three, *, rng: Generator) -> NoiseArray: ...
 
 
 class Family(DenseFamily):
-    """Noise for cells that are drawn lazily: coarse noise is fine noise plus an independent bridge."""
+    """Noise for cells drawn lazily: coarse noise is fine noise plus an independent bridge."""
 
     monotone: ClassVar[bool] = True
 
     def carry(self, values: NoiseArray, start: Level, end: Level, *, rng: Generator) -> NoiseArray:
         """Coarsen or refine several rows, shape (rows, n), with the same randomness in each column.
 
-        Of a monotone family values[i] >= values[j] implies the same of the result.
+        If the family is monotone, values[i] >= values[j] implies the same for the result.
         """
         known, target, values = as_level(start), as_level(end), noise_array("values", values)
         if not (order := compared(target, known)):
@@ -150,27 +151,27 @@ class Family(DenseFamily):
         return self._refined(values, known, target, rng=rng)
 
     def tail(self, threshold: ArrayLike, level: Level) -> FloatArray:
-        """P[Z > threshold]; `threshold` in counts, any shape."""
+        """Return P[Z > threshold]; `threshold` in counts, any shape."""
         return np.asarray(np.exp(self.log_tail(threshold, level)))
 
     @abstractmethod
     def log_tail(self, threshold: ArrayLike, level: Level) -> FloatArray:
-        """ln P[Z > threshold]; accurate in both tails."""
+        """Return ln P[Z > threshold], accurate in both tails."""
 
     @abstractmethod
     def log_cdf(self, threshold: ArrayLike, level: Level) -> FloatArray:
-        """ln P[Z <= threshold]; accurate in both tails."""
+        """Return ln P[Z <= threshold], accurate in both tails."""
 
     @abstractmethod
     def inverse_log_tail(self, log_probability: ArrayLike, level: Level) -> NoiseArray:
-        """Return the value, in counts, whose log tail is `log_probability`, at most 0; the least such integer."""
+        """Return the value, in counts, with this log tail (at most 0); for integer noise, the least such integer."""
 
     def sample_tail(self, size: int, threshold: ArrayLike, level: Level, *, rng: Generator) -> NoiseArray:
-        """Draw Z given Z > threshold, a scalar or shape (size,); shape (size,), each above its threshold."""
+        """Draw Z given Z > threshold (a scalar or shape (size,)); shape (size,), each above its threshold."""
         log_uniform = np.negative(rng.standard_exponential(whole_number("size", size)))
         bounds = float_entries("threshold", threshold, size)
         values = self.inverse_log_tail(self.log_tail(bounds, level) + log_uniform, level)
-        # Rounding may land on the threshold itself; the least value above it is within that rounding.
+        # Rounding may give the threshold itself; then take the least value above it, within the rounding error.
         least = just_above(bounds, integer=self.integer)
         return np.asarray(np.maximum(values, least.astype(values.dtype, copy=False)))
 
@@ -181,11 +182,11 @@ class Family(DenseFamily):
 
     @abstractmethod
     def _bridge(self, size: int, fine: Fraction, coarse: Fraction, *, rng: Generator) -> NoiseArray:
-        """Draw coarse noise less fine noise; shape (size,)."""
+        """Draw the bridge, coarse noise minus fine noise; shape (size,)."""
 
 
 class JumpFamily(Family):
-    """Real noise whose bridge is 0 with probability (coarse / fine)**power, else coarse noise; see `Laplace`."""
+    """Real noise whose bridge is 0 with probability (coarse / fine)**power, else has the coarse law."""
 
     power: ClassVar[int]
 
@@ -195,9 +196,9 @@ class JumpFamily(Family):
         return bridge
 
     def _inserted(self, coarse: FloatArray, fine: FloatArray, levels: Three, *, rng: Generator) -> FloatArray:
-        """Return where the neighbours differ, the upper of the two bridges is 0 with the probability `stays`.
+        """Draw noise between two neighbours. If these differ, the finer bridge is 0 with probability `stays`.
 
-        Else the lower one has the law of finer noise given their sum.
+        Else it has the law of middle noise, given coarse noise equal to the gap between the neighbours.
         """
         left, target, right = (level**self.power for level in levels)
         result = np.array(fine, np.float64)
@@ -205,7 +206,7 @@ class JumpFamily(Family):
         moving = np.flatnonzero((rng.random(result.size) >= stays) & (coarse != fine))
         gap = coarse[moving] - result[moving]
         step = self._refined(gap, levels[0], levels[1], rng=rng)
-        # The atom at the coarse noise has to be hit to the last bit, which fine + (coarse - fine) may not do.
+        # Noise equal to the coarse noise must be equal to the last bit, which fine + (coarse - fine) may not be.
         result[moving] = np.where(step == gap, coarse[moving], result[moving] + step)
         return result
 
@@ -216,7 +217,7 @@ def just_above(margins: FloatArray, *, integer: bool) -> FloatArray:
 
 
 def checked_sensitivity(value: Level) -> None:
-    """Raise DeclarationError unless a sensitivity is positive and finite."""
+    """Refuse a sensitivity that is not positive and finite."""
     try:
         as_level(value)
     except LevelError:

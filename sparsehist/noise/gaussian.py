@@ -20,15 +20,15 @@ from sparsehist.noise.family import Family, Norm, Three, checked_sensitivity
 from sparsehist.privacy.levels import Level, as_level, compared, level_float, level_text, quotient
 from sparsehist.typing import ArrayLike, FloatArray, Generator, float_array, float_entries, whole_number
 
-_FAR = 0.7  # standard deviations: here half of the draws are accepted either way
+_FAR = 0.7  # standard deviations: here both methods accept half of the draws
 
 
 @dataclass(frozen=True)
 class Gaussian(Family):
     """Gaussian noise: a release at level rho is rho-zCDP for a vector of that L2 sensitivity.
 
-    Draws are doubles: numpy's normals times a scale. What is published is rounded to a grid that does not depend on
-    the data (`sparsehist.histogram.grid`), so low-order bits carry nothing.
+    Draws are doubles: numpy's normals times a scale. Published values are rounded to a grid that does not depend on
+    the data (`sparsehist.histogram.grid`), so low-order bits reveal nothing.
 
     Args:
         sensitivity: L2 sensitivity of the vector of counts, in counts.
@@ -76,7 +76,7 @@ class Gaussian(Family):
         return noise
 
     def _inserted(self, coarse: FloatArray, fine: FloatArray, levels: Three, *, rng: Generator) -> FloatArray:
-        """Return the Brownian bridge of rho * Z(rho), with exact rational weights so nothing cancels."""
+        """Draw the Brownian bridge of rho * Z(rho), with exact rational weights, so that no digits cancel."""
         weight_coarse, weight_fine, deviation = _weights(*levels)
         noise = _scaled_normals(len(fine), self.sensitivity * deviation, rng=rng)
         part = np.multiply(coarse, weight_coarse)
@@ -99,9 +99,9 @@ class Gaussian(Family):
         return np.asarray(-self.std(level) * ndtri_exp(float_array("log_probability", log_probability)))
 
     def sample_tail(self, size: int, threshold: ArrayLike, level: Level, *, rng: Generator) -> FloatArray:
-        """Draw Z given Z > threshold, by draws that are repeated until they are accepted: no tail is inverted.
+        """Draw Z given Z > threshold by rejection sampling, without inverting a tail.
 
-        Near zero these are normals; further out Rayleigh variables, each accepted with probability threshold / draw.
+        Proposals are normals near zero; further out Rayleigh variables, accepted with probability threshold / draw.
 
         Source: Marsaglia 1964, Generating a variable from the tail of the normal distribution, Technometrics 6.
         """
@@ -117,13 +117,13 @@ class Gaussian(Family):
             values[far] = low * np.sqrt(1.0 + 2.0 * rng.standard_exponential(far.size) / low / low)
             far = far[rng.random(far.size) * values[far] > low]
         values *= std
-        # Rounding may land on the threshold itself; the least double above it is within that rounding.
+        # Rounding may give the threshold itself; then take the least double above it, within the rounding error.
         return np.maximum(values, np.nextafter(bound, np.inf))
 
 
 @lru_cache(maxsize=256)
 def _weights(left: Fraction, target: Fraction, right: Fraction) -> tuple[float, float, float]:
-    """Weights of both neighbours, and the deviation of what is added, for sensitivity 1; exact until rounded."""
+    """Return weights of both neighbours, and the deviation of the added noise, at sensitivity 1; rounded once."""
     span = target * (right - left)
     variance = (target - left) * (right - target) / (2 * target * span)
     return float(left * (right - target) / span), float(right * (target - left) / span), math.sqrt(variance)

@@ -1,8 +1,8 @@
-"""Log-concave laws on the integers as tables: Poisson, Skellam, binomial, and a part of a sum given the sum.
+"""Tables of log-concave laws on the integers: Poisson, Skellam, binomial, and a summand given the sum.
 
-A table starts from the ratios of neighbouring masses, whose logarithms are summed outwards from the mode. Both tails
-are summed from their far ends, so each is right to a few units of the last place of itself. A draw searches the
-smaller of the two for a uniform number.
+A table is computed from ratios of neighbouring masses, whose logarithms are summed outwards from the mode. Both tails
+are summed from their far ends, so both have a small relative error. A draw searches a uniform number in the smaller
+tail.
 
 Source: our own derivation (docs/mathematics.md, Poisson and Skellam).
 """
@@ -19,11 +19,11 @@ from sparsehist.errors import DataError
 from sparsehist.typing import ArrayLike, BoolArray, FloatArray, Generator, IntArray, secret
 
 LARGEST_MEAN = 2**24
-"""Means of tables that are kept."""
-# Tables stop where less than e**-6000 of the mass lies beyond (domains have up to so many cells), and those of a
-# single draw at e**-45.
+"""Means of laws whose tables are cached."""
+# A table stops where less than e**-6000 of the mass is left (domains may have that many cells); for a single draw, at
+# e**-45.
 _FARTHEST, _FAR = 6000.0, 45.0
-# Smaller means, and distances of uniform numbers from 0 or 1, are read as this.
+# Smaller means, and smaller distances of uniform numbers from 0 or 1, are replaced by this.
 _TINY = 1e-290
 _LN2 = math.log(2.0)
 # e**-600 is a normal double, and so are the sums it is compared with.
@@ -32,7 +32,7 @@ _UNDERFLOW = 600.0
 
 @secret
 class Uniforms(NamedTuple):
-    """Uniform numbers by their distance from 0, or from 1 where `upper`, to reach both tails; shape (n,)."""
+    """Uniform numbers, as distances from 0, or from 1 if `upper`, to reach both tails; shape (n,)."""
 
     upper: BoolArray
     distance: FloatArray
@@ -44,13 +44,13 @@ def draw_uniforms(size: int, *, rng: Generator) -> Uniforms:
 
 
 class IntegerLaw:
-    """A law on the integers from `first` on, made from the logarithms of its masses up to a constant."""
+    """A law on the integers from `first` on, given by the logarithms of its masses up to a constant."""
 
     def __init__(self, first: int, logs: FloatArray) -> None:
         masses = np.exp(logs - logs.max())
         masses /= masses.sum()
         self.first, self.logs = first, logs
-        # From the integer before the first on: P[Z <= x] and P[Z > x].
+        # P[Z <= x] and P[Z > x] for x from first - 1 on.
         self._up_to = np.concatenate([[0.0], np.minimum(np.cumsum(masses), 1.0)])
         self._above = np.concatenate([np.minimum(np.cumsum(masses[::-1]), 1.0)[::-1], [0.0]])
 
@@ -69,12 +69,12 @@ class IntegerLaw:
 
     @cached_property
     def _log_tails(self) -> tuple[FloatArray, FloatArray]:
-        """ln P[Z > x] and ln P[Z <= x], from the integer before the first on."""
+        """Return ln P[Z > x] and ln P[Z <= x], for x from first - 1 on."""
         logs = self.logs - self.logs.max()
         logs -= math.log(np.exp(logs).sum())
         with np.errstate(divide="ignore"):
             log_above, log_up_to = np.log(self._above), np.log(self._up_to)
-        # Where doubles underflow, and well before, logarithms are summed.
+        # Sum logarithms long before doubles underflow.
         falling, rising = (np.flatnonzero(each < -_UNDERFLOW) for each in (log_above[:-1], log_up_to[1:]))
         if falling.size:
             log_above[falling] = np.logaddexp.accumulate(logs[::-1])[::-1][falling]
@@ -83,7 +83,7 @@ class IntegerLaw:
         return log_above, log_up_to
 
     def log_tails(self, threshold: ArrayLike) -> tuple[FloatArray, FloatArray]:
-        """ln P[Z > threshold] and ln P[Z <= threshold]; -inf beyond the table; any shape."""
+        """Return ln P[Z > threshold] and ln P[Z <= threshold]; -inf beyond the table; any shape."""
         whole = np.clip(np.floor(np.asarray(threshold, np.float64)), self.first - 1, self.last)
         place = whole.astype(np.int64) - (self.first - 1)
         log_above, log_up_to = (each[place] for each in self._log_tails)
@@ -102,19 +102,19 @@ class IntegerLaw:
 
 
 def _reach(variance: float, exponent: float) -> int:
-    """A distance from the mean that is exceeded with probability below 2 e**-exponent, by Bernstein's inequality."""
+    """Return a distance from the mean exceeded with probability below 2 e**-exponent (Bernstein's inequality)."""
     return math.ceil(exponent / 3 + math.sqrt((exponent / 3) ** 2 + 2 * exponent * variance))
 
 
 def _from_ratios(first: int, mode: int, log_ratios: FloatArray) -> IntegerLaw:
-    """Return the law with these ln(f(k) / f(k - 1)), one for each k after the first."""
+    """Return the law with these ln(f(k) / f(k - 1)), for each k after the first."""
     below, above = log_ratios[: mode - first], log_ratios[mode - first :]
     return IntegerLaw(first, np.concatenate([-np.cumsum(below[::-1])[::-1], [0.0], np.cumsum(above)]))
 
 
 @lru_cache(maxsize=8)
 def poisson_law(mean: float) -> IntegerLaw:
-    """Poisson(mean), for a mean of at most `LARGEST_MEAN`; smaller ones than 1e-290 are read as that."""
+    """Return the law Poisson(mean), for a mean of at most `LARGEST_MEAN`; the least mean is 1e-290."""
     mean = max(mean, _TINY)
     reach, mode = _reach(mean, _FARTHEST), math.floor(mean)
     first = max(0, mode - reach)
@@ -123,10 +123,10 @@ def poisson_law(mean: float) -> IntegerLaw:
 
 @lru_cache(maxsize=8)
 def skellam_law(mean: float) -> IntegerLaw:
-    """Return the difference of two independent Poisson(mean) numbers; means as for `poisson_law`.
+    """Return the law of the difference of two independent Poisson(mean) numbers; means as for `poisson_law`.
 
     The ratios of neighbouring masses are r(k) = I_k / I_(k-1) at 2 mean, by their recurrence 1 / r(k) = 2k / (2 mean)
-    + r(k + 1). Backwards it contracts, so the bound that it starts from [Amos 1974, eq. 11] leaves no trace.
+    + r(k + 1). Backwards it contracts, so the error of its initial bound [Amos 1974, eq. 11] vanishes.
     """
     argument = 2.0 * max(mean, _TINY)
     reach = _reach(argument, _FARTHEST)
@@ -140,7 +140,7 @@ def skellam_law(mean: float) -> IntegerLaw:
 
 
 def binomial_law(trials: float, success: float) -> IntegerLaw:
-    """Binomial(trials, success) for success at most 1/2, tabulated as far as draws reach."""
+    """Return the law Binomial(trials, success) for success at most 1/2, as far as draws reach."""
     mean = trials * success
     reach, mode = _reach(mean * (1.0 - success), _FAR), math.floor(mean)
     first, last = max(0, mode - reach), min(trials, mode + reach)
@@ -158,11 +158,11 @@ def poisson(mean: float, size: int, *, rng: Generator) -> IntArray:
 def part_quantile(
     sums: IntArray, part: IntegerLaw, rest: IntegerLaw, means: tuple[float, float], uniforms: Uniforms
 ) -> IntArray:
-    """Quantiles of X given X + Y, for independent X ~ part and Y ~ rest, at one uniform number per column.
+    """Return quantiles of X given X + Y, for independent X ~ part and Y ~ rest, at one uniform number per column.
 
-    Both laws are Poisson, or both are Skellam, of these means. Sums have shape (n,) or (rows, n). The result never
-    falls as the sum rises (Efron 1965); where rounding moved a boundary, this is restored. DataError if a sum has
-    practically no probability.
+    Both laws are Poisson, or both are Skellam, with these means. Sums have shape (n,) or (rows, n). The result
+    increases with the sum (Efron 1965); this is restored after rounding errors. DataError if a sum has practically
+    probability 0.
     """
     flat = np.asarray(sums, np.int64).reshape(-1)
     result = np.empty_like(flat)
@@ -192,7 +192,7 @@ def _part_given(total: int, part: IntegerLaw, rest: IntegerLaw, means: tuple[flo
 
 
 def _in_order_of(values: IntArray, carried: IntArray) -> IntArray:
-    """Sort each column of `carried` into the order of the same column of `values`; shapes (rows, n)."""
+    """Sort each column of `carried` in the order of the same column of `values`; shapes (rows, n)."""
     order = np.argsort(values, axis=0, kind="stable")
     ordered = np.maximum.accumulate(np.take_along_axis(carried, order, axis=0), axis=0)
     result = np.empty_like(carried)

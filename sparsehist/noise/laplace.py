@@ -1,8 +1,8 @@
 """Laplace noise under pure differential privacy.
 
 Law: density proportional to e**(-level |x| / sensitivity). Its characteristic function is 1/(1 + t**2/b**2)
-with b = level / sensitivity, so the coarser noise is the finer plus a bridge that is 0 with probability
-(b_coarse / b_fine)**2 and otherwise coarse noise itself. Every step below is Bayes' rule on that sum.
+with b = level / sensitivity, so coarse noise is fine noise plus a bridge, which is 0 with probability (b_coarse /
+b_fine)**2 and otherwise has the coarse law. Every step below applies Bayes' rule to that sum.
 
 Papers: [ARNP Def. F.1]; [KHP Def. 5, Prop. 6, Def. 7, Thm 8, Thm 9, eq. 22, Alg. 1]; [KHP poster Thm 1].
 """
@@ -29,8 +29,8 @@ class Laplace(JumpFamily):
     """Laplace noise: a release at level epsilon is epsilon-DP for a vector of that L1 sensitivity.
 
     Noise that is equal at two levels (the bridge's atom at 0) is equal to the last bit, and later steps rely on it.
-    Magnitudes are doubles: pure epsilon-DP is a property of the law before rounding. What is published is rounded to
-    a grid that does not depend on the data; where that is not enough, take the discrete Laplace family.
+    Magnitudes are doubles: pure epsilon-DP holds for the law before rounding. Published values are rounded to a grid
+    that does not depend on the data; if that is not enough, use the discrete Laplace family.
 
     Args:
         sensitivity: L1 sensitivity of the vector of counts, in counts.
@@ -42,8 +42,8 @@ class Laplace(JumpFamily):
         >>> Laplace(sensitivity=1.0).std(2) ** 2
         0.5000000000000001
 
-    Source: [KHP eq. 22, eq. 25, Alg. 1] (whose third case lacks its return); between by our own derivation, as [ARNP
-    Lemma F.5] has the wrong variance as printed.
+    Source: [KHP eq. 22, eq. 25, Alg. 1] (whose third case lacks its return); `between` is our own derivation, because
+    [ARNP Lemma F.5] is printed with a wrong variance.
     """
 
     sensitivity: float = 1.0
@@ -72,7 +72,7 @@ class Laplace(JumpFamily):
         return noise
 
     def _refined(self, coarse: FloatArray, known: Fraction, target: Fraction, *, rng: Generator) -> FloatArray:
-        """Return the kernel's quantiles at one uniform number per column."""
+        """Draw finer noise by the kernel's quantiles, at one uniform number per column."""
         noise, kernel = np.empty(coarse.shape), self._kernel(known, target)
         for part in chunks(coarse.shape[-1]):
             exponential = rng.standard_exponential(part.stop - part.start)
@@ -95,7 +95,7 @@ class Laplace(JumpFamily):
         return np.asarray(np.where(log_p <= -_LN2, -(log_p + _LN2), below) / self.rate(level))
 
     def _kernel(self, coarse: Fraction, fine: Fraction) -> _Kernel:
-        # As integers, all over the same denominator: quotients are rounded once.
+        # Integers over a common denominator, so that quotients are rounded once.
         a, b = coarse.numerator * fine.denominator, fine.numerator * coarse.denominator
         unit = coarse.denominator * fine.denominator
         return _Kernel(
@@ -108,9 +108,9 @@ class Laplace(JumpFamily):
 
 
 class _Kernel(NamedTuple):
-    """The law of the finer noise given the coarser x >= 0, with a < b the two rates.
+    """The law of finer noise given coarse noise x >= 0; a < b are the two rates.
 
-    Its survival function is (a+b)/(2b) e**(-(b-a)y) on [0, x), then drops by the atom at x to
+    The survival function is (a+b)/(2b) e**(-(b-a)y) on [0, x), then drops by the atom at x to
     (b-a)/(2b) e**(-(b-a)x - (a+b)(y-x)); below 0 the cdf is (b-a)/(2b) e**((a+b)y).
     """
 
@@ -122,13 +122,13 @@ class _Kernel(NamedTuple):
 
 
 def _quantile(values: FloatArray, kernel: _Kernel, exponential: FloatArray, upper: BoolArray) -> FloatArray:
-    """The kernel's quantile at the uniform whose smaller side is e**-exponential / 2; monotone to the last bit.
+    """Return the kernel's quantile at a uniform number whose smaller side is e**-exponential / 2; exactly monotone.
 
-    The law at -x is that at x reflected, with the other side of the uniform. Every operation on the size of x is
-    monotone as rounded, and results of either sign meet at 0.
+    The law at -x is the reflected law at x, with the other side of the uniform number. Every rounded operation on |x|
+    is monotone, and results for both signs meet at 0.
     """
     small = exponential + _LN2
-    large = np.minimum(-np.log1p(-0.5 * np.exp(-exponential)), _LN2)  # never beyond `far`, which is ln 2 at least
+    large = np.minimum(-np.log1p(-0.5 * np.exp(-exponential)), _LN2)  # at most `far`, which is at least ln 2
     positive = values >= 0
     away = positive == upper
     survival, cdf = np.where(away, small, large), np.where(away, large, small)

@@ -1,7 +1,7 @@
 """Gaussian noise over steps and levels: the law of one cell of a series of running counts.
 
-A release point is (t, ρ): the running count of step t at level ρ. With C the covariance over steps at level 1/2, the
-noises have covariance C[t, t'] / (2 max(ρ, ρ')): one path serves all steps and levels in any order, and costs its
+A release point (t, ρ) is the running count of step t at level ρ. With C the covariance over steps at level 1/2, noise
+has the covariance C[t, t'] / (2 max(ρ, ρ')). So all steps and levels, in any order, share one path, which costs its
 finest level.
 
 Source: our own derivation (docs/mathematics.md, running counts).
@@ -22,21 +22,21 @@ from sparsehist.noise.gaussian import Gaussian
 from sparsehist.privacy.levels import level_text
 from sparsehist.typing import FloatArray, Generator, IntArray
 
-# Closer levels would take more digits than the noise of a new point has left.
+# The noise of a new point between closer levels would have too few exact digits.
 LEAST_GAP = Fraction(1, 10**6)
 
 
 class Point(NamedTuple):
-    """A release of the running count of one step, from 0, at an exact level."""
+    """A release point: a step, from 0, and an exact level."""
 
     step: int
     level: Fraction
 
 
 class StepNoise:
-    """Gaussian noise of one cell over the steps, at every level, from the covariance at level 1/2, in squared counts.
+    """Gaussian noise of one cell over steps and levels, given the covariance at level 1/2, in squared counts.
 
-    DeclarationError if the matrix is no covariance or has a negative entry, because paths could then cross.
+    DeclarationError if the matrix is not a covariance, or has a negative entry, which would let paths cross.
     """
 
     def __init__(self, covariance: FloatArray) -> None:
@@ -44,11 +44,11 @@ class StepNoise:
         if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not np.array_equal(matrix, matrix.T):
             raise DeclarationError(f"a covariance over steps is square and symmetric, got shape {matrix.shape}")
         if not (np.isfinite(matrix).all() and (np.diag(matrix) > 0).all()):
-            raise DeclarationError("every step must have noise of a positive, finite variance")
+            raise DeclarationError("every step must have noise with a positive, finite variance")
         if matrix.min() < 0:
             raise DeclarationError(
                 "noises of two steps have a negative covariance, so their cells cannot be drawn lazily; sliding "
-                "windows and differences of running counts need noise paths of their own"
+                "windows and differences of running counts need separate noise paths"
             )
         self._covariance = matrix
         self._covariance.flags.writeable = False
@@ -58,13 +58,13 @@ class StepNoise:
         return Gaussian(math.sqrt(self._covariance[step, step]))
 
     def ratios(self, points: Sequence[Point], new: Point) -> FloatArray:
-        """Cov[N(point), N(new)]/Var[N(new)]; never negative; shape (points,)."""
+        """Return Cov[N(point), N(new)]/Var[N(new)], which is never negative; shape (points,)."""
         levels = np.array([float(min(new.level / point.level, Fraction(1))) for point in points])
         steps = [point.step for point in points]
         return np.asarray(self._covariance[steps, new.step] / self._covariance[new.step, new.step] * levels)
 
     def factor(self, points: Sequence[Point]) -> Factor:
-        """Return the triangular factor of the noises at some points, all different."""
+        """Return the triangular factor of the noise at distinct points."""
         order = sorted(range(len(points)), key=lambda i: (points[i].level, points[i].step))
         _check_levels([points[i].level for i in order])
         steps = sorted({point.step for point in points})
@@ -103,16 +103,16 @@ class Factor(NamedTuple):
         return noise
 
     def given(self, point: int, known: FloatArray, *, rng: Generator) -> FloatArray:
-        """Draw the noise at one point, shape (size,), given that at all others, shape (m - 1, size)."""
+        """Draw the noise at one point, shape (size,), given the noise at all others, shape (m - 1, size)."""
         weights, std = self.weights(point)
         return np.asarray(weights @ known + std * rng.standard_normal(known.shape[1]))
 
     def weights(self, point: int) -> tuple[FloatArray, float]:
-        """The mean of one noise as weights of the others, shape (m - 1,), and its standard deviation around it.
+        """Return the weights of the other points, shape (m - 1,), in the conditional mean of one, and its deviation.
 
-        By the column of the precision matrix, a sum of squares: two triangular solutions and no difference.
+        They follow from a column of the precision matrix: two triangular solutions, no cancellation.
         """
-        from scipy.linalg import solve_triangular  # few commands need it, and many import this module
+        from scipy.linalg import solve_triangular  # slow to import, rarely needed
 
         at = int(np.flatnonzero(self.order == point)[0])
         unit = np.zeros(self.order.size)
@@ -130,5 +130,5 @@ def _check_levels(levels: Sequence[Fraction]) -> None:
         if coarse < fine < coarse * (1 + LEAST_GAP):
             raise LevelError(
                 f"levels {level_text(coarse)} and {level_text(fine)} of one running series are closer than a "
-                "relative 1e-6: ask for a level that was released before, or one that is farther from it"
+                "relative 1e-6: ask for a level that was released before, or one farther from it"
             )

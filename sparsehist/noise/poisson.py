@@ -1,7 +1,7 @@
-"""Poisson noise on the integers, under (epsilon, delta)-differential privacy, and what Skellam noise shares with it.
+"""Poisson noise under (epsilon, delta)-differential privacy, and the base class that Skellam noise shares.
 
-Law: Z(level) ~ Poisson(1/level), a Poisson process read at time 1/level: coarser noise is later, and increments are
-independent. So finer noise is one part of a sum of two independent numbers, given the sum.
+Law: Z(level) ~ Poisson(1/level), a Poisson process at time 1/level: coarser noise is later, and increments are
+independent. So finer noise is drawn as one of two independent summands, given their sum.
 
 Papers: [ARNP Thm E.1].
 """
@@ -32,10 +32,10 @@ from sparsehist.typing import ArrayLike, FloatArray, Generator, IntArray, float_
 
 @dataclass(frozen=True)
 class ProcessNoise(Family):
-    """Noise of independent increments, read at time 1/level; the number of keys enters the guarantee, not the law.
+    """Noise with independent increments, at time 1/level; the number of keys enters the guarantee, not the law.
 
-    Draws invert tables of the laws in doubles, some 1e-14 from them in total variation; tables end where less than
-    e**-6000 lies beyond.
+    Draws invert tables of doubles, within a total variation distance of about 1e-14; tables end where less than
+    e**-6000 of the mass is left.
     """
 
     sensitivity: int = 1
@@ -46,7 +46,7 @@ class ProcessNoise(Family):
             raise DeclarationError(f"sensitivity must be a number of keys, at least 1, got {shown(self.sensitivity)}")
 
     def _law(self, mean: float) -> IntegerLaw:
-        """Return the law of the noise, or of an increment, from the mean of the processes."""
+        """Return the law of the noise, or of an increment, given the mean of the processes."""
         raise NotImplementedError
 
     def _at(self, level: Level) -> IntegerLaw:
@@ -59,7 +59,7 @@ class ProcessNoise(Family):
         return self._law(_increment(coarse, fine)).quantile(draw_uniforms(size, rng=rng))
 
     def _refined(self, coarse: IntArray, known: Fraction, target: Fraction, *, rng: Generator) -> IntArray:
-        """By one uniform number per column, so that orders are kept."""
+        """Draw finer noise by one uniform number per column, so that orders are preserved."""
         uniforms = draw_uniforms(coarse.shape[-1], rng=rng)
         return self._part(coarse, float(poisson_mean(target)), _increment(known, target), uniforms)
 
@@ -82,7 +82,7 @@ class ProcessNoise(Family):
 
 
 def poisson_mean(level: Level) -> Fraction:
-    """1 / level, the mean of one process; LevelError beyond 2**24, where tables would be too long."""
+    """Return 1 / level, the mean of a process; LevelError above 2**24, where tables would be too long."""
     mean = 1 / as_level(level)
     if mean > LARGEST_MEAN:
         raise LevelError(f"Poisson and Skellam noise need a level of at least 2**-24, got {shown(level)}")
@@ -98,10 +98,10 @@ class Poisson(ProcessNoise):
     """Poisson noise of mean 1/level: (epsilon, delta)-DP for units with one key, and never any zCDP.
 
     A published count is count + noise, **not centred**: subtract `mean(level)`, a public number, to centre it. An
-    output of 0 rules the larger of two neighbouring counts out, so no rho can be given.
+    output of 0 excludes the larger of two neighbouring counts, so there is no rho.
 
     Args:
-        sensitivity: 1: a unit has one key, whose count it changes by at most 1. DeclarationError for another number.
+        sensitivity: 1: a unit has one key, and changes its count by at most 1. DeclarationError for other numbers.
 
     Example:
         >>> family = Poisson()
@@ -126,7 +126,7 @@ class Poisson(ProcessNoise):
         return math.sqrt(self.mean(level))
 
     def statement(self, level: Level) -> str:
-        # With half a per cent on top, writing three digits rounds no delta down.
+        # Add 0.5 %, so that writing three digits does not round delta down.
         delta = 1.005 * guarantee.delta(1.0, level)
         return (
             f"(1, {max(delta, 1e-300):.3g})-differential privacy for units of one key "

@@ -1,7 +1,8 @@
-"""Randomised response: an answer out of k categories, replaced by another one with exactly known odds.
+"""Randomised response: an answer out of k categories is replaced by another one with an exactly known probability.
 
-Law: noise on the group Z_k, added modulo k: 0 with 1 / a times the probability of each other value, where
-a = e^(-epsilon / sensitivity). It keeps with probability kappa and else draws a uniform category; kappas multiply.
+Law: noise in Z_k, added modulo k; 0 has 1 / a times the probability of each other value, with a = e^(-epsilon /
+sensitivity). Equivalently, the answer is kept with probability kappa, else replaced by a uniform category; in
+sequence, kappas multiply.
 
 Source: Warner 1965 and Kairouz, Oh and Viswanath 2014 (the law); bridge, refine and between: own derivation,
 docs/mathematics.md, "Lossless randomised response".
@@ -24,7 +25,7 @@ from sparsehist.privacy.levels import Level, as_level, level_text
 from sparsehist.typing import Generator, IntArray, NDArray
 
 _MOST_CATEGORIES = 2**31
-# At larger levels an answer changes with a probability below e^-4000.
+# At larger levels, an answer changes with a probability below e^-4000.
 _FASTEST = 4000
 
 
@@ -33,7 +34,8 @@ class RandomisedResponse(DenseFamily):
     """Randomised response: a release at level epsilon is epsilon-DP for who *changes* up to `sensitivity` answers.
 
     Neighbours differ in what one person answered, not in who took part. Entries of a vector are categories 0 … k-1;
-    noise is added modulo k. All draws are exact. It serves dense vectors (`sparsehist.MultipleRelease`) only.
+    noise is added modulo k. All draws are exact. It can only be used for dense vectors
+    (`sparsehist.MultipleRelease`).
 
     Args:
         categories: k, the number of possible answers; at least 2.
@@ -66,7 +68,7 @@ class RandomisedResponse(DenseFamily):
         return int(self.categories)
 
     def rate(self, level: Level) -> Fraction:
-        """epsilon / sensitivity; LevelError if so large that next to no answer would ever change."""
+        """Return epsilon / sensitivity; LevelError if it is so large that answers practically never change."""
         rate = as_level(level) / as_level(self.sensitivity)
         if rate > _FASTEST:
             most = float(_FASTEST * as_level(self.sensitivity))
@@ -74,7 +76,7 @@ class RandomisedResponse(DenseFamily):
         return rate
 
     def kept(self, level: Level) -> float:
-        """kappa: the probability that an answer is kept rather than replaced by a uniform draw."""
+        """Return kappa, the probability that an answer is kept instead of replaced by a uniform draw."""
         rate = float(self.rate(level))
         return -math.expm1(-rate) / (1.0 + (self.categories - 1) * math.exp(-rate))
 
@@ -108,7 +110,7 @@ class RandomisedResponse(DenseFamily):
     def _ends(
         self, first: IntArray, second: IntArray, chances: Callable[[], tuple[Interval, ...]], *, rng: Generator
     ) -> IntArray:
-        """Draw the middle noise: the first chance applies where both ends agree, the other two where not."""
+        """Draw the middle noise; the first chance applies if both ends are equal, the other two if not."""
         noise, agree = first.copy(), first == second
         noise[agree] = self._chosen(first[agree], lambda: chances()[:1], rng=rng)
         noise[~agree] = self._chosen(first[~agree], lambda: chances()[1:], second[~agree], rng=rng)
@@ -122,7 +124,7 @@ class RandomisedResponse(DenseFamily):
         *,
         rng: Generator,
     ) -> IntArray:
-        """Draw the first value or the second, each with its chance, else one of the other categories uniformly."""
+        """Draw the first or second value, each with its chance, else uniformly one of the other categories."""
         chosen = first.copy()
         left = np.flatnonzero(~coins(Tail(lambda: chances()[0]), first.size, rng=rng))
         if second is None:
@@ -132,7 +134,7 @@ class RandomisedResponse(DenseFamily):
         if self.categories == 2:
             return chosen
         left = left[~coins(Tail(lambda: chances()[1] / (1 - chances()[0])), left.size, rng=rng)]
-        # Counted from the first value, the rest are 1 … k-1 without the second's distance.
+        # Relative to the first value, the others are 1 … k-1 except the distance of the second.
         apart, steps = (second[left] - first[left]) % self.categories, rng.integers(1, self.categories - 1, left.size)
         chosen[left] = (first[left] + steps + (steps >= apart)) % self.categories
         return chosen
@@ -140,33 +142,33 @@ class RandomisedResponse(DenseFamily):
     def _read(self, noise: NDArray[np.generic]) -> IntArray:
         whole = np.asarray(noise).astype(np.int64, copy=False)
         if whole.size and not 0 <= int(whole.min()) <= int(whole.max()) < self.categories:
-            raise DataError(f"noise of randomised response lies in 0 … {self.categories - 1}, and this does not")
+            raise DataError(f"noise of randomised response must lie in 0 … {self.categories - 1}")
         return whole
 
     # Probabilities, enclosed at the working precision.
 
     def _total(self, rate: Fraction) -> Interval:
-        """1 / P[Z = 0]."""
+        """Return 1 / P[Z = 0]."""
         return 1 + (self.categories - 1) * decay(rate)
 
     def _ratio(self, fine: Fraction, coarse: Fraction) -> Interval:
-        """kappa_coarse / kappa_fine."""
+        """Return kappa_coarse / kappa_fine."""
         return (1 - decay(coarse)) / (1 - decay(fine)) * self._total(fine) / self._total(coarse)
 
     def _step(self, fine: Fraction, coarse: Fraction) -> tuple[Interval, Interval]:
-        """P[coarse = fine] and P[coarse = any one other value]."""
+        """Return P[coarse = fine] and P[coarse = x] for any other x."""
         ratio = self._ratio(fine, coarse)
         other = (1 - ratio) / self.categories
         return ratio + other, other
 
     def _finer(self, coarse: Fraction, fine: Fraction) -> tuple[Interval, Interval, Interval]:
-        """P[fine = 0 | coarse = 0], P[fine = 0 | coarse = x] and P[fine = x | coarse = x], x not 0."""
+        """Return P[fine = 0 | coarse = 0], P[fine = 0 | coarse = x] and P[fine = x | coarse = x], x not 0."""
         same, other = self._step(fine, coarse)
         share = self._total(coarse) / self._total(fine)
         return share * same, share * other / decay(coarse), share * decay(fine - coarse) * same
 
     def _middle(self, coarse: Fraction, middle: Fraction, fine: Fraction) -> tuple[Interval, Interval, Interval]:
-        """P[middle = both] where the ends agree; P[middle = fine] and P[middle = coarse] where they do not."""
+        """Return P[middle = ends] if the ends are equal, and P[middle = fine], P[middle = coarse] if not."""
         same_above, other_above = self._step(fine, middle)
         same_below, other_below = self._step(middle, coarse)
         agree = same_above * same_below

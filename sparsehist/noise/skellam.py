@@ -1,7 +1,7 @@
 """Skellam noise on the integers, under Rényi differential privacy.
 
-Law: Z(level) = P - D with P and D independent Poisson processes read at time 1/level. The difference has independent
-increments of its own, so it is a Markov chain in the level, and one integer a cell is the whole state.
+Law: Z(level) = P - D, with independent Poisson processes P and D at time 1/level. The difference has independent
+increments, so it is a Markov chain in the level, and one integer per cell is the whole state.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from sparsehist.privacy.levels import Level, as_level, level_text
 class Skellam(ProcessNoise):
     """Skellam noise, the difference of two Poisson(1/level) numbers: Rényi-DP.
 
-    Symmetric, of variance 2/level. It is not (sensitivity**2 / (2 variance))-zCDP, as a Gaussian of that variance is:
-    that is false at orders near 1. So no rho is given.
+    Symmetric, with variance 2/level. Unlike Gaussian noise of this variance, it is not (sensitivity**2 / (2
+    variance))-zCDP: the bound fails at orders near 1. So there is no rho.
 
     Args:
-        sensitivity: Number of keys a unit may touch, each by at most 1 count; a positive integer. It enters the
+        sensitivity: Number of keys that a unit may touch, each by at most 1 count; a positive integer. It enters the
             guarantee, not the law.
 
     Example:

@@ -1,7 +1,7 @@
-"""Levels, guarantees and what follows from them, and what several releases cost together.
+"""Levels, guarantees, their conversions, and the cost of several releases together.
 
-Core: numpy and scipy only, no I/O. The conversions of one kind of noise stand in modules of their own: `gaussian`,
-`zcdp`, `pure`, `poisson`, `skellam`; privacy filters in `filters`.
+Core: numpy and scipy only, no I/O. Each kind of noise has a module of conversions: `gaussian`, `zcdp`, `pure`,
+`poisson`, `skellam`; privacy filters are in `filters`.
 """
 
 from sparsehist.privacy import filters, gaussian, poisson, pure, skellam, zcdp

@@ -1,8 +1,8 @@
-"""Privacy filters: what may still be released when every level is chosen by looking at all earlier releases.
+"""Privacy filters: bound the cost of releases whose levels are chosen adaptively, by looking at earlier releases.
 
-A filter adds up charges and refuses to pass its limit. Adding up exact trade-off curves, or taking the best of
-several bounds afterwards, is not a valid filter (docs/mathematics.md, Accounting, has the counterexample). So the
-route (`ROUTES`) is fixed before anything is charged.
+A filter adds up charges, and refuses a charge that would exceed its limit. Composing exact trade-off curves, or
+taking the best of several bounds afterwards, is not a valid filter (counterexample: docs/mathematics.md, Accounting).
+So the route (`ROUTES`) is fixed before the first charge.
 
 Source: Feldman and Zrnic 2021 (rho, renyi); Smith and Thakurta 2022, Koskela, Tobaben and Honkela 2023 (gaussian);
 Rogers, Roth, Ullman and Vadhan 2016 (pure, poisson); Lyu 2022, Vadhan and Zhang 2023, Haney et al. 2023 (interactive
@@ -29,21 +29,21 @@ _CHARGES = {
     GAUSSIAN_ROUTE: (GAUSSIAN,),  # charges rho; the limit is the largest rho whose exact delta is allowed
     PURE_ROUTE: (PURE,),  # epsilon
     RENYI_ROUTE: (GAUSSIAN, ZCDP, PURE, SKELLAM),  # the divergence at one order
-    POISSON_ROUTE: (POISSON,),  # charges epsilon at a share of delta: half of what earlier series left
+    POISSON_ROUTE: (POISSON,),  # charges epsilon at a share of delta: half of the delta that earlier series left
 }
 ROUTES = tuple(_CHARGES)
 MOST_ORDER = 1 << 20
-# Bounds of the search for levels. Poisson and Skellam noise has a mean of at most 2**24 (`sparsehist.noise`).
+# Bounds of the search for levels. Poisson and Skellam noise have a mean of at most 2**24 (`sparsehist.noise`).
 _LEAST, LEAST_OF_MEANS, _MOST = Fraction(1, 10**60), Fraction(1, 2**24), Fraction(10**59)
 # Relative precision of the search for largest levels, which are then rounded down to 12 digits.
 _CLOSE = 1e-13
 _NOTHING = Fraction(0)
-_UP = Fraction(10**13 + 1, 10**13)  # the rounding of doubles
+_UP = Fraction(10**13 + 1, 10**13)  # covers rounding errors of doubles
 
 
 @dataclass(frozen=True)
 class Filter:
-    """A limit on a sum of charges, fixed before anything is charged.
+    """A limit on a sum of charges, fixed before the first charge.
 
     Attributes:
         route: One of `ROUTES`: how noise is charged.
@@ -63,21 +63,21 @@ class Filter:
     delta: Fraction = _NOTHING
 
     def takes(self, law: str) -> bool:
-        """Return whether noise of a law can be charged at all."""
+        """Return whether this route can charge noise of a law."""
         return law in _CHARGES[self.route]
 
     def by_path(self, law: str) -> bool:
         """Return whether each path is charged at its finest level.
 
-        Otherwise a series is charged once, at its cap: its refinements are dependent, but it is one mechanism.
+        Otherwise a series is charged once, at its cap: its releases are dependent, but form one mechanism.
         """
         return law in (GAUSSIAN, ZCDP) or self.route == PURE_ROUTE
 
     def charge(self, law: str, level: Fraction, keys: int = 1, *, earlier: int = 0) -> Fraction:
-        """Charge of a level: the finest of a path, or the cap of a series (see `by_path`).
+        """Return the charge of a level: the finest of a path, or the cap of a series (see `by_path`).
 
-        The law is "gaussian", "skellam" or "poisson", else "rho" or "epsilon"; `keys` are those of a unit, for
-        Skellam noise, and `earlier` counts the Poisson series charged before.
+        The law is "gaussian", "skellam" or "poisson", else "rho" or "epsilon". `keys` is the number of keys of a
+        unit, for Skellam noise; `earlier` is the number of Poisson series charged before.
         """
         if not self.takes(law):
             could = ", ".join(f"route={route!r}" for route in routes_for(law)) or "no route"
@@ -103,7 +103,7 @@ class Filter:
             # The last series has the smallest share of delta.
             series = reversed(range(earlier, earlier + times))
             return sum((self.charge(law, level, earlier=before) for before in series), _NOTHING) <= room
-        except DeclarationError:  # Poisson noise of a small mean has no epsilon at a small delta
+        except DeclarationError:  # Poisson noise with a small mean has no epsilon at a small delta
             return False
 
     def largest(self, room: Fraction, law: str, keys: int = 1, *, earlier: int = 0, times: int = 1) -> Fraction:
@@ -116,16 +116,16 @@ class Filter:
 
 
 def filter_on(route: str, epsilon: Fraction, delta: Fraction = _NOTHING, order: int | None = None) -> Filter:
-    """Return the filter of a route that promises (epsilon, delta); its limit is rounded down to 12 digits.
+    """Return the filter of a route for a total of (epsilon, delta); its limit is rounded down to 12 digits.
 
     Args:
         route: One of `ROUTES` except "rho".
         epsilon: Positive.
-        delta: All of it for the noise; not used on the pure route.
-        order: Of the Rényi divergence, from 2 on; by default the one that leaves most room for Gaussian noise.
+        delta: The delta for noise; not used on the pure route.
+        order: Of the Rényi divergence, at least 2; by default the order that allows most Gaussian noise.
 
     Raises:
-        DeclarationError: If nothing could ever be charged.
+        DeclarationError: If no release could be charged.
 
     Example:
         >>> float(filter_on("gaussian", Fraction(1), Fraction(1, 10**6)).limit)
@@ -146,7 +146,7 @@ def filter_on(route: str, epsilon: Fraction, delta: Fraction = _NOTHING, order: 
         limit = Fraction(_renyi_limit(epsilon, delta, order))
     if limit <= 0:
         at = f" at order {order}" if order else ""
-        message = f"on the route {route}{at} this budget leaves room for nothing: take a larger epsilon or delta"
+        message = f"on the route {route}{at} this budget allows no release: take a larger epsilon or delta"
         raise DeclarationError(message)
     return Filter(route, rounded_down(limit), order)
 
@@ -159,7 +159,7 @@ def routes_for(law: str) -> list[str]:
 def level_within(goal: EpsilonDelta, law: str, keys: int = 1) -> Fraction:
     """Return the largest level, rounded down to 12 digits, at which one release satisfies an (epsilon, delta).
 
-    The noise may use all of delta. `law` is one of those of `Filter.charge`; pure noise gets epsilon itself.
+    All of delta is for noise. `law` is as for `Filter.charge`; the level of pure noise is epsilon itself.
     DeclarationError if no level satisfies the goal.
     """
     found = _largest_within(goal.epsilon, goal.delta, law, keys)
@@ -170,7 +170,7 @@ def level_within(goal: EpsilonDelta, law: str, keys: int = 1) -> Fraction:
 
 
 def coin_divergence(order: int, epsilon: Fraction) -> Fraction:
-    """Return the Rényi divergence of randomised response, rounded up; no epsilon-DP release has a larger one.
+    """Return the Rényi divergence of randomised response, rounded up: the largest of all epsilon-DP releases.
 
     It is ln(cosh((order - 1/2) epsilon) / cosh(epsilon / 2)) / (order - 1).
     """
@@ -195,7 +195,7 @@ def _largest_within(epsilon: Fraction, delta: Fraction, law: str, keys: int = 1)
 
 
 def _largest(fits: Callable[[Fraction], bool], law: str) -> Fraction:
-    """Return the largest level that fits, rounded down to 12 digits, or 0; if a level fits, smaller ones do."""
+    """Return the largest level that fits, rounded down to 12 digits, or 0; levels below a fitting one must fit."""
     least = LEAST_OF_MEANS if law in (POISSON, SKELLAM) else _LEAST
     if not fits(least):
         return _NOTHING
@@ -213,7 +213,7 @@ def _renyi_limit(epsilon: Fraction, delta: Fraction, order: int) -> float:
 
 
 def _best_order(epsilon: Fraction, delta: Fraction) -> int:
-    """Return the order that allows the largest rho, which rises with the order and then falls."""
+    """Return the order that allows the largest rho, a unimodal function of the order."""
 
     def largest_rho(order: int) -> float:
         return _renyi_limit(epsilon, delta, order) / order

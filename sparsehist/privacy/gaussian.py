@@ -1,13 +1,13 @@
-"""The exact (epsilon, delta) of Gaussian noise, in both directions.
+"""Exact conversions of Gaussian noise: from rho to (epsilon, delta) and back.
 
 With mu = sqrt(2 rho), x = epsilon/mu - mu/2 and the Mills ratio M(x) = Phi(-x) / phi(x),
 
     delta = Phi(-x) - e**epsilon Phi(-x - mu) = phi(x) (M(x) - M(x + mu)),
     M(x) = integral of exp(-x t - t**2/2) over t > 0, so
-    M(x) - M(x + mu) = integral of exp(-x t - t**2/2) (1 - exp(-mu t)), which cancels nothing.
+    M(x) - M(x + mu) = integral of exp(-x t - t**2/2) (1 - exp(-mu t)), without cancellation.
 
-This holds for one Gaussian release, for the finest of a path and, with the sum of the rho, for several Gaussian
-paths. Numerical gap: a relative 1e-12 from rho = 1e-12 on, tested against mpmath and dp-accounting.
+This holds for one Gaussian release, for the finest release of a path and, with the sum of the rho, for several paths.
+Numerical gap: a relative 1e-12 from rho = 1e-12 on, tested against mpmath and dp-accounting.
 
 Source: Balle and Wang 2018, Theorem 8; Dong, Roth and Su 2022, Corollary 2.13. It replaces [KHP Thm 13], which is
 proved for epsilon below 1 and fails above 8.4 at delta = 1e-5, and so the levels of [KHP Thm 14].
@@ -22,7 +22,7 @@ import numpy as np
 from sparsehist.privacy import zcdp
 from sparsehist.privacy.levels import Level, at_least_zero, probability, root
 
-_LEAST = 1e-300  # the smallest rho that is tried
+_LEAST = 1e-300  # the smallest rho of the search
 # The double exponential rule of Takahasi and Mori 1974 on the half line, for integrands that fall as exp(-t).
 _STEP = 1 / 16
 _PLACES = _STEP * np.arange(-4 * 16, 5 * 16)
@@ -31,7 +31,7 @@ _WEIGHTS = _STEP * _NODES * (1.0 + np.exp(-_PLACES))
 
 
 def delta(epsilon: Level, rho: Level) -> float:
-    """Return the smallest delta with which Gaussian noise of this rho is (epsilon, delta)-DP.
+    """Return the smallest delta for which Gaussian noise of this rho is (epsilon, delta)-DP.
 
     Example:
         >>> delta(1.0, 0.5)
@@ -41,7 +41,7 @@ def delta(epsilon: Level, rho: Level) -> float:
 
 
 def epsilon(delta: Level, rho: Level) -> float:
-    """Return the smallest epsilon, perhaps 0, with which Gaussian noise of this rho is (epsilon, delta)-DP.
+    """Return the smallest epsilon, perhaps 0, for which Gaussian noise of this rho is (epsilon, delta)-DP.
 
     Example:
         >>> epsilon(1e-6, 0.1)
@@ -55,7 +55,7 @@ def epsilon(delta: Level, rho: Level) -> float:
 
 
 def largest_rho(epsilon: Level, delta: Level) -> float:
-    """Return the largest rho with which Gaussian noise is (epsilon, delta)-DP.
+    """Return the largest rho for which Gaussian noise is (epsilon, delta)-DP.
 
     The least standard deviation is then sensitivity / sqrt(2 rho).
 
@@ -79,13 +79,13 @@ def _delta(epsilon: float, rho: float) -> float:
     mu = math.sqrt(2.0 * rho)
     x = epsilon / mu - mu / 2.0
     density = math.exp(-((epsilon - rho) ** 2) / (4.0 * rho)) / math.sqrt(2.0 * math.pi)
-    if x < -1.0:  # delta is no small tail
+    if x < -1.0:  # delta is not a small tail probability
         return math.erfc(x / math.sqrt(2.0)) / 2.0 - density * _mills_ratio(x + mu)
     return density * _mills_ratio(x, mu)
 
 
 def _mills_ratio(x: float, mu: float = math.inf) -> float:
-    """M(x) - M(x + mu), for x from -1 on."""
+    """Return M(x) - M(x + mu), for x at least -1."""
     scale = max(x, 1.0)
     t = _NODES / scale
     return float(_WEIGHTS @ (np.exp(-x * t - t * t / 2.0) * -np.expm1(-mu * t))) / scale

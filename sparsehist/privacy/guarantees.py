@@ -1,7 +1,7 @@
-"""An (epsilon, delta) as a value, and where a level is taken, as the largest level that keeps to it.
+"""`EpsilonDelta`: an (epsilon, delta) as a value; as a level, it means the largest level that satisfies it.
 
-An (epsilon, delta) implies no rho: an event of probability delta may reveal everything. Conversions of the noise of
-one family are the functions of `sparsehist.privacy.gaussian`, `zcdp`, `pure`, `poisson` and `skellam`.
+An (epsilon, delta) does not imply a rho: an event of probability delta may reveal everything. Conversions for each
+family are in `sparsehist.privacy.gaussian`, `zcdp`, `pure`, `poisson` and `skellam`.
 
 Papers: [ARNP Def. D.1]; [KHP Def. 2, Def. 12]; [Interactive Def. 3].
 """
@@ -62,11 +62,11 @@ class EpsilonDelta:
         return cls(epsilon.strip(), delta.strip())
 
     def largest_rho(self) -> float:
-        """Return the largest rho that implies it: `zcdp.largest_rho`."""
+        """Return the largest rho that implies this (epsilon, delta); see `zcdp.largest_rho`."""
         return zcdp.largest_rho(self.epsilon, self.delta)
 
     def largest_mu(self) -> float:
-        """Return the largest mu (sensitivity over standard deviation) of Gaussian noise that keeps to it."""
+        """Return the largest mu (sensitivity over standard deviation) of Gaussian noise that satisfies it."""
         return math.sqrt(2.0 * gaussian.largest_rho(self.epsilon, self.delta))
 
     def __str__(self) -> str:
@@ -80,5 +80,5 @@ def level_or_goal(value: Level | EpsilonDelta) -> Fraction | EpsilonDelta:
     if not isinstance(value, EpsilonDelta):
         return as_level(value)
     if value.epsilon == 0 or value.delta == 1:
-        raise LevelError(f"{value} stands for no level: epsilon must be positive, and delta below 1")
+        raise LevelError(f"{value} is not a level: epsilon must be positive, and delta below 1")
     return value

@@ -1,7 +1,7 @@
-"""Privacy levels and the parameters of conversions, read exactly.
+"""Read privacy levels and other numbers exactly.
 
-For every family a larger level is finer (less private). Levels are stored and compared as fractions, so the same
-level asked for twice is the same noise, however it was written.
+For every family, a larger level is finer (less private). Levels are stored and compared as fractions, so equal levels
+have the same noise, however they were written.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from sparsehist.errors import DeclarationError, LevelError, shown
 Level = int | float | str | Fraction | Decimal
 """A number as a caller may write it. A float is read as its shortest decimal: 0.1 is 1/10."""
 
-# Doubles hold every level, with room for squares and ratios.
+# Doubles hold every level, and its squares and ratios.
 _LARGEST = 10**60
-_SMALLEST_DELTA = Fraction(1, 10**300)  # conversions compute in doubles
+_SMALLEST_DELTA = Fraction(1, 10**300)  # conversions use doubles
 _LONGEST = 400  # '1e99999999' would take minutes and gigabytes to refuse
 
 
 def exactly(value: Level) -> Fraction:
-    """Read a finite number exactly. TypeError, ValueError or ArithmeticError for anything else or too many digits."""
+    """Read a finite number exactly. TypeError, ValueError or ArithmeticError for other values or too many digits."""
     if isinstance(value, bool):
         raise TypeError
     if isinstance(value, str):
@@ -47,19 +47,19 @@ def as_level(value: Level, name: str = "level") -> Fraction:
 
     Args:
         value: An integer, a fraction or decimal, their text ("1/3", "0.1", "1e-3"), or a float.
-        name: What errors call it.
+        name: Name of the parameter in errors.
 
     Returns:
         The level, positive and finite.
 
     Raises:
-        LevelError: If it is no such number; the message carries the value.
+        LevelError: If it is not such a number; the message contains the value.
 
     Example:
         >>> as_level(0.1) == as_level("1/10")
         True
     """
-    # A round reads the levels of all rounds before it.
+    # Cached, because a round reads the levels of all rounds before it.
     if type(value) is Fraction and 0 < value.numerator <= _LARGEST and value.denominator <= _LARGEST:
         return value
     return _from_text(value, name) if type(value) is str else _checked(value, name)
@@ -84,9 +84,9 @@ _from_text = lru_cache(maxsize=4096)(_checked)
 
 def _advice(value: object, name: str) -> str:
     is_text = isinstance(value, str) and value.strip().lower().startswith("epsilon_delta")
-    if is_text or hasattr(value, "largest_rho"):  # an EpsilonDelta, whose module imports this one
+    if is_text or hasattr(value, "largest_rho"):  # an EpsilonDelta (its module imports this one)
         if name == "cap":
-            return f"a cap is a level, one number, got {value}: limit the pair by set_budget(epsilon=…, delta=…)"
+            return f"a cap is one number, got {value}: limit (epsilon, delta) by set_budget(epsilon=…, delta=…)"
         return (
             f"a level is one number here, got {value}; with Gaussian noise the finest level that keeps to it is "
             "its largest_mu() ** 2 / 2. Series, unlike vectors, take the pair itself"
@@ -95,13 +95,13 @@ def _advice(value: object, name: str) -> str:
 
 
 def level_or_zero(value: Level, name: str = "level") -> Fraction:
-    """Read a level, or 0 however it is written."""
+    """Read a level, or 0 in any form."""
     exact = _or_none(value)
     return exact if exact == 0 else as_level(value, name)
 
 
 def at_least_zero(value: Level, name: str) -> Fraction:
-    """Read a parameter that may be 0. DeclarationError, with name and value, if it is negative or not finite."""
+    """Read a parameter that may be 0; DeclarationError with name and value if it is negative or not finite."""
     exact = _or_none(value)
     if exact is None or exact < 0:
         raise DeclarationError(f"{name} must be at least 0 and finite, got {shown(value)}")
@@ -109,7 +109,7 @@ def at_least_zero(value: Level, name: str) -> Fraction:
 
 
 def probability(delta: Level) -> float:
-    """Read a delta from 1e-300 to below 1. DeclarationError, with its value, if it is another number."""
+    """Read a delta from 1e-300 to below 1; DeclarationError with its value for other numbers."""
     exact = _or_none(delta)
     if exact is None or not _SMALLEST_DELTA <= exact < 1:
         raise DeclarationError(f"delta must lie strictly between 0 and 1, and be at least 1e-300, got {shown(delta)}")
@@ -124,12 +124,12 @@ def _or_none(value: Level) -> Fraction | None:
 
 
 def compared(one: Fraction, other: Fraction) -> int:
-    """Negative, 0 or positive as the first level is coarser, equal or finer; in integers, which is fast."""
+    """Return a number below, equal to or above 0 if the first level is coarser, equal or finer; fast, in integers."""
     return one.numerator * other.denominator - other.numerator * one.denominator
 
 
 def quotient(one: Fraction, other: Fraction) -> float:
-    """one / other as the nearest double, at the cost of integers."""
+    """Return one / other as the nearest double; fast, in integers."""
     return one.numerator * other.denominator / (one.denominator * other.numerator)
 
 
@@ -139,7 +139,7 @@ def level_float(level: Fraction) -> float:
 
 
 def level_text(level: Fraction) -> str:
-    """Write a level exactly: as a decimal of at most 20 places if it is one, else as the shortest other text.
+    """Write a level exactly: as a decimal of at most 20 places if possible, else as the shortest other text.
 
     Example:
         >>> level_text(Fraction(1, 10)), level_text(Fraction(1, 3)), level_text(Fraction("1e-30"))
@@ -160,7 +160,7 @@ def level_text(level: Fraction) -> str:
 
 
 def rounded_down(value: Fraction, digits: int = 12) -> Fraction:
-    """Round a number other than 0 down to a number of significant decimal digits."""
+    """Round a nonzero number down to a number of significant decimal digits."""
     size = math.floor(math.log10(abs(value.numerator)) - math.log10(value.denominator))
     scale = Fraction(10) ** (digits - 1 - size)
     return math.floor(value * scale) / scale
@@ -172,7 +172,7 @@ def in_prose(level: Fraction) -> Fraction:
 
 
 def root(function: Callable[[float], float], low: float, high: float) -> float:
-    """Find a zero, to rounding, of a monotone function with opposite signs, or a zero, at `low` and `high`.
+    """Find a zero, to rounding, of a monotone function whose values at `low` and `high` have opposite signs or are 0.
 
     Source: Ridders 1979, "A new algorithm for computing a single root of a real continuous function".
     """

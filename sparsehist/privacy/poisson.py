@@ -1,8 +1,8 @@
 """The exact (epsilon, delta) of Poisson noise on one count that changes by 1.
 
 With mean 1/level, F the distribution function and T = 1 - F, delta is the larger of F(k) - e**epsilon F(k - 1) at k =
-floor(mean e**-epsilon), where the count falls, and T(k - 1) - e**epsilon T(k) at k = floor(mean e**epsilon), where it
-rises. An output of 0 is impossible in one of the worlds, so no rho is given.
+floor(mean e**-epsilon), if the count decreases, and T(k - 1) - e**epsilon T(k) at k = floor(mean e**epsilon), if it
+increases. An output of 0 is impossible under one of two neighbours, so there is no rho.
 
 Source: our own derivation. [ARNP Lemma E.2, Lemma E.3] hold and are 3 to 7 times larger. Papers: [ARNP Thm E.2, Cor.
 E.3].
@@ -19,7 +19,7 @@ _LARGEST_EPSILON = 100.0
 
 
 def delta(epsilon: Level, level: Level) -> float:
-    """Return the smallest delta with which Poisson noise of mean 1/level is (epsilon, delta)-DP.
+    """Return the smallest delta for which Poisson noise of mean 1/level is (epsilon, delta)-DP.
 
     Example:
         >>> delta(0.5, "0.01")
@@ -29,11 +29,10 @@ def delta(epsilon: Level, level: Level) -> float:
 
 
 def epsilon(delta: Level, level: Level) -> float:
-    """The smallest epsilon with which Poisson noise of mean 1/level is (epsilon, delta)-DP; the inverse of `delta`.
+    """Return the smallest epsilon for which Poisson noise of mean 1/level is (epsilon, delta)-DP.
 
     Raises:
-        DeclarationError: If no epsilon suffices: an output that only one of the neighbours gives has probability
-            e**-mean.
+        DeclarationError: If no epsilon suffices: an output that only one neighbour can give has probability e**-mean.
 
     Example:
         >>> epsilon(1e-6, "0.01")
@@ -42,8 +41,8 @@ def epsilon(delta: Level, level: Level) -> float:
     target, mean = probability(delta), float(1 / as_level(level))
     if _delta(_LARGEST_EPSILON, mean) > target:
         raise DeclarationError(
-            f"no epsilon gives delta {delta!r} with Poisson noise of mean {mean:g}: an output that only one of the "
-            f"worlds can give has a probability of {math.exp(-mean):.3g}"
+            f"no epsilon gives delta {delta!r} with Poisson noise of mean {mean:g}: an output that only "
+            f"one neighbour can give has probability {math.exp(-mean):.3g}"
         )
     if _delta(0.0, mean) <= target:
         return 0.0

@@ -1,12 +1,12 @@
-"""Exact composition of releases that are epsilon-DP each, or (epsilon_i, delta_i)-DP.
+"""Exact composition of releases that are each epsilon-DP, or (epsilon_i, delta_i)-DP.
 
-The hardest such releases are coins of randomised response, whose privacy loss is +epsilon_i with probability
-1 / (1 + e**-epsilon_i) and else -epsilon_i. With the law of the sum of the losses,
+The worst such releases are coins of randomised response, with privacy loss +epsilon_i with probability 1 / (1 +
+e**-epsilon_i) and -epsilon_i otherwise. With the law of the sum of losses,
 delta(e) = 1 - prod over i of (1 - delta_i) * (1 - sum over losses L > e of P(L) (1 - e**(e - L))).
 
 Source: Kairouz, Oh and Viswanath 2015, Theorem 3.3, optimal over all such releases; Murtagh and Vadhan 2016, Theorem
-1.5. It replaces [Interactive Thm 4], whose printed delta is false. Numerical gap: a relative 1e-9, and above by what
-rounding epsilons up to a grid adds where there are more than 2**20 sums. Papers: [Interactive section 3].
+1.5. It replaces [Interactive Thm 4], whose printed delta is false. Numerical gap: a relative 1e-9; with more than
+2**20 sums, also upwards, because epsilons are rounded up to a grid. Papers: [Interactive section 3].
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from sparsehist.privacy.levels import Level, at_least_zero, probability
 from sparsehist.typing import FloatArray
 
 MOST_RELEASES = 10**5
-"""Beyond it the logarithms of binomial coefficients lose digits."""
+"""For more releases, logarithms of binomial coefficients lose digits."""
 
 _MOST_SUMS, _GRID_STEPS = 1 << 20, 1 << 16
 
 
 def delta(epsilon: Level, each: Level, times: int = 1) -> float:
-    """Return the smallest delta with which `times` releases, each `each`-DP, are (epsilon, delta)-DP.
+    """Return the smallest delta for which `times` releases, each `each`-DP, are (epsilon, delta)-DP.
 
     Example:
         >>> delta(7.5, 0.05, 1000)
@@ -40,7 +40,7 @@ def delta(epsilon: Level, each: Level, times: int = 1) -> float:
 
 
 def epsilon(delta: Level, each: Level, times: int = 1) -> float:
-    """Return the smallest epsilon with which `times` releases, each `each`-DP, are (epsilon, delta)-DP.
+    """Return the smallest epsilon for which `times` releases, each `each`-DP, are (epsilon, delta)-DP.
 
     Example:
         >>> epsilon(1e-6, 0.05, 1000)
@@ -50,7 +50,7 @@ def epsilon(delta: Level, each: Level, times: int = 1) -> float:
 
 
 def delta_of(epsilon: Level, each: Iterable[tuple[Level, Level]]) -> float:
-    """The smallest delta with which releases of different (epsilon_i, delta_i) are together (epsilon, delta)-DP.
+    """Return the smallest delta for which (epsilon_i, delta_i)-DP releases are together (epsilon, delta)-DP.
 
     A delta_i of 0 is a pure release.
 
@@ -60,7 +60,7 @@ def delta_of(epsilon: Level, each: Iterable[tuple[Level, Level]]) -> float:
     """
     asked = float(at_least_zero(epsilon, "epsilon"))
     coins: Counter[Fraction] = Counter()
-    log_kept = 0.0  # the logarithm of the probability that none of the events of probability delta_i occurs
+    log_kept = 0.0  # ln of the probability that no event of probability delta_i occurs
     for rate, apart in each:
         coins[at_least_zero(rate, "epsilon_i")] += 1
         chance = at_least_zero(apart, "delta_i")
@@ -72,10 +72,10 @@ def delta_of(epsilon: Level, each: Iterable[tuple[Level, Level]]) -> float:
 
 
 def losses(coins: Mapping[Fraction, int]) -> tuple[FloatArray, FloatArray]:
-    """The privacy losses of independent randomised responses, and their probabilities under the likelier neighbour.
+    """Return the privacy losses of independent randomised responses, and their probabilities.
 
-    `coins` holds how many there are of each epsilon; both results have shape (m,). Where there would be more than
-    2**20 sums, epsilons are rounded up to a grid: an upper bound.
+    `coins` is the number of coins by epsilon; both results have shape (m,), under the likelier neighbour. If there
+    would be more than 2**20 sums, epsilons are rounded up to a grid: an upper bound.
     """
     if math.prod(times + 1 for times in coins.values()) > _MOST_SUMS:
         step = sum((level * times for level, times in coins.items()), Fraction(0)) / _GRID_STEPS
@@ -94,7 +94,7 @@ def losses(coins: Mapping[Fraction, int]) -> tuple[FloatArray, FloatArray]:
 
 
 def _on_grid(coins: Mapping[Fraction, int], step: Fraction) -> tuple[FloatArray, FloatArray]:
-    """Return the same for epsilons rounded up to multiples of a step, by convolution."""
+    """Return losses and probabilities for epsilons rounded up to multiples of a step, by convolution."""
     units: Counter[int] = Counter()
     for level, times in coins.items():
         units[math.ceil(level / step)] += times

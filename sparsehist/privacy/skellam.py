@@ -1,12 +1,13 @@
-"""Rényi bounds of Skellam noise, and what they give as (epsilon, delta).
+"""Rényi bounds of Skellam noise, and their conversion to (epsilon, delta).
 
-A unit of l keys moves l counts by 1 each: sensitivities l in L1 and sqrt(l) in L2. With the variance v = 2/level, the
-divergence at an integer order a from 2 on is at most the least of three lines in a:
+A unit with l keys changes l counts by 1 each: sensitivity l in L1 and sqrt(l) in L2. With the variance v = 2/level,
+the divergence at an integer order a from 2 on is at most the least of three lines in a:
 
     a l ln(I0(v) / I1(v)),    a l (v + 1) / (2 v**2) + 5 l / (4 v**2),    a l / (2 v) + 3 l / (2 v).
 
 Along a line slope * a + offset the best (epsilon, delta) is that of slope-zCDP at epsilon - offset; as its logarithm
-is convex, the best integer is next to the best real order. (1/(2v))-zCDP a key is false: it fails at orders near 1.
+is convex, the best integer is next to the best real order. A claim of (1/(2v))-zCDP per key is false at orders near
+1.
 
 Source: Agarwal, Kairouz and Liu 2021, Theorem 3.5; the first line is our own derivation (docs/mathematics.md);
 Canonne, Kamath and Steinke 2020, Proposition 12.
@@ -24,7 +25,7 @@ from sparsehist.privacy import zcdp
 from sparsehist.privacy.levels import Level, as_level, at_least_zero, probability
 from sparsehist.typing import FloatArray
 
-_EXPAND_FROM = 1e3  # from this variance on the quotient of the Bessel functions is rounded to 1
+_EXPAND_FROM = 1e3  # from this variance on, use an expansion: the quotient would be rounded to 1
 
 
 def renyi(alpha: int, level: Level, keys: int = 1) -> float:
@@ -40,13 +41,13 @@ def renyi(alpha: int, level: Level, keys: int = 1) -> float:
 
 
 def renyi_curve(alphas: FloatArray, level: Level, keys: int = 1) -> FloatArray:
-    """`renyi` of many integer orders at once; shape (n,) to (n,)."""
+    """Return `renyi` for many integer orders at once; shape (n,) to (n,)."""
     slopes, offsets = np.array(_lines(level, keys)).T
     return np.asarray(np.min(np.outer(alphas, slopes) + offsets, axis=1))
 
 
 def epsilon(delta: Level, level: Level, keys: int = 1) -> float:
-    """The smallest epsilon, by the best integer order, with which a release is shown to be (epsilon, delta)-DP.
+    """Return the smallest epsilon, over integer orders, for which a release is proven (epsilon, delta)-DP.
 
     Example:
         >>> epsilon(1e-6, "0.01", 20)
@@ -59,7 +60,7 @@ def epsilon(delta: Level, level: Level, keys: int = 1) -> float:
 
 
 def delta(epsilon: Level, level: Level, keys: int = 1) -> float:
-    """Return the smallest delta, by the best integer order, with which a release is shown to be (epsilon, delta)-DP.
+    """Return the smallest delta, over integer orders, for which a release is proven (epsilon, delta)-DP.
 
     Example:
         >>> delta(2.0, "0.01", 20)
@@ -71,7 +72,7 @@ def delta(epsilon: Level, level: Level, keys: int = 1) -> float:
 
 
 def _lines(level: Level, keys: int) -> list[tuple[float, float]]:
-    """Slope and offset of the lines in the order."""
+    """Return slope and offset of the three lines, as functions of the order."""
     if keys < 1:
         raise DeclarationError(f"keys must be at least 1, got {shown(keys)}")
     variance = float(2 / as_level(level))
@@ -83,14 +84,14 @@ def _lines(level: Level, keys: int) -> list[tuple[float, float]]:
 
 
 def _integers(best: float) -> list[float]:
-    """Return the two integers, at least 1, around a real order less 1."""
+    """Return the two integers, at least 1, next to a real number, an order minus 1."""
     below = float(max(1, math.floor(best)))
     return [below, below + 1.0]
 
 
 @lru_cache(maxsize=1024)
 def _log_bessel_ratio(variance: float) -> float:
-    """ln(I0(variance) / I1(variance))."""
+    """Return ln(I0(variance) / I1(variance))."""
     from scipy.special import i0e, i1e
 
     if variance < _EXPAND_FROM:

@@ -1,11 +1,11 @@
-"""Zero-concentrated DP and (epsilon, delta): the best order of the Rényi divergence, in both directions.
+"""Conversions between zero-concentrated DP and (epsilon, delta), by the best order of the Rényi divergence.
 
 A rho-zCDP release is (epsilon, delta)-DP for every
 
     ln delta(t) = t ((t + 1) rho - epsilon) - t ln(1 + 1/t) - ln(1 + t),    t = order - 1 > 0.
 
 At the best t, (2t + 1) rho - epsilon = ln(1 + 1/t) and t**2 rho + ln(1 + t) = -ln delta, which is monotone in t.
-Gaussian noise promises more than its rho: see `sparsehist.privacy.gaussian`. Numerical gap: a relative 1e-9.
+Gaussian noise guarantees more than its rho: see `sparsehist.privacy.gaussian`. Numerical gap: a relative 1e-9.
 
 Source: Canonne, Kamath and Steinke 2020, Proposition 12. Papers: [ARNP Def. D.2]; [Interactive Lemma 5].
 """
@@ -17,11 +17,11 @@ from collections.abc import Callable
 
 from sparsehist.privacy.levels import Level, at_least_zero, probability, root
 
-_FARTHEST = 700.0  # ln t is sought from -700 to 700, as far as doubles reach
+_FARTHEST = 700.0  # the search for ln t is from -700 to 700, the range of doubles
 
 
 def delta(epsilon: Level, rho: Level) -> float:
-    """Return the smallest delta with which every rho-zCDP release is shown to be (epsilon, delta)-DP.
+    """Return the smallest delta for which every rho-zCDP release is proven (epsilon, delta)-DP.
 
     Example:
         >>> delta(1.0, 0.1)
@@ -32,7 +32,7 @@ def delta(epsilon: Level, rho: Level) -> float:
 
 
 def epsilon(delta: Level, rho: Level) -> float:
-    """Return the smallest epsilon with which every rho-zCDP release is shown to be (epsilon, delta)-DP.
+    """Return the smallest epsilon for which every rho-zCDP release is proven (epsilon, delta)-DP.
 
     Example:
         >>> epsilon(1e-6, 0.1)
@@ -43,7 +43,7 @@ def epsilon(delta: Level, rho: Level) -> float:
 
 
 def largest_rho(epsilon: Level, delta: Level) -> float:
-    """Return the largest rho that is shown to imply (epsilon, delta)-DP: the budget in rho of a target.
+    """Return the largest rho that provably implies (epsilon, delta)-DP: a target as a budget in rho.
 
     Example:
         >>> largest_rho(1.0, 1e-6)
@@ -68,7 +68,7 @@ def from_pure(epsilon: Level) -> float:
 
 
 def least_log_delta(epsilon: float, rho: float, order: Callable[[float], list[float]] = lambda t: [t]) -> float:
-    """The least ln delta(t), at most 0: over all t, or over the candidates that `order` makes of the best t."""
+    """Return the least ln delta(t), at most 0, over all t, or over the candidates `order(best t)`."""
     best = _root(lambda t: (2.0 * t + 1.0) * rho - epsilon - _log_inverse(t))
     found = [t * ((t + 1.0) * rho - epsilon) - t * _log_inverse(t) - math.log1p(t) for t in order(best)]
     return min(0.0, *found)
@@ -85,12 +85,12 @@ def epsilon_at(t: float, delta: float, rho: float) -> float:
 
 
 def _root(rising: Callable[[float], float]) -> float:
-    """Zero of an increasing function of t > 0, found in ln t."""
+    """Find the zero of an increasing function of t > 0, by searching in ln t."""
     if rising(math.exp(-_FARTHEST)) >= 0.0:
         return math.exp(-_FARTHEST)
     return math.exp(root(lambda place: rising(math.exp(place)), -_FARTHEST, _FARTHEST))
 
 
 def _log_inverse(t: float) -> float:
-    """ln(1 + 1/t)."""
+    """Return ln(1 + 1/t)."""
     return math.log1p(t) - math.log(t) if t < 1.0 else math.log1p(1.0 / t)

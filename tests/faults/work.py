@@ -47,18 +47,11 @@ def level(number):
     return LEVELS[number % len(LEVELS)]
 
 
-def released(place):
-    """Release at a level and publish."""
+def released(place, **how):
+    """Release at a level, of cells or of a workload, and publish."""
     n = place.number()
-    release = place.create().release(f"r{n}", level=level(n), threshold=42.0 + n % 5)
-    release.write_parquet(place.out / f"r{n}.parquet")
-
-
-def workload(place):
-    """Open the noise path of a workload, or release from it again, and publish."""
-    n = place.number()
-    release = place.create().release(f"w{n}", workload="marginals([[]])", level=level(n))
-    release.write_parquet(place.out / f"w{n}.parquet")
+    how = how or {"threshold": 42.0 + n % 5}
+    place.create().release(f"r{n}", level=level(n), **how).write_parquet(place.out / f"r{n}.parquet")
 
 
 def day(place, step):
@@ -113,22 +106,12 @@ def check_add(place):
         times.update(wanted)
 
 
-def created(place):
-    """Create a store with a series."""
-    place.create("new")
-
-
 def uncreate(place):
     """The same creation again gives the whole series; then make room for the next attempt."""
     place.create("new").release("all", level=100, threshold=2.0)
     inspect(place)
     shutil.rmtree(place.store)
     Path(f"{place.store}.generation").unlink()
-
-
-def dropped(place):
-    """Drop a series."""
-    place.open().drop("more")
 
 
 def undrop(place):
@@ -209,11 +192,6 @@ def prepare_adopt(place):
     shutil.rmtree(place.store)
 
 
-def cleared(place):
-    """The next command removes what runs left that died while they counted."""
-    place.create().release("first")
-
-
 def plant(place):
     """Check the store; then plant temporary files of killed runs, with and without a lock."""
     assert forked(lambda: inspect(place)) == 0
@@ -266,11 +244,6 @@ def unscript(place):
         place.open().drop("by_script")
         shutil.rmtree(place.out)
         place.out.mkdir()
-
-
-def store_made(place):
-    """Make an empty store."""
-    create_store(place.store)
 
 
 def unmake(place):
@@ -388,11 +361,6 @@ def check_asked(place):
         assert len(list(record.directory.glob("*.update"))) == len(record.paths[-1].files) == len(answers) - 1
 
 
-def prepare_ask(place):
-    """A store with a session whose next questions will be measured."""
-    visits(place).interactive("ad_hoc", level=500, accuracy="0.02", most_updates=200)
-
-
 def session_opened(place):
     """Open a session, with a release to start from."""
     series = place.open().series("visits")
@@ -417,22 +385,26 @@ def check_session(place):
 
 
 WORK = {
-    "create": (nothing, created, uncreate),
+    "create": (nothing, lambda place: place.create("new"), uncreate),
     "release": (prepare, released, inspect),
     "sums": (visits, sums_released, check_sums),
-    "workload": (prepare, workload, inspect),
+    "workload": (prepare, lambda place: released(place, workload="marginals([[]])"), inspect),
     "append": (prepare_append, appended, check_append),
     "add": (added, added, check_add),
-    "drop": (prepare_drop, dropped, undrop),
+    "drop": (prepare_drop, lambda place: place.open().drop("more"), undrop),
     "budget": (prepare, budget, inspect),
     "backup": (prepare, backed_up, unbackup),
     "adopt": (prepare_adopt, adopted, unadopt),
-    "clear": (prepare_clear, cleared, plant),
+    "clear": (prepare_clear, lambda place: place.create().release("first"), plant),
     "move": (prepare_move, moved, unmove),
     "script": (nothing, script, unscript),
-    "ask": (prepare_ask, asked, check_asked),
+    "ask": (
+        lambda place: visits(place).interactive("ad_hoc", level=500, accuracy="0.02", most_updates=200),
+        asked,
+        check_asked,
+    ),
     "session": (lambda place: visits(place).release("public", level=1), session_opened, check_session),
-    "store": (nothing, store_made, unmake),
+    "store": (nothing, lambda place: create_store(place.store), unmake),
     "round": (prepare_round, round_committed, check_rounds),
 }
 """What is needed, what is done, and what must hold after it. The last two work on the state alone."""

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sparsehist.entropy import seeded
-from sparsehist.errors import NameTakenError, NotFoundError, StoreDamagedError, StoreInUseError
+from sparsehist.errors import NotFoundError, StoreDamagedError, StoreInUseError
 from sparsehist.store import NewRound, PathRecord, adopt, backup, create_store, open_state
 from sparsehist.store.database import Database
 from tests.store.example import SALT, Model, add_series, make_store
@@ -89,23 +89,6 @@ def test_series_and_releases_come_back_whole(tmp_path):
         (row,) = state.ledger()
     assert (row["finest"], row["path"][0], row["releases"], row["declaration"]["cap"]) == (fine, "cells", 3, "2")
     assert before <= row["first_release"] < row["last_release"] <= datetime.now(UTC).replace(tzinfo=None)
-
-
-def test_names_are_taken_once(tmp_path):
-    """A second series or release of a name is refused and changes nothing."""
-    path = make_store(tmp_path / "s")
-    with open_state(path) as state:
-        model = Model(state.series("queries").path_id)
-        new = model.make_round("1", 5)
-        state.commit_round(new)
-        with pytest.raises(NameTakenError, match="release_0"):
-            state.commit_round(new)
-        with pytest.raises(NameTakenError, match="queries"):
-            add_series(state)
-    with open_state(path) as state:
-        model.check(state)
-        state.verify()
-    assert len(list((path / "series").iterdir())) == 1
 
 
 @pytest.mark.parametrize("of_cells", [True, False])
@@ -213,15 +196,3 @@ def test_records_show_no_secret(tmp_path):
         shown = "".join(map(repr, printed))
     for secret in ("salt", "empty-key", "n_tracked", "array", "position", "size", "n_new", "n_empty"):
         assert secret not in shown
-
-
-def test_publications_are_remembered(tmp_path):
-    """A directory is remembered once, whatever path leads to it."""
-    path = make_store(tmp_path / "s")
-    (tmp_path / "out").mkdir()
-    (tmp_path / "link").symlink_to("out")
-    with open_state(path) as state:
-        for name in ("out", "link", "out"):
-            state.record_publication(tmp_path / name)
-    with open_state(path) as state:
-        assert state.publications == {tmp_path.resolve() / "out"}

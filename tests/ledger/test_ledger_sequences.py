@@ -49,8 +49,6 @@ class Series:
     family: str
     cap: Fraction | None
     paths: list[Path] = field(default_factory=list)
-    first_cap: Fraction | None = None
-    cap_raised_later: bool = False
     dropped: bool = False
 
     @property
@@ -70,8 +68,6 @@ class Beside:
         self.store = sh.open(":memory:", seed=seed)
         self.series: list[Series] = []
         self.budgets: dict[str, tuple[str, Fraction]] = {}
-        self.first_budget: dict[str, tuple[str, Fraction] | None] = {}
-        self.raised_later: set[str] = set()
         self.disjoint: list[frozenset[str]] = []
         self.events: Counter[str] = Counter({"create store": 1})
         self.number = 0
@@ -102,66 +98,47 @@ class Beside:
         self.series.append(Series(declared["name"], population, family, cap, [Path(family)]))
         self.events["create series"] += 1
 
-    def release(self, fault: str | None = None) -> None:
-        if not (alive := [series for series in self.series if not series.dropped]):
+    def release(self, fault: str | None) -> None:
+        """Release cells or, in a third of the cases, from one of the paths of workloads or a new one."""
+        alive = [series for series in self.series if not series.dropped]
+        if not alive:
             return
         series, level, name = self.some(alive), self.some(LEVELS), self.name("release")
-        path = series.paths[0]
-        expected = self.expect(series, path, level)
+        workload = series.family not in NO_RHO and self.rng.random() < 1 / 3
+        number = int(self.rng.integers(1, len(series.paths) + 1)) if workload else 0
+        path = series.paths[number] if number < len(series.paths) else Path(series.family)
+        expected, refused = self.expect(series, path, level), None
         try:
             with faulty(fault):
-                made = self.store.series(series.name).release(name, level=level, threshold=40.0)
+                if number:
+                    self.commit_workload(series, number, level, name, new=level not in path.levels)
+                else:
+                    self.store.series(series.name).release(name, level=level, threshold=40.0)
         except RefusedError as refusal:
-            self.refused(expected, refusal)
-            return
+            refused = type(refusal)
         except (DiedError, StoreError):
             assert fault is not None and expected is None
             if fault == "before":
                 return
-            made = self.store.series(series.name).release(name)  # it is there: nothing is drawn or spent again
-        assert expected is None, "this had to be refused"
-        self.spend(series, path, level, made.metadata["numerical_slack"])
-
-    def release_workload(self, fault: str | None = None) -> None:
-        of_gaussian = [s for s in self.series if not s.dropped and s.family in ("gaussian", *PURE)]
-        if not of_gaussian:
+        assert expected is refused
+        if refused is not None:
+            self.events["refuse"] += 1
             return
-        series, level = self.some(of_gaussian), self.some(LEVELS)
-        number = int(self.rng.integers(1, len(series.paths) + 1))
-        path = series.paths[number] if number < len(series.paths) else Path(series.family)
-        expected = self.expect(series, path, level)
-        which = ("workload", f"prefix({number})", "identity")
-        try:
-            with self.store.home.hold() as state, faulty(fault):
-                record = state.series(series.name)
-                check_release(state, Ledger.of(state), Spending(record.series_id, level, which))
-                known = [known.path_id for known in state.paths(record)]
-                to = known[number] if number < len(known) else PathRecord(record.series_id, *which)
-                noise = None if level in path.levels else np.zeros(M)
-                state.commit_round(NewRound(to, self.name("workload"), level, {}, {}, noise))
-        except RefusedError as refusal:
-            self.refused(expected, refusal)
-            return
-        except (DiedError, StoreError):
-            if fault == "before":
-                return
-        assert expected is None, "this had to be refused"
-        if number == len(series.paths):
+        if number == 0:  # it is there: nothing is drawn or spent again
+            path.slack += self.store.series(series.name).release(name).metadata["numerical_slack"]
+        elif number == len(series.paths):
             series.paths.append(path)
-        self.spend(series, path, level, 0.0)
-
-    def refused(self, expected: type[RefusedError] | None, refusal: RefusedError) -> None:
-        assert expected is type(refusal), refusal
-        self.events["refuse"] += 1
-
-    def spend(self, series: Series, path: Path, level: Fraction, slack: float) -> None:
-        if not series.released:
-            series.first_cap = series.cap
-        if not self.spent((series.population,)):
-            self.first_budget[series.population] = self.budgets.get(series.population)
         path.levels.append(level)
-        path.slack += slack
         self.events["release"] += 1
+
+    def commit_workload(self, series: Series, number: int, level: Fraction, name: str, *, new: bool) -> None:
+        which = ("workload", f"prefix({number})", "identity")
+        with self.store.home.hold() as state:
+            record = state.series(series.name)
+            check_release(state, Ledger.of(state), Spending(record.series_id, level, which))
+            known = [path.path_id for path in state.paths(record)]
+            to = known[number] if number < len(known) else PathRecord(record.series_id, *which)
+            state.commit_round(NewRound(to, name, level, {}, {}, np.zeros(M) if new else None))
 
     def expect(self, series: Series, path: Path, level: Fraction) -> type[RefusedError] | None:
         """Which limit refuses.
@@ -210,10 +187,6 @@ class Beside:
                 self.store.set_budget(**{kind: amount}, reason="a reason", population=population)
             return
         self.store.set_budget(**{kind: amount}, **more, reason="a reason", population=population)
-        if self.spent((population,)):
-            first = self.first_budget.get(population)
-            if first is not None and (kind != first[0] or amount > first[1]):
-                self.raised_later.add(population)
         self.budgets[population] = (kind, amount)
         self.events["set budget"] += 1
 
@@ -228,7 +201,7 @@ class Beside:
                 self.store.series(series.name).raise_cap(cap, reason="more is needed")
             return
         self.store.series(series.name).raise_cap(cap, reason="more is needed")
-        series.cap, series.cap_raised_later = cap, series.cap_raised_later or series.released
+        series.cap = cap
         self.events["raise cap"] += 1
 
     def declare_disjoint(self) -> None:
@@ -246,10 +219,8 @@ class Beside:
             self.events["drop series"] += 1
 
     def step(self) -> None:
-        release = self.rng.random() < 0.6
-        if release:
-            fault = self.some((None, None, None, "before", "after"))
-            self.some((self.release, self.release, self.release_workload))(fault)
+        if self.rng.random() < 0.6:
+            self.release(self.some((None, None, None, "before", "after")))
         else:
             self.some((self.create, self.create, self.set_budget, self.raise_cap, self.declare_disjoint, self.drop))()
 
@@ -264,18 +235,12 @@ class Beside:
             row = series[known.name]
             self.check_sum(row, [path for path in known.paths if path.levels])
             assert row["cap"] == (None if known.cap is None else text(known.cap))
-            standing = "ex post" if known.first_cap is None or known.cap_raised_later else "ex ante"
-            assert row["standing"] == (standing if known.released else None)
             assert (row["dropped"] is not None) == known.dropped
             paths = ledger.filter(scope="path", series=known.name)
             assert [number(found) for found in paths["level"]] == [path.finest for path in known.paths]
         populations = {row["population"]: row for row in ledger.filter(scope="population").to_dicts()}
         for population in {known.population for known in self.series}:
-            row = populations[population]
-            self.check_sum(row, self.spent((population,)))
-            first = self.first_budget.get(population)
-            standing = "ex post" if first is None or population in self.raised_later else "ex ante"
-            assert row["standing"] == (standing if self.spent((population,)) else None)
+            self.check_sum(populations[population], self.spent((population,)))
         if populations:
             self.check_everybody(ledger.filter(scope="everybody").row(0, named=True), sorted(populations))
 

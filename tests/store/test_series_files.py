@@ -12,7 +12,6 @@ from scipy import stats
 from sparsehist.entropy import seeded
 from sparsehist.errors import StoreDamagedError
 from sparsehist.store import RegisteredFile, series_files
-from sparsehist.store.private_files import verify_file
 from sparsehist.store.series_files import SeriesFiles, write_series_files
 from tests.stats import assert_consistent, assert_detected
 from tests.store.example import SALT
@@ -117,18 +116,3 @@ def test_order_is_by_count_for_counts_of_any_size(largest):
     order = series_files.order_by_count(counts, rng=seeded(6))
     assert sorted(order.tolist()) == list(range(3000))
     assert np.all(np.diff(counts[order]) >= 0)
-
-
-@pytest.mark.parametrize("name", ["counts", "index", "support"])
-def test_damage_is_named(tmp_path, name):
-    """A truncated or missing file is refused at opening, an altered one by verify; the error names the file."""
-    record = write(tmp_path / "s", texts(300))
-    file = tmp_path / "s" / name
-    whole = file.read_bytes()
-    for damage in (lambda: file.write_bytes(whole[:-1]), file.unlink):
-        damage()
-        with pytest.raises(StoreDamagedError, match=name):
-            opened(tmp_path / "s", record)
-    file.write_bytes(whole[:-9] + bytes([whole[-9] ^ 1]) + whole[-8:])
-    with pytest.raises(StoreDamagedError, match=name):
-        verify_file(tmp_path / "s", next(file for file in record.files if file.name == name))

@@ -303,7 +303,7 @@ def _added_up(parts: list[Pairs], names: Sequence[str]) -> pl.DataFrame:
     given = {
         name: _joined([each for each in column if each is not None], np.int64)
         for name, column in zip(names, columns, strict=True)
-        if None not in column
+        if not any(each is None for each in column)
     }
     parts.clear()
     if not given:  # in half the time of `group_by`

@@ -1,10 +1,9 @@
 """Rows of a log → keys with their number of units, each unit bounded to `max_keys` distinct keys.
 
-Which keys an over-full unit keeps is a function of the salt and of the values of that unit and its keys
-alone. That is what the privacy of everything later rests on: were it to depend on codes, row numbers, files
-or the rows of others, taking one unit out of the log would change what the others contribute, and the
-sensitivity promised would not hold. Every value is compared exactly; hashes only put keys in order, and keys
-whose hashes agree are ordered by their values.
+Which keys a unit with too many keeps depends only on the salt and on the values of that unit and its keys. The
+guarantees of all releases need this: if it depended on codes, row numbers, files or rows of others, removing one unit
+would change the contributions of others, and the sensitivity would be wrong. Values are compared exactly; hashes only
+order keys, and keys with equal hashes are ordered by their values.
 """
 
 from sparsehist.counting.contract import CountedKeys, Counts, Files, Query

@@ -1,8 +1,9 @@
 """Exact codes of values: 0, 1, 2, …, equal exactly where the values are equal.
 
 Values are looked up by a 64-bit hash in an open-addressing table, a whole batch at once; then every value is compared
-with the value of its code. A hash collision therefore costs time and never merges two values. (Polars' categoricals
-are exact too, and take up to twice as long.) Codes depend on the order of the log: nothing may be chosen by them.
+with the value of its code. So a hash collision costs time, but never merges two values. (Polars' categoricals are
+exact too, but take up to twice as long.) Codes depend on the order of the log, so they must not decide which keys
+count.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ Codes32: TypeAlias = "NDArray[np.uint32]"
 CODE_BITS = 32
 MOST_CODES = 2**CODE_BITS - 2
 _FIRST_BITS = 15
-_SLOTS_PER_VALUE = 2  # at least: in a half-full table, two of three values are found at once
+_SLOTS_PER_VALUE = 2  # at least; in a half-full table, two of three values are found in the first slot
 _BLOCK = 1 << 16  # rows looked up at a time: their temporaries stay in the cache of a core
 
 
@@ -31,39 +32,39 @@ def value_hash(values: pl.Series, seed: int) -> WordArray:
 
 
 def taken(values: pl.Series, places: NDArray[np.integer]) -> pl.Series:
-    """Take values by position, without the query plan that Polars makes for `gather`."""
+    """Take values by position, without the query plan of Polars' `gather`."""
     return values[pl.Series(places.astype(np.uint32, copy=False))]
 
 
 class Codes:
-    """The distinct values met so far, and the code of each. Several threads may use it at once. Secret."""
+    """The distinct values read so far, and their codes. Thread-safe. Secret."""
 
     def __init__(self, dtype: pl.DataType) -> None:
         self._seed, self._lock = secrets.randbits(64), Lock()
-        # Values by code. The settled ones are one chunk, and recent batches others: if every batch were joined to it,
-        # every batch would copy all values before it.
+        # Values by code: one large chunk, and recent batches as further chunks. Joining every batch to the large one
+        # would copy all earlier values each time.
         self._values, self._settled = pl.Series([], dtype=dtype), 0
-        # A slot holds a code plus one, or 0 while it is free; hashes are by code.
+        # A slot holds a code plus one, or 0 if it is free; hashes are by code.
         self._slots: Codes32 = np.zeros(1 << _FIRST_BITS, dtype=np.uint32)
         self._hashes: WordArray = np.empty(0, dtype=np.uint64)
         self._size = 0
-        # Values whose hash belongs to another value. They have codes, but no slots.
+        # Values whose hash is that of another value. They have codes, but no slots.
         self._strays: dict[Any, int] = {}
 
     @property
     def memory(self) -> int:
-        """Bytes that the values, their hashes and their slots take, without room for more."""
+        """Bytes of values, hashes and slots, without reserves."""
         of_value = self._hashes.itemsize + _SLOTS_PER_VALUE * self._slots.itemsize
         return int(self._values.estimated_size()) + self._size * of_value
 
     def values(self) -> pl.Series:
-        """Return the distinct values by code, in one chunk, from which rows are taken in a sixth of the time."""
+        """Return the distinct values by code, in one chunk: taking rows is then six times as fast."""
         return self._values.rechunk()
 
     def codes(self, values: pl.Series) -> Codes32:
-        """Return the codes of values without nulls, giving new codes to new values; shape (n,)."""
-        # In the order of their first bits, values meet the slots and the codes, which were given in that order, from
-        # left to right: hardly any look-up waits for memory.
+        """Return the codes of values without nulls, adding codes for new values; shape (n,)."""
+        # If values are sorted by their first bits, slots and codes are accessed from left to right, so look-ups
+        # rarely wait for memory.
         hashes = value_hash(values, self._seed)
         order = np.argsort((hashes >> np.uint64(48)).astype(np.uint16), kind="stable")  # a radix sort
         hashes, values = np.take(hashes, order, mode="clip"), taken(values, order)
@@ -85,7 +86,7 @@ class Codes:
         return found
 
     def _reserve(self, more: int) -> None:
-        """Make room for some more hashes and slots."""
+        """Make room for `more` hashes and slots."""
         most = self._size + more
         if most > MOST_CODES:
             raise DataError("the log has too many distinct values for one machine: count it with Spark")
@@ -102,22 +103,22 @@ class Codes:
                 codes, slots = codes[lost], self._next(slots[lost])
 
     def _home(self, hashes: WordArray) -> IntArray:
-        """Return the first slot to look at."""
+        """Return the first slot of each hash."""
         return (hashes >> np.uint64(65 - self._slots.size.bit_length())).view(np.int64)
 
     def _next(self, slots: IntArray) -> IntArray:
         return (slots + 1) & (self._slots.size - 1)
 
     def _look_up(self, hashes: WordArray, codes: Codes32) -> IndexArray:
-        """Write the codes of hashes, giving new codes to new hashes; return the rows of the new ones, by code."""
+        """Fill `codes` for hashes, adding codes for new hashes; return the rows of the new hashes, by code."""
         slots = self._home(hashes)
-        # Without a check of the range `take` needs half the time. A free slot becomes the greatest code there is.
+        # Without a range check, `take` needs half the time. A free slot gives the largest possible code.
         np.subtract(np.take(self._slots, slots, mode="clip"), np.uint32(1), out=codes)
         rows = np.flatnonzero((np.take(self._hashes, codes, mode="clip") != hashes) | (codes > MOST_CODES))
         slots, new = slots[rows], [np.empty(0, dtype=np.intp)]
         while rows.size:
             free = np.flatnonzero(self._slots[slots] == 0)
-            # Of the rows that want one slot, the last to write its number has it; the others look again.
+            # If several rows claim one slot, the last to write its number gets it; the others look again.
             mine = np.arange(1, free.size + 1, dtype=np.uint32)
             self._slots[slots[free]] = mine
             first = free[self._slots[slots[free]] == mine]
@@ -132,7 +133,7 @@ class Codes:
         return np.concatenate(new)
 
     def _stray_codes(self, values: pl.Series) -> Codes32:
-        """Return the codes of values whose hash belongs to another value."""
+        """Return the codes of values whose hash is that of another value."""
         listed = values.to_list()
         new = [value for value in dict.fromkeys(listed) if value not in self._strays]
         self._reserve(len(new))
@@ -142,11 +143,11 @@ class Codes:
         return np.array([self._strays[value] for value in listed], dtype=np.uint32)
 
     def _append(self, new: pl.Series) -> None:
-        """Add the values of new codes."""
+        """Append the values of new codes."""
         if not new.len():
             return
         if new.dtype == pl.Binary:
-            # A copy: a view would keep the buffers of its whole batch for a few of their values.
+            # A copy: a view would keep the whole batch in memory for a few values.
             new = pl.DataFrame(new.to_frame().to_arrow(compat_level=pl.CompatLevel.oldest())).to_series()
         self._values = pl.concat([self._values, new.alias("")], rechunk=False)
         if 8 * (self._size - self._settled) > self._size:

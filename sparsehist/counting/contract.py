@@ -1,4 +1,4 @@
-"""What goes into counting and what comes out, whichever engine does it."""
+"""Input and output of counting, for all engines."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ SUMS = "sums of amounts, such as revenue, are measures of the log itself"
 
 @dataclass(frozen=True)
 class Query:
-    """A log given as the result of a SQL query, which a fresh DuckDB runs on its named sources alone.
+    """A log given as the result of a SQL query, which a new DuckDB runs on the named sources only.
 
     Attributes:
-        sql: One SELECT statement; docs/sql.md says what it may do.
-        tables: What it reads, by name: frames, Arrow tables, relations, paths, `Files`. `sql` may name files, too.
-        public: The same for what holds nothing of any unit; a file that stands in `sql` is public by its path here.
+        sql: One SELECT statement, as docs/sql.md describes.
+        tables: Tables it reads, by name: frames, Arrow tables, relations, paths, `Files`. `sql` may name files, too.
+        public: Tables without data of any unit; a file named in `sql` is public if its path is given here.
         parameters: Values for $name.
-        unverified: Do not check that it keeps units apart; ledger, metadata and report say so.
+        unverified: Do not check that the query keeps units apart; ledger, metadata and report show this.
 
     Example:
         >>> Query("select user_id, query from read_parquet('log/*.parquet')").sql[:6]
@@ -56,37 +56,37 @@ class Query:
 
 @dataclass(frozen=True, repr=False)
 class ClosedQuery(Query):
-    """A query whose sources, files and types are fixed, as it was checked and as it is read."""
+    """A query with fixed sources, files and types, as it was checked and will be read."""
 
     world: Closed | None = None
 
     @property
     def is_checked(self) -> bool:
-        """Return whether it was checked, and reads nothing that somebody made in a session."""
+        """Whether it was checked, and reads no view or table made in a session."""
         world = self.world
         return world is not None and world.verified and all(one.checked for one in world.sources.values())
 
 
 @dataclass(frozen=True)
 class Files:
-    """Files of a log, and how they are read.
+    """Files of a log, and how to read them.
 
     Attributes:
         paths: Path, glob or list of them, URLs among them (s3, gs, az, https); with `hive`, directories too, of which
             every file is read. Or one table: `delta:path` or `iceberg:path`.
         delimiter: Between the fields of CSV files, one character; a comma, or a tab in .tsv files, if None.
         hive: Columns that stand in the names of folders, as in `day=2024-01-31/part.parquet`; they are text.
-        storage_options: What gives access to URLs, as Polars and obstore take it: {"aws_access_key_id": …}. It is
-            kept nowhere; the environment is asked for what is not given.
-        types: What key columns are turned into before they are counted: {"time": "date"} counts days of timestamps;
-            "integer" and "text" take whole numbers, booleans, decimals and text.
+        storage_options: Credentials for URLs, as Polars and obstore take them: {"aws_access_key_id": …}. They are not
+            stored; missing ones are taken from the environment.
+        types: Types that key columns are cast to: {"time": "date"} counts days of timestamps; "integer" and "text"
+            cast whole numbers, booleans, decimals and text.
 
     Example:
         >>> Files("log", hive=["day"]).hive
         ['day']
     """
 
-    paths: str | Path | Sequence[str | Path] = field(repr=False)  # a URL may be signed
+    paths: str | Path | Sequence[str | Path] = field(repr=False)  # not shown: a URL may be signed
     delimiter: str | None = None
     hive: Sequence[str] = ()
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -101,14 +101,14 @@ class Files:
 
 @dataclass(frozen=True)
 class Counts:
-    """Counts made elsewhere, each unit already bounded to `max_keys` keys and to one per key.
+    """Counts made elsewhere: each unit counts towards at most `max_keys` keys, and adds one to each.
 
     Attributes:
         frame: Key columns and a count column; anything tabular.
-        count: Name of the count column: whole numbers, none negative; rows that count 0 are left out.
-        counted_by: The `CountingSql` that made them, whose `counts` says so; `create` refuses another key or bound.
-        largest: What one unit adds to the count of a key at most. Only 1 is served, and it has to be written out:
-            sums of amounts need measures.
+        count: Name of the count column, whole numbers of at least 0; rows with 0 are left out.
+        counted_by: The `CountingSql` that made them, set by its `counts`; `create` refuses another key or bound.
+        largest: The most that one unit adds to the count of a key. It must be given, and be 1: sums of amounts need
+            measures.
 
     Raises:
         DeclarationError: If `largest` is not 1.
@@ -127,7 +127,7 @@ class Counts:
         if isinstance(self.largest, bool) or self.largest != 1:
             told = "is not given" if self.largest is None else f"is {shown(self.largest)}"
             raise DeclarationError(
-                f"what one unit adds to a count at most {told}: write largest=1 if each unit adds one to each of its "
+                f"the most that one unit adds to a count {told}: give largest=1 if each unit adds one to each of its "
                 "keys. Sums of amounts, such as revenue, are measures, not counts",
                 parameter="largest",
             )
@@ -135,13 +135,13 @@ class Counts:
 
 @dataclass(frozen=True, repr=False)
 class UnitPairs:
-    """Distinct pairs of a unit and a key, those of a unit side by side. Secret.
+    """Distinct pairs of a unit and a key, grouped by unit. Secret.
 
     Attributes:
         units: All different.
-        sizes: How many pairs each unit has, at least one; shape (units,).
-        codes: Row of the key of each pair among `keys`; shape (pairs,).
-        keys: All different, and maybe some of no pair; columns key_0, …
+        sizes: Number of pairs of each unit, at least one; shape (units,).
+        codes: Row in `keys` of each pair's key; shape (pairs,).
+        keys: Distinct keys, perhaps some without a pair; columns key_0, …
     """
 
     units: pl.Series
@@ -150,8 +150,8 @@ class UnitPairs:
     keys: pl.DataFrame
 
     def frame(self) -> pl.DataFrame:
-        """Columns unit, key_0, …; one row per pair."""
-        import numpy as np  # not for declarations
+        """Return one row per pair, with columns unit, key_0, …."""
+        import numpy as np  # declarations do not need it
 
         units = self.units.gather(np.repeat(np.arange(self.sizes.size), self.sizes))
         return self.keys[self.codes].insert_column(0, units.alias("unit"))
@@ -167,15 +167,14 @@ class Bounding:
 
 @dataclass(frozen=True)
 class CountedKeys:
-    """Every key of the log that lies in the domain, with its number of units. Secret.
+    """All keys of the log in the domain, with their numbers of units. Secret.
 
     Attributes:
-        frame: Columns key_0, … in the canonical dtypes of the domain and count (Int64; 0 where every unit with the
-            key keeps others), and sum_0, … (Int64, in steps) of each measure; each key once; in no order that means
-            anything.
-        engine: What counted, such as "polars 2.1.0". Which keys an over-full unit keeps is the same again
-            only with the same salt and the same engine.
-        bounding: What bounding met; None where that was done elsewhere, or the engine does not tell.
+        frame: One row per key, in arbitrary order: columns key_0, … in the canonical dtypes of the domain, count
+            (Int64; 0 if all units with the key keep other keys), and sum_0, … (Int64, in steps) for each measure.
+        engine: The engine, such as "polars 2.1.0". A unit with too many keys keeps the same ones only with the same
+            salt and engine.
+        bounding: Statistics of bounding; None if it was done elsewhere, or the engine has none.
     """
 
     frame: pl.DataFrame = field(repr=False)
@@ -185,21 +184,21 @@ class CountedKeys:
 
 @dataclass(frozen=True, kw_only=True)
 class CountRequest:
-    """What to count. A `Declaration` has checked what a caller declared.
+    """What to count; a `Declaration` has checked the parameters.
 
     Attributes:
         unit: Columns of the log that name the unit; none for Counts.
         key: Column or columns of the key, as many as the domain has.
         salt: 16 secret random bytes.
-        temporary_directory: Where rows wait that do not fit into memory, in a directory of mode 0700.
-        weights: What a unit adds to each of its keys, in parts of a count, falling from a whole one, with the most
-            keys it may add it to; units with more keys keep that many. Counts come in these parts.
+        temporary_directory: Parent of a private directory for rows that do not fit in memory.
+        weights: Pairs of a weight, in parts of a count, decreasing from one count, and the largest number of keys
+            with this weight; units with more keys are cut. Counts are in these parts.
         memory_limit: As for `Counting`.
         threads: Threads that count; as many as there are cores if None. Polars reads and sorts with all.
-        progress: Called with the name of each phase as it begins.
+        progress: Function called with the name of each phase when it begins.
         portable: Keep keys in the order that every engine knows (`counting/tuples.py`).
         without_key: Whether the log has no key column: each unit then has the one key of a domain of one cell.
-        measures: What is added up by unit and key, cut to its bounds, and then by key.
+        measures: Measures to sum by unit and key, to clip, and to sum by key.
     """
 
     unit: tuple[str, ...]
@@ -221,27 +220,27 @@ class CountRequest:
 
     @property
     def read(self) -> tuple[str, ...]:
-        """Columns of the log that are read for unit and key."""
+        """Columns of the log to be read for unit and key."""
         return tuple(dict.fromkeys((*self.unit, *self.key)))
 
     @property
     def most_keys(self) -> int:
-        """How many keys a unit may count towards."""
+        """The most keys that a unit may count towards."""
         return self.weights[-1][1]
 
     @property
     def full(self) -> int:
-        """What a unit with few keys adds to each: counts are in parts of it."""
+        """Number of parts of a count: a unit with few keys adds this to each."""
         return self.weights[0][0]
 
     def report(self, phase: str) -> None:
-        """Tell that a phase begins."""
+        """Report that a phase begins."""
         if self.progress is not None:
             self.progress(phase)
 
 
 def request(*, unit: str | Sequence[str] | None, key: str | Sequence[str], **declared: Any) -> CountRequest:
-    """Make a request of a declaration's values; a unit keeps `max_keys` keys unless there are `weights`."""
+    """Make a request from a declaration's values; a unit keeps `max_keys` keys unless there are `weights`."""
     units, keys = ((names,) if isinstance(names, str) else tuple(names or ()) for names in (unit, key))
     declared["weights"] = declared.get("weights") or [(1, declared["max_keys"])]
     return CountRequest(unit=units, key=keys, **declared)

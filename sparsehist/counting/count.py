@@ -1,4 +1,4 @@
-"""Count the keys of a log: check the declaration, choose the engine, run it; or take counts made elsewhere."""
+"""Count the keys of a log: check the declaration, choose the engine, and run it; or use given counts."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from sparsehist.counting.sources import open_log
 from sparsehist.errors import DataError, DeclarationError
 
 EMPTY = "the log is empty: it has no rows, or none that may be counted"
-# More keys than a unit can have.
+# A bound that no unit reaches.
 _UNBOUNDED = 2**62
 
 
 def count_keys(source: object, *, may_be_empty: bool = False, **declared: Any) -> CountedKeys:
-    """Count for each key the units that have it, each unit bounded to `max_keys` distinct keys.
+    """Count the units of each key, with each unit bounded to `max_keys` distinct keys.
 
-    Rows without a usable key are left out first, and keys that the domain takes for one cell count once.
+    Rows without a usable key are left out first; keys of the same cell count once.
 
     Args:
         source: As for `create`.
-        may_be_empty: Whether a log without a row that counts is taken.
+        may_be_empty: Whether a log without valid rows is accepted.
         declared: What to count, as for `request`.
 
     Raises:
-        DeclarationError: If source and declaration do not go together.
+        DeclarationError: If source and declaration do not fit each other.
         NotFoundError: If a file does not exist.
         DataError: If the log breaks a rule; the message names column, rule and remedy, never a value.
 
@@ -51,7 +51,7 @@ def count_keys(source: object, *, may_be_empty: bool = False, **declared: Any) -
         return CountedKeys(given_counts(source, wanted), "given")
     log = _opened(source, wanted)
     if log.of_spark:
-        from sparsehist.counting import with_spark  # and with it the writer of SQL, which no other log needs
+        from sparsehist.counting import with_spark  # imports the writer of SQL, which no other log needs
 
         engine, frame, met = with_spark.name(), with_spark.count(log, wanted), None
     else:
@@ -63,15 +63,15 @@ def count_keys(source: object, *, may_be_empty: bool = False, **declared: Any) -
 
 
 def sorted_keys(source: object, order: bytes, **declared: Any) -> tuple[str, Iterator[pl.DataFrame]]:
-    """Count a Spark frame, in the order of a series' files and in bounded memory here.
+    """Count a Spark frame in bounded local memory, in the order of a series' files.
 
     Args:
         source: A Spark frame.
-        order: 16 secret bytes, from which the order of keys with equal counts follows.
+        order: 16 secret bytes that determine the order of keys with equal counts.
         declared: As for `count_keys`.
 
     Returns:
-        What counted; and frames of columns key_0, …, count and sum_0, …, at least one.
+        The engine; and frames of columns key_0, …, count and sum_0, …, at least one.
     """
     from sparsehist.counting import with_spark
 
@@ -87,7 +87,7 @@ def sorted_keys(source: object, order: bytes, **declared: Any) -> tuple[str, Ite
 
 
 def list_pairs(source: object, **declared: Any) -> UnitPairs:
-    """List the distinct pairs of a unit and a key of the domain, without a bound.
+    """List the distinct pairs of a unit and a key of the domain, without bounding.
 
     Arguments and errors are those of `count_keys`, but the source may be empty, and may be neither `Counts` nor a
     Spark frame.

@@ -1,8 +1,8 @@
 """Logs in files: paths, patterns and URLs of Parquet, CSV or JSON lines, or one table of Delta or Iceberg.
 
-CSV files and JSON lines are read as text throughout, units too, so that an id is read alike in every file; so are
-columns in the names of folders. Only an empty field of a CSV file is null: `NA` is text. A log that writes missing
-values otherwise is given as `pl.scan_csv(…, null_values=…)` or as a `Query`.
+All columns of CSV files and JSON lines, and columns in the names of folders, are read as text, so that an id is the
+same in every file. Only an empty field of a CSV file is null: `NA` is text. For other null values, give the log as
+`pl.scan_csv(…, null_values=…)` or as a `Query`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
 
 def open_files(source: object, columns: Sequence[str] = ()) -> Log | None:
-    """Open the files or the table that a source names; None if it names none.
+    """Open the files or the table that a source names; return None if it names none.
 
     Args:
         source: As for `create`.
@@ -66,7 +66,7 @@ def open_files(source: object, columns: Sequence[str] = ()) -> Log | None:
 
 
 def as_files(source: object) -> Files | None:
-    """Return the files that a source names, and how they are read; None if it names none."""
+    """Return the files that a source names, with reading options; None if it names none."""
     told = source if isinstance(source, Files) else Files(source)  # type: ignore[arg-type]
     paths = told.paths if isinstance(told.paths, (list, tuple)) else [told.paths]
     names_files = table_of(source) is None and all(isinstance(path, (str, Path)) for path in paths)
@@ -74,14 +74,14 @@ def as_files(source: object) -> Files | None:
 
 
 def table_of(source: object) -> object | None:
-    """Return the table of Delta or Iceberg that a source is, as an object or a text; None for any other."""
+    """Return the source if it is a table of Delta or Iceberg (object or text), else None."""
     told = source.paths if isinstance(source, Files) else source
     one = told[0] if isinstance(told, (list, tuple)) and len(told) == 1 else told
     return one if is_table(one) else None
 
 
 def found_files(told: Files) -> list[Seen]:
-    """Every file that is named or matches, with what tells its states apart."""
+    """Return every file that is named or matches, with a text that changes with the file."""
     paths = told.paths if isinstance(told.paths, (list, tuple)) else [told.paths]
     return [seen for path in paths for seen in _found(str(path), told)]
 
@@ -96,7 +96,7 @@ def _found(path: str, told: Files) -> Iterator[Seen]:
 
 
 def _matches(path: str, told: Files) -> list[str]:
-    """List the files that a path means; refuses directories that a search would leave out without a word."""
+    """List the files that a path means; refuse directories that a search would skip silently."""
     place, found, rights = Path(path), [path], os.X_OK
     folders = [Path(folder) for folder in glob.glob(str(place.parent), recursive=True)]
     if told.hive and place.is_dir():
@@ -111,7 +111,7 @@ def _matches(path: str, told: Files) -> list[str]:
             raise DataError(f"directory {shown(f'{folder}/')!r} cannot be read: permission is denied")
     if found and all(Path(file).is_file() for file in found):
         return found
-    # One of several paths that does not look like a file may be a row of the log.
+    # A path that does not look like a file may be a row of the log, so it is not shown.
     several = not isinstance(told.paths, (str, Path)) and len(told.paths) > 1
     if several and not path.lower().endswith(tuple(_KINDS)):
         raise NotFoundError("one of the paths given names no file")
@@ -131,12 +131,12 @@ def _kind(file: str) -> str:
 def _scanned(
     file: str, kind: str, told: Files, columns: Sequence[str]
 ) -> tuple[pl.LazyFrame, dict[str, pl.DataType]]:
-    """Scan a file; a file of JSON lines has the columns that are asked for."""
+    """Scan a file; for a file of JSON lines, with the requested columns."""
     storage = dict(told.storage_options) if is_remote(file) else None
     label = f"file {shown(file)!r}"
     if kind == "json":
         if not columns:
-            raise DeclarationError("JSON lines have no columns of their own: give a frame as the table")
+            raise DeclarationError("JSON lines do not declare columns: give a frame as the table")
         schema: dict[str, pl.DataType] = dict.fromkeys(columns, pl.String())
         return pl.scan_ndjson(file, schema=schema, storage_options=storage), schema
     with engine_errors(label):
@@ -149,12 +149,12 @@ def _scanned(
             storage_options=storage,
         )  # fmt: skip
         schema = {**scan.collect_schema()}
-    if any("\r" in name for name in schema):  # the rows would be shown as names of columns
+    if any("\r" in name for name in schema):  # an error would show rows as names of columns
         raise DataError(f"{label} ends its lines with carriage returns alone: write it with line feeds")
     for name in columns:
         if name in schema and f"{name}_duplicated_0" in schema:
             raise DeclarationError(f"{label} has more than one column {name!r}: rename them apart")
-    # All fields are looked at, wanted or not: with some only, rows that a stray quote swallows go unseen.
+    # Read all fields: otherwise rows swallowed by a stray quote would not be noticed.
     kept = {name: schema[name] for name in columns or schema if name in schema}
     whole = scan.map_batches(
         lambda batch: batch.select(list(kept)), projection_pushdown=False, streamable=True, schema=pl.Schema(kept)
@@ -165,11 +165,11 @@ def _scanned(
 def _common(
     known: dict[str, pl.DataType], other: dict[str, pl.DataType], columns: Sequence[str], file: str
 ) -> dict[str, pl.DataType]:
-    """Find the dtypes in which files agree: whole numbers of any width, text of any kind."""
+    """Return the dtypes of all files: whole numbers may differ in width, and text in type."""
     found = dict(known)
     for name in [name for name in columns or known if name in known]:
         if name not in other:
-            raise DataError(f"file {shown(file)!r} has no column {name!r}, which the files before it have")
+            raise DataError(f"file {shown(file)!r} has no column {name!r}, which earlier files have")
         both = known[name], other[name]
         if both[0] == both[1]:
             continue
@@ -186,9 +186,9 @@ def _common(
 
 
 def _folders(file: str, names: Sequence[str]) -> list[tuple[str, str | None]]:
-    """Return the values of columns that stand in the names of the folders of a file."""
+    """Return the values of columns in the names of a file's folders."""
     pairs = [part.partition("=") for part in Path(file).parts[:-1]]
     found = {name: None if value == _NO_VALUE else unquote(value) for name, equal, value in pairs if equal}
     for name in set(names) - set(found):
-        raise DataError(f"file {shown(file)!r} stands in no folder {name}=…, which was declared to hold that column")
+        raise DataError(f"file {shown(file)!r} is not in a folder {name}=…, as declared for this column")
     return [(name, found[name]) for name in names]

@@ -1,4 +1,4 @@
-"""What a series was made from, as keyed digests, so that a changed log or query is noticed.
+"""Fingerprints: keyed digests of the log and query of a series, so that changes are noticed.
 
 Files are compared by path, size and times; files elsewhere by URL (without credentials), size and etag; tables of
 Delta and Iceberg by version; queries by their text and the files they read. Rows that a program hands over (frames,
@@ -20,12 +20,12 @@ from sparsehist.counting.queries import checked
 
 @dataclass(frozen=True, repr=False)
 class Fingerprint:
-    """State of a log. Secret.
+    """The state of a log. Secret.
 
     Attributes:
         key: Key of the digests, hex; each series has its own.
-        query: Digest of the text of the query and its parameters.
-        files: Digest of the state of the files or of the table; empty for rows that were handed over.
+        query: Digest of the query's text and parameters.
+        files: Digest of the state of the files or of the table; empty for rows of a program.
     """
 
     key: str
@@ -34,7 +34,7 @@ class Fingerprint:
 
     @classmethod
     def of(cls, source: object, key: str | None = None) -> Fingerprint:
-        """Take the fingerprint of a source as it is now, with a new key if None."""
+        """Take the fingerprint of a source now; with a new key by default."""
         key = key or secrets.token_hex(16)
         source = source.frame if isinstance(source, Counts) else source
         if isinstance(source, Query) and not isinstance(source, ClosedQuery):
@@ -43,7 +43,7 @@ class Fingerprint:
         return cls(key, _digest(key, _words(source)), "" if state is None else _digest(key, state))
 
     def changed(self, source: object) -> list[str]:
-        """List what differs from this fingerprint: "query", "source", or "rows" where they cannot be compared."""
+        """List what differs from this fingerprint: "query", "source", or "rows" if rows cannot be compared."""
         now = Fingerprint.of(source, self.key)
         found = [] if now.query == self.query else ["query"]
         if not now.files and not self.files:
@@ -51,12 +51,12 @@ class Fingerprint:
         return found if now.files == self.files else [*found, "source"]
 
     def as_text(self) -> str:
-        """Write it as JSON."""
+        """Return the fingerprint as JSON."""
         return json.dumps(asdict(self))
 
     @classmethod
     def from_text(cls, text: str) -> Fingerprint:
-        """Undo `as_text`."""
+        """Read the result of `as_text`."""
         return cls(**json.loads(text))
 
 
@@ -80,7 +80,7 @@ def _state(source: object) -> str | None:
 
 
 def _words(source: object) -> str:
-    """List the text of a query, the values of its parameters, and its public sources; nothing for other sources."""
+    """Return the text, parameters and public sources of a query; empty for other sources."""
     if not isinstance(source, Query):
         return ""
     values = sorted((name, repr(value)) for name, value in (source.parameters or {}).items())

@@ -1,4 +1,4 @@
-"""Distinct keys of a log → cells of the domain."""
+"""Map distinct keys of a log to cells of the domain."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ OUTSIDE_REMEDY = 'widen the domain, or declare on_outside="drop" to leave such r
 
 @secret
 class PlacedKeys(NamedTuple):
-    """Where each distinct key of a log belongs. Secret.
+    """The cells of the distinct keys of a log. Secret.
 
     Attributes:
-        present: True where no part of the key is null or empty; shape (n,).
-        usable: True where the key is a cell; shape (n,).
+        present: Whether no part of the key is null or empty; shape (n,).
+        usable: Whether the key is a cell; shape (n,).
         cells: The cells of the usable keys, in the same order; columns key_0, … in canonical dtypes.
         missing: Positions of the columns with nulls or empty values.
         outside: Positions of the columns with values outside their part of the domain.
-        unchanged: All keys are usable and no two of them share a cell.
+        unchanged: Whether all keys are usable and have different cells.
     """
 
     present: BoolArray
@@ -54,7 +54,7 @@ def outside_error(outside: Sequence[int], names: Sequence[str], domain: Domain, 
         outside: Positions of the key columns that hold such keys.
         names: All key columns.
         domain: Where the keys belong.
-        text: Which key columns are text that nobody declared to be anything else.
+        text: Which key columns are text without a declared type.
     """
     listed = ", ".join(repr(names[at]) for at in outside)
     readable = [at for at in outside if text[at] and domain.dtypes[at] in _READ_AS]
@@ -63,7 +63,7 @@ def outside_error(outside: Sequence[int], names: Sequence[str], domain: Domain, 
 
 
 def place(keys: pl.DataFrame, domain: Domain) -> PlacedKeys:
-    """Bring distinct keys, columns key_0, … in the dtypes of the log, to the domain."""
+    """Map distinct keys (columns key_0, … in the dtypes of the log) to cells of the domain."""
     gaps = [_is_missing(column).to_numpy() for column in keys]
     present = ~np.any(gaps, axis=0)
     held = keys if present.all() else keys.filter(pl.Series(present))
@@ -75,7 +75,7 @@ def place(keys: pl.DataFrame, domain: Domain) -> PlacedKeys:
         usable = present.copy()
         usable[present] = inside
         cells = cells.filter(pl.Series(inside))
-    # Nothing is converted that is canonical, and then no two keys share a cell.
+    # Canonical columns are not converted; then all keys have different cells.
     apart = cells.height == keys.height and (cells.schema == keys.schema or not has_duplicates(cells))
     return PlacedKeys(present, usable, cells, [at for at, gap in enumerate(gaps) if gap.any()], outside, apart)
 
@@ -92,7 +92,7 @@ def _is_missing(column: pl.Series) -> pl.Series:
 def _cells(keys: pl.DataFrame, domain: Domain) -> tuple[pl.DataFrame, BoolArray]:
     """Convert keys without nulls to canonical dtypes and test membership.
 
-    Text is parsed where the domain wants whole numbers or dates, as CSV files need; what does not parse is outside.
+    Text is parsed if the domain has whole numbers or dates, as CSV files need; unreadable text is outside.
     """
     parsed = keys.select(
         _parsed(own, dtype) if own.dtype == pl.String and not domain.accepts(at, own.dtype) else own
@@ -114,8 +114,8 @@ def _parsed(column: pl.Series, dtype: pl.DataType) -> pl.Series:
 
 
 def has_duplicates(keys: pl.DataFrame) -> bool:
-    """Say whether a key occurs twice."""
+    """Return whether a key occurs twice."""
     if keys.width == 1 and keys.dtypes[0].is_integer():
-        ordered = np.sort(keys.to_series().to_numpy())  # in less memory than hashes take
+        ordered = np.sort(keys.to_series().to_numpy())  # needs less memory than hashes
         return bool((ordered[1:] == ordered[:-1]).any())
     return bool(keys.is_duplicated().any())

@@ -1,7 +1,7 @@
-"""Logs elsewhere: files in object stores and on web servers, and tables of Delta and Iceberg.
+"""Remote logs: files in object stores and on web servers, and tables of Delta and Iceberg.
 
-Polars reads them. obstore lists object stores, with the options that Polars takes, and tells the state of a file; a
-web server tells it with the first byte. Credentials are handed on to these and go nowhere else.
+Polars reads them. obstore lists object stores, with the options that Polars takes, and returns the state of files;
+for a web server, the headers of a request for one byte do. Credentials are passed to these only.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _WEB = ("http", "https")
 _TABLE = re.compile(r"(delta|iceberg):(?!//)(.+)", re.DOTALL)
 _MAGIC = re.compile(r"[*?\[]")
 _WEB_SECONDS = 30.0
-# Of the HTTP client, not of the store: obstore takes them apart from the rest.
+# Options of the HTTP client: obstore takes them separately from those of the store.
 _OF_CLIENT = ("allow_http", "allow_invalid_certificates", "connect_timeout", "proxy_url", "timeout", "user_agent")
 _LAKES = "'sparsehist[lakes]'"
 
 
 class Seen(NamedTuple):
-    """A file, and a text that changes with it: where it is, its size, and its etag or times; no credentials."""
+    """A file, and a text that changes with it: its location, size, and etag or times, without credentials."""
 
     path: str
     state: str
@@ -38,7 +38,7 @@ def is_remote(path: object) -> bool:
 
 
 def remote_files(url: str, options: Mapping[str, str], *, in_folders: bool) -> list[Seen]:
-    """Return the files that a URL means: itself, those a pattern matches, or all below it; refuses to find none."""
+    """Return the files that a URL means: itself, those matching a pattern, or all below it; refuse if none."""
     scheme, _, rest = url.partition("://")
     web, (place, _, path) = scheme.lower() in _WEB, rest.partition("/")
     user, at, _ = place.rpartition("@")
@@ -72,7 +72,7 @@ def remote_files(url: str, options: Mapping[str, str], *, in_folders: bool) -> l
 
 
 def _pattern(path: str) -> str:
-    """Return a pattern as a regular expression: `*` and `?` within a name, `**` any folders."""
+    """Return a pattern as a regular expression: `*` and `?` match within a name, `**` matches folders."""
     means = {"**/": "(?:.*/)?", "*": "[^/]*", "?": "[^/]"}
     tokens = re.split(r"(\*\*/|\*|\?|\[!?[^]]+\])", path)
     return "".join(
@@ -82,7 +82,7 @@ def _pattern(path: str) -> str:
 
 
 def _in_store(root: str, path: str, options: Mapping[str, str], *, one: bool) -> list[Any]:
-    """One file of an object store, which needs no right to list, or all in the folder in which a pattern begins."""
+    """Return one file of an object store (without listing), or all files below the first folder of a pattern."""
     with needing("an object store", _LAKES):
         import obstore
         from obstore.store import from_url
@@ -96,7 +96,7 @@ def _in_store(root: str, path: str, options: Mapping[str, str], *, one: bool) ->
 
 
 def _on_web(url: str) -> Seen:
-    """Ask for one byte of a file: a URL signed for reading is not signed for asking about it."""
+    """Request one byte of a file: a URL that is signed for reading does not allow a HEAD request."""
     from urllib.error import HTTPError
     from urllib.request import Request, urlopen
 
@@ -112,7 +112,7 @@ def _on_web(url: str) -> Seen:
 
 
 def is_table(source: object) -> bool:
-    """Whether a source is a table of Delta or Iceberg: one of their objects, or a text such as `delta:path`."""
+    """Return whether a source is a table of Delta or Iceberg: an object, or a text such as `delta:path`."""
     if isinstance(source, str):
         return _TABLE.fullmatch(source) is not None and not Path(source).exists()
     kinds = {(kind.__module__.partition(".")[0], kind.__name__) for kind in type(source).__mro__}
@@ -120,7 +120,7 @@ def is_table(source: object) -> bool:
 
 
 def open_table(source: Any, options: Mapping[str, str]) -> tuple[Log, tuple[str, ...]]:
-    """Open a table as it is now, and tell which version it is."""
+    """Open the current version of a table; return also the version."""
     label = f"the table {bare(source)!r}" if isinstance(source, str) else "the table"
     storage = dict(options) or None
     with engine_errors(label, clients=True), needing("a table of Delta or Iceberg", _LAKES):
@@ -147,12 +147,12 @@ def _named(source: str, options: dict[str, str]) -> Any:
 
 
 def newest_metadata(path: str) -> str:
-    """Return the newest metadata of an Iceberg table in a directory of this machine; any other path as it is."""
+    """Return the newest metadata of an Iceberg table in a local directory; any other path unchanged."""
     written = sorted((Path(path) / "metadata").glob("*.metadata.json"), key=lambda file: _number(file.name))
     return str(written[-1].absolute()) if written else path
 
 
 def _number(name: str) -> int:
-    """`00012-….metadata.json` and `v12.metadata.json` are the twelfth."""
+    """Return the version in a file name: 12 for `00012-….metadata.json` and `v12.metadata.json`."""
     found = re.match(r"v?(\d+)", name)
     return int(found[1]) if found else -1

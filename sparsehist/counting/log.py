@@ -1,4 +1,4 @@
-"""A log as a lazy frame or a Spark frame with known columns, and the errors of whatever reads it."""
+"""The `Log`: a lazy frame or a Spark frame with known columns; and errors of the engines that read it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sparsehist.guarantee.extensions import LACKING, lacks_extension, unseen
 ENGINE_FAILURES = (
     pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError, TypeError, RuntimeError,
 )  # fmt: skip
-"""What Polars, Spark or an Arrow stream may raise; Polars' panics are no Exception."""
+"""What Polars, Spark or an Arrow stream may raise; panics of Polars are not subclasses of Exception."""
 _ENGINES = ("pyspark.", "py4j.", "grpc.", "duckdb", "_duckdb")
 QUERY_LABEL = "the query"
 STORES = ("s3", "s3a", "gs", "gcs", "az", "azure", "adl", "abfs", "abfss")
@@ -27,17 +27,17 @@ _DAY = r"^(\d{4}-\d{2}-\d{2})[ T]\d{2}:\d{2}.*$"
 _TEXTS = (pl.String, pl.Categorical, pl.Enum)
 _REASONS = {
     "empty CSV|PermissionError: .*empty": "it is empty",
-    "must end with PAR1|must contain a header": "it is no whole Parquet file",
+    "must end with PAR1|must contain a header": "it is not a complete Parquet file",
     "more fields": "its rows are of different length",
-    "could not parse": "a quoted field does not end where it should",
-    "CSV malformed": "a quote stands inside a field without quotes, or is never closed",
+    "could not parse": "a quoted field is not followed by a delimiter",
+    "CSV malformed": "a quote is inside a field without quotes, or is never closed",
     "(?i)utf-?8": "it is not UTF-8 text",
     "unexpected end of file": "it is cut off",
-    "error parsing line|expected to contain JSON": "a line of it is no JSON object, or a column holds several kinds",
+    "error parsing line|expected to contain JSON": "a line is not a JSON object, or a column has several types",
     "^FileNotFoundError": "it is not there",
     "^PermissionError": "access is refused",
 }
-"""Words of engines, which may quote the log, and what they mean."""
+"""Patterns of engines' messages, which may quote the log, and their meaning."""
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,9 @@ class Log:
     Attributes:
         rows: A Polars LazyFrame, or a frame of Spark.
         dtypes: Dtype of every column.
-        label: How errors call it.
-        files: Its files, each with a scan of it.
-        texts: Columns of text in which whole numbers and dates may be written.
+        label: Name of the log in errors.
+        files: Files of the log, each with its scan.
+        texts: Columns of text that may hold whole numbers or dates.
     """
 
     rows: Any = field(repr=False)
@@ -60,11 +60,11 @@ class Log:
 
     @property
     def of_spark(self) -> bool:
-        """Whether Spark holds it."""
+        """Whether this is a Spark frame."""
         return not isinstance(self.rows, pl.LazyFrame)
 
     def with_key_types(self, key_types: Mapping[str, str]) -> Log:
-        """Turn some columns into what they are declared to be."""
+        """Cast columns to their declared types."""
         if not key_types:
             return self
         if self.of_spark:
@@ -75,19 +75,19 @@ class Log:
         return replace(self, rows=rows, dtypes=dtypes, texts=self.texts.union(key_types))
 
     def with_key(self, name: str, value: str) -> Log:
-        """Add a column that holds one text."""
+        """Add a column with a constant text."""
         if self.of_spark:
             raise DeclarationError("a Spark frame needs a key: add a column that holds one text")
         dtypes = {**self.dtypes, name: pl.String()}
         return replace(self, rows=self.rows.with_columns(pl.lit(value).alias(name)), dtypes=dtypes)
 
     def only(self, inside: pl.Expr) -> Log:
-        """Leave rows out."""
+        """Keep only the rows where `inside` is true."""
         return replace(self, rows=self.rows.filter(inside))
 
 
 def _cast(name: str, dtype: pl.DataType, to: str) -> tuple[pl.Expr, pl.DataType]:
-    """Turn a column into dates or text, which is parsed where the domain wants whole numbers or dates."""
+    """Cast a column to dates or text; text is parsed later if the domain has whole numbers or dates."""
     column = pl.col(name)
     written = dtype in _TEXTS or dtype.is_integer() or dtype == pl.Boolean or dtype.is_decimal()
     if to == "date" and dtype in _TEXTS:
@@ -106,7 +106,7 @@ def _cast(name: str, dtype: pl.DataType, to: str) -> tuple[pl.Expr, pl.DataType]
 
 
 def bare(url: str) -> str:
-    """Return a URL without what may give access to it; a path as it is.
+    """Return a URL without credentials; a path unchanged.
 
     Example:
         >>> bare("https://me:word@host/log.parquet?signature=5"), bare("s3://lake/a?.parquet")
@@ -125,7 +125,7 @@ def bare(url: str) -> str:
 
 
 def shown(file: str) -> str:
-    """Return a path as errors show it: the name of a folder such as user=alice may hold a unit or a key.
+    """Return a path for errors, without values in names of folders: user=alice may be a unit or a key.
 
     Example:
         >>> shown("log/user=alice/part.csv")
@@ -135,13 +135,13 @@ def shown(file: str) -> str:
 
 
 class engine_errors(AbstractContextManager[None]):  # noqa: N801  used as a statement, like contextlib.suppress
-    """Replace an exception of an engine by our own error, because its text may quote the log.
+    """A context that replaces an engine's exception by our own error, since its text may quote the log.
 
     Args:
-        label: What is read.
-        log: Its files are tried one by one for the one that fails.
-        known: Gives the error for failures that it knows by their words.
-        clients: Also replace every error of clients of stores, whose words may hold credentials.
+        label: Name of what is read.
+        log: A log whose files are tried one by one to find the one that fails.
+        known: Function that returns the error for failures with known texts.
+        clients: Also replace errors of object store clients, whose texts may contain credentials.
     """
 
     def __init__(
@@ -163,7 +163,7 @@ class engine_errors(AbstractContextManager[None]):  # noqa: N801  used as a stat
         error = found or _explained(failure, self._label, self._log)
         if self._clients:
             error = DataError(f"{error}; {_CREDENTIALS}")
-        del failure, trace  # a debugger finds the locals of frames: these held the words of the engine
+        del failure, trace  # locals of frames are visible in a debugger: these held the engine's message
         raise_alone(error)
 
 
@@ -176,7 +176,7 @@ def _explained(failure: BaseException, label: str, log: Log | None) -> Sparsehis
     if lacks_extension(failure):
         return DataError(LACKING)
     if label == QUERY_LABEL:
-        return DataError(f"{label} cannot be run ({kind}): try it in DuckDB on its own{unseen(failure)}")
+        return DataError(f"{label} cannot be run ({kind}): try it in DuckDB directly{unseen(failure)}")
     for file, scan in ({} if log is None else log.files).items():
         try:
             scan.select(pl.all().null_count()).collect(engine="streaming")
@@ -191,7 +191,7 @@ def _explained(failure: BaseException, label: str, log: Log | None) -> Sparsehis
 
 
 def check_unit_dtypes(log: Log, units: Sequence[str], *, portable: bool = False) -> None:
-    """Refuse columns of the unit whose values cannot be compared exactly, or have no text form that is needed."""
+    """Refuse unit columns whose values cannot be compared exactly, or have no text form although one is needed."""
     for unit in units:
         dtype = log.dtypes[unit]
         if dtype.is_float() or dtype.is_decimal():
@@ -209,7 +209,7 @@ def check_unit_dtypes(log: Log, units: Sequence[str], *, portable: bool = False)
 
 
 def check_key_dtypes(log: Log, key: Sequence[str], domain: Domain) -> None:
-    """Refuse key columns that the domain does not take; dates may be ISO text, whole numbers only in CSV files."""
+    """Refuse key columns that do not fit the domain; dates may be ISO text, whole numbers text only in CSV files."""
     for column, name in enumerate(key):
         wanted, dtype = domain.dtypes[column], log.dtypes[name]
         parsed = dtype == pl.String and (wanted == pl.Date or (name in log.texts and wanted.is_integer()))

@@ -1,4 +1,4 @@
-"""What counting would refuse, leave out or bound in a log. For the owner of the log: the numbers are secret."""
+"""Show what counting would refuse, drop or bound in a log. For the owner of the log: the numbers are secret."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def check_log(
     key_types: Mapping[str, str] | None = None,
     counting: Counting | None = None,
 ) -> pl.DataFrame:
-    """List what each rule of counting meets in a log, and what `count_keys` would do about it.
+    """List the rows that each rule of counting concerns, and what `count_keys` would do with them.
 
-    The distinct pairs of a unit and a key have to fit into memory, as in any plain count. The numbers are secret:
-    they are for the owner. Parameters are as for `create`; `key_types` are the types of `Files`.
+    The distinct pairs of a unit and a key must fit in memory. The numbers are secret: they are for the owner.
+    Parameters are as for `create`; `key_types` are the types of `Files`.
 
     Returns:
-        One row per rule: rule; rows, units and distinct keys it touches, and pairs of a unit and a key, which go
-        for "unit above max_keys" and stay for "counted" (Int64, null where that has no meaning); outcome: "read",
+        One row per rule: rule; rows, units and distinct keys that it concerns, and pairs of a unit and a key: those
+        cut for "unit above max_keys", those kept for "counted" (Int64, null if not meaningful); outcome: "read",
         "none", "refused: why", "dropped", "counted once", "bounded" or "counted". Then a row for `max_keys` and for
         a quarter, half, twice and four times of it: the units above this bound, and the pairs and the share of all
         pairs that it cuts.
@@ -74,7 +74,7 @@ def check_log(
 
 
 def _checked(source: object, wanted: CountRequest) -> Iterator[dict[str, Any]]:
-    """Apply the rules one after another."""
+    """Yield the rows of the table, one rule after another."""
     wanted.report("reading")
     log = None if isinstance(source, Counts) else open_log(source, wanted.read).with_key_types(wanted.key_types)
     try:
@@ -104,7 +104,7 @@ def _checked(source: object, wanted: CountRequest) -> Iterator[dict[str, Any]]:
 
 
 def _pairs(log: Log, wanted: CountRequest) -> pl.DataFrame:
-    """Distinct pairs: unit, null where it is empty; key_0, …; and rows, how many there are of each."""
+    """Return distinct pairs: unit (null if empty), key_0, …, and `rows`, the number of rows of each."""
 
     def text(name: str) -> pl.Expr:
         return pl.col(name).cast(pl.String) if log.dtypes[name] in (pl.Categorical, pl.Enum) else pl.col(name)
@@ -121,7 +121,7 @@ def _pairs(log: Log, wanted: CountRequest) -> pl.DataFrame:
 def _met(
     pairs: pl.DataFrame, usable: pl.DataFrame, outside: Sequence[str], wanted: CountRequest
 ) -> Iterator[dict[str, Any]]:
-    """Rule by rule, what it touches, and its outcome; numbers without a meaning are left out."""
+    """Yield for each rule what it concerns, and its outcome; omit numbers without a meaning."""
 
     def touched(rule: str, some: pl.DataFrame, numbers: str, met: str, none: str = "none") -> dict[str, Any]:
         distinct = [pl.col(name).drop_nulls().n_unique().alias(f"{name}s") for name in ("unit", "key")]
@@ -164,11 +164,11 @@ def _met(
 
 
 def _judged(keys: pl.DataFrame, wanted: CountRequest) -> tuple[pl.DataFrame, list[str]]:
-    """Give every distinct key its number, verdict and cell; name the columns that hold values outside."""
+    """Return each distinct key with number, verdict and cell; and the columns with values outside the domain."""
     placed = place(keys, wanted.domain)
     cell = np.zeros(keys.height, dtype=np.int64)
     cell[placed.usable] = placed.cells.select(pl.struct(pl.all()).rank("dense")).to_series().to_numpy()
     verdict = np.where(placed.usable, "usable", np.where(placed.present, "outside", "missing"))
-    some = pl.any_horizontal(pl.col(keys.columns).is_not_null())  # a key that is null throughout is none
+    some = pl.any_horizontal(pl.col(keys.columns).is_not_null())  # a key of nulls only is no key
     numbered = keys.with_columns(pl.Series("verdict", verdict.tolist()), cell=cell, key=pl.int_range(pl.len()))
     return numbered.with_columns(key=pl.when(some).then("key")), [wanted.key[at] for at in placed.outside]

@@ -119,7 +119,7 @@ def test_damaged_parquet_files_are_named(tmp_path):
     data = whole.read_bytes()
     cut.write_bytes(data[: len(data) // 2])
     middle.write_bytes(data[:50] + bytes(range(256)) * (len(data) // 512) + data[50 + len(data) // 512 * 256 :])
-    refused(DataError, "cut.parquet.*no whole Parquet", cut)
+    refused(DataError, "cut.parquet.*not a complete Parquet", cut)
     refused(DataError, "middle.parquet", [whole, middle])
     refused(NotFoundError, "none.*csv", str(tmp_path / "none*.csv"))
 
@@ -145,7 +145,7 @@ def test_sources_that_are_no_log_are_refused(tmp_path):
     refused(GuaranteeError, "tables=", Query("select * from variable_of_mine"))
     refused(GuaranteeError, "one SELECT", Query("selec nothing"))
     failing = f"select cast(x as integer) as user_id, x as query from (values ('1'), ('{SECRET}')) t(x)"
-    refused(DataError, "in DuckDB on its own$", Query(failing))
+    refused(DataError, "in DuckDB directly$", Query(failing))
     twice = pa.table([[1], [SECRET], [SECRET]], names=["user_id", "query", "query"])
     refused(DeclarationError, "more than one column 'query'", twice)
     broken = a_frame([SECRET, "1"], ["a", "b"]).lazy().with_columns(pl.col("user_id").cast(pl.Int64))

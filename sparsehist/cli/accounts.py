@@ -98,12 +98,12 @@ def ledger(
         series: Only this series and its population.
         short: One line per population, and everybody.
         events: Also show who did or asked for what, when, refusals included.
-        out: Also write it all, with the events, to a .json or .parquet file.
+        out: Also write it all, with the events, to a .json file.
     """
     if out is not None:
         from sparsehist.release.release_files import check_target  # and Polars, which tables do without
 
-        check_target("--out", out, store, (".json", ".parquet"))
+        check_target("--out", out, store, (".json",))
     home = using.home(store)
     with home.hold() as state:
         rows = ledger_rows(Ledger.of(state), delta, series=series, short=short)

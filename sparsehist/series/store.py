@@ -290,25 +290,23 @@ class Store:
         return store_report(self.home, delta=delta, curator=curator)
 
     def export_ledger(self, path: str | os.PathLike[str], *, delta: float = DEFAULT_DELTA) -> None:
-        """Write the ledger and all events as JSON or Parquet, by the file's suffix, for example to be signed.
+        """Write the ledger and all events as JSON, for example to be signed.
 
         The file contains no secrets. `sparsehist.ledger.export` and the file itself describe the schema.
 
         Args:
-            path: Ends in .json or .parquet; an existing file is replaced only if it is such an export.
+            path: Ends in .json; an existing file is replaced only if it is such an export.
             delta: At which epsilon is shown.
 
         Raises:
             InputError: If the suffix is another, or another file exists there.
             StoreError: If it cannot be written.
         """
-        from sparsehist.ledger.export import checked_target, write_ledger
+        from sparsehist.ledger.export import check_target, write_ledger
 
-        target = checked_target(Path(path))
+        check_target(Path(path))
         with self.home.hold() as state:
-            spent = pl.DataFrame(ledger_rows(Ledger.of(state), delta, every_period=True), schema=SCHEMA)
-            events = pl.DataFrame(state.events(), schema=EVENTS)
-            write_ledger(target, spent, events, store_id=state.store_id, generation=state.generation, delta=delta)
+            write_ledger(Path(path), state, delta=delta)
 
 
 def open(

@@ -10,8 +10,6 @@ from hypothesis import strategies as st
 
 from sparsehist.domain import Domain, Strings
 from sparsehist.entropy import seeded
-from sparsehist.errors import DomainError
-from tests.stats import assert_consistent, assert_detected, g_test
 
 SCALAR_VALUES = [chr(point) for point in itertools.chain(range(0xD800), range(0xE000, 0x110000))]
 MIXED = "aé€😀z"  # widths 1, 2, 3, 4, 1
@@ -76,41 +74,6 @@ def test_cells_are_those_listed_by_brute_force(domain, cells):
     assert domain.index(keys).tolist() == list(range(domain.size))
 
 
-@pytest.mark.parametrize(("domain", "cells"), SMALL[:3], ids=named)
-def test_draws_are_uniform(domain, cells):
-    """Every cell is equally likely; cells that are 5 % off would be seen."""
-    drawn = domain.index(domain.draw(200_000, rng=seeded(5)))
-    observed = np.bincount(drawn, minlength=domain.size)
-    assert_consistent(g_test(observed, np.full(domain.size, 1 / domain.size)), f"draws of {domain}")
-    tilted = np.where(np.arange(domain.size) % 2, 1.05, 0.95)
-    assert_detected(g_test(observed, tilted / tilted.sum()), "every other string 5 % too likely")
-
-
-def test_first_characters_of_all_unicode_have_their_exact_law():
-    """The widths of the first characters, and the lengths, of strings of 32 bytes follow the exact counts."""
-    domain = Strings(max_bytes=32)
-    drawn = domain.draw(200_000, rng=seeded(6))["key_0"]
-    below = [0] + [Strings(max_bytes=length).size for length in range(1, 33)]
-    exactly = [1] + [below[r] - below[r - 1] for r in range(1, 33)]
-    numbers = dict(zip((1, 2, 3, 4), (128, 1920, 61440, 1048576), strict=True))
-    law = [sum(numbers[w] * exactly[r - w] for r in range(w, 33)) / domain.size for w in numbers]
-    widths = np.bincount(drawn.str.slice(0, 1).str.len_bytes().to_numpy(), minlength=5)[1:]
-    assert_consistent(g_test(widths, law), "widths of first characters")
-    lengths = np.bincount(drawn.str.len_bytes().to_numpy(), minlength=33)
-    assert_consistent(g_test(lengths[::-1], [exactly[r] / domain.size for r in range(32, 0, -1)] + [0.0]), "lengths")
-
-
-def test_draws_are_valid_utf8_within_the_bound():
-    """Python decodes every string drawn, first to last, and all are members."""
-    for domain in (Strings(max_bytes=32), Strings(max_chars=5), Strings(max_bytes=9, alphabet=MIXED)):
-        drawn = domain.draw(20_000, rng=seeded(7))
-        data = drawn["key_0"].cast(pl.Binary).to_list()
-        assert all(raw.decode("utf-8", errors="strict").encode() == raw for raw in data)
-        assert domain.contains(drawn).all()
-        assert drawn.schema == {"key_0": pl.String}
-        assert len(set(data)) > 1000
-
-
 def test_membership():
     """Empty, too long and foreign strings are outside; bounds count bytes or characters as declared."""
     keys = frame(["", "a", "é", "éé", "ab", "abc", "€", "b\x00", "😀"])
@@ -171,42 +134,3 @@ def test_the_order_of_an_alphabet_does_not_matter():
     assert Strings(max_bytes=3, alphabet="cab") == Strings(max_bytes=3, alphabet="abc")
     assert Strings(max_bytes=3, alphabet="9876543210") == Strings(max_bytes=3, alphabet="digits")
     assert str(Strings(max_bytes=3, alphabet="9876543210")) == "strings(max_bytes=3, alphabet='digits')"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({}, "either max_bytes or max_chars"),
-        ({"max_bytes": 3, "max_chars": 3}, "either max_bytes or max_chars"),
-        ({"max_bytes": 0}, "from 1 to 4096, got 0"),
-        ({"max_bytes": True}, "got True"),
-        ({"max_chars": 2.0}, "got 2.0"),
-        ({"max_chars": 10**6}, "from 1 to 4096, got 1000000"),
-        ({"max_bytes": 4096}, r"more than 10\*\*4000 cells"),
-        ({"max_bytes": 3, "alphabet": ""}, "at least one character"),
-        ({"max_bytes": 3, "alphabet": "aba"}, "'a' twice"),
-        ({"max_bytes": 3, "alphabet": "a\udc80"}, "lone surrogate"),
-        ({"max_bytes": 3, "alphabet": "😀"}, "takes 4 bytes or more"),
-    ],
-)
-def test_bad_declarations_are_refused(arguments, message):
-    """A wrong bound or alphabet is refused with what was got."""
-    with pytest.raises(DomainError, match=message):
-        Strings(**arguments)
-
-
-def test_a_huge_domain_has_no_numbers():
-    """Numbering more than 2**63 cells is refused; drawing from them is not."""
-    domain = Strings(max_bytes=1800)
-    with pytest.raises(DomainError, match=r"below 2\*\*63"):
-        domain.index(frame(["a"]))
-    with pytest.raises(DomainError, match=r"below 2\*\*63"):
-        domain.keys(np.array([0]))
-    assert domain.contains(domain.draw(3, rng=seeded(9))).all()
-
-
-@pytest.mark.parametrize("number", [-1, 110])
-def test_numbers_outside_are_refused(number):
-    """A number that is no cell's is refused."""
-    with pytest.raises(DomainError, match="numbered 0 to 109"):
-        Strings(max_chars=2, alphabet="digits").keys(np.array([number]))

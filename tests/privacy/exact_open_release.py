@@ -1,21 +1,10 @@
-"""The exact (epsilon, delta) of one Gaussian release over an open domain, to hold the stated guarantee against.
+"""The exact (epsilon, delta) of one Gaussian release over an open domain, to compare with the stated guarantee.
 
-A unit touches l keys. Of j of them it may be the only unit; with its rows gone these are gone, and each of them was
-published with probability q. The other l - j have counts as high as one likes, so that no threshold hides their
-change by 1. If none of the j is published, which has probability (1 - q)**j, what is left is Gaussian noise with
-rho (l - j)/l, seen with that weight; if one is, the unit is betrayed. So for a given j
-
-    delta = 1 - (1-q)**j + (1-q)**j * G(epsilon - j ln(1-q))    with the unit's rows against without,
-    delta = G(epsilon + j ln(1-q))                              without against with,
-
-where G(epsilon) is the delta of the Gaussian mechanism for l - j keys, and the exact delta is the largest of them.
-The stated guarantee, 1-(1-q)**l-approximate rho-zCDP, pays for l new keys and for l old ones at once; that, and what
-zCDP loses against the Gaussian mechanism it describes, is the gap. At delta = 1e-6, rho = 0.5 and delta_infinity =
-5e-7 the exact epsilon is 4.887; approximate zCDP gives 5.361 (9.7 per cent more), of which the sum of both parts with
-the exact Gaussian delta explains 2.9 per cent. At delta_infinity = 1e-7 these are 7.3 and 0.5 per cent.
-
-Source: Wilkins, Kifer, Zhang and Karrer 2024, Exact Privacy Analysis of the Gaussian Sparse Histogram Mechanism;
-derived anew here.
+A unit is alone at j of its l keys, each published with probability q; noise hides its change by 1 in the others. With
+G(epsilon) the delta of the Gaussian mechanism for the other l - j keys, the exact delta is the largest, over j, of
+1 - (1-q)**j + (1-q)**j G(epsilon - j ln(1-q)) with the unit's rows against without, and G(epsilon + j ln(1-q)) the
+other way. Source: Wilkins, Kifer, Zhang and Karrer 2024, Exact Privacy Analysis of the Gaussian Sparse Histogram
+Mechanism; derived anew here.
 """
 
 from __future__ import annotations

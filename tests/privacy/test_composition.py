@@ -9,7 +9,7 @@ from itertools import combinations
 import pytest
 
 from sparsehist.privacy import path_cost, total_cost
-from sparsehist.privacy.composition import shared_by_one_person
+from sparsehist.privacy.composition import as_rho, shared_by_one_person
 
 HALF, TENTH = Fraction(1, 2), Fraction(1, 10)
 
@@ -27,6 +27,9 @@ def test_pure_and_concentrated_costs_add_as_rho() -> None:
     assert total.currency == "rho"
     assert total.amount is None
     assert total.rho == pytest.approx(0.5 + math.tanh(0.5))
+    for epsilon in (0.1, 1.0, 40.0):  # rounded up, if at all
+        exact = epsilon * math.tanh(epsilon / 2)
+        assert exact <= as_rho(Fraction(str(epsilon))) <= exact * (1 + 1e-15)
 
 
 def test_a_guarantee_without_rho_is_never_added() -> None:

@@ -13,7 +13,6 @@ from scipy.stats import norm
 
 from sparsehist.errors import DeclarationError
 from sparsehist.privacy import gaussian, path_cost, poisson, pure, skellam, total_cost
-from sparsehist.privacy.composition import as_rho
 from sparsehist.privacy.epsilon_delta import guarantee
 
 HALF, FIFTIETH = Fraction(1, 2), Fraction(1, 50)
@@ -128,12 +127,3 @@ def test_the_guarantee_grows_with_every_path_and_falls_with_delta():
                 total, larger = total_cost(some), total_cost([*some, more])
                 assert guarantee(total, 1e-6) <= guarantee(larger, 1e-6) * (1 + 1e-9)
                 assert guarantee(larger, 1e-4) <= guarantee(larger, 1e-6)
-
-
-def test_the_rho_of_pure_noise_is_never_below():
-    """The rho of pure paths, to compare with a budget, is the next double or more."""
-    for level in ("0.1", "1", "7/3", "40"):
-        rho = as_rho(Fraction(level))
-        epsilon = float(Fraction(level))
-        assert float(rho) >= epsilon * math.tanh(epsilon / 2)
-        assert float(rho) == pytest.approx(epsilon * math.tanh(epsilon / 2), rel=1e-15)

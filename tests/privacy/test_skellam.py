@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from mpmath import mp, mpf
-from scipy.special import i0, i1, ive, logsumexp
+from scipy.special import ive, logsumexp
 
 from sparsehist.errors import DeclarationError
 from sparsehist.privacy import skellam
@@ -35,17 +35,14 @@ def test_the_bound_lies_above_the_exact_divergence(variance: float, alpha: int) 
         assert renyi(alpha, 2 / variance, keys) >= keys * exact_renyi(alpha, variance) * (1 - 1e-9)
 
 
-def test_the_bound_is_the_smaller_of_the_two() -> None:
-    """Each of the two is the smaller one somewhere, by its formula."""
-    for alpha, mean, keys in ((2, 0.5, 1), (30, 0.5, 1), (2, 50, 20), (8, 5, 3), (60, 50, 20)):
-        mu = 2 * mean
-        first = alpha * keys / (2 * mu) + min(((2 * alpha - 1) * keys + 6 * keys) / (4 * mu**2), 3 * keys / (2 * mu))
-        second = alpha * keys * math.log(i0(mu) / i1(mu))
-        assert renyi(alpha, f"1/{mean}" if mean >= 1 else 1 / mean, keys) == pytest.approx(
-            min(first, second), rel=1e-12
-        )
-    assert renyi(2, 2, 1) == pytest.approx(2 * math.log(i0(1) / i1(1)), rel=1e-12)
-    assert renyi(30, 2, 1) == pytest.approx(30 / 2 + 3 / 2, rel=1e-12)
+@pytest.mark.parametrize(
+    ("alpha", "mean", "keys"), [(2, "1/2", 1), (30, "1/2", 1), (2, "50", 20), (8, "5", 3), (60, "50", 20)]
+)
+def test_the_bound_is_the_smaller_of_the_two(alpha: int, mean: str, keys: int) -> None:
+    """Each of the two printed bounds is the smaller one somewhere."""
+    level = 1 / Fraction(mean)
+    with mp.workdps(40):
+        assert oracle.apart(renyi(alpha, level, keys), oracle.skellam_divergence(alpha, level, keys)) < 1e-12
 
 
 def test_a_gaussian_of_its_variance_is_more_private_at_orders_near_one() -> None:
@@ -96,14 +93,8 @@ def test_epsilon_and_delta_are_inverse_and_above_the_exact_delta() -> None:
         assert delta(asked, "0.01") >= float(np.maximum(here - math.exp(asked) * shifted, 0).sum())
 
 
-def test_orders_and_parameters_that_cannot_be_are_refused() -> None:
+@pytest.mark.parametrize("alpha", [1, 1.5, 2.5])
+def test_orders_that_cannot_be_are_refused(alpha: float) -> None:
     """The bound is proved for integer orders from 2 on."""
-    for alpha in (1, 1.5, 2.5):
-        with pytest.raises(DeclarationError, match="integer orders"):
-            renyi(alpha, "0.01")
-    with pytest.raises(DeclarationError):
-        renyi(2, "0.01", 0)
-    with pytest.raises(DeclarationError):
-        epsilon(0.0, "0.01")
-    with pytest.raises(DeclarationError):
-        delta(-1.0, "0.01")
+    with pytest.raises(DeclarationError, match="integer orders"):
+        renyi(alpha, "0.01")

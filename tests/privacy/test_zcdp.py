@@ -13,20 +13,15 @@ DELTAS = [1e-300, 1e-30, 1e-6, 0.05, 0.5]
 CLOSE = 1e-9
 
 
-def check(epsilon: float, delta: float) -> None:
-    """One target: its rho, and from that rho either of the two again, against a search over the orders."""
-    rho = zcdp.largest_rho(epsilon, delta)
-    with mp.workdps(50):
-        assert oracle.apart(rho, oracle.zcdp_rho(epsilon, delta)) < CLOSE
-        assert oracle.apart(zcdp.delta(epsilon, rho), oracle.zcdp_delta(epsilon, rho)) < CLOSE
-        assert oracle.apart(zcdp.epsilon(delta, rho), oracle.zcdp_epsilon(delta, rho)) < CLOSE
-
-
 @pytest.mark.parametrize("epsilon", EPSILONS)
 def test_conversions_agree_over_the_whole_range(epsilon: float) -> None:
-    """rho, delta and epsilon from one another, from 1e-4 to 50 and from 1e-300 to a half."""
+    """rho, and from it delta and epsilon again, agree with a search over the orders."""
     for delta in DELTAS:
-        check(epsilon, delta)
+        rho = zcdp.largest_rho(epsilon, delta)
+        with mp.workdps(50):
+            assert oracle.apart(rho, oracle.zcdp_rho(epsilon, delta)) < CLOSE
+            assert oracle.apart(zcdp.delta(epsilon, rho), oracle.zcdp_delta(epsilon, rho)) < CLOSE
+            assert oracle.apart(zcdp.epsilon(delta, rho), oracle.zcdp_epsilon(delta, rho)) < CLOSE
 
 
 def test_pure_dp_is_concentrated_by_its_hyperbolic_tangent() -> None:

@@ -7,11 +7,12 @@ import numpy as np
 import polars as pl
 import pytest
 
-from sparsehist.domain import Catalogue, Hash64, Integers, Product, Strings, draw_free
+from sparsehist.domain import Catalogue, Dates, Hash64, Integers, Product, Strings, draw_free
 from sparsehist.entropy import seeded
-from sparsehist.errors import LawError
+from tests.cases import slow
 from tests.stats import assert_consistent, assert_detected, g_test, two_sample_counts
 
+MIXED = "aé€😀z"  # widths 1, 2, 3, 4, 1
 DOMAIN = Product(a=Catalogue(["x", "y"]), b=Integers(6))
 TAKEN = np.array([0, 3, 4, 9])
 REPEATS = 900
@@ -115,14 +116,6 @@ def test_taken_cells_are_listed_only_when_they_are_ranked():
     assert draw_free(Integers(100), 10, **many | {"taken": never}, rng=seeded(1)).height == 10
 
 
-def test_more_than_the_free_cells_is_an_internal_error():
-    """Asking for more than is free, or miscounting what is taken, is caught."""
-    with pytest.raises(LawError, match="more free cells"):
-        draw_free(Integers(10), 7, **holding(Integers(10), range(4)), rng=seeded(1))
-    with pytest.raises(LawError, match="does not match"):
-        draw_free(Integers(10), 2, **holding(Integers(10), range(4)) | {"n_taken": 6}, rng=seeded(1))
-
-
 def test_large_domains_cost_what_is_drawn():
     """Drawing 1000 cells holds about as much memory and asks for as few candidates at 10**4 and 10**69 cells."""
     peaks, asked = [], []
@@ -145,3 +138,53 @@ def test_large_domains_cost_what_is_drawn():
         asked.append(sum(candidates))
     assert max(peaks) < 2_000_000
     assert max(asked) < 1300
+
+
+@pytest.mark.parametrize(
+    "domain",
+    [
+        *(Integers(-3, 4), Dates("2014-02-27", "2014-03-02"), DOMAIN, Strings(max_bytes=6, alphabet=MIXED)),
+        slow(Strings(max_bytes=3, alphabet="digits")),
+        slow(Strings(max_chars=3, alphabet=MIXED)),
+    ],
+    ids=lambda domain: type(domain).__name__,
+)
+def test_draws_are_uniform(domain):
+    """Every cell is equally likely; cells that are 5 % off would be detected."""
+    observed = np.bincount(domain.index(domain.draw(200_000, rng=seeded(5))), minlength=domain.size)
+    assert_consistent(g_test(observed, np.full(domain.size, 1 / domain.size)), f"draws of {domain}")
+    tilted = np.where(np.arange(domain.size) % 2, 1.05, 0.95)
+    assert_detected(g_test(observed, tilted / tilted.sum()), "every other cell 5 % too likely")
+
+
+def test_hash_draws_use_all_bits():
+    """The lowest and the highest eight bits of drawn hashes are uniform."""
+    drawn = Hash64().draw(20_000, rng=seeded(4))["key_0"].to_numpy()
+    for bits in (drawn & np.uint64(0xFF), drawn >> np.uint64(56)):
+        assert_consistent(g_test(np.bincount(bits.astype(int), minlength=256), np.full(256, 1 / 256)), "hash bits")
+
+
+@pytest.mark.slow
+def test_first_characters_of_all_unicode_have_their_exact_law():
+    """The widths of the first characters, and the lengths, of strings of 32 bytes follow the exact counts."""
+    domain = Strings(max_bytes=32)
+    drawn = domain.draw(200_000, rng=seeded(6))["key_0"]
+    below = [0] + [Strings(max_bytes=length).size for length in range(1, 33)]
+    exactly = [1] + [below[r] - below[r - 1] for r in range(1, 33)]
+    numbers = dict(zip((1, 2, 3, 4), (128, 1920, 61440, 1048576), strict=True))
+    law = [sum(numbers[w] * exactly[r - w] for r in range(w, 33)) / domain.size for w in numbers]
+    widths = np.bincount(drawn.str.slice(0, 1).str.len_bytes().to_numpy(), minlength=5)[1:]
+    assert_consistent(g_test(widths, law), "widths of first characters")
+    lengths = np.bincount(drawn.str.len_bytes().to_numpy(), minlength=33)
+    assert_consistent(g_test(lengths[::-1], [exactly[r] / domain.size for r in range(32, 0, -1)] + [0.0]), "lengths")
+
+
+def test_draws_are_valid_utf8_within_the_bound():
+    """Python decodes every string drawn, first to last, and all are members."""
+    for domain in (Strings(max_bytes=32), Strings(max_chars=5), Strings(max_bytes=9, alphabet=MIXED)):
+        drawn = domain.draw(20_000, rng=seeded(7))
+        data = drawn["key_0"].cast(pl.Binary).to_list()
+        assert all(raw.decode("utf-8", errors="strict").encode() == raw for raw in data)
+        assert domain.contains(drawn).all()
+        assert drawn.schema == {"key_0": pl.String}
+        assert len(set(data)) > 1000

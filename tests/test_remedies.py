@@ -105,7 +105,7 @@ def test_a_choice_at_too_small_a_level_names_one_that_serves():
 @pytest.mark.parametrize(
     ("words", "remedy"),
     [
-        ((*SHELL, "strings(max_bytes=4)", "--cap", PAIR), "a cap is a level"),
+        ((*SHELL, "strings(max_bytes=4)", "--cap", PAIR), "a cap is one number"),
         ((*SHELL, "strings(max_bytes=4)", "--unit", "userid"), "did you mean 'UserID'?"),
         ((*SHELL, "strings(max_bytes=4)", "--epsilon", "1"), "--epsilon"),
     ],

@@ -77,7 +77,7 @@ def test_columns_in_names_of_folders(tmp_path: Path, ending: str) -> None:
     assert counted(sh.Files(pattern, hive=["day"]), tmp_path, days, key=["day"]) == {first: 2, second: 2}
     with pytest.raises(NotFoundError, match="hive"):
         counted(tmp_path / "log", tmp_path, days, key=["day"])
-    with pytest.raises(DataError, match="no folder hour="):
+    with pytest.raises(DataError, match="not in a folder hour="):
         counted(sh.Files(pattern, hive=["hour"]), tmp_path, days, key=["hour"])
 
 

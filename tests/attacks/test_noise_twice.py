@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -16,9 +14,8 @@ import polars as pl
 import pytest
 
 import sparsehist as sh
-from sparsehist import adopt
-from sparsehist.errors import DeclarationError, SparsehistError, StoreError, StoreRolledBackError
-from sparsehist.store import LEDGER_NAME, lifecycle
+from sparsehist.errors import DeclarationError, SparsehistError
+from sparsehist.store import LEDGER_NAME
 
 COUNTS = pl.DataFrame({"word": [f"key{i}" for i in range(50)], "count": range(1, 101, 2)})
 
@@ -30,101 +27,12 @@ def a_series(path: Path, name: str = "words") -> sh.Series:
     )
 
 
-def published(directory: Path) -> set[str]:
-    """Digests of the contents of all releases the public ledger of a directory knows."""
-    stores = json.loads((directory / LEDGER_NAME).read_text())["stores"].values()
-    return {release["digest"] for store in stores for release in store["releases"]}
-
-
-def folder(path: Path) -> Path:
-    """Make a directory."""
-    path.mkdir()
-    return path
-
-
-def test_a_release_of_a_dropped_series_stays_in_the_public_ledger(tmp_path: Path) -> None:
-    """If a name is used again after a drop, the public ledger lists both releases."""
-    out = folder(tmp_path / "public")
-    a_series(tmp_path / "store").release("first", level=1).write_parquet(out / "one.parquet")
-    before = published(out)
-    sh.open(tmp_path / "store").drop("words")
-    a_series(tmp_path / "store").release("first", level=1).write_parquet(out / "two.parquet")
-    assert before < published(out)
-
-
-def test_an_old_copy_cannot_publish_over_what_the_ledger_knows(tmp_path: Path) -> None:
-    """If the public ledger shows that a store was rolled back, the store publishes nothing."""
-    project, out = folder(tmp_path / "project"), folder(tmp_path / "public")
-    series = a_series(project / "store")
-    shutil.copytree(project, tmp_path / "backup")
-    first = series.release("first", level=1)
-    first.write_parquet(out / "one.parquet")
-    shutil.rmtree(project)
-    shutil.copytree(tmp_path / "backup", project)  # the mark beside the store went back with it
-    adopt(project / "store", home_is_gone=True)
-    second = sh.open(project / "store").series("words").release("first", level=1)
-    known = published(out)
-    with pytest.raises(StoreError):
-        second.write_parquet(out / "two.parquet")
-    assert published(out) >= known
-    assert not (out / "two.parquet").exists()
-
-
-def test_two_copies_adopted_from_one_backup_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If adopting a copy is interrupted, the first and a second copy still cannot both draw different noise."""
-    home = folder(tmp_path / "home")
-    a_series(home / "store")
-    copies = [tmp_path / "one", tmp_path / "two"]
-    for copy in copies:
-        sh.open(home / "store").backup(copy)
-    shutil.rmtree(home / "store")
-
-    def dies(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):  # noqa: PT012
-        patch.setattr(lifecycle, "raise_mark", dies)
-        adopt(copies[0], home_is_gone=True)
-    frames = []
-    for copy in reversed(copies):
-        try:
-            adopt(copy, home_is_gone=True)
-            frames.append(sh.open(copy).series("words").release("first", level=1).frame)
-        except StoreRolledBackError:
-            continue
-    assert len(frames) == 1 or frames[0].equals(frames[1])
-
-
 @pytest.mark.parametrize("name", ["q?x", "a.generation"])
 def test_a_name_that_would_be_misread_is_refused(tmp_path: Path, name: str) -> None:
     """DuckDB reads options after a question mark, and a store's mark stands under its name and .generation."""
     with pytest.raises(DeclarationError, match="question mark"):
         a_series(tmp_path / name)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_the_same_store_by_two_paths_is_one_store(tmp_path: Path) -> None:
-    """By a link, by a moved directory, by a link to its parent: one noise for a level."""
-    real = folder(tmp_path / "real")
-    frame = a_series(real / "store").release("first", level=1).frame
-    (tmp_path / "link").symlink_to(real / "store")
-    (tmp_path / "parent").symlink_to(real)
-    (real / "store").rename(real / "moved")
-    (tmp_path / "link2").symlink_to(real / "moved")
-    for path in (tmp_path / "link2", tmp_path / "parent" / "moved", real / "moved"):
-        assert sh.open(path).series("words").release("first", level=1).frame.equals(frame)
-
-
-def test_a_hard_linked_tree_is_a_copy(tmp_path: Path) -> None:
-    """`cp -al` shares every file but not the directory: refused like any copy; the original asks to be adopted."""
-    series = a_series(tmp_path / "store")
-    shutil.copytree(tmp_path / "store", tmp_path / "linked", copy_function=os.link)
-    with pytest.raises(StoreRolledBackError):
-        sh.open(tmp_path / "linked")
-    with pytest.raises(StoreRolledBackError, match="links of its files"):
-        series.release("first", level=1)
-    adopt(tmp_path / "store", home_is_gone=True)
-    series.release("first", level=1)
 
 
 def test_a_series_made_again_under_a_dropped_name_is_another_one(tmp_path: Path) -> None:
@@ -142,14 +50,17 @@ def test_a_series_made_again_under_a_dropped_name_is_another_one(tmp_path: Path)
     assert population["cost"].to_list() == [1.5]
 
 
-@pytest.mark.parametrize("names", [("words", "others")])
-def test_one_release_name_in_two_series_and_two_stores(tmp_path: Path, names: tuple[str, str]) -> None:
-    """The public ledger distinguishes equal names of releases in different series and stores."""
-    out = folder(tmp_path / "public")
+def test_one_release_name_in_two_series_and_two_stores(tmp_path: Path) -> None:
+    """The public ledger distinguishes equal names of releases in several series, stores and dropped series."""
+    out = tmp_path / "public"
+    out.mkdir()
     for store in ("one", "two"):
-        for name in names:
+        for name in ("words", "others"):
             a_series(tmp_path / store, name).release("first", level=1).write_parquet(out / f"{store}-{name}.parquet")
-    assert len(published(out)) == 4
+        sh.open(tmp_path / store).drop("words")
+        a_series(tmp_path / store).release("first", level=1).write_parquet(out / f"{store}.parquet")
+    stores = json.loads((out / LEDGER_NAME).read_text())["stores"].values()
+    assert len({release["digest"] for store in stores for release in store["releases"]}) == 6
 
 
 INTERRUPTED = """

@@ -298,7 +298,7 @@ def mixed(words: WordArray) -> WordArray:
 def _added_up(parts: list[Pairs], names: Sequence[str]) -> pl.DataFrame:
     """Return the distinct cells and their totals; empty `parts` to save a copy."""
     cells = pl.Series("cell", _joined([part.cells for part in parts], np.uint32))
-    columns = list(zip(*(part.added for part in parts), strict=True)) or [(None,)] * len(names)
+    columns = list(zip(*(part.added for part in parts), strict=True)) or [(None,), *[()] * (len(names) - 1)]
     given = {
         name: _joined([each for each in column if each is not None], np.int64)
         for name, column in zip(names, columns, strict=True)

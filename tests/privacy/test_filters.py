@@ -283,7 +283,7 @@ def test_poisson_series_share_delta_for_ever():
 @pytest.mark.parametrize(
     ("make", "word"),
     [
-        (lambda: filter_on("renyi", Fraction("0.1"), Fraction("1e-9"), 2), "room for nothing"),
+        (lambda: filter_on("renyi", Fraction("0.1"), Fraction("1e-9"), 2), "allows no release"),
         (lambda: filter_on("gaussian", Fraction(1), Fraction(0)), "delta above 0"),
         (lambda: filter_on("renyi", Fraction(1), Fraction("1e-9"), 1), "order"),
         (

@@ -1,8 +1,8 @@
-"""Columns of measures → whole numbers of steps, row by row; null where a row cannot be measured.
+"""Convert columns of measures to whole numbers of steps; null if a row cannot be measured.
 
-A value is rounded towards zero to a multiple of the step. Floats are read as they are written: the largest multiple
-whose nearest float is not above the value. So 0.29 is 29 steps of 0.01, although the float lies below 29/100.
-Whatever becomes of a value, a unit's sum is cut to the bounds afterwards: the guarantee does not rest on it.
+A value is rounded towards zero to a multiple of the step. A float becomes the largest multiple whose nearest float is
+not above it: so 0.29 is 29 steps of 0.01, although the float is below 29/100. The guarantee does not depend on this
+rounding, because a unit's sum is clipped afterwards.
 """
 
 from __future__ import annotations
@@ -20,46 +20,45 @@ from sparsehist.errors import DataError
 from sparsehist.store.series_files import SUM
 
 MOST_ROW_STEPS = 2**31 - 1
-"""Largest value of a row with bounds on both sides, in steps; 2**32 such rows still add up in 64 bits."""
+"""Bound on a row's value, in steps: the sum of 2**32 such rows fits 64 bits."""
 LARGEST_SUM = 2**46
-"""Largest sum of a key, in steps: it, its noise and their grid fit into a double."""
+"""Largest sum of a key, in steps: sum, noise and grid fit a double."""
 
 
 def sum_names(measures: Sequence[Measure]) -> list[str]:
-    """Return the columns of sums beside those of the keys and the count, in the order of the measures."""
+    """Return the names of the columns of sums, in the order of the measures."""
     return [f"{SUM}{number}" for number in range(len(measures))]
 
 
 def row_columns(measures: Sequence[Measure]) -> dict[str, Measure]:
-    """Return the measures that are read from the log, by the name that the rows' steps have meanwhile."""
+    """Return the measures that are read from the log, by the temporary name of their column of steps."""
     return {f"measure {number}": each for number, each in enumerate(measures) if each.column is not None}
 
 
 def row_steps(measures: Sequence[Measure], log: Log) -> dict[str, pl.Expr]:
-    """Return the steps of each row by measure, Int32."""
+    """Return expressions of the steps of each row, Int32, by column name."""
     return {name: _steps(each, log).cast(pl.Int32).alias(name) for name, each in row_columns(measures).items()}
 
 
 def check_number(column: str, log: Log) -> pl.DataType:
-    """Return the dtype of a column that is added up; refuse what is no number."""
+    """Return the dtype of a column to be summed; refuse it if it is not numeric."""
     dtype = log.dtypes[column]
     if not (dtype.is_numeric() or column in log.texts):
-        raise DataError(
-            f"measure column {column!r} has dtype {dtype}: cast it to whole numbers, decimals or floats, which add up"
-        )
+        raise DataError(f"measure column {column!r} has dtype {dtype}: cast it to whole numbers, decimals or floats")
     return dtype
 
 
 def steps_sql(
     measure: Measure, column: str, say: Callable[[str, str], str], exact: type[np.floating] = np.float64
 ) -> tuple[str, str]:
-    """Return a row's steps in SQL, as `float_steps` finds them, and the condition that it can be measured.
+    """Return SQL for a row's steps, equal to `float_steps`, and for the condition that it can be measured.
 
     Args:
-        measure: What is added up.
-        column: Which holds its values, numbers of any type.
-        say: Casts the second argument to the first, "double", "bigint" or, for `exact` of 32 bits, "real".
-        exact: Of the column, as for `float_steps`.
+        measure: The measure.
+        column: SQL of its values, numbers of any type.
+        say: Function that casts its second argument to its first: "double", "bigint" or, for `exact` of 32 bits,
+            "real".
+        exact: Type of the column, as for `float_steps`.
     """
     if measure.column is None:
         return say("bigint", "1"), ""
@@ -71,7 +70,7 @@ def steps_sql(
     value = say("double", column)
     size, up, down = f"abs({value})", say("double", str(rises)), say("double", str(per))
     most = MOST_ROW_STEPS if measure.signed else measure.most_steps
-    near = f"floor({size} * {down} / {up} + 0.5)"  # the number of steps, or one too many
+    near = f"floor({size} * {down} / {up} + 0.5)"  # the number of steps, or one more
     reached = f"{near} * {up} / {down}"
     reached = reached if exact is np.float64 else say("double", say("real", reached))
     steps = say(
@@ -94,7 +93,7 @@ def _steps(measure: Measure, log: Log) -> pl.Expr:
             .cast(pl.Float64, strict=False)
             .map_batches(lambda values: float_steps(values, measure, exact), pl.Int32, is_elementwise=True)
         )
-    # Cut to what decides, in steps and rounded up: so the product fits into 64 bits.
+    # Clip to the bounds, in steps and rounded up, so that the product fits 64 bits.
     most = MOST_ROW_STEPS if measure.signed else measure.most_steps
     outermost = most * measure.step.numerator // measure.step.denominator + 1
     value = pl.col(column).clip(upper_bound=outermost) if dtype == pl.UInt64 else pl.col(column)
@@ -106,9 +105,9 @@ def _steps(measure: Measure, log: Log) -> pl.Expr:
 
 
 def float_steps(values: pl.Series, measure: Measure, exact: type[np.floating]) -> pl.Series:
-    """Steps of doubles, Int32: the most whose nearest float of type `exact` is not farther from 0 than the number.
+    """Return steps of doubles, Int32: the most whose nearest float of type `exact` is not farther from 0.
 
-    In numpy: Polars divides by a number as it multiplies by its inverse, which rounds twice.
+    This uses numpy, because Polars divides by multiplying with the inverse, which rounds twice.
     """
     rises, per = float(measure.step.numerator), float(measure.step.denominator)
     number = (values.fill_null(np.nan) if values.null_count() else values).to_numpy()
@@ -117,12 +116,12 @@ def float_steps(values: pl.Series, measure: Measure, exact: type[np.floating]) -
         whole = size * (per / rises)
         np.rint(np.minimum(whole, 2.0 * MOST_ROW_STEPS, out=whole), out=whole)
         multiple = whole / per if rises == 1 else whole * rises / per
-        whole -= multiple.astype(exact, copy=False) > size  # at most one too many
+        whole -= multiple.astype(exact, copy=False) > size  # it is at most one too large
     if measure.signed:
         measurable = whole <= MOST_ROW_STEPS
         np.copysign(whole, number, out=whole)
     else:
-        # Two extremes are found in a third of the time of a mask; NaN is one, if there is any.
+        # Finding both extremes is three times as fast as a mask; NaN would be one of them.
         clean = number.min(initial=0) >= 0 and number.max(initial=0) < np.inf
         measurable = np.bool_(clean) or (number >= 0) & (number < np.inf)
         np.minimum(whole, measure.most_steps, out=whole)
@@ -152,7 +151,7 @@ def check_sums(frame: pl.DataFrame, measures: Sequence[Measure]) -> None:
 
 
 def given_sums(frame: pl.DataFrame, measures: Sequence[Measure]) -> list[pl.Series]:
-    """Sums made elsewhere, in whole numbers of steps: columns price_steps and the like."""
+    """Return sums made elsewhere, in whole numbers of steps, from columns such as price_steps."""
     found = []
     for name, measure in zip(sum_names(measures), measures, strict=True):
         given = frame[measure.steps_column]

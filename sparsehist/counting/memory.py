@@ -1,4 +1,4 @@
-"""How much memory a count may take."""
+"""Limits of the memory of a count."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sparsehist.errors import DeclarationError, shown
 
 
 def available_memory(group: Path = Path("/proc/self/cgroup"), mounted: Path = Path("/sys/fs/cgroup")) -> int:
-    """Return the bytes that this process may take: the least of the machine and its control groups (version 2)."""
+    """Return the bytes available to this process: the minimum of the machine and its control groups (version 2)."""
     limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     own = re.search(r"^0::/(.*)$", _text(group), re.MULTILINE)
     for around in [own[1], *map(str, Path(own[1]).parents)] if own else []:
@@ -20,7 +20,7 @@ def available_memory(group: Path = Path("/proc/self/cgroup"), mounted: Path = Pa
 
 
 def allowed_memory(limit: str | int | None) -> int:
-    """Return a limit, a number of bytes or a text such as "4GB", in bytes; half of what there is if None."""
+    """Return a limit (bytes or a text such as "4GB") in bytes; by default half of the available memory."""
     if limit is None:
         return available_memory() // 2
     if isinstance(limit, int) and not isinstance(limit, bool) and limit > 0:

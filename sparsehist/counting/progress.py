@@ -1,4 +1,4 @@
-"""How a log is counted: memory, threads, and who hears of the phases."""
+"""Settings of counting: memory, threads, and reports of progress."""
 
 from __future__ import annotations
 
@@ -18,13 +18,15 @@ Progress = bool | Callable[[str], None] | None
 
 @dataclass(frozen=True)
 class Counting:
-    """How a log is counted.
+    """Settings of counting.
 
     Attributes:
-        engine: "auto": Spark counts its own frames, and this process counts all else; "memory" and "spark" insist.
-        memory_limit: Bytes, or text such as "4GB". Rows take half of it and wait on disk beyond that.
+        engine: "auto": Spark counts its own frames, this process everything else; "memory" and "spark" require that
+            engine.
+        memory_limit: Bytes, or text such as "4GB". Rows use half of it; more rows are written to disk.
         threads: At most this many; the number of cores by default.
-        progress: None shows phases on a terminal, True always, False never; a function is called with each phase.
+        progress: None shows phases on a terminal, True always, False never; or a function to be called with each
+            phase.
 
     Example:
         >>> Counting(memory_limit="4GB").threads is None
@@ -43,13 +45,13 @@ class Counting:
             checked_whole("threads", self.threads, 1, 2**16)
 
     def resources(self) -> dict[str, Any]:
-        """Memory and threads, as `count_keys` takes them."""
+        """Memory limit and threads, as arguments of `count_keys`."""
         return {"memory_limit": self.memory_limit, "threads": self.threads}
 
 
 @contextmanager
 def reporting(progress: Progress) -> Iterator[Callable[[str], None]]:
-    """Give a function that is called with the name of each phase as it begins."""
+    """Yield a function to be called with the name of each phase when it begins."""
     begin = time.perf_counter()
 
     def tell(phase: str) -> None:

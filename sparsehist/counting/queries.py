@@ -1,4 +1,4 @@
-"""Queries of logs in a closed world: rewritten over named sources, checked, and run on a fresh DuckDB."""
+"""Queries of logs: rewrite them over named sources, check them, and run them on a new, closed DuckDB."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 def checked(
     query: Query, unit: str | Sequence[str], key: str | Sequence[str] = (), lookup: Lookup | None = None
 ) -> ClosedQuery:
-    """Return a query with its sources, files and types as they are now. Nothing of it is run.
+    """Return a query with its current sources, files and types fixed. The query is not run.
 
     Args:
-        query: Refused if it does not keep units apart, unless it is unverified or `unit` is empty.
+        query: Refused if it may mix units, unless it is unverified or `unit` is empty.
         unit: Columns of the result that name the unit.
         key: Columns that the result must have.
-        lookup: What further names in FROM stand for.
+        lookup: Function that returns the meaning of further names in FROM.
     """
     if isinstance(query, ClosedQuery):
         return query
-    from sparsehist.guarantee.closed import close  # and with it DuckDB, which a file does not need
+    from sparsehist.guarantee.closed import close  # imports DuckDB, which files do not need
     from sparsehist.guarantee.statement import Source, folded
 
     units, keys = ((names,) if isinstance(names, str) else tuple(names) for names in (unit, key))
@@ -52,7 +52,7 @@ def checked(
 
 
 def as_table(source: object) -> object:
-    """Read what Polars reads, for DuckDB; leave anything else to DuckDB."""
+    """Open a source with Polars if Polars reads it; else leave it to DuckDB."""
     log = None if isinstance(source, (pl.DataFrame, pl.LazyFrame)) else open_files(source)
     if log is not None:
         with engine_errors(log.label, log):
@@ -61,7 +61,7 @@ def as_table(source: object) -> object:
 
 
 def _opened(name: str, table: object) -> object:
-    """Return a source as DuckDB takes it; its error names it."""
+    """Return a source in a form that DuckDB reads; errors name the source."""
     try:
         return as_table(table)
     except SparsehistError as problem:
@@ -79,20 +79,20 @@ def check_query(
     public: Mapping[str, object] | None = None,
     parameters: Mapping[str, Any] | None = None,
 ) -> None:
-    """Refuse a query unless each unit's rows depend on that unit's own rows and on public tables alone.
+    """Refuse a query unless each unit's rows depend only on that unit's own rows and on public tables.
 
-    Nothing of the query is run: DuckDB plans it over empty tables. docs/sql.md says what a query may do.
+    The query is not run: DuckDB plans it over empty tables. docs/sql.md describes allowed queries.
 
     Args:
         query: One SELECT.
-        unit: Column of the result that names the unit, or several that do together.
-        key: Key columns of the result; checked to be there if given.
+        unit: Column of the result that names the unit, or several that name it together.
+        key: Key columns that the result must have.
         tables: What the query reads, by name: frames, Arrow tables, relations, paths, `Files`.
-        public: The same for what holds nothing of any unit; a file that the query names is public by its path here.
+        public: Tables without data of any unit; a file that the query names is public if its path is given here.
         parameters: Values for $name.
 
     Raises:
-        GuaranteeError: If it may depend on other rows; the message says where, why and what would be right.
+        GuaranteeError: If rows may depend on other units; the message says where, why and what to change.
         StatementError: If DuckDB cannot plan it.
 
     Example:

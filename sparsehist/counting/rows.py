@@ -1,4 +1,4 @@
-"""Rows of a log as numbers, grouped by unit: each group is counted alone, within a cache."""
+"""Rows of a log as numbers, grouped by unit, so that each group can be counted within a cache."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ BLOCK = 1 << 18  # rows grouped at a time, within the cache of a core
 
 
 class Rows:
-    """Words of units and keys, and numbers beside them, row by row. Several threads may add at once. Secret.
+    """Rows: words of units and keys, and further numbers. Adding is thread-safe. Secret.
 
     Args:
-        directory: A private directory for rows that memory has no room for.
+        directory: A private directory for rows that do not fit in memory.
         memory: Bytes of rows that stay in memory.
     """
 
     def __init__(self, directory: Path, memory: int) -> None:
         self._file, self._room, self._lock = directory / "rows", memory, Lock()
-        # Columns of some rows, in memory or mapped from the file; and where each group of units ends.
+        # Columns of batches of rows, in memory or mapped from the file; and the end of each group of units.
         self._blocks: list[tuple[list[AnyArray], list[int]]] = []
 
     def __len__(self) -> int:
@@ -46,11 +46,11 @@ class Rows:
         return [np.concatenate(column) for column in zip(*parts, strict=True)]
 
     def clear(self) -> None:
-        """Forget all rows."""
+        """Discard all rows."""
         self._blocks.clear()
 
     def _written(self, columns: list[AnyArray]) -> list[AnyArray]:
-        """Write columns to the file, and map them from there."""
+        """Write columns to the file, and return them memory-mapped."""
         mapped: list[AnyArray] = []
         for column in columns:
             with self._file.open("ab") as file:
@@ -61,7 +61,7 @@ class Rows:
 
 
 def by_first_bits(words: WordArray, bits: int) -> tuple[IndexArray, list[int]]:
-    """Group words by their first bits, at most 8; return their positions in a stable order and the groups' bounds."""
+    """Group words by their first bits, at most 8; return positions in a stable order, and the groups' bounds."""
     part = (words >> np.uint64(64 - bits)).astype(np.uint8)
     order = np.argsort(part, kind="stable")  # a radix sort: the numbers have 8 bits
     ends = np.cumsum(np.bincount(part, minlength=1 << bits))

@@ -1,4 +1,4 @@
-"""Anything that a log can be given as → a `Log`."""
+"""Open any kind of source as a `Log`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def open_log(source: object, columns: Sequence[str]) -> Log:
-    """Open a source (see `count_keys`), of which these columns will be read."""
+    """Open a source (see `count_keys`) to read these columns."""
     log = source if isinstance(source, Log) else _open(source, columns)
     missing = [name for name in columns if name not in log.dtypes]
     if missing:
@@ -31,7 +31,7 @@ def open_log(source: object, columns: Sequence[str]) -> Log:
 
 
 def _columns_of(log: Log, columns: Sequence[str], missing: str) -> str:
-    """Name the column that may be meant, or all, unless the first line of a CSV file may be a row of the log."""
+    """Return a hint that names a similar column or all, unless a CSV file's header may be a row of the log."""
     if log.files and log.texts.issuperset(log.dtypes) and not any(name in log.dtypes for name in columns):
         n = len(log.dtypes)
         return f"its first line has {n} field(s) and must be a header: check that it is one, and the delimiter"
@@ -81,14 +81,14 @@ def _refuse_twice(label: str, names: Sequence[str], columns: Sequence[str]) -> N
 
 
 def _of_relation(relation: duckdb.DuckDBPyRelation, columns: Sequence[str], label: str) -> Log:
-    """Read a relation of DuckDB as a stream, as often as it is asked for."""
+    """Read a relation of DuckDB as a stream, which can be opened repeatedly."""
     _refuse_twice(label, [name.casefold() for name in relation.columns], [name.casefold() for name in columns])
     for name, kind in zip(relation.columns, relation.types, strict=True):
         if name in columns and kind == "TIME WITH TIME ZONE":
             raise DataError(f"column {name!r} is {kind}, which loses its zone when read: cast it to text")
     dtypes = dict(zip(relation.columns, relation.limit(0).pl().dtypes, strict=True))
     wanted = [name for name in dict.fromkeys(columns) if name in dtypes] or list(dtypes)
-    # By position: on its way out of DuckDB, a name may become another one. Columns that nobody wants are not read.
+    # Select by position, because DuckDB may change names in its output. Other columns are not read.
     places = [f'#{relation.columns.index(name) + 1} as "{name.replace(chr(34), 2 * chr(34))}"' for name in wanted]
     projected = relation.project(", ".join(places))
 

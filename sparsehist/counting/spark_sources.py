@@ -1,4 +1,4 @@
-"""Spark's frames as logs, classic and Connect alike: known without importing Spark, read by nobody but Spark."""
+"""Spark frames as logs, classic or Connect: recognised without importing Spark, and read only by Spark."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import polars as pl
 from sparsehist.errors import DataError
 
 SPARK_LABEL = "the Spark frame"
-# What a value of each of Spark's types is; an unsigned number of 64 bits is read as a decimal of 20 digits.
+# The Polars type of each Spark type; unsigned 64-bit numbers are read as decimals of 20 digits.
 _TYPES: dict[str, pl.DataType] = {
     "BooleanType": pl.Boolean(),
     "ByteType": pl.Int8(),
@@ -54,28 +54,28 @@ def _dtype(given: Any) -> pl.DataType:
 
 
 def column(functions: Any, name: str) -> Any:
-    """Return a column by its name, whatever is in it."""
+    """Return the column with exactly this name, whatever characters it has."""
     return functions.col("`" + name.replace("`", "``") + "`")
 
 
 def listed(frame: Any, values: pl.Series) -> Any:
-    """Values as a frame of the session of another."""
+    """Return values as a frame in the session of another frame."""
     table = values.to_frame().to_arrow(compat_level=pl.CompatLevel.oldest())
     return frame.sparkSession.createDataFrame(table)
 
 
 def hidden(frame: Any, text: str) -> Any:
-    """A column of one text that no plan shows: a literal stands in EXPLAIN, in the UI and in the log of events."""
+    """Return a constant text column that plans do not show (EXPLAIN, UI and event log show literals)."""
     return listed(frame, pl.Series("hidden", [text])).scalar()
 
 
 def functions_for(frame: Any) -> Any:
-    """Return the functions that make columns for a frame."""
+    """Return the module of column functions for a frame."""
     return import_module(f"{_package(frame)}.functions")
 
 
 def window_for(frame: Any) -> Any:
-    """What makes windows for a frame."""
+    """Return the class that makes windows for a frame."""
     return import_module(f"{_package(frame)}.window").Window
 
 
@@ -85,7 +85,7 @@ def _package(frame: Any) -> str:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Silence PySpark in this thread: it logs what its errors say, values of the log included."""
+    """Silence PySpark in this thread: it logs error messages, which may contain values of the log."""
     from pyspark.logger import PySparkLogger
 
     thread = threading.get_ident()

@@ -1,8 +1,8 @@
-"""Several columns as one text of typed parts with their lengths, so that texts are equal only if all parts are equal.
+"""Several columns as one text of typed parts with lengths: texts are equal only if all parts are equal.
 
 A part is written as a letter for its type, its length in bytes, a colon and its value: the 20,484th day and the
-number 17 are `d5:20484i2:17`. No other tuple is written so, since the length says where a part ends. Polars and
-DuckDB write the same. A tuple with a part that is null or empty is null, as a single column would be.
+number 17 are `d5:20484i2:17`. No other tuple has this text, since lengths show where parts end. Polars and DuckDB
+write the same. A tuple with a null or empty part is null, as a single column would be.
 
 | letter | type | value |
 |---|---|---|
@@ -10,16 +10,16 @@ DuckDB write the same. A tuple with a part that is null or empty is null, as a s
 | i | whole number of any width | decimal digits, `-` before negative ones |
 | d | date | days since 1970-01-01, as a whole number |
 | u | time stamp, with or without a zone | microseconds since 1970-01-01 (UTC), as a whole number |
-| n | time stamp that counts nanoseconds | these, as a whole number |
+| n | time stamp with nanoseconds | nanoseconds since 1970-01-01, as a whole number |
 | b | boolean | `true` or `false` |
 | x | bytes | lower-case hexadecimal digits |
 
 **The portable order.** With `portable=True` a unit keeps the keys that come first by SHA-256 of one text in UTF-8:
 the 32 lower-case hexadecimal digits of the bounding salt; the unit, a part or the parts of a tuple; the parts of the
 key, each in the canonical type of the domain. Digests are compared as unsigned bytes, which is how their lower-case
-hexadecimal digits compare. No two (unit, key) pairs give one text, and digests that agree are not to be expected
-before 2¹²⁸ of them. For the salt 00…0f, the unit 7 and the key "é" the text is
-`000102030405060708090a0b0c0d0e0fi1:7s2:é`. Nanoseconds have no portable form: not every engine holds them.
+hexadecimal digits compare. Different (unit, key) pairs have different texts, and equal digests are not to be expected
+before 2¹²⁸ pairs. For the salt 00…0f, the unit 7 and the key "é" the text is
+`000102030405060708090a0b0c0d0e0fi1:7s2:é`. Nanoseconds have no portable form: not every engine supports them.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def types_of_tuple(text: str) -> str:
 
 
 def tuple_text(names: Sequence[str], dtypes: Mapping[str, pl.DataType]) -> pl.Expr:
-    """Write columns as one, with Polars.
+    """Return a Polars expression that writes several columns as one text.
 
     Example:
         >>> log = pl.DataFrame({"day": [20484], "ip": ["é"]})
@@ -89,7 +89,7 @@ def _written(name: str, dtype: pl.DataType) -> list[pl.Expr]:
 
 
 def sha256_of(pairs: pl.Series, salt: bytes) -> pl.Series:
-    """Return the SHA-256 of the salt and the text of each pair, by which the portable order goes."""
+    """Return the SHA-256 of salt and text of each pair, which defines the portable order."""
     import duckdb
 
     messages = pl.select(message=pl.lit(salt.hex()) + pairs)
@@ -100,7 +100,7 @@ def sha256_of(pairs: pl.Series, salt: bytes) -> pl.Series:
 
 
 def check_portable(name: str, dtype: pl.DataType) -> None:
-    """Refuse a unit that not every engine can write."""
+    """Refuse a unit column that not every engine can write as text."""
     if part_of_tuple(name, dtype) == "n":
         raise DataError(
             f"unit column {name!r} counts nanoseconds, but the portable order does not: cast to microseconds"

@@ -1,8 +1,8 @@
-"""Count with Spark: all of it is columns and frames of Spark's own, and nothing but counts comes back.
+"""Count with Spark's own columns and frames; only counts are returned.
 
-Rows of a unit are brought together once. There pairs are made distinct and counted; only those of units above the
-bound are hashed and put in the portable order. No Python runs where the log is, and no value depends on which task
-computed it: a task that is run again gives the same.
+Rows are grouped by unit once. Then pairs are made distinct and counted; only pairs of units above the bound are
+hashed and sorted in the portable order. No Python runs on the executors, and no value depends on the task that
+computed it, so a task can be repeated.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from sparsehist.domain.base import key_names
 from sparsehist.errors import DataError, SparsehistError
 
 Column = Any
-"""A column of Spark, which need not be there to check types."""
+"""A Spark column; the type checker need not import Spark."""
 Frame = Any
 _MISSING, _OUTSIDE, _UNMEASURED = "sparsehist: missing", "sparsehist: outside", "sparsehist: unmeasured"
 _REFUSED = re.compile(rf"({_MISSING}|{_OUTSIDE}|{_UNMEASURED}) (\d+)")
 _SQL = Dialect("spark")
 PART_KEYS = 2_000_000
-"""Keys that come to the driver at once."""
+"""Number of keys sent to the driver at once."""
 
 
 def name() -> str:
@@ -46,15 +46,15 @@ def name() -> str:
 
 
 def count(log: Log, wanted: CountRequest) -> pl.DataFrame:
-    """Count units by key: columns key_0, …, count and sum_0, …."""
+    """Count units by key; return columns key_0, …, count and sum_0, …."""
     with _refusals(log, wanted):
         return _collected(counted(log, wanted), wanted.domain)
 
 
 def counted(log: Log, wanted: CountRequest) -> Frame:
-    """Count units by key: columns key_0, …, count and sum_0, …, a frame that nothing has run yet."""
+    """Return the lazy frame of counts by key: columns key_0, …, count and sum_0, …."""
     F = functions_for(log.rows)
-    # The last weight is that of every unit with more keys.
+    # Units with more keys have the last weight.
     weight = F.lit(wanted.weights[-1][0])
     for part, most in reversed(wanted.weights[:-1]):
         weight = F.when(F.col("keys") <= most, part).otherwise(weight)
@@ -67,12 +67,12 @@ def counted(log: Log, wanted: CountRequest) -> Frame:
 
 
 def in_order(log: Log, wanted: CountRequest, salt: bytes) -> Iterator[pl.DataFrame]:
-    """Count units by key, and bring the keys to the driver part by part: by count, then by a secret hash.
+    """Count units by key, and yield the keys in parts, ordered by count, then by a secret hash.
 
     Args:
         log: A frame of Spark.
         wanted: What to count.
-        salt: 16 secret bytes: keys of one count come in an order that is random to whoever lacks it.
+        salt: 16 secret bytes that determine the order of keys with equal counts.
 
     Yields:
         Columns key_0, …, count and sum_0, …, at most about `PART_KEYS` rows; at least one frame, perhaps empty.
@@ -95,7 +95,7 @@ def in_order(log: Log, wanted: CountRequest, salt: bytes) -> Iterator[pl.DataFra
 
 @contextmanager
 def _refusals(log: Log, wanted: CountRequest) -> Iterator[None]:
-    """Say in our words what Spark was told to refuse."""
+    """Replace refusals raised inside Spark by our own errors."""
 
     def told_apart(failure: BaseException) -> SparsehistError | None:
         found = _REFUSED.search(str(failure))
@@ -116,18 +116,18 @@ def _refusals(log: Log, wanted: CountRequest) -> Iterator[None]:
 
 
 def _collected(frame: Frame, domain: Domain) -> pl.DataFrame:
-    """Bring counts to the driver, in canonical dtypes."""
+    """Collect counts on the driver, in canonical dtypes."""
     found = pl.DataFrame(pl.from_arrow(frame.toArrow()))
     return found.cast(dict(zip(key_names(domain.columns), domain.dtypes, strict=True)))
 
 
 def kept(log: Log, wanted: CountRequest) -> Frame:
-    """Return the pairs that count: columns unit_0, …, key_0, …, sum_0, … and keys, how many the unit has."""
+    """Return the pairs that count: columns unit_0, …, key_0, …, sum_0, … and the unit's number of keys."""
     F, window = functions_for(log.rows), window_for(log.rows)
     units = [f"unit_{i}" for i in range(len(wanted.unit))]
     keys = key_names(wanted.domain.columns)
     wanted.report("counting")
-    # By unit alone, although pairs are to be distinct: then no row moves a second time.
+    # Group by unit only, although pairs are to be distinct: so rows are shuffled only once.
     placed = _placed(log, wanted).repartition(*units)
     pairs = placed.dropDuplicates([*units, *keys])
     if wanted.measures:
@@ -148,16 +148,16 @@ def _digest(F: Any, log: Log, salt: bytes, names: Sequence[str], dtypes: Sequenc
 
 
 def _text(name: str, dtype: pl.DataType) -> str:
-    """Write a column behind its type and length (`counting/tuples.py`), in SQL."""
+    """Return SQL that writes a column after its type and length (`counting/tuples.py`)."""
     letter = part_of_tuple("", dtype)
     if isinstance(dtype, pl.Datetime) and not dtype.time_zone:
-        # It is read as if it were of UTC, whatever the zone of the session is.
+        # It is read as UTC, in any time zone of the session.
         name = f"cast({name} || 'Z' as timestamp)"
     return _SQL.part(letter, name)
 
 
 def _placed(log: Log, wanted: CountRequest) -> Frame:
-    """Bring rows to columns unit_0, …, key_0, …, sum_0, …: those that are dropped are gone, others are refused."""
+    """Return valid rows as columns unit_0, …, key_0, …, sum_0, …; drop or refuse other rows."""
     F, sums = functions_for(log.rows), sum_names(wanted.measures)
     frame = log.rows.select(
         *(_present(F, log, name).alias(f"unit_{i}") for i, name in enumerate(wanted.unit)),
@@ -186,7 +186,7 @@ def _present(F: Any, log: Log, name: str) -> Column:
 
 
 def _amount(F: Any, log: Log, measure: Measure) -> Column:
-    """Return the value of a row: of a measure that counts rows, one."""
+    """Return the value of a row; 1 for a measure that counts rows."""
     if measure.column is None:
         return F.lit(1)
     check_number(measure.column, log)
@@ -201,7 +201,7 @@ def _steps(F: Any, log: Log, name: str, measure: Measure) -> Column:
 
 
 def _without_nulls(F: Any, frame: Frame, columns: Sequence[str], refusal: str | None) -> Frame:
-    """Leave rows with a null out, or let Spark stop at the first."""
+    """Drop rows with a null, or make Spark fail at the first."""
     if refusal is None and columns:
         return frame.where(reduce(lambda one, other: one & other, (F.col(name).isNotNull() for name in columns)))
     for i, name in enumerate(columns):
@@ -211,7 +211,7 @@ def _without_nulls(F: Any, frame: Frame, columns: Sequence[str], refusal: str | 
 
 
 def _cell(F: Any, frame: Frame, i: int, domain: Domain, dtype: pl.DataType) -> Frame:
-    """Put the column key_i in the place of raw_i: its cell, null outside the domain."""
+    """Replace the column raw_i by key_i: its cell, null outside the domain."""
     raw, cell = f"raw_{i}", f"key_{i}"
     if isinstance(domain, Catalogue):
         values = domain.values.cast(pl.Decimal(20, 0)) if domain.dtypes[0] == pl.UInt64 else domain.values

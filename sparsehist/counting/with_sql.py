@@ -1,9 +1,9 @@
-"""Counting where the log lies: one SELECT that a warehouse runs, and only counts leave it.
+"""Count in the warehouse of the log: one SELECT, whose result has only counts.
 
-It does what the other engines do: rows without a unit or a key and keys outside the domain go, pairs are made
-distinct, a unit with too many keys keeps the first ones in the portable order (`counting/tuples.py`), and units are
-counted by key. One template holds the query; `DIALECTS` holds what dialects write differently. sqlglot quotes names
-and texts, and the salt is a parameter.
+As with other engines, rows without a unit or a key and keys outside the domain are dropped, pairs are made distinct,
+a unit with too many keys keeps the first in the portable order (`counting/tuples.py`), and units are counted by key.
+The query is a template; `DIALECTS` holds the differences between dialects. sqlglot quotes names and texts, and the
+salt is a parameter.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from sparsehist.domain.strings import Strings
 from sparsehist.errors import DeclarationError, as_mapping, present, shown
 
 MOST_VALUES = 10_000
-"""Of a catalogue that is written out in a query."""
+"""Largest number of values of a catalogue in a query."""
 UNIT_TYPES: dict[str, pl.DataType] = {
     "text": pl.String(), "integer": pl.Int64(), "date": pl.Date(), "timestamp": pl.Datetime("us"),
 }  # fmt: skip
@@ -113,17 +113,17 @@ error for anything but a whole number; "nul" is the character that no literal ho
 
 @dataclass(frozen=True)
 class CountingSql:
-    """A count that a warehouse makes.
+    """A query with which a warehouse counts a log.
 
     Attributes:
-        sql: One SELECT: the key columns by their names, the count, and sums in steps, such as price_steps; the salt
-            is a parameter of it.
-        dialect: It is written in.
+        sql: One SELECT: key columns by name, the count, and sums in steps, such as price_steps; the salt is a
+            parameter.
+        dialect: SQL dialect of the query.
         key: Key columns.
         max_keys: Distinct keys a unit may have.
         domain: Where the keys belong.
         count: Name of the count column.
-        salt: What decides which keys a unit with too many keeps; 16 secret bytes.
+        salt: 16 secret bytes that decide which keys a unit with too many keeps.
         measures: What is added up.
 
     Example:
@@ -148,11 +148,11 @@ class CountingSql:
 
     @property
     def parameters(self) -> dict[str, str]:
-        """The salt by the name it has in the query; where parameters have no names, the one there is."""
+        """The salt as parameters of the query, by name if the dialect has names."""
         return {"salt": self.salt.hex()}
 
     def check(self, *, key: str | Sequence[str], max_keys: int, measures: Sequence[Measure] = ()) -> None:
-        """Refuse a series with another key, bound or measure than was counted with; any domain does.
+        """Refuse a series with another key, bound or measure than the query had; any domain is accepted.
 
         Raises:
             DeclarationError: If they differ.
@@ -171,7 +171,7 @@ class CountingSql:
             )
 
     def counts(self, result: object) -> Counts:
-        """What `create` takes as a log.
+        """Return the result of the query as a log for `create`.
 
         Args:
             result: Rows of the query: a frame, an Arrow table, or Parquet files by path, pattern or URL.
@@ -190,7 +190,7 @@ class CountingSql:
 
 
 def _is_whole_decimal(dtype: pl.DataType) -> bool:
-    """How warehouses give whole numbers beyond 63 bits."""
+    """Return whether a type holds whole numbers of more than 63 bits as decimals."""
     return isinstance(dtype, pl.Decimal) and dtype.scale == 0
 
 
@@ -207,11 +207,11 @@ def counting_sql(
     salt: bytes | None = None,
     measures: Measure | str | Sequence[Measure | str] = (),
 ) -> CountingSql:
-    """Write the count of a log as one SELECT for the warehouse it lies in.
+    """Return one SELECT with which the warehouse of a log counts it.
 
-    Rows without a unit or a key (null or empty), keys outside the domain and rows that cannot be measured are left
-    out; all else is as for `sparsehist.create`, in the portable order. Names of columns are taken as they stand,
-    letter by letter.
+    Rows without a unit or a key (null or empty), keys outside the domain and rows that cannot be measured are
+    dropped; otherwise counting is as for `sparsehist.create`, in the portable order. Names of columns are
+    case-sensitive.
 
     Args:
         dialect: "duckdb", "postgres", "clickhouse" or "spark".
@@ -220,18 +220,17 @@ def counting_sql(
         key: Column of the key, or several, as many as the domain has.
         max_keys: Distinct keys a unit may have.
         domain: Where the keys belong, or its text. A catalogue may have up to 10,000 values here.
-        unit_types: What unit columns hold that are not text: "integer", "date" (a time of day is left out) or
-            "timestamp".
-        count: What the column of counts is called.
-        salt: 16 secret bytes, to make the same counts again; random by default.
+        unit_types: Types of unit columns that are not text: "integer", "date" (ignores a time of day) or "timestamp".
+        count: Name of the column of counts.
+        salt: 16 secret bytes, to repeat the same counts; random by default.
         measures: What is added up by key, as `create` takes it. Numbers are read as doubles: cast a column of 32-bit
             floats to decimals in a view, or 0.29 may become 28 steps of 0.01.
 
     Returns:
-        The query, its parameter, and what makes a log of its result.
+        The query with its parameter; its `counts` makes a log of the result.
 
     Raises:
-        DeclarationError: If a parameter is wrong, or the dialect cannot say it.
+        DeclarationError: If a parameter is wrong, or not supported in the dialect.
 
     Example:
         >>> made = counting_sql("postgres", "web.log", unit="user_id", key="day", max_keys=3,
@@ -295,7 +294,7 @@ def counting_sql(
 
 
 def _check_name(name: object) -> None:
-    # Warehouses read these texts in different ways, or replace them first (Spark and ${…}).
+    # Warehouses read these characters differently, or substitute them (Spark and ${…}).
     if not isinstance(name, str) or not name or not name.isprintable() or re.search(r"[\\`]|\$\{", name):
         raise DeclarationError(
             "names are text without control characters, backslashes, backticks and ${, not "
@@ -304,13 +303,13 @@ def _check_name(name: object) -> None:
 
 
 class Dialect:
-    """Writes names, values and conditions in a dialect."""
+    """A writer of names, values and conditions in a dialect."""
 
     def __init__(self, dialect: str) -> None:
         self._dialect, self.words = dialect, DIALECTS[dialect]
 
     def write(self, what: str, x: str) -> str:
-        """Write what is done to an expression."""
+        """Apply a named operation of the dialect to an expression."""
         return self.words[what].replace("{x}", x)
 
     def name(self, name: str) -> str:
@@ -318,10 +317,10 @@ class Dialect:
         return exp.to_identifier(name, quoted=True).sql(self._dialect)
 
     def unit(self, name: str, column: str, kind: str) -> tuple[str, str]:
-        """Return a part of the unit as it is hashed, and the condition that it is there.
+        """Return a part of the unit as it is hashed, and the condition that it is not missing.
 
-        Neither a number for a text nor a fraction for a whole number is let through where an engine tells its types:
-        equal ones may be written in two ways, and so be two units.
+        If the engine checks types, a number instead of text, or a fraction instead of a whole number, is refused:
+        equal values could have two texts, and so be two units.
         """
         letter = part_of_tuple(name, UNIT_TYPES[kind])
         if kind == "text":
@@ -330,7 +329,7 @@ class Dialect:
         return self.part(letter, column), f"{column} is not null"
 
     def part(self, letter: str, value: str) -> str:
-        """Return a value behind its letter and length; a text is compared byte by byte already."""
+        """Return a value after its letter and length; texts are already compared byte by byte."""
         if letter == "d":
             value = self.write("days", self.write("date", value))
         elif letter == "u":
@@ -342,7 +341,7 @@ class Dialect:
         return f"'{letter}' || {self.write('written', self.write('size', text))} || ':' || {text}"
 
     def cell(self, column: str, part: Domain) -> tuple[str, str]:
-        """Return the cell of a key, and the condition that there is one."""
+        """Return the cell of a key, and the condition that it is in the domain."""
         text, day = self.write("text", column), self.write("date", column)
         match part:
             case Strings():
@@ -386,7 +385,7 @@ class Dialect:
         return cell, f"{at} in ({', '.join(written or ['null'])})"
 
     def _text(self, text: str) -> str:
-        """A text as a literal, cut where no query can hold it (NUL) and where Spark would put something in (${)."""
+        """Return a text as a literal, split where queries cannot hold it (NUL) or Spark would substitute (${)."""
         nul = self.words["nul"]
         pieces = [piece for piece in re.split(r"(\0)|(?<=\$)(?=\{)", text) if piece and (nul or piece != "\0")]
         written = [nul if piece == "\0" else exp.Literal.string(piece).sql(self._dialect) for piece in pieces]

@@ -1,12 +1,12 @@
-"""Columns of a log as words: one number of at most 64 bits a row, equal exactly where the values are equal.
+"""Columns of a log as words: one number of at most 64 bits per row, equal if and only if the values are equal.
 
-Whole numbers are words as they are, less the least one there may be, and categories are the numbers that Polars has
-for them: no hash, no table, no check. Text and bytes have a code of 32 bits in an exact table (`codes.py`). Several
-columns stand side by side in one word; if they do not fit 64 bits, wide ones get codes too, and then two together
-get a code in a table of their own.
+A whole number becomes its difference from the least possible one, and a category its number in Polars: no hash, no
+table, no check. Text and bytes get a 32-bit code in an exact table (`codes.py`). Several columns are packed side by
+side in one word; if they do not fit 64 bits, wide columns get codes too, and then pairs of columns get a code in
+another table.
 
-Once the log is read, every distinct value that has a code is brought to the domain, and codes become cells. `hashes`
-depend on the salt and on values alone, never on codes.
+After the log is read, every distinct coded value is mapped to the domain, and codes become cells. `hashes` depend
+only on the salt and on values, never on codes.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ _NARROW: dict[type[pl.DataType], int] = {
 NO_CELL = np.uint32(2**CODE_BITS - 1)
 Numbers32or64: TypeAlias = "NDArray[np.unsignedinteger]"
 Inside: TypeAlias = "BoolArray | None"
-"""True where a row is inside the domain; None if all are."""
+"""Whether each row is inside the domain; None if all are."""
 Field: TypeAlias = "WholeNumbers | Coded"
 
 
 def key_range(domain: Domain | None) -> tuple[int, int] | None:
-    """Return the least and the greatest number of a domain of numbers, dates as days; None for any other."""
+    """Return the least and the greatest number of a domain of numbers or dates (as days); None for other domains."""
     if isinstance(domain, Integers):
         return domain.low, domain.high
     return ((domain.start - _EPOCH).days, (domain.end - _EPOCH).days) if isinstance(domain, Dates) else None
 
 
 class WholeNumbers:
-    """Whole numbers from `low` to `high`, less `low`; rows with others were left out before."""
+    """Whole numbers from `low` to `high`, minus `low`; rows with other numbers were dropped before."""
 
     columns, memory, outside = 1, 0, ()
 
@@ -61,7 +61,7 @@ class WholeNumbers:
         return found - self._low if self._low else found
 
     def place(self, salt: bytes) -> None:
-        """All numbers are cells."""
+        """Do nothing: all numbers are cells."""
 
     def cells(self, numbers: Numbers32or64) -> tuple[Numbers32or64, Inside]:
         return numbers, None
@@ -75,13 +75,13 @@ class WholeNumbers:
 
 
 class Categories:
-    """The numbers that Polars has for the categories of one column, and which of them rows have."""
+    """The Polars numbers of the categories of one column, and which of them occur."""
 
     memory = 0
 
     def __init__(self) -> None:
         self._met, self._lock = np.zeros(0, dtype=bool), Lock()
-        # Polars numbers categories anew once no column of them is left.
+        # Keep a column: Polars renumbers categories when no column with them is left.
         self._numbered = pl.Series([], dtype=pl.Categorical)
 
     def codes(self, values: pl.Series) -> Codes32:
@@ -95,7 +95,7 @@ class Categories:
         return codes
 
     def values(self) -> pl.Series:
-        """Return the texts by number, null where no row has it."""
+        """Return the texts by number, null for numbers that do not occur."""
         last = int(np.flatnonzero(self._met).max(initial=-1))
         numbers = pl.Series(np.arange(last + 1), dtype=self._numbered.to_physical().dtype)
         numbers = numbers.zip_with(pl.Series(self._met[: last + 1]), pl.Series([None], dtype=numbers.dtype))
@@ -103,7 +103,7 @@ class Categories:
 
 
 class Coded:
-    """The codes of one column's values, and the component of the domain for it (None allows any value)."""
+    """The codes of one column's values, and its component of the domain (None allows any value)."""
 
     bits, columns, n_cells = CODE_BITS, 1, 0
     outside: Sequence[int] = ()
@@ -139,7 +139,7 @@ class Coded:
         self._hashes, self.n_cells = value_hash(self._cells, int(odd(salt, b"odd 0"))), self._cells.len()
 
     def _map(self, n_codes: int, codes: NDArray[np.integer], cells: NDArray[np.integer]) -> None:
-        """Note the cells of some codes; the others have none."""
+        """Set the cells of some codes; the others have none."""
         self._cell_of = np.full(n_codes, NO_CELL)
         self._cell_of[codes] = cells
 
@@ -158,7 +158,7 @@ class Coded:
 
 
 class CodedWords(Coded):
-    """Words of several columns that do not fit beside the others."""
+    """Codes of words of several columns that together do not fit in one word."""
 
     def __init__(self, inner: Words) -> None:
         super().__init__(pl.Int64(), None)
@@ -186,12 +186,12 @@ class CodedWords(Coded):
 
 
 class Words:
-    """Some columns of a log as words of 32 or 64 bits: the numbers of fields side by side. Secret.
+    """Some columns of a log as words of 32 or 64 bits, packed side by side. Secret.
 
     Attributes:
-        columns: How many there are.
+        columns: Number of columns.
         bits: Width of the words.
-        n_cells: Cells are less than it; after `place`.
+        n_cells: Upper bound on cell numbers; after `place`.
         outside: Positions of the columns in which a value was outside its domain; after `place`.
         memory: Bytes that distinct values take.
     """
@@ -204,7 +204,7 @@ class Words:
 
     @classmethod
     def of_columns(cls, dtypes: Sequence[pl.DataType], domains: Sequence[Domain | None]) -> Words:
-        """For columns of these dtypes, with the part of the domain each belongs to, or None for any value."""
+        """Make words for columns with these dtypes and components of the domain (None allows any value)."""
         fields = [_field(*one) for one in zip(dtypes, domains, strict=True)]
         for at, one in enumerate(fields):
             if sum(each.bits for each in fields) > WORD_BITS and one.bits > CODE_BITS:
@@ -218,12 +218,12 @@ class Words:
         return sum(one.memory for one in self._fields)
 
     def numbers(self, columns: Sequence[pl.Series]) -> Numbers32or64:
-        """Turn rows, columns as `batches.plain` gives them, into words. Several threads may call it at once."""
+        """Convert rows (columns from `batches.plain`) to words. Thread-safe."""
         rest = iter(columns)
         return self._joined(one.numbers([next(rest) for _ in range(one.columns)]) for one in self._fields)
 
     def place(self, salt: bytes) -> None:
-        """Bring the distinct values to the domain, once all rows are read."""
+        """Map the distinct values to cells of the domain, after all rows were read."""
         self._odds = [odd(salt, b"odd %d" % number) for number in range(len(self._fields))]
         self.outside, first = list[int](), 0
         for number, one in enumerate(self._fields):
@@ -233,13 +233,13 @@ class Words:
         self.n_cells = self._fields[0].n_cells << self.bits - self._fields[0].bits
 
     def cells(self, numbers: Numbers32or64) -> tuple[Numbers32or64, Inside]:
-        """Turn the words of rows into those of cells, and tell which rows have one; after `place`."""
+        """Convert words of rows to cells, and return which rows have a cell; after `place`."""
         found = [one.cells(own) for one, own in zip(self._fields, self._parted(numbers), strict=True)]
         limited = [inside for _, inside in found if inside is not None]
         return self._joined(cells for cells, _ in found), np.logical_and.reduce(limited) if limited else None
 
     def hashes(self, cells: Numbers32or64) -> WordArray:
-        """Hash cells by value, shape (n,); different cells seldom, but may, have one hash."""
+        """Hash cells by value, shape (n,); different cells may, rarely, have equal hashes."""
         total = np.zeros(cells.size, dtype=np.uint64)
         for one, factor, numbers in zip(self._fields, self._odds, self._parted(cells), strict=True):
             total += one.hashes(numbers) * factor
@@ -272,7 +272,7 @@ class Words:
 
 
 def _field(dtype: pl.DataType, domain: Domain | None) -> Field:
-    """Choose how a column becomes numbers: a range where every value in it is a cell, else codes."""
+    """Choose how a column becomes numbers: by its range if all values in it are cells, else by codes."""
     limits = key_range(domain)
     if not is_whole(dtype) or not (limits or domain is None or isinstance(domain, Hash64) or domain.is_open):
         return Coded(dtype, domain)

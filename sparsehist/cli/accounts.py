@@ -145,7 +145,6 @@ def limit(
     epsilon: str | None = None,
     delta: str | None = None,
     route: str | None = None,
-    order: int | None = None,
     open_share: str | None = None,
     series: str | None = None,
     cap: str | None = None,
@@ -176,14 +175,13 @@ def limit(
         epsilon: Budget, instead: limit on epsilon at --delta.
         delta: Beside --epsilon, 0 for pure; beside --rho, what open domains may spend.
         route: How noise is charged: gaussian (exact; the default beside a delta), pure (Laplace), renyi, poisson.
-        order: Of the Rényi divergence; chosen for Gaussian noise by default.
         open_share: Share of --delta for open domains; half where there is one, else 0.
         series: Instead: raise the cap of this series, to --cap.
         cap: With --series: the new cap, exact; above the one in force.
         disjoint: Instead: declare that nobody is in two of these populations; give it twice or more.
         reason: Why; one line, kept in the ledger for good. Needed for all but the first budget.
     """
-    budget = given(rho=rho, epsilon=epsilon, delta=delta, route=route, order=order, open_share=open_share)
+    budget = given(rho=rho, epsilon=epsilon, delta=delta, route=route, open_share=open_share)
     if [bool(budget), series is not None, disjoint is not None].count(True) != 1 or (series is None) != (cap is None):
         raise DeclarationError(
             "give a budget (--rho, or --epsilon and --delta), or --series and --cap, or --disjoint twice or more"

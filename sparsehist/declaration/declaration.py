@@ -222,27 +222,60 @@ class Declaration(Record):
             )
         super().__post_init__()
         self._fix("noise", _noise(self.noise, self.max_keys))
-        if isinstance(self.unit, str) and self.unit in self.key:
-            _refuse("unit", f"unit must name a column that is no key column, got {shown(self.unit)}")
-        if isinstance(self.bounding, Share):
-            self._check_shares(self.bounding)
+        if isinstance(self.bounding, Share) and self.bounding.most_keys is None:
+            self._fix("bounding", replace(self.bounding, most_keys=_MOST_OVER_MAX * self.max_keys))
+        self._check_together()
+        _ = self.shares  # refuses weights that would be 0
         self._check_domain()
-        if self.measures:
-            self._check_measures()
-        if self.steps is not None or self.every is not None:
-            self._check_going_on()
+        if self.every is not None:
+            self._fix("population", self.name)
 
-    def _check_shares(self, share: Share) -> None:
-        family = self.family
-        if family.integer or family.norm is None or not hasattr(family, "sensitivity"):
-            _refuse(
-                "bounding",
-                f"bounding='share' needs Gaussian or Laplace noise: weights are parts of a count, and {self.noise} "
-                "noise is not made for them",
-            )
-        if share.most_keys is None:
-            self._fix("bounding", replace(share, most_keys=_MOST_OVER_MAX * self.max_keys))
-        _ = self.shares
+    def _check_together(self) -> None:
+        """Check the rules between parameters: what is wrong, the parameter to change, and why."""
+        running, periodic, family = self.steps is not None, self.every is not None, self.family
+        share, what = isinstance(self.bounding, Share), "a periodic series" if periodic else "a running series"
+        reserved = {name for each in self.measures for name in (each.sum_column, each.name + MEAN_COLUMN)}
+        rules = (
+            (
+                isinstance(self.unit, str) and self.unit in self.key,
+                "unit", f"unit must name a column that is no key column, got {shown(self.unit)}",
+            ),
+            (
+                share and (family.integer or family.norm is None or not hasattr(family, "sensitivity")),
+                "bounding", f"bounding='share' needs Gaussian or Laplace noise, got {shown(self.noise)}",
+            ),
+            (
+                self.measures and self.noise not in _MEASURED,
+                "measures", f"measures need Gaussian, Laplace or discrete Laplace noise, got {shown(self.noise)}",
+            ),
+            (
+                self.measures and running,
+                "measures", "a running series has no measures: a unit's rows for a key may come in several steps",
+            ),
+            (
+                self.measures and self.every is not None and self.every.most_periods is not None,
+                "measures", "a periodic series with most_periods has no measures: its pairs are stored without rows",
+            ),
+            (
+                reserved.intersection(self.key),
+                "measures", "a key column has the name of a published column of a measure: rename the key column",
+            ),
+            (running and periodic, "every", "give steps= or every=, not both"),
+            (
+                (running or periodic) and self.noise != "gaussian",
+                "noise", f"{what} has Gaussian noise, got {shown(self.noise)}",
+            ),
+            (running and self.unit is None, "unit", f"{what} needs the column of its unit"),
+            (running and share, "bounding", f"{what} counts units with bounding='keep'"),
+            (periodic and self.cap is not None, "cap", f"{what} has a budget, sh.Every(budget=…), and no cap"),
+            (
+                periodic and self.population not in ("default", self.name),
+                "population", f"the population of {what} has the name of the series: leave population= out",
+            ),
+        )  # fmt: skip
+        for wrong, name, words in rules:
+            if wrong:
+                _refuse(name, words)
 
     def _check_domain(self) -> None:
         columns = self.key
@@ -268,53 +301,10 @@ class Declaration(Record):
                     f"domain of {kind}s, or leave the type out",
                 )
 
-    def _check_measures(self) -> None:
-        because = None
-        if self.noise not in _MEASURED:
-            because = f"they need Gaussian, Laplace or discrete Laplace noise, got {shown(self.noise)}"
-        elif self.steps is not None:
-            because = (
-                "a running series has none: rows of one unit and key may come in several steps, and what they add up "
-                "to could not be cut"
-            )
-        elif self.every is not None and self.every.most_periods is not None:
-            because = "a periodic series with most_periods has none: its pairs are listed without their rows"
-        if because is not None:
-            _refuse("measures", f"measures cannot be declared: {because}")
-        columns = {column for measure in self.measures for column in (measure.sum_column, measure.name + MEAN_COLUMN)}
-        if taken := columns.intersection(self.key):
-            _refuse(
-                "measures",
-                f"a key column cannot be called {min(taken)}: releases with this measure use that name",
-            )
-
-    def _check_going_on(self) -> None:
-        """Check the parameters of running and periodic series."""
-        what = "a running series" if self.every is None else "a periodic series"
-        if self.steps is not None and self.every is not None:
-            _refuse("every", "give steps= or every=, not both")
-        if self.noise != "gaussian":
-            _refuse("noise", f"{what} has Gaussian noise, got {shown(self.noise)}")
-        if self.steps is not None and self.unit is None:
-            _refuse("unit", f"{what} needs the column of its unit: it has to know who counted before")
-        if self.steps is not None and isinstance(self.bounding, Share):
-            _refuse("bounding", f"{what} counts units with bounding='keep'")
-        if self.every is not None and self.cap is not None:
-            _refuse("cap", f"{what} has a budget, sh.Every(budget=…), and no cap")
-        if self.every is not None and self.population not in ("default", self.name):
-            _refuse("population", f"the population of {what} has the name of the series: leave population= out")
-        if self.every is not None:
-            self._fix("population", self.name)
-
     @property
     def key_columns(self) -> tuple[str, ...]:
         """Key columns of the log; none if all units are counted in one cell."""
         return () if self.key == (WITHOUT_KEY,) else self.key
-
-    @property
-    def cap_text(self) -> str | None:
-        """The cap as exact text."""
-        return None if self.cap is None else level_text(self.cap)
 
     @property
     def unit_text(self) -> str | None:

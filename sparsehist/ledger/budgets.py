@@ -25,7 +25,6 @@ from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.privacy.filters import (
     GAUSSIAN_ROUTE,
     PURE_ROUTE,
-    RENYI_ROUTE,
     RHO_ROUTE,
     ROUTES,
     Filter,
@@ -124,7 +123,6 @@ def budget(
     epsilon: Level | None = None,
     delta: Level | None = None,
     route: str | None = None,
-    order: int | None = None,
     open_share: Level | None = None,
     opens: bool = False,
 ) -> Budget:
@@ -133,8 +131,6 @@ def budget(
         raise DeclarationError("a budget is either rho=, or epsilon= and delta=: give one of them")
     if route is not None:
         checked_choice("route", route, ROUTES)
-    if order is not None and route != RENYI_ROUTE:
-        raise DeclarationError("order= belongs to route='renyi'")
     if rho is not None:
         return _in_rho(rho, delta, route, open_share)
     if delta is None and route != PURE_ROUTE:
@@ -144,7 +140,7 @@ def budget(
     if route == RHO_ROUTE:
         raise DeclarationError("route='rho' is only for rho=; with epsilon and delta take 'gaussian' or 'renyi'")
     split = _split(total, route, open_share, opens=opens)
-    return Budget(None, whole, total, filter_on(route, whole, split.noise, order), split)
+    return Budget(None, whole, total, filter_on(route, whole, split.noise), split)
 
 
 def budget_within(goal: Level | EpsilonDelta, *, opens: bool, route: str | None = None) -> Budget:

@@ -13,7 +13,7 @@ from sparsehist.declaration.checks import checked_name, checked_text
 from sparsehist.html import html_table, in_notebook, table_of_dicts
 from sparsehist.ledger.ledger import Ledger
 from sparsehist.ledger.table import DEFAULT_DELTA, EVENTS, SCHEMA, for_people, ledger_rows
-from sparsehist.privacy import Level
+from sparsehist.privacy import Level, level_text
 from sparsehist.release import periods
 from sparsehist.release.home import Home
 from sparsehist.release.limits import declare_disjoint, set_budget
@@ -203,7 +203,6 @@ class Store:
         delta: Level | None = None,
         rho: Level | None = None,
         route: str | None = None,
-        order: int | None = None,
         open_share: Level | None = None,
         population: str = "default",
         reason: str | None = None,
@@ -222,7 +221,6 @@ class Store:
                 its cap.
             route: "gaussian" (exact, Gaussian noise only; the default with a delta), "pure" (Laplace and discrete
                 Laplace), "renyi" (everything but Poisson, at one order), "poisson" (Poisson only).
-            order: Order of the Rényi route; by default the order that allows most Gaussian noise.
             open_share: Share of delta for open domains, below 1; by default half if the population has one, else 0
                 until the first is declared, which takes half if nothing was released before.
             population: The population; its series may be created later.
@@ -244,7 +242,7 @@ class Store:
             ['create store', 'set budget']
         """
         return set_budget(
-            self.home, rho=rho, epsilon=epsilon, delta=delta, route=route, order=order, open_share=open_share,
+            self.home, rho=rho, epsilon=epsilon, delta=delta, route=route, open_share=open_share,
             population=population, reason=reason,
         )  # fmt: skip
 
@@ -398,5 +396,6 @@ def _listed(state: State) -> Iterator[tuple[object, ...]]:
         told = declaration_of(record)
         unit = told.unit_text or "bounded elsewhere"
         domain = f"{told.domain.describe()}, {told.domain.describe_size()}"
-        declared = (told.max_keys, domain, told.noise, told.cap_text or "none", told.population)
+        cap = level_text(told.cap) if told.cap else "none"
+        declared = (told.max_keys, domain, told.noise, cap, told.population)
         yield told.name, unit, ", ".join(told.key), *declared, len(published(state, record))

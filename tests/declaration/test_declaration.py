@@ -26,7 +26,7 @@ def test_the_record_holds_canonical_values():
         bounding=Share(most_keys=100), cap=told.cap,
     )  # fmt: skip
     assert told == made
-    assert (told.key, told.most_keys, told.cap_text) == (("url",), 100, "1/3")
+    assert (told.key, told.most_keys, str(told.cap)) == (("url",), 100, "1/3")
     assert Declaration(**WHOLE, steps="7") == Declaration(**WHOLE, steps=Steps(7))
 
 

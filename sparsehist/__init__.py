@@ -1,6 +1,6 @@
 """Release the histogram of a sensitive log under differential privacy, again and again.
 
-All releases of a series together cost what the finest costs. Names are imported when they are first used (PEP 562).
+All releases of a series together cost as much as the finest. Names are imported on first use (PEP 562).
 """
 
 from importlib import import_module

@@ -1,8 +1,8 @@
-"""The only maker of production generators.
+"""Random generators; all production code gets them here.
 
-The stream is AES-128 in counter mode, keyed with 128 bits of the operating system's entropy; a generator
-is made for one piece of work and thrown away with it, so nothing survives a fork and no state is stored.
-Measured: 10 ns a normal, 3 ns a uniform, no dearer than numpy's PCG64.
+The stream is AES-128 in counter mode, keyed with 128 bits of the operating system's entropy. A generator is made for
+one operation and then discarded, so it does not survive a fork, and its state is never stored. Measured: 10 ns per
+normal, 3 ns per uniform number, as fast as numpy's PCG64.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 
 def generator(key: int | None = None) -> np.random.Generator:
-    """Make a generator for one piece of work; the same `key` gives the same numbers."""
+    """Make a generator for one operation; the same `key` gives the same numbers."""
     from randomgen import AESCounter
 
     return np.random.Generator(AESCounter(key=secrets.randbits(128) if key is None else key))

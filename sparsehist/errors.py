@@ -1,33 +1,33 @@
-"""Every error sparsehist raises on purpose.
+"""All errors that sparsehist raises on purpose.
 
-Each is one of those above it in the tree::
+Each is a subclass of those above it in the tree::
 
     SparsehistError
     ├── InputError                     bad input; nothing was drawn or written        (exit code 2)
     │   ├── DeclarationError           a declared parameter; the message carries its value
     │   │   ├── LevelError             a level that is not a positive, finite number
     │   │   ├── LevelOrderError        levels in an order the call does not allow
-    │   │   ├── ThresholdError         a threshold that cannot be served; says which would do
+    │   │   ├── ThresholdError         a threshold that is not possible; names one that is
     │   │   ├── DomainError            a domain that cannot be built or parsed
     │   │   └── StatementError         a SQL statement that cannot be read or run; says where
     │   │       ├── GuaranteeError     a query whose rows of one unit may depend on other units
     │   │       └── NotAllowedError    a statement that a reader of releases may not run
-    │   ├── DataError                  the log; the message names column, rule and remedy, never a value
-    │   ├── NameTakenError             a series or release of that name stands for something else
-    │   │   └── SeriesDiffersError     asked for again, with another declaration, query or log (exit code 5)
-    │   └── NotFoundError              no store, series, release or file of that name; an extra is missing
+    │   ├── DataError                  bad log; the message names column, rule and remedy, never a value
+    │   ├── NameTakenError             the name is taken by another series or release
+    │   │   └── SeriesDiffersError     same name, but other declaration, query or log (exit code 5)
+    │   └── NotFoundError              no store, series, release or file of that name, or an extra is missing
     ├── RefusedError                   a privacy limit; nothing was spent             (exit code 3)
     │   ├── CapExceededError
     │   └── BudgetExceededError
     ├── LawError                       a promise that would be broken; nothing was released (exit code 2)
     └── StoreError                     the durable state                              (exit code 2)
-        ├── StoreInUseError            somebody else holds the lock                   (exit code 4)
+        ├── StoreInUseError            another process or thread holds the lock                   (exit code 4)
         ├── StoreVersionError          written by another version of sparsehist
         ├── StoreDamagedError          a file is missing, truncated or altered
         └── StoreRolledBackError       older than what was already published from it
 
-An engine's own message may quote a key or a unit, so what replaces it is raised with `raise_alone`, without a trace
-of it.
+An engine's message may quote a key or a unit. So `raise_alone` raises the error that replaces it, without a reference
+to it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _Read = TypeVar("_Read")
 
 
 def printable(text: str, *, keep: str = "") -> str:
-    """Return the text with control and invisible characters escaped: names and keys are chosen by strangers."""
+    """Return the text with control and invisible characters escaped, since strangers choose names and keys."""
     if text.isprintable():
         return text
     return "".join(letter if letter.isprintable() or letter in keep else ascii(letter)[1:-1] for letter in text)
@@ -56,9 +56,9 @@ _LONGEST_SHOWN, _LONGEST_NUMBER = 200, 60
 
 
 def shown(value: object) -> str:
-    """A value of the caller's as an error may show it: a number, a date or a short text; of others only the type.
+    """Return a caller's value for an error: a number, a date or a short text; for other values only the type.
 
-    A frame, a column or a list in the wrong place may hold data of the log.
+    A frame, a column or a list as a wrong argument may contain data of the log.
     """
     if value is None or isinstance(value, bool | float | Fraction | Decimal | date):
         return str(value) if isinstance(value, Fraction | Decimal | date) else repr(value)
@@ -72,12 +72,12 @@ def shown(value: object) -> str:
 
 
 def read_each(name: str, values: object, read: Callable[[Any], _Read], wanted: str) -> list[_Read]:
-    """Read the entries of a list; one that is refused is named by its position, as a list may hold data.
+    """Read the entries of a list; errors name an entry by its position, since the list may contain data.
 
     Args:
         name: The parameter.
-        values: A list or tuple; any other value is read by itself, and refused as `read` does.
-        read: Returns an entry as it is used, or raises an `InputError`.
+        values: A list or tuple; any other value is read as a single entry.
+        read: Function that returns the converted entry, or raises an `InputError`.
         wanted: What an entry must be.
     """
     if not isinstance(values, list | tuple):
@@ -92,21 +92,21 @@ def read_each(name: str, values: object, read: Callable[[Any], _Read], wanted: s
 
 
 def as_mapping(name: str, value: Mapping[_Key, _Value]) -> dict[_Key, _Value]:
-    """Return a copy of a mapping; another value is refused by its type."""
+    """Return a copy of a mapping; errors show only the type of other values."""
     if not isinstance(value, Mapping):
         raise DeclarationError(f"{name} must be a mapping, got {shown(value)}")
     return dict(value)
 
 
 _IN_URL = re.compile(r"(?<=://)[^\s'\"]*@|(?<=\?)[^\s'\"]*=[^\s'\"]*")
-# A literal of SQL: quoted once, twice, or by dollars. What repeats is bounded, so that no text takes long.
+# A literal of SQL in single, double or dollar quotes. Repetition is bounded, so that matching is fast.
 _LITERAL = r"""(?:[a-z]?'(?:[^']|'')*'|"(?:[^"]|"")*"|\$(\w{0,40})\$.{0,2000}?\$\%d\$)"""
 _NAMED = r"(?:secret|token|passw|pwd|connection_?string|account_?key|access_?key|key_?id|authorization)\w{0,40}"
 _BETWEEN = r"(?:\s|[:=>(]|\bto\b|/\*.{0,200}?\*/){1,200}"
 _FLAGS = re.IGNORECASE | re.DOTALL
 _GIVEN = re.compile(rf"({_NAMED}(?:{_BETWEEN}|['\"]\s{{0,40}}[:=]\s{{0,40}})){_LITERAL % 2}", _FLAGS)
 _INSIDE = re.compile(rf"({_NAMED}\s{{0,40}}=\s{{0,40}}|\bbearer\s{{1,40}})[^\s;'\"$…>]+", _FLAGS)
-# Of these statements no literal is shown.
+# No literal of these statements is shown.
 _STATEMENT = re.compile(
     r"\b(?:create\s{1,40}(?:or\s{1,40}replace\s{1,40})?(?:\w{1,40}\s{1,40})?secret\b|attach(?:\s{1,40}\w{1,40}){0,3}\s{0,40}(?=['$])).*",
     _FLAGS,
@@ -115,20 +115,19 @@ _ANY_LITERAL = re.compile(_LITERAL % 1, _FLAGS)
 
 
 def without_credentials(text: str) -> str:
-    """Return the text without what in it looks like giving access to something: parts of URLs, secrets of SQL."""
+    """Return the text without anything that looks like credentials: parts of URLs, secrets in SQL."""
     text = _IN_URL.sub("…", text) if "://" in text else text
     text = _STATEMENT.sub(lambda found: _ANY_LITERAL.sub("'…'", found[0]), text)
     return _INSIDE.sub(r"\1…", _GIVEN.sub(r"\1'…'", text))
 
 
 class SparsehistError(Exception):
-    """Anything this package refuses or fails at.
+    """Base class of all errors of this package.
 
-    Its text may name columns and files; it reaches terminals without credentials that stand in them, and with their
-    control characters escaped.
+    Its text may name columns and files; it is shown without credentials, and with control characters escaped.
 
     Attributes:
-        parameter: Name of the parameter of the Python interface that is wrong, if it is one.
+        parameter: Name of the wrong parameter of the Python interface, if any.
     """
 
     exit_code = 2
@@ -138,11 +137,11 @@ class SparsehistError(Exception):
         self.parameter = parameter
 
     def __str__(self) -> str:
-        """The message; lines stay lines."""
+        """Return the message with its line breaks."""
         return printable(without_credentials(super().__str__()), keep="\n\t")
 
     def __repr__(self) -> str:
-        """The class and the message."""
+        """Show class and message."""
         return f"{type(self).__name__}({str(self)!r})"
 
 
@@ -159,11 +158,11 @@ class LevelError(DeclarationError):
 
 
 class LevelOrderError(DeclarationError):
-    """Levels stand in an order the call does not allow."""
+    """Levels are in an order that the call does not allow."""
 
 
 class ThresholdError(DeclarationError):
-    """A threshold cannot be served."""
+    """A threshold is not possible."""
 
 
 class DomainError(DeclarationError):
@@ -178,9 +177,9 @@ class GuaranteeError(StatementError):
     """A query may break the guarantee: rows of one unit may depend on the rows of others.
 
     Attributes:
-        reason: Why, and what would be right.
-        start: First character of the part of the query that is meant.
-        end: One past its last character.
+        reason: The reason, and what to write instead.
+        start: First character of the wrong part of the query.
+        end: Position after its last character.
         tied: Whether breaking the ties of an ORDER BY would help.
     """
 
@@ -199,11 +198,11 @@ class DataError(InputError):
 
 
 class NameTakenError(InputError):
-    """A series or release of that name exists and stands for another request."""
+    """The name is taken by a series or release that was made by another request."""
 
 
 class SeriesDiffersError(NameTakenError):
-    """A series that was asked for again has another declaration, query or log than is named now."""
+    """The existing series of this name has another declaration, query or log."""
 
     exit_code = 5
 
@@ -229,8 +228,8 @@ class BudgetExceededError(RefusedError):
 class LawError(SparsehistError):
     """A promise would be broken: a draw has the wrong law, or a record does not fit its round. Nothing is released.
 
-    By an error of this package or in a family of noise. `promise`, `present` and `of_kind` raise it; an `assert`
-    would be gone under `python -O`.
+    The cause is a bug in this package or in a family of noise. `promise`, `present` and `of_kind` raise it; `assert`
+    would be removed by `python -O`.
     """
 
 
@@ -263,7 +262,7 @@ def promise(condition: object, what: str) -> None:
 
 
 def present(value: _Value | None) -> _Value:
-    """Return the value, which the code before made sure is there; else a LawError."""
+    """Return a value that earlier code guarantees not to be None; else raise a LawError."""
     if value is None:
         raise LawError("something that must be there is missing")
     return value
@@ -274,16 +273,16 @@ class CountsWarning(UserWarning):
 
 
 def of_kind(value: object, kind: type[_Value]) -> _Value:
-    """Return the value, which the code before made sure is of that kind; else a LawError that names the kinds."""
+    """Return a value that earlier code guarantees to be of this type; else raise a LawError naming the types."""
     if not isinstance(value, kind):
         raise LawError(f"got {type(value).__name__} where only {kind.__name__} can be")
     return value
 
 
 def raise_alone(error: BaseException) -> NoReturn:
-    """Raise an error that does not lead back to the one being handled.
+    """Raise an error without a reference to the one being handled.
 
-    `raise … from None` hides that one from tracebacks only: it stays the `__context__`, which reporters follow.
+    `raise … from None` hides that error only in tracebacks: it remains the `__context__`, which reporters read.
     """
     try:
         raise error  # noqa: TRY301  what is raised here has a context, what leaves has none
@@ -294,9 +293,9 @@ def raise_alone(error: BaseException) -> NoReturn:
 
 @contextmanager
 def needing(what: str, install: str, *, instead: str = "") -> Iterator[None]:
-    """Import in this block what is not installed with the package itself; a NotFoundError says what to install.
+    """A context for imports of optional packages: if one is missing, a NotFoundError says what to install.
 
-    `install` is what pip takes, an extra in quotes or a package; `instead` a sentence on what can be done without.
+    `install` is the argument of pip (an extra in quotes, or a package); `instead` is a hint for use without it.
     """
     try:
         yield

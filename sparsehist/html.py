@@ -1,4 +1,4 @@
-"""Tables as HTML, from templates that escape all text: for the report and for notebooks."""
+"""HTML tables for the report and for notebooks, from templates that escape all text."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def shown(value: object, digits: int = 4) -> str:
 
 @cache
 def templates() -> Environment:
-    """Return the templates of the package; control and bidirectional characters of every value are written out."""
+    """Return the templates of the package; they show control and bidirectional characters as escapes."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -42,19 +42,19 @@ def templates() -> Environment:
 
 
 def html_table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[object]], numbers: int = 0) -> str:
-    """Return a table whose rows begin with their heads; the last `numbers` columns are aligned right."""
+    """Return a table whose first column is a heading; the last `numbers` columns are aligned right."""
     table = {"caption": caption, "heads": heads, "rows": rows, "first_number": len(heads) - numbers}
     return templates().get_template("table.html.jinja").render(table)
 
 
 def table_of_dicts(caption: str, rows: Sequence[Mapping[str, object]]) -> str:
-    """Return a table of rows that have the same keys."""
+    """Return a table of rows with the same keys."""
     heads = list(rows[0]) if rows else ["nothing yet"]
     return html_table(caption, heads, (list(map(shown, row.values())) for row in rows))
 
 
 def in_notebook(value: object, tables: Callable[[], Iterable[str]]) -> str:
-    """Return the tables of a value, or its repr if they cannot be made."""
+    """Return the tables of a value, or its repr if making them fails."""
     try:
         return "\n".join(tables())
     except SparsehistError:

@@ -1,10 +1,10 @@
-"""How domains, workloads and strategies are written: read with Python's parser, never evaluated.
+"""The textual form of domains, workloads and strategies: parsed by Python's parser, never evaluated.
 
 form     := name(argument, …)           a strategy without parameters may be its name alone
 argument := value | key=value | **{'any name': value, …}
 value    := integer, real number, True, False, None, text in quotes, (value, …), [value, …] or a form
 
-What stands for which value is up to those who read it: domains, workloads and strategies.
+Domains, workloads and strategies give the forms their meaning.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _Kind = TypeVar("_Kind")
 
 
 def write_call(name: str, values: Sequence[str], named: Mapping[str, str]) -> str:
-    """Write ``name(values…, named…)`` from arguments that are text already."""
+    """Return ``name(values…, named…)`` for arguments that are already text."""
     plain = [f"{key}={value}" for key, value in named.items() if _is_plain_name(key)]
     quoted = [f"{write_literal(key)}: {value}" for key, value in named.items() if not _is_plain_name(key)]
     if quoted and plain:  # in one dictionary, since the order of columns matters
@@ -40,12 +40,12 @@ def write_literal(value: str | int | date) -> str:
     """Write one value: an integer, True, False, or text in single quotes."""
     if not isinstance(value, str):
         return f"'{value}'" if isinstance(value, date) else repr(value)
-    # The leading double quote makes repr choose single quotes, always: the same value has one text.
+    # The leading double quote makes repr always choose single quotes, so a value has only one text.
     return "'" + repr('"' + value)[2:]
 
 
 def show(value: object) -> str:
-    """Show an argument in an error, in one short line whatever it is."""
+    """Return any argument as one short line for an error."""
     if isinstance(value, int) and abs(value) >= 10**_SHOWN_DIGITS:  # Python refuses to write very large ones
         return f"an integer of more than {_SHOWN_DIGITS} digits"
     text = repr(value)
@@ -54,7 +54,7 @@ def show(value: object) -> str:
 
 @dataclass(frozen=True, repr=False)
 class Form:
-    """A name with its arguments, as they are written; forms among them are not looked at either."""
+    """A name with its arguments as written; nested forms are not interpreted."""
 
     name: str
     values: tuple[Any, ...]
@@ -67,7 +67,7 @@ class Form:
 
 @dataclass(frozen=True)
 class Notation:
-    """The forms of one kind of thing, such as a domain."""
+    """A family of forms, such as domains."""
 
     what: str
     values: str  # what its arguments may be, for errors

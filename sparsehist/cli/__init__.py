@@ -12,6 +12,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         from sparsehist.cli.entry import run
 
         sys.exit(run(sys.argv[1:] if arguments is None else arguments))
-    except KeyboardInterrupt:  # during the imports or printing; while a command runs, `run` handles it
+    except KeyboardInterrupt:  # during imports or printing; `run` handles it while a command runs
         sys.stderr.write("error: interrupted; what was committed stays\n")
         sys.exit(130)

@@ -123,7 +123,7 @@ def ledger(
 
 
 def _remarks(rows: Sequence[dict[str, Any]], delta: float) -> Iterator[str]:
-    """How to read the table, and the warnings in it."""
+    """Yield remarks on how to read the table, and its warnings."""
     yield _ABOUT_LEDGER.format(delta=delta)
     for row in (row for row in rows if row["scope"] != "path"):
         what = row["series"] or row["population"] or row["scope"]
@@ -199,7 +199,7 @@ def limit(
         said = set_budget(home, population=population, reason=reason, **budget)
         shown = f"the budget of population {population} is {escape(said)}"
         data = {"population": population, "said": said, "status": "set"}
-    with home.hold() as state:  # a name without a series may be a slip
+    with home.hold() as state:  # warn if the name has no series: it may be misspelt
         known = {record.population for record in state.all_series()}
     missing = [name for name in disjoint or [population] if name not in known]
     there = f"series are in {', '.join(sorted(known))}" if known else "the store has no series"

@@ -1,4 +1,4 @@
-"""What a command gives back, and how it is printed: an object for machines, or text and tables for people."""
+"""The answer of a command, and its printing: JSON for machines, or text and tables for people."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class Answer:
     """The result of a command.
 
     Attributes:
-        data: What --json prints.
-        shown: What is printed otherwise: lines of rich markup, and tables.
-        exit_code: Not 0 if the answer itself is a refusal.
+        data: The object that --json prints.
+        shown: Lines of rich markup and tables, printed without --json.
+        exit_code: Nonzero if the answer itself is a refusal.
         complaint: Printed on stderr after `shown`.
     """
 
@@ -47,8 +47,8 @@ class Answer:
 
 
 def print_answer(answer: Answer, *, as_json: bool) -> None:
-    """Print to stdout, as one JSON object or for people; indented lines are commands to copy and are not broken."""
-    if as_json:  # on one line of ASCII
+    """Print to stdout, as one JSON object or for people; indented lines are commands to copy, so do not wrap them."""
+    if as_json:  # one line of ASCII
         sys.stdout.write(json.dumps(answer.data, default=_as_text).replace("\x7f", "\\u007f") + "\n")
         return
     on_terminal = sys.stdout.isatty()
@@ -73,13 +73,13 @@ def _as_text(value: object) -> str:
 
 
 def print_error(message: str) -> None:
-    """Print what is wrong on stderr."""
+    """Print an error message on stderr."""
     console = Console(stderr=True, highlight=False, emoji=False)
     console.print(Text.assemble(("error: ", "bold red"), printable(message, keep="\n\t")), soft_wrap=True)
 
 
 def in_options(message: str) -> str:
-    """Write the parameters of the Python interface in a message, where they are given a value, as options.
+    """Replace parameters of the Python interface in a message by options of the command line.
 
     Example:
         >>> in_options("if_exists='reuse' gives it; set max_keys=; level 3")
@@ -98,7 +98,7 @@ def in_options(message: str) -> str:
 
 
 def parameters_table(rows: Sequence[tuple[str, object]]) -> Table:
-    """Return names and values, without a frame."""
+    """Return a table of names and values, without borders."""
     table = Table(box=None, show_header=False, padding=(0, 2))
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
@@ -110,9 +110,9 @@ def parameters_table(rows: Sequence[tuple[str, object]]) -> Table:
 def rows_table(
     rows: Sequence[Mapping[str, Any]], *, keys: Sequence[str] = (), exact: bool = False, seldom: Sequence[str] = ()
 ) -> Table:
-    """Rows that have the same columns as a table: numbers are aligned right and null is a dash.
+    """Return a table of rows with the same columns: numbers are aligned right, and null is a dash.
 
-    Values of `keys`, and all if `exact`, are written as they are; columns of `seldom` are left out where all is null.
+    Values of `keys`, and all if `exact`, are shown unrounded; columns of `seldom` are omitted if all are null.
     """
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
     written = []
@@ -140,5 +140,5 @@ def _cell_text(value: Any, *, plain: bool) -> str:
 
 
 def counted(n: int, what: str) -> str:
-    """Return a number of things: 1 row, 2 rows."""
+    """Return a number with its noun: 1 row, 2 rows."""
     return f"{n:,} {what}" if n == 1 else f"{n:,} {what}s"

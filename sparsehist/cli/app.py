@@ -65,7 +65,7 @@ for number, (path, summary) in enumerate(_COMMANDS):
 
 
 def load(name: str) -> None:
-    """Import a command, whose docstring then explains it in place of the summary."""
+    """Import a command, so that its docstring replaces the summary in the help."""
     command = app[name]
     if command.default_command is not None:
         command.help = None

@@ -96,7 +96,7 @@ def _report(directory: Path) -> str:
 
 
 def _largest_keys(released: Sequence[sh.Release], areas: pl.DataFrame) -> list[dict[str, Any]]:
-    """Noisy counts side by side: the largest keys, then some that only a finer release publishes."""
+    """Return noisy counts side by side: the largest keys, then some that only a finer release publishes."""
     names = [release.name for release in coarse_to_fine(released)]
     known = side_by_side(released, ["url"]).join(areas, on="url", how="inner", maintain_order="left")
     first = pl.coalesce(pl.when(pl.col(name).is_not_null()).then(pl.lit(name)) for name in names)

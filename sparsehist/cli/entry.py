@@ -1,4 +1,4 @@
-"""From the words of the command line to an exit code."""
+"""Run the command line: from its words to an exit code."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def run(arguments: Sequence[str]) -> int:
         sys.stdout, sys.stderr = sys.stdout or nowhere, sys.stderr or nowhere
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # a key need not exist in the terminal's encoding
+            stream.reconfigure(errors="backslashreplace")  # a key may not fit the terminal's encoding
     _interrupted.clear()
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, _note_interrupt)
@@ -49,7 +49,7 @@ def run(arguments: Sequence[str]) -> int:
             answer = _explained(problem)
         print_answer(answer, as_json=as_json)
         sys.stdout.flush()
-    except (BrokenPipeError, SystemExit):  # rich, which prints the help, turns the first into the second
+    except (BrokenPipeError, SystemExit):  # rich turns the first into the second when it prints the help
         _discard_output()
         return PIPE_CLOSED
     except OSError as problem:
@@ -60,13 +60,13 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _note_interrupt(number: int, frame: FrameType | None) -> None:
-    """Remember Ctrl-C: an engine may report it as a failure of its own."""
+    """Remember Ctrl-C, because an engine may report it as its own failure."""
     _interrupted.set()
     signal.default_int_handler(number, frame)
 
 
 def _common_options(arguments: Sequence[str]) -> list[str]:
-    """Read --json and --log-level, wherever they stand; return the other words."""
+    """Read --json and --log-level at any position; return the other words."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--log-level", choices=("debug", "info", "warning", "error"))
@@ -81,12 +81,12 @@ def _common_options(arguments: Sequence[str]) -> list[str]:
 
 
 def _discard_output() -> None:
-    """Send the rest to nowhere: Python would complain again when it closes stdout."""
+    """Discard further output: Python would fail again when it closes stdout."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _called(words: list[str], *, as_json: bool) -> Answer:
-    """Call a command; the help is printed at once, or becomes an answer."""
+    """Call a command; print its help at once, or return it as an answer."""
     if words and not words[0].startswith("-"):
         if words[0] not in app:
             names = [name for name in app if not name.startswith("-")]
@@ -103,7 +103,7 @@ def _called(words: list[str], *, as_json: bool) -> Answer:
 
 
 def _explained(problem: BaseException) -> Answer:
-    """The answer that tells of a failure; one that should not happen is named by type and place, without its text."""
+    """Return the answer to a failure; an unexpected error is shown by type and place, without its text."""
     if isinstance(problem, KeyboardInterrupt) or _interrupted.is_set():
         return _error("interrupted; what was committed stays", "Interrupted", INTERRUPTED)
     if isinstance(problem, argparse.ArgumentError):
@@ -116,7 +116,7 @@ def _explained(problem: BaseException) -> Answer:
     if isinstance(problem, SparsehistError):
         return _error(in_options(str(problem)), type(problem).__name__, problem.exit_code)
     if isinstance(problem, PermissionError):
-        from sparsehist.counting.log import shown  # a folder of a log may be named after a unit
+        from sparsehist.counting.log import shown  # names of folders may contain units
 
         return _error(f"{shown(str(problem.filename or 'a file'))}: permission is denied", "InputError")
     if isinstance(problem, MemoryError):

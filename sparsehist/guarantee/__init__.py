@@ -1,1 +1,1 @@
-"""Check that a query keeps units apart, and run it in a closed world: its named sources and nothing else."""
+"""Check that a query keeps units apart, and run it with access to its named sources only."""

@@ -1,10 +1,10 @@
-"""Check the plan of a query: the rows of each unit must be a function of that unit's own rows and of public tables.
+"""Check the plan of a query: a unit's output rows must depend only on its own rows and on public tables.
 
-The plan is the one DuckDB's binder makes, before it is optimized, over one view per source. `Check` computes for each
-operator which of its columns name the unit, and refuses what looks at rows of several units or at their order.
+The plan is made by DuckDB's binder, before optimization, over one view per source. `Check` computes which columns of
+each operator name the unit, and refuses operators that depend on rows of several units or on their order.
 
-On trust are that private sources hold the unit in the column of that name, and that an engine's error (a failed
-cast) tells that some row caused it.
+Two things are not checked: that private sources have the unit in the column of that name, and that an engine's error
+(a failed cast) reveals that some row caused it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LATERAL_UNNEST = (
     "PROJECTION MATERIALIZED_CTE AGGREGATE_AND_GROUP_BY CTE_REF PROJECTION COMPARISON_JOIN CTE_REF GET PROJECTION "
     "CTE_REF"
 )
-"""What DuckDB makes of `unnest(log.tags)` in FROM, from the top down; see `Check._lateral`."""
+"""The operators into which DuckDB turns `unnest(log.tags)` in FROM, from the top down; see `Check._lateral`."""
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,8 @@ class Column:
 
     Attributes:
         kind: Its type.
-        unit: Which part of the unit it is, in every row; None for other values.
-        barred: Why it may not be used, as a key of `language.REASONS`; empty if it may.
+        unit: The part of the unit that it contains, in every row; None for other values.
+        barred: Why it must not be used, as a key of `language.REASONS`; empty if it may be used.
     """
 
     kind: Any = None
@@ -46,9 +46,9 @@ class Column:
 
 @dataclass(frozen=True)
 class Relation:
-    """Columns; each row of a private relation belongs to one unit, rows of a public one to nobody.
+    """The columns of a relation. Each row of a private relation belongs to one unit, rows of a public one to nobody.
 
-    `unique` columns tell all rows apart, if some are known to.
+    `unique` columns distinguish all rows; None if unknown.
     """
 
     columns: tuple[Column, ...]
@@ -57,7 +57,7 @@ class Relation:
 
 
 class Check:
-    """The check of one query for units of these names."""
+    """The check of a query for units named by these columns."""
 
     def __init__(self, query: Rewritten, units: tuple[str, ...]) -> None:
         self._query, self._units = query, units
@@ -66,7 +66,7 @@ class Check:
         self._ctes: dict[int, Relation] = {}
 
     def run(self, root: Node, columns: Sequence[str], keys: tuple[str, ...]) -> None:
-        """Refuse a plan unless each unit's rows depend on that unit's own rows and on public tables alone."""
+        """Refuse a plan unless each unit's rows depend only on that unit's own rows and on public tables."""
         for name in (*self._units, *keys):
             if sum(folded(column) == folded(name) for column in columns) != 1 or name not in columns:
                 self._refuse(None, "one column", name=name, columns=", ".join(columns))
@@ -85,7 +85,7 @@ class Check:
                 self._refuse(None, "no unit", name=unit)
 
     def _refuse(self, call: Node | None, reason: str, **words: object) -> NoReturn:
-        """Refuse the query, at the call of a function or window of the plan."""
+        """Refuse the query; the error shows the place of this call of a function or window."""
         name = "" if call is None else function_of(call) or str(call["type"]).removeprefix("WINDOW_").lower()
         equal = " AND ".join(f"a.{name} = b.{name}" for name in self._units)
         said = {"name": name, "instead": language.instead_of(name), "equal": equal, **words}
@@ -101,12 +101,12 @@ class Check:
         return self._relation(node["children"][at])
 
     def _is_named_by(self, relation: Relation, places: Iterable[int | None]) -> bool:
-        """Return whether columns name the unit of each row in full, or rows belong to nobody."""
+        """Return whether columns name the complete unit of each row, or rows belong to nobody."""
         found = {relation.columns[at].unit for at in places if at is not None} - {None}
         return not relation.private or len(found) == len(self._units)
 
     def _are_together(self, left: Relation, right: Relation, equal: Iterable[tuple[int | None, int | None]]) -> bool:
-        """Return whether the rows of a join have one unit at most; `equal` are parts of units that it compares."""
+        """Return whether each row of a join belongs to one unit at most; `equal` are the parts that it compares."""
         same = {one for one, other in equal if one is not None and one == other}
         return not (left.private and right.private) or len(same) == len(self._units)
 
@@ -124,7 +124,7 @@ class Check:
         return Column(type_of(expression), self._unit(below, expression))
 
     def _unit(self, below: Relation, expression: Node) -> int | None:
-        """Return what part of the unit an expression is, unchanged or by casts that keep all values apart."""
+        """Return the part of the unit that an expression is, perhaps after injective casts; else None."""
         at = place_of(expression)
         if at is not None:
             return below.columns[at].unit
@@ -159,7 +159,7 @@ class Check:
         return Relation(tuple(columns[at] for at in places), not source.public)
 
     def _check_unit(self, source: str, part: int, kind: Any) -> None:
-        """Refuse what is no type of a unit, and two types: two units of one may equal one of the other."""
+        """Refuse types that a unit cannot have, and two different types, in which different units might be equal."""
         name, found = self._units[part], language.unit_kind(kind)
         if not found:
             self._refuse(None, "unfit unit", name=name, kind=language.name_of(kind).lower())
@@ -177,7 +177,7 @@ class Check:
         return Relation(tuple(map(Column, node["expr_types"])), below.private)
 
     def _filter(self, node: Node) -> Relation:
-        """Check the conditions of WHERE; one may be an IN that is false or null for other units' rows."""
+        """Check the conditions of WHERE; one may be an IN of a query that is false or null for other units' rows."""
         below, conditions = self._below(node), plan.conditions_of(node["expressions"])
         held = {place_of(one) for one in conditions}
         marks = {at for at, one in enumerate(below.columns) if at in held and one.barred == "condition"}
@@ -230,7 +230,7 @@ class Check:
         return Relation((*grouped, *made), below.private, frozenset(range(len(groups))))
 
     def _aggregate(self, one: Node, below: Relation, *, window: bool = False) -> Column:
-        """Return the column of an aggregate, which must not depend on the order in which its rows come."""
+        """Return the column of an aggregate, which must not depend on the order of rows."""
         name, kind, given = function_of(one), type_of(one), one.get("children", ())
         self._check(below.columns, *parts(one))
         arguments = [part for part in given if refs(part)]
@@ -238,7 +238,7 @@ class Check:
             self._refuse(one, "function")
         if not below.private:
             return Column(kind)
-        if refs(*given[1:]):  # max(x, n) takes n from whichever row comes first
+        if refs(*given[1:]):  # max(x, n) takes n from the first row
             self._refuse(one, "unknown", what=f"{name} of a number in each row")
         if name in language.ADDING and not all(language.adds_exactly(type_of(part)) for part in given):
             self._refuse(one, "floats")
@@ -250,9 +250,9 @@ class Check:
         return Column(kind)
 
     def _window(self, node: Node) -> Relation:
-        """Windows that pick rows need an order that tells rows apart, or leaves those alone that are equal.
+        """Check windows. Those that pick rows need an order that distinguishes all rows, except equal ones.
 
-        Two such windows in two orders are refused where rows may be equal: they may pair their places in any way.
+        Two such windows with different orders are refused if rows may be equal, since ties may be broken differently.
         """
         below, windows = self._below(node), node["expressions"]
         made = [self._one_window(one, below) for one in windows]
@@ -278,9 +278,9 @@ class Check:
 
     @staticmethod
     def _told(orders: list[Node], below: Relation) -> set[int]:
-        """Return the columns that an order tells apart; a struct stands for its columns.
+        """Return the columns whose values an order distinguishes; a struct counts as its columns.
 
-        The text of a struct tells apart what is equal but not alike, where the struct itself is in the order too.
+        The text of a struct also distinguishes equal values such as 0.0 and -0.0, if the struct is in the order too.
         """
         structs = [one for one in orders if function_of(one) == "struct_pack"]
         casts = [one for one in orders if one["type"] == "OPERATOR_CAST"]
@@ -332,10 +332,10 @@ class Check:
         return self._ctes[int(node["cte_index"])]
 
     def _lateral(self, node: Node) -> Relation:
-        """Follow `FROM log, unnest(log.tags)`: the one part of FROM that may look at the row beside it.
+        """Check `FROM log, unnest(log.tags)`, the only part of FROM that may refer to the row of another part.
 
-        DuckDB numbers the rows, or takes the distinct values that unnest is given, and joins the rows with what comes
-        of each by that number or value. Every other plan of this kind is a correlated query, and refused.
+        DuckDB numbers the rows, or takes the distinct arguments of unnest, and joins the rows with the results by
+        that number or argument. Other plans of this kind are correlated queries, and refused.
         """
         kept, rest = node["children"]
         found = list(plan.descendants(rest))
@@ -376,14 +376,14 @@ class Check:
                 self._refuse(None, column.barred)
 
     def _check_alike(self, columns: Iterable[Column], what: str) -> None:
-        """Refuse columns of which equal values become one though they can be told apart."""
+        """Refuse columns whose equal values are merged although they can be distinguished."""
         for column in columns:
             self._check_usable(column)
             if not language.is_alike(column.kind):
                 self._refuse(None, "alike", name=what)
 
     def _check(self, columns: Sequence[Column] | None, *expressions: Node) -> None:
-        """Refuse expressions that look at more than their row; where `columns` is None, all of it may be used."""
+        """Refuse expressions that depend on more than their row; if `columns` is None, every column may be used."""
         for one in expressions:
             at, kind = place_of(one), one["expression_class"]
             if kind in ("BOUND_REF", "BOUND_COLUMN_REF"):

@@ -1,7 +1,7 @@
-"""A query in a closed world: checked and run on a fresh DuckDB that holds views of its named sources, nothing else.
+"""Check and run a query on a new DuckDB that contains views of the query's named sources only.
 
-Check and run take the same rewritten text, the same files and the same types of columns. For the check the views
-stand over empty tables; for the run over files, frames and relations. External access is off once they are there.
+Check and run use the same rewritten text, files and column types. For the check, views are over empty tables; for the
+run, over files, frames and relations. External access is switched off after the views are made.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _CLOSED: dict[str, str | bool | int | float | list[str]] = {
     "python_enable_replacements": False,
 }
 _BY_STATISTICS = "statistics_propagation,join_filter_pushdown"
-"""Optimizers that trust the least and largest value in a Parquet file, which leave NaN out though it is above all.
+"""Optimizers that use the least and largest value in a Parquet file, which omit NaN although it is above all values.
 So does a condition that is pushed into the reader of a file: `_put` keeps it out, but not those on parts of lists."""
 _ENUM = re.compile(r"ENUM\('(?:[^']|'')*'(?:, '(?:[^']|'')*')*\)")
 Columns = dict[str, str]
@@ -45,7 +45,7 @@ Columns = dict[str, str]
 
 @dataclass(frozen=True, repr=False)
 class Closed:
-    """A query over views of its sources, each with its columns and their types; `verified` if it was checked."""
+    """A query over views of its sources, with their columns and types; `verified` if it was checked."""
 
     query: Rewritten
     columns: Mapping[str, Columns]
@@ -53,21 +53,21 @@ class Closed:
 
     @property
     def sources(self) -> dict[str, Source]:
-        """Return what each view stands for."""
+        """The source of each view."""
         return self.query.sources
 
     def files(self) -> list[str]:
-        """Return the files that it reads."""
+        """The files that it reads."""
         return [file for one in self.sources.values() for file in one.files]
 
     def relation(self) -> duckdb.DuckDBPyRelation:
-        """Return its rows, which are computed when they are read."""
+        """Return its rows as a relation, computed when it is read."""
         connection = duckdb.connect(":memory:", config=_CLOSED)
         draw_no_progress(connection)
         spill = ExitStack()
         directory = spill.enter_context(spill_directory())
         connection.execute("set temp_directory = $directory", {"directory": str(directory)})
-        # A common table expression may be computed twice, and relations of one connection read one by one only.
+        # CTEs may be computed twice, and relations of a connection can only be read one at a time.
         once = "WITH " not in self.query.text.upper() and self.query.text.count("memory.main.source_") == 1
         for view, source in self.sources.items():
             _put(connection, view, source, self.columns[view], streamed=once)
@@ -92,16 +92,16 @@ def close(
     key: Sequence[str] = (),
     restricted: bool = True,
 ) -> Closed:
-    """Rewrite a query over views, note the columns of its sources, and check it; nothing of the query is run.
+    """Rewrite a query over views, read the columns of its sources, and check it; the query is not run.
 
     Args:
         text: One SELECT.
-        lookup: What a name in FROM stands for.
+        lookup: Function that returns the source of a name in FROM.
         parameters: Values for $name.
-        public_files: Paths of files that hold nothing of any unit.
+        public_files: Paths of files without data of any unit.
         unit: Columns of the result that name the unit; without them the query is not checked.
         key: Columns that the result must have.
-        restricted: Refuse what is not in the language of docs/sql.md.
+        restricted: Refuse queries outside the language of docs/sql.md.
 
     Raises:
         GuaranteeError: If rows of one unit may depend on other rows; the message says where and why.
@@ -124,7 +124,7 @@ def close(
 def _checked(
     connection: duckdb.DuckDBPyConnection, query: Rewritten, units: tuple[str, ...], keys: tuple[str, ...]
 ) -> Rewritten:
-    """Check a query as it is, then with ties broken by rows, then by their text too; return what passes."""
+    """Check a query, then with ties broken by rows, then also by their text; return the first that passes."""
     refused: GuaranteeError | None = None
     for by_text in (None, False, True):
         tried = query if by_text is None else break_ties(connection, query, by_text=by_text)
@@ -145,14 +145,14 @@ def _checked(
 def _check(
     connection: duckdb.DuckDBPyConnection, query: Rewritten, units: tuple[str, ...], keys: tuple[str, ...]
 ) -> None:
-    """Check the plan of a query in a world of empty tables."""
+    """Check the plan of a query over empty tables."""
     try:
         columns = connection.sql(query.text).columns
         ((found,),) = connection.execute(statement("guarantee_plan"), {"query": query.text}).fetchall()
         plan = plan_of(found)
     except duckdb.Error as problem:
         raise_alone(StatementError(f"DuckDB cannot plan the query: {_said(problem)}"))
-    except ValueError:  # a value such as nan has no like in JSON
+    except ValueError:  # JSON has no value such as nan
         plan = {"error": True}
     if plan["error"] or len(plan["plans"]) != 1:
         raise_alone(query.refusal("no plan"))
@@ -160,13 +160,13 @@ def _check(
 
 
 def _said(problem: duckdb.Error) -> str:
-    """Return what DuckDB says of a query over empty tables, which holds nothing of the data."""
+    """Return DuckDB's message about a query over empty tables, which contains no data."""
     said = str(problem).splitlines()[0].split(": ", 1)[-1] if str(problem) else type(problem).__name__
     return re.sub(r"\b(memory\.main\.)?(hidden_)?source_(\d+)\b", r"source \3", said)
 
 
 def _columns_of(connection: duckdb.DuckDBPyConnection, source: Source) -> Columns:
-    """Return the names and types of the columns of a source; an ENUM, whose values are those of all rows, is text."""
+    """Return names and types of a source's columns; an ENUM becomes text, because its values come from all rows."""
     try:
         if source.opens is not None:
             table = source.opens()
@@ -193,11 +193,11 @@ def _holds_floats(kind: str) -> bool:
 def _put(
     connection: duckdb.DuckDBPyConnection, view: str, source: Source, columns: Columns, *, streamed: bool
 ) -> None:
-    """Make the view of a source; the rows of a relation are kept where they may be read twice."""
+    """Make the view of a source; store the rows of a relation if they may be read twice."""
     listed = []
     for name, kind in columns.items():
         cast = f"cast({quoted(name)} as {kind})"
-        if _holds_floats(kind):  # no condition reaches the reader of a file through CASE
+        if _holds_floats(kind):  # CASE keeps conditions out of the reader of a file
             cast = f"case when {quoted(name)} is null then null else {cast} end"
         listed.append(f"{cast} as {quoted(name)}")
     reader = source.reader

@@ -1,4 +1,4 @@
-"""DuckDB without what it would do by itself: fetch extensions, draw progress bars, look into variables."""
+"""Switch off what DuckDB does by itself: fetch extensions, draw progress bars, read Python variables."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 INSTALL_NOTHING: dict[str, str | bool | int | float | list[str]] = {"autoinstall_known_extensions": False}
-"""Settings of every connection of our own that runs somebody's SQL."""
+"""Settings of every connection that runs a user's SQL."""
 _LACKING = re.compile(r"required extension|Extension \"[^\n]*\" not found|exists in the \w+ extension")
 LACKING = (
     "DuckDB has no extension for what is read here, and fetches none by itself: s3, gs, az and https, Delta and "
@@ -20,21 +20,21 @@ LACKING = (
 
 
 def draw_no_progress(connection: duckdb.DuckDBPyConnection) -> None:
-    """Turn DuckDB's progress bar off where it is on; in a notebook without ipywidgets it is off and cannot be set."""
+    """Switch off DuckDB's progress bar if it is on; in a notebook without ipywidgets it cannot be set."""
     ((drawn,),) = connection.execute("select current_setting('enable_progress_bar')").fetchall()
     if drawn:
         connection.execute("set enable_progress_bar = false")
 
 
 def lacks_extension(problem: BaseException) -> bool:
-    """Return whether DuckDB failed because it has no extension for something."""
+    """Return whether DuckDB failed because an extension is missing."""
     import duckdb
 
     return isinstance(problem, duckdb.Error) and _LACKING.search(str(problem)) is not None
 
 
 def unseen(problem: BaseException) -> str:
-    """What may be wrong where DuckDB does not find a table, for the end of an error."""
+    """Return a hint for errors about tables that DuckDB does not find."""
     if type(problem).__name__ != "CatalogException":
         return ""
     return "; tables and variables of your program are not seen: give the tables in tables="

@@ -1,4 +1,4 @@
-"""Files a query reads: how a row is read may not depend on other rows."""
+"""Files that a query reads: reading a row must not depend on other rows."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ READERS = {
     "thousands new_line comment encoding max_line_size maximum_line_size buffer_size parallel",
     "read_json": f"{_TEXT} format maximum_object_size",
 }
-"""DuckDB's readers of files, and the options that may be given."""
+"""DuckDB's readers of files, with their allowed options."""
 
 
 def reader_of(path: str) -> str:
-    """Return the reader of a file that is a table by its name alone; empty if it is no file DuckDB reads."""
+    """Return the reader of a file that is named in FROM; empty if DuckDB does not read such files."""
     bare = re.sub(r"\.(gz|zst)$", "", path.lower())
     if bare.endswith((".parquet", ".pq")):
         return "read_parquet"
@@ -28,7 +28,7 @@ def reader_of(path: str) -> str:
 
 
 def guess_of(reader: str, paths: Sequence[str], options: Mapping[str, Any]) -> str:
-    """Return why other rows may decide how a row is read; empty if they do not."""
+    """Return why other rows may affect how a row is read; empty if they do not."""
     unknown = sorted(set(options) - set(READERS[reader].split()))
     if unknown:
         return (

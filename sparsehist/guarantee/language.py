@@ -1,8 +1,8 @@
-"""The language of a series' query, as data: what is allowed, and how to write what is not.
+"""The language of a series' query, as data: allowed parts, and replacements for refused ones.
 
-A query keeps units apart if taking one unit's rows away takes away its output rows and changes no other. Every
-function here depends on its arguments alone and every aggregate on the values it gathers, in any order; what a later
-DuckDB adds is refused until it is tested and listed. docs/sql.md is generated from these lists.
+A query keeps units apart if removing one unit's rows removes its output rows and changes no other. Every listed
+function depends only on its arguments, and every aggregate only on its values, in any order. What a later DuckDB adds
+is refused until it is tested and listed. docs/sql.md is generated from these lists.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ALLOWED = {
     "`last_value`, `nth_value`, `ntile`; `QUALIFY`",
     "Together": "`WITH`, `UNION ALL`, `UNION` of logs that hold the unit in the same column, `ORDER BY`",
 }
-"""What a query may be made of; `python docs/references.py` writes it into docs/sql.md."""
+"""Allowed parts of a query; `python docs/references.py` writes them into docs/sql.md."""
 
 FUNCTIONS = {
     "Operators": """
@@ -70,7 +70,7 @@ AGGREGATES = {
     "By ORDER BY, then by the rows themselves": "first last any_value arbitrary list array_agg string_agg "
     "group_concat listagg",
 }
-"""What picks rows is put in order by the rows of the tables in FROM, after its own ORDER BY."""
+"""Aggregates that pick rows are ordered by the rows of the tables in FROM, after their own ORDER BY."""
 
 RANKS = frozenset("WINDOW_RANK WINDOW_RANK_DENSE WINDOW_PERCENT_RANK WINDOW_CUME_DIST".split())
 PLACES = frozenset(f"WINDOW_{name}" for name in "ROW_NUMBER NTILE LAG LEAD FIRST_VALUE LAST_VALUE NTH_VALUE".split())
@@ -79,7 +79,7 @@ WINDOWS = "rank dense_rank percent_rank cume_dist row_number ntile lag lead firs
 ORDERLESS, ADDING, ORDERED = (frozenset(names.split()) for names in AGGREGATES.values())
 ORDERLESS |= {"count_star", "sum_no_overflow"}
 _SYNTAX = "~~ !~~ ~~* !~~* ~~~ @> && like_escape not_like_escape ilike_escape not_ilike_escape count_star"
-# What DuckDB's binder makes of the ones above.
+# Functions into which DuckDB's binder turns those above.
 _BOUND = """
     list_aggr list_aggregate normalized_interval list_resize add subtract multiply divide list_select
     constant_or_null struct_extract_at array_reverse_sort json_extract_path json_extract_path_text
@@ -111,7 +111,7 @@ REFUSED = {
     "COLLATE": "a collation takes different texts for one; write lower(…)",
     "POSITIONAL_REFERENCE": "#1: name the column instead of its number",
 }
-"""Constructs that are refused, by what DuckDB's parse tree calls them: why, and how to write it."""
+"""Refused constructs, by their name in DuckDB's parse tree: why, and what to write instead."""
 
 REASONS = {
     "unknown": "{what} is not in the language of docs/sql.md; write it in a plainer way",
@@ -150,7 +150,7 @@ REASONS = {
     "two types": "{column} is {here} in {name} and {there} in another table; store it in one type",
     "no plan": "DuckDB writes no plan of it; write it without values such as nan, in a plainer way",
 } | {word: reason for words, reason in REFUSED.items() for word in words.split()}
-"""Why the plan of a query is refused, and what to write."""
+"""Reasons to refuse the plan of a query, and what to write instead."""
 
 INSTEAD = {
     "now today current_date get_current_time get_current_timestamp transaction_timestamp current_timestamp "
@@ -170,7 +170,7 @@ INSTEAD = {
     "timezone": "store times in one zone, or add an interval: ts + INTERVAL 2 HOUR",
     "row_number": "write row_number() OVER (PARTITION BY the unit ORDER BY …)",
 }
-"""How to write functions that are refused."""
+"""What to write instead of refused functions."""
 
 _WHOLE = frozenset("TINYINT SMALLINT INTEGER BIGINT UTINYINT USMALLINT UINTEGER UBIGINT HUGEINT UHUGEINT".split())
 _ADDED_EXACTLY = (_WHOLE - {"HUGEINT", "UHUGEINT"}) | {"DECIMAL", "BOOLEAN"}
@@ -182,7 +182,7 @@ _UNITS = (
     | {"TIMESTAMP WITH TIME ZONE", "INTEGER_LITERAL", "STRING_LITERAL"}
 )
 _ALIKE = _UNITS | frozenset("DECIMAL SQLNULL NULL LIST ARRAY STRUCT MAP".split())
-# Equal values that can be told apart: 0.0 and -0.0, a month and 30 days.
+# Types with equal values that can be distinguished: 0.0 and -0.0, a month and 30 days.
 _UNLIKE = frozenset(("FLOAT", "DOUBLE", "INTERVAL", "LAMBDA"))
 _TO_TEXT = _WHOLE | {"DATE", "UUID", "BOOLEAN", "TIMESTAMP"}
 
@@ -201,12 +201,12 @@ def _names(kind: Any) -> list[str]:
 
 
 def is_known(kind: Kind | None) -> bool:
-    """Return whether values of a type may be computed with."""
+    """Return whether a query may compute with values of a type."""
     return kind is None or set(_names(kind)) <= _ALIKE | _UNLIKE
 
 
 def is_alike(kind: Kind | None) -> bool:
-    """Return whether equal values of a type cannot be told apart."""
+    """Return whether equal values of a type are indistinguishable."""
     held = _names(kind)
     return bool(held) and set(held) <= _ALIKE and "collation" not in str(kind)
 
@@ -217,20 +217,20 @@ def adds_exactly(kind: Kind | None) -> bool:
 
 
 def unit_kind(kind: Kind | None) -> str:
-    """Return the type of a unit, all whole numbers being one; empty if a unit cannot be of this type."""
+    """Return the type of a unit, one for all whole numbers; empty if a unit cannot have this type."""
     if name_of(kind) in _WHOLE:
         return "a whole number"
     return name_of(kind) if is_alike(kind) and name_of(kind) in _UNITS else ""
 
 
 def keeps_units_apart(before: Kind | None, after: Kind | None) -> bool:
-    """Return whether a cast keeps all values of a unit apart; each has one way to write it in the new type."""
+    """Return whether a cast of units is injective, with one text per value in the new type."""
     one, other = name_of(before), name_of(after)
     apart = {one, other} <= _WHOLE or (one == other and one in _UNITS) or (one in _TO_TEXT and other == "VARCHAR")
     return apart and is_alike(before) and is_alike(after)
 
 
 def instead_of(function: str) -> str:
-    """Return the end of a refusal: how to write a function that is not allowed."""
+    """Return the end of a refusal: what to write instead of a function that is not allowed."""
     told = next((told for names, told in INSTEAD.items() if function in names.split()), None)
     return told or "compute it from the functions listed in docs/sql.md, or before the log is stored"

@@ -1,6 +1,6 @@
-"""The plan of a query, as DuckDB's binder writes it in JSON: its operators, expressions and fields.
+"""The plan of a query as JSON from DuckDB's binder: operators, expressions and fields.
 
-What is not listed here is refused: the lists are those of the DuckDB that was tested.
+Anything that is not listed is refused; the lists are for the tested versions of DuckDB.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _ABSENT: tuple[object, ...] = (None, [], {}, False, "NONE")
 
 
 def plan_of(written: str) -> Node:
-    """Read a plan from JSON, without the places and aliases in it, so that equal expressions are equal."""
+    """Read a plan from JSON without places and aliases, so that equal expressions compare equal."""
 
     def plain(node: Node) -> Node:
         return {key: value for key, value in node.items() if key != "alias" and not key.startswith("query_location")}
@@ -69,7 +69,7 @@ def kind_of(node: Node) -> str:
 
 
 def unknown_in(node: Node) -> str:
-    """Return what of an operator or expression is not listed; empty if all is."""
+    """Return the first part of an operator or expression that is not listed; empty if all are."""
     kind = node.get("expression_class", kind_of(node))
     listed = _EXPRESSIONS.get(kind, _OPERATORS.get(kind))
     if listed is None:
@@ -92,12 +92,12 @@ def function_of(node: Node) -> str:
 
 
 def place_of(expression: Node) -> int | None:
-    """Return which column of the operator below an expression is; None if it is more than a column."""
+    """Return the number of the column that an expression is; None if it is not just a column."""
     return int(expression.get("index", 0)) if expression["expression_class"] == "BOUND_REF" else None
 
 
 def parts(part: object) -> Iterator[Node]:
-    """Yield the expressions right below an expression; a lambda's body has columns of its own and is left out."""
+    """Yield the direct parts of an expression; omit the body of a lambda, which has its own columns."""
     for key, value in part.items() if isinstance(part, dict) else enumerate(part) if isinstance(part, list) else ():
         if isinstance(value, dict) and "expression_class" in value:
             if key != "lambda_expr":
@@ -116,13 +116,13 @@ def refs(*expressions: Node) -> set[int]:
 
 
 def orders_of(expression: Node) -> list[Node]:
-    """Return what an aggregate or window orders by."""
+    """Return the expressions by which an aggregate or window orders."""
     given = (expression.get("order_bys") or {}).get("orders", ())
     return [order["expression"] for order in (*expression.get("orders", ()), *given)]
 
 
 def picks_rows(window: Node) -> bool:
-    """Return whether a window function tells apart rows that tie in its order."""
+    """Return whether a window function gives different results to rows that tie in its order."""
     if window["type"] in RANKS:
         return False
     frame = f"{window.get('start')} {window.get('end')} {window.get('exclude_clause', 'NO_OTHER')}"
@@ -130,7 +130,7 @@ def picks_rows(window: Node) -> bool:
 
 
 def conditions_of(expressions: Iterable[Node]) -> list[Node]:
-    """Return the conditions that all have to be true."""
+    """Return the conditions that must all be true."""
     found = []
     for one in expressions:
         found += conditions_of(one["children"]) if one["type"] == "CONJUNCTION_AND" else [one]

@@ -1,8 +1,8 @@
-"""Rewrite a query so that each source in FROM becomes a numbered view, by DuckDB's own parse tree.
+"""Rewrite a query by DuckDB's parse tree, so that each source in FROM becomes a numbered view.
 
-The tree comes from a connection in which nothing of the user's exists. Parameters become constants, files and tables
-become `memory.main.source_1`, …, and names that mean neither a common table expression nor a source are refused.
-Check and run both take the rewritten text.
+The tree comes from a connection without any objects of the user. Parameters become constants, files and tables become
+`memory.main.source_1`, …; names that are neither a common table expression nor a source are refused. Check and run
+both use the rewritten text.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class Source:
 
     Attributes:
         name: How the query names it.
-        public: Whether it holds nothing of any unit.
+        public: Whether it contains no data of any unit.
         reader: The call of DuckDB that reads it, for files; else empty.
         files: The files it reads.
-        opens: Gives the frame, Arrow table or relation that holds its rows; None for files.
-        origin: What was handed over as this table: a frame, or a path or `Files`; None for anything else.
-        checked: Whether it was given as it is; False for tables and views that somebody made in a session.
+        opens: Function that returns the frame, Arrow table or relation with its rows; None for files.
+        origin: The frame, path or `Files` that was given as this table; None for other sources.
+        checked: False for tables and views that were made in a session, whose rows nobody checked.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Source:
 
 
 Lookup = Callable[[tuple[str, ...]], Source | None]
-"""What a name in FROM stands for, by its parts; None if it is no table."""
+"""A function from the parts of a name in FROM to its source; None if it is not a table."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Rewritten:
 
     Attributes:
         text: The query that is checked and run.
-        sources: What each view stands for.
+        sources: The source of each view.
         written: The query as it was written.
         tree: The parse tree of `text`, with the places of its parts in `written`.
     """
@@ -82,7 +82,7 @@ class Rewritten:
         return refusal(self.written, said, span, tied=reason == "ties")
 
     def renamed(self, name: str) -> set[str]:
-        """Return the columns that the query renames or casts to this name, directly or in steps."""
+        """Return the columns that the query renames or casts to this name, directly or in several steps."""
         found, known = {folded(name)}, 0
         while known < len(found):
             known = len(found)
@@ -93,7 +93,7 @@ class Rewritten:
 
 
 def nodes(part: object, without: Container[str] = ()) -> Iterator[Node]:
-    """Yield every dictionary of a tree, parents first, without those of some types and what is in them."""
+    """Yield every dictionary of a tree, parents first, except those of some types with their contents."""
     if isinstance(part, dict):
         if part.get("type") in without:
             return
@@ -103,7 +103,7 @@ def nodes(part: object, without: Container[str] = ()) -> Iterator[Node]:
 
 
 def span_of(node: Node) -> tuple[int, int] | None:
-    """Return the first byte of a node and the one after its last, if it has a place."""
+    """Return the span of a node in bytes, if it has a place."""
     start = int(node.get("query_location", NOWHERE))
     return (start, start + max(1, int(node.get("query_location_length", 0)))) if start < NOWHERE else None
 
@@ -118,7 +118,7 @@ def line_and_column(text: str, at: int) -> tuple[int, int]:
 
 
 def refusal(text: str, reason: str, span: tuple[int, int] | None = None, *, tied: bool = False) -> GuaranteeError:
-    """Return the error that says why a query is refused; `span` is in bytes, all of the text if None."""
+    """Return the error that refuses a query; `span` is in bytes, by default the whole text."""
     written = text.encode()
     start, end = (len(written[:at].decode(errors="ignore")) for at in span or (0, len(written)))
     line, column = line_and_column(text, start)
@@ -127,22 +127,22 @@ def refusal(text: str, reason: str, span: tuple[int, int] | None = None, *, tied
 
 
 def folded(name: str) -> str:
-    """Return a name as DuckDB folds it: in lower case, where the letter is ASCII."""
+    """Return a name as DuckDB folds it: with ASCII letters in lower case."""
     return "".join(letter.lower() if letter.isascii() else letter for letter in name)
 
 
 def check_words(text: str, parameters: Mapping[str, Any]) -> None:
-    """Refuse a query that is not of the language, whatever its tables are; files are not looked for."""
+    """Refuse a query outside the language, for any tables; files need not exist."""
     with duckdb.connect(":memory:", config={"autoinstall_known_extensions": False}) as parser:
         Rewriting(parser, text, lambda path: Source(".".join(path)), parameters, looks_at_files=False).done()
 
 
 @dataclass
 class Rewriting:
-    """One pass over the parse tree, which brings every source of a query to a numbered view.
+    """One pass over the parse tree, which replaces every source of a query by a numbered view.
 
-    `parser` holds nothing of the user's; `lookup` says what a name in FROM stands for. What is not in the language
-    passes unless it is `restricted`; files have to be there if it `looks_at_files`.
+    `parser` has no objects of the user; `lookup` returns the source of a name in FROM. Parts outside the language are
+    only refused if `restricted`; files must exist if it `looks_at_files`.
     """
 
     parser: duckdb.DuckDBPyConnection
@@ -155,7 +155,7 @@ class Rewriting:
     sources: dict[str, Source] = field(default_factory=dict)
 
     def done(self) -> Rewritten:
-        """Return the rewritten query, or refuse what is not one SELECT of the language or reads what is no source."""
+        """Return the rewritten query; refuse anything but one SELECT of the language over known sources."""
         tree = self._parsed(self.text)
         if tree["error"] or len(tree["statements"]) != 1:
             at = int(tree.get("position", NOWHERE)) if tree["error"] else 0
@@ -196,7 +196,7 @@ class Rewriting:
                 return self._file(part, self._walk(part["function"], ctes))
         if kind == "BASE_TABLE":
             return self._table(part, ctes)
-        if kind == "RECURSIVE_CTE_NODE":  # of a query that nobody checks
+        if kind == "RECURSIVE_CTE_NODE":  # only in unchecked queries
             ctes |= {folded(part["cte_name"])}
         for entry in (part.get("cte_map") or {}).get("map", []):
             if entry["key"].lower().startswith("__duckdb"):
@@ -206,7 +206,7 @@ class Rewriting:
         return {key: value if key == "cte_map" else self._walk(value, ctes) for key, value in part.items()}
 
     def _check(self, node: Node) -> None:
-        """Refuse a part that is not of the language."""
+        """Refuse a part outside the language."""
         words = {word for word in map(node.get, _KINDS) if isinstance(word, str)} | ({"sample"} & node.keys())
         refused = min(words & language.REASONS.keys(), default="")
         if refused:
@@ -220,7 +220,7 @@ class Rewriting:
                 self._refuse(node, f"{name} is not in the language of a series' query; {language.instead_of(name)}")
 
     def _constant(self, node: Node) -> Node:
-        """Replace a parameter by its value, of the type that DuckDB binds."""
+        """Replace a parameter by its value, with the type that DuckDB binds."""
         name = str(node.get("identifier", "")).lower()
         given = {known.lower(): value for known, value in self.parameters.items()}
         try:
@@ -247,7 +247,7 @@ class Rewriting:
         return self._view(node, source, path[-1])
 
     def _file(self, node: Node, call: Node, alias: str = "") -> Node:
-        """Replace files by a view of them; the call of their reader is kept as text."""
+        """Replace files by a view, and keep the call of their reader as text."""
         name = str(call["function_name"]).lower()
         if name not in READERS:
             self._refuse(node, f"{name}(…) is no source: use {', '.join(READERS)}, or give a table in tables=")
@@ -283,7 +283,7 @@ class Rewriting:
         return dict(self._parsed(f"select {text}", places=False)["statements"][0]["node"]["select_list"][0])
 
     def _value_of(self, constant: Node) -> Any:
-        """Compute a value where there are no tables; a query, or something that makes several rows, is none."""
+        """Compute a value without tables; refuse queries and expressions with several rows."""
         if any(node.get("class") == "SUBQUERY" for node in nodes(constant)):
             raise ValueError
         tree = self._parsed("select 1")
@@ -292,7 +292,7 @@ class Rewriting:
         return value
 
     def _view(self, node: Node, source: Source, alias: str) -> Node:
-        """Return the node of a numbered view in the place of a table; one view for each source."""
+        """Return the node of the numbered view that replaces a table; one view per source."""
         new = f"source_{len(self.sources) + 1}"
         view = next((view for view, known in self.sources.items() if known == source), new)
         self.sources[view] = source

@@ -1,4 +1,4 @@
-"""Release of a vector that fits in memory: any order, sealing, tightening, resale, the Laplace path."""
+"""Releases of a vector that fits in memory: at any levels in any order, with sealing, resale and the Laplace path."""
 
 from sparsehist.dense.dense_release import DenseRelease, PostProcessing, clip_negative, scale, threshold
 from sparsehist.dense.laplace_path import LaplacePath, sample_laplace_path

@@ -1,7 +1,7 @@
-"""A published release of a dense vector, and its post-processing by fixed functions of the values.
+"""A published release of a dense vector, and its post-processing.
 
-A step is *lossless* if it is invertible on the grid of the values: processed releases together then reveal what the
-finest processed one reveals. Otherwise it is *weakly lossless*: together they cost no more than the finest level.
+A step is *lossless* if it is invertible on the grid of the values: then processed releases together reveal as much as
+the finest processed one. Otherwise it is *weakly lossless*: together they cost at most the finest level.
 
 Papers: [ARNP Lemma 4.3, Thm 4.4, Def. 4.5, Cor. 4.6]; [KHP Prop. 3, Cor. 15].
 """
@@ -34,12 +34,12 @@ class PostProcessing:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DenseRelease:
-    """The values of every entry at one level; all of it is public.
+    """The values of all entries at one level; everything is public.
 
     Attributes:
         values: Truth plus noise, shape (n,), read-only: float64 on the grid of the metadata for real families, int64
             for integer families.
-        family: The noise, with the sensitivity that was used.
+        family: The noise, including its sensitivity.
         level: Exact.
         metadata: level, noise, sensitivity, std, grid, truth_step, rounding_charge, guarantee, cap, size,
             post_processing (names, in order), lossless (what several releases reveal together) and lineage (the
@@ -77,19 +77,19 @@ class DenseRelease:
 
 
 def threshold(at: float) -> PostProcessing:
-    """Values at or below the threshold become 0; weakly lossless."""
+    """Return a step that sets values at or below the threshold to 0; weakly lossless."""
     if not math.isfinite(at):
         raise DeclarationError(f"the threshold must be finite, got {shown(at)}")
     return PostProcessing(f"threshold({at:g})", lossless=False, apply=lambda values: np.where(values > at, values, 0))
 
 
 def clip_negative() -> PostProcessing:
-    """Values below 0 become 0; weakly lossless."""
+    """Return a step that sets negative values to 0; weakly lossless."""
     return PostProcessing("clip_negative()", lossless=False, apply=lambda values: np.maximum(values, 0))
 
 
 def scale(factor: float) -> PostProcessing:
-    """Multiply by a factor, finite and not 0; lossless, as values have far fewer digits than a double."""
+    """Return a step that multiplies by a finite, nonzero factor; lossless, as values have few digits."""
     if not (math.isfinite(factor) and factor != 0):
         raise DeclarationError(f"the factor must be finite and not 0, got {shown(factor)}")
     return PostProcessing(f"scale({factor:g})", lossless=True, apply=lambda values: factor * values)

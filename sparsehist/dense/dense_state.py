@@ -1,9 +1,9 @@
 """The state of a dense multiple release, and its transitions.
 
-An entry at a level is anchor + offset: at first truth + noise. Sealing moves the noise at the cap, rounded down to
-the grid of the truth, from the offsets into the anchor. The state is then a function of the release at the cap and of
-noise independent of the truth, and coarser levels can still be drawn: coarsen and between depend on differences of
-noise only. The same holds modulo a number.
+The value of an entry at a level is anchor + offset; at first these are truth and noise. Sealing moves the noise at
+the cap, rounded down to the grid of the truth, from the offsets into the anchor. The state is then a function of the
+release at the cap and of noise independent of the truth, and coarser levels can still be drawn: coarsen and between
+depend on differences of noise only. The same holds modulo a number.
 
 Papers: [ARNP Thm 1.2, Def. 4.1, Lemma 4.2, Thm 4.4]; [KHP Thm 10, Thm 11, Figure 4]; [KHP poster Thm 2].
 """
@@ -22,13 +22,13 @@ from sparsehist.noise.family import DenseFamily, NoiseArray
 from sparsehist.privacy.levels import level_text
 from sparsehist.typing import FloatArray, Generator
 
-# Beyond this ratio of standard deviations an offset on the lattice of the cap does not fit into a double.
+# Beyond this ratio of standard deviations, an offset on the lattice of the cap does not fit a double.
 _WIDEST = 2.0**20
 
 
 @dataclass(eq=False, repr=False, slots=True)
 class DenseState:
-    """A vector and its noise at every level drawn; secret until sealed, so no field is printed.
+    """A vector and its noise at all levels drawn so far; secret until sealed, so no field is printed.
 
     The anchor and the offsets (release minus anchor, by level) have shape (n,); anchors are on the grid `truth_step`.
     """
@@ -66,7 +66,7 @@ def published(state: DenseState, level: Fraction, step: float) -> NoiseArray:
 
 
 def seal(state: DenseState, cap: Fraction, *, rng: Generator) -> None:
-    """Overwrite the truth by the release at the cap; every level up to the cap can still be drawn.
+    """Overwrite the truth with the release at the cap; all levels up to the cap can still be drawn.
 
     Real noise is first moved to a lattice of 2**-25 standard deviations at the cap, so that its low-order bits do not
     reveal its size. If sealing is interrupted, the state is erased.

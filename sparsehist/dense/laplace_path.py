@@ -1,4 +1,4 @@
-"""The noise of the Laplace mechanism at all levels of an interval at once, stored by its jumps.
+"""The noise of the Laplace mechanism at all levels of an interval, stored as jumps.
 
 From fine to coarse, jumps come at rate 2/level, each an independent Laplace draw of scale sensitivity/level. From
 coarse to fine, x jumps at rate 1/level + |x|/sensitivity to y with density proportional to exp(-level (|y| + |x -
@@ -105,13 +105,13 @@ def sample_laplace_path(
 
     Args:
         size: Number of coordinates; at least 1.
-        coarsest: epsilon at the private end.
-        finest: epsilon at the other end; above `coarsest`.
+        coarsest: Smallest epsilon of the interval.
+        finest: Largest epsilon of the interval; above `coarsest`.
         sensitivity: L1 sensitivity of the vector, in counts.
         rng: Randomness; from `sparsehist.entropy` outside tests.
 
     Returns:
-        The paths; on average 2 ln(finest/coarsest) jumps a coordinate. Draws are doubles of 53 bits.
+        The paths; on average 2 ln(finest/coarsest) jumps per coordinate. Draws are doubles.
 
     Raises:
         DeclarationError: If size or sensitivity are not positive, or the levels not in order.
@@ -156,7 +156,7 @@ def _jumps_to_coarser(
 
 
 def _accumulated(start: FloatArray, counts: IntArray, sizes: FloatArray) -> FloatArray:
-    """Running sums within each coordinate: one pass for first jumps, one for second jumps, and so on."""
+    """Return running sums within each coordinate: one pass for first jumps, one for second jumps, and so on."""
     values, running = np.empty_like(sizes), start.copy()
     first = np.cumsum(counts) - counts
     for rank in range(int(counts.max(initial=0))):
@@ -186,7 +186,7 @@ def _jumps_to_finer(
 
 
 def _next_jump(distance: FloatArray, level: FloatArray, clock: FloatArray) -> FloatArray:
-    """Return the level t > level at which ln(t/level) + (t - level) * distance equals the clock."""
+    """Return the level t > level with ln(t/level) + (t - level) * distance = clock."""
     # With w = t distance this is w + ln w = level distance + ln(level distance) + clock: Wright's omega.
     product = level * distance
     # For smaller products the distance is negligible, and omega would underflow.

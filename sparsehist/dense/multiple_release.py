@@ -1,7 +1,7 @@
 """`MultipleRelease`: a dense vector released at any levels, in any order, for the cost of the finest one.
 
-Unlike the rest of the core it owns its state and makes its own generators: one thread of one process draws at a time,
-because two draws of one level would cost more than the level.
+Unlike the rest of the core, it keeps its state and makes its own generators: only one thread of one process draws at
+a time, because two draws of one level would cost more than the level.
 
 Papers: [ARNP Def. 3.4].
 """
@@ -43,20 +43,20 @@ _READERS = {"int": int, "float": float, "str": str, "Fraction": Fraction}
 
 
 class VectorRelease(DenseRelease):
-    """A release without post-processing: truth plus noise, from which anybody can draw coarser releases."""
+    """An unprocessed release (truth plus noise), from which anybody can draw coarser releases."""
 
     def resell(self, level: Level) -> VectorRelease:
         """Draw a coarser release from this one, without the truth.
 
-        Each call begins a branch with noise of its own. Two branches together cost more than either, but never more
-        than this release: see `sparsehist.dense.joint_level`. Several levels that together cost the finest of them
-        come from one `MultipleRelease.from_release(release)`.
+        Each call begins a branch with independent noise. Two branches together cost more than either, but at most
+        this release: see `sparsehist.dense.joint_level`. For several levels at the cost of the finest, use one
+        `MultipleRelease.from_release(release)`.
 
         Args:
             level: Coarser (smaller) than the level of this release.
 
         Raises:
-            LevelOrderError: If it is not coarser.
+            LevelOrderError: If the level is not coarser.
         """
         if not as_level(level) < self.level:
             raise LevelOrderError(f"a release at level {level_text(self.level)} is resold at a coarser level")
@@ -67,11 +67,11 @@ class MultipleRelease:
     """A dense vector, released at any levels in any order for the cost of the finest one.
 
     Each release has the law of a single release at its level, and all of them together reveal what the finest one
-    reveals. A level that was released before gives the same values again. Threads may share one object; a forked
+    reveals. A level that was released before returns the same values. Threads may share one object; a forked
     process may not draw new levels. Memory: 8 bytes per entry for the vector and for each level.
 
-    **Only one copy may draw.** After `to_bytes` (or a pickle) go on with either the object or the bytes. Two copies
-    that draw the same level draw different noise, and together they cost more than the finest level.
+    **Only one copy may draw.** After `to_bytes` (or a pickle), continue with either the object or the bytes. Two
+    copies that draw the same level draw different noise, and together they cost more than the finest level.
 
     Args:
         family: The noise, such as `sparsehist.noise.Gaussian(sensitivity=1.0)`; the sensitivity is that of the whole
@@ -126,7 +126,7 @@ class MultipleRelease:
 
     @classmethod
     def from_release(cls, release: DenseRelease) -> MultipleRelease:
-        """Begin from a published release, without the truth: its coarser levels are lossless together.
+        """Make an object from a published release, without the truth, for lossless coarser levels.
 
         The object is sealed at the level of the release. For real noise the rounding of the bought values adds less
         than 4e-4 of the variance to coarser levels.
@@ -146,7 +146,7 @@ class MultipleRelease:
 
     @classmethod
     def from_bytes(cls, content: bytes) -> MultipleRelease:
-        """Go on from what `to_bytes` wrote; the object that wrote it must not draw any more.
+        """Restore the result of `to_bytes`; the original object must not draw any more.
 
         Raises:
             InputError: If `to_bytes` did not write these bytes; StoreDamagedError if they were altered.
@@ -175,9 +175,9 @@ class MultipleRelease:
         self._lock, self._process = threading.Lock(), os.getpid()
 
     def to_bytes(self) -> bytes:
-        """Write everything needed to go on; the bytes hold the truth, or once sealed are as private as the cap.
+        """Return the state as bytes; they contain the truth, or after sealing are as private as the cap.
 
-        Save the bytes after each release, before it is sent: older bytes would draw that level again.
+        Save the bytes after each release, before you send it: older bytes would draw the level again.
         """
         with self._lock:
             self._require_whole()
@@ -236,9 +236,9 @@ class MultipleRelease:
             return VectorRelease(published(state, target, grid), state.family, target, about)
 
     def seal(self) -> None:
-        """Erase the truth; every level up to the cap is still served, with the law it would have had.
+        """Erase the truth; levels up to the cap can still be released, with the same law.
 
-        What stays is the release at the cap (drawn now if necessary) and noise that is independent of the truth.
+        The release at the cap (drawn now if necessary) and noise independent of the truth remain.
         Without a cap the finest level released becomes the cap. The caller's own array is not erased.
 
         Raises:

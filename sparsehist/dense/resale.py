@@ -1,4 +1,4 @@
-"""Coarser releases from a published one, without the truth, and what several of them cost together.
+"""Draw coarser releases from a published one, without the truth, and compute the joint cost of several.
 
 Releases form a tree: a resale begins a new noise path below the release it came from. Together, releases are a
 function of their lowest common ancestor, whose level bounds their cost. A release carries its line of descent as
@@ -30,7 +30,7 @@ from sparsehist.typing import ArrayLike, Generator
 _FINEST_STEP = 2.0**-44
 
 Line = tuple[tuple[str, Fraction], ...]
-"""Name of each path, and the level at which the next path (or the release) left it."""
+"""Lineage: name of each path, and the level at which the next path (or the release) branched off."""
 
 
 def bought_state(values: ArrayLike, family: DenseFamily, level: Level, *, truth_step: float = 1.0) -> DenseState:
@@ -63,16 +63,16 @@ def tighten(
     truth_step: float = 1.0,
     rng: Generator,
 ) -> NoiseArray:
-    """Make a more private release out of a published one, without the truth.
+    """Draw a more private release from a published one, without the truth.
 
-    The result and the release together cost what the release costs. The results of two calls have independent noise
-    added and together cost more than the finer of them; for several levels use `MultipleRelease.from_release`.
+    Result and release together cost as much as the release. The results of two calls have independent noise, and
+    together cost more than the finer of them; for several levels use `MultipleRelease.from_release`.
 
     Args:
         values: As published; shape (n,).
         family: The noise of the release.
-        level_have: Its level.
-        level_want: Coarser.
+        level_have: Level of the release.
+        level_want: Level of the result; coarser.
         truth_step: Grid of the truth, from the metadata of the release; 1 for counts.
         rng: Randomness; from `sparsehist.entropy` outside tests.
 
@@ -100,7 +100,7 @@ def tighten(
 
 
 def step_of(state: DenseState, level: Fraction, step: float | None = None) -> float:
-    """The grid of a published level: by default the finer of 2**(floor(log2(std)) - 4) and the grid of the truth."""
+    """Return the grid of a published level: by default the finer of 2**(floor(log2(std)) - 4) and the truth's."""
     if state.family.integer:
         return 1.0
     std = state.family.std(level)
@@ -111,10 +111,10 @@ def step_of(state: DenseState, level: Fraction, step: float | None = None) -> fl
 
 
 def joint_level(releases: Iterable[DenseRelease]) -> Fraction:
-    """Compute the level that several releases of one vector, resold or not, cost together.
+    """Return the level that several releases of one vector, resold or not, cost together.
 
     Args:
-        releases: Of one vector, each with the lineage it was published with.
+        releases: Releases of one vector, with their lineages.
 
     Returns:
         The level of their lowest common ancestor: never too low, and reached where the bridge has an atom at 0
@@ -134,7 +134,7 @@ def joint_level(releases: Iterable[DenseRelease]) -> Fraction:
     if not lines:
         raise InputError("there are no releases to price")
     if len({line[0][0] for line in lines}) > 1 or len({repr(release.family) for release in given}) > 1:
-        raise InputError("these releases do not descend from one vector: what they cost adds up")
+        raise InputError("these releases do not descend from one vector, so their costs add up")
     return _joint(sorted(lines), exact=isinstance(given[0].family, Gaussian))
 
 
@@ -158,6 +158,6 @@ def _joint(lines: Sequence[Line], *, exact: bool) -> Fraction:
     below: dict[str, list[Line]] = defaultdict(list)
     for line in lines:
         below[line[depth + 1][0] if line[depth][1] == top else ""].append(line)
-    # The noise that each branch adds to the ancestor is independent of the other branches: precisions add.
+    # Branches add independent noise to the ancestor, so precisions add up.
     precisions = [1 / (1 / _joint(branch, exact=exact) - 1 / top) for branch in below.values()]
     return 1 / (1 / top + 1 / sum(precisions, Fraction(0)))

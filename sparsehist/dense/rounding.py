@@ -22,7 +22,7 @@ _KEPT_BITS_BELOW_STD = 25
 
 
 def chunks(size: int) -> list[slice]:
-    """Cut a vector into pieces that stay in cache."""
+    """Return slices of a vector that fit the cache."""
     return [slice(start, min(size, start + CHUNK)) for start in range(0, size, CHUNK)]
 
 
@@ -40,7 +40,7 @@ def kept_step(std: float) -> float:
 
 
 def round_into(noise: FloatArray, step: float, out: FloatArray) -> FloatArray:
-    """Round to multiples of a power of two, halves down, exactly, below 2**51 steps; the rule of `round_to_grid`."""
+    """Round exactly to multiples of a power of two, halves down, below 2**51 steps; as `round_to_grid` does."""
     # u in (k - 1/2, k + 1/2] has ceil(2u) in {2k, 2k + 1}; every operation is exact.
     np.multiply(noise, 2.0 / step, out=out)
     np.ceil(out, out=out)

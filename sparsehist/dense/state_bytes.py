@@ -1,4 +1,4 @@
-"""States as bytes: a line that names their kind, a line of JSON, the arrays, and a SHA-256 digest of it all."""
+"""States as bytes: a line with their class, a line of JSON, the arrays, and a SHA-256 digest of everything."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def pack(kind: str, header: dict[str, Any], arrays: Sequence[AnyArray] = ()) -> 
 
 
 def unpack(kind: str, content: bytes) -> tuple[dict[str, Any], list[AnyArray]]:
-    """Read what `pack` wrote. InputError for other bytes, StoreDamagedError if they were altered."""
+    """Read the result of `pack`; InputError for other bytes, StoreDamagedError if they were altered."""
     if not isinstance(content, bytes) or not content.startswith(_first_line(kind)):
         raise InputError(f"these bytes were not written by {kind}.to_bytes, or by another version of it")
     if hashlib.sha256(content[:-_DIGEST]).digest() != content[-_DIGEST:]:

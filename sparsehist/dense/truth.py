@@ -30,7 +30,7 @@ class Truth(NamedTuple):
 
 
 def read_truth(truth: ArrayLike, family: DenseFamily, truth_step: float | None) -> Truth:
-    """Check a vector and bring it to a grid that depends on its dtype, its length and the declared step only.
+    """Check a vector and round it to a grid that depends only on its dtype, length and declared step.
 
     Real values are rounded to a grid of at most 2**-14 of the sensitivity (divided by the square root of the length
     for the L2 norm, by the length for the L1 norm), and the sensitivity grows by the possible effect. Integers, and

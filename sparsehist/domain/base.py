@@ -1,6 +1,6 @@
 """The base class of domains: cells and keys, never listed.
 
-A domain is declared, never read off the log: all of it is public, so errors show its values. Keys are polars frames
+A domain is declared without looking at the log. It is public, so errors show its values. Keys are polars frames
 with the columns ``key_0``, ``key_1``, … in the domain's canonical dtypes.
 """
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from sparsehist.domain.catalogue import Catalogue
 
 GREATEST_SIZE = 10**4000
-"""Python writes integers of at most 4300 digits, and metadata and errors hold sizes."""
+"""Python writes integers of at most 4300 digits, and metadata and errors contain sizes."""
 
 _SMALL = ("UInt8", "UInt16", "UInt32")
 _FITTING = {"Int64": (*_SMALL, "Int8", "Int16", "Int32"), "UInt64": _SMALL}
@@ -50,7 +50,7 @@ class Domain(abc.ABC):
     arguments: ClassVar[tuple[type, ...]] = (int, str, bool)
     """Types of the arguments of the textual form; `Form` if they are domains."""
     is_open: ClassVar[bool] = False
-    """Whether its keys cannot be listed: then it has no size, and cells are neither numbered nor drawn."""
+    """Whether its keys cannot be listed: then it has no size, and its cells have no numbers and cannot be drawn."""
 
     def __init_subclass__(cls, *, example: str | None = None) -> None:
         """Register the textual form, if there is an example of it."""
@@ -86,7 +86,7 @@ class Domain(abc.ABC):
         return tuple(getattr(pl, name)() for name in self.dtype_names)
 
     def accepts(self, column: int, dtype: pl.DataType) -> bool:
-        """Say whether a log column of this dtype can serve as that key column without loss."""
+        """Return whether a log column of this dtype can be this key column without loss."""
         if not 0 <= column < self.columns:
             return False
         canonical = self.dtype_names[column]
@@ -101,22 +101,22 @@ class Domain(abc.ABC):
         return self._keys(rng.integers(0, self.size - 1, size=whole_number("n", n), dtype=np.int64, endpoint=True))
 
     def _index(self, keys: pl.DataFrame) -> IntArray:  # noqa: ARG002
-        """`index` of a domain below 2**63 cells."""
+        """Return `index` for a domain below 2**63 cells."""
         self._refuse()
 
     def _keys(self, indices: IntArray) -> pl.DataFrame:  # noqa: ARG002
-        """`keys` of a domain below 2**63 cells, for valid numbers."""
+        """Return `keys` for a domain below 2**63 cells and valid numbers."""
         self._refuse()
 
     def _refuse(self) -> NoReturn:
-        raise DomainError(f"the keys of {self} are not at hand: pass domain= with its keys", parameter="domain")
+        raise DomainError(f"the keys of {self} are not available: pass domain= with its keys", parameter="domain")
 
     @abc.abstractmethod
     def __str__(self) -> str:
         """Write the domain in the form that `Domain.parse` reads."""
 
     def index(self, keys: pl.DataFrame) -> IntArray:
-        """The numbers of cells, from 0 to size − 1; shape (n,), int64. Refuses a domain of 2**63 cells or more."""
+        """Return the numbers of cells, from 0 to size − 1; shape (n,), int64. Refuse 2**63 cells or more."""
         self._require_indexable()
         return self._index(keys)
 
@@ -129,7 +129,7 @@ class Domain(abc.ABC):
         return self._keys(numbers)
 
     def convert(self, keys: pl.DataFrame) -> pl.DataFrame:
-        """Bring keys of a log, in dtypes the domain accepts, to canonical dtypes; row order is kept."""
+        """Cast keys of a log, in dtypes that the domain accepts, to canonical dtypes, in the same order."""
         import polars as pl
 
         dtypes = zip(key_names(self.columns), self.dtypes, strict=True)
@@ -147,7 +147,7 @@ class Domain(abc.ABC):
         return f"{self.size:,} keys" if self.size < _READABLE else f"{Decimal(self.size):.3g} keys"
 
     def attachments(self) -> Mapping[str, Catalogue]:
-        """The catalogues whose values are not in the text, by sha256; `Domain.parse` reads copies as `files`."""
+        """The catalogues whose values are not in the text, by sha256; `Domain.parse` takes copies as `files`."""
         return {}
 
     def __repr__(self) -> str:
@@ -179,7 +179,7 @@ class Domain(abc.ABC):
             files: Paths of copies to read instead of catalogue files, by the sha256 in the text.
 
         Raises:
-            DomainError: If the text is not a domain; the message says what would be right.
+            DomainError: If the text is not a domain; the message says what to write.
 
         Example:
             >>> Domain.parse("catalogue('a', 'b')").size
@@ -230,10 +230,10 @@ def _domain(form: Form, files: Mapping[str, Path]) -> Domain:
 
 
 def holds_text(dtype: pl.DataType) -> bool:
-    """Say whether a column of this type becomes String without loss."""
+    """Return whether a column of this type becomes String without loss."""
     return str(dtype).startswith(("String", "Categorical", "Enum"))
 
 
 def key_names(columns: int) -> list[str]:
-    """Name the key columns of a frame of keys."""
+    """Return the names of the key columns of a frame of keys."""
     return [f"key_{column}" for column in range(columns)]

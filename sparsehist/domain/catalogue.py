@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 _LONGEST_INLINE = 1000
-"""Longer catalogues appear in texts as their sha256."""
+"""Longer catalogues are shown in texts by their sha256."""
 
 _NOUNS = {"String": "strings", "Date": "dates", "Boolean": "booleans", "Int64": "integers", "UInt64": "integers"}
 
@@ -153,4 +153,4 @@ class Catalogue(Domain, example="catalogue('DE', 'US') or catalogue(file='areas.
 @cache
 def one_cell() -> Catalogue:
     """Return the domain of a series without a key: one cell that holds every unit."""
-    return Catalogue(["all"])  # on import it would start the threads of Polars
+    return Catalogue(["all"])  # not at import, where it would start threads of Polars

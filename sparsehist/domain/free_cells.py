@@ -1,4 +1,4 @@
-"""Uniform draws among the cells that are not taken, without listing the domain."""
+"""Draw uniformly among free cells, without listing the domain."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def draw_free(
 ) -> pl.DataFrame:
     """Draw n distinct free cells, every set and order of them equally likely, as columns key_0 and so on.
 
-    While at most half of the domain is taken or wanted, cells are drawn until enough are free and new: at most two
-    draws per cell on average. Otherwise the free cells are ranked, by `taken_keys`.
+    If at most half of the domain is taken or wanted, cells are drawn until enough are free and new: at most two draws
+    per cell on average. Otherwise free cells are ranked by `taken_keys`.
     """
     import polars as pl
 
-    promise(0 <= n <= domain.size - n_taken, "more free cells wanted than there are")
+    promise(0 <= n <= domain.size - n_taken, "fewer free cells than wanted")
     found = domain.draw(0, rng=rng)
     if n and 2 * (n_taken + n) > domain.size:
         occupied = np.sort(domain.index(taken_keys()))

@@ -1,8 +1,8 @@
 """All strings up to a length: valid UTF-8, or over an alphabet.
 
-A character costs its UTF-8 bytes if bytes are bounded, otherwise 1. With a_c characters of cost c there are W(r) =
-Σ_c a_c·W(r − c) strings of length r, W(0) = 1. Strings are numbered by length, then by first character, and so on, in
-integers of any size: a uniform string is the one with a uniform number.
+The length of a character is its number of UTF-8 bytes if bytes are bounded, else 1. With a_c characters of length c
+there are W(r) = Σ_c a_c·W(r − c) strings of length r, W(0) = 1. Strings are numbered by length, then by first
+character, and so on, in integers of any size: a uniform number gives a uniform string.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The RAPPOR client of one person: the value, its memo at every setting so far, and all reports."""
+"""The RAPPOR client of one person: the value, its memo at each setting, and all reports."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from sparsehist.typing import BoolArray, Generator
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RapporClient:
-    """The RAPPOR client of one person: a report per day, and past reports at a finer setting if the person agrees.
+    """The RAPPOR client of one person: a report per day; past reports at a finer setting if the person agrees.
 
     A report is drawn once, for its day and for every setting. All reports together cost `setting.epsilon()` of the
     finest setting.
 
-    A client is a value: each step returns the next one. Save that first (`to_bytes`), then send the report. Two
-    copies of a client would draw two reports of one day, and break the promise.
+    A client is immutable: each step returns the next one. Save that first (`to_bytes`), then send the report. Two
+    copies of a client would draw two reports for one day, and break the promise.
 
     Attributes:
         settings: Coarse to fine; public.
         cap: Largest epsilon (of any number of reports) that the person may relax to, or None. Public.
         days: Names of the reports, in the order drawn.
         true_bits: The Bloom filter of the value; shape (bits,). Secret.
-        memos: One a setting; shape (settings, bits). Secret.
+        memos: One memo per setting; shape (settings, bits). Secret.
         drawn: All reports; shape (settings, days, bits).
 
     Example:
@@ -56,7 +56,7 @@ class RapporClient:
 
     @classmethod
     def start(cls, setting: Rappor, value: str | bytes, cap: Level | None = None, *, rng: Generator) -> RapporClient:
-        """Draw the memo of a value at the most private setting. CapExceededError if that is beyond the cap."""
+        """Draw the memo of a value at the most private setting; CapExceededError if that is above the cap."""
         limit = None if cap is None else float(at_least_zero(cap, "cap"))
         _require_within(limit, setting)
         bits = setting.filter(value)
@@ -64,7 +64,7 @@ class RapporClient:
         return cls((setting,), limit, (), bits, memo[None], np.empty((1, 0, setting.bits), np.bool_))
 
     def report(self, when: Hashable, *, rng: Generator) -> tuple[RapporClient, BoolArray]:
-        """Report for a day, given by number or name, at the finest setting. It is drawn once and then repeated.
+        """Return the report of a day, given by number or name, at the finest setting; it is drawn only once.
 
         Returns:
             The next client, to be saved, and then the report, to be sent; shape (bits,).
@@ -91,11 +91,11 @@ class RapporClient:
         return dict(zip(self.days, self.drawn[row].copy(), strict=True))
 
     def relax(self, finer: Rappor, *, rng: Generator) -> RapporClient:
-        """Agree to a finer setting, less private than all before, and draw memo and all past reports at it.
+        """Add a finer (less private) setting, and draw memo and all past reports at it.
 
         Raises:
             DeclarationError: If the current setting does not follow from it; the message names the inequality.
-            CapExceededError: If it is beyond the cap; nothing was drawn.
+            CapExceededError: If it is above the cap; nothing was drawn.
         """
         _require_within(self.cap, finer)
         step = Degradation(self.settings[-1], finer)
@@ -106,14 +106,14 @@ class RapporClient:
         return replace(self, settings=(*self.settings, finer), memos=memos, drawn=drawn)
 
     def to_bytes(self) -> bytes:
-        """Write the client; as secret as the value."""
+        """Return the client as bytes; as secret as the value."""
         settings = [[one.bits, one.hashes, *map(str, astuple(one)[2:])] for one in self.settings]
         header = {"settings": settings, "cap": self.cap, "days": self.days, "shape": self.drawn.shape}
         return pack("RapporClient", header, [np.packbits(bits) for bits in (self.true_bits, self.memos, self.drawn)])
 
     @classmethod
     def from_bytes(cls, content: bytes) -> RapporClient:
-        """Read what `to_bytes` wrote. InputError for other bytes, StoreDamagedError if they were altered."""
+        """Read the result of `to_bytes`; InputError for other bytes, StoreDamagedError if they were altered."""
         header, packed = unpack("RapporClient", content)
         settings, days, bits = header["shape"]
         shapes = ((bits,), (settings, bits), (settings, days, bits))

@@ -14,7 +14,7 @@ from sparsehist.noise.randomised_response import RandomisedResponse
 from sparsehist.typing import AnyArray, ArrayLike, FloatArray, IntArray, NDArray
 
 _BLOCK = 1 << 17
-# Filters contain 0 and 1, so the pivot of a dependent column is a rounding error and any other is far above this.
+# Filters contain 0 and 1, so only pivots of dependent columns (rounding errors) are below this.
 _LEAST_PIVOT = 1e-6
 
 
@@ -65,7 +65,7 @@ def decode(reports: ArrayLike, setting: Rappor, candidates: Sequence[str | bytes
 
 
 def _bit_counts(rows: NDArray[np.generic], setting: Rappor, each: int, people: int) -> FloatArray:
-    """Unbiased estimates of how many people have each bit set; shape (bits,)."""
+    """Return unbiased estimates of how many people have each bit set; shape (bits,)."""
     shown = np.zeros(setting.bits)
     for begin in range(0, len(rows), _BLOCK):
         block = rows[begin : begin + _BLOCK]
@@ -80,7 +80,7 @@ def _bit_counts(rows: NDArray[np.generic], setting: Rappor, each: int, people: i
 def _least_squares(
     filters: FloatArray, counts: FloatArray, variances: FloatArray
 ) -> tuple[FloatArray, FloatArray] | None:
-    """Weighted least squares; None if the filters are linearly dependent."""
+    """Solve weighted least squares; return None if the filters are linearly dependent."""
     if filters.shape[1] > filters.shape[0]:
         return None
     from scipy import linalg
@@ -97,7 +97,7 @@ def _least_squares(
 
 
 def _compared(filters: FloatArray, counts: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Mean count of a candidate's bits minus that of all other bits, and its standard deviation."""
+    """Return the mean count of a candidate's bits minus that of all other bits, and its standard deviation."""
     own = filters.sum(axis=0)
     others = len(counts) - own
     if bool((others < 2).any()):
@@ -124,10 +124,10 @@ class Frequencies(NamedTuple):
 
 
 def frequencies(release: DenseRelease) -> Frequencies:
-    """Estimate how many people gave each answer, with standard deviations as if the estimates were the true numbers.
+    """Estimate how many people gave each answer; standard deviations take the estimates for the true numbers.
 
     With kappa = `family.kept(level)`, c the number of entries that show a category and n the number of answers,
-    (c - n (1 - kappa) / k) / kappa is unbiased. Of several levels use the finest; the others add nothing to it.
+    (c - n (1 - kappa) / k) / kappa is unbiased. Use the finest of several levels; the others add nothing.
 
     Raises:
         InputError: If the release is not one of `RandomisedResponse`, or was post-processed.

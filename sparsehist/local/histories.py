@@ -71,31 +71,31 @@ class Degradation:
 
     @property
     def flip(self) -> Fraction:
-        """P(S = 1), the probability that a bit of the coarse memo is not that of the fine one."""
+        """P(S = 1), the probability that a bit of the coarse memo differs from the fine one."""
         return (1 - self.coarse.keep / self.fine.keep) / 2
 
     @property
     def one_after_one(self) -> tuple[Fraction, Fraction]:
-        """u, the probability that a coarse report shows 1 where the fine one does, for S = 0 and S = 1."""
+        """u, the probability that a coarse report shows 1 if the fine one shows 1, for S = 0 and S = 1."""
         zero, one = self.one_after_zero
         slope = (self.coarse.one_if_set - self.coarse.one_if_not) / (self.fine.one_if_set - self.fine.one_if_not)
         return zero + slope, one - slope
 
     @property
     def one_after_zero(self) -> tuple[Fraction, Fraction]:
-        """v, the probability that it shows 1 where the fine one shows 0, for S = 0 and S = 1."""
+        """v, the probability that a coarse report shows 1 if the fine one shows 0, for S = 0 and S = 1."""
         set1, not1 = self.coarse.one_if_set, self.coarse.one_if_not
         set2, not2 = self.fine.one_if_set, self.fine.one_if_not
         # S = 1 exchanges set and not.
         return (not1 * set2 - set1 * not2) / (set2 - not2), (set1 * set2 - not1 * not2) / (set2 - not2)
 
     def memo_stays(self, *, coarse_is_true: bool) -> Fraction:
-        """P(fine memo = the true bit), given whether the coarse memo is."""
+        """Return P(fine memo = true bit), given whether the coarse memo is the true bit."""
         fine, coarse = (1 + self.fine.keep) / 2, (1 + self.coarse.keep) / 2
         return fine * (1 - self.flip) / coarse if coarse_is_true else fine * self.flip / (1 - coarse)
 
     def fine_report(self, *, coarse_shows: int, memo: int, flipped: int) -> Fraction:
-        """P(fine report shows 1), given the coarse report, the fine memo and S; 0 if they are impossible together."""
+        """Return P(fine report shows 1), given the coarse report, the fine memo and S; 0 if this is impossible."""
         one = self.fine.one_if_set if memo else self.fine.one_if_not
         after_one, after_zero = self.one_after_one[flipped], self.one_after_zero[flipped]
         seen_if_one, seen_if_zero = (after_one, after_zero) if coarse_shows else (1 - after_one, 1 - after_zero)
@@ -104,7 +104,7 @@ class Degradation:
 
 
 def draw_memo(setting: Rappor, true_bits: BoolArray, *, rng: Generator) -> BoolArray:
-    """Draw a person's memo from the Bloom filter of the value, shape (..., bits); once a person. Both are secret."""
+    """Draw a person's memo, once, from the Bloom filter of the value; shape (..., bits). Both are secret."""
     rare = (1 - setting.keep) / 2
     return flip((rare, 1 - rare), true_bits.view(np.int8), rng=rng)
 
@@ -117,7 +117,7 @@ def draw_report(setting: Rappor, memo: BoolArray, *, rng: Generator) -> BoolArra
 def coarser_history(
     step: Degradation, memo: BoolArray, reports: BoolArray, *, rng: Generator
 ) -> tuple[BoolArray, BoolArray]:
-    """Draw a coarse memo and coarse reports from fine ones, exactly; never looks at the value.
+    """Draw a coarse memo and coarse reports from fine ones, exactly, without the value.
 
     Memos, shape (..., bits), are secret; reports have shape (r, ..., bits).
     """
@@ -152,7 +152,7 @@ def finer_history(
 
 @lru_cache(maxsize=64)
 def _chances(step: Degradation) -> tuple[list[Fraction], list[Fraction]]:
-    """Coarse reports by fine report + 2 S, fine ones by coarse report + 2 fine memo + 4 S; 0 for an impossible S."""
+    """Return chances of coarse reports by fine report + 2 S, of fine ones by coarse report + 2 fine memo + 4 S."""
     u, v = step.one_after_one, step.one_after_zero
     coarse = [v[0], u[0], v[1], u[1]]
     cases = product((0, 1), repeat=3)

@@ -29,14 +29,14 @@ _BITS = 62
 
 @dataclass(frozen=True, init=False)
 class Rappor:
-    """One setting of RAPPOR; all of it is public.
+    """A setting of RAPPOR; everything is public.
 
     Args:
         bits: Length of the Bloom filter.
         hashes: Number of hash functions, each of which sets a bit; from 1 to `bits`.
-        keep: Probability that the memo keeps a bit rather than replacing it by a fair coin; strictly between 0 and 1.
-        one_if_set: Probability that a report shows 1 where the memo is set.
-        one_if_not: Probability that it shows 1 where the memo is not set; below `one_if_set`.
+        keep: Probability that the memo keeps a bit instead of replacing it by a fair coin; strictly between 0 and 1.
+        one_if_set: Probability that a report shows 1 if the memo bit is 1.
+        one_if_not: Probability that a report shows 1 if the memo bit is 0; below `one_if_set`.
 
     Numbers are read exactly: 0.75, "3/4" and Fraction(3, 4) are one setting.
 
@@ -69,7 +69,7 @@ class Rappor:
             raise DeclarationError(f"a setting needs one_if_not < one_if_set <= 1, got {got}")
 
     def epsilon(self, reports: int | None = None) -> float:
-        """Compute the epsilon of r reports of one person, or of any number (None), when their value changes.
+        """Compute the epsilon of a change of value in r reports of one person, or in any number (None).
 
         Up to `hashes` bits of the filter change from 1 to 0 and as many from 0 to 1. The largest log ratios of r
         reports of a bit are those of r ones and of r zeros. Numbers are exact and rounded at the end.
@@ -123,7 +123,7 @@ class Rappor:
 
 
 def flip(chances: Sequence[Fraction], which: NDArray[np.integer], *, rng: Generator) -> BoolArray:
-    """Flip coin number `which[i]`, of these probabilities, for every i; any shape. No probability is rounded."""
+    """Flip, for every i, the coin number `which[i]` of these probabilities, exactly; any shape."""
     scaled = [chance * 2**_BITS for chance in chances]
     words, limits = rng.integers(0, 2**_BITS, which.shape), np.array([int(each) for each in scaled], np.int64)[which]
     heads: BoolArray = words < limits

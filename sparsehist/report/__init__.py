@@ -1,1 +1,1 @@
-"""What people look at: the report of a store, tables, plots."""
+"""The report of a store: its tables and charts."""

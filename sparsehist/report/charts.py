@@ -1,4 +1,4 @@
-"""Charts of the report, drawn by Altair and embedded as pictures: nothing on the page runs or is fetched."""
+"""Charts of the report, drawn by Altair and embedded as pictures, without scripts or requests."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Rows = Sequence[Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Picture:
-    """A chart as an image: its title, what it shows in words, and a data URI."""
+    """A chart as an image: title, description, and data URI."""
 
     title: str
     about: str
@@ -36,13 +36,13 @@ def _picture(title: str, about: str, chart: Any) -> Picture:
 
 
 def largest_keys(series: str, rows: Rows, releases: Sequence[str]) -> Picture:
-    """Noisy counts of the largest keys with their intervals, a colour for each release."""
+    """Draw noisy counts of the largest keys with their intervals, a colour for each release."""
     about = "Noisy count and interval of each release, by key, in the order of the finest release."
     return _picture(f"The largest keys of {series}", about, largest_rows(rows, "units", releases))
 
 
 def over_time(title: str, about: str, what: str, rows: Rows, order: Sequence[str]) -> Picture:
-    """Noisy counts over steps or periods, a line for each key; no point where a key was not published."""
+    """Draw noisy counts over steps or periods, a line for each key; unpublished keys have no point."""
     alt = require_plots()
     names = sorted({row["key"] for row in rows})
     colour = alt.Color("key:N", sort=names, scale=alt.Scale(range=list(COLOURS)), legend=alt.Legend(labelLimit=220))

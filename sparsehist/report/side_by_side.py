@@ -18,11 +18,11 @@ def coarse_to_fine(releases: Sequence[Release]) -> list[Release]:
 
 
 def side_by_side(releases: Sequence[Release], key: Sequence[str]) -> pl.DataFrame:
-    """Join the counts of releases of one series, under different names, by key columns.
+    """Join the counts of releases of one series by key columns.
 
     Returns:
         The key columns, then a column of noisy counts for each release, named after it, the most private first; null
-        where a key was not published. Sorted by the finest count known, largest first, then by key.
+        if a key was not published. Sorted by the finest published count, largest first, then by key.
 
     Example:
         >>> from sparsehist import Release

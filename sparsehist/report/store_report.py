@@ -1,4 +1,4 @@
-"""The report of a store: what was promised, to whom, and what was released, as one self-contained HTML page.
+"""The report of a store as one self-contained HTML page: guarantees, costs and releases.
 
 Everything on it is a public parameter or was published. Its outline follows the questions of NIST SP 800-226
 (Guidelines for Evaluating Differential Privacy Guarantees, 2025). The curator's page adds exact numbers that only the
@@ -57,7 +57,7 @@ _HANDLED = {"drop": "left out", "error": "refused"}
 
 @dataclass(frozen=True)
 class Section:
-    """One series, or all periods of a periodic one: tables as HTML, pictures, and remarks."""
+    """A section on one series, or on all periods of one: HTML tables, pictures, and remarks."""
 
     title: str
     tables: list[Markup] = field(default_factory=list)
@@ -67,7 +67,7 @@ class Section:
 
 @dataclass(frozen=True)
 class OneSeries:
-    """What the report reads of a series."""
+    """The data of one series for the report."""
 
     declaration: Declaration
     series_id: str
@@ -133,7 +133,7 @@ def _limit(row: Row, now: str | None) -> str:
 
 
 def _spent(rows: Sequence[Row], delta: float, periodic: Mapping[str, object]) -> Iterator[Markup]:
-    """Costs by population, by series and by path; of a periodic series all periods are its population's row."""
+    """Yield tables of costs by population, series and path; a periodic series is a row of populations."""
     epsilon = f"ε at δ = {shown(delta)}"
     total = [
         [
@@ -204,7 +204,7 @@ def _counted(declaration: Declaration) -> str:
 
 
 def _of_series(home: Home, series: OneSeries) -> Section:
-    """One series: its releases, their errors, the largest keys; of a running series its counts over time."""
+    """Return the section of a series: releases, errors, largest keys; for a running series, counts over time."""
     name = series.declaration.name
     section = Section(f"Series {name}")
     if not series.releases:
@@ -236,7 +236,7 @@ def _of_series(home: Home, series: OneSeries) -> Section:
 
 
 def _of_periods(home: Home, name: str, periods: Sequence[OneSeries]) -> Section:
-    """All periods of a periodic series: one table, and the largest keys over time."""
+    """Return the section of a periodic series: one table, and the largest keys over time."""
     section = Section(f"Periodic series {name}")
     rows: list[list[object]] = []
     over = []
@@ -297,7 +297,7 @@ def _releases(name: str, made: Sequence[Metadata], remarks: list[str]) -> Iterat
 
 
 def _promises(name: str, made: Sequence[Metadata]) -> Iterator[Markup]:
-    """What each release promises alone; releases that promise the same share a row."""
+    """Yield the table of guarantees of single releases; equal guarantees share a row."""
     alike: dict[str, list[str]] = {}
     for about in made:
         slack = f"a numerical slack of {about.numerical_slack:.0e}"
@@ -311,7 +311,7 @@ def _promises(name: str, made: Sequence[Metadata]) -> Iterator[Markup]:
 
 
 def _errors(name: str, finest: Sequence[CellMetadata]) -> Iterator[Markup]:
-    """Probability of publication and mean error by true count, a column for each release."""
+    """Yield the table of probability of publication and mean error by true count, a column per release."""
     known = {about.name: errors for about in finest if (errors := _error(about, COUNTS))}
     rows = [
         [f"{count:,}", *(_error_text(*errors[i], count) for errors in known.values())]
@@ -328,7 +328,7 @@ def _error_text(probability: float, error: float, count: int) -> str:
 
 
 def _error(about: CellMetadata, counts: Sequence[int]) -> list[tuple[float, float]]:
-    """Probability of publication and mean error at each count."""
+    """Return probability of publication and mean error at each count."""
     level, threshold = as_level(about.level), about.effective_threshold
     probabilities = publication_probability(about.family, level, threshold, counts).tolist()
     return [
@@ -340,12 +340,12 @@ def _error(about: CellMetadata, counts: Sequence[int]) -> list[tuple[float, floa
 def _with_limits(release: Release) -> pl.DataFrame:
     try:
         return release.intervals(CONFIDENCE)
-    except SparsehistError:  # of noise that has none
+    except SparsehistError:  # some noise has no mean error
         return release.frame.with_columns(low="noisy_count", high="noisy_count")
 
 
 def _limits(largest: pl.DataFrame, release: Release) -> list[tuple[float | None, float | None, float | None]]:
-    """Noisy count and interval of each of these keys; None where the release did not publish it."""
+    """Return noisy count and interval of each of these keys; None if the release did not publish it."""
     joined = largest.join(_with_limits(release), on=largest.columns, how="left", maintain_order="left")
     return joined.select("noisy_count", "low", "high").rows()
 
@@ -364,7 +364,7 @@ def _largest_keys(name: str, released: Sequence[Release], largest: pl.DataFrame)
 
 
 def _sums(name: str, released: Sequence[Release], largest: pl.DataFrame) -> Iterator[Markup]:
-    """Sums and means of the largest keys, from the finest release that has some."""
+    """Yield sums and means of the largest keys, from the finest release that has any."""
     for release in reversed(released):
         measured = [name for name in release.frame.columns if name not in (*largest.columns, "noisy_count")]
         if measured:
@@ -396,7 +396,7 @@ def _picture(name: str, released: Sequence[Release], largest: pl.DataFrame) -> P
 def _over_time(
     name: str, what: str, released: Sequence[tuple[int | str, Release]], columns: Sequence[str]
 ) -> Picture:
-    """Return the keys that are largest in the last release, over steps or periods."""
+    """Draw the keys that are largest in the last release, over steps or periods."""
     largest = released[-1][1].frame.head(MOST_LINES).select(columns).rows()
     rows = [
         {"when": str(when), "key": f"{largest.index(key) + 1}. {key_label(key)}", "noisy_count": value}
@@ -417,7 +417,7 @@ def _events(caption: str, wanted: Sequence[str], events: Sequence[Row]) -> Marku
 
 
 def _secrets(state: State, record: SeriesRecord) -> list[tuple[str, str]]:
-    """What only the curator may see of a series: exact sizes."""
+    """Return what only the curator may see of a series: exact sizes."""
     declaration = declaration_of(record)
     if declaration.steps is not None:  # its counts differ from step to step
         return [("bias of bounding", "not known: what did not count in a step is not kept")]

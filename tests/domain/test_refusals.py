@@ -112,7 +112,7 @@ def test_files_that_hold_no_catalogue_are_refused(tmp_path):
         Catalogue(["a"]).write_parquet(tmp_path / "missing" / "copy.parquet")
 
 
-@pytest.mark.parametrize(("n", "n_taken", "message"), [(7, 4, "more free cells"), (2, 6, "does not match")])
+@pytest.mark.parametrize(("n", "n_taken", "message"), [(7, 4, "fewer free cells"), (2, 6, "does not match")])
 def test_more_than_the_free_cells_is_an_internal_error(n, n_taken, message):
     """Asking for more cells than are free, or a wrong number of taken cells, is detected."""
     domain = Integers(10)

@@ -99,6 +99,8 @@ def encoded(value: object) -> str:
     match value:
         case bool():
             letter, text = "b", str(value).lower()
+        case bytes():
+            letter, text = "x", value.hex()
         case int():
             letter, text = "i", str(value)
         case dt.datetime():

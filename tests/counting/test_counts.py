@@ -59,22 +59,6 @@ def test_every_way_to_give_a_log_gives_the_same_count(tmp_path):
             assert as_dict(count(source, max_keys=50)) == expected
 
 
-def test_several_key_columns_are_one_key():
-    """A product key is compared column by column, in canonical dtypes: ("a", "bc") is not ("ab", "c")."""
-    two = Domain.parse("product(p=strings(max_bytes=8), v=strings(max_bytes=8))")
-    log = pl.DataFrame({"user_id": [1, 1, 2, 2], "p": ["a", "ab", "a", "a"], "v": ["bc", "c", "bc", "bc"]})
-    counted = count(log, key=["p", "v"], domain=two).frame
-    assert set(counted.rows()) == {("a", "bc", 2), ("ab", "c", 1)}
-    day = dt.date(2024, 2, 3)
-    log = pl.DataFrame(
-        {"user_id": ["x", "y"], "day": [day, day], "country": ["NA", "NA"], "n": [3, 3]},
-        schema_overrides={"n": pl.Int16},
-    )
-    counted = count(log, key=["day", "country", "n"], domain=PRODUCT).frame
-    assert counted.rows() == [(day, "NA", 3, 2)]
-    assert counted.dtypes == [*PRODUCT.dtypes, pl.Int64]
-
-
 def test_csv_ids_and_keys_are_text_and_only_empty_fields_are_null(tmp_path):
     """007 is not 7, NA is a key; numbers and dates are parsed where the domain has them, 07 with 7."""
     path = tmp_path / "log.csv"

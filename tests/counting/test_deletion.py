@@ -57,7 +57,7 @@ def test_order_of_rows_and_chunks_change_nothing(rows, order, cut):
 
 
 def test_salts_and_units_choose_differently():
-    """Another salt keeps other pairs, and units with the same keys do not all keep the same ones."""
+    """Kept keys differ between salts and between units with the same keys."""
     log = pl.DataFrame({"user_id": np.repeat(np.arange(50), len(ALPHABET)), "query": ALPHABET * 50})
     kept = kept_pairs(log, max_keys=1)
     assert kept != kept_pairs(log, max_keys=1, salt=SALT[::-1])
@@ -143,7 +143,7 @@ SOURCES = {
     max_keys=st.integers(1, 4),
 )
 def test_units_and_keys_of_all_types_in_all_sources(source, rows, unit, key, gone, max_keys):
-    """Whatever a log is made of, a unit is deleted without a trace, and counts are those of brute force."""
+    """For all types and sources, deleting a unit changes nothing else, and counts equal brute force."""
     numbers = pl.DataFrame(rows, schema=["user_id", "query"], orient="row")
     log = numbers.select(user_id=_cast(numbers["user_id"], unit), query=_cast(numbers["query"], key))
     inside = {(user, number) for user, number in rows if key not in LIMITED or number <= 7}
@@ -164,7 +164,7 @@ def test_units_and_keys_of_all_types_in_all_sources(source, rows, unit, key, gon
 
 
 def test_products_and_tuples_of_all_widths():
-    """Keys and units of several columns, side by side in a word or behind a table."""
+    """Products of any width keep exact pairs, and deleting a unit changes nothing else."""
     rng = np.random.default_rng(4)
     drawn = rng.integers(-(2**62), 2**62, size=(9, 4))[rng.integers(0, 9, size=200)]
     log = pl.DataFrame(drawn, schema=["a", "b", "c", "user_id"]).with_columns(

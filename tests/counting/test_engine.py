@@ -77,7 +77,7 @@ def in_batches(values, sizes):
 @pytest.mark.parametrize("bits", [64, 7, 2, 0])
 @pytest.mark.parametrize("pool", [BYTES, FAR], ids=["bytes", "numbers"])
 def test_equal_values_and_only_they_have_equal_codes(pool, bits, threads, monkeypatch):
-    """Whatever the hashes, over many batches and threads a value keeps one code, and no two values share one."""
+    """Whatever the hashes, batches and threads: equal values have one code, different values different codes."""
     monkeypatch.setattr(codes, "value_hash", few_hashes(bits))
     monkeypatch.setattr(codes, "_BLOCK", 5)
     monkeypatch.setattr(codes, "_FIRST_BITS", 1)
@@ -92,7 +92,7 @@ def test_equal_values_and_only_they_have_equal_codes(pool, bits, threads, monkey
 
 
 def test_a_table_without_comparison_would_be_caught(monkeypatch):
-    """Negative control: codes that trust hashes merge values when hashes collide, and the check above sees it."""
+    """Negative control: codes that trust hashes merge values, and the check above sees it."""
     monkeypatch.setattr(codes, "value_hash", few_hashes(0))
     monkeypatch.setattr(codes.Codes, "_stray_codes", lambda self, values: np.zeros(len(values), dtype=np.uint32))
     table = Codes(pl.Binary())
@@ -114,7 +114,7 @@ def _words(columns):
 
 
 def test_categories_keep_their_numbers_from_batch_to_batch():
-    """Polars numbers categories anew when no column of them is left: that must not happen while a log is read."""
+    """A category keeps its number in every batch, although Polars renumbers categories that no column holds."""
     found = Words.of_columns([pl.Categorical()], [None])
     of_own = pl.Categorical(pl.Categories("numbered-anew"))
     numbers = [found.numbers([pl.Series([text], dtype=of_own)]).item() for text in "abcab"]
@@ -154,7 +154,7 @@ def _brute_force(log, domain):
 @pytest.mark.parametrize("domain", KEYS)
 @pytest.mark.parametrize("units", VALUES, ids=IDS)
 def test_counts_of_every_type_equal_a_brute_force_count(units, domain, tmp_path):
-    """Units of every type with keys of every kind, as a frame, as a file in row groups, and as a stream."""
+    """For units of every type, keys of every domain and four sources, counts equal brute force."""
     rng = seeded(5)
     log = pl.DataFrame(
         {
@@ -174,7 +174,7 @@ def test_counts_of_every_type_equal_a_brute_force_count(units, domain, tmp_path)
 
 @pytest.mark.parametrize("dtype", [pl.Float32, pl.Float64, pl.Decimal(9, 2)])
 def test_fractions_are_neither_units_nor_keys(dtype):
-    """One number may be written in several ways: floats and decimals are refused, and the refusal says why."""
+    """Floats and decimals are refused as units and keys, with the reason."""
     log = pl.DataFrame({"user_id": [1, 2], "query": [1, 2]})
     for column, other in (COLUMNS, COLUMNS[::-1]):
         fractions = log.with_columns(pl.col(column).cast(dtype), pl.col(other).cast(pl.String))
@@ -190,7 +190,7 @@ def test_fractions_are_neither_units_nor_keys(dtype):
     wide=st.booleans(),
 )
 def test_pairs_are_distinct_and_in_order_whatever_bits_agree(unit_bits, hash_bits, pairs, bits, wide):
-    """Units and hashes that agree in the bits looked at are told apart; ties go by the value of the key."""
+    """Pairs are distinct and ordered by unit, hash and key, even where the sorted bits of units or hashes agree."""
     spread = np.uint64(1) if wide else np.uint64(1 << 40)  # units that differ in the last bits, or in the middle
     units = np.array([unit for unit, _ in pairs], np.uint64) * spread
     cells = np.array([key for _, key in pairs], np.uint32)
@@ -217,7 +217,7 @@ def test_pairs_are_distinct_and_in_order_whatever_bits_agree(unit_bits, hash_bit
 @pytest.mark.parametrize("multiplier", [1, (1 << 63) | 1])
 @pytest.mark.parametrize("unit_bits", [1, 24])
 def test_units_that_agree_in_every_bit_looked_at_are_kept_apart(multiplier, unit_bits, monkeypatch):
-    """Units that differ only in their last bits, or only in their first ones, are never merged."""
+    """Units that differ only in their last or first bits are never merged."""
     monkeypatch.setattr(in_memory, "odd", lambda salt, purpose: np.uint64(multiplier))
     monkeypatch.setattr(in_memory, "UNIT_BITS", unit_bits)
     log = a_log(300, 20).with_columns(pl.col("user_id") % 5)
@@ -227,7 +227,7 @@ def test_units_that_agree_in_every_bit_looked_at_are_kept_apart(multiplier, unit
 
 
 def test_pairs_that_trust_their_bits_would_be_caught(monkeypatch):
-    """Negative control: without the look at whole units and keys, units that share their bits become one."""
+    """Negative control: if whole units and keys are not compared, units that share their bits are merged."""
     monkeypatch.setattr(in_memory, "odd", lambda salt, purpose: np.uint64(1))
     monkeypatch.setattr(in_memory, "first_of_runs", lambda ordered: first_of_runs(ordered >> np.uint64(32)))
     log = a_log(300, 20).with_columns(pl.col("user_id") % 5)
@@ -237,8 +237,9 @@ def test_pairs_that_trust_their_bits_would_be_caught(monkeypatch):
 @pytest.mark.parametrize("weights", [None, [(6, 2), (3, 4), (2, 6)]])
 @pytest.mark.parametrize("portable", [False, True])
 def test_rows_on_disk_count_as_rows_in_memory(tmp_path, monkeypatch, portable, weights):
-    """Some rows in memory, the rest on disk, any threads: one histogram; and nothing stays on disk."""
+    """Rows in memory, on disk or both, in any number of threads, give one histogram; no file is left."""
     monkeypatch.setattr(rows, "BLOCK", 100)
+    monkeypatch.setattr(batches, "BATCH_ROWS", 150)
     monkeypatch.setattr(in_memory, "GROUP_ROWS", 200)
     log = a_log(3000, 150).with_columns(pl.col("user_id").cast(pl.String))
     log.write_parquet(tmp_path / "log.parquet", row_group_size=100)
@@ -259,7 +260,7 @@ def test_rows_on_disk_count_as_rows_in_memory(tmp_path, monkeypatch, portable, w
 
 
 def test_distinct_texts_beyond_the_limit_are_refused(tmp_path):
-    """They stay in memory; the same texts again take no more."""
+    """Distinct texts count towards the memory limit; repeated texts do not."""
     few = pl.select(user_id=pl.int_range(400_000), query=(pl.int_range(400_000) % 7).cast(pl.String))
     many = few.with_columns(query=pl.col("user_id").cast(pl.String))
     assert count(few, memory_limit="4MB").frame.height == 7
@@ -268,22 +269,8 @@ def test_distinct_texts_beyond_the_limit_are_refused(tmp_path):
             count(log, memory_limit="4MB")
 
 
-@pytest.mark.parametrize("unit", ["number", "text", "category"])
-def test_batches_and_files_of_any_size_count_alike(tmp_path, monkeypatch, unit):
-    """Files, row groups, batches and threads in any number: the count is the frame's."""
-    dtypes = {"number": pl.Int64, "text": pl.String, "category": pl.Categorical}
-    log = a_log(500).with_columns(pl.col("user_id").cast(pl.String).cast(dtypes[unit]))
-    for i in range(3):
-        log[i::3].write_parquet(tmp_path / f"{i}.parquet", row_group_size=40, use_pyarrow=i == 1)
-    expected = count(log).frame.sort(pl.all())
-    monkeypatch.setattr(in_memory, "GROUP_ROWS", 20)
-    for batch, threads in ((10, 1), (10**6, 3), (50, 3)):
-        monkeypatch.setattr(batches, "BATCH_ROWS", batch)
-        assert count(str(tmp_path / "*.parquet"), threads=threads).frame.sort(pl.all()).equals(expected)
-
-
 def test_nulls_and_empty_texts_of_parquet_files_are_left_out_or_refused(tmp_path):
-    """Whether a file holds a column as a dictionary or as it is, its gaps are seen."""
+    """Nulls and empty texts are found in plain and in dictionary-encoded columns."""
     log = a_log(300).with_columns(pl.col("user_id").cast(pl.String))
     holes = pl.when(pl.int_range(pl.len()) % 3 == 0)
     for number, gap in enumerate((holes.then(None), holes.then(pl.lit("")))):
@@ -300,7 +287,7 @@ def test_nulls_and_empty_texts_of_parquet_files_are_left_out_or_refused(tmp_path
 
 
 def test_values_of_a_dictionary_that_no_row_has_are_not_of_the_log(tmp_path):
-    """A dictionary may hold a text of a row that was dropped, or of none: it is neither refused nor counted."""
+    """Dictionary entries that no row uses are neither refused nor counted."""
     texts = pa.DictionaryArray.from_arrays([0, 0, 2], pa.array(["a", "far too long", "of no unit and too long"]))
     table = pa.table({"user_id": [1, 2, None], "query": texts})
     parquet.write_table(table, tmp_path / "x.parquet")
@@ -312,7 +299,7 @@ def test_values_of_a_dictionary_that_no_row_has_are_not_of_the_log(tmp_path):
 @pytest.mark.parametrize("column", COLUMNS)
 @pytest.mark.parametrize("dictionary", [True, False])
 def test_text_of_a_file_that_is_no_utf8_is_refused(tmp_path, column, dictionary):
-    """Arrow takes any bytes for text: distinct texts are looked at, one by one."""
+    """Text that is not UTF-8 is refused, which Arrow does not check."""
     texts = pa.array([b"a", b"\xff\xfe"]).view(pa.string())
     cut = pa.array([b"x\xc3", b"\xa9x"]).view(pa.string())  # valid together, not one by one
     for broken in (texts, cut):

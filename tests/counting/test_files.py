@@ -22,13 +22,6 @@ def counted(source: object, directory: Path, domain: sh.Domain, **options: objec
     return {row[:-1] if len(row) > 2 else row[0]: row[-1] for row in found.frame.rows()}
 
 
-def test_units_of_csv_files_are_text(tmp_path: Path) -> None:
-    """Ids in CSV files are text: 17850.0 and 17850 are two units."""
-    log = tmp_path / "log.csv"
-    log.write_text("user,key\n17850.0,a\n17850,a\n2.5e3,a\nx,b\n17850.0,a\n")
-    assert counted(log, tmp_path, sh.Strings(max_bytes=4)) == {"a": 3, "b": 1}
-
-
 def test_a_delimiter_is_declared(tmp_path: Path) -> None:
     """A delimiter is never guessed, and must be one ASCII character."""
     log = tmp_path / "log.csv"

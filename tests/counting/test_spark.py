@@ -13,7 +13,6 @@ from sparsehist.errors import DataError, DeclarationError
 from tests.counting import spark
 from tests.counting.logs import MEASURES, SALT, a_log, count, measured_log
 from tests.counting.one_histogram import CASES, counts_by_hand
-from tests.counting.test_deletion import without
 from tests.test_docs import CHECKOUT, _blocks
 
 pytestmark = pytest.mark.spark
@@ -81,20 +80,6 @@ def _wanted():
         unit="u", key=("k",), max_keys=3, domain=Domain.parse("strings(max_bytes=8)"), salt=SALT, on_null="drop",
         on_outside="drop", temporary_directory=".", portable=True,
     )  # fmt: skip
-
-
-def _kept(log):
-    opened = Log(spark.frame(log), dict(log.schema), "the frame")
-    return set(pl.from_arrow(with_spark.kept(opened, _wanted()).select("unit_0", "key_0").toArrow()).rows())
-
-
-@pytest.mark.slow
-def test_deleting_a_unit_changes_nothing_for_the_others():
-    """Taking all rows of a unit out leaves every other unit's kept keys as they were."""
-    log = CASES["text by text"].log
-    before = _kept(log)
-    for unit in log["u"].unique(maintain_order=True).head(3):
-        assert _kept(log.filter(pl.col("u") != unit)) == without(before, unit)
 
 
 def test_no_python_runs_where_the_log_is():

@@ -37,19 +37,6 @@ def _made(dialect: str, table: str = "log", **changed: object) -> sh.CountingSql
 
 
 @pytest.mark.parametrize("engine", HERE)
-def test_a_unit_counts_as_it_does_alone(engine: str) -> None:
-    """The counts of a log are the sums of the counts of each unit alone."""
-    units = 4 if engine == "spark" else 12
-    log = a_log(160, units)
-    made = _made(engine, max_keys=3, salt=SALT)
-    run = WAREHOUSES[engine]
-    alone = [run(log.filter(pl.col("user_id") == unit), made) for unit in log["user_id"].unique()]
-    added = pl.concat(alone).group_by("query").agg(pl.col("count").sum()).sort("query")
-    assert added.rows() == run(log, made).sort("query").cast(added.schema).rows()
-    assert any(one["count"].sum() == 3 < log["query"].n_unique() for one in alone)
-
-
-@pytest.mark.parametrize("engine", HERE)
 def test_names_are_quoted(engine: str) -> None:
     """Column and table names that look like SQL or like a parameter are quoted."""
     for number, name in enumerate(HOSTILE_NAMES):

@@ -411,17 +411,8 @@ class Ledger:
 
     def _advice(self, release: Spending) -> str:
         largest = self.largest_level(release.series_id, release.path)
-        if largest:
-            return f"the largest level that would fit is {amount_text(largest)}; nothing was spent"
-        account = self.accounts[release.series_id]
-        budget = self.budget_of(account.population)
-        charges = None if budget is None else budget.filter_for(account.law)
-        if charges is not None and not charges.by_path(account.law) and account.declared.cap and not account.releases:
-            room, earlier = self._room(charges, account)
-            cap = charges.largest(room, account.law, account.keys, earlier=earlier)
-            if cap:
-                return f"the largest cap that would fit is {amount_text(cap)}; nothing was spent"
-        return "no level would fit; nothing was spent"
+        fits = f"the largest level that would fit is {amount_text(largest)}" if largest else "no level would fit"
+        return f"{fits}; nothing was spent"
 
 
 def _costliest(accounts: Iterable[Account], most: int | None) -> Cost:

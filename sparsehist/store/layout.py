@@ -22,7 +22,7 @@ FORMAT_VERSION = 1
 STATE, LOCK, SERIES, SPILL = "state.sqlite", "lock", "series", "tmp"
 _FORMAT = "format"
 _SPILL_NAME = "sparsehist-spill-"
-_SHORTEST_NAP, _LONGEST_NAP = 0.002, 0.05
+_NAP = 0.01  # seconds between two attempts to lock
 
 
 def write_format(store: Path, store_id: str, *, durable: bool) -> None:
@@ -89,13 +89,12 @@ def exclusive_lock(path: Path, *, wait: float = 0.0) -> Iterator[None]:
     Every call opens the file again, so threads exclude each other like processes. A child forked inside the block
     cannot release the lock.
     """
-    owner, deadline, nap = os.getpid(), time.monotonic() + wait, _SHORTEST_NAP
+    owner, deadline = os.getpid(), time.monotonic() + wait
     while (descriptor := _locked(path)) is None:
         remaining = deadline - time.monotonic()
         if remaining <= 0:
             raise StoreInUseError(f"store {path.parent} is in use; try again later, or wait with wait=SECONDS")
-        time.sleep(min(nap, remaining))
-        nap = min(2 * nap, _LONGEST_NAP)
+        time.sleep(min(_NAP, remaining))
     try:
         yield
     finally:

@@ -6,7 +6,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from sparsehist.errors import DeclarationError, NameTakenError, NotFoundError, StoreRolledBackError
@@ -35,7 +35,17 @@ def create_store(path: Path, *, durable: bool = True) -> None:
     _check_is_free(path)
     path = path.resolve()
     with _building(path, durable=durable) as building:
-        _fill(building, path, durable=durable)
+        with disk_errors(building):
+            for name in (SERIES, SPILL):
+                (building / name).mkdir(mode=0o700)
+        store_id = secrets.token_hex(16)
+        write_format(building, store_id, durable=durable)
+        with closing(Database(building, durable=durable, create=True)) as database, database.transaction():
+            database.insert(
+                "store", format_version=FORMAT_VERSION, store_id=store_id, generation=0,
+                identity=identity_of(building), home=str(path), created=now(),
+            )  # fmt: skip
+            insert_event(database, "create store", 0)
 
 
 def ensure_store(path: Path) -> bool:
@@ -159,24 +169,6 @@ def _building(path: Path, *, durable: bool) -> Iterator[Path]:
         if durable:
             with disk_errors(path.parent):
                 sync_directory(path.parent)
-
-
-def _fill(building: Path, path: Path, *, durable: bool) -> None:
-    with disk_errors(building):
-        for name in (SERIES, SPILL):
-            (building / name).mkdir(mode=0o700)
-    store_id = secrets.token_hex(16)
-    write_format(building, store_id, durable=durable)
-    database = Database(building, durable=durable, create=True)
-    try:
-        with database.transaction():
-            database.insert(
-                "store", format_version=FORMAT_VERSION, store_id=store_id, generation=0,
-                identity=identity_of(building), home=str(path), created=now(),
-            )  # fmt: skip
-            insert_event(database, "create store", 0)
-    finally:
-        database.close()
 
 
 def _copy_durably(source: str, target: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from sparsehist.errors import NotFoundError, StoreDamagedError, StoreRolledBackError
@@ -63,11 +63,8 @@ def held(path: Path, *, wait: float, durable: bool) -> Iterator[Database]:
             for place in (*path.glob(f"*{NEW}"), Path(f"{mark_path(path)}{NEW}")):
                 place.unlink(missing_ok=True)
         remove_dead(path / SPILL, "")
-        database = Database(path, durable=durable)
-        try:
+        with closing(Database(path, durable=durable)) as database:
             yield database
-        finally:
-            database.close()
 
 
 def read_identity(database: Database, path: Path) -> StoreIdentity:

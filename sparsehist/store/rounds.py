@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -156,15 +156,12 @@ class PathHistory:
         promise(record.empty_keys.height == n_empty, "empty cells without keys")
         sizes = RoundSizes(n_past, n_new, n_empty, len(levels), spends, sealed(*row, int(spends)))
         past = [] if record.level_noise is None else [record.level_noise]
-        noise = [np.ascontiguousarray(each, self.dtype) for each in (*past, *_in_order(record.paths, levels))]
+        new = [record.paths[level] for level in levels if of_cells]
+        noise = [np.ascontiguousarray(each, self.dtype) for each in (*past, *new)]
         cells = [np.ascontiguousarray(each, np.int64) for each in (record.positions, record.counts)]
         parts = [each.data for each in (*cells, *noise) if len(each)]
         keys = _as_stream(record.empty_keys)
         return sizes, write_file(self.directory / name, sizes.seal, *parts, keys, durable=durable)
-
-
-def _in_order(paths: Mapping[Spot, NoiseArray], levels: Sequence[Spot]) -> list[NoiseArray]:
-    return [paths[level] for level in levels] if paths else []
 
 
 def _as_stream(keys: pl.DataFrame) -> memoryview:

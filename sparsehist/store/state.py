@@ -151,22 +151,13 @@ class State:
 
     def steps(self, record: SeriesRecord) -> list[StepRecord]:
         """Return the steps of a running series, in order."""
-        return [
-            StepRecord(*row)
-            for row in self._database.rows(
-                "select step, digest, unit_kind, source from step where series_id = $series_id order by step",
-                series_id=record.series_id,
-            )
-        ]
+        sql = "select step, digest, unit_kind, source from step where series_id = $series_id order by step"
+        return [StepRecord(*row) for row in self._database.rows(sql, series_id=record.series_id)]
 
     def is_finished(self, record: SeriesRecord) -> bool:
         """Return whether nothing more can be appended to a running series."""
-        return bool(
-            self._database.rows(
-                "select 1 from event where series_id = $series_id and what = 'finish series' limit 1",
-                series_id=record.series_id,
-            )
-        )
+        sql = "select 1 from event where series_id = $series_id and what = 'finish series'"
+        return bool(self._database.rows(sql, series_id=record.series_id))
 
     def paths(self, record: SeriesRecord) -> list[PathRecord]:
         """Return the current noise paths of a series, cells first; some may be newer than `record`."""
@@ -304,11 +295,9 @@ class State:
         with self._changing("append", series_id=record.series_id, who=who, path_id=record.path_id, details=details):
             self._database.insert("step", series_id=record.series_id, **asdict(step), appended=now())
             source = max(record.declaration.get("source") or "", step.source)
-            self._database.change(
-                "update series set declaration = $declaration where series_id = $series_id",
-                declaration=as_text({**record.declaration, "source": source}),
-                series_id=record.series_id,
-            )
+            declaration = as_text({**record.declaration, "source": source})
+            sql = "update series set declaration = $declaration where series_id = $series_id"
+            self._database.change(sql, declaration=declaration, series_id=record.series_id)
             self._register(record.series_id, files, record.path_id)
             self._erase_names(record, replaced)
         self._erase_files(record, replaced)
@@ -316,21 +305,17 @@ class State:
     def finish_series(self, record: SeriesRecord, erased: Sequence[str], *, who: str | None = None) -> None:
         """End a running series: refuse further steps, and erase the files that show which units counted."""
         with self._changing("finish series", series_id=record.series_id, who=who):
-            self._database.change(
-                "update step set digest = null where series_id = $series_id", series_id=record.series_id
-            )
+            sql = "update step set digest = null where series_id = $series_id"
+            self._database.change(sql, series_id=record.series_id)
             self._erase_names(record, erased)
         self._database.rows("vacuum")
         self._erase_files(record, erased)
 
     def _erase_names(self, record: SeriesRecord, names: Sequence[str]) -> None:
         self._database.change("delete from file where series_id = $series_id and erased", series_id=record.series_id)
+        sql = "update file set erased = 1 where series_id = $series_id and name = $name"
         for name in names:
-            self._database.change(
-                "update file set erased = 1 where series_id = $series_id and name = $name",
-                series_id=record.series_id,
-                name=name,
-            )
+            self._database.change(sql, series_id=record.series_id, name=name)
 
     def _erase_files(self, record: SeriesRecord, names: Sequence[str]) -> None:
         """Erase files after the erasure was committed; after a kill, the next opening erases the rest."""

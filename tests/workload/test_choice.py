@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pytest
 
-from sparsehist.errors import DeclarationError
 from sparsehist.workload import (
     Identity,
     Kronecker,
@@ -53,12 +52,7 @@ def test_a_long_column_is_priced_on_a_shorter_one():
     """The choice for ten million cells is made at once."""
     assert choose(Prefix(10**7), 1).name == "spectral"
     assert choose(Ranges(10**7), 1, pure=True).name == "haar"
-
-
-def test_a_total_is_measured_as_it_is():
-    """The total gets the noise of one query, whatever the number of cells."""
-    strategy = choose(Total(1000), 3)
-    assert (strategy.name, strategy.n_noise, strategy.l2(3)) == ("direct", 1, 3.0)
+    assert choose(Marginals((10**6, 10**6), up_to=1), 2, pure=True, integer=True).name == "direct"
 
 
 @pytest.mark.parametrize("keys", [1, 3])
@@ -80,20 +74,7 @@ def test_every_union_has_a_strategy(workload, pure, keys):
     assert compare(workload, keys, pure=pure)[0].strategy == chosen.name
 
 
-def test_large_marginals_have_a_strategy_of_whole_numbers():
-    """If integer noise excludes other strategies, the answers are measured directly."""
-    workload = Marginals((10**6, 10**6), up_to=1)
-    assert choose(workload, 2, pure=True, integer=True).name == "direct"
-
-
-@pytest.mark.parametrize("keys", [1, 3])
-def test_what_asks_nothing_has_no_strategy(keys):
-    """A workload of zeros is refused with a reason, whatever max_keys."""
-    with pytest.raises(DeclarationError, match=r"no strategy answers|asks nothing"):
-        choose(Matrix([[0, 0, 0]]), keys)
-
-
-@pytest.mark.parametrize("workload", [Prefix(30), Identity(30), Marginals((3, 4), 1), Total(9)], ids=str)
+@pytest.mark.parametrize("workload", [Prefix(30), Marginals((3, 4), 1), Total(9)], ids=str)
 @pytest.mark.parametrize("keys", [1, 4])
 def test_integer_noise_gets_a_strategy_of_whole_numbers(workload, keys):
     """Also where the best strategy has real weights."""

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from sparsehist import entropy
-from sparsehist.errors import DeclarationError
-from sparsehist.workload import Cells, Identity, Kronecker, Marginals, Matrix, Prefix, Ranges, Total, Workload
+from sparsehist.workload import Cells, Identity, Kronecker, Marginals, Matrix, Prefix, Ranges, Total
 
 SIGNED = Matrix([[1, -1, 0], [0, 1, -2], [1, 1, 1]])
 PRODUCTS = [
@@ -63,45 +62,3 @@ def test_queries_say_values_where_they_can_and_ranges_elsewhere():
         inside = np.zeros((2, 2))
         inside[low[0] : high[0] + 1, low[1] : high[1] + 1] = 1
         assert np.array_equal(weights, inside)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "kronecker(prefix(4), identity(3))",
-        "kronecker(ranges(4), union(total(3), identity(3)))",
-        "kronecker(prefix(), marginals((2, 3), k=1), total())",
-    ],
-)
-def test_the_text_comes_back(text):
-    """A product is read back from its text, sizes known or not, and takes those left open from a domain."""
-    workload = Workload.parse(text)
-    assert str(workload) == text
-    if "()" in text:
-        filled = workload.for_domain((7, 2, 3, 9))
-        assert filled.columns == (7, 2, 3, 9)
-        assert filled.for_domain((7, 2, 3, 9)) == filled
-
-
-def test_a_factor_may_name_its_columns():
-    """Marginals by name of the columns that are theirs."""
-    named = Kronecker(Marginals([["day"], []]), Total()).for_domain((3, 2), {"day": None, "country": None})
-    assert named == Kronecker(Marginals((3,), [[0], []]), Total(2))
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (Kronecker, "asks nothing"),
-        (lambda: Kronecker(Prefix(3), 4), "made of workloads"),
-        (lambda: Kronecker(Prefix(2**20), Prefix(2**20)), "too many"),
-        (lambda: Kronecker(Ranges(5000), Prefix(2)), "not listed"),
-        (lambda: Kronecker(Prefix(3), Total(2)).for_domain((3, 3)), "not of these"),
-        (lambda: Kronecker(Prefix(), Total(2)).for_domain((3, 2, 2)), "2 columns, the domain has another"),
-        (lambda: Kronecker(Prefix(), Prefix()).for_domain((3,)), "2 columns, the domain has another"),
-    ],
-)
-def test_bad_input_is_refused(make, message):
-    """Before anything is drawn, with what would be right."""
-    with pytest.raises(DeclarationError, match=message):
-        make()

@@ -17,7 +17,6 @@ from sparsehist.workload import (
     Matrix,
     Prefix,
     Ranges,
-    Strategy,
     Total,
     Union,
     Workload,
@@ -63,23 +62,17 @@ def largest_moves(R: np.ndarray, keys: int) -> tuple[float, float]:
     return l2, l1
 
 
-def stated(strategy: Strategy, keys: int, scale: float = 1.0) -> tuple[float, float]:
-    """The stated sensitivities, scaled by `share` for the negative control."""
-    return scale * strategy.l2(keys), scale * strategy.l1(keys)
-
-
 @pytest.mark.parametrize(("workload", "name"), SMALL, ids=lambda part: str(part)[:30])
 def test_no_unit_moves_more_than_the_sensitivity(workload: Workload, name: str) -> None:
     """Over all sets of cells; one cell is priced exactly in both norms, and 5 % less would be noticed."""
     strategy = strategy_named(name, workload)
     R = strategy.apply(np.eye(workload.n_cells))
     for keys in range(1, workload.n_cells + 1):
-        moved, most = largest_moves(R, keys), stated(strategy, keys)
+        moved, most = largest_moves(R, keys), (strategy.l2(keys), strategy.l1(keys))
         assert moved[0] <= most[0] * (1 + 1e-12) and moved[1] <= most[1] * (1 + 1e-12)
         if keys == 1 and name != "haar":  # a full tree of cells is assumed there
             assert moved == pytest.approx(most, rel=1e-8)
-            less = stated(strategy, keys, 0.95)
-            assert moved[0] > less[0] and moved[1] > less[1]
+            assert moved[0] > 0.95 * most[0] and moved[1] > 0.95 * most[1]
 
 
 def annealed(R: np.ndarray, keys: int, *, l1: bool, seed: int) -> float:
@@ -117,7 +110,8 @@ def annealed(R: np.ndarray, keys: int, *, l1: bool, seed: int) -> float:
     return best
 
 
-# The second number is how far the stated sensitivity in L2 may be above what the search finds.
+# The number is how far the stated sensitivity in L2 may be above what the search finds: where it is 1.05 or less, a
+# sensitivity 5 % too small is noticed.
 LARGE: list[tuple[Workload, str, float]] = [
     (Prefix(256), "spectral", 1.02),
     (Ranges(300), "spectral(blend=4, window=1)", 1.05),
@@ -147,15 +141,6 @@ def test_no_set_that_a_search_finds_exceeds_the_sensitivity(
     found = annealed(R, keys, l1=False, seed=keys)
     assert found <= strategy.l2(keys) * (1 + 1e-9) <= loosest * found
     assert annealed(R, keys, l1=True, seed=keys) <= strategy.l1(keys) * (1 + 1e-9)
-
-
-@pytest.mark.parametrize(("workload", "name"), [(Prefix(256), "spectral"), (Ranges(128), "haar")], ids=str)
-def test_a_sensitivity_5_per_cent_too_small_is_noticed(workload: Workload, name: str) -> None:
-    """The control of the search: at several cells a unit, a scaled bound is exceeded."""
-    strategy = strategy_named(name, workload)
-    R = strategy.apply(np.eye(workload.n_cells))
-    for keys in (2, 5, 20):
-        assert annealed(R, keys, l1=False, seed=keys) > 0.95 * strategy.l2(keys)
 
 
 def test_the_sensitivity_of_prefix_sums_is_not_a_root() -> None:
@@ -242,6 +227,13 @@ def test_products_of_rows_bound_the_rows_of_products() -> None:
             assert (-np.sort(-both, axis=1)[:, :keys]).sum(axis=1).max() <= bound * (1 + 1e-12)
 
 
+def test_many_columns_are_priced() -> None:
+    """With 30 columns 20 cells cost far less than 20 times one, unless they differ only in a column not asked about."""
+    made = ResidualBasis(Marginals((5,) * 20 + (4,) * 10, 2))
+    assert np.sqrt(20.0) < made.l2(20) < 20
+    assert ResidualBasis(Marginals((10**40, 3, 4), [[1], [2]])).l2(20) == pytest.approx(20.0)
+
+
 def test_bounds_of_dense_matrices_hold() -> None:
     """For positive semidefinite matrices with entries of both signs, for every number of cells."""
     rng = seeded(3)
@@ -249,19 +241,6 @@ def test_bounds_of_dense_matrices_hold() -> None:
         R = rng.standard_normal((4, 9)) + rng.exponential(size=(4, 1))
         for keys in (1, 2, 4, 9):
             assert largest_moves(R, keys)[0] ** 2 <= squared_l2_of_gram(R.T @ R, keys) * (1 + 1e-12)
-
-
-def test_columns_nobody_asks_about_make_cells_look_the_same() -> None:
-    """Cells that differ only in such a column are one to the strategy: a unit moves it max_keys times as far."""
-    made = ResidualBasis(Marginals((10**40, 3, 4), [[1], [2]]))
-    assert made.l2(20) == pytest.approx(20.0)
-
-
-def test_many_columns_are_priced() -> None:
-    """With 30 columns the patterns are not all listed, and 20 cells still cost far less than 20 times one."""
-    made = ResidualBasis(Marginals((5,) * 20 + (4,) * 10, 2))
-    R_of_20 = np.sqrt(20.0)
-    assert R_of_20 < made.l2(20) < 20
 
 
 @pytest.mark.parametrize(

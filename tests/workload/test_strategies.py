@@ -19,6 +19,7 @@ from sparsehist.workload import (
 )
 from sparsehist.workload.sensitivity import gram_of
 from sparsehist.workload.strategies.optimised import Optimised, one_cell_optimum
+from tests.cases import slow
 
 NAMES = [
     *("spectral", "spectral(blend=2)", "spectral(window=1, blend=1)", "identity", "square_root", "direct"),
@@ -118,19 +119,13 @@ def test_no_other_shares_of_a_union_are_better(shares):
     ("workload", "strategy", "ratio"),
     [
         (Ranges(64), "spectral", 1.022),
-        (Ranges(256), "spectral", 1.018),
-        (Ranges(1024), "spectral", 1.013),
+        slow(Ranges(1024), "spectral", 1.013),
         (Prefix(256), "spectral", 1.047),
-        (Prefix(1024), "spectral", 1.035),
-        (Prefix(256), "square_root", 1.166),
         (Prefix(1024), "square_root", 1.142),
         (Prefix(256), "square_root(scaled=True)", 1.071),
-        (Prefix(1024), "square_root(scaled=True)", 1.057),
         (Ranges(64), "optimised", 1.022),
-        (Prefix(64), "optimised", 1.059),
         (Prefix(128), "optimised", 1.051),
         (Marginals((3, 4, 5), 2), "residual", 1.0),
-        (Marginals((3, 1, 4), up_to=2), "residual", 1.0),
     ],
     ids=str,
 )
@@ -147,49 +142,11 @@ def test_errors_are_the_published_ones(workload, strategy, ratio):
     assert made.l2(1) ** 2 * made.mean_variance() / bound == pytest.approx(ratio, abs=5.1e-4)
 
 
-@pytest.mark.parametrize("exponent", [8, 11, 13, *(pytest.param(big, marks=pytest.mark.slow) for big in (16, 20))])
+@pytest.mark.parametrize("exponent", [8, 11, 13, slow(16), slow(20)])
 def test_the_spectral_strategy_is_within_its_targets(exponent):
     """From n = 256 to 2**20, prefix sums come within 5 % of the bound and all ranges within 2 %."""
     for workload, target in ((Prefix(2**exponent), 1.05), (Ranges(2**exponent), 1.02)):
         assert 1 <= strategy_named("spectral", workload).mean_variance() / lower_bound(workload) <= target
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("spectra", "no strategy 'spectra'"),
-        ("spectral(blend=", "cannot read"),
-        ("spectral(4)", "parameters are named"),
-        ("spectral(colour=4)", "colour"),
-        ("spectral(blend=[2])", "is not a value"),
-        ("spectral(blend=-1)", "blend"),
-        ("optimised(share=101)", "percentage"),
-        ("kronecker(identity)", "product of workloads"),
-        ("residual", "marginals"),
-        (7, "written as text"),
-    ],
-)
-def test_what_is_no_strategy_is_refused(text, message):
-    """Names and parameters that make no strategy are errors that say what would."""
-    with pytest.raises(DeclarationError, match=message):
-        strategy_named(text, Prefix(8))
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: strategy_named("optimised", Prefix(513)), "513 cells"),
-        (lambda: strategy_named("optimised", Matrix([[0, 0]])), "asks nothing"),
-        (lambda: strategy_named("union(identity, direct)", Union(Prefix(3), Matrix([[0, 0, 0]]))), "asks nothing"),
-        (lambda: strategy_named("kronecker(identity)", Kronecker(Prefix(3), Total(2))), "one strategy"),
-        (lambda: strategy_named("direct", Ranges(4)), "not known"),
-        (lambda: strategy_named("spectral", Marginals((2, 3), 1)), "one column"),
-    ],
-)
-def test_a_workload_that_is_not_served_is_refused(make, message):
-    """Before anything is computed, with the reason."""
-    with pytest.raises(DeclarationError, match=message):
-        make()
 
 
 @pytest.mark.parametrize("workload", [Prefix(24), Ranges(24), Ranges(24, [(0, 9), (5, 20)]), Total(24)], ids=str)

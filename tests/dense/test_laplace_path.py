@@ -48,23 +48,6 @@ def test_a_path_has_the_joint_law_at_any_levels(paths, how):
     assert_consistent(p_value({level: paths[how].evaluate(level) for level in LEVELS}), how)
 
 
-def test_both_ends_of_the_figure_are_large_with_its_probability():
-    """Of V at 1 and at 2 on one path: P[both above 1] = 3/8 e^-2, P[no jump] = 1/4; drawn apart they are seen."""
-    path = sample_laplace_path(SIZE, 1, 2, rng=entropy.seeded(8020))
-    coarse, fine = path.evaluate(1), path.evaluate(2)
-    both, still = 0.375 * math.exp(-2), 0.25
-    assert both == pytest.approx(0.0507507312137298, rel=1e-14)
-
-    def seen(one, other):
-        above = int(((one > 1) & (other > 1)).sum())
-        return [above, SIZE - above]
-
-    assert_consistent(g_test(seen(coarse, fine), [both, 1 - both]), "both above 1")
-    equal = int((coarse == fine).sum())
-    assert_consistent(g_test([equal, SIZE - equal], [still, 1 - still]), "no jump")
-    assert_detected(g_test(seen(coarse, fine[::-1]), [both, 1 - both]), "drawn apart")
-
-
 @pytest.mark.parametrize("how", WAYS)
 def test_jumps_are_those_of_a_compound_poisson_process(paths, how):
     """Poisson(2 ln(fine/coarse)) jumps a coordinate, log-uniform levels, sizes Laplace at their level."""

@@ -11,7 +11,6 @@ from hypothesis.extra.numpy import arrays
 from sparsehist.dense import clip_negative, scale, threshold
 from sparsehist.dense.dense_release import LOSSLESS, WEAKLY_LOSSLESS
 from sparsehist.dense.multiple_release import MultipleRelease
-from sparsehist.errors import DeclarationError
 from sparsehist.noise import Gaussian
 
 VALUES = np.array([-2.5, -0.5, 0.0, 0.5, 1.5, 1.75])
@@ -49,10 +48,3 @@ def test_scaling_keeps_values_of_a_grid_apart(units, factor):
     scaled = scale(factor).apply(values)
     assert np.array_equal(np.argsort(values, kind="stable"), np.argsort(scaled, kind="stable"))
     assert np.unique(scaled).size == np.unique(values).size
-
-
-def test_steps_that_are_none_are_refused():
-    """A factor of 0, a threshold that is no number."""
-    for build in (lambda: scale(0), lambda: scale(float("inf")), lambda: threshold(float("nan"))):
-        with pytest.raises(DeclarationError):
-            build()

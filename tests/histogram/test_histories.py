@@ -1,4 +1,4 @@
-"""After any history of releases, the joint law is that of an independent implementation of the dense mechanism."""
+"""Cells with unusual histories: survivors, cells drawn explicitly, and histories that must never become rare."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from sparsehist import entropy
-from sparsehist.histogram import DenseReleases, draw_exceeding, draw_round
+from sparsehist.histogram import draw_exceeding, draw_round
 from sparsehist.histogram.dense import noise_at_level
 from sparsehist.histogram.history import RAREST, history_of, rarity
 from sparsehist.noise import DiscreteLaplace, Family, Gaussian, Laplace, Poisson, Skellam
 from tests.histogram import dense_reference
-from tests.histogram.sparse_simulation import hide_unpublished, independent_redraw, p_value, release_sparse
+from tests.histogram.sparse_simulation import independent_redraw
 from tests.stats import assert_consistent, assert_detected, two_sample_outcomes, two_sample_vectors
 
 FAMILIES = [Gaussian(1.5), Laplace(1.5), DiscreteLaplace(2), Poisson(), Skellam()]
@@ -23,87 +23,12 @@ EACH_KIND = [
     pytest.param(family, marks=[] if isinstance(family, Gaussian | DiscreteLaplace) else pytest.mark.slow)
     for family in FAMILIES
 ]
-Rounds = list[tuple[str, float]]
 
 
 def at(family: Family, level: str, stds: float) -> float:
     """A threshold so many standard deviations above the mean, where the family's noise can lie."""
     bound = family.mean(level) + stds * family.std(level)
     return math.floor(bound) + 0.0 if family.integer else bound
-
-
-def both(
-    family: Family, counts: np.ndarray, rounds: Rounds, seed: int, **wrong: object
-) -> tuple[DenseReleases, DenseReleases]:
-    """Release by rounds, and densely by the laws alone."""
-    levels, thresholds = zip(*rounds, strict=True)
-    sparse = release_sparse(family, counts, levels, thresholds, rng=entropy.seeded(seed), **wrong)
-    dense = dense_reference.dense_releases(family, counts, rounds, rng=np.random.default_rng(seed))
-    return sparse, hide_unpublished(dense)
-
-
-def check(sparse: DenseReleases, dense: DenseReleases, counts: np.ndarray, case: str) -> None:
-    """Compare the cells of each count."""
-    for count in np.unique(counts):
-        assert_consistent(p_value(sparse, dense, counts == count), f"{case}, cells of count {count}")
-
-
-def scrambled(family: Family, n: int, stds: float, seed: int) -> Rounds:
-    """Levels over a factor of sixty, each third one again, thresholds that fall and rise."""
-    rng = np.random.default_rng(seed)
-    levels = [str(Fraction(round(2000 / 60 ** (i / n)), 1000)) for i in rng.permutation(n)]
-    levels = [levels[i - 2] if i % 3 == 2 else level for i, level in enumerate(levels)]
-    return [(level, at(family, level, stds + float(rng.uniform(-0.4, 0.4)))) for level in levels]
-
-
-@pytest.mark.parametrize("family", EACH_KIND, ids=repr)
-def test_fifty_rounds_have_the_dense_law(family: Family) -> None:
-    """Of 4,000 cells of each count a twentieth to nearly all are published; errors of 15 % in a pattern are seen."""
-    rounds = scrambled(family, 50, 2.6, 81)
-    counts = np.repeat([0, 2, 6], 4000)
-    check(*both(family, counts, rounds, 82), counts, "fifty rounds")
-
-
-CASES = {
-    "nearly all is published": [("1/20", -1.8), ("1/50", -1.0), ("1/10", -2.2), ("1/50", -1.6), ("1/15", -1.0)],
-    "hidden, then nearly none": [("1/20", 0.5), ("1/50", 1.0), ("1/10", -1.0), ("1/80", -0.5), ("1/15", -2.0)],
-    "levels 1e-7 apart": [
-        (f"{10000000 + i}/100000000", 1.6 + (i % 4) / 10) for i in (3, 0, 7, 1, 8, 2, 11, 5, 9, 4, 10, 6)
-    ],
-}
-
-
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("family", EACH_KIND, ids=repr)
-def test_low_thresholds_and_close_levels_have_the_dense_law(family: Family, case: str) -> None:
-    """Groups drawn explicitly at once, later or never; relative errors of 3 % in common patterns are seen."""
-    rounds = [(level, at(family, level, stds)) for level, stds in CASES[case]]
-    counts = np.repeat([0, 1, 4], 30_000)
-    check(*both(family, counts, rounds, 83), counts, case)
-
-
-@pytest.mark.parametrize("family", EACH_KIND, ids=repr)
-def test_large_counts_have_the_dense_law(family: Family) -> None:
-    """Cells of some 2**33 under thresholds as large."""
-    large = 2**33
-    rounds = [(level, large + at(family, level, stds)) for level, stds in (("1/3", 2), ("1", 0), ("1/8", 1))]
-    counts = np.repeat([large - 1, large, large + 2], 20_000)
-    sparse, dense = both(family, counts, rounds, 85)
-    assert_consistent(p_value(sparse, dense), "large counts")
-
-
-@pytest.mark.parametrize("family", EACH_KIND, ids=repr)
-def test_wrong_samplers_are_told_from_the_reference(family: Family) -> None:
-    """A scale 5 % too wide, and one level redrawn for the tracked cells, are seen by the same comparison."""
-    rounds = [(level, at(family, level, stds)) for level, stds in CASES["hidden, then nearly none"]]
-    counts = np.repeat([0, 1], 60_000)
-    redrawn, dense = both(family, counts, rounds, 86, tracked_noise=independent_redraw)
-    assert_detected(p_value(redrawn, dense), "one level redrawn")
-    linear = isinstance(family, Laplace | DiscreteLaplace)  # in 1/level; the others go with its root
-    share = Fraction(100, 105) if linear else Fraction(10_000, 11_025)
-    wider = [(str(Fraction(level) * share), tau) for level, tau in rounds]
-    sparse, _ = both(family, counts, wider, 87)
-    assert_detected(p_value(sparse, dense), "a scale 5 % too wide")
 
 
 def far(family: Family) -> float:

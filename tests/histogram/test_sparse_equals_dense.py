@@ -1,8 +1,10 @@
-"""The joint law of several sparse releases is that of the dense ones, and wrong samplers are rejected."""
+"""The joint law of several sparse releases is that of the dense mechanism, and wrong samplers are rejected."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from fractions import Fraction
 from functools import cache
 from typing import NamedTuple
 
@@ -13,6 +15,8 @@ from sparsehist import entropy
 from sparsehist.histogram import DenseReleases, history, release_dense
 from sparsehist.histogram import round as rounds_of_cells
 from sparsehist.noise import DiscreteLaplace, Family, Gaussian, Laplace, Poisson, Skellam
+from tests.cases import quick
+from tests.histogram.dense_reference import dense_releases
 from tests.histogram.sparse_simulation import (
     hide_unpublished,
     independent_redraw,
@@ -39,8 +43,13 @@ class Case(NamedTuple):
     def release(self, how, seed: int, **more: object) -> DenseReleases:
         """Release sparsely or densely; cells that were never published are hidden."""
         levels, thresholds = zip(*self.rounds, strict=True)
-        family = more.pop("family", self.family)
-        return hide_unpublished(how(family, self.all_counts, levels, thresholds, rng=entropy.seeded(seed), **more))
+        return hide_unpublished(
+            how(self.family, self.all_counts, levels, thresholds, rng=entropy.seeded(seed), **more)
+        )
+
+    def compared(self, releases: DenseReleases, reference: DenseReleases, count: int) -> float:
+        """Compare the cells of one count."""
+        return p_value(releases, reference, self.all_counts == count)
 
 
 # Scrambled order, one level twice with a lower threshold; every release publishes a good part of the cells.
@@ -62,45 +71,86 @@ CASES = {
     "sixteen rounds": Case(Gaussian(2**0.5), MANY, (0, 1, 4), 15_000),
     "counts around old thresholds": Case(Gaussian(2**0.5), AROUND, (11, 12, 13, 14), 10_000),
 }
+# Of every family: levels with thresholds in standard deviations above the mean, cells of each count, counts.
+SHAPES = {
+    "nearly all is published": ([("1/20", -1.8), ("1/50", -1), ("1/10", -2.2), ("1/50", -1.6), ("1/15", -1)], 30_000),
+    "hidden, then nearly none": ([("1/20", 0.5), ("1/50", 1), ("1/10", -1), ("1/80", -0.5), ("1/15", -2)], 30_000),
+    "levels 1e-7 apart": (
+        [(f"{10000000 + i}/100000000", 1.6 + (i % 4) / 10) for i in (3, 0, 7, 1, 8, 2, 11, 5, 9, 4, 10, 6)],
+        30_000,
+    ),
+    "large counts": ([("1/3", 2), ("1", 0), ("1/8", 1)], 20_000),
+    "fifty rounds": (None, 4_000),
+}
+
+
+def fifty(rng: np.random.Generator) -> list[tuple[str, float]]:
+    """Levels over a factor of sixty, each third one again, thresholds that fall and rise."""
+    levels = [str(Fraction(round(2000 / 60 ** (i / 50)), 1000)) for i in rng.permutation(50)]
+    levels = [levels[i - 2] if i % 3 == 2 else level for i, level in enumerate(levels)]
+    return [(level, 2.6 + float(rng.uniform(-0.4, 0.4))) for level in levels]
+
+
+def shaped(family: Family, shape: str) -> Case:
+    """A case with thresholds where the family's noise can lie."""
+    rounds, cells = SHAPES[shape]
+    above = 2**33 if shape == "large counts" else 0
+    bounds = [
+        (level, above + family.mean(level) + stds * family.std(level))
+        for level, stds in rounds or fifty(np.random.default_rng(81))
+    ]
+    rounds = [(level, math.floor(bound) + 0.0 if family.integer else bound) for level, bound in bounds]
+    return Case(family, rounds, [above - 1, above, above + 2] if above else [0, 2, 6], cells)
+
+
+FAMILIES = [Gaussian(1.5), Laplace(1.5), DiscreteLaplace(2), Poisson(), Skellam()]
+BY_SHAPE = {f"{type(family).__name__}, {shape}": shaped(family, shape) for family in FAMILIES for shape in SHAPES}
+EVERY = CASES | BY_SHAPE
+QUICK = [*CASES, *(name for name in BY_SHAPE if name.startswith(("Gaussian", "DiscreteLaplace")))]
 
 
 @cache
-def dense(name: str) -> DenseReleases:
-    """One run of the dense baseline for all comparisons."""
-    return CASES[name].release(release_dense, 1)
+def reference(name: str) -> DenseReleases:
+    """One run of an independent implementation of the dense mechanism for all comparisons."""
+    case = EVERY[name]
+    return hide_unpublished(dense_releases(case.family, case.all_counts, case.rounds, rng=np.random.default_rng(82)))
 
 
-def compared(case: Case, first: DenseReleases, second: DenseReleases, count: int) -> float:
-    """Compare the cells of one count."""
-    return p_value(first, second, case.all_counts == count)
-
-
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", quick(QUICK, EVERY))
 def test_sparse_releases_have_the_joint_law_of_dense_ones(name: str) -> None:
     """Which releases a cell is in, and its noise at all of them, have the dense law; redrawn noise does not."""
-    case = CASES[name]
+    case = EVERY[name]
     sparse = case.release(release_sparse, 2)
-    for count in case.counts:
-        assert_consistent(compared(case, sparse, dense(name), count), f"cells of count {count}")
+    ways = {"sparse": sparse} if name in BY_SHAPE else {"sparse": sparse, "dense": case.release(release_dense, 1)}
+    for way, released in ways.items():
+        for count in case.counts:
+            assert_consistent(case.compared(released, reference(name), count), f"{way}, cells of count {count}")
     levels = [level for level, _ in case.rounds]
-    assert all(
-        np.array_equal(sparse.noise[i], sparse.noise[levels.index(level)], equal_nan=True)
-        for i, level in enumerate(levels)
-    )
+    for i, level in enumerate(levels):
+        assert np.array_equal(sparse.noise[i], sparse.noise[levels.index(level)], equal_nan=True)
     redrawn = case.release(release_sparse, 5, tracked_noise=independent_redraw)
-    assert_detected(compared(case, redrawn, dense(name), case.counts[0]), "an independent redraw")
+    assert_detected(case.compared(redrawn, reference(name), case.counts[0]), "an independent redraw")
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [{"draw": printed_algorithm_6}, {"family": Gaussian(1.5 * 1.05)}, {"family": Gaussian(1.5 * 0.95)}],
-    ids=["Algorithm 6 as printed", "a scale 5 % too large", "a scale 5 % too small"],
-)
-def test_wrong_samplers_are_rejected(wrong: dict[str, object]) -> None:
-    """The same comparison rejects the sampler of the paper and a wrong scale, and accepts a second dense run."""
-    case, reference = CASES["gaussian"], dense("gaussian")
-    assert_detected(compared(case, case.release(release_sparse, 5, **wrong), reference, 0))
-    assert_consistent(compared(case, case.release(release_dense, 3), reference, 0), "a second dense run")
+def test_the_sampler_of_the_paper_is_rejected() -> None:
+    """The comparison detects Algorithm 6 as printed."""
+    case = CASES["gaussian"]
+    wrong = case.release(release_sparse, 5, draw=printed_algorithm_6)
+    assert_detected(case.compared(wrong, reference("gaussian"), 0), "Algorithm 6")
+
+
+HIDDEN = [name for name in BY_SHAPE if name.endswith("hidden, then nearly none")]
+
+
+@pytest.mark.parametrize("scale", [Fraction(21, 20), Fraction(20, 21)])
+@pytest.mark.parametrize("name", quick([name for name in HIDDEN if name in QUICK], ["gaussian", *HIDDEN]))
+def test_wrong_samplers_are_rejected(name: str, scale: Fraction) -> None:
+    """The comparison detects a scale that is 5 % too small or too large."""
+    case = EVERY[name]
+    # The standard deviation goes with 1/level, or with its root.
+    share = scale if isinstance(case.family, Laplace | DiscreteLaplace) else scale**2
+    wrong = case._replace(rounds=[(str(Fraction(level) * share), tau) for level, tau in case.rounds])
+    assert_detected(p_value(wrong.release(release_sparse, 5), reference(name)), f"levels times {share}")
 
 
 @pytest.mark.parametrize("rarest", [0.0, 1.0, 30.0], ids=["every group explicitly", "most", "none"])
@@ -109,12 +159,12 @@ def test_the_limit_between_lazy_and_explicit_drawing_does_not_matter(
 ) -> None:
     """The joint law is the dense one wherever this limit lies."""
     case = Case(Gaussian(2**0.5), MANY[:8], (0, 2), 15_000)
-    reference = case.release(release_dense, 15)
+    dense = case.release(release_dense, 15)
     monkeypatch.setattr(history, "RAREST", rarest)
     monkeypatch.setattr(rounds_of_cells, "RAREST", rarest)
     sparse = case.release(release_sparse, 16)
     for count in case.counts:
-        assert_consistent(compared(case, sparse, reference, count), f"count {count}")
+        assert_consistent(case.compared(sparse, dense, count), f"count {count}")
 
 
 def test_the_number_published_in_a_small_domain_has_the_dense_law() -> None:

@@ -162,22 +162,6 @@ def test_wrong_histories_are_seen():
     assert_detected(p_value(columns(z1, w1, z2, w2), 1), "kept 5 % more often")
 
 
-def test_thirty_reports_degraded_one_by_one_would_cost_twice_what_is_promised():
-    """Reports coarsened independently have the right law each, but 30 of them cost 1.0977 a bit, not ln(5/3)."""
-
-    def shown_given(setting, truth):
-        memo = chance((1 + setting.keep) / 2, truth)
-        return memo * setting.one_if_set + (1 - memo) * setting.one_if_not
-
-    slope = (shown_given(COARSE, 1) - shown_given(COARSE, 0)) / (shown_given(FINE, 1) - shown_given(FINE, 0))
-    offset = shown_given(COARSE, 0) - slope * shown_given(FINE, 0)
-    zeros = [(1 - offset - slope * p) ** 30 for p in (FINE.one_if_not, FINE.one_if_set)]
-    common, rare = (1 + FINE.keep) / 2, (1 - FINE.keep) / 2
-    loss = math.log((common * zeros[0] + rare * zeros[1]) / (rare * zeros[0] + common * zeros[1]))
-    assert loss == pytest.approx(1.0976637047894195224, rel=1e-14)
-    assert COARSE.epsilon() / 2 == pytest.approx(math.log(0.625 / 0.375), rel=1e-15)
-
-
 @pytest.mark.parametrize(
     ("coarse", "named"),
     [

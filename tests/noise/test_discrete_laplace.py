@@ -106,16 +106,6 @@ def test_the_declared_coins_between_are_right_to_forty_digits(coarse: Fraction, 
                 assert mpmath.almosteq(declared, bayes, rel_eps=mpmath.mpf(10) ** -40)
 
 
-def test_reference_values_of_the_mathematics() -> None:
-    """The bridge's atom from e^-2 to e^-1, and refining 3 from epsilon 1/2 to 1, to twenty digits."""
-    with mpmath.workdps(30):
-        atom = value(enclose(lambda: discrete_laplace._stay(Fraction(2), Fraction(1)), 250))
-        assert mpmath.almosteq(atom, mpmath.mpf("0.19661193324148185254"), rel_eps=1e-19)
-        for y, expected in ((3, "0.17781852763756817454"), (0, "0.35351790983185944389")):
-            chance = refine_pmf(3, y, Fraction(1, 2), Fraction(1))
-            assert mpmath.almosteq(chance, mpmath.mpf(expected), rel_eps=1e-19)
-
-
 @pytest.mark.parametrize("start", [-3, 0, 3])
 def test_refining_one_value_follows_its_kernel(start: int) -> None:
     """From 3, from -3 and from 0, by coins and by inversion alike."""

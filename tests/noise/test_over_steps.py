@@ -96,15 +96,11 @@ def test_a_thousand_points_at_the_smallest_gap() -> None:
     assert 0 < std < math.sqrt(wanted[999]) * 2e-3
 
 
-@pytest.mark.parametrize("nearer", [Fraction(1, 10**7), Fraction(1, 10**9)])
-def test_levels_that_are_nearly_equal_are_refused(nearer: Fraction) -> None:
-    """The refusal names both."""
+def test_what_is_no_covariance_and_levels_nearly_equal_are_refused() -> None:
+    """A covariance is square, symmetric and finite with noise in it; levels differ by a relative 1e-6."""
+    for wrong in ([[1.0, 0.5]], [[1.0, 0.5], [0.4, 1.0]], [[0.0]], [[np.inf]]):
+        with pytest.raises(DeclarationError):
+            StepNoise(np.array(wrong))
+    nearly = [Point(0, Fraction(1, 2)), Point(1, Fraction(1, 2) * (1 + Fraction(1, 10**7)))]
     with pytest.raises(LevelError, match="closer than a relative 1e-6"):
-        StepNoise(prefix_covariance(3)).factor([Point(0, Fraction(1, 2)), Point(1, Fraction(1, 2) * (1 + nearer))])
-
-
-@pytest.mark.parametrize("wrong", [[[1.0, 0.5]], [[1.0, 0.5], [0.4, 1.0]], [[0.0]], [[np.inf]]])
-def test_what_is_no_covariance_is_refused(wrong: list[list[float]]) -> None:
-    """Not square, not symmetric, without noise, or infinite."""
-    with pytest.raises(DeclarationError):
-        StepNoise(np.array(wrong))
+        StepNoise(prefix_covariance(3)).factor(nearly)

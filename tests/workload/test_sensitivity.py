@@ -143,13 +143,6 @@ def test_no_set_that_a_search_finds_exceeds_the_sensitivity(
     assert annealed(R, keys, l1=True, seed=keys) <= strategy.l1(keys) * (1 + 1e-9)
 
 
-def test_the_sensitivity_of_prefix_sums_is_not_a_root() -> None:
-    """Twenty cells of 256 move the spectral prefix sums by √266 at least, not by √20."""
-    strategy = strategy_named("spectral", Prefix(256))
-    assert np.linalg.norm(strategy.apply((np.arange(256) < 20).astype(float))) ** 2 > 266
-    assert strategy.l2(20) ** 2 > 266
-
-
 @pytest.mark.parametrize("n", [1, 2, 8, 16])
 def test_haar_is_priced_exactly(n: int) -> None:
     """For every number of cells of a full tree, by trying all sets."""
@@ -228,7 +221,7 @@ def test_products_of_rows_bound_the_rows_of_products() -> None:
 
 
 def test_many_columns_are_priced() -> None:
-    """With 30 columns 20 cells cost far less than 20 times one, unless they differ only in a column not asked about."""
+    """With 30 columns 20 cells cost far less than 20 times one, unless the strategy sees them as one."""
     made = ResidualBasis(Marginals((5,) * 20 + (4,) * 10, 2))
     assert np.sqrt(20.0) < made.l2(20) < 20
     assert ResidualBasis(Marginals((10**40, 3, 4), [[1], [2]])).l2(20) == pytest.approx(20.0)

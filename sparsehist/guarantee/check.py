@@ -31,29 +31,20 @@ _LATERAL_UNNEST = (
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a relation.
-
-    Attributes:
-        kind: Its type.
-        unit: The part of the unit that it contains, in every row; None for other values.
-        barred: Why it must not be used, as a key of `language.REASONS`; empty if it may be used.
-    """
+    """A column of a relation."""
 
     kind: Any = None
-    unit: int | None = None
-    barred: str = ""
+    unit: int | None = None  # the part of the unit that it contains, in every row
+    barred: str = ""  # why it must not be used, as a key of `language.REASONS`
 
 
 @dataclass(frozen=True)
 class Relation:
-    """The columns of a relation. Each row of a private relation belongs to one unit, rows of a public one to nobody.
-
-    `unique` columns distinguish all rows; None if unknown.
-    """
+    """Columns of rows: each row of a private relation belongs to one unit, those of a public one to nobody."""
 
     columns: tuple[Column, ...]
     private: bool = False
-    unique: frozenset[int] | None = None
+    unique: frozenset[int] | None = None  # columns that distinguish all rows; None if unknown
 
 
 class Check:

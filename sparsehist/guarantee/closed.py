@@ -56,10 +56,6 @@ class Closed:
         """The source of each view."""
         return self.query.sources
 
-    def files(self) -> list[str]:
-        """The files that it reads."""
-        return [file for one in self.sources.values() for file in one.files]
-
     def relation(self) -> duckdb.DuckDBPyRelation:
         """Return its rows as a relation, computed when it is read."""
         connection = duckdb.connect(":memory:", config=_CLOSED)
@@ -75,7 +71,8 @@ class Closed:
         if floats:
             in_lists = any("[" in kind or "MAP(" in kind for kind in floats)
             connection.execute(f"set disabled_optimizers = '{_BY_STATISTICS}{',filter_pushdown' * in_lists}'")
-        connection.execute("set allowed_paths = $files", {"files": self.files()})
+        files = [file for one in self.sources.values() for file in one.files]
+        connection.execute("set allowed_paths = $files", {"files": files})
         connection.execute(statement("guarantee_lock"))
         relation = connection.sql(self.query.text)
         weakref.finalize(relation, spill.close)
@@ -94,18 +91,8 @@ def close(
 ) -> Closed:
     """Rewrite a query over views, read the columns of its sources, and check it; the query is not run.
 
-    Args:
-        text: One SELECT.
-        lookup: Function that returns the source of a name in FROM.
-        parameters: Values for $name.
-        public_files: Paths of files without data of any unit.
-        unit: Columns of the result that name the unit; without them the query is not checked.
-        key: Columns that the result must have.
-        restricted: Refuse queries outside the language of docs/sql.md.
-
-    Raises:
-        GuaranteeError: If rows of one unit may depend on other rows; the message says where and why.
-        StatementError: If DuckDB cannot plan it.
+    `public_files` contain no data of any unit. Without `unit`, or if not `restricted`, the query is not checked.
+    The result must have the columns `key`. Raises GuaranteeError, or StatementError if DuckDB cannot plan it.
     """
     with duckdb.connect(":memory:", config={"threads": 1, **_CLOSED}) as connection:
         query = Rewriting(connection, text, lookup, parameters, frozenset(public_files), restricted).done()

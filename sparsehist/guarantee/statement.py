@@ -32,25 +32,17 @@ _IN_ANY_FRAME = ("row_number", "ntile", "lag", "lead")
 
 @dataclass(frozen=True)
 class Source:
-    """One source of a query.
-
-    Attributes:
-        name: How the query names it.
-        public: Whether it contains no data of any unit.
-        reader: The call of DuckDB that reads it, for files; else empty.
-        files: The files it reads.
-        opens: Function that returns the frame, Arrow table or relation with its rows; None for files.
-        origin: The frame, path or `Files` that was given as this table; None for other sources.
-        checked: False for tables and views that were made in a session, whose rows nobody checked.
-    """
+    """One source of a query, by the name that the query gives it."""
 
     name: str
-    public: bool = False
-    reader: str = field(default="", repr=False)
+    public: bool = False  # it contains no data of any unit
+    reader: str = field(default="", repr=False)  # the call of DuckDB that reads it, for files
     files: tuple[str, ...] = field(default=(), repr=False)
-    opens: Callable[[], Any] | None = field(default=None, repr=False)
-    origin: object = field(default=None, repr=False)
-    checked: bool = True
+    opens: Callable[[], Any] | None = field(
+        default=None, repr=False
+    )  # its frame, Arrow table or relation, if no file
+    origin: object = field(default=None, repr=False)  # the frame, path or `Files` passed as this table
+    checked: bool = True  # it was passed as it is: no table or view that somebody made in a session
 
 
 Lookup = Callable[[tuple[str, ...]], Source | None]
@@ -59,19 +51,12 @@ Lookup = Callable[[tuple[str, ...]], Source | None]
 
 @dataclass(frozen=True)
 class Rewritten:
-    """A query over numbered views.
+    """A query over numbered views."""
 
-    Attributes:
-        text: The query that is checked and run.
-        sources: The source of each view.
-        written: The query as it was written.
-        tree: The parse tree of `text`, with the places of its parts in `written`.
-    """
-
-    text: str = field(repr=False)
-    sources: dict[str, Source]
-    written: str = field(repr=False)
-    tree: Node = field(repr=False)
+    text: str = field(repr=False)  # what is checked and run
+    sources: dict[str, Source]  # by the names of the views
+    written: str = field(repr=False)  # the query as it was written
+    tree: Node = field(repr=False)  # the parse tree of `text`, with the places of its parts in `written`
 
     def refusal(self, reason: str, call: str = "", **words: object) -> GuaranteeError:
         """Return the error that refuses the query for a reason of the language, placed at the call of a function."""
@@ -283,9 +268,7 @@ class Rewriting:
         return dict(self._parsed(f"select {text}", places=False)["statements"][0]["node"]["select_list"][0])
 
     def _value_of(self, constant: Node) -> Any:
-        """Compute a value without tables; refuse queries and expressions with several rows."""
-        if any(node.get("class") == "SUBQUERY" for node in nodes(constant)):
-            raise ValueError
+        """Compute a value where there are no tables; several rows are no value."""
         tree = self._parsed("select 1")
         tree["statements"][0]["node"]["select_list"] = [{**constant, "alias": ""}]
         ((value,),) = self.parser.execute(self._text_of(tree)).fetchall()

@@ -87,17 +87,9 @@ class StateInMemory:
         self.cells = Tracked(position, np.append(self.cells.count, record.counts))
         self.empties = pl.concat([self.empties, record.empty_keys])
         self.generation += 1
-        self.made.append(
-            ReleaseRecord(
-                0,
-                record.name,
-                record.level,
-                record.threshold,
-                dict(record.request),
-                dict(record.metadata),
-                self.generation,
-            )
-        )
+        request, metadata = dict(record.request), dict(record.metadata)
+        made = (0, record.name, record.level, record.threshold, request, metadata, self.generation)
+        self.made.append(ReleaseRecord(*made))
 
 
 class _Record:

@@ -41,15 +41,8 @@ def test_an_optimised_strategy_loses_no_query(matrix: np.ndarray) -> None:
 def test_two_answers_do_not_share_all_of_their_noise() -> None:
     """The difference of two cells is not exact, though a query of large entries stands beside them."""
     log = pl.DataFrame({"user": range(400), "key": [user % 8 for user in range(400)]})
-    series = sh.create(
-        sh.open(":memory:", seed=1),
-        log,
-        name="s",
-        unit="user",
-        key="key",
-        max_keys=1,
-        domain=sh.Integers(8),
-    )
+    store, domain = sh.open(":memory:", seed=1), sh.Integers(8)
+    series = sh.create(store, log, name="s", unit="user", key="key", max_keys=1, domain=domain)
     released = series.release("w", workload=Matrix(UNEVEN["every cell beside a heavy total"]), level="0.01")
     assert np.ptp(released.frame["noisy_answer"].to_numpy()[1:]) > 1.0
 
@@ -58,16 +51,8 @@ def test_two_answers_do_not_share_all_of_their_noise() -> None:
 def test_no_release_fails_for_what_the_counts_are(users: int) -> None:
     """A release is never refused because an answer overflows, since that would reveal the counts."""
     log = pl.DataFrame({"user": range(users), "a": [0] * users, "b": [0] * users})
-    domain = sh.Product(a=sh.Integers(1), b=sh.Integers(1))
-    series = sh.create(
-        sh.open(":memory:", seed=1),
-        log,
-        name="s",
-        unit="user",
-        key=["a", "b"],
-        max_keys=1,
-        domain=domain,
-    )
+    store, domain = sh.open(":memory:", seed=1), sh.Product(a=sh.Integers(1), b=sh.Integers(1))
+    series = sh.create(store, log, name="s", unit="user", key=["a", "b"], max_keys=1, domain=domain)
     heavy = Matrix([[2**20]])
     released = series.release("w", workload=sh.workload.Kronecker(heavy, heavy), level="0.6")
     noisy, std = released.frame.row(0)[-2:]

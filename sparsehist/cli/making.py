@@ -127,7 +127,7 @@ def append(
 
     Args:
         step: Of a running series: a number from 1, or a day in it.
-        period: Of a periodic series: 2026-W12, 2026-03, any day in it (2026-03-17), or a number from 1.
+        period: Of a periodic series: 2026-W12, 2026-03, or any day in it (2026-03-17).
         time: With --period: column of the time of each row, to be checked.
         drop_other_periods: With --time: leave rows of other periods out.
     """

@@ -41,15 +41,6 @@ def _day(what: str, given: Any) -> date:
         raise DeclarationError(words, parameter=what) from None
 
 
-def _period(given: Any) -> str:
-    if isinstance(given, str) and given in _PER_YEAR:
-        return given
-    number = _number(given)
-    if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= _MOST_PERIODS:
-        raise DeclarationError(f"every must be 'day', 'week', 'month' or a number of steps, got {shown(given)}")
-    return str(number)
-
-
 @dataclass(frozen=True)
 class Steps(Record):
     """The steps of a running series.
@@ -97,7 +88,7 @@ class Every(Record):
     """The periods of a periodic series: one histogram each, and one budget for all.
 
     Attributes:
-        period: "day", "week" (ISO), "month", or a number of steps.
+        period: "day", "week" (ISO) or "month".
         periods: How many there will be at most; those of a year by default.
         protects: What the budget counts for. "user": one unit over all periods, whose cost is the sum. "user-week"
             ("user-day", …): one unit in one period, whose cost is that of the costliest.
@@ -111,7 +102,7 @@ class Every(Record):
         ("every('week', periods=10)", 12)
     """
 
-    period: str | int = parameter(read=_period)
+    period: str = parameter(choices=tuple(_PER_YEAR))
     periods: int | None = parameter(default=None, least=1, most=_MOST_PERIODS)
     protects: str = parameter(default=USER)
     most_periods: int | None = parameter(default=None, least=1, most=_MOST_PERIODS)
@@ -131,17 +122,12 @@ class Every(Record):
 
     @property
     def _usual(self) -> int:
-        return _PER_YEAR.get(str(self.period), 365)
-
-    @property
-    def what(self) -> str:
-        """The name of one period, such as "week"."""
-        return str(self.period) if self.period in _PER_YEAR else "period"
+        return _PER_YEAR[self.period]
 
     @property
     def unit_period(self) -> str:
         """What one unit in one period is called: "user-week"."""
-        return f"{USER}-{self.what}"
+        return f"{USER}-{self.period}"
 
     def per_period(self, n_periods: int) -> int:
         """Return how many of the costliest periods add up for one unit in one period, if there are that many.

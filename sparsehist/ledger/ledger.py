@@ -238,7 +238,7 @@ class Ledger:
         """Refuse a name that a periodic series or one of its periods has, or may get."""
         for log, rule in self.limits.periods.items():
             if name == log or rule.names(log, name):
-                what = "a periodic series" if name == log else f"a {rule.what} of the periodic series {log!r}"
+                what = "a periodic series" if name == log else f"a {rule.period} of the periodic series {log!r}"
                 raise NameTakenError(f"{name!r} is the name of {what}: take another name")
 
     def _check_period(self, name: str, population: str) -> None:

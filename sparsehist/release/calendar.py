@@ -10,17 +10,16 @@ import polars as pl
 
 from sparsehist.errors import DataError, DeclarationError, shown
 
-_LARGEST = 10**6
 _EXAMPLES = {"day": "2026-03-17", "week": "2026-W12", "month": "2026-03"}
 
 
 @dataclass(frozen=True)
 class Period:
-    """A period, given by its first and last day or step."""
+    """A period, given by its first and last day."""
 
-    label: str  # "2026-03-17", "2026-W12", "2026-03", or a number from 1
-    first: date | int
-    last: date | int
+    label: str  # "2026-03-17", "2026-W12" or "2026-03"
+    first: date
+    last: date
 
     @property
     def name(self) -> str:
@@ -28,15 +27,12 @@ class Period:
         return self.label.replace("-", "").lower()
 
     def holds(self, column: str, dtype: pl.DataType) -> pl.Expr:
-        """Return whether each row is in the period, by its day, time or step in `column`; false where that is null.
+        """Return whether each row is in the period, by its day or time in `column`; false where that is null.
 
         A time with a time zone is read in that zone; a text is read by the date that it begins with.
         """
         value = pl.col(column)
-        if isinstance(self.first, int):
-            if not dtype.is_integer():
-                raise DataError(f"the column {column!r} is {dtype}: where periods are steps, it holds whole numbers")
-        elif dtype == pl.String:
+        if dtype == pl.String:
             value = _day_of_text(value)
         elif isinstance(dtype, pl.Datetime):
             value = value.dt.date()
@@ -56,21 +52,12 @@ def _day_of_text(text: pl.Expr) -> pl.Expr:
     return text.str.head(10).str.to_date("%Y-%m-%d", strict=False)
 
 
-def span_of(period: str | int, named: str | date | int) -> Period:
+def span_of(period: str, named: str | date) -> Period:
     """Return the period that a name means, or that a day falls in; see `PeriodicSeries.append`."""
-    kind = str(period)
     try:
-        return _of_steps(int(kind), named) if kind.isdecimal() else _of_days(kind, named)
+        return _of_days(period, named)
     except (TypeError, ValueError, OverflowError):
-        example = _EXAMPLES.get(kind, "1")
-        raise DeclarationError(f"period must name one, such as {example}; got {shown(named)}") from None
-
-
-def _of_steps(steps: int, named: object) -> Period:
-    number = int(named) if isinstance(named, str) and named.isdecimal() else named
-    if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= _LARGEST:
-        raise ValueError
-    return Period(str(number), (number - 1) * steps + 1, number * steps)
+        raise DeclarationError(f"period must name one, such as {_EXAMPLES[period]}; got {shown(named)}") from None
 
 
 def _of_days(kind: str, named: object) -> Period:

@@ -77,7 +77,7 @@ def declare_periods(home: Home, declaration: Declaration, if_exists: str) -> Dec
         if clashes or _in_use(ledger, name):
             raise NameTakenError(
                 f"{home!r} has a series or population {(clashes or [name])[0]!r} already, a name of {name!r} or of a "
-                f"{every.what} of it: take another name"
+                f"{every.period} of it: take another name"
             )
         if limit is not None:
             state.declare("set budget", who=home.who, population=name, details=limit.as_json())
@@ -130,7 +130,7 @@ def append_period(
     home: Home,
     periodic: Declaration,
     source: object,
-    period: str | date | int,
+    period: str | date,
     *,
     time: str | None = None,
     on_other_period: Choice = "error",
@@ -148,7 +148,7 @@ def append_period(
     with home.hold() as state:
         known = [record.name for record in periods_of(state, periodic.name)]
     if name not in known and len(known) >= rule.n_periods:
-        raise DeclarationError(f"all {rule.n_periods} {rule.what}s of {periodic.name!r} have been appended")
+        raise DeclarationError(f"all {rule.n_periods} {rule.period}s of {periodic.name!r} have been appended")
     bound = None if rule.most_periods is None else FirstPeriods(periodic.name, rule.most_periods)
     origin = source
     with reporting(counting.progress) as report:

@@ -46,7 +46,7 @@ def of_all_periods(
     each = [level_text(cost.amount) if cost.amount else "0" for cost in costs]
     opens = [f"{cost.delta_infinity:.3g}-approximate " if cost.delta_infinity else "" for cost in costs]
     words = (
-        f"all {rule.what}s of {population} released so far, this one included: {opens[0]}{each[0]}-zCDP per "
+        f"all {rule.period}s of {population} released so far, this one included: {opens[0]}{each[0]}-zCDP per "
         f"{rule.unit_period}, {opens[1]}{each[1]}-zCDP per {USER}"
     )
     told = {"protects": rule.protects, "most_periods": rule.most_periods}

@@ -57,7 +57,7 @@ class PeriodicSeries:
         """Show name, periods and domain: public parameters only."""
         rule = self.rule
         return (
-            f"PeriodicSeries({self.name!r}, {rule.n_periods} {rule.what}s, protects={rule.protects!r}, "
+            f"PeriodicSeries({self.name!r}, {rule.n_periods} {rule.period}s, protects={rule.protects!r}, "
             f"domain={self.declaration.domain.describe()}, in {self.store!r})"
         )
 
@@ -83,7 +83,7 @@ class PeriodicSeries:
         self,
         log: object,
         *,
-        period: str | date | int,
+        period: str | date,
         time: str | None = None,
         on_other_period: Choice = "error",
         counting: Counting | None = None,
@@ -95,10 +95,9 @@ class PeriodicSeries:
 
         Args:
             log: As for `create`.
-            period: "2026-03-17", "2026-W12" or "2026-03"; any day in the period, as a date or text; or a number from
-                1 if periods are steps.
-            time: Column with the time of a row: dates, timestamps (in their own time zone), text that begins with a
-                date, or the number of a step.
+            period: "2026-03-17", "2026-W12" or "2026-03"; or any day in the period, as a date or text.
+            time: Column with the time of a row: dates, timestamps (in their own time zone), or text that begins with
+                a date.
             on_other_period: "error" or "drop", for rows of another period or without a time. Progress shows whether
                 there were any, never how many.
             counting: As for `create`.
@@ -119,7 +118,7 @@ class PeriodicSeries:
         )  # fmt: skip
         return Series(self.store, declaration_of(record), record.series_id)
 
-    def series(self, period: str | date | int) -> Series:
+    def series(self, period: str | date) -> Series:
         """Return the series of a period.
 
         Raises:

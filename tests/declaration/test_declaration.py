@@ -84,7 +84,7 @@ def test_a_wrong_parameter_is_named(given, parameter, words):
         (steps_of, "steps(365)"),
         (steps_of, "steps(52, start='2026-01-01', every='week')"),
         (every_of, "every('day')"),
-        (every_of, "every('7', periods=3, protects='user-period', most_periods=1)"),
+        (every_of, "every('week', periods=3, protects='user-week', most_periods=1)"),
     ],
 )
 def test_a_text_form_reads_back(read, text):
@@ -109,7 +109,7 @@ def test_a_file_that_a_text_names_is_not_opened(tmp_path):
     file.unlink()
     read = Declaration.from_json(made.as_json())
     assert isinstance(read.domain, UnreadDomain) and str(read.domain) == str(made.domain)
-    with pytest.raises(DomainError, match="not at hand"):
+    with pytest.raises(DomainError, match="not available"):
         read.domain.size  # noqa: B018 - the access is the test
 
 

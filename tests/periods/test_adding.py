@@ -97,14 +97,6 @@ def test_rows_of_another_period_are_refused_or_left_out(tmp_path: Path, kind: st
     assert log.series("2026-W11").declaration.source == sources[kind]
 
 
-def test_periods_may_be_numbers_of_steps() -> None:
-    """A period may be ten days, counted from 1."""
-    log = in_weeks(period=10, protects="user-period", periods=3)
-    days = pl.DataFrame({"user": USERS[:20], "key": [1] * 20, "day": range(1, 21)})
-    assert log.append(days, period=2, time="day", on_other_period="drop").name == "log_2"
-    assert true_count(log, "2") == 10
-
-
 def test_what_cannot_be_declared_is_refused() -> None:
     """Bad periods and counts made elsewhere are refused."""
     for wrong in (

@@ -140,17 +140,17 @@ PARTS: dict[str, Any] = {
 @pytest.mark.parametrize("of", ["step", "period"])
 def test_units_of_several_columns_keep_their_types(first: str, then: str, of: str) -> None:
     """A unit column that changes its type between steps or periods is refused: its units would be others."""
-    kind: dict[str, Any] = {"steps": 9} if of == "step" else {"every": sh.Every(1, most_periods=1)}
+    kind: dict[str, Any] = {"steps": 9} if of == "step" else {"every": sh.Every("day", most_periods=1)}
     series = sh.create(
         ":memory:", name="log", unit=["part", "user"], key="key", max_keys=1, domain=sh.Integers(50), **kind
     )
     rows = {kind: pl.DataFrame({"part": parts, "user": "ann", "key": [1, 2, 3]}) for kind, parts in PARTS.items()}
-    nobody = rows["text"].clear()
+    nobody, named = rows["text"].clear(), range(5) if of == "step" else [f"2026-03-{n:02}" for n in range(5)]
     for number, log in enumerate((nobody, rows[first], nobody), 1):
-        series.append(log, **{of: number})
+        series.append(log, **{of: named[number]})
     with pytest.raises(DataError, match="cast the column"):
-        series.append(rows[then], **{of: 4})
-    series.append(rows[first], **{of: 4})
+        series.append(rows[then], **{of: named[4]})
+    series.append(rows[first], **{of: named[4]})
 
 
 @pytest.fixture

@@ -159,7 +159,7 @@ def test_a_series_per_period(files: Path) -> None:
     week = weekly.append(VISITS, period="2026-W12")
     assert week.name == "weekly_2026w12" and week.release("public", level="0.01").level
     assert store.series("weekly").appended() == ["2026-W12"]
-    assert sh.create(store, name="monthly", every="month", **PAGES).rule.what == "month"
+    assert sh.create(store, name="monthly", every="month", **PAGES).rule.period == "month"
     with pytest.raises(DeclarationError, match="leave out the log"):
         sh.create(store, pl.DataFrame(), name="wrong", every="week", **PAGES)
 

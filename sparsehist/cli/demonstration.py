@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import polars as pl
 from cyclopts import Parameter
@@ -14,7 +13,7 @@ from rich.markup import escape
 
 import sparsehist as sh
 from sparsehist.cli.answer import MISSING, Answer, rows_table
-from sparsehist.errors import NameTakenError, NotFoundError
+from sparsehist.errors import NameTakenError
 from sparsehist.privacy import level_text
 from sparsehist.report.side_by_side import coarse_to_fine, side_by_side
 from sparsehist.store import LEDGER_NAME
@@ -23,8 +22,7 @@ from sparsehist.store.statements import shipped
 RELEASES = (("public", "0.01"), ("partner", "0.5"), ("internal", "0.1"))
 """Name and level in the order they are made: coarse, fine, then between."""
 _DOMAIN = "strings(max_bytes=32, alphabet='printable_ascii')"
-_MARKER, _STORE, _REPORT = "this-is-a-sparsehist-demo", "store", "report.html"
-_LARGEST, _NEW, _WIDEST_TITLE = 6, 3, 28
+_MARKER, _STORE = "this-is-a-sparsehist-demo", "store"
 
 
 def demo(*, directory: Annotated[Path, Parameter("--dir")] = Path(".demo")) -> Answer:
@@ -44,34 +42,41 @@ def demo(*, directory: Annotated[Path, Parameter("--dir")] = Path(".demo")) -> A
         directory / _STORE, shipped("data") / "msweb_1998.csv", name="visits", unit="user_id", key="url",
         max_keys=10, domain=_DOMAIN, cap="0.5", counting=sh.Counting(progress=False),
     )  # fmt: skip
-    released = [series.release(name, level=level, false_keys=1) for name, level in RELEASES]
-    files = [directory / f"{each.name}.parquet" for each in released]
-    for each, file in zip(released, files, strict=True):
-        each.write_parquet(file)
-    areas = pl.read_csv(shipped("data") / "msweb_catalogue.csv")
-    cost = series.store.ledger().filter(pl.col("scope") == "population")["level"].item()
-    independent = level_text(sum((each.level for each in released), Fraction(0)))
+    made = [series.release(name, level=level, false_keys=1) for name, level in RELEASES]
+    for release in made:
+        release.write_parquet(directory / f"{release.name}.parquet")
+    cost = series.store.ledger().filter(scope="population")["level"].item()
+    independent = level_text(sum((release.level for release in made), Fraction(0)))
+    titles = pl.read_csv(shipped("data") / "msweb_catalogue.csv").select(pl.col("title").str.head(28), "url")
+    largest = titles.join(side_by_side(made, ["url"]), on="url", maintain_order="right")
+    # The largest keys, then some that only finer releases publish.
+    finer = (largest.filter(pl.col("public").is_null()), largest.filter(pl.col("internal").is_null()))
+    largest = pl.concat([largest.head(6), *(rows.head(3) for rows in finer)])
+    parameters = [
+        {
+            "release": each.name, "ρ": each.metadata["level"], "rows published": len(each),
+            "std (visitors)": each.metadata["std"], "threshold": each.threshold,
+        }
+        for each in coarse_to_fine(made)
+    ]  # fmt: skip
     where = escape(str(directory))
     shown = [
         "[bold]One log, one series, three releases out of order: public, partner, internal[/]\n",
         "Log: visits of 37,711 people to areas of www.microsoft.com in one week of 1998 (CC BY 4.0).",
         f"Unit: a visitor. Key: an area. Domain: {_DOMAIN}, {series.declaration.domain.describe_size()}.",
-        rows_table(_largest_keys(released, areas)),
+        rows_table(largest.to_dicts()),
         f"{MISSING} is not published: the noisy count is at or below that release's threshold.",
-        rows_table([_parameters(each, areas["url"]) for each in coarse_to_fine(released)]),
+        rows_table(parameters),
         "Each threshold lets one empty key of the domain through on average; the default is 0.01.",
         f"\n[bold]Together they cost ρ = {cost}[/], as the finest alone; independent noise would cost {independent}.",
         "Ask for a name again and the same numbers come back, at no cost.\n",
         f"Store (secret):      {where}/{_STORE}",
-        f"Releases (public):   {where}: {', '.join(file.name for file in files)}",
-        _report(directory),
+        f"Releases (public):   {where}: {', '.join(f'{each.name}.parquet' for each in made)}",
+        f"Report for people:   sparsehist report {where}/{_STORE} --out report.html",
         f"Read one in Python:  sparsehist.read('{where}/public.parquet').frame",
     ]
-    data = {
-        "directory": str(directory), "store": str(directory / _STORE), "cost": cost, "files": list(map(str, files)),
-        "releases": [{**each.metadata, "rows": len(each)} for each in released],
-    }  # fmt: skip
-    return Answer(data, shown)
+    released = [{**each.metadata, "rows": len(each)} for each in made]
+    return Answer({"directory": str(directory), "cost": cost, "releases": released}, shown)
 
 
 def _prepare(directory: Path) -> None:
@@ -82,32 +87,5 @@ def _prepare(directory: Path) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     marker.write_text("sparsehist demo replaces what it made in this directory.\n", encoding="utf-8")
     shutil.rmtree(directory / _STORE, ignore_errors=True)
-    for name in (f"{_STORE}.generation", LEDGER_NAME, _REPORT, *(f"{name}.parquet" for name, _ in RELEASES)):
+    for name in (f"{_STORE}.generation", LEDGER_NAME, *(f"{name}.parquet" for name, _ in RELEASES)):
         (directory / name).unlink(missing_ok=True)
-
-
-def _report(directory: Path) -> str:
-    try:
-        page = sh.open(directory / _STORE).report()
-    except NotFoundError as missing:
-        return escape(str(missing))
-    (directory / _REPORT).write_text(page, encoding="utf-8")
-    return f"Report (public):     {escape(str(directory / _REPORT))}"
-
-
-def _largest_keys(released: Sequence[sh.Release], areas: pl.DataFrame) -> list[dict[str, Any]]:
-    """Return noisy counts side by side: the largest keys, then some that only a finer release publishes."""
-    names = [release.name for release in coarse_to_fine(released)]
-    known = side_by_side(released, ["url"]).join(areas, on="url", how="inner", maintain_order="left")
-    first = pl.coalesce(pl.when(pl.col(name).is_not_null()).then(pl.lit(name)) for name in names)
-    rows = pl.concat([known.filter(first == name).head(_LARGEST if name == names[0] else _NEW) for name in names])
-    return rows.select(pl.col("title").str.slice(0, _WIDEST_TITLE), "url", *names).to_dicts()
-
-
-def _parameters(release: sh.Release, areas: pl.Series) -> dict[str, Any]:
-    about = release.metadata
-    return {
-        "release": release.name, "ρ": about["level"], "rows published": len(release), "std (visitors)": about["std"],
-        "threshold": about["threshold"], "false keys expected": about["expected_false_keys"],
-        "false keys published": int((~release.frame["url"].is_in(areas.implode())).sum()),
-    }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Random sequences of everything that spends or limits, and a ledger kept beside them by other means."""
+"""After random sequences of releases and limits, the ledger equals one that is computed by other formulas."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from fractions import Fraction
 import numpy as np
 import polars as pl
 import pytest
+from scipy.optimize import brentq
+from scipy.special import ndtr
 
 import sparsehist as sh
 from sparsehist.entropy import seeded
@@ -20,17 +22,6 @@ from sparsehist.errors import BudgetExceededError, CapExceededError, Declaration
 from sparsehist.ledger.ledger import Ledger, check_release
 from sparsehist.ledger.spent import Spending
 from sparsehist.store import NewRound, PathRecord, State, state
-from tests.ledger.ledger_beside import (
-    DELTA,
-    PURE,
-    Path,
-    gaussian_delta,
-    gaussian_epsilon,
-    own_epsilon,
-    rho_epsilon,
-    rho_of,
-    text,
-)
 
 DOMAIN = sh.Catalogue(list("abcd"))
 NO_RHO = ("poisson", "skellam")
@@ -38,11 +29,71 @@ LEVELS = [Fraction(text) for text in ("0.05", "0.1", "1/3", "0.4", "0.7", "1", "
 POPULATIONS = ("north", "south", "gauss")
 LOG = pl.DataFrame({"user": range(60), "key": ["abcd"[i % 4] for i in range(60)]})
 M = 5
+DELTA = 1e-6
+PURE = ("laplace", "discrete_laplace")
+
+
+@dataclass
+class Path:
+    """A noise path, and what was released from it."""
+
+    family: str
+    levels: list[Fraction] = field(default_factory=list)
+    slack: float = 0.0
+
+    @property
+    def finest(self) -> Fraction:
+        return max(self.levels, default=Fraction(0))
+
+    @property
+    def rho(self) -> Fraction:
+        """The cost as zCDP."""
+        level = float(self.finest)
+        return Fraction(level * math.tanh(level / 2)) if self.family in PURE else self.finest
+
+
+def text(level: Fraction) -> str:
+    """Write a level as the ledger does."""
+    return str(level) if level.denominator in (1, 3) else str(float(level))
+
+
+def rho_of(paths: list[Path]) -> Fraction:
+    """Add up the costs as zCDP."""
+    return sum((path.rho for path in paths), Fraction(0))
+
+
+def own_epsilon(path: Path) -> float:
+    """Return about what one path alone costs."""
+    return float(path.finest) * (1 - 2e-6) - 2e-6 if path.family in PURE else gaussian_epsilon([path])
+
+
+def rho_epsilon(paths: list[Path]) -> float:
+    """Convert zCDP to (epsilon, delta) by a fine grid of orders."""
+    rho = float(rho_of(paths))
+    order = np.exp(np.linspace(-9, 12, 4_001))
+    epsilon = float(np.min((1 + order) * rho - np.log1p(1 / order) - (math.log(DELTA) + np.log1p(order)) / order))
+    return epsilon * (1 + 1e-5)
+
+
+def gaussian_delta(rho: Fraction, epsilon: float | Fraction) -> float:
+    """Compute the exact delta of a Gaussian mechanism by the textbook formula."""
+    mu, at = math.sqrt(2 * float(rho)), float(epsilon)
+    return float(ndtr(-at / mu + mu / 2) - math.exp(at) * ndtr(-at / mu - mu / 2))
+
+
+def gaussian_epsilon(paths: list[Path]) -> float:
+    """Solve the same formula for epsilon."""
+    rho = rho_of(paths)
+    if rho == 0 or gaussian_delta(rho, 0) <= DELTA:
+        return 0.0
+    if gaussian_delta(rho, 40) > DELTA:
+        return math.inf
+    return float(brentq(lambda epsilon: gaussian_delta(rho, epsilon) - DELTA, 0, 40, xtol=1e-13, rtol=1e-13))
 
 
 @dataclass
 class Series:
-    """One series of it: its cells, then its workloads."""
+    """A series, with the path of its cells first."""
 
     name: str
     population: str
@@ -61,7 +112,7 @@ class DiedError(Exception):
 
 
 class Beside:
-    """The ledger kept beside, and the work on the store that it follows."""
+    """Random steps on a store, and what its ledger must show."""
 
     def __init__(self, seed: int) -> None:
         self.rng = seeded(seed)

@@ -17,7 +17,7 @@ from sparsehist.release.cell_parameters import LAZILY, CellRequest, cell_metadat
 from sparsehist.release.measure_parameters import means, sums_published
 from sparsehist.release.measure_round import MeasurePath
 from sparsehist.release.metadata import CellMetadata
-from sparsehist.release.pipeline import Held, adjacent
+from sparsehist.release.pipeline import Held, NoisePath, adjacent
 from sparsehist.release.published_rows import Shown, is_in, published_frame, shown_cells
 from sparsehist.store import NewRound, Past, PathRecord, Spot, Tracked
 from sparsehist.store.series_files import SeriesFiles
@@ -25,10 +25,8 @@ from sparsehist.typing import BoolArray, IntArray
 
 
 @dataclass(frozen=True, repr=False)
-class CellPath:
+class CellPath(NoisePath):
     """The noise path of the cells of a series; it exists from the start."""
-
-    held: Held
 
     @property
     def path_id(self) -> int:
@@ -84,7 +82,7 @@ class CellPath:
             noise = np.append(drawn.tracked, new.values)
             shown = self._shown(after, noise, pl.concat([known, new_keys]), metadata)
             beside = [
-                MeasurePath(self.held, sums).draw(request.name, shown, metadata.round, rng=rng)
+                MeasurePath(self.held, sums).draw_sums(request.name, shown, metadata.round, rng=rng)
                 for sums in request.measures
             ]
         paths: dict[Spot, NoiseArray] = {at: new.paths[:, i] for i, (at, _) in enumerate(past)}

@@ -16,11 +16,11 @@ from sparsehist.errors import present
 from sparsehist.histogram.dense import noise_at_level
 from sparsehist.histogram.grid import round_to_grid
 from sparsehist.histogram.round import plain_path
-from sparsehist.ledger.spent import measure_path
+from sparsehist.ledger.spent import PathName, measure_path
 from sparsehist.noise.family import NoiseArray
 from sparsehist.privacy import level_text
 from sparsehist.release.measure_parameters import SumsAsked
-from sparsehist.release.pipeline import ANSWER, Held, adjacent, path_named
+from sparsehist.release.pipeline import ANSWER, NoisePath, adjacent
 from sparsehist.release.published_rows import Shown
 from sparsehist.store import NewRound, PathRecord, Spot, Tracked
 from sparsehist.typing import FloatArray, IntArray
@@ -36,23 +36,20 @@ def noisy_sums(sums: IntArray, noise: NoiseArray, grid: float) -> FloatArray:
 
 
 @dataclass(frozen=True, repr=False)
-class MeasurePath:
+class MeasurePath(NoisePath):
     """The noise path of one measure; its first round opens it."""
 
-    held: Held
     asked: SumsAsked
 
     @property
-    def path_id(self) -> int | None:
-        """The id in the store; None before the first round."""
-        path = path_named(self.held.state, self.held.record, measure_path(self.asked.measure.name))
-        return None if path is None else path.path_id
+    def name(self) -> PathName:
+        return measure_path(self.asked.measure.name)
 
-    def draw(self, release: str, shown: Shown, round_id: str | None, *, rng: np.random.Generator) -> NewRound:
+    def draw_sums(self, release: str, shown: Shown, round_id: str | None, *, rng: np.random.Generator) -> NewRound:
         """Draw the noise of a release; for cells that are new on the path, at all earlier levels too."""
         state, declaration, path_id = self.held.state, self.held.declaration, self.path_id
         family, level, measure = self.asked.family, self.asked.level, self.asked.measure
-        spent = [] if path_id is None else [known for known, _ in state.past(path_id)]
+        spent = self.spent
         tracked, empty_keys = self._tracked(path_id)
         level_noise = None
         if level not in spent:
@@ -67,10 +64,9 @@ class MeasurePath:
         ascending = tuple(sorted(spent))
         drawn = plain_path(family, ascending, positions.size, rng=rng)
         paths: dict[Spot, NoiseArray] = dict(zip(ascending, drawn, strict=True))
-        kind, column, strategy = measure_path(measure.name)
-        opened = PathRecord(self.held.record.series_id, kind, column, strategy, family.integer)
+        opened = PathRecord(self.held.record.series_id, *self.name, family.integer)
         name, asked = f"{release}{ANSWER}{measure.name}", {"level": level_text(level)}
-        about = {"kind": kind, "series": declaration.name, "name": name, "measure": str(measure), **asked}
+        about = {"kind": opened.kind, "series": declaration.name, "name": name, "measure": str(measure), **asked}
         return NewRound(
             opened if path_id is None else path_id,
             name,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -77,34 +77,48 @@ class Held:
         return NewRound(path_id, request.name, present(request.level), *said, **drawn, who=self.home.who)
 
 
-def path_named(state: State, record: SeriesRecord, name: PathName) -> PathRecord | None:
-    """Return the noise path of a series with this name, or None if it is not open."""
-    paths = (path for path in state.paths(record) if (path.kind, path.workload, path.strategy) == name)
-    return next(paths, None)
-
-
-class NoisePath(Protocol):
+@dataclass(frozen=True, repr=False)
+class NoisePath:
     """A noise path of a series: open, or to be opened by the round that is about to be drawn."""
 
-    @property
-    def path_id(self) -> int | None:
-        """Id in the store; None before the first round."""
+    held: Held
 
     @property
     def name(self) -> PathName:
         """Name in the ledger."""
+        raise NotImplementedError
+
+    @property
+    def record(self) -> PathRecord | None:
+        """Record in the store; None before the first round."""
+        paths = self.held.state.paths(self.held.record)
+        return next((path for path in paths if path.name == self.name), None)
+
+    @property
+    def path_id(self) -> int | None:
+        """Id in the store; None before the first round."""
+        return None if (record := self.record) is None else record.path_id
+
+    @property
+    def spent(self) -> list[Fraction]:
+        """Levels released on the path, in order."""
+        return [] if (path_id := self.path_id) is None else [level for level, _ in self.held.state.past(path_id)]
 
     def metadata(self, request: Any) -> Metadata:
         """Return the public metadata of a release, without the guarantee; refuses an impossible request."""
+        raise NotImplementedError
 
     def statement(self, request: Any, metadata: Any) -> str:
         """Return the guarantee of the release, in words."""
+        raise NotImplementedError
 
     def draw(self, request: Any, metadata: Any, *, rng: np.random.Generator) -> NewRound:
         """Draw the round that is to be committed."""
+        raise NotImplementedError
 
     def rows(self, level: Fraction, metadata: Any) -> pl.DataFrame:
         """Return the rows of a committed release."""
+        raise NotImplementedError
 
 
 def published(state: State, record: SeriesRecord) -> list[ReleaseRecord]:

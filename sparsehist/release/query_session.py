@@ -47,9 +47,9 @@ from sparsehist.privacy.levels import at_least_zero
 from sparsehist.release import pipeline
 from sparsehist.release.home import Home
 from sparsehist.release.metadata import InteractiveMetadata, Request, read_metadata
-from sparsehist.release.pipeline import ANSWER, Held, path_named
+from sparsehist.release.pipeline import ANSWER, Held, NoisePath
 from sparsehist.release.releases import Release
-from sparsehist.store import NewRound, PathRecord
+from sparsehist.store import NewRound
 from sparsehist.store.private_files import verified
 from sparsehist.typing import BoolArray, FloatArray
 
@@ -178,25 +178,15 @@ def _start_counts(declaration: Declaration, start: Release | pl.DataFrame) -> Fl
 
 
 @dataclass(frozen=True, repr=False)
-class QueryPath:
+class QueryPath(NoisePath):
     """The noise path of a session, with the bounded counts of all cells; shape (cells,). Secret."""
 
-    held: Held
     session: str
     counts: FloatArray
 
     @property
     def name(self) -> PathName:
         return (INTERACTIVE, self.session, "multiplicative_weights")
-
-    @property
-    def record(self) -> PathRecord | None:
-        """Record of the path in the store; None before the session is open."""
-        return path_named(self.held.state, self.held.record, self.name)
-
-    @property
-    def path_id(self) -> int | None:
-        return None if self.record is None else self.record.path_id
 
     def metadata(self, request: QueryRequest) -> InteractiveMetadata:
         parameters = _weighing(self.held.declaration, request)

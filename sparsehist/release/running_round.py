@@ -20,11 +20,11 @@ from sparsehist.ledger.spent import PathName
 from sparsehist.noise.over_steps import Point
 from sparsehist.release.cell_parameters import LAZILY, CellRequest, joint_statement, parameters_at
 from sparsehist.release.metadata import RunningMetadata
-from sparsehist.release.pipeline import Held, path_named
+from sparsehist.release.pipeline import Held, NoisePath
 from sparsehist.release.published_rows import is_in, published_frame, shown_cells
 from sparsehist.release.steps import StepFiles
 from sparsehist.release.totals import RUNNING, Totals
-from sparsehist.store import NewRound, PathRecord, SeriesRecord, State, Tracked
+from sparsehist.store import NewRound, PathRecord, Tracked
 from sparsehist.typing import IntArray
 
 PastPoints = list[tuple[int, Fraction, float]]
@@ -55,17 +55,11 @@ class RunningRequest(CellRequest):
 
 
 @dataclass(frozen=True, repr=False)
-class RunningPath:
+class RunningPath(NoisePath):
     """The noise path of the running counts of a series, or of other totals of its steps."""
 
-    held: Held
     files: StepFiles
     totals: Totals
-
-    @property
-    def path_id(self) -> int | None:
-        path = path_named(self.held.state, self.held.record, self.totals.path)
-        return None if path is None else path.path_id
 
     @property
     def name(self) -> PathName:
@@ -73,7 +67,8 @@ class RunningPath:
 
     @property
     def past(self) -> PastPoints:
-        return past_of(self.held.state, self.held.record, self.totals)
+        """Earlier releases of these totals."""
+        return [] if (path_id := self.path_id) is None else self.held.state.past_points(path_id)
 
     def metadata(self, request: RunningRequest) -> RunningMetadata:
         step, declaration = present(request.step), self.held.declaration
@@ -167,12 +162,6 @@ class RunningPath:
         keys = self.held.state.empty_keys(present(path_id))
         known[known < 0] = found = self.files.numbers_of(keys).cast(pl.Int64).fill_null(-1).to_numpy()
         return known, keys.filter(pl.Series(found < 0))
-
-
-def past_of(state: State, record: SeriesRecord, totals: Totals) -> PastPoints:
-    """Return the releases of these totals so far."""
-    path = path_named(state, record, totals.path)
-    return [] if path is None else state.past_points(path.path_id)
 
 
 def running_metadata(declaration: Declaration, request: RunningRequest, past: PastPoints) -> RunningMetadata:

@@ -25,7 +25,7 @@ from sparsehist.privacy.guarantees import EpsilonDelta
 from sparsehist.release.cell_parameters import LAZILY
 from sparsehist.release.home import Home
 from sparsehist.release.metadata import Request, WorkloadMetadata, read_metadata
-from sparsehist.release.pipeline import AUTO, Held, adjacent
+from sparsehist.release.pipeline import AUTO, Held, NoisePath, adjacent
 from sparsehist.release.planning import LEVELS, checked_levels
 from sparsehist.release.spending import ledger_for, level_for
 from sparsehist.release.workload_answers import (
@@ -118,35 +118,31 @@ def requested(
     )
 
 
-class WorkloadPath:
+@dataclass(frozen=True, repr=False)
+class WorkloadPath(NoisePath):
     """The noise path of a workload with a strategy; its first round opens it."""
 
-    def __init__(self, held: Held, record: PathRecord | None, strategy: Strategy) -> None:
-        """Keep the locked series; `record` is None if the path is not open."""
-        self._held, self._record, self._strategy = held, record, strategy
-        self.path_id = None if record is None else record.path_id
-        self.name = path_name(strategy)
-        self._drawn: pl.DataFrame | None = None
+    strategy: Strategy
+
+    @cached_property
+    def name(self) -> PathName:
+        return path_name(self.strategy)
 
     @cached_property
     def _price(self) -> Price:
         """The price of the strategy, read from the path's first release if there is one."""
         if self.path_id is None:
-            return price_of(self._held.declaration, self._strategy)
-        first = of_kind(read_metadata(self._held.state.releases(self.path_id)[0].metadata), WorkloadMetadata)
+            return price_of(self.held.declaration, self.strategy)
+        first = of_kind(read_metadata(self.held.state.releases(self.path_id)[0].metadata), WorkloadMetadata)
         least, mean = ((std / first.noise_std) ** 2 for std in (first.least_std, first.std))
         return Price(first.sensitivity, least, mean)
 
     @property
     def _family(self) -> Family:
-        return family_for(self._held.declaration.family, self._strategy, self._price.sensitivity)
-
-    @property
-    def _spent(self) -> list[Fraction]:
-        return [] if self.path_id is None else [known for known, _ in self._held.state.past(self.path_id)]
+        return family_for(self.held.declaration.family, self.strategy, self._price.sensitivity)
 
     def metadata(self, request: WorkloadRequest) -> WorkloadMetadata:
-        return workload_metadata(self._held.declaration, self._strategy, request, self._price, past=self._spent)
+        return workload_metadata(self.held.declaration, self.strategy, request, self._price, past=self.spent)
 
     def statement(self, request: WorkloadRequest, metadata: WorkloadMetadata) -> str:
         level, keys = present(request.level), metadata.declaration.max_keys
@@ -155,43 +151,40 @@ class WorkloadPath:
 
     def draw(self, request: WorkloadRequest, metadata: WorkloadMetadata, *, rng: np.random.Generator) -> NewRound:
         """Draw the noise of the level, and make the rows, which are stored with the round."""
-        state, record, level, family = self._held.state, self._held.record, present(request.level), self._family
-        spent, size = set(self._spent), state_size(family, self._strategy)
+        state, level, family = self.held.state, present(request.level), self._family
+        spent, size = set(self.spent), state_size(family, self.strategy)
         neighbours = {at: state.noise(present(self.path_id), at, size) for at in adjacent(spent, level)}
         noise = neighbours.get(level)
         if noise is None:
-            noise = next_state(family, self._strategy, neighbours, level, rng=rng)
-        cells, lots = (
-            cells_of(self._held.files, self._held.declaration.domain),
-            lots_for(record.salt, self.name, level),
-        )
+            noise = next_state(family, self.strategy, neighbours, level, rng=rng)
+        cells = cells_of(self.held.files, self.held.declaration.domain)
+        lots = lots_for(self.held.record.salt, self.name, level)
         answers = noisy_answers(
-            family, self._strategy, noise, cells, grid=metadata.grid, by_cell=metadata.cell_grid, lots=lots
+            family, self.strategy, noise, cells, grid=metadata.grid, by_cell=metadata.cell_grid, lots=lots
         )
-        self._drawn = pl.DataFrame({"noisy_count": answers})
-        if self._strategy.workload.explicit:
-            std = metadata.noise_std * np.sqrt(self._strategy.variance())
-            self._drawn = pl.DataFrame({"noisy_answer": answers, "std": std})
+        rows = pl.DataFrame({"noisy_count": answers})
+        if self.strategy.workload.explicit:
+            std = metadata.noise_std * np.sqrt(self.strategy.variance())
+            rows = pl.DataFrame({"noisy_answer": answers, "std": std})
         content = io.BytesIO()
-        self._drawn.write_parquet(content)
-        rows = state.write_attachment(record, _ROWS, content.getvalue())
-        return self._held.new_round(
+        rows.write_parquet(content)
+        file = state.write_attachment(self.held.record, _ROWS, content.getvalue())
+        return self.held.new_round(
             self,
             request,
             metadata,
-            stored=request.as_json() | {"strategy": self._strategy.name, "rows": rows.name},
+            stored=request.as_json() | {"strategy": self.strategy.name, "rows": file.name},
             level_noise=None if level in spent else noise,
-            attachments=[rows],
+            attachments=[file],
         )
 
     def rows(self, _level: Fraction, metadata: WorkloadMetadata) -> pl.DataFrame:
         """Return one row per query, or one per cell if queries are not listed, as committed."""
-        held, workload, answers = self._held, self._strategy.workload, self._drawn
+        held, workload = self.held, self.strategy.workload
         domain, key = held.declaration.domain, held.declaration.key
-        if answers is None:
-            stored = present(held.state.release_named(held.record, metadata.name)).request["rows"]
-            (file,) = (file for file in present(self._record).files if file.name == stored)
-            answers = pl.read_parquet(io.BytesIO(verified(held.record.directory, file)))
+        stored = present(held.state.release_named(held.record, metadata.name)).request["rows"]
+        (file,) = (file for file in present(self.record).files if file.name == stored)
+        answers = pl.read_parquet(io.BytesIO(verified(held.record.directory, file)))
         if workload.explicit:
             about = queries_frame(present(workload.queries()), domain, key)
         else:
@@ -298,15 +291,13 @@ def workload_metadata(
 
 def open_path(held: Held, request: WorkloadRequest, known: PathRecord | None) -> WorkloadPath:
     """Return the path of this workload and strategy; "auto" takes the strategy that was chosen before."""
-    if known is not None:
-        return WorkloadPath(held, known, strategy_named(str(known.strategy), Workload.parse(str(known.workload))))
-    workload = present(request.workload)
+    workload = present(request.workload) if known is None else Workload.parse(str(known.workload))
     strategy = None if request.strategy == AUTO else strategy_named(request.strategy, workload)
-    for path in held.record.paths:
+    for path in held.record.paths if known is None else [known]:
         same = path.kind == "workload" and path.workload == str(workload)
-        if same and (strategy is None or path.strategy == strategy.name):
-            return WorkloadPath(held, path, strategy_named(str(path.strategy), workload))
-    return WorkloadPath(held, None, strategy or chosen_strategy(held.declaration, workload))
+        if same and strategy is None:
+            strategy = strategy_named(str(path.strategy), workload)
+    return WorkloadPath(held, strategy or chosen_strategy(held.declaration, workload))
 
 
 def chosen_strategy(declaration: Declaration, workload: Workload) -> Strategy:

@@ -98,7 +98,7 @@ class _Series:
         """Read a series of a store."""
         made = cls(declaration_of(record), {one.name for one in state.series_releases(record)})
         read = state.past if made.declaration.steps is None else state.past_points
-        made.past = {(path.kind, path.workload, path.strategy): list(read(path.path_id)) for path in record.paths}
+        made.past = {path.name: list(read(path.path_id)) for path in record.paths}
         return made
 
 

@@ -51,6 +51,11 @@ class PathRecord:
     path_id: int = -1
     files: tuple[RegisteredFile, ...] = ()
 
+    @property
+    def name(self) -> tuple[str, str | None, str | None]:
+        """Name of the path in the ledger."""
+        return self.kind, self.workload, self.strategy
+
 
 @dataclass(frozen=True, repr=False)
 class SeriesRecord:

@@ -161,7 +161,8 @@ class State:
 
     def paths(self, record: SeriesRecord) -> list[PathRecord]:
         """Return the current noise paths of a series, cells first; some may be newer than `record`."""
-        return [path for known in self.all_series() if known.series_id == record.series_id for path in known.paths]
+        known = self.series(record.name)
+        return list(known.paths) if known is not None and known.series_id == record.series_id else []
 
     def series_releases(self, record: SeriesRecord) -> list[ReleaseRecord]:
         """Return the releases of all noise paths of a series, in order."""

@@ -16,14 +16,12 @@ from rich.markup import escape
 import sparsehist as sh
 from sparsehist.cli.answer import Answer, counted, parameters_table, rows_table
 from sparsehist.cli.options import DEFAULT, LevelOptions, PublishedOptions, SeriesName, StorePath, Using, given
-from sparsehist.declaration.checks import checked_output
 from sparsehist.declaration.measures import measures_of
 from sparsehist.errors import DeclarationError, InputError, StoreError
 from sparsehist.release import any_kind
 from sparsehist.release.measure_parameters import levels_by_name
 from sparsehist.release.metadata import read_metadata
 from sparsehist.release.parameter_rows import release_rows
-from sparsehist.release.plots import save_plot
 from sparsehist.release.release_files import check_target
 
 MOST_ROWS = 1000
@@ -146,7 +144,6 @@ def plan(
     equal: int | None = None,
     within: str | None = None,
     workload: Workload = None,
-    plot: Path | None = None,
     using: Using = DEFAULT,
 ) -> Answer:
     r"""Show what releases would do, before any of them is made.
@@ -161,7 +158,7 @@ def plan(
     For example:
       sparsehist plan --domain 'strings(max_bytes=32)' --max-keys 20 --level 0.01 \
           --level 0.5
-      sparsehist plan logs.sparsehist --series queries --level 0.5 --plot plan.svg
+      sparsehist plan logs.sparsehist --series queries --level 0.5
       sparsehist plan logs.sparsehist --series visits --workload 'ranges()'
       sparsehist plan --cells 1e9 --max-keys 20 --shows 50
       sparsehist plan --cells 1e9 --max-keys 20 --equal 52 \
@@ -184,7 +181,6 @@ def plan(
         probability: With which --shows shows it; 0.95 by default.
         equal: Instead of levels: the cap that leaves room for this many equal series.
         within: Without a store: what --equal divides, such as 'epsilon_delta(4, 1e-6)' or a rho.
-        plot: Also draw it: .svg or .png; needs sparsehist[plots].
     """
     if epsilon and delta is None:
         raise DeclarationError("--epsilon needs --delta, such as 1e-6 (0 with Laplace noise)")
@@ -214,11 +210,8 @@ def plan(
         if wrong := asked.keys() - inspect.signature(planned.plan).parameters.keys():
             raise DeclarationError(f"--{min(wrong)} has no meaning for {planned.name}: leave it out, and give levels")
         made = planned.plan(**given(levels=levels), **asked)
-    if plot is not None:
-        save_plot(made.plot(), checked_output("--plot", plot, (".svg", ".png")))
     data = {"noise": made.noise, "levels": list(made.by_level), "counts": list(made.by_count)}
-    drawn = [f"drawn in {escape(str(plot))}"] if plot is not None else []
-    return Answer(data | {"plot": None if plot is None else str(plot)}, [*_shown(made), *drawn])
+    return Answer(data, [*_shown(made)])
 
 
 def _sums(declared: list[str] | None, levels: str | None) -> dict[sh.Measure, Any]:

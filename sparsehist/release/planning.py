@@ -90,16 +90,6 @@ class Plan:
         yield table_of_dicts(f"Plan of {self.noise} noise: by level", self.by_level)
         yield table_of_dicts("By true count, in units", self.by_count)
 
-    def plot(self) -> Any:
-        """Draw the probability of publication and the relative error by true count; an altair chart.
-
-        Raises:
-            NotFoundError: If altair is not installed.
-        """
-        from sparsehist.release.plots import plot_plan
-
-        return plot_plan(self.counts, self.levels["level"].to_list())
-
 
 def plan(
     levels: Level | EpsilonDelta | Iterable[Level | EpsilonDelta] | None = None,

@@ -1,14 +1,13 @@
-"""Plot releases and plans with Altair; needs the extra `plots` (altair and vl-convert)."""
+"""Plot releases with Altair; needs the extra `plots` (altair and vl-convert)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from sparsehist.errors import StoreError, needing, printable
+from sparsehist.errors import needing, printable
 
 COLOURS = ("#b2182b", "#ef8a62", "#2166ac", "#1a9850", "#762a83", "#404040")
 
@@ -19,25 +18,6 @@ def require_plots() -> Any:
         import altair as alt
         import vl_convert  # noqa: F401 - altair needs it to draw pictures
     return alt
-
-
-def plot_plan(counts: pl.DataFrame, levels: Sequence[str]) -> Any:
-    """Draw the probability of publication and the relative error at the true counts of a plan; see `Plan.plot`.
-
-    The counts are few and far apart, so they are shown as points, without a line between them.
-    """
-    alt = require_plots()
-    data = alt.InlineData(values=counts.filter(pl.col("count") > 0).to_dicts())
-    count = alt.X("count:Q", title="true count (units)", scale=alt.Scale(type="log", nice=False))
-    colour = alt.Color("level:N", title="level", sort=list(levels))
-    base = alt.Chart(data).mark_point(filled=True, size=45).properties(width=360, height=260)
-    probability = alt.Y("probability:Q", title="probability of being published", scale=alt.Scale(domain=[0, 1]))
-    relative = alt.Y("relative_error:Q", title="mean error / count", scale=alt.Scale(type="log", nice=False))
-    published = base.encode(x=count, y=probability, color=colour).properties(
-        title="Is a key of this count published?"
-    )
-    error = base.encode(x=count, y=relative, color=colour).properties(title="How wrong is a published count?")
-    return (published | error).properties(background="#ffffff")
 
 
 def plot_largest(rows: pl.DataFrame, about: str, title: str) -> Any:
@@ -74,11 +54,3 @@ def key_label(key: Sequence[Any]) -> str:
     """Return a key as text for a chart, escaped: Altair may write it into a script, which it must not end."""
     text = printable(" · ".join("all" if part is None else str(part) for part in key))
     return text.replace("<", "\N{FULLWIDTH LESS-THAN SIGN}")
-
-
-def save_plot(chart: Any, path: Path) -> None:
-    """Write a chart as .svg or .png."""
-    try:
-        chart.save(str(path), **({"ppi": 144} if path.suffix == ".png" else {}))
-    except OSError as problem:
-        raise StoreError(f"cannot write {path}: {problem.strerror}") from None

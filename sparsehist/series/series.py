@@ -195,7 +195,7 @@ class CountedSeries:
         are as for `release`. A running series needs `step`, which need not have been appended.
 
         Returns:
-            The plan: tables by level and by count, and `plot()`.
+            The plan: tables by level and by count.
 
         Raises:
             BudgetExceededError: If no delta of an open domain is left for a release.

@@ -228,7 +228,6 @@ def test_plans_without_a_store_and_after_releases(sparsehist, store):
         "--cells many --max-keys 2", "--cells 1e99999999 --max-keys 2", "--cells 1.5 --max-keys 2", "--cells 100",
         "--max-keys 2", "--series visits", "s --series visits --max-keys 2",
         "--cells 100 --max-keys 2 --measures 1", "--cells 100 --max-keys 2 --measure price:clip=5",
-        "--cells 100 --max-keys 2 --plot plan.jpg", "--cells 100 --max-keys 2 --plot nowhere/plan.svg",
     ],
 )  # fmt: skip
 def test_what_cannot_be_planned_exits_with_2(sparsehist, store, options):

@@ -8,12 +8,14 @@ import pytest
 
 import sparsehist as sh
 from sparsehist import entropy
-from sparsehist.histogram import effective_threshold, grid_step, release_dense, round_to_grid
+from sparsehist.histogram import release_dense, round_to_grid
 from sparsehist.noise import family_named
 from sparsehist.privacy import as_level
 from sparsehist.release.measure_parameters import SumsAsked
 from tests.cases import slow
-from tests.stats import assert_consistent, assert_detected, two_sample_outcomes, two_sample_vectors
+from tests.series.dense_law import dense, same_law
+from tests.series.in_memory import over_counts
+from tests.stats import assert_consistent, assert_detected, two_sample_vectors
 
 # Levels of cells, of the price and of events, in scrambled order; every release publishes a good part of the cells.
 LEVELS = {
@@ -36,10 +38,8 @@ def through_the_store(noise: str, seed: int) -> np.ndarray:
     counted = pl.DataFrame(
         {"cell": np.arange(COUNTS.size), "count": COUNTS, "price_steps": PRICES, "events_steps": EVENTS}
     ).filter(pl.col("count") > 0)
-    series = sh.create(
-        sh.open(":memory:", seed=seed), sh.Counts(counted, largest=1), name="cells", key="cell", max_keys=KEYS,
-        domain=sh.Integers(COUNTS.size), noise=noise, measures=MEASURES,
-    )  # fmt: skip
+    domain = sh.Integers(COUNTS.size)
+    series = over_counts(counted, seed=seed, key="cell", max_keys=KEYS, domain=domain, noise=noise, measures=MEASURES)
     found = np.full((len(LEVELS[noise]), 3, COUNTS.size), np.nan)
     for i, ((level, *sums), threshold) in enumerate(zip(LEVELS[noise], THRESHOLDS[noise], strict=True)):
         asked = dict(zip(("price", "events"), sums, strict=True))
@@ -60,15 +60,10 @@ def densely(noise: str, seed: int, *, scale: float = 1.0, shared: bool = False) 
         scale: Of the noise of sums; for a control.
         shared: Whether both sums have one path of noise, up to its scale; for a control.
     """
-    rng = entropy.seeded(seed)
     levels, family = LEVELS[noise], family_named(noise, KEYS)
-    exact = [each[0] for each in levels]
-    steps = [1.0 if family.integer else grid_step(family.std(level)) for level in exact]
-    bounds = [effective_threshold(tau, step) for tau, step in zip(THRESHOLDS[noise], steps, strict=True)]
-    drawn = release_dense(family, COUNTS, exact, bounds, rng=rng)
     found = np.full((len(levels), 3, COUNTS.size), np.nan)
-    found[:, 0] = COUNTS + np.stack([round_to_grid(own, step) for own, step in zip(drawn.noise, steps, strict=True)])
-    path = None
+    found[:, 0] = dense(family, COUNTS, [each[0] for each in levels], THRESHOLDS[noise], seed=seed)
+    path, rng = None, entropy.seeded(seed + 1000)
     for at, (truth, measure) in enumerate(zip((PRICES, EVENTS), MEASURES, strict=True), 1):
         own = type(family)(sensitivity=family.sensitivity * measure.most_steps)
         if path is None or not shared:
@@ -77,34 +72,26 @@ def densely(noise: str, seed: int, *, scale: float = 1.0, shared: bool = False) 
         for i, each in enumerate(levels):
             grid = SumsAsked(measure, own, as_level(each[at])).grid
             found[i, at] = round_to_grid(truth + np.asarray(path[i]) * scale, grid)
-    return np.where(drawn.published[:, np.newaxis], found, np.nan)
+    return np.where(np.isnan(found[:, :1]), np.nan, found)
 
 
 def p_value(one: np.ndarray, two: np.ndarray, noise: str, count: int) -> float:
-    """Compare which numbers are published, their values (0 where a cell is not), and the lengths of whole vectors."""
-    cells = count == COUNTS
-    samples = [published[:, :, cells].reshape(12, -1).T for published in (one, two)]
-    patterns = [~np.isnan(rows) for rows in samples]
-    seen = [np.nan_to_num(rows[shown.any(axis=1)]) for rows, shown in zip(samples, patterns, strict=True)]
-    looks = [two_sample_vectors(*seen)]
-    if not all(shown.all() for shown in patterns):
-        looks.append(two_sample_outcomes(*patterns))
-    whole = [
-        rows[shown.all(axis=1)].reshape(-1, 4, 3)[:, :, 1:] for rows, shown in zip(samples, patterns, strict=True)
-    ]
-    if min(map(len, whole)) > CELLS / 100:
-        family = family_named(noise, KEYS)
-        stds = [
-            [most * family.std(level) for most, level in zip((8, 3), of, strict=True)] for _, *of in LEVELS[noise]
-        ]
-        truth = np.array([PRICES[cells][0], EVENTS[cells][0]])
-        looks.append(two_sample_vectors(*((((rows - truth) / stds) ** 2).sum(axis=(1, 2)) for rows in whole)))
-    return min(1.0, len(looks) * min(looks))
+    """Compare cells of this count: which numbers are published, their values, and the lengths of whole vectors."""
+    cells, lengths = count == COUNTS, []
+    samples = [published[:, :, cells].reshape(12, -1) for published in (one, two)]
+    family = family_named(noise, KEYS)
+    stds = [[most * family.std(level) for most, level in zip((8, 3), of, strict=True)] for _, *of in LEVELS[noise]]
+    truth = np.array([PRICES[cells][0], EVENTS[cells][0]])
+    for numbers in samples:
+        whole = numbers.T[~np.isnan(numbers).any(axis=0)].reshape(-1, 4, 3)[:, :, 1:]
+        lengths.append((((whole - truth) / stds) ** 2).sum(axis=(1, 2)))
+    enough = min(map(len, lengths)) > CELLS / 100
+    return same_law(*samples, *([two_sample_vectors(*lengths)] if enough else []))
 
 
 @pytest.mark.parametrize("noise", ["gaussian", slow("laplace"), slow("discrete_laplace")])
 def test_counts_and_two_sums_have_the_joint_law_of_the_dense_mechanism(noise: str) -> None:
-    """Four levels of each in scrambled order; wrong scales, a shared path and missing false keys are seen."""
+    """Four levels in scrambled order agree; wrong scales, a shared path and missing false keys are detected."""
     reference, published = densely(noise, 61), through_the_store(noise, 62)
     for count in (0, 1, 3, 60):
         assert_consistent(p_value(published, reference, noise, count), f"cells of count {count}")

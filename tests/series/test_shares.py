@@ -14,15 +14,14 @@ import pytest
 import sparsehist as sh
 from sparsehist.counting import count_keys
 from sparsehist.declaration.bounding import Shares
-from sparsehist.entropy import seeded
 from sparsehist.errors import BudgetExceededError, DeclarationError
-from sparsehist.histogram import effective_threshold, grid_step, release_dense, round_to_grid
 from sparsehist.noise import Gaussian, Laplace
 from tests.attacks.test_joint_law import EPSILONS, excess
 from tests.cases import quick
 from tests.histogram.exact_exceedances import ever_exceeds
+from tests.series.dense_law import dense, same_law
 from tests.series.in_memory import over_log
-from tests.stats import assert_consistent, assert_detected, binomial_test, two_sample_outcomes, two_sample_vectors
+from tests.stats import assert_consistent, assert_detected, binomial_test, two_sample_outcomes
 
 NORMS = {"gaussian": "l2", "laplace": "l1"}
 CELLS = 20_000
@@ -121,25 +120,14 @@ def test_releases_have_the_law_of_the_dense_mechanism(noise):
         release = series.release(f"r{i}", level=level, threshold=threshold, max_false_keys=CELLS)
         sparse[i, release.frame["key"].to_numpy()] = release.frame["noisy_count"].to_numpy()
     family = (Gaussian if noise == "gaussian" else Laplace)(sensitivity=64 * (2.0 if noise == "gaussian" else 4))
-    for cells, units_each in ((slice(0, half), weight(10, shares)), (slice(half, None), 0)):
-        one = sparse[:, cells].T
-        assert_consistent(_same_law(one, _dense(family, units_each, 11)), f"{noise}: {units_each} 64ths")
-    assert_detected(_same_law(sparse[:, :half].T, _dense(family, 64, 12)), "counts that are not weighed")
+    bounds = [64 * tau for tau in THRESHOLDS]
 
+    def densely(parts: int, seed: int) -> np.ndarray:
+        return dense(family, np.full(4 * CELLS, parts), LEVELS, bounds, seed=seed) / 64
 
-def _dense(family: Gaussian | Laplace, units: int, seed: int) -> np.ndarray:
-    """(cell, release), in counts, NaN where unpublished; drawn in 64ths."""
-    steps = [grid_step(family.std(level)) for level in LEVELS]
-    bounds = [effective_threshold(64 * tau, step) for tau, step in zip(THRESHOLDS, steps, strict=True)]
-    drawn = release_dense(family, np.full(4 * CELLS, units), LEVELS, bounds, rng=seeded(seed))
-    rounded = np.stack([round_to_grid(noise, step) for noise, step in zip(drawn.noise, steps, strict=True)])
-    return np.where(drawn.published, units + rounded, np.nan).T / 64
-
-
-def _same_law(one: np.ndarray, two: np.ndarray) -> float:
-    seen = [~np.isnan(part) @ (1 << np.arange(part.shape[1])) for part in (one, two)]
-    values = [np.nan_to_num(part) for part in (one, two)]
-    return min(1.0, 2 * min(two_sample_outcomes(*seen), two_sample_vectors(*values)))
+    for cells, parts in ((slice(0, half), weight(10, shares)), (slice(half, None), 0)):
+        assert_consistent(same_law(sparse[:, cells], densely(parts, 11)), f"{noise}: {parts} 64ths")
+    assert_detected(same_law(sparse[:, :half], densely(64, 12)), "counts that are not weighed")
 
 
 PAIRS = 60_000

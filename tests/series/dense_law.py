@@ -1,0 +1,38 @@
+"""Releases of the dense mechanism on all cells, and the comparison of releases with them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from sparsehist.entropy import seeded
+from sparsehist.histogram import effective_threshold, grid_step, release_dense, round_to_grid
+from sparsehist.noise import Family
+from tests.stats import two_sample_outcomes, two_sample_vectors
+
+
+def dense(
+    family: Family, counts: np.ndarray, levels: Sequence[str], thresholds: Sequence[float], *, seed: int
+) -> np.ndarray:
+    """Noisy counts by (release, cell), rounded as releases are; NaN where unpublished."""
+    steps = [1.0 if family.integer else grid_step(family.std(level)) for level in levels]
+    bounds = [effective_threshold(tau, step) for tau, step in zip(thresholds, steps, strict=True)]
+    drawn = release_dense(family, counts, levels, bounds, rng=seeded(seed))
+    rounded = np.stack([round_to_grid(noise, step) for noise, step in zip(drawn.noise, steps, strict=True)])
+    return np.where(drawn.published, counts + rounded, np.nan)
+
+
+def same_law(one: np.ndarray, two: np.ndarray, *further: float) -> float:
+    """Compare which numbers of a cell are published, and their values; shapes (number, cell), NaN where unpublished.
+
+    `further` are p-values of other comparisons of the same cells. Returns the p-value of all together.
+    """
+    patterns = [~np.isnan(numbers.T) for numbers in (one, two)]
+    values = [
+        np.nan_to_num(numbers.T[shown.any(axis=1)]) for numbers, shown in zip((one, two), patterns, strict=True)
+    ]
+    looks = [two_sample_vectors(*values), *further]
+    if not all(shown.all() for shown in patterns):
+        looks.append(two_sample_outcomes(*patterns))
+    return min(1.0, len(looks) * min(looks))

@@ -7,7 +7,6 @@ import math
 import numpy as np
 import pytest
 from scipy.special import ndtr
-from scipy.stats import binom
 
 from sparsehist import entropy
 from sparsehist.errors import InputError, LevelError, ThresholdError
@@ -15,15 +14,7 @@ from sparsehist.histogram import draw_exceeding
 from sparsehist.noise import Gaussian
 from tests.cases import quick
 from tests.histogram.exact_exceedances import exceedance
-from tests.stats import (
-    assert_consistent,
-    assert_detected,
-    binomial_test,
-    g_test,
-    ks_test,
-    mean_test,
-    poisson_test,
-)
+from tests.stats import assert_consistent, assert_detected, binomial_test, ks_test, mean_test, poisson_test
 
 UNIT = Gaussian(sensitivity=1.0)
 
@@ -104,38 +95,6 @@ def test_paths_given_no_constraint_to_speak_of_have_the_law_of_the_bridge() -> N
     assert_consistent(ks_test(ahead, ndtr))
     tail = family.log_tail(drawn.values, level) - family.log_tail(threshold, level)
     assert_consistent(ks_test(-np.expm1(tail), lambda u: u))
-
-
-def test_many_groups_at_once_have_each_their_own_rate() -> None:
-    """Six hundred groups in one call, each of its own size and count, add up to a Poisson-like total by parts."""
-    counts = np.arange(600) % 12
-    sizes = (1000 * (1 + np.arange(600) % 7)).tolist()
-    past, level, threshold = [("0.1", 14.0)], "0.4", 10.0
-    drawn = draw_exceeding(UNIT, past, level, threshold, sizes, count=counts, rng=entropy.seeded(15))
-    assert (np.diff(drawn.group) >= 0).all()
-    for c in range(12):
-        p = rate(past, level, threshold, count=c)
-        cells = int(sum(size for size, of in zip(sizes, counts, strict=True) if of == c))
-        seen = int(np.count_nonzero(counts[drawn.group] == c))
-        assert_consistent(binomial_test(seen, cells, p), f"the groups of count {c}")
-
-
-def test_the_number_that_exceed_is_binomial_not_merely_right_on_average() -> None:
-    """Over 4,000 rounds of 60 cells the numbers follow the binomial law, spread included."""
-    past, level, threshold, n = [("0.1", 3.0)], "0.4", 2.0, 60
-    p = rate(past, level, threshold)
-    drawn = draw_exceeding(UNIT, past, level, threshold, [n] * 4000, rng=entropy.seeded(16))
-    seen = np.bincount(np.bincount(drawn.group, minlength=4000), minlength=n + 1)
-    assert_consistent(g_test(seen, binom.pmf(np.arange(n + 1), n, p)))
-
-
-def test_a_domain_beyond_64_bits_is_no_harder() -> None:
-    """All UTF-8 strings of 32 bytes: the rate is right where the group has 1e69 cells."""
-    n = 1165 * 10**66
-    threshold = float(UNIT.inverse_log_tail(math.log(50_000) - math.log(n), "0.2"))
-    drawn = draw_exceeding(UNIT, [("0.1", 2 * threshold)], "0.2", threshold, n, rng=entropy.seeded(17))
-    p = rate([("0.1", 2 * threshold)], "0.2", threshold)
-    assert_consistent(poisson_test(len(drawn.values), n * p))
 
 
 def test_a_group_with_no_cells_and_no_groups_at_all_are_fine() -> None:

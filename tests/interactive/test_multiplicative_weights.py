@@ -111,21 +111,6 @@ def test_many_sessions_keep_their_bound():
     assert failed <= 300 * bound + 5 * math.sqrt(300 * bound)
 
 
-def test_a_public_release_to_start_from_is_better_than_nothing():
-    """Over many random predicates the mean error of a started session is far smaller."""
-    rng = np.random.default_rng(3)
-    counts = rng.multinomial(10**6, rng.dirichlet(np.full(1024, 0.05)))
-    released = counts + rng.normal(0, 3, 1024)
-    errors = {}
-    for start in (None, released):
-        session, off = started(counts, start, mass=10**6, level=1, accuracy=0.1), []
-        for query in rng.random((200, 1024)) < 0.5:
-            session, answer = session.ask(query, rng=rng)
-            off.append(abs(answer.value - counts[query].sum()))
-        errors[start is None] = np.mean(off)
-    assert errors[False] < errors[True] / 3
-
-
 def test_a_used_up_session_refuses_and_its_hypothesis_stays():
     """After the last update nothing more is asked of the truth."""
     counts, rng = np.array([100_000, 0, 0, 0]), np.random.default_rng(4)

@@ -12,15 +12,7 @@ import pytest
 
 from sparsehist import entropy
 from sparsehist.errors import DataError, DeclarationError, InputError
-from sparsehist.local import (
-    Degradation,
-    Rappor,
-    coarser_history,
-    decode,
-    draw_memo,
-    draw_report,
-    finer_history,
-)
+from sparsehist.local import Degradation, Rappor, coarser_history, decode, draw_memo, draw_report, finer_history
 from sparsehist.local.rappor import flip
 from tests.stats import assert_consistent, assert_detected, binomial_test, g_test, mean_test
 

@@ -1,4 +1,4 @@
-"""Every family: its steps form one lossless path, its tails fit its draws, and it is drawn lazily as densely.
+"""Every family: its steps form one lossless path, and its tails fit its draws.
 
 The reference is the family's own chain, finest noise coarsened step by step. Noise drawn in any other way must have
 the joint law of that chain. Families that are wrong on purpose are rejected by the comparison made for their error.
@@ -11,7 +11,6 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-import sparsehist as sh
 from sparsehist import entropy
 from sparsehist.errors import LevelOrderError
 from sparsehist.histogram.grid import grid_step, round_to_grid
@@ -31,7 +30,6 @@ from tests.stats import (
     assert_detected,
     binomial_test,
     ks_test,
-    two_sample_counts,
     two_sample_outcomes,
     two_sample_vectors,
 )
@@ -190,33 +188,6 @@ def test_wrong_families_fail_where_they_are_wrong(family: Family, seen: str, uns
     found = looks(family, 502)
     assert_detected(found[seen], type(family).__name__)
     assert_consistent(found[unseen], type(family).__name__)
-
-
-@EVERY_FAMILY
-@pytest.mark.parametrize("count", [0, 2])
-def test_cells_drawn_lazily_are_those_of_the_dense_baseline(family: Family, count: int) -> None:
-    """Given a hidden past, the number of exceeding cells and their paths have the law of dense noise."""
-    levels = (MIDDLE, FINE)
-    thresholds = [family.mean(level) + 1.3 * family.std(level) + count for level in levels]
-    dense = sh.histogram.release_dense(family, np.full(4 * DRAWS, count), levels, thresholds, rng=entropy.seeded(601))
-    hidden = ~dense.published[0]
-    shown = hidden & dense.published[1]
-    past = [(levels[0], thresholds[0])]
-
-    def drawn(threshold: float) -> sh.histogram.NewlyTracked:
-        return sh.histogram.draw_exceeding(
-            family, past, levels[1], threshold, int(hidden.sum()), count=count, rng=entropy.seeded(602)
-        )
-
-    cells = drawn(thresholds[1])
-    assert cells.exceeds.all()
-    assert not cells.group.any()
-    numbers = [[int(found), int(hidden.sum() - found)] for found in (shown.sum(), len(cells.values))]
-    assert_consistent(two_sample_counts(*numbers), "the number of cells")
-    paths = np.column_stack([cells.paths, cells.values])
-    assert_consistent(compared(family, dense.noise[:, shown].T, paths), "their paths")
-    redrawn = np.column_stack([family.sample(len(paths), levels[0], rng=entropy.seeded(603)), cells.values])
-    assert_detected(compared(family, dense.noise[:, shown].T, redrawn), "a past that is drawn again")
 
 
 @EVERY_FAMILY

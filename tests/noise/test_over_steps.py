@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from fractions import Fraction
 
 import mpmath
@@ -24,13 +23,6 @@ def between(noise: np.ndarray, points: list[Point]) -> np.ndarray:
 
 
 SCRAMBLED = [Point(step, Fraction(level)) for step, level in [(0, "0.2"), (3, "1"), (1, "0.2"), (0, "1"), (2, "0.5")]]
-
-
-def test_the_factor_gives_the_covariance_of_the_formula() -> None:
-    """The factor times its transpose is the covariance, in the order of the points."""
-    factor = StepNoise(prefix_covariance(5)).factor(SCRAMBLED)
-    wanted = between(prefix_covariance(5), SCRAMBLED)[np.ix_(factor.order, factor.order)]
-    np.testing.assert_allclose(factor.triangle @ factor.triangle.T, wanted, rtol=1e-14)
 
 
 def test_draws_have_that_covariance_and_so_has_one_noise_given_the_others() -> None:
@@ -78,22 +70,6 @@ def exact(matrix: np.ndarray, rows: list[Point], columns: list[Point]) -> mpmath
         return mpmath.mpf(float(matrix[one.step, other.step])) * level.denominator / (2 * level.numerator)
 
     return mpmath.matrix([[entry(one, other) for other in columns] for one in rows])
-
-
-def test_a_thousand_points_at_the_smallest_gap() -> None:
-    """Three levels a relative 1e-6 apart over 365 steps give finite weights and the right variances."""
-    noise = StepNoise(prefix_covariance(365))
-    points = [Point(i % 365, Fraction(1, 10) * (1 + LEAST_GAP) ** (i // 365)) for i in range(1000)]
-    factor = noise.factor(points)
-    variances = np.empty(1000)
-    variances[factor.order] = np.sum(factor.triangle**2, axis=1)
-    wanted = np.diag(prefix_covariance(365))[[point.step for point in points]] / (
-        0.2 * (1 + 1e-6) ** (np.arange(1000) // 365)
-    )
-    np.testing.assert_allclose(variances, wanted, rtol=1e-12)
-    weights, std = factor.weights(999)
-    assert np.isfinite(weights).all()
-    assert 0 < std < math.sqrt(wanted[999]) * 2e-3
 
 
 def test_what_is_no_covariance_and_levels_nearly_equal_are_refused() -> None:

@@ -39,18 +39,6 @@ def test_transform_and_tables_are_those_of_the_matrix(kind, blend, n):
         np.testing.assert_allclose(_matrix(kernel, kernel.table(found)), wanted, atol=1e-10 * np.abs(wanted).max())
 
 
-@pytest.mark.parametrize("kind", [PrefixKernel, RangesKernel])
-@pytest.mark.parametrize("n", [1, 5, 512, 513, 2000, 5003])
-def test_sums_before_a_cell_are_those_of_the_matrix(kind, n):
-    """Sums over the cells before each cell, by halves, agree with the matrix to eleven digits."""
-    kernel = kind(n)
-    table = kernel.table(1 / (kernel.singular_values + kernel.unit))
-    weights = np.sqrt(1.0 + np.arange(n))
-    wanted = np.tril(_matrix(kernel, table), -1) @ weights
-    scale = np.abs(wanted).max() + 1e-300
-    np.testing.assert_allclose(kernel.sums_before(table, weights) / scale, wanted / scale, atol=1e-11)
-
-
 @pytest.mark.parametrize("workload", [Prefix(1201), Ranges(1201)], ids=str)
 @pytest.mark.parametrize("parameters", [{}, {"blend": 3}, {"window": 20, "blend": 0.5}])
 def test_variances_of_a_long_column_are_those_of_its_queries(workload, parameters):

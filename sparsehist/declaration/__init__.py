@@ -1,4 +1,4 @@
-"""The declaration of a series: every parameter once, with type, default, bounds, help and SQL word."""
+"""The declaration of a series: each parameter with type, default, bounds, help and SQL word."""
 
 from sparsehist.declaration.bounding import Keep, Share
 from sparsehist.declaration.declaration import Declaration

@@ -24,7 +24,7 @@ def _power_of_two(parts: object) -> int:
 
 @dataclass(frozen=True)
 class Keep(Record):
-    """Count a unit towards max_keys of its keys, chosen at random by its own rows alone.
+    """Count a unit towards max_keys of its keys, chosen at random from its own rows alone.
 
     Attributes:
         portable: Whether every engine keeps the same keys for one salt (chosen by SHA-256). By default each machine
@@ -40,14 +40,14 @@ class Keep(Record):
 
 @dataclass(frozen=True)
 class Share(Record):
-    """Count a unit towards all of its keys, with weights that cost the noise of max_keys keys.
+    """Count a unit towards all of its keys, with weights that need only the noise of max_keys keys.
 
-    For Gaussian and Laplace noise. Where many units have more than max_keys keys, shares are far less biased.
+    For Gaussian and Laplace noise. If many units have more than max_keys keys, the bias is far smaller.
 
     Attributes:
         most_keys: Keys to which a unit is cut before its weight is computed; 64 times max_keys by default. The
             thresholds of an open domain rise with it.
-        portable: As for `Keep`, where a unit has more than most_keys keys.
+        portable: As for `Keep`, for units with more than most_keys keys.
         parts: Weights are rounded down to multiples of 1/parts, a power of two from 2 to 1024. Fewer parts are
             faster; more parts round small weights less.
 
@@ -70,7 +70,7 @@ class Shares:
 
     A unit with m distinct keys adds w(m) to each of them, w = min(1, √(l/m)) for noise measured in L2 and min(1, l/m)
     in L1, rounded down to a multiple of 1/parts. So w·√m is at most √l, or w·m at most l, and the noise is that of
-    max_keys = l. A unit with more than `most_keys` keys is cut to that many first.
+    max_keys = l. A unit with more than `most_keys` keys is first cut to `most_keys`.
     """
 
     max_keys: int
@@ -108,7 +108,7 @@ class Shares:
         return np.minimum(root, self.parts)
 
     def most_at(self) -> list[tuple[int, int]]:
-        """List every weight, falling, in parts of a count, with the largest number of keys that has it."""
+        """List all weights, decreasing, in parts of a count, with the largest number of keys of each."""
         found = []
         keys = 1
         while keys <= self.most_keys:

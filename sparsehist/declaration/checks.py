@@ -25,7 +25,7 @@ def checked_name(what: str, name: str) -> str:
 
 
 def checked_text(what: str, text: str | None, *, needed: bool = False) -> str | None:
-    """Return a name or a reason for the ledger, which keeps it for ever, if it is printable and short."""
+    """Return a name or a reason for the ledger if it is printable and short: the ledger keeps it forever."""
     if text is None and not needed:
         return None
     fits = isinstance(text, str) and 0 < len(text.strip()) <= LONGEST_REASON and text.isprintable()
@@ -56,13 +56,13 @@ def checked_flag(what: str, value: object, *, parameter: str | None = None) -> b
 
 def checked_wait(wait: float) -> float:
     """Return a number of seconds to wait."""
-    if isinstance(wait, bool) or not isinstance(wait, int | float) or not wait >= 0:  # NaN is not above 0 either
+    if isinstance(wait, bool) or not isinstance(wait, int | float) or not wait >= 0:  # refuses NaN too
         raise DeclarationError(f"wait must be a number of seconds, 0 or more, got {shown(wait)}", parameter="wait")
     return wait
 
 
 def checked_choice(what: str, value: _Value, allowed: tuple[_Value, ...]) -> _Value:
-    """Return one of the values allowed."""
+    """Return the value if it is allowed."""
     if not isinstance(value, type(allowed[0])) or value not in allowed:
         options = ", ".join(map(repr, allowed))
         raise DeclarationError(f"{what} must be one of {options}, got {shown(value)}", parameter=what)

@@ -1,4 +1,4 @@
-"""The public parameters of a series, as `create` takes them and as SQL, command line, store and ledger keep them."""
+"""The public parameters of a series, for `create`, SQL, command line, store and ledger."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ NoiseChoice = str | Family
 """A family by name, or as an instance with the sensitivity that max_keys implies."""
 _HANDLING = ("error", "drop")
 _MOST_OVER_MAX = 64
-"""Default of most_keys over max_keys: weights then go down to 1/8 in L2 and 1/64 in L1."""
+"""Default of most_keys / max_keys: the smallest weights are then 1/8 in L2 and 1/64 in L1."""
 _MEASURED = ("gaussian", "laplace", "discrete_laplace")
 _HandlingOption = Literal["error", "drop"]
 
@@ -105,14 +105,14 @@ def _noise(noise: object, max_keys: int) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Declaration(Record):
-    """What a series is fixed to when it is created. Equal declarations stand for the same series.
+    """The public parameters of a series, fixed when it is created.
 
     A field that is a parameter carries its help, bounds and SQL word; a new parameter is one more field. The
     constructor takes what `sparsehist.create`, the command line, SQL or a store gives, and holds the canonical value.
 
     Attributes:
-        period: Which period of a periodic series, such as "2026-W12"; None for other series.
-        time: The column by which rows of other periods were refused or dropped; None if nobody looked.
+        period: Period of a periodic series, such as "2026-W12"; None for other series.
+        time: Column by which rows of other periods were refused or dropped; None if this was not checked.
         source: "checked query" if the query of the log was found to keep units apart; "unchecked source" if it was
             declared to go unchecked, or for rows of unknown origin (a frame, a relation, an Arrow stream, counts);
             empty for files.
@@ -313,18 +313,18 @@ class Declaration(Record):
 
     @property
     def neighbours(self) -> str:
-        """In words: for which logs the guarantee of each release holds."""
+        """The neighbouring logs of the guarantee of each release, in words."""
         return f"for logs that differ by all rows of one {self.unit_text if isinstance(self.unit, tuple) else 'unit'}"
 
     @property
     def rests_on(self) -> str:
-        """In words: what the guarantee of each release assumes besides the noise; empty for files."""
+        """The assumptions of the guarantee of each release besides the noise, in words; empty for files."""
         on_trust = self.period is not None and self.time is None
         return "; ".join(filter(None, (_RESTS_ON.get(self.source), _OTHER_PERIODS if on_trust else None)))
 
     @property
     def family(self) -> Family:
-        """The noise, with the sensitivity that max_keys implies; in counts."""
+        """The family of noise, with the sensitivity that max_keys implies, in counts."""
         return family_named(self.noise, self.max_keys)
 
     @property
@@ -364,12 +364,12 @@ class Declaration(Record):
 
     @property
     def touched(self) -> list[tuple[int, int]]:
-        """What a unit may add to each of its keys, in parts of a count, with the most keys it may add it to."""
+        """What a unit may add to each of its keys, in parts of a count, with the largest number of such keys."""
         return [(1, self.max_keys)] if (shares := self.shares) is None else shares.most_at()
 
     @property
     def most_touched(self) -> int:
-        """Keys that a unit may touch at all."""
+        """The most keys that a unit may touch."""
         return self.max_keys if self.most_keys is None else self.most_keys
 
     def as_json(self) -> dict[str, Any]:
@@ -381,7 +381,7 @@ class Declaration(Record):
         """Read the result of `as_json`.
 
         Args:
-            stored: The declaration; what is no parameter is ignored.
+            stored: The declaration; unknown entries are ignored.
             files: Copies of the catalogues of its domain, by digest. Without them a domain that names a file is an
                 `UnreadDomain`: it has its text, and no keys.
         """
@@ -394,7 +394,7 @@ class Declaration(Record):
         return cls(**known)
 
     def differing(self, other: Mapping[str, Any]) -> list[str]:
-        """Parameters in which a stored declaration differs from this one."""
+        """Return the parameters in which a stored declaration differs from this one."""
         mine = self.as_json()
         known = parameters(self).items()
         return [name for name, about in known if about.compared and mine.get(name) != other.get(name)]
@@ -402,7 +402,7 @@ class Declaration(Record):
 
 @lru_cache(maxsize=64)
 def _stored_domain(text: str, columns: int) -> Domain:
-    """The domain of a stored text, as of many periods in a ledger; never opens a file that a forged text names."""
+    """Return the domain of a stored text (cached); never open a file that a forged text names."""
     return UnreadDomain(text, columns) if Domain.names_a_file(text) else Domain.parse(text)
 
 

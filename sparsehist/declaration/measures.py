@@ -16,7 +16,7 @@ EVENTS = "events"
 """Name of the measure that counts rows."""
 
 MEAN_COLUMN = "_mean"
-"""What the column of a mean ends in."""
+"""Suffix of the columns of means."""
 
 _LONGEST = 2**30
 """Steps that a unit adds to a key: sums and their noise fit into doubles. Also numerator and denominator of a step:
@@ -52,7 +52,7 @@ class Measure:
 
     Args:
         column: Name of the column: whole numbers, decimals or floats. `Measure.events` has None.
-        clip: What one unit adds to one key at most: a number B for [0, B], which refuses negative values, or
+        clip: The most that one unit adds to one key: a number B for [0, B], which refuses negative values, or
             (-B, B). A multiple of the step; a public number, never read off the log.
         step: Values are counted in multiples of it; B is at most 2**30 steps.
 
@@ -110,12 +110,12 @@ class Measure:
 
     @property
     def most_steps(self) -> int:
-        """What a unit adds to a key at most, in steps."""
+        """The most that a unit adds to a key, in steps."""
         return int(self.clip[1] / self.step)
 
     @property
     def least_steps(self) -> int:
-        """Lower bound of what a unit adds to a key, in steps."""
+        """The least that a unit adds to a key, in steps."""
         return int(self.clip[0] / self.step)
 
     @property
@@ -130,11 +130,11 @@ class Measure:
 
     @property
     def signed(self) -> bool:
-        """Whether negative values are taken."""
+        """Whether values may be negative."""
         return bool(self.clip[0] < 0)
 
     def noise(self, family: Family) -> Family:
-        """Return the noise of a sum in steps, given that of a count: a unit adds at most `most_steps` to each."""
+        """Return the noise of a sum in steps, given the noise of a count: a unit adds at most `most_steps`."""
         return replace(family, sensitivity=family.sensitivity * self.most_steps)  # type: ignore[type-var, attr-defined]
 
     def __str__(self) -> str:
@@ -143,7 +143,7 @@ class Measure:
 
     @classmethod
     def parse(cls, text: str) -> Measure:
-        """Read what `str` wrote."""
+        """Read the result of `str`."""
         found = _TEXT.fullmatch(_SPACES.sub(r"\1", text.strip())) if isinstance(text, str) else None
         if found is None:
             raise _refusal("cannot read a measure")

@@ -1,4 +1,4 @@
-"""Parameters: dataclass fields with everything that Python, command line, SQL and store need to know of them."""
+"""Parameters: dataclass fields with everything that Python, command line, SQL and store need."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Parameter:
     least: int = 0  # bounds of a whole number
     most: int | None = None
     choices: tuple[str, ...] = ()  # the texts it may have
-    read: Callable[[Any], Any] | None = None  # makes the canonical value of whatever is given
-    write: Callable[[Any], Any] | None = None  # makes what JSON can hold of the canonical value; else its text
-    show: Callable[[Any], str] = str  # makes the text for people; empty where there is nothing to say
+    read: Callable[[Any], Any] | None = None  # converts a given value to the canonical one
+    write: Callable[[Any], Any] | None = None  # converts the canonical value to JSON; by default its text
+    show: Callable[[Any], str] = str  # converts the value to text for people; empty if it is not shown
     option: Any = None  # type on the command line; None if the command line does not take it
     sql: str | None = ""  # word in WITH (…); None if SQL does not take it, "" for the name of the field
     several: bool = False  # whether SQL may give a list
@@ -34,7 +34,7 @@ class Parameter:
     compared: bool = True  # whether records with different values are different
 
     def checked(self, name: str, value: Any) -> Any:
-        """Return the canonical value, or raise a DeclarationError that names the parameter and what it may be."""
+        """Return the canonical value, or raise a DeclarationError that names the parameter and its allowed values."""
         try:
             if self.choices:
                 checked_choice(name, value, self.choices)
@@ -59,7 +59,7 @@ def parameters(record: Any) -> dict[str, Parameter]:
 
 
 class Record:
-    """Base of frozen dataclasses of parameters: a new instance holds their canonical values; None stays a default."""
+    """Base class of frozen dataclasses of parameters: instances hold canonical values; None means the default."""
 
     def __post_init__(self) -> None:
         for name, about in parameters(self).items():
@@ -71,7 +71,7 @@ class Record:
         object.__setattr__(self, name, value)
 
     def __str__(self) -> str:
-        """The text of a record: parameters without a default, then those that differ from theirs."""
+        """Return the text of a record: required parameters, then those that differ from their defaults."""
         known = {name: about for name, about in parameters(self).items() if about.compared}
         texts = {name: write_literal(getattr(self, name)) for name in known}
         values = [texts[name] for name, about in known.items() if about.default is MISSING]
@@ -85,7 +85,7 @@ class Record:
 
 
 def reader(what: str, advice: str, *kinds: type[_Kind]) -> Callable[[Any], _Kind]:
-    """Make a function that reads a record of some kinds: itself, its text, or, of one kind, its first argument."""
+    """Make a function that reads a record of these kinds: itself, its text, or (of one kind) its first argument."""
     words: dict[str, Callable[..., _Kind]] = {kind.__name__.lower(): kind for kind in kinds}
     first: Callable[[Any], _Kind] = kinds[0]
     notation = Notation(what, "numbers, texts, True and False", lambda: advice, bare=True)
@@ -115,7 +115,7 @@ def _as_json(value: Any) -> Any:
 
 
 def rows(record: Any) -> list[tuple[str, str]]:
-    """Title and value of every parameter that people are shown."""
+    """Return title and value of every parameter that people see."""
     known = [(about, getattr(record, name)) for name, about in parameters(record).items() if about.title]
     texts = [(about.title, about.show(value)) for about, value in known if value is not None]
     return [(title, text) for title, text in texts if text]

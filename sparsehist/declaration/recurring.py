@@ -15,7 +15,7 @@ from sparsehist.privacy import Level
 from sparsehist.privacy.guarantees import EpsilonDelta, level_or_goal
 
 MOST_STEPS = 2000
-"""The noise of all steps is one matrix, built by each process: one second at 2,000 steps."""
+"""Most steps: each process computes a matrix for the noise of all steps, in one second for 2,000 steps."""
 
 USER = "user"
 _DAYS = {"day": 1, "week": 7}
@@ -46,7 +46,7 @@ class Steps(Record):
     """The steps of a running series.
 
     Attributes:
-        number: How many steps there will be at most; from 2 to 2,000. The noise of all steps is designed for this
+        number: The most steps; from 2 to 2,000. The noise of all steps is designed for this
             number and grows with its logarithm.
         start: First day of the first step, a date or its text; None to name steps by number only.
         every: "day" or "week".
@@ -65,7 +65,7 @@ class Steps(Record):
         """Return the number of a step, from 1, given that number or a day in it.
 
         Raises:
-            DeclarationError: If it is none of the steps.
+            DeclarationError: If it is not one of the steps.
         """
         if isinstance(step, int) and not isinstance(step, bool):
             return checked_whole("step", step, 1, self.number)
@@ -89,10 +89,10 @@ class Every(Record):
 
     Attributes:
         period: "day", "week" (ISO) or "month".
-        periods: How many there will be at most; those of a year by default.
-        protects: What the budget counts for. "user": one unit over all periods, whose cost is the sum. "user-week"
+        periods: The most periods; by default those of a year.
+        protects: Privacy unit of the budget. "user": one unit over all periods, whose cost is the sum. "user-week"
             ("user-day", …): one unit in one period, whose cost is that of the costliest.
-        most_periods: In how many periods a unit counts at most, the first ones that are added; None for all. The cost
+        most_periods: The most periods in which a unit counts, the first ones that are added; None for all. The cost
             for one unit is then that of as many of the costliest periods, for one unit in one period that of two.
         budget: rho, or `sh.EpsilonDelta(8, 1e-6)`, that the releases together never exceed; None for none. It may
             change later and is no part of the text.
@@ -117,7 +117,7 @@ class Every(Record):
 
     @property
     def n_periods(self) -> int:
-        """How many periods there will be at most."""
+        """The most periods."""
         return self._usual if self.periods is None else self.periods
 
     @property
@@ -126,13 +126,13 @@ class Every(Record):
 
     @property
     def unit_period(self) -> str:
-        """What one unit in one period is called: "user-week"."""
+        """The name of one unit in one period, such as "user-week"."""
         return f"{USER}-{self.period}"
 
     def per_period(self, n_periods: int) -> int:
         """Return how many of the costliest periods add up for one unit in one period, if there are that many.
 
-        Two where a unit counts in some periods only: taking it out of one lets a later one count it
+        Two if `most_periods` is set: without its rows of one period, a unit may count in a later one
         (docs/mathematics.md, Periods).
         """
         return 1 if self.most_periods is None or n_periods <= self.most_periods else 2

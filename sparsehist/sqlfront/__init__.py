@@ -1,1 +1,1 @@
-"""SQL in front of a store: statements of our own beside DuckDB's, scripts, sessions, and what a query may do."""
+"""The SQL interface of a store: our statements beside DuckDB's, scripts, and sessions."""

@@ -1,7 +1,7 @@
-"""A session for readers of releases: a DuckDB that holds copies of what was published, and nothing else.
+"""A session for readers of releases: a DuckDB with copies of published files only.
 
-It never opens a store. Releases and the public ledger are copied in, then the connection is locked: no files,
-network, extensions or settings, and nothing is written to disk. `analyst_rules` lists what a statement may do.
+It never opens a store. Releases and the public ledger are copied, then the connection is locked: no files, network,
+extensions or settings, and nothing is written to disk. `analyst_rules` lists allowed statements.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class AnalystSession:
             NotAllowedError: If a reader may not run it.
             StatementError: If it is wrong, or needs more than the memory limit or the time limit.
         """
-        if os.getpid() != self._owner:  # the threads of DuckDB do not survive a fork
+        if os.getpid() != self._owner:  # DuckDB's threads do not survive a fork
             raise StatementError("this session belongs to the process that opened it; open another one here")
         if shown := _SHOW.fullmatch(text):  # DuckDB's SHOW TABLES lists the tables of one schema only
             return self.tables() if shown[1].lower() == "tables" else self._tables["ledger",].clone()
@@ -158,7 +158,7 @@ class AnalystSession:
         self._connection.interrupt()
 
     def close(self) -> None:
-        """Forget everything."""
+        """Close the connection, and discard all copies."""
         self._connection.close()
 
     def __enter__(self) -> Self:
@@ -174,7 +174,7 @@ class AnalystSession:
         return f"AnalystSession({len(self._tables) - 1} releases)"
 
     def _batches(self, query: str) -> Iterator[pa.RecordBatch]:
-        """Read a result up to the memory limit: DuckDB does not count rows that have left it."""
+        """Yield a result up to the memory limit, since DuckDB does not count rows that it has returned."""
         result = self._connection.sql(query)
         if result is None:
             return
@@ -211,11 +211,11 @@ def open_analyst(
     """Open a session over published releases; no store is needed, and none is opened.
 
     Args:
-        releases: The directory they were written to, or their files. Each is compared with the public ledger beside
-            it, if that lists it.
+        releases: The directory with the files of releases, or these files. Each is compared with the public ledger
+            beside it, if listed there.
         memory_limit: Of DuckDB, such as "2GB"; four fifths of the machine by default. The rows of a result may take
             the limit once more. One huge value may exceed it; nothing is written to disk.
-        threads: How many to use.
+        threads: Number of threads of DuckDB.
         time_limit: Seconds that a statement may take; no limit by default. `interrupt` stops one from another thread.
 
     Returns:
@@ -244,7 +244,7 @@ def open_analyst(
 def _files(releases: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[Path]:
     if not isinstance(releases, (str, os.PathLike)):
         named = [Path(file) for file in releases]
-        if not all(file.is_file() for file in named if file.suffix != ".parquet"):  # it may be a row of a log
+        if not all(file.is_file() for file in named if file.suffix != ".parquet"):  # the name may be a row of a log
             raise NotFoundError("one of the files named is not there")
         return named
     place = Path(releases)
@@ -284,7 +284,7 @@ def _ledger(directory: Path) -> pl.DataFrame:
 
 
 def _check_listed(file: Path, release: AnyRelease, digest: str, ledger: pl.DataFrame) -> None:
-    """Refuse a release that the ledger beside it lists with other content."""
+    """Refuse a release whose content differs from its entry in the ledger beside it."""
     entries = ledger.filter(
         pl.col("store") == str(release.metadata.get("store")),
         pl.col("series") == str(release.metadata.get("series")),

@@ -1,7 +1,7 @@
 """Which statements a reader of releases may run.
 
-Kinds of statements, tables and table functions are on lists, so what a later DuckDB adds is refused until somebody
-has looked at it. Under these rules the connection itself is locked: no files, network, extensions or settings.
+Only listed kinds of statements, tables and table functions are allowed, so what a later DuckDB adds is refused until
+it was reviewed. In addition, the connection itself is locked: no files, network, extensions or settings.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _CATALOGUE = frozenset(
     information_schema.tables information_schema.columns information_schema.schemata
     """.split()
 )
-# They act, wait, plan other statements, or tell of the machine rather than of the releases.
+# These functions have effects, wait, plan other statements, or show data of the machine.
 _FUNCTIONS = frozenset(
     """
     write_log sleep_ms nextval currval setval getenv current_setting current_query getvariable stats vector_type
@@ -49,7 +49,7 @@ _MAY = "readers may run SELECT, DESCRIBE, SUMMARIZE, SHOW, EXPLAIN and CREATE TE
 
 
 def allowed(text: str, connection: duckdb.DuckDBPyConnection, has: HasTable) -> tuple[str, str | None]:
-    """Check one statement; return its text, and the name of the reader's own table or view that it makes, if any.
+    """Check one statement; return its text, and the name of the temporary table or view that it makes, if any.
 
     Raises:
         NotAllowedError: If a reader may not run it.
@@ -61,7 +61,7 @@ def allowed(text: str, connection: duckdb.DuckDBPyConnection, has: HasTable) -> 
     (one,) = found
     try:
         kind = one.type.name
-    except ValueError:  # DuckDB's Python names do not list every kind
+    except ValueError:  # DuckDB's Python enum does not have every kind
         raise_alone(NotAllowedError(f"this kind of statement is not allowed here; {_MAY}"))
     query, makes = one.query, None
     if kind == "EXPLAIN":

@@ -65,7 +65,7 @@ _OF_RELEASE = {
 
 
 class LogQuery(NamedTuple):
-    """How the query of a statement is read, and the series that the statement adds to the store."""
+    """The query of a statement with its reading options, and the series that the statement adds."""
 
     declaration: Declaration
     public_tables: frozenset[str]
@@ -74,19 +74,19 @@ class LogQuery(NamedTuple):
 
 
 def release_asked(statement: Statement) -> dict[str, Any]:
-    """Return what RELEASE or PLAN asks, as `any_kind.release` takes it; of several levels the first."""
+    """Return the arguments of RELEASE or PLAN for `any_kind.release`; the first if there are several levels."""
     asked = {name: statement.asked[field] for name, field in _OF_RELEASE.items() if field in statement.asked}
     return asked | ({"level": asked["level"][0]} if "level" in asked else {})
 
 
 @dataclass
 class _Series:
-    """A series as the script would find it.
+    """A series in the state in which the script finds it.
 
     Attributes:
         declaration: Its declaration.
         releases: Names of its releases.
-        past: By noise path, levels with thresholds; of a running series, steps with levels and thresholds.
+        past: By noise path, levels with thresholds; for a running series, steps with levels and thresholds.
     """
 
     declaration: Declaration
@@ -95,7 +95,7 @@ class _Series:
 
     @classmethod
     def of(cls, state: State, record: SeriesRecord) -> _Series:
-        """Read a series of a store."""
+        """Read a series from a store."""
         made = cls(declaration_of(record), {one.name for one in state.series_releases(record)})
         read = state.past if made.declaration.steps is None else state.past_points
         made.past = {path.name: list(read(path.path_id)) for path in record.paths}
@@ -103,16 +103,16 @@ class _Series:
 
 
 class ScriptCheck:
-    """The store as it changes from statement to statement, without its counts; nothing is run.
+    """The state of the store after each statement, without counts; no statement is run.
 
     Attributes:
         series: By name; None for one whose declaration is wrong.
-        settled: Whether no statement so far makes tables, files or settings that a later query may read.
+        settled: Whether no statement so far may make tables, files or settings that a later query reads.
         ledger: What was spent; only a `dry` run adds to it.
     """
 
     def __init__(self, session: Session, *, dry: bool = False) -> None:
-        """Begin with the store of a session as it is."""
+        """Begin with the current store of a session."""
         self.session, self.dry, self.settled = session, dry, True
         self.ledger, self.series = Ledger(), dict[str, _Series | None]()
         store = session.store
@@ -124,7 +124,7 @@ class ScriptCheck:
                     self.series[name] = _Series(declared_periods(store, state, name))
 
     def checked(self, piece: Piece) -> Statement | Outcome:
-        """Read and check a statement; an outcome stands for one that is wrong, and for each of a dry run."""
+        """Read and check a statement; return an outcome if it is wrong, or in a dry run."""
         try:
             statement = read_statement(piece, self.session.parameters)
             if statement.kind:
@@ -132,7 +132,7 @@ class ScriptCheck:
             else:
                 self.settled &= check_plain(piece, self.session)[0] in _MAKES_NOTHING
         except SparsehistError as problem:
-            if begun := _BEGUN.match(piece.text):  # each mistake is told once
+            if begun := _BEGUN.match(piece.text):  # report each mistake once
                 self.series.setdefault(begun[1].lower(), None)
             return Outcome(piece.number, piece.line, "not run", error=problem)
         if not self.dry:
@@ -143,7 +143,7 @@ class ScriptCheck:
             return statement.failed(problem, "would be refused")
 
     def _check(self, statement: Statement) -> LogQuery | None:
-        """Check a statement of our own, and return how its query is read; an error shows the place."""
+        """Check one of our statements, and return its query with reading options; errors show the place."""
         kind, name, asked = statement.kind, statement.name, statement.asked
         if kind in ("append", "set cap") or (kind == "drop series" and "flag" not in asked):
             self._check_series(statement, "name")
@@ -160,7 +160,7 @@ class ScriptCheck:
         return self._check_log(statement)
 
     def _check_log(self, statement: Statement) -> LogQuery | None:
-        """Check what declares a series, appends to it or chooses keys, with its query."""
+        """Check a statement that declares a series, appends to it or chooses keys, with its query."""
         kind, kept = statement.kind, False
         if kind == "create series":
             log = self._declared(statement)
@@ -233,7 +233,7 @@ class ScriptCheck:
         return LogQuery(declaration, public, adds=added if known and not known.releases else None)
 
     def _foreseen(self, statement: Statement) -> str:
-        """Return what a statement would spend, and add it to the ledger; refuse what the run would refuse."""
+        """Return what a statement would spend, and add it to the ledger; refuse it if a run would refuse it."""
         asked, log = statement.asked, statement.log
         match statement.kind:
             case "":
@@ -368,7 +368,7 @@ def _discovery(statement: Statement) -> LogQuery:
 
 
 def check_plain(piece: Piece, session: Session) -> tuple[str, set[str]]:
-    """Check that DuckDB takes a statement for one whose parameters have values; return its kind and their names."""
+    """Check that DuckDB reads one statement whose parameters all have values; return its kind and their names."""
     (statement,) = parsed(piece, piece.place, session.connection)
     names = set(statement.named_parameters)
     for name in sorted(names):
@@ -380,7 +380,7 @@ def check_plain(piece: Piece, session: Session) -> tuple[str, set[str]]:
 
 
 def _place_of(piece: Piece, text: str) -> Place | None:
-    """Return where a symbol begins that is followed by this text."""
+    """Return the place of a symbol that is followed by this text."""
     symbols = (word.place.start for word in piece.words if word.kind == "symbol")
     start = next((at for at in symbols if piece.script[at:].lower().startswith(text.lower())), None)
     return None if start is None else Place(start, start + len(text))

@@ -1,9 +1,9 @@
-"""What DuckDB says about a statement, told without what it might quote of the data.
+"""DuckDB's messages about a statement, without anything that they may quote from the data.
 
-Errors of the parser, the binder and the catalog come from the words of the statement and are passed on, up to their
-first line: the next ones may list columns, whose names a reader may have taken from the first row of a file. What
-they quote is told if it stands in the statement, since types and names may be made of rows, too (an ENUM, a pivot).
-Of the others only the kind is told, and of all where a variable is set: the binder puts its value in its place.
+Errors of parser, binder and catalog depend on the statement's text, so their first line is shown; further lines may
+list columns, whose names may come from the first row of a file. Quoted parts are shown only if they are in the
+statement, since types and names may also come from rows (an ENUM, a pivot). Of other errors only the kind is shown,
+and of all errors if a variable is set, because the binder inserts its value.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _TYPES = frozenset(
 
 
 def parser_failure(script: str, problem: duckdb.Error) -> tuple[str, int | None]:
-    """Message and place of an error that DuckDB wrote as JSON; the place in characters of the script."""
+    """Return message and place of an error that DuckDB wrote as JSON; the place in characters of the script."""
     raw = str(problem)
     try:
         told = json.loads(raw.split(": ", 1)[1])
@@ -46,7 +46,7 @@ def parser_failure(script: str, problem: duckdb.Error) -> tuple[str, int | None]
 def told(
     connection: duckdb.DuckDBPyConnection, text: str, parameters: Mapping[str, Any], problem: duckdb.Error
 ) -> tuple[str, int | None]:
-    """Return what may be shown of an engine's error, written as JSON, and its place in the statement."""
+    """Return the public part of an engine's error, written as JSON, and its place in the statement."""
     if lacks_extension(problem):
         return LACKING, None
     message, at = parser_failure(text, problem)
@@ -60,7 +60,7 @@ def told(
 
 
 def _has_variables(connection: duckdb.DuckDBPyConnection) -> bool:
-    """Return whether a variable is set, which may hold a value of the log, or this cannot be known."""
+    """Return whether a variable, which may hold a value of the log, is set, or whether this is unknown."""
     try:
         return bool(connection.execute("select name from duckdb_variables()").fetchall())
     except duckdb.Error:
@@ -68,7 +68,7 @@ def _has_variables(connection: duckdb.DuckDBPyConnection) -> bool:
 
 
 def _in_words_of(message: str, text: str) -> str:
-    """Return a message up to a nested type, without what it quotes that is neither in a text nor a plain type.
+    """Return a message up to a nested type, with quotations only if they are in the text or plain types.
 
     Example:
         >>> _in_words_of("no 'x', no 'a@b.org', no abs(ENUM('a@b.org', 'b'))", "select abs(x) from t")
@@ -81,7 +81,7 @@ def _in_words_of(message: str, text: str) -> str:
 
 
 def _place_by_plan(connection: duckdb.DuckDBPyConnection, text: str, parameters: Mapping[str, Any]) -> int | None:
-    """Return where a statement is wrong, from planning it once more: relations are bound without noting places."""
+    """Return where a statement is wrong, by planning it again: binding a relation does not record places."""
     try:
         connection.execute(_EXPLAIN + text, parameters or None)
     except duckdb.Error as problem:

@@ -1,4 +1,4 @@
-"""Values for $name, read from the words of a command line."""
+"""Read values for $name from the words of a command line."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _WORDS = {"true": True, "false": False, "null": None}
 def parameters_from(words: Iterable[str]) -> dict[str, Any]:
     """Read name=value words, each name once.
 
-    A value that is written like a SQL number, true, false, null or text in single quotes is that; everything else is
-    text as it stands: 007 and 2014-05-01 are text.
+    A value written like a SQL number, true, false, null or text in single quotes is read as such; everything else is
+    text, such as 007 and 2014-05-01.
 
     Example:
         >>> parameters_from(["n=5", "level=0.10", "day=2014-05-01", "code='5'"])

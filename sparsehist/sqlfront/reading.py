@@ -1,6 +1,6 @@
-"""Read a statement of our own by the table of all forms; an error says what was expected and where.
+"""Read one of our statements by the table of all forms; an error says what was expected and where.
 
-A form is the words it begins with, a name, and clauses in any order, each at most once.
+A form has first words, perhaps a name, and clauses in any order, each at most once.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ class Statement:
 
     Attributes:
         piece: The statement as it was written.
-        kind: What it does, such as "create series"; empty if it goes to DuckDB as it is.
+        kind: Its kind, such as "create series"; empty if it goes to DuckDB unchanged.
         asked: The values of its clauses, by field.
-        places: Where these stand, and where the options of WITH (…) stand, by name.
-        log: How the query of a log is read, once the statement is checked.
+        places: The places of these values, and of the options of WITH (…), by name.
+        log: The query of a log with its reading options, after the statement was checked.
     """
 
     piece: Piece
@@ -46,7 +46,7 @@ class Statement:
 
     @property
     def name(self) -> str:
-        """The series or release that it names."""
+        """The name of its series or release."""
         return str(self.asked.get("name", ""))
 
     @property
@@ -55,12 +55,12 @@ class Statement:
         return str(self.asked.get("query", ""))
 
     def error(self, message: str, field: str) -> StatementError:
-        """Return an error that shows the place of a field; the whole statement if it does not have it."""
+        """Return an error that shows the place of a field, or the whole statement if it has no such field."""
         return self.piece.error(message, self.places.get(field))
 
     @contextmanager
     def errors_at(self, otherwise: str, **fields: str) -> Iterator[None]:
-        """Let errors show the place of their parameter; `fields` are other words for parameters."""
+        """Add the place of the wrong parameter to errors; `fields` maps parameters to fields."""
         try:
             yield
         except SparsehistError as problem:
@@ -68,18 +68,18 @@ class Statement:
             raise self.error(str(problem), fields.get(named, named)) from None
 
     def outcome(self, said: str = "", frame: pl.DataFrame | None = None, **more: Any) -> Outcome:
-        """Return what the statement did."""
+        """Return the outcome of the statement."""
         return Outcome(self.piece.number, self.piece.line, self.kind or "duckdb", frame, said=said, **more)
 
     def failed(self, problem: SparsehistError, said: str = "") -> Outcome:
-        """Return the failure of the statement; the error then shows a place."""
+        """Return the outcome of a failed statement; its error shows a place."""
         if not has_place(problem):
             problem.args = (pointed(str(problem), self.piece.script, self.piece.place),)
         return Outcome(self.piece.number, self.piece.line, "failed", said=said, error=problem)
 
 
 class Words:
-    """A position in the words of a statement, and the values of parameters by name in lower case."""
+    """A cursor on the words of a statement, with values of parameters by lower-case name."""
 
     def __init__(self, piece: Piece, parameters: Mapping[str, Any]) -> None:
         end = piece.place.end
@@ -115,7 +115,7 @@ class Words:
         return found
 
     def expect(self, *keywords: str) -> None:
-        """Take these words or symbols, or say what was expected."""
+        """Take these words or symbols, or raise an error that says what was expected."""
         for keyword in keywords:
             if not self.accept(keyword):
                 raise self.error(f"expected {' '.join(keywords)}")
@@ -134,12 +134,12 @@ class Words:
         return value
 
     def rest(self) -> str:
-        """Take all that is left, as it was written."""
+        """Take the rest of the statement, as it was written."""
         start, self._next = self.peek().place.start, len(self._piece.words)
         return self._piece.script[start : self._piece.place.end]
 
     def name(self, what: str) -> str:
-        """Take the name of a series or release, or a parameter that is one."""
+        """Take the name of a series or release, or a parameter with this name."""
         word = self.peek()
         if self.follow("$"):
             if isinstance(value := self.parameter(), str):
@@ -172,7 +172,7 @@ class Words:
     def value(self) -> Any:
         """Take a value: a whole number, another number as its text, a bool, text, tuple of texts, or a parameter.
 
-        A name stands for its text; a name with parentheses, such as strings(max_bytes=32), for all of it.
+        A name means its text; a name with parentheses, such as strings(max_bytes=32), means the whole text.
         """
         word, script = self.peek(), self._piece.script
         if self.follow("$"):
@@ -213,9 +213,9 @@ class Clause:
     """A clause of a statement.
 
     Attributes:
-        pattern: The clause in the reference: words in capitals, and a value between or behind them.
+        pattern: The clause as in the reference: words in capitals, and a value between or after them.
         field: The field that it sets.
-        read: Takes the value.
+        read: Function that takes the value.
     """
 
     pattern: str
@@ -232,7 +232,7 @@ class Clause:
         return list(takewhile(_is_keyword, self.pattern.split()))
 
     def take(self, words: Words) -> Any:
-        """Take the value, and the words behind it."""
+        """Take the value, and the words after it."""
         value, rest = self.read(words), self.pattern.split()[len(self.head) :]
         words.expect(*reversed(list(takewhile(_is_keyword, reversed(rest)))))
         return value
@@ -243,7 +243,7 @@ def _is_keyword(word: str) -> bool:
 
 
 def _goal(words: Words) -> EpsilonDelta:
-    """Take an epsilon and its delta, which stand for a level; EPSILON before a further one is optional."""
+    """Take an (epsilon, delta) instead of a level; EPSILON before further ones is optional."""
     words.accept("EPSILON")
     start = words.peek().place
     epsilon = words.value()
@@ -353,10 +353,10 @@ class Form:
 
     Attributes:
         words: The words that it begins with.
-        clauses: What may follow, in any order.
-        needs: Clauses that must be there, by field.
-        names: What the name after `words` is one of; empty without a name.
-        flag: Words that may stand before the name.
+        clauses: Clauses that may follow, in any order.
+        needs: Required clauses, by field.
+        names: Meaning of the name after `words`; empty if there is no name.
+        flag: Words that may come before the name.
         kind: The kind of the statement, if it is not `words` in lower case.
     """
 

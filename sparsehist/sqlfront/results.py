@@ -20,23 +20,23 @@ if TYPE_CHECKING:
 _Result = TypeVar("_Result")
 TAKEN_NAMES = frozenset({"main", "memory", "temp", "system", "information_schema", "pg_catalog"})
 """DuckDB's own schemas and catalogues: no series with releases in SQL has such a name."""
-# Polars has no such types; they come as the text that DuckDB writes.
+# Polars has no such types; they are returned as DuckDB's text.
 _AS_TEXT = re.compile("INTERVAL|TIME WITH TIME ZONE|BIT|UNION|VARINT|BIGNUM|GEOMETRY|VARIANT")
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one statement did.
+    """The outcome of one statement.
 
     Attributes:
-        number: Of the statement in its script, from 1.
-        line: In which it begins.
+        number: Number of the statement in its script, from 1.
+        line: Line in which it begins.
         kind: "create series", "append", "release", "plan", "show", "drop series", …, "duckdb", "failed" or "not run".
         frame: Its rows; None if it has none.
-        more: Whether there were more rows than are in `frame`.
+        more: Whether there are more rows than in `frame`.
         said: What happened, in words.
-        release: The release that it made or gave back.
-        error: Why it failed.
+        release: The release that it made or returned.
+        error: The error, if it failed.
     """
 
     number: int
@@ -51,7 +51,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class SqlResult:
-    """What the statements of a script did; `frame` and `release` are those of the last one.
+    """The outcomes of a script; `frame` and `release` are those of the last statement.
 
     Example:
         >>> SqlResult((Outcome(1, 1, "duckdb", pl.DataFrame({"n": [3]})),)).frame["n"].to_list()
@@ -62,18 +62,18 @@ class SqlResult:
 
     @property
     def frame(self) -> pl.DataFrame:
-        """Rows of the last statement; of a release, the published ones. Empty if it has none."""
+        """Rows of the last statement; for a release, the published rows. Empty if there are none."""
         last = self.outcomes[-1].frame if self.outcomes else None
         return pl.DataFrame() if last is None else last
 
     @property
     def release(self) -> AnyRelease | None:
-        """The release that the last statement made or gave back."""
+        """The release that the last statement made or returned."""
         return self.outcomes[-1].release if self.outcomes else None
 
 
 def rows_of(relation: duckdb.DuckDBPyRelation | None, limit: int | None) -> tuple[pl.DataFrame | None, bool]:
-    """Read at most `limit` rows, and say whether there were more; None for a statement without rows."""
+    """Return at most `limit` rows, and whether there are more; None for a statement without rows."""
     if relation is None:
         return None, False
     if relation.type == "MATERIALIZED_RELATION" and relation.columns in (["Success"], ["Count"]):
@@ -89,7 +89,7 @@ def rows_of(relation: duckdb.DuckDBPyRelation | None, limit: int | None) -> tupl
 
 
 def put(connection: duckdb.DuckDBPyConnection, rows: pl.DataFrame, schema: str, name: str) -> None:
-    """Make rows the table of this name: of a series and its release, or of "main" and another name."""
+    """Make a table of rows: `series.release`, or a name in "main"."""
     connection.register("release_arriving", rows)
     try:
         connection.execute(f"create schema if not exists memory.{quoted(schema)}")
@@ -101,7 +101,7 @@ def put(connection: duckdb.DuckDBPyConnection, rows: pl.DataFrame, schema: str, 
 def stoppable(
     connection: duckdb.DuckDBPyConnection, run: Callable[[], _Result], seconds: float | None = None
 ) -> _Result:
-    """Run a query in a thread of its own: DuckDB itself does not always notice Ctrl-C.
+    """Run a query in a separate thread, because DuckDB does not always notice Ctrl-C.
 
     Raises:
         TimeoutError: If it took longer than `seconds`.

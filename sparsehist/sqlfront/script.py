@@ -1,4 +1,4 @@
-"""Cut a script into statements where DuckDB would: quotes, dollar quotes, comments and parentheses are respected.
+"""Split a script into statements as DuckDB does, with quotes, dollar quotes, comments and parentheses.
 
 The words come from sqlglot's tokenizer for DuckDB. Offsets count characters of the script, lines and columns from 1.
 """
@@ -19,7 +19,7 @@ from sparsehist.errors import StatementError, raise_alone
 from sparsehist.guarantee.statement import line_and_column
 from sparsehist.sqlfront.engine_words import parser_failure
 
-# DuckDB takes no zero byte, which ends a text, and no half of a character.
+# DuckDB accepts no zero byte, which ends a text, and no lone surrogate.
 _NO_TEXT = re.compile("[\0\ud800-\udfff]")
 _KINDS = {
     TokenType.IDENTIFIER: "name",
@@ -30,7 +30,7 @@ _KINDS = {
 
 
 class _Tokenizer(DuckDB.Tokenizer):
-    """DuckDB's words, without commands that take the text up to the next semicolon as one word."""
+    """DuckDB's tokens, without commands whose text up to the next semicolon would be one token."""
 
     COMMANDS: ClassVar[set[TokenType]] = set()
 
@@ -60,7 +60,7 @@ class Piece:
 
     @property
     def place(self) -> Place:
-        """From its first word to its last."""
+        """The place from its first word to its last."""
         return Place(self.words[0].place.start, self.words[-1].place.end)
 
     @property
@@ -74,12 +74,12 @@ class Piece:
         return line_and_column(self.script, self.place.start)[0]
 
     def error(self, message: str, place: Place | None = None) -> StatementError:
-        """Return an error that shows a place of the script: the whole statement unless another one is given."""
+        """Return an error that shows a place of the script, by default the whole statement."""
         return StatementError(pointed(message, self.script, place or self.place))
 
 
 def pieces(script: str) -> list[Piece]:
-    r"""Cut a script at its semicolons and leave out empty statements.
+    r"""Split a script at its semicolons, and drop empty statements.
 
     An error shows the quote or comment that is not closed.
 
@@ -116,7 +116,7 @@ def _words(script: str) -> list[Word]:
 
 
 def _unclosed(script: str) -> str:
-    """Return an error that shows where the quote or comment begins that does not end."""
+    """Return an error that shows the beginning of an unclosed quote or comment."""
     with duckdb.connect(":memory:") as connection:
         connection.execute("set errors_as_json = true")
         try:

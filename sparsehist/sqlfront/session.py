@@ -1,4 +1,4 @@
-"""A curator's session: one DuckDB connection in memory beside a store, and scripts that run on both."""
+"""A curator's session: a DuckDB connection in memory and a store, and scripts that run on both."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ _SERIES = {
 
 
 class Session:
-    """Runs scripts; a context manager.
+    """A session that runs scripts; a context manager.
 
     Args:
         store: The store of the series; None for a session that only has DuckDB.
@@ -110,7 +110,7 @@ class Session:
         self.close()
 
     def close(self) -> None:
-        """Forget tables, views and spill; what was committed to the store stays."""
+        """Discard tables, views and temporary files; commits to the store remain."""
         self.connection.close()
         self._spill.close()
 
@@ -189,7 +189,7 @@ class Session:
     def _source(self, statement: Statement) -> object:
         """Return the log of a statement: its query in a closed world, or unchecked rows if it says so.
 
-        The query of a series that exists already may read what is not there any more.
+        The query of an existing series may read tables that do not exist any more.
         """
         log, piece, place = statement.log, statement.piece, statement.places["query"]
         bound = self._bound(asked_for(statement.query, self.parameters))
@@ -208,7 +208,7 @@ class Session:
     def check_query(self, statement: Statement, log: LogQuery, *, settled: bool) -> ClosedQuery | None:
         """Return the query of a log as it is to be run, or refuse it; errors show the place.
 
-        Unless what it reads is `settled`, only its words are checked, and None is returned.
+        Unless its tables are `settled`, only its words are checked, and None is returned.
         """
         place, script, declaration = statement.places["query"], statement.piece.script, log.declaration
         bound = self._bound(asked_for(statement.query, self.parameters))
@@ -231,7 +231,7 @@ class Session:
             raise_alone(problem if has_place(problem) else type(problem)(pointed(str(problem), script, place)))
 
     def _source_named(self, path: tuple[str, ...], public: Mapping[str, str]) -> Source | None:
-        """Return what a name in the query of a series stands for: a table handed over, a release, or one of here."""
+        """Return the source of a name in a series' query: a given table, a release, or a table of this session."""
         name = ".".join(path)
         table, number = self._tables.get(name, (None, []))
         if table is not None and number == self._number_of(name):
@@ -240,7 +240,7 @@ class Session:
             release = self._made_before(*path[-2:])
             if release is not None:
                 return Source(name, public=True, opens=lambda: release.frame)
-        if reader_of(name):  # DuckDB would guess how to read it
+        if reader_of(name):  # a file, which DuckDB would guess how to read
             return None
         text = f"from {'.'.join(map(quoted, path))}"
         try:
@@ -253,11 +253,11 @@ class Session:
         return Source(name, public=declared, opens=lambda: self.connection.sql(text), checked=declared)
 
     def _number_of(self, name: str) -> object:
-        """Return DuckDB's number of a table that was handed over; it changes if another one takes its name."""
+        """Return DuckDB's id of a given table; it changes if another table takes its name."""
         return self.connection.execute(statement_named("session_view"), {"name": folded(name)}).fetchall()
 
     def _check_settings(self, statement: Statement) -> None:
-        """Refuse settings of the session that change what a query means: it is run without them."""
+        """Refuse settings of the session that would change the meaning of a query, which is run without them."""
         asked = statement_named("guarantee_settings")
         with duckdb.connect(":memory:") as fresh:
             usual = dict(fresh.execute(asked).fetchall())
@@ -336,7 +336,7 @@ class Session:
         return statement.outcome(f"declared that nobody is in two of {', '.join(statement.asked['populations'])}")
 
     def _report_store(self, statement: Statement, store: Home) -> Outcome:
-        from sparsehist.report.store_report import store_report  # and jinja2, an extra
+        from sparsehist.report.store_report import store_report  # imports jinja2, an extra
 
         target, delta = Path(statement.asked["target"]), statement.asked.get("delta", DEFAULT_DELTA)
         write_file(target, store_report(store, delta=delta).encode(), durable=False, mode=PUBLIC)
@@ -359,7 +359,7 @@ class Session:
         return Outcome(statement.piece.number, statement.piece.line, "show", frame, said=said)
 
     def _bring_releases(self, piece: Piece) -> None:
-        """Make tables of the releases that a statement names and the session does not have yet."""
+        """Make tables for the releases that a statement names, if the session does not have them yet."""
         if self.store is None or not is_store(self.store.path):
             return
         named = sorted(set(_DOTTED.findall(piece.text.lower())))
@@ -371,16 +371,16 @@ class Session:
                 put(self.connection, release.frame, series, name)
 
     def _made_before(self, series: str, name: str) -> AnyRelease | None:
-        """Return a release that was made, of whichever kind; None if there is none of that name."""
+        """Return an existing release of any kind; None if there is none of this name."""
         if self.store is None or not is_store(self.store.path):
             return None
         try:
             return any_kind.release(self.store, series, None, name)
-        except (DeclarationError, NotFoundError):  # the name cannot be one, or there is no such release
+        except (DeclarationError, NotFoundError):  # not a valid name, or no such release
             return None
 
     def _is_aborted(self) -> bool:
-        """Return whether an error has ended the transaction, so that only ROLLBACK is left."""
+        """Return whether an error has ended the transaction, so that only ROLLBACK is possible."""
         try:
             self.connection.execute("select 1").fetchall()
         except duckdb.TransactionException:
@@ -388,7 +388,7 @@ class Session:
         return False
 
     def _bound(self, names: Iterable[str]) -> dict[str, Any]:
-        """Return the values of parameters as DuckDB binds them; a fraction is a number there."""
+        """Return the values of parameters as DuckDB binds them; fractions become floats."""
         values = {name: self.parameters[name.lower()] for name in names}
         return {name: float(value) if isinstance(value, Fraction) else value for name, value in values.items()}
 
@@ -398,7 +398,7 @@ class Session:
         message, at = told(self.connection, piece.script[slice(*place)], bound, problem)
         where = place if at is None else Place(place.start + at, place.start + at + 1)
         shown = _SHOW.match(piece.script, place.start)
-        if shown is not None:  # DuckDB counts in a SELECT of its own
+        if shown is not None:  # DuckDB's place refers to its own SELECT
             where = Place(shown.end(), place.end)
         raise_alone(piece.error(message, where))
 

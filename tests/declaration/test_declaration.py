@@ -19,7 +19,7 @@ WHOLE = {"name": "visits", "unit": "user", "key": "url", "max_keys": 20, "domain
 
 
 def test_the_record_holds_canonical_values():
-    """Texts, as a command line or SQL gives them, become what Python would pass."""
+    """Texts from the command line or SQL become the same values as Python objects."""
     told = Declaration(**WHOLE, bounding="share(most_keys=100)", cap="1/3")
     made = Declaration(
         **WHOLE | {"key": ["url"], "domain": Strings(max_bytes=8)},
@@ -88,12 +88,12 @@ def test_a_wrong_parameter_is_named(given, parameter, words):
     ],
 )
 def test_a_text_form_reads_back(read, text):
-    """`str` of a record is the text that gives it."""
+    """`str` of a record is the text from which it is read."""
     assert str(read(text)) == text
 
 
 def test_days_name_steps():
-    """A day stands for the step it lies in; days outside are refused."""
+    """A day names the step that contains it; days outside all steps are refused."""
     weeks = Steps(2, start="2026-01-01", every="week")
     assert [weeks.step_of(day) for day in ("2026-01-01", "2026-01-07", "2026-01-08", 2)] == [1, 1, 2, 2]
     for wrong in ("2025-12-31", "2026-01-15", "monday", 3, True):
@@ -114,7 +114,7 @@ def test_a_file_that_a_text_names_is_not_opened(tmp_path):
 
 
 def test_every_word_of_sql_has_a_parameter():
-    """WITH takes the fields that have a word, those without a default first."""
+    """WITH accepts the fields that have an SQL word; those without a default come first."""
     words = sql_words(Declaration)
     assert list(words)[:2] == ["max_keys", "unit"]
     assert {"unit", "bounding", "noise", "cap", "unverified"} <= words.keys()
@@ -130,7 +130,7 @@ class Wider(Declaration):
 
 
 def test_one_field_is_one_parameter():
-    """A new field is checked, stored, compared, shown and known to SQL without another line of code."""
+    """A new field is checked, stored, compared, shown and accepted by SQL without other code."""
     made = Wider(**WHOLE, colour="blue")
     assert Wider.from_json(made.as_json()) == made
     assert made.differing(replace(made, colour="red").as_json()) == ["colour"]

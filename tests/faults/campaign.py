@@ -34,7 +34,7 @@ KILL = "signal=SIGKILL"
 
 
 def kill_inside(number):
-    """Let this process die by SIGKILL when Python is about to make its call of that number, from 1."""
+    """Kill this process just before Python makes the call of this number, from 1."""
     left = [number]
 
     def wrapped(call):

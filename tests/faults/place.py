@@ -57,7 +57,7 @@ class Place:
 
 
 def digest(release):
-    """The digest of what a release says."""
+    """Return the digest of the rows and metadata of a release."""
     return hashlib.sha256(json.dumps([release.frame.rows(), release.metadata], default=str).encode()).hexdigest()
 
 

@@ -40,7 +40,7 @@ def campaign(place, *options):
 
 
 def test_work_that_is_killed_is_done_as_a_whole_or_not_begun(tmp_path):
-    """For every kind of work and call, the next command finds a consistent store and cleans up."""
+    """After a kill at any system call of any work, the next command finds a consistent store and cleans up."""
     made = campaign(tmp_path, "--kills", KILLS)
     assert made["killed"] >= KILLS
     assert all(made[f"of {name}"] >= KILLS // len(WORK) for name in WORK)
@@ -50,13 +50,13 @@ def test_work_that_is_killed_is_done_as_a_whole_or_not_begun(tmp_path):
 
 @pytest.mark.parametrize("work", ["round", "drop"])
 def test_work_is_killed_once_at_each_call(tmp_path, work):
-    """Killed by the kernel at each system call, the engine's included, a round and a drop are whole or not begun."""
+    """A round and a drop that are killed at any system call, SQLite's included, are complete or not begun."""
     made = campaign(tmp_path, "--work", work)
     assert made["killed"] >= 30 and min(made["pwrite64"], made["fdatasync"]) >= 5, made
 
 
 def test_what_removes_directories_may_be_killed_there(tmp_path):
-    """Calls that remove directories are rare, so two kinds of work that make them are killed just there."""
+    """Work that is killed while it removes directories leaves a consistent store."""
     kills = max(KILLS // 8, 12)
     made = campaign(tmp_path, "--kinds", "rmdir", "unlinkat", "--work", "drop", "clear", "--kills", kills)
     if KILLS >= 1000:
@@ -64,14 +64,14 @@ def test_what_removes_directories_may_be_killed_there(tmp_path):
 
 
 def test_every_call_of_a_release_may_fail(tmp_path):
-    """No space, an input/output error or a quota at any write: our error or none, and no promise is broken."""
+    """If a write of a release fails (no space, I/O error, quota), it is made or refused, and nothing is lost."""
     made = campaign(tmp_path, "--work", "release", "--errors", "ENOSPC", "EIO", "EDQUOT")
     assert min(made["refused"], made["of release"] - made["refused"]) >= 3
     assert made.get("killed", 0) == 0
 
 
 def test_kills_at_random_instants_leave_one_history(tmp_path):
-    """A process that releases and publishes is killed again and again, and goes on where it stopped."""
+    """A process that is killed at random instants never publishes two different releases under one name."""
     place = Place(tmp_path / "w")
     prepare(place)
     chance = random.Random(1)

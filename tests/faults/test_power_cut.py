@@ -41,7 +41,7 @@ def recorded(work, tmp_path):
 
 @pytest.fixture(autouse=True)
 def directories_and_times_are_those_of_the_model(monkeypatch):
-    """A replayed disk has other inodes and times, by which a store would know it for a copy."""
+    """Skip the check for copies: a replayed disk has other inodes and times."""
     monkeypatch.setattr(opening, "check_is_original", lambda *_: None)
 
 
@@ -67,7 +67,7 @@ def moments(root, disk, calls, most=None):
 
 
 def outcome(work, place):
-    """How far the store has come, after the next command and a look at everything."""
+    """Run the next command, check everything, and return how far the store has come."""
     kept = place.root / "kept"
     if work in ("round", "sums", "session"):
         with open_state(place.store) as opened:
@@ -102,7 +102,7 @@ def outcome(work, place):
 
 @pytest.mark.parametrize("work", sorted(WORK.keys() - {"ask", "store"}))
 def test_a_store_is_before_or_after_whenever_the_power_goes(tmp_path, work):
-    """After a cut at any call the store is as before or after the work, and finished work is not lost."""
+    """After a power cut at any call the store is as before or after the work, and finished work is not lost."""
     place, disk, calls = recorded(work, tmp_path)
     found = Counter()
     for number, cut in moments(place.root, disk, calls, CUTS):
@@ -127,7 +127,7 @@ def test_a_store_is_before_or_after_whenever_the_power_goes(tmp_path, work):
     ids=["directory", "round", "journal", "state"],
 )
 def test_a_forgotten_synchronisation_is_found(tmp_path, work, forgotten):
-    """Negative control: without the fsync of the directory, round, journal or state file, the same search fails."""
+    """Negative control: without the fsync of the directory, round, journal or state, a cut loses data."""
     place, disk, calls = recorded(work, tmp_path)
     opened, kept = {}, []
     for call in calls:
@@ -148,7 +148,7 @@ def test_a_forgotten_synchronisation_is_found(tmp_path, work, forgotten):
 
 
 def test_writes_overlap_as_on_a_disk():
-    """The model of a file: gaps are zero, a cut forgets, later writes win, lost ones leave zeros or nothing."""
+    """In the model of a file gaps are zero, truncation discards, and later writes win."""
     writes = [Write(0, b"abcd"), Write(6, b"ef"), Write(2, b"XY"), Write(5, None)]
     assert written(b"", writes[:2]) == b"abcd\0\0ef"
     assert written(b"", writes) == b"abXY\0"
@@ -158,7 +158,7 @@ def test_writes_overlap_as_on_a_disk():
 
 
 def test_a_cut_keeps_what_was_synchronised(tmp_path):
-    """A file written, synchronised and renamed without its directory is there under the old name or not at all."""
+    """Without a synchronised directory, a synchronised file is under its old name, its new name or lost."""
     root = tmp_path / "root"
     root.mkdir()
     disk = Disk(root)

@@ -31,7 +31,7 @@ ABOUT = {"name": "public", "level": "0.1", "columns": [1, 2.5, None, True]}
     ],
 )
 def test_every_change_changes_the_digest(frame, metadata):
-    """A change of a value, a type, a null, a name or an order, in the rows or in the metadata, changes the digest."""
+    """Changing any value, type, null, name or order in rows or metadata changes the digest."""
     assert content_digest(frame, metadata) != content_digest(FRAME, ABOUT)
 
 
@@ -43,7 +43,7 @@ def test_the_digest_does_not_depend_on_chunks_or_on_the_order_of_metadata():
 
 
 def test_a_release_that_was_changed_is_an_error_for_analysts(tmp_path):
-    """The public ledger beside the file lists another digest."""
+    """A file whose digest differs from the public ledger beside it is refused."""
     counts = sh.Counts(pl.DataFrame({"key": range(5), "count": [10] * 5}), largest=1)
     series = sh.create(tmp_path / "store", counts, name="visits", key="key", max_keys=1, domain=sh.Integers(5))
     release, file = series.release("all", level=1, threshold=2), tmp_path / "out" / "all.parquet"

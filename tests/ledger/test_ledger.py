@@ -30,7 +30,7 @@ def a_series(store, name="visits", **more):
 
 
 def a_workload(series, name, level, family="gaussian"):
-    """Check and commit a round of one workload, whose path the first one opens, as a release of it does."""
+    """Check and commit a round of a workload; the first one opens its path."""
     with series.store.home.hold() as state:
         record = state.series(series.name)
         level = Fraction(level)
@@ -54,7 +54,7 @@ def spent(store, scope, **only):
 
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
 def test_a_cap_bounds_the_sum_over_cells_and_workloads(store, noise):
-    """Cells at 0.5 leave 0.5 of a cap of 1 to a workload, also once its path is open; a coarser release is free."""
+    """Under a cap of 1, cells at 0.5 leave 0.5 to a workload; a coarser release costs nothing."""
     series = a_series(store, cap=1, noise=noise)
     series.release("cells", level="0.5", threshold=50)
     a_workload(series, "coarse", "0.4", noise)
@@ -70,7 +70,7 @@ def test_a_cap_bounds_the_sum_over_cells_and_workloads(store, noise):
 
 
 def test_a_budget_in_epsilon_is_used_up_to_its_exact_delta(store):
-    """All of delta is for noise in closed domains, half of it where one is open: mpmath gives 0.10050 and 0.09468."""
+    """Noise may use all of delta, or half of it if a domain is open; mpmath gives the limits 0.10050 and 0.09468."""
     for population, fits, beyond in (("closed", "0.1005", "0.1006"), ("open", "0.0946", "0.0947")):
         store.set_budget(epsilon=2, delta=1e-6, population=population)
         opened = {"domain": sh.Open(delta="1e-7")} if population == "open" else {}
@@ -83,7 +83,7 @@ def test_a_budget_in_epsilon_is_used_up_to_its_exact_delta(store):
 
 
 def test_a_budget_in_rho_is_shared_by_the_series_of_a_population(store):
-    """Cells, workloads and dropped series of one population draw on it, another population does not."""
+    """The budget charges all series of its population, dropped ones included, and no other population."""
     store.set_budget(rho=1)
     first, second = a_series(store, "first"), a_series(store, "second", noise="laplace", cap="0.5")
     first.release("a", level="0.5", threshold=50)
@@ -98,7 +98,7 @@ def test_a_budget_in_rho_is_shared_by_the_series_of_a_population(store):
 
 
 def test_a_series_that_the_route_cannot_charge_is_refused_at_create(store):
-    """With the routes that could; a budget that could not charge what is there is refused as well."""
+    """The refusal names routes that can charge the noise; a budget must be able to charge existing series."""
     store.set_budget(rho=100)
     store.set_budget(epsilon=1, delta=1e-6, population="exact")
     store.set_budget(epsilon=1, delta="0", population="pure")
@@ -118,7 +118,7 @@ def test_a_series_that_the_route_cannot_charge_is_refused_at_create(store):
 
 
 def test_poisson_noise_has_a_route_of_its_own(store):
-    """Charged its cap once, at a half of what is left of the budget's delta."""
+    """The first release of a Poisson series is charged as its cap, so a finer one is refused."""
     store.set_budget(epsilon=1, delta=1e-6, route="poisson")
     series = a_series(store, noise="poisson")
     series.release("a", level="0.01", threshold=200)
@@ -128,7 +128,7 @@ def test_poisson_noise_has_a_route_of_its_own(store):
 
 
 def test_open_domains_spend_delta_beside_rho(store):
-    """A budget in rho alone has no room for them; with a delta it has, up to that delta over all series."""
+    """A budget in rho refuses open domains unless it has a delta, which bounds them over all series."""
     series = a_series(store, domain=sh.Open(delta=1e-6))
     store.set_budget(rho=1)
     with pytest.raises(BudgetExceededError, match="no delta left for open domains"):
@@ -151,7 +151,7 @@ def test_open_domains_spend_delta_beside_rho(store):
 
 @pytest.mark.parametrize("noise", ["gaussian", "laplace", "discrete_laplace", "skellam", "poisson"])
 def test_a_fresh_budget_serves_the_level_that_stands_for_it(store, noise):
-    """(1, 1e-6) as a level under a budget of (1, 1e-6) on every route; what more of it would be is refused."""
+    """On every route, a release at (1, 1e-6) uses up a budget of (1, 1e-6), and a level .1 % finer is refused."""
     routes = {"gaussian": ("gaussian", "renyi"), "skellam": ("renyi",), "poisson": ("poisson",)}
     for route in routes.get(noise, ("pure", "renyi")):
         store.set_budget(epsilon=1, delta=1e-6, route=route, population=route)
@@ -166,7 +166,7 @@ def test_a_fresh_budget_serves_the_level_that_stands_for_it(store, noise):
 
 
 def test_an_open_series_under_a_budget_that_reserved_nothing_is_refused_with_what_helps(store):
-    """The refusal names open_share=, a budget with it takes the series, and noise gets the rest of delta."""
+    """The refusal names open_share=; a budget with an open share accepts the series."""
     store.set_budget(epsilon=1, delta=1e-6, open_share="0")
     with pytest.raises(BudgetExceededError, match=r"open_share=0\.5"):
         a_series(store, domain=sh.Open(delta="1e-6"))
@@ -179,7 +179,7 @@ def test_an_open_series_under_a_budget_that_reserved_nothing_is_refused_with_wha
 
 
 def test_the_counterexamples_are_refused_at_the_step_that_would_break_the_budget(store):
-    """A Gaussian at 0.0209, then one at 0.1887 or a coin of 2.149; 68 % of rho, then the rest or all of delta."""
+    """The adaptive sequences of docs/ledger.md, which would exceed the budget, are refused at their last step."""
     for route in ("gaussian", "renyi"):
         store.set_budget(epsilon=3, delta=1e-6, route=route, population=route)
         a_series(store, f"first_{route}", population=route).release("a", level="0.0209", threshold=500)
@@ -207,7 +207,7 @@ def test_the_counterexamples_are_refused_at_the_step_that_would_break_the_budget
 
 
 def test_numerical_slack_is_shown_and_charged_to_nothing(store, monkeypatch):
-    """A thousand times delta in all: the releases are made, and epsilon is that of the noise alone."""
+    """Even a numerical slack above delta refuses no release and does not change epsilon."""
     monkeypatch.setattr("sparsehist.release.cell_parameters.numerical_slack", lambda *_, **__: 1e-3)
     store.set_budget(epsilon=2, delta=1e-6)
     series = a_series(store)
@@ -219,7 +219,7 @@ def test_numerical_slack_is_shown_and_charged_to_nothing(store, monkeypatch):
 
 
 def test_a_charged_cap_is_not_raised(store):
-    """The cap of a pure series counted as a whole; on the pure route, path by path, it may be raised."""
+    """A cap that a budget charged in full cannot be raised; on the pure route, which charges paths, it can."""
     store.set_budget(epsilon=3, delta=1e-6, route="renyi", population="mixed")
     store.set_budget(epsilon=3, delta=0, population="pure")
     for population in ("mixed", "pure"):
@@ -232,7 +232,7 @@ def test_a_charged_cap_is_not_raised(store):
 
 
 def test_refusals_draw_nothing_and_are_recorded(store, monkeypatch):
-    """A refusal draws and spends nothing and is recorded as an event; where that fails, it is still a refusal."""
+    """A refusal draws and spends nothing and is recorded; it reaches the caller even if recording fails."""
     series = a_series(store, cap=1)
     store.set_budget(rho="0.1")
     store.home.who = "bob"
@@ -344,7 +344,7 @@ def test_an_export_holds_the_ledger_and_the_events(store, tmp_path):
 
 
 def test_a_ledger_that_is_carried_on_equals_the_one_of_the_store():
-    """A dry run adds releases to a ledger as the store does: the finest level, joint delta, and summed slack."""
+    """A ledger to which a dry run adds releases equals the ledger of the store after them."""
     store = sh.open(":memory:", seed=1)
     log = pl.DataFrame({"user": range(500), "key": ["a"] * 500})
     series = sh.create(store, log, name="s", unit="user", key="key", max_keys=1, domain=sh.Open(delta="1e-6"))

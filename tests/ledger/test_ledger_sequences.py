@@ -192,7 +192,7 @@ class Beside:
             state.commit_round(NewRound(to, name, level, {}, {}, np.zeros(M) if new else None))
 
     def expect(self, series: Series, path: Path, level: Fraction) -> type[RefusedError] | None:
-        """Which limit refuses.
+        """Return the error of the limit that refuses a release, None if it is allowed.
 
         Budgets in epsilon are for Gaussian noise in closed domains, so all of delta is for noise. What was released
         has the exact delta(epsilon) of one Gaussian release at the sum of the finest levels, and fits if that is at
@@ -219,7 +219,7 @@ class Beside:
         return BudgetExceededError if finer and charged + ours > amount else None
 
     def charge(self, series: Series) -> Fraction:
-        """What a budget in rho charges for a series."""
+        """Compute what a budget in rho charges for a series."""
         if series.population not in self.budgets or not series.released:
             return Fraction(0)
         total = sum((path.finest for path in series.paths), Fraction(0))
@@ -312,7 +312,7 @@ class Beside:
             assert row["epsilon"] >= 0.99 * max(own_epsilon(path) for path in paths)
 
     def check_everybody(self, row: dict, populations: list[str]) -> None:
-        """The worst over all sets of populations without two that are disjoint, tried one by one."""
+        """Compare with the largest cost over all sets of populations without two disjoint ones."""
         sets = [
             chosen
             for size in range(1, len(populations) + 1)
@@ -332,12 +332,12 @@ class Beside:
 
 
 def number(level: str | None) -> Fraction:
-    """A level of the ledger; 0 where there is none."""
+    """Read a level of the ledger, 0 if there is none."""
     return Fraction(level or 0)
 
 
 def shown(row: dict) -> float:
-    """Where no epsilon holds, the row says why."""
+    """Return the epsilon of a row, infinite if there is none; then the row says why."""
     assert (row["epsilon"] is None) == ("no epsilon" in (row["warning"] or ""))
     return math.inf if row["epsilon"] is None else row["epsilon"]
 
@@ -377,7 +377,7 @@ def walk(seed, steps):
 
 
 def test_the_ledger_equals_one_kept_beside():
-    """After each step of a random sequence, crashes included, the ledger equals one that is computed otherwise."""
+    """After each random step, crashes included, the ledger equals an independent computation."""
     events = sum((walk(seed, 25) for seed in (1, 2, 3, 17, 45)), Counter())
     for what in ("release", "refuse", "raise cap", "set budget", "declare disjoint", "drop series"):
         assert events[what], f"the sequences hardly do {what}"

@@ -38,7 +38,7 @@ sh.open(sys.argv[1]).set_budget(rho=5)
 
 
 class World:
-    """A directory with a store, and the noise that left it: one method for each step of a way."""
+    """A directory with a store and the releases made in it; one method for each step of a way."""
 
     def __init__(self, root, patch):
         self.root, self.patch, self.seen, self.refusals = root, patch, [], 0
@@ -136,7 +136,7 @@ class World:
 
     @property
     def noises(self):
-        """How many different answers there are for one level."""
+        """Number of different releases at one level."""
         return len({frame.hash_rows(seed=1).sum() for frame in self.seen})
 
 
@@ -293,7 +293,7 @@ def slow(names):
 
 @pytest.mark.parametrize("what", slow(BESIDE))
 def test_no_way_to_copy_a_store_draws_two_noises_for_a_level(what, taken):
-    """At most one noise comes out, and one does: a store that refuses everybody would pass as well."""
+    """At most one noise is drawn for a level, and, so that refusing everything does not pass, at least one."""
     world = taken(BESIDE[what])
     assert world.noises <= 1, f"{world.refusals} refusals of {world.refusals + len(world.seen)}"
     assert world.seen or "container" in what
@@ -302,19 +302,19 @@ def test_no_way_to_copy_a_store_draws_two_noises_for_a_level(what, taken):
 @pytest.mark.slow
 @pytest.mark.parametrize("what", NAMED)
 def test_a_way_that_nothing_notices_is_one(what, taken):
-    """The page would warn of nothing otherwise."""
+    """Two noises are drawn, as the page warns."""
     assert taken(NAMED[what][0]).noises == 2
 
 
 @pytest.mark.parametrize("what", slow(HONEST))
 def test_whoever_uses_a_store_honestly_is_not_refused(what, taken):
-    """Reboot, remount, a new container on the same volume, mv, another disk with the old one gone, and more."""
+    """Moving, remounting, restarting and restoring the newest copy are never refused."""
     world = taken(HONEST[what])
     assert (world.noises, world.refusals) == (1, 0)
 
 
 def test_the_page_lists_all_ways_to_copy_a_store():
-    """Its table says what is noticed, and the page what to do where nothing is."""
+    """The table of the page lists every way, and the page says what to do about those that are not noticed."""
     page = " ".join(PAGE.read_text().split())
     missing = [what for what in BESIDE if f"| {what} | no noise is drawn twice |" not in page]
     missing += [what for what, (_, words) in NAMED.items() if f"| {what} | **not noticed** |" not in page]

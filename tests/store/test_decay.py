@@ -115,7 +115,7 @@ def store(tmp_path_factory):
     ],
 )
 def test_a_flipped_bit_is_noticed_or_harmless(store, of_counts, n):
-    """After a random flip every number is the same or the store is refused."""
+    """After a random flip every number is the same, or the store is refused."""
     ended = in_a_process(store, n, n, of_counts=of_counts)
     assert set(ended) <= {"noticed", "harmless"} and ended["noticed"] > (n / 2 if n > 40 else 0), ended
 
@@ -142,7 +142,7 @@ def test_an_error_of_sqlite_that_is_no_text_is_ours(tmp_path):
 
 @pytest.mark.parametrize("value", [b"create store", b"gaussian", b"default"])
 def test_a_flipped_value_of_the_state_is_noticed_by_its_digest(tmp_path, value):
-    """SQLite itself does not notice it."""
+    """The digest of the state notices a flipped value that SQLite does not notice."""
     path = make_store(tmp_path / "s")
     state = path / "state.sqlite"
     flip(state, 8 * state.read_bytes().index(value))

@@ -23,7 +23,7 @@ def place(tmp_path):
 
 
 def test_a_store_of_format_1_is_opened_and_goes_on(place):
-    """Every release has the rows that were published, every path takes a finer level, and logs are appended."""
+    """Every stored release has its published rows, every path releases at a finer level, and logs are appended."""
     store = sh.open(place / "store")
     with store.home.hold() as state:
         state.verify()
@@ -58,7 +58,7 @@ def test_a_store_of_format_1_is_opened_and_goes_on(place):
 
 
 def test_an_exported_ledger_of_format_1_is_replaced_by_a_newer_one(place):
-    """It is known for one by its schema."""
+    """An export of an earlier version is recognised by its schema."""
     sh.open(place / "store").export_ledger(place / "ledger.json")
     with sh.open_analyst(place) as session:
         assert session.sql("select count(*) as n from cells.coarse")["n"].item() > 0

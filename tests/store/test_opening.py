@@ -89,7 +89,7 @@ def test_a_store_is_made_only_where_nothing_is(tmp_path, path):
 
 
 def test_of_two_runs_that_make_a_store_one_makes_it(tmp_path, monkeypatch):
-    """The second run takes the store that the first one made at any moment; a file in the way is an error."""
+    """The second of two processes uses the store that the first one made; a file in the way is an error."""
     assert ensure_store(tmp_path / "s") and not ensure_store(tmp_path / "s")
     made = lifecycle.create_store
     monkeypatch.setattr(lifecycle, "create_store", lambda path: (made(path), made(path)))

@@ -142,7 +142,7 @@ def test_a_path_is_not_opened_without_its_attachment(tmp_path, damage):
 
 @pytest.mark.parametrize("mode", [0o720, 0o702])
 def test_a_store_that_others_can_write_to_is_refused(tmp_path, mode):
-    """The mode of its directory decides."""
+    """A directory that its group or others can write to is refused."""
     path = make_store(tmp_path / "s")
     path.chmod(mode)
     with pytest.raises(StoreError, match="other users can write"), open_state(path):
@@ -150,7 +150,7 @@ def test_a_store_that_others_can_write_to_is_refused(tmp_path, mode):
 
 
 def test_a_directory_in_which_any_user_can_replace_the_store_is_warned_of(tmp_path):
-    """There is no warning where the sticky bit, as of /tmp, prevents it."""
+    """A world-writable parent directory causes a warning, unless it has the sticky bit, as /tmp has."""
     path = make_store(tmp_path / "s")
     tmp_path.chmod(0o777)
     with pytest.warns(UserWarning, match="any user can replace the store"), open_state(path):
@@ -165,7 +165,7 @@ def test_a_directory_in_which_any_user_can_replace_the_store_is_warned_of(tmp_pa
     ["trigger planted after insert on release begin delete from release; end", "view planted as select 1 as one"],
 )
 def test_triggers_and_views_of_others_are_refused(tmp_path, planted):
-    """The refusal needs no digest of the state."""
+    """Foreign triggers and views are refused even without the digest of the state."""
     path = make_store(tmp_path / "s")
     with closing(sqlite3.connect(path / "state.sqlite")) as other:
         other.execute(f"create {planted}")

@@ -19,7 +19,7 @@ from tests.store.example import SALT
 
 @dataclass
 class Record:
-    """What a series record tells about its files."""
+    """The part of a series record that describes its files."""
 
     files: list[RegisteredFile] = field(default_factory=list)
     salt: bytes = SALT
@@ -56,7 +56,7 @@ def texts(n):
     ids=["text", "bytes", "integers", "unsigned", "product"],
 )
 def test_every_key_is_found_under_its_own_type(tmp_path, keys, absent):
-    """Keys come back with their types, sorted by count, and are told from keys without a count."""
+    """Keys come back with their types, sorted by count; keys without a count are not found."""
     counted = pl.DataFrame(keys).with_columns(count=pl.Series([5, 1, 1, 3, 3]))
     files = opened(tmp_path / "s", write(tmp_path / "s", counted))
     assert files.n_nonzero == 5
@@ -96,7 +96,7 @@ def test_keys_stand_in_the_order_asked(tmp_path, monkeypatch):
 
 
 def test_order_within_a_group_is_uniform(tmp_path):
-    """All orders of the cells of one count are equally likely; a rotation instead of a permutation is noticed."""
+    """All orders of the keys of one count are equally likely; a rotation instead of a permutation is rejected."""
     counted = pl.DataFrame({"key_0": [0, 1, 2, 3, 4], "count": [9, 2, 2, 2, 2]})
     counts = counted["count"].to_numpy()
     n = 4800

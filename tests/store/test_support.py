@@ -59,7 +59,7 @@ def test_blocks_of_rows_do_not_show():
 
 @pytest.mark.parametrize("number", [0, 1, 50, 1000])
 def test_sorted_hashes_rise_and_keep_their_positions(tmp_path, monkeypatch, number):
-    """In one part and in many, added and read in pieces."""
+    """Hashes come back sorted with their positions, whether they fit in memory at once or not."""
     monkeypatch.setattr(support, "_SORTED", 100)
     hashes = np.random.default_rng(3).integers(0, 2**64, number, dtype=np.uint64)
     with support.SortedHashes(tmp_path) as sorter:

@@ -23,6 +23,7 @@ from sparsehist.release import cell_parameters as cell_request
 from tests.counting.logs import count
 
 SECRETS = ["SECRETshort", "SECRET-longer-than-twelve-bytes", "SECRETé中\u202e", "SECRET\0null"]
+DECLARED = {"unit": "user_id", "key": "query", "domain": sh.Strings(max_bytes=40)}
 WANTED = [b"SECRET", "SECRET".encode("utf-16-le")]
 
 
@@ -63,10 +64,8 @@ def test_no_output_holds_a_secret(tmp_path: Path, caplog: pytest.LogCaptureFixtu
     """Files, pickles, Arrow buffers, marks, logs and reprs hold no unpublished key and no unit."""
     caplog.set_level(logging.DEBUG)
     (tmp_path / "public").mkdir()
-    series = sh.create(
-        tmp_path / "store", planted_log(), name="words", unit="user_id", key="query", max_keys=2,
-        domain=sh.Strings(max_bytes=40), counting=sh.Counting(progress=True),
-    )  # fmt: skip
+    counting = sh.Counting(progress=True)
+    series = sh.create(tmp_path / "store", planted_log(), name="words", max_keys=2, counting=counting, **DECLARED)
     release = series.release("first", level=1)
     assert len(release) >= 3
     for what, content in every_output(release, tmp_path / "public").items():
@@ -92,8 +91,7 @@ def test_later_features_hold_no_secret_either(tmp_path: Path, caplog: pytest.Log
     logs.mkdir()
     planted_log().write_parquet(logs / "SECRETlog.parquet")
     said: list[object] = []
-    domain = sh.Strings(max_bytes=40)
-    running = sh.create(store, name="daily", unit="user_id", key="query", max_keys=2, domain=domain, steps=3)
+    running = sh.create(store, name="daily", max_keys=2, steps=3, **DECLARED)
     for step in (1, 2):
         running.append(planted_log(), step=step)
         said += [running, running.release(f"day_{step}", step=step, level=1)]
@@ -101,25 +99,22 @@ def test_later_features_hold_no_secret_either(tmp_path: Path, caplog: pytest.Log
     with pytest.raises(SparsehistError) as refused:
         running.append(planted_log().with_columns(user_id=None), step=3)
     said.append(refused.value)
-    shared = sh.create(
-        store, logs / "SECRETlog.parquet", name="shared", unit="user_id", key="query", max_keys=1,
-        domain=domain, bounding=sh.Share(most_keys=8),
-    )  # fmt: skip
+    file, bounding = logs / "SECRETlog.parquet", sh.Share(most_keys=8)
+    shared = sh.create(store, file, name="shared", max_keys=1, bounding=bounding, **DECLARED)
     said += [shared, shared.release("first", level=1)]
     said[-1].write_parquet(out / "first.parquet")
     small = sh.Catalogue([f"loud-key-of-some-length-{i}" for i in range(3)])
-    asked = sh.create(store, planted_log(), name="asked", unit="user_id", key="query", max_keys=1, domain=small,
-                      on_outside="drop")  # fmt: skip
+    catalogued = DECLARED | {"domain": small, "on_outside": "drop"}
+    asked = sh.create(store, planted_log(), name="asked", max_keys=1, **catalogued)
     session = asked.interactive("session", level="0.5", accuracy="0.2")
     said += [session, session.ask(pl.col("query").str.ends_with("1"))]
     text = "release again from shared at level 1/2 expecting 1 false keys to $file; show ledger"
     parameters = {"file": str(out / "again.parquet")}
     said.append(sh.sql(text, store=store, parameters=parameters))
-    (logs / "SECRETlog.parquet").write_bytes(b"SECRET")
+    file.write_bytes(b"SECRET")
     with pytest.raises(SparsehistError) as refused:
-        sh.create(store, logs / "SECRETlog.parquet", name="broken", unit="user_id", key="query", max_keys=1,
-                  domain=domain)  # fmt: skip
-    said.append(str(refused.value).replace(str(logs / "SECRETlog.parquet"), ""))  # whoever reads it named that file
+        sh.create(store, file, name="broken", max_keys=1, **DECLARED)
+    said.append(str(refused.value).replace(str(file), ""))  # whoever reads it named that file
     with sh.open_analyst(out) as reader:
         said += [reader, reader.sql("from ledger"), reader.sql("from shared.first")]
         for query in ("select error('no') from shared.first", "select query::int from shared.first"):
@@ -196,7 +191,7 @@ def test_an_engine_error_does_hold_a_secret() -> None:
 
 
 LOGS = {
-    "nothing but one key": pl.DataFrame({"cell": [7], "count": [1]}),
+    "one key": pl.DataFrame({"cell": [7], "count": [1]}),
     "many keys": pl.DataFrame({"cell": range(900), "count": [1 + i % 50 for i in range(900)]}),
     "all keys": pl.DataFrame({"cell": range(1000), "count": [3] * 1000}),
     "all but one": pl.DataFrame({"cell": range(999), "count": [2] * 999}),

@@ -30,7 +30,7 @@ def refused(query, reason, tables=None):
 
 
 def test_a_frame_of_pandas_is_a_source():
-    """With its categories as text and any index."""
+    """A frame of pandas is read with its categories as text, whatever its index."""
     pandas = pytest.importorskip("pandas")
     frame = LOG.to_pandas().set_index(pandas.Index([7, 7, 3, 1]))
     frame["kind"] = pandas.Categorical(["y", "x", "y", "x"])
@@ -104,14 +104,14 @@ def test_statistics_of_a_file_which_leave_nan_out_decide_nothing(query, tmp_path
 
 @pytest.mark.parametrize("call", ["sum(0.1e0)", "avg(0.1e0)", "(sum(0.1e0) over (partition by user_id))"])
 def test_a_floating_point_constant_is_not_added_up(call):
-    """Over 400,000 rows of 2,000 units, two threads gave other last digits than one."""
+    """Sums of floating-point constants are refused, since their last digits depend on the number of threads."""
     group = "" if "over" in call else "group by user_id"
     assert refused(f"select user_id, {call}::varchar as query from log {group}", "last digits of a floating-point")
     assert rows(f"select user_id, {call.replace('e0', '')}::varchar as query from log {group}")
 
 
 def test_an_enum_is_text():
-    """Its values and their order come from all rows: neither is there."""
+    """An ENUM column is text, since its values and their order come from all rows."""
     made = LOG.with_columns(mood=pl.col("query").cast(pl.Enum(["d", "c", "b", "a"])))
     for words in ("typeof(mood)", "enum_range(mood)", "enum_code(mood)", "cast(query as enum('a', 'b'))"):
         assert refused(f"select user_id, {words} as query from log", "not in the language", {"log": made})
@@ -136,7 +136,7 @@ CREATE = "create series s with (unit = user_id, key = query, max_keys = 9, domai
 
 
 def test_variables_and_sequences_behind_columns_make_a_source_unchecked():
-    """What a generated column or a default reads is nobody's to follow."""
+    """A table whose columns read variables or sequences is an unchecked source."""
     made = """
         set variable n = (select count(*) from log); create sequence q;
         create table t (user_id bigint, query varchar default getvariable('n')::varchar || nextval('q'));
@@ -160,7 +160,7 @@ def test_variables_and_sequences_behind_columns_make_a_source_unchecked():
     ],
 )
 def test_a_macro_of_a_name_of_duckdbs_own_is_not_seen(macro):
-    """Neither by the check nor by the run."""
+    """A user's macro named like a function of DuckDB changes neither the check nor the run."""
     query = "select l.user_id, l.query || r.i as query from log l, range(2) r(i)"
     outcomes, errors, sources = _ran(
         f"create macro {macro}; {CREATE} {query}; release a from s at level 1000 threshold 30;"
@@ -173,13 +173,13 @@ def test_a_macro_of_a_name_of_duckdbs_own_is_not_seen(macro):
 
 
 def test_a_view_whose_text_looks_like_a_frame_is_no_frame():
-    """Only what was handed over is."""
+    """A view of the session is an unchecked source, whatever its text looks like."""
     made = "create view v as select user_id, query, ' AS SELECT * FROM python_x() AS ' as x from log limit 2;"
     assert _ran(f"{made} {CREATE} select user_id, query from v")[1:] == ([], ["unchecked source"])
 
 
 def test_a_database_that_is_attached_twice_is_unchecked_twice(tmp_path):
-    """By a second name of its file, or not."""
+    """A table of an attached database is an unchecked source, also by a hard link to its file."""
     with duckdb.connect(str(tmp_path / "a.db")) as connection:
         connection.execute("create table log as select 1 as user_id, 'a' as query")
     (tmp_path / "b.db").hardlink_to(tmp_path / "a.db")
@@ -189,7 +189,7 @@ def test_a_database_that_is_attached_twice_is_unchecked_twice(tmp_path):
 
 
 def test_a_letter_that_only_python_folds_makes_another_column():
-    """The Kelvin sign is no k to DuckDB."""
+    """Names are folded as DuckDB folds them: the Kelvin sign is not k."""
     twice = pl.DataFrame({"\u212aid": [1, 2], "kid": [3, 4], "query": ["a", "b"]})
     query = Query('select "\u212aid" as kid, query from log', {"log": twice})
     with pytest.raises(GuaranteeError, match="must be the column kid"):
@@ -210,7 +210,7 @@ def test_sources_do_not_change_between_check_and_run(tmp_path):
 
 
 def test_nothing_but_the_sources_can_be_read(tmp_path, monkeypatch):
-    """Not even by a query that nobody checks."""
+    """Even a query that nobody checks reads nothing but its sources."""
     monkeypatch.chdir(tmp_path)
     LOG.write_parquet("log.parquet")
     LOG.write_parquet("other.parquet")
@@ -222,7 +222,7 @@ def test_nothing_but_the_sources_can_be_read(tmp_path, monkeypatch):
 
 
 def test_a_relation_that_is_named_twice_is_read_twice():
-    """Its rows are kept: a stream would be empty the second time."""
+    """A relation that is named twice is kept, since a stream would be empty the second time."""
     connection = duckdb.connect()
     connection.execute("create table t as select i % 5 as user_id, 'q' || i as query from range(5000) r(i)")
     query = "with c as (from log) select a.user_id, b.query from c a join log b using (user_id) group by all"
@@ -262,7 +262,7 @@ def encrypted(path, key):
 
 
 def test_the_key_of_an_encrypted_database_is_kept_nowhere(tmp_path, caplog, capfd):
-    """Not in the store, a release, its metadata, the ledger or the log, though the database is read."""
+    """No file, release, ledger or log contains the key of a database that is read."""
     caplog.set_level(logging.DEBUG)
     attach, written = encrypted(tmp_path / "log.db", SECRET), tmp_path / "public.parquet"
     script = f"{CREATE} select user_id, query from d.log; release a from s at level 1000 threshold 30 to '{written}'"
@@ -286,7 +286,7 @@ def test_the_key_of_an_encrypted_database_is_kept_nowhere(tmp_path, caplog, capf
     ],
 )
 def test_the_password_of_a_database_stands_in_no_error(tmp_path, attach, caplog, capfd):
-    """Neither where it is wrong, nor where nothing is there or the extension is missing."""
+    """No error contains a password, whether it is wrong, or the database or its extension is missing."""
     caplog.set_level(logging.DEBUG)
     encrypted(tmp_path / "log.db", "another")
     script = f"{attach.format(here=tmp_path, secret=SECRET)}; {CREATE} select user_id, query from d.log"

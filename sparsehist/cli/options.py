@@ -22,7 +22,7 @@ SeriesName = Annotated[str, Parameter(help="Name of the series.")]
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class StoreOptions:
-    """How a store is used.
+    """Settings of calls to a store.
 
     Args:
         who: Who asks, for the ledger; the user of the operating system by default.
@@ -33,7 +33,7 @@ class StoreOptions:
     wait: float = 0.0
 
     def home(self, path: Path) -> Home:
-        """Return where the store stands; one in memory would be gone after the command."""
+        """Return the location of the store; refuse a store in memory, which would end with the command."""
         if str(path) == MEMORY:
             raise DeclarationError("a store in memory ends with the command: name a directory")
         return Home(path, wait=self.wait, who=self.who)
@@ -106,7 +106,7 @@ class ReadingOptions:
     threads: int | None = None
 
     def files(self, more: Sequence[str] = ()) -> sh.Files:
-        """Return the files of the log, with those that are named without --input."""
+        """Return the files of the log, including those named without --input."""
         paths = [*more, *(self.input or ())]
         if not paths:
             raise DeclarationError("name the files of the log: give --input, such as --input 'log/*.parquet'")
@@ -120,7 +120,7 @@ class ReadingOptions:
         return {column: kind for column, _, kind in pairs}
 
     def counting(self) -> sh.Counting:
-        """Return the resources."""
+        """Return the settings of counting."""
         return sh.Counting(memory_limit=self.memory_limit, threads=self.threads)
 
 

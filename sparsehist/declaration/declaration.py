@@ -79,7 +79,7 @@ def _key_types(given: object) -> tuple[tuple[str, str], ...]:
     found = dict(given)
     for column, kind in found.items():
         if not isinstance(column, str) or not isinstance(kind, str) or kind not in KEY_TYPES:
-            options = ", ".join(map(repr, KEY_TYPES))  # what was given may be columns of the log
+            options = ", ".join(map(repr, KEY_TYPES))  # not the given value: it may be a column of the log
             raise DeclarationError(f"types name a column, and for it one of {options}")
     return tuple(sorted(found.items()))
 

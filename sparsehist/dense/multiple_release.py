@@ -300,7 +300,7 @@ class MultipleRelease:
 
 
 def _described(family: DenseFamily) -> list[Any]:
-    """Class and parameters of a family; each parameter as its name, its type and its exact text."""
+    """Return class and parameters of a family; each parameter as name, type and exact text."""
     values = ((field.name, getattr(family, field.name)) for field in fields(family))  # type: ignore[arg-type]
     plain = ((name, value.item() if isinstance(value, np.generic) else value) for name, value in values)
     return [type(family).__name__, *([name, type(value).__name__, str(value)] for name, value in plain)]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def declaration_rows(declared: Declaration) -> list[tuple[str, str]]:
-    """Return the public parameters of a series, as people read them."""
+    """Return the public parameters of a series as rows for people."""
     counts = [] if declared.unit else [("unit", "counts bounded elsewhere")]
     return [*counts, *rows(declared), *([("guarantee", declared.rests_on)] if declared.rests_on else [])]
 

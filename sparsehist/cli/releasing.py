@@ -210,7 +210,7 @@ def plan(
         if wrong := asked.keys() - inspect.signature(planned.plan).parameters.keys():
             raise DeclarationError(f"--{min(wrong)} has no meaning for {planned.name}: leave it out, and give levels")
         made = planned.plan(**given(levels=levels), **asked)
-    data = {"noise": made.noise, "levels": list(made.by_level), "counts": list(made.by_count)}
+    data = {"noise": made.noise, "levels": made.levels.to_dicts(), "counts": made.counts.to_dicts()}
     return Answer(data, [*_shown(made)])
 
 
@@ -234,23 +234,24 @@ def _whole(cells: str) -> int:
 
 def _shown(made: sh.Plan) -> Iterator[Any]:
     """A table by level, one of probabilities and errors by count, and what would be refused."""
-    levels = [{k: v for k, v in row.items() if not k.startswith("all_per_")} for row in made.by_level]
+    rows = made.levels.to_dicts()
+    levels = [{k: v for k, v in row.items() if not k.startswith("all_per_")} for row in rows]
     yield _ABOUT_LEVELS
     yield rows_table(levels_for_people(levels, without="refused"))
-    for row in made.by_level:
+    for row in rows:
         if "all_per_user" in row:
             yield (
                 f"one release at level {row['level']} in every period: rho {row['all_per_period']} for one unit in "
                 f"one period, {row['all_per_user']} for one unit in all"
             )
     by_count: dict[int, dict[str, Any]] = {}
-    for row in made.by_count:
+    for row in made.counts.iter_rows(named=True):
         error = float(f"{100 * row['relative_error']:.2g}")
         cell = f"{round(100 * row['probability'], 1)} %, ± {error} %" if row["probability"] >= _SELDOM else "no"
         by_count.setdefault(row["count"], {"count": row["count"]})[row["level"]] = cell
     yield "[bold]By true count[/]: the probability of being published, and the mean relative error if it is."
     yield rows_table([*by_count.values()])
-    for row in made.by_level:
+    for row in rows:
         if row["refused"] is not None:
             yield f"level {row['level']} would be refused: {escape(row['refused'])}"
 

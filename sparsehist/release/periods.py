@@ -8,7 +8,6 @@ from dataclasses import replace
 from datetime import date
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
@@ -177,14 +176,13 @@ def plan_period(
         "all_per_period": rule.per_period(rule.n_periods),
         "all_per_user": min(rule.n_periods, rule.most_periods or rule.n_periods),
     }
-    rows: list[dict[str, Any]] = []
-    for row, cost in zip(made.by_level, costs, strict=True):
-        together = {name: total_cost([cost] * number) for name, number in times.items()}
-        rows.append(dict(row))
-        for name, total in together.items():
-            rows[-1][name] = level_text(present(total.amount))
-            rows[-1][f"{name}_epsilon"] = finite_or_none(guarantee(total, DEFAULT_DELTA))
-    return replace(made, by_level=rows)
+    further: list[pl.Series] = []
+    for name, number in times.items():
+        totals = [total_cost([cost] * number) for cost in costs]
+        further.append(pl.Series(name, [level_text(present(total.amount)) for total in totals]))
+        epsilons = [finite_or_none(guarantee(total, DEFAULT_DELTA)) for total in totals]
+        further.append(pl.Series(f"{name}_epsilon", epsilons, dtype=pl.Float64))
+    return replace(made, levels=made.levels.with_columns(further))
 
 
 def finish_periods(home: Home, name: str) -> None:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import polars as pl
@@ -45,38 +45,26 @@ _MOST_COUNTS, _MOST_EQUAL = 1000, 100_000
 _WIDEST, _CLOSE, _DIGITS = 90.0, 1e-5, 4
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Plan:
     """The predicted effect of releases at candidate levels; nothing is drawn or spent.
 
     Attributes:
-        by_level: One row per level: level (exact text), std and threshold (counts), expected_false_keys,
+        levels: One row per level: level (exact text), std and threshold (counts), expected_false_keys,
             published_50, published_95 and published_99 (the true count from which a key is published with that
             probability), adds (exact text in `currency`: what this release alone would add to the cost of its
             population), population_epsilon (afterwards, at delta 1e-6) and refused (why a cap or budget would
             refuse it, if one would); for open domains delta_share and delta_remaining too; for each measure
             price_sum_std (in units of the column) and price_sum_adds (its part of `adds`).
-        by_count: One row per level and true count: probability (that the key is published), error (mean distance of
+        counts: One row per level and true count: probability (that the key is published), error (mean distance of
             the published noisy count from the true one, in counts, given that it is published) and relative_error
             (error divided by count).
         noise: Name of the family.
     """
 
-    by_level: Sequence[Mapping[str, Any]]
-    by_count: Sequence[Mapping[str, Any]]
+    levels: pl.DataFrame
+    counts: pl.DataFrame
     noise: str
-
-    @cached_property
-    def levels(self) -> pl.DataFrame:
-        """`by_level` as a frame."""
-        whole = dict.fromkeys((f"published_{100 * p:.0f}" for p in PROBABILITIES), int)
-        types: dict[str, Any] = whole | {"refused": str, "population_epsilon": float}
-        return pl.DataFrame(self.by_level, schema_overrides=types, infer_schema_length=None)
-
-    @cached_property
-    def counts(self) -> pl.DataFrame:
-        """`by_count` as a frame."""
-        return pl.DataFrame(self.by_count)
 
     def __repr__(self) -> str:
         """Show both tables as text."""
@@ -87,8 +75,8 @@ class Plan:
         return in_notebook(self, self._tables)
 
     def _tables(self) -> Iterator[str]:
-        yield table_of_dicts(f"Plan of {self.noise} noise: by level", self.by_level)
-        yield table_of_dicts("By true count, in units", self.by_count)
+        yield table_of_dicts(f"Plan of {self.noise} noise: by level", self.levels.to_dicts())
+        yield table_of_dicts("By true count, in units", self.counts.to_dicts())
 
 
 def plan(
@@ -231,7 +219,10 @@ class Planner:
         for about, spends in map(self.release, found or checked_levels(LEVELS)):
             by_level.append(_level_row(about) | _cost_in(self.ledger, spends))
             by_count += _count_rows(about, at)
-        return Plan(by_level, by_count, self.declaration.noise)
+        whole = dict.fromkeys((f"published_{100 * p:.0f}" for p in PROBABILITIES), int)
+        types: dict[str, Any] = whole | {"refused": str, "population_epsilon": float}
+        levels = pl.DataFrame(by_level, schema_overrides=types, infer_schema_length=None)
+        return Plan(levels, pl.DataFrame(by_count), self.declaration.noise)
 
     def release(self, level: Fraction | EpsilonDelta) -> tuple[CellMetadata, tuple[Spending, ...]]:
         """Return the metadata of a release at a level, and the charges that it would add to the ledger."""

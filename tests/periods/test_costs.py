@@ -170,7 +170,7 @@ def test_delta_of_open_domains_is_borne_like_levels(protects: str) -> None:
 def test_a_year_of_weeks_costs_what_is_said() -> None:
     """52 weekly releases at 0.02 cost 1.04 per user and 0.02 per user-week, in plan and ledger alike."""
     log = in_weeks(protects="user-week", budget="0.02", periods=52)
-    row = log.plan("0.02").by_level[0]
+    row = log.plan("0.02").levels.row(0, named=True)
     assert (row["all_per_period"], row["all_per_user"]) == ("0.02", "1.04")
     for week in range(1, 53):
         made = log.append(of_users("ab"), period=f"2026-W{week:02}").release("public", level="0.02")

@@ -51,7 +51,7 @@ def test_steps_are_repeated_or_refused(sparsehist, daily):
     assert "step 3 comes next" in sparsehist(f"{append} day_1.parquet --step 4").err
     release = "release s --series daily --name x --level 0.5 --step"
     assert "not appended yet" in sparsehist(f"{release} 3").err
-    assert "--if-exists reuse gives it back" in sparsehist("create", "s", *DAILY).err
+    assert "--if-exists reuse returns it" in sparsehist("create", "s", *DAILY).err
     assert sparsehist("create", "s", *DAILY, "--if-exists", "reuse", "--json").json["status"] == "reused"
     differs = sparsehist("create", "s", *DAILY[:-1], "8", "--if-exists", "reuse")
     assert differs.code == 5 and "--steps 'steps(7)'" in differs.err

@@ -105,17 +105,6 @@ def test_rejection_keeps_what_drawing_one_by_one_would_keep():
     assert drawn == list(dict.fromkeys(free))[:4999]
 
 
-def test_taken_cells_are_listed_only_when_they_are_ranked():
-    """While at most half of the domain is taken or wanted, nothing is listed; beyond, nothing is rejected."""
-
-    def never(*_):
-        raise AssertionError
-
-    few, many = holding(Integers(100), range(40)), holding(Integers(100), range(41))
-    assert draw_free(Integers(100), 10, **few | {"taken_keys": never}, rng=seeded(1)).height == 10
-    assert draw_free(Integers(100), 10, **many | {"taken": never}, rng=seeded(1)).height == 10
-
-
 def test_large_domains_cost_what_is_drawn():
     """Drawing 1000 cells holds about as much memory and asks for as few candidates at 10**4 and 10**69 cells."""
     peaks, asked = [], []

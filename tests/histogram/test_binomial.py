@@ -73,24 +73,6 @@ def test_numbers_follow_their_law(n: int, p: float) -> None:
         judge(g_test(np.bincount(np.searchsorted(edges, drawn), minlength=cells.size), cells), f"n = {n}, p = {p}")
 
 
-def test_groups_keep_their_own_laws() -> None:
-    """Small, large, certain, impossible and empty groups in one call: each has its own law; 5,000 rounds see 6 %."""
-    trials, rounds = [0, 10**9, 7, 5, 0, 3 * 10**9, 10**25, 400, 40], 5_000
-    p = np.array([1e-7, 4e-9, 0.0, 1.0, 0.5, 1e-7, 3e-24, 0.6, 0.9])
-    with np.errstate(divide="ignore"):
-        log_p = np.log(np.tile(p, rounds))
-    drawn = binomial(trials * rounds, log_p, rng=entropy.seeded(46)).reshape(rounds, -1)
-    assert not drawn[:, [0, 2, 4]].any()
-    assert (drawn[:, 3] == 5).all()
-    for group in (1, 5, 6, 7, 8):
-        law = stats.poisson(trials[group] * p[group]) if group < 7 else stats.binom(trials[group], p[group])
-        edges = np.unique(law.ppf(np.arange(1, 8) / 8))
-        cells = np.diff(np.concatenate([[0.0], law.cdf(edges), [1.0]]))
-        seen, moved = (np.searchsorted(edges, drawn[:, group] + by) for by in (0, max(1, round(law.std() / 4))))
-        assert_consistent(g_test(np.bincount(seen, minlength=cells.size), cells), f"group {group}")
-        assert_detected(g_test(np.bincount(moved, minlength=cells.size), cells), "a quarter of a deviation more")
-
-
 @pytest.mark.parametrize(
     ("n", "log_p"),
     [

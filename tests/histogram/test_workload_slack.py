@@ -163,14 +163,3 @@ def test_slack_counts_the_numbers_that_depend_on_a_unit() -> None:
     alone, joined = strategy_named("identity", Prefix(4096)), strategy_named("spectral", Prefix(4096))
     assert slack(alone, 20) == 20 * slack(alone, 1) == slack(strategy_named("identity", Identity(50)), 20)
     assert slack(joined, 20) == slack(joined, 1) > 1000 * slack(alone, 1)
-
-
-@pytest.mark.parametrize(("name", "text"), [("spectral", "prefix()"), ("identity", "prefix()"), ("haar", "ranges()")])
-def test_rounding_adds_next_to_nothing_to_the_noise(name: str, text: str) -> None:
-    """At most 7e-4 of the variance of any sum: steps are small beside the least deviation of a sum."""
-    strategy = strategy_named(name, Prefix(512) if text == "prefix()" else Ranges(512))
-    step = cell_grid(strategy, 1.0)
-    lengths = np.arange(1.0, 513)
-    variances = strategy.prefix_variances  # type: ignore[attr-defined]
-    assert step is not None
-    assert float((lengths * step**2 / 6 / variances).max()) < 7e-4

@@ -15,8 +15,7 @@ from sparsehist.errors import DataError, DeclarationError, InputError
 from sparsehist.histogram import draw_exceeding
 from sparsehist.noise import DenseFamily, Family, RandomisedResponse, family_named
 from sparsehist.noise.exact_draws import enclose
-from tests.noise.laws import bridge, joint_table, probabilities
-from tests.stats import assert_consistent, binomial_test
+from tests.noise.laws import joint_table
 
 HALF, ONE, TWO = Fraction(1, 2), Fraction(1), Fraction(2)
 DRAWS = 300_000
@@ -44,27 +43,6 @@ def test_the_formulas_have_the_reference_values():
             low, high = (mpmath.mp.make_mpf(end) for end in formula._mpi_)
             assert high - low < mpmath.mpf(10) ** -30
             assert abs(low - mpmath.mpf(printed)) <= mpmath.mpf(10) ** -20 * mpmath.mpf("0.51")
-
-
-def test_many_categories_are_drawn_as_exactly():
-    """With 1,000 categories the shares of 0 and of unchanged values are right after every step."""
-    family, rng = RandomisedResponse(categories=1000), entropy.seeded(90)
-    fine = family.sample(DRAWS, 8, rng=rng)
-    coarse = family.coarsen(fine, 8, 6, rng=rng)
-    refined = family.refine(coarse, 6, 8, rng=rng)
-    middle = family.between(coarse, 6, fine, 8, 7, rng=rng)
-    zero = np.zeros(1, int)
-    at_zero = probabilities(family, Fraction(8), zero)[0]
-    stay = {pair: bridge(family, *map(Fraction, pair), zero)[0] for pair in ((8, 6), (8, 7), (7, 6))}
-    for equal, chance in (
-        (fine == 0, at_zero),
-        (refined == 0, at_zero),
-        (coarse == fine, stay[8, 6]),
-        (coarse == refined, stay[8, 6]),
-        (middle == fine, stay[8, 7]),
-        (middle == coarse, stay[7, 6]),
-    ):
-        assert_consistent(binomial_test(int(equal.sum()), DRAWS, chance))
 
 
 def test_releases_of_one_vector_lose_what_the_finest_loses():

@@ -54,15 +54,6 @@ def test_zcdp_agrees_with_opendp(profile: object) -> None:
         assert zcdp.epsilon(delta, 0.125) == pytest.approx(profile.epsilon(delta), rel=1e-9)
 
 
-def test_opendp_takes_the_looser_rho_of_pure_dp() -> None:
-    """OpenDP uses epsilon**2/2, which is above epsilon tanh(epsilon/2) and close to it for small epsilon."""
-    opendp.enable_features("contrib")
-    space = opendp.vector_domain(opendp.atom_domain(T=float, nan=False)), opendp.l1_distance(T=float)
-    concentrated = opendp.c.make_pureDP_to_zCDP(opendp.m.make_laplace(*space, scale=1.0))
-    assert zcdp.from_pure(1.0) < concentrated.map(1.0)
-    assert zcdp.from_pure(1e-4) == pytest.approx(concentrated.map(1e-4), rel=1e-8)
-
-
 def test_composition_of_pure_dp_agrees_with_dp_accounting() -> None:
     """A hundred compositions agree with dp-accounting, whose Fourier transform has an error near 1e-15."""
     one = common.DifferentialPrivacyParameters(0.05, 0.0)

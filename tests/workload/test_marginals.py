@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import polars as pl
 import pytest
 
 from sparsehist import entropy
@@ -42,22 +41,6 @@ def test_answers_are_the_sums_over_all_other_columns(workload):
     assert np.array_equal(workload.apply(dense.reshape(-1)), answers)
     A = workload.apply(np.eye(workload.n_cells))
     assert np.array_equal(A.T, workload.apply_transposed(np.eye(workload.n_queries)))
-
-
-def test_sums_are_those_of_a_group_by():
-    """Of columns with one value, few and many, one by one and together; the total too."""
-    shape = (7, 2, 300, 4, 1, 5, 9, 70_000)
-    cells = drawn_cells(shape, 3000, seed=2)
-    frame = pl.DataFrame({f"c{i}": column for i, column in enumerate(cells.coordinates)} | {"n": cells.counts})
-    subsets = [(), (0,), (7,), (0, 2), (1, 2, 6), (3, 4), (0, 1, 3), (5, 7), (0, 1, 3, 5)]
-    for subset in subsets:
-        table = cells.marginal(subset)
-        assert table.shape == tuple(shape[column] for column in subset)
-        assert table.sum() == cells.counts.sum()
-        names = [f"c{column}" for column in subset]
-        if names:
-            *values, counts = frame.group_by(names).agg(pl.col("n").sum()).select(*names, "n")
-            assert np.array_equal(table[tuple(value.to_numpy() for value in values)], counts.to_numpy())
 
 
 def test_sums_beyond_float64_are_exact():

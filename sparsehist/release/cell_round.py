@@ -173,7 +173,7 @@ def _draw_empty_keys(
 
     def taken(keys: pl.DataFrame) -> BoolArray:
         tracked_empty = is_in(keys, known) if known.height else np.zeros(keys.height, bool)
-        return files.contains(keys) | tracked_empty
+        return (files.positions(keys) >= 0) | tracked_empty
 
     return draw_free(
         domain,

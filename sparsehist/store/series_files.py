@@ -35,7 +35,7 @@ from sparsehist.store.private_files import (
 from sparsehist.store.records import RegisteredFile
 from sparsehist.store.support import SortedHashes, hash_keys, plain
 from sparsehist.threads import cores, in_threads
-from sparsehist.typing import AnyArray, BoolArray, IntArray, WordArray, secret
+from sparsehist.typing import AnyArray, IntArray, WordArray, secret
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -222,10 +222,6 @@ class SeriesFiles:
             same &= (keys[name][asked] == held[name]).to_numpy()
         found[asked[same]] = position[same]
         return found
-
-    def contains(self, keys: pl.DataFrame) -> BoolArray:
-        """Return whether keys have a count."""
-        return self.positions(keys) >= 0
 
     def all_keys(self) -> pl.DataFrame:
         """Return all keys, in the order of positions."""

@@ -90,19 +90,13 @@ def _absorb_block(state: WordArray, offsets: IntArray, data: ByteArray) -> None:
     words: WordArray = np.ndarray((len(data) - _WORD + 1,), dtype="<u8", buffer=data, strides=(1,))
     start, remaining = offsets[:-1], np.diff(offsets)
     _absorb(state, remaining.view(np.uint64))
-    rows = None
-    part = state
-    while True:
-        live = np.flatnonzero(remaining > 0)
-        if len(live) < len(remaining):
-            if rows is not None:
-                state[rows] = part
-            rows = live if rows is None else rows[live]
-            start, remaining, part = start[live], remaining[live], state[rows]
-        if len(start) == 0:
-            return
-        _absorb(part, words[start] & _MASKS[np.minimum(remaining, _WORD)])
+    rows = np.flatnonzero(remaining > 0)
+    while len(rows):
+        part, at = state[rows], start[rows]
+        _absorb(part, words[at] & _MASKS[np.minimum(remaining[rows], _WORD)])
+        state[rows] = part
         start, remaining = start + _WORD, remaining - _WORD
+        rows = rows[remaining[rows] > 0]
 
 
 def _absorb(state: WordArray, word: WordArray) -> None:

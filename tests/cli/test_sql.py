@@ -6,8 +6,6 @@ import sys
 
 import pytest
 
-from sparsehist.cli.scripts import is_complete
-
 SCRIPT = """\
 create series visits
     with (unit = user_id, key = url, max_keys = 2, domain = 'strings(max_bytes=8)', cap = 1)
@@ -114,15 +112,3 @@ def test_readers_query_published_files_without_the_store(sparsehist, store, here
     assert "memory limit" in sparsehist(f"{reading} --memory-limit 200MB --time-limit 60").err
     for wrong in ("sql", "sql s --analyst published", "sql s --time-limit 1"):
         assert sparsehist(wrong).code == 2
-
-
-@pytest.mark.parametrize(
-    ("text", "complete"),
-    [
-        ("select 1;", True), ("select 1; -- done", True), ("select 1", False), ("select ';'", False),
-        ("select 1; select 2", False), ("select $$ ; ", False), ("/* ; ", False),
-    ],
-)  # fmt: skip
-def test_a_statement_ends_with_its_semicolon(text, complete):
-    """A semicolon inside quotes or a comment ends nothing."""
-    assert is_complete(text) is complete

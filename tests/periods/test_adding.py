@@ -197,7 +197,7 @@ def test_two_that_add_at_once_count_nobody_twice(tmp_path: Path) -> None:
 
 
 def test_who_counted_can_be_erased(tmp_path: Path) -> None:
-    """Afterwards no byte of a unit is left; releases go on."""
+    """After `finish` no byte of a unit is left, and releases go on."""
     log = in_weeks(store=tmp_path / "s", most_periods=2)
     log.append(of_users(["secret_user"]), period=WEEKS[0])
     held = [file for file in (tmp_path / "s").rglob("*") if file.is_file() and b"secret_user" in file.read_bytes()]

@@ -170,7 +170,7 @@ def test_of_many_appenders_at_once_one_appends_and_says_so(stored: sh.RunningSer
 
 
 def test_finish_erases_the_pairs_and_refuses_further_steps(stored: sh.RunningSeries, tmp_path: Path) -> None:
-    """Afterwards the store holds no unit and no digest of one; releases go on."""
+    """After `finish` the store holds no unit and no digest of one, and releases go on."""
 
     def holds(text: bytes) -> bool:
         return any(text in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())

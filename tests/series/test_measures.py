@@ -47,10 +47,7 @@ def counted(
 @pytest.mark.parametrize(("clip", "step"), CLIPS)
 @given(rows=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4), st.integers(-9, 9)), max_size=14))
 def test_a_unit_changes_sums_by_no_more_than_the_sensitivity(tmp_path_factory, clip, step, rows) -> None:
-    """Brute force over neighbours: without any one unit, at most max_keys sums differ, each by B at most.
-
-    Under shares more sums differ, each by less: the length of the change is the same, in L2 and in L1.
-    """
+    """Removing a unit changes at most max_keys sums by at most B each; with shares more sums, within one norm."""
     directory = tmp_path_factory.mktemp("rows")
     values = [(unit, key, 0.3 * value) for unit, key, value in rows]
     log = pl.DataFrame(values, {"unit": pl.Int64, "key": pl.Int64, "price": pl.Float64}, orient="row")
@@ -74,14 +71,14 @@ def test_a_unit_changes_sums_by_no_more_than_the_sensitivity(tmp_path_factory, c
 
 @pytest.mark.parametrize(("clip", "step"), CLIPS)
 def test_the_sensitivity_is_reached(tmp_path: Path, clip: object, step: object) -> None:
-    """A unit with two keys and large values changes both sums by B: no smaller noise would do."""
+    """A unit with two keys and large values changes both sums by B."""
     log = pl.DataFrame({"unit": [1, 1, 1], "key": [0, 0, 1], "price": [50.0, 60.0, 70.0]})
     measure = sh.Measure("price", clip=clip, step=step)
     assert counted(log, [measure], tmp_path)["sum_0"].to_list() == [measure.most_steps] * 2
 
 
 def test_under_shares_sums_are_cut_by_the_weight_and_have_no_mean() -> None:
-    """A unit with eight keys and max_keys 2 adds half of B to each; cut at B its sums would be twice as long."""
+    """A unit with eight keys and max_keys=2 adds half of the clip to each; such sums have no means."""
     log = pl.DataFrame({"unit": 1, "key": range(8), "price": 50.0})
     measures = ["price:clip=8", sh.Measure.events(most=4)]
     series = over_log(log, max_keys=2, domain="integers(8)", bounding="share", measures=measures)
@@ -98,7 +95,7 @@ def test_under_shares_sums_are_cut_by_the_weight_and_have_no_mean() -> None:
     dtype=st.sampled_from([pl.Float64, pl.Decimal(20, 3), pl.String]),
 )
 def test_rows_are_rounded_towards_zero_as_they_are_written(values, step, dtype) -> None:
-    """0.29 is 29 steps of 0.01, whatever double is nearest to it."""
+    """Values are rounded by their decimal text: 0.29 is 29 steps of 0.01."""
     column = pl.Series("price", [str(value) for value in values])
     column = column if dtype == pl.String else column.cast(dtype)
     log = Log(column.to_frame().lazy(), {"price": column.dtype}, "the frame", texts=frozenset(["price"]))
@@ -108,7 +105,7 @@ def test_rows_are_rounded_towards_zero_as_they_are_written(values, step, dtype) 
 
 
 def test_every_engine_and_source_counts_the_same_sums(tmp_path: Path) -> None:
-    """Frames, Arrow, Parquet, CSV, JSON lines, DuckDB, Query and counts made elsewhere, against Polars alone."""
+    """Frames, Arrow, files, relations, queries and counts give the sums that plain Polars gives."""
     import duckdb
 
     rng = np.random.default_rng(3)
@@ -141,7 +138,7 @@ def test_every_engine_and_source_counts_the_same_sums(tmp_path: Path) -> None:
      ([1.0, np.inf], pl.Float64, "infinite"), ([1, -1], pl.Int8, "negative"), (["1", "2"], pl.String, "cast it")],
 )  # fmt: skip
 def test_rows_that_cannot_be_measured_are_refused_or_dropped(tmp_path: Path, column, dtype, remedy) -> None:
-    """As on_null says; the whole row is left out."""
+    """Rows without a usable value are refused, or dropped with on_null="drop"."""
     log = pl.DataFrame({"unit": [1, 2], "key": [0, 1], "price": pl.Series(column, dtype=dtype)})
     with pytest.raises(DataError, match=remedy):
         over_log(log, domain="integers(5)", measures="price:clip=3")
@@ -267,7 +264,7 @@ def test_a_name_stands_for_the_same_sums(tmp_path: Path) -> None:
     [{}, {"rows": 1}, {"price": 0}, "price=x", "price=1,price=2", {"price": 10**9}, [1], sh.EpsilonDelta(1, 1e-6)],
 )
 def test_bad_levels_of_measures_are_refused(measures: object) -> None:
-    """Unknown names, what is no level and levels with too little noise are refused."""
+    """Unknown measures, invalid levels and levels with too little noise are refused."""
     series = a_series(cap=None)
     with pytest.raises((DeclarationError, LevelError)):
         series.release("one", level=1, measures=measures)
@@ -275,7 +272,7 @@ def test_bad_levels_of_measures_are_refused(measures: object) -> None:
 
 
 def test_totals_take_two_lines() -> None:
-    """key=None: how many units there are, and what they add up to."""
+    """With key=None a release gives the number of units and the sum of their values."""
     log = a_log()
     shop = sh.create(":memory:", log, name="shop", unit="u", key=None, max_keys=1, measures="price:clip=50,step=0.01")
     total = shop.release("total", level=1, measures=1).frame
@@ -285,7 +282,7 @@ def test_totals_take_two_lines() -> None:
 
 @pytest.mark.parametrize("noise", ["gaussian", "laplace", "discrete_laplace"])
 def test_intervals_of_sums_and_means_hold_the_truth_as_often_as_they_say(noise: str) -> None:
-    """Over 4,000 cells of known sums; those that are 20 % too narrow do not."""
+    """Intervals of 4,000 known sums have their coverage; intervals 20 % narrower are detected."""
     n = 4000
     told = pl.DataFrame({"k": range(n), "count": 500, "price_steps": 90_000, "events_steps": 1_500})
     measures = ["price:clip=2,step=0.01", sh.Measure.events(most=9)]
@@ -304,7 +301,7 @@ def test_intervals_of_sums_and_means_hold_the_truth_as_often_as_they_say(noise: 
 
 
 def test_means_do_not_feel_which_keys_the_threshold_selected() -> None:
-    """Some 2,700 of 40,000 keys pass it by luck: means over events hold, sums over published counts are too low."""
+    """Means over events have their coverage for selected keys; sums over published counts are detected."""
     n = 40_000
     told = pl.DataFrame({"k": range(n), "count": 35, "price_steps": 3500, "events_steps": 35})
     measures = ["price:clip=100", sh.Measure.events(most=1)]
@@ -320,7 +317,7 @@ def test_means_do_not_feel_which_keys_the_threshold_selected() -> None:
 
 
 def test_sums_of_a_shop_are_within_noise_of_the_truth() -> None:
-    """Invoices of skewed amounts, returns among them: every sum within five deviations of the clipped truth."""
+    """Sums of skewed amounts with returns are within 5.5 deviations of the clipped truth."""
     rng = np.random.default_rng(2)
     n = 60_000
     shop = pl.DataFrame(
@@ -344,7 +341,7 @@ def test_sums_of_a_shop_are_within_noise_of_the_truth() -> None:
 
 
 def test_quantiles_hold_the_true_ones_as_often_as_they_say() -> None:
-    """100 releases of ages, with prefix sums listed and not; a share read off the wrong total is seen."""
+    """Intervals of quantiles have at least their coverage over 100 releases of ages."""
     counts = np.r_[np.zeros(20, int), np.arange(1, 41), np.arange(40, 0, -1), np.zeros(20, int)]
     truth = np.searchsorted(np.cumsum(counts), np.array([0.25, 0.5, 0.9]) * counts.sum())
     held = near = 0
@@ -369,7 +366,7 @@ def test_quantiles_hold_the_true_ones_as_often_as_they_say() -> None:
     ["sum(price) over ()", "(select sum(price) from log)", "rank() over (order by price)"],
 )
 def test_a_query_whose_measure_looks_at_other_units_is_refused(price: str) -> None:
-    """The check of a query holds for measured columns, too: what a unit adds must depend on that unit alone."""
+    """A measured column that depends on other units is refused."""
     tables = {"log": pl.DataFrame({"unit": [1, 2], "key": [0, 1], "price": [1.0, 2.0]})}
     told = {"domain": "integers(5)", "measures": "price:clip=9"}
     over_log(sh.Query("select unit, key, 2 * price as price from log", tables=tables), **told)

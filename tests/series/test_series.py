@@ -118,7 +118,7 @@ HUGE = sh.Counts(pl.DataFrame({"key": ["a"], "count": [2**53 + 1]}), largest=1)
 def test_a_bad_declaration_is_refused_and_leaves_no_store(
     tmp_path: Path, wrong: dict, error: type[Exception]
 ) -> None:
-    """No directory is made. A count of 2**53 would swallow the noise."""
+    """Bad declarations, and counts too large for doubles with noise, leave no directory."""
     with pytest.raises(error):
         a_series(tmp_path / "store", **wrong)
     assert list(tmp_path.iterdir()) == []

@@ -16,7 +16,7 @@ import pytest
 
 import sparsehist as sh
 from tests.faults.place import Place, inspect
-from tests.faults.work import WORK, prepare
+from tests.faults.work import WORK
 
 pytestmark = [
     pytest.mark.faults,
@@ -72,8 +72,9 @@ def test_every_call_of_a_release_may_fail(tmp_path):
 
 def test_kills_at_random_instants_leave_one_history(tmp_path):
     """A process that is killed at random instants never publishes two different releases under one name."""
-    place = Place(tmp_path / "w")
-    prepare(place)
+    root = tmp_path / "w"
+    subprocess.run([*CAMPAIGN, root, "--work", "release", "--step", "prepare"], cwd=ROOT, check=True)
+    place = Place(root)
     chance = random.Random(1)
     seen = {}
     words = [*CAMPAIGN, place.root, "--work", "release", "--step", "for ever"]

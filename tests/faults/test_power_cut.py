@@ -32,10 +32,10 @@ SYNCS, WRITES = ("fsync", "fdatasync"), ("write", "pwrite64")
 
 def recorded(work, tmp_path):
     """Do a piece of work once; the place it was done in, as it was before, and the calls."""
-    place = Place(tmp_path / "root")
-    command = [sys.executable, "-B", "-m", "tests.faults.campaign", str(place.root), "--work", work, "--step"]
+    root = tmp_path / "root"
+    command = [sys.executable, "-B", "-m", "tests.faults.campaign", str(root), "--work", work, "--step"]
     subprocess.run([*command, "prepare"], cwd=ROOT, check=True, timeout=300)
-    before = Disk(place.root)
+    place, before = Place(root), Disk(root)
     return place, before, record([*command, "work"], tmp_path / "trace", cwd=ROOT)
 
 

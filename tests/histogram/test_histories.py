@@ -10,12 +10,11 @@ import pytest
 
 from sparsehist import entropy
 from sparsehist.histogram import draw_exceeding, draw_round
-from sparsehist.histogram.dense import noise_at_level
 from sparsehist.histogram.history import RAREST, history_of, rarity
 from sparsehist.noise import DiscreteLaplace, Family, Gaussian, Laplace, Poisson, Skellam
 from tests.histogram import dense_reference
 from tests.histogram.sparse_simulation import independent_redraw
-from tests.stats import assert_consistent, assert_detected, two_sample_outcomes, two_sample_vectors
+from tests.stats import assert_consistent, assert_detected, two_sample_vectors
 
 FAMILIES = [Gaussian(1.5), Laplace(1.5), DiscreteLaplace(2), Poisson(), Skellam()]
 # By default one family of reals and one of integers.
@@ -64,43 +63,6 @@ def test_survivors_far_above_an_old_threshold_have_the_dense_law(family: Family)
     if not isinstance(family, Poisson):  # whose noise of 0 leaves finer levels no choice
         wrong[:, 0] = independent_redraw(family, Fraction(1, 2), {}, n, rng=rng)
         assert_detected(two_sample_vectors(wrong, paths[1]), "fresh noise for survivors")
-
-
-# The first release hides these cells with a probability of .2 or so; the second has them all drawn.
-HIDDEN, DRAWN = ("1/4", -0.8), ("1/2", -1.0)
-LATER = ["2", "1/3", "1/16"]
-
-
-def drawn_explicitly(family: Family, n: int, *, plain: bool = False) -> tuple[np.ndarray, np.ndarray]:
-    """All levels of a group that is drawn explicitly, and which cells the second release shows."""
-    rng = entropy.seeded(91)
-    (first, tau), (second, new) = ((level, at(family, level, stds)) for level, stds in (HIDDEN, DRAWN))
-    drawn = draw_exceeding(family, [(first, tau)], second, new, n, rng=rng)
-    assert drawn.values.size == n and not drawn.exceeds.all()
-    known = {Fraction(first): drawn.paths[:, 0], Fraction(second): drawn.values}
-    if plain:  # wrong on purpose: the history is left out
-        known[Fraction(first)] = family.sample(n, first, rng=rng)
-        known[Fraction(second)] = family.refine(known[Fraction(first)], first, second, rng=rng)
-    for level in LATER:
-        known[Fraction(level)] = noise_at_level(family, Fraction(level), known, n, rng=rng)
-    return np.stack([known[Fraction(level)] for level in (first, second, *LATER)], axis=1), drawn.exceeds
-
-
-@pytest.mark.parametrize("family", EACH_KIND, ids=repr)
-def test_cells_drawn_explicitly_have_the_dense_law_published_or_not(family: Family) -> None:
-    """Both kinds, over three more rounds; 20,000 cells see errors of a per cent or two in the paths' marginals."""
-    n = 20_000
-    rounds = [(level, at(family, level, stds)) for level, stds in (HIDDEN, DRAWN)]
-    levels = [*rounds, *((level, 0.0) for level in LATER)]
-    dense = dense_reference.dense_releases(family, np.zeros(8 * n), levels, rng=np.random.default_rng(92))
-    inside = dense.noise[0] <= rounds[0][1]
-    reference, above = dense.noise[:, inside].T, dense.published[1, inside]
-    paths, exceeds = drawn_explicitly(family, n)
-    assert_consistent(two_sample_outcomes(exceeds.astype(int), above.astype(int)), "how many are published")
-    for shown in (True, False):
-        assert_consistent(two_sample_vectors(paths[exceeds == shown], reference[above == shown]), f"shown: {shown}")
-    wrong, _ = drawn_explicitly(family, n, plain=True)
-    assert_detected(two_sample_vectors(wrong, reference), "paths without their history")
 
 
 @pytest.mark.parametrize("family", EACH_KIND, ids=repr)

@@ -15,7 +15,7 @@ from sparsehist import entropy
 from sparsehist.histogram import DenseReleases, history, release_dense
 from sparsehist.histogram import round as rounds_of_cells
 from sparsehist.noise import DiscreteLaplace, Family, Gaussian, Laplace, Poisson, Skellam
-from tests.cases import quick
+from tests.cases import quick, slow
 from tests.histogram.dense_reference import dense_releases
 from tests.histogram.sparse_simulation import (
     hide_unpublished,
@@ -153,18 +153,26 @@ def test_wrong_samplers_are_rejected(name: str, scale: Fraction) -> None:
     assert_detected(p_value(wrong.release(release_sparse, 5), reference(name)), f"levels times {share}")
 
 
-@pytest.mark.parametrize("rarest", [0.0, 1.0, 30.0], ids=["every group explicitly", "most", "none"])
+@pytest.mark.parametrize(
+    ("name", "rarest"),
+    [
+        *(("sixteen rounds", rarest) for rarest in (0.0, 1.0, 30.0)),
+        *((name, 0.0) if name in QUICK else slow(name, 0.0) for name in HIDDEN),
+    ],
+)
 def test_the_limit_between_lazy_and_explicit_drawing_does_not_matter(
-    monkeypatch: pytest.MonkeyPatch, rarest: float
+    monkeypatch: pytest.MonkeyPatch, name: str, rarest: float
 ) -> None:
-    """The joint law is the dense one wherever this limit lies."""
-    case = Case(Gaussian(2**0.5), MANY[:8], (0, 2), 15_000)
+    """The joint law is the dense one if every group is drawn explicitly (at 0), most are, or none."""
+    case = EVERY[name]._replace(rounds=EVERY[name].rounds[:8])
     dense = case.release(release_dense, 15)
     monkeypatch.setattr(history, "RAREST", rarest)
     monkeypatch.setattr(rounds_of_cells, "RAREST", rarest)
     sparse = case.release(release_sparse, 16)
     for count in case.counts:
         assert_consistent(case.compared(sparse, dense, count), f"count {count}")
+    redrawn = case.release(release_sparse, 17, tracked_noise=independent_redraw)
+    assert_detected(case.compared(redrawn, dense, case.counts[0]), "an independent redraw")
 
 
 def test_the_number_published_in_a_small_domain_has_the_dense_law() -> None:

@@ -11,9 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparsehist import EpsilonDelta, MultipleRelease
 from sparsehist.errors import LevelError, shown
-from sparsehist.noise import Gaussian
 from sparsehist.privacy import as_level, level_text
 from sparsehist.privacy.levels import level_or_zero, rounded_down
 
@@ -46,16 +44,6 @@ def test_what_is_no_level_is_refused_with_its_value(wrong: object) -> None:
     with pytest.raises(LevelError) as refusal:
         as_level(wrong)  # type: ignore[arg-type]
     assert shown(wrong) in str(refusal.value)
-
-
-def test_a_pair_in_the_place_of_a_level_is_told_what_to_give() -> None:
-    """The formula in the refusal is a level, and at it Gaussian noise of sensitivity 1 has that delta."""
-    goal = EpsilonDelta(1, 1e-6)
-    with pytest.raises(LevelError, match=r"largest_mu\(\) \*\* 2 / 2"):
-        MultipleRelease(Gaussian(), [1.0, 2.0]).release(goal)  # type: ignore[arg-type]
-    level = goal.largest_mu() ** 2 / 2
-    assert MultipleRelease(Gaussian(), [1.0, 2.0]).release(level).values.size == 2
-    assert Gaussian().std(level) == pytest.approx(4.224678889326835, rel=1e-12)
 
 
 @given(st.fractions(min_value=Fraction(1, 10**9), max_value=10**9))

@@ -23,6 +23,7 @@ CODE_BITS = 32
 MOST_CODES = 2**CODE_BITS - 2
 _FIRST_BITS = 15
 _SLOTS_PER_VALUE = 2  # at least; in a half-full table, two of three values are found in the first slot
+_MANY = 1 << 22  # values, whose 64 MB take as long to copy as a batch loses by several chunks
 _BLOCK = 1 << 16  # rows looked up at a time: their temporaries stay in the cache of a core
 
 
@@ -41,8 +42,7 @@ class Codes:
 
     def __init__(self, dtype: pl.DataType) -> None:
         self._seed, self._lock = secrets.randbits(64), Lock()
-        # Values by code: one large chunk, and recent batches as further chunks. Joining every batch to the large one
-        # would copy all earlier values each time.
+        # Values by code: the settled ones in one chunk, then further chunks, if there are many values.
         self._values, self._settled = pl.Series([], dtype=dtype), 0
         # A slot holds a code plus one, or 0 if it is free; hashes are by code.
         self._slots: Codes32 = np.zeros(1 << _FIRST_BITS, dtype=np.uint32)
@@ -150,5 +150,6 @@ class Codes:
             # A copy: a view would keep the whole batch in memory for a few values.
             new = pl.DataFrame(new.to_frame().to_arrow(compat_level=pl.CompatLevel.oldest())).to_series()
         self._values = pl.concat([self._values, new.alias("")], rechunk=False)
-        if 8 * (self._size - self._settled) > self._size:
+        # To join all values costs less than to take them from several chunks, unless there are many.
+        if self._size < _MANY or 8 * (self._size - self._settled) > self._size:
             self._values, self._settled = self._values.rechunk(), self._size

@@ -16,21 +16,11 @@ from sparsehist.errors import DataError
 SPARK_LABEL = "the Spark frame"
 # The Polars type of each Spark type; unsigned 64-bit numbers are read as decimals of 20 digits.
 _TYPES: dict[str, pl.DataType] = {
-    "BooleanType": pl.Boolean(),
-    "ByteType": pl.Int8(),
-    "ShortType": pl.Int16(),
-    "IntegerType": pl.Int32(),
-    "LongType": pl.Int64(),
-    "FloatType": pl.Float32(),
-    "DoubleType": pl.Float64(),
-    "StringType": pl.String(),
-    "CharType": pl.String(),
-    "VarcharType": pl.String(),
-    "BinaryType": pl.Binary(),
-    "DateType": pl.Date(),
-    "TimestampType": pl.Datetime("us", "UTC"),
-    "TimestampNTZType": pl.Datetime("us"),
-}
+    "BooleanType": pl.Boolean(), "ByteType": pl.Int8(), "ShortType": pl.Int16(), "IntegerType": pl.Int32(),
+    "LongType": pl.Int64(), "FloatType": pl.Float32(), "DoubleType": pl.Float64(), "StringType": pl.String(),
+    "CharType": pl.String(), "VarcharType": pl.String(), "BinaryType": pl.Binary(), "DateType": pl.Date(),
+    "TimestampType": pl.Datetime("us", "UTC"), "TimestampNTZType": pl.Datetime("us"),
+}  # fmt: skip
 
 
 def is_spark_frame(source: object) -> bool:

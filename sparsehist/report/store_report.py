@@ -283,16 +283,10 @@ def _releases(name: str, made: Sequence[Metadata], remarks: list[str]) -> Iterat
     ]  # fmt: skip
     remarks.extend(_left_out(len(made), "releases"))
     heads = [
-        "release",
-        "of",
-        "level",
-        "noise",
-        "std (units)",
-        "threshold (units)",
-        "false keys expected",
-        "it counts",
-    ]
-    yield _table(f"Releases of {name}", [*heads, "when (UTC)"], rows)
+        "release", "of", "level", "noise", "std (units)", "threshold (units)", "false keys expected", "it counts",
+        "when (UTC)",
+    ]  # fmt: skip
+    yield _table(f"Releases of {name}", heads, rows)
     yield from _promises(name, made[-_MOST_ROWS:])
 
 
@@ -312,29 +306,16 @@ def _promises(name: str, made: Sequence[Metadata]) -> Iterator[Markup]:
 
 def _errors(name: str, finest: Sequence[CellMetadata]) -> Iterator[Markup]:
     """Yield the table of probability of publication and mean error by true count, a column per release."""
-    known = {about.name: errors for about in finest if (errors := _error(about, COUNTS))}
-    rows = [
-        [f"{count:,}", *(_error_text(*errors[i], count) for errors in known.values())]
-        for i, count in enumerate(COUNTS)
-    ]
-    if known:
-        caption = f"Error by true count, {name}: probability of being published, mean error if so (units)"
-        yield _table(caption, ["true count (units)", *known], rows, len(known))
-
-
-def _error_text(probability: float, error: float, count: int) -> str:
-    told = "below 0.000001" if probability < 0.000001 else shown(probability)
-    return f"{told}, ± {shown(error)} ({error / count:.2g})"
-
-
-def _error(about: CellMetadata, counts: Sequence[int]) -> list[tuple[float, float]]:
-    """Return probability of publication and mean error at each count."""
-    level, threshold = as_level(about.level), about.effective_threshold
-    probabilities = publication_probability(about.family, level, threshold, counts).tolist()
-    return [
-        (probability, mean_error(about.family, level, threshold, count))
-        for probability, count in zip(probabilities, counts, strict=True)
-    ]
+    rows = [[f"{count:,}"] for count in COUNTS]
+    for about in finest:
+        level, threshold = as_level(about.level), about.effective_threshold
+        probabilities = publication_probability(about.family, level, threshold, COUNTS).tolist()
+        for row, count, probability in zip(rows, COUNTS, probabilities, strict=True):
+            error = mean_error(about.family, level, threshold, count)
+            chance = "below 0.000001" if probability < 0.000001 else shown(probability)
+            row.append(f"{chance}, ± {shown(error)} ({error / count:.2g})")
+    caption = f"Error by true count, {name}: probability of being published, mean error if so (units)"
+    yield _table(caption, ["true count (units)", *(about.name for about in finest)], rows, len(finest))
 
 
 def _with_limits(release: Release) -> pl.DataFrame:
@@ -350,16 +331,16 @@ def _limits(largest: pl.DataFrame, release: Release) -> list[tuple[float | None,
     return joined.select("noisy_count", "low", "high").rows()
 
 
+def _interval(value: float | None, low: float | None, high: float | None) -> str:
+    return f"{shown(value, 6)} ({shown(low, 6)} to {shown(high, 6)})"
+
+
 def _largest_keys(name: str, released: Sequence[Release], largest: pl.DataFrame) -> Markup:
     cells: list[list[str]] = [[" · ".join(map(str, key))] for key in largest.iter_rows()]
     for release in released:
-        for row, (value, low, high) in zip(cells, _limits(largest, release), strict=True):
-            row.append(
-                "not published" if value is None else f"{shown(value, 6)} ({shown(low, 6)} to {shown(high, 6)})"
-            )
-    caption = (
-        f"The largest keys of {name}: noisy counts (units) with {CONFIDENCE:.0%} intervals for the bounded count"
-    )
+        for row, interval in zip(cells, _limits(largest, release), strict=True):
+            row.append("not published" if interval[0] is None else _interval(*interval))
+    caption = f"The largest keys of {name}: noisy counts (units) with {CONFIDENCE:.0%} intervals of bounded counts"
     return _table(caption, ["key", *(release.name for release in released)], cells, len(released))
 
 
@@ -369,13 +350,13 @@ def _sums(name: str, released: Sequence[Release], largest: pl.DataFrame) -> Iter
         measured = [name for name in release.frame.columns if name not in (*largest.columns, "noisy_count")]
         if measured:
             joined = largest.join(_with_limits(release), on=largest.columns, how="inner", maintain_order="left")
-            rows = []
-            for row in joined.iter_rows(named=True):
-                limits = ((row[one], row.get(f"{one}_low"), row.get(f"{one}_high")) for one in measured)
-                key = " · ".join(str(row[column]) for column in largest.columns)
-                rows.append(
-                    [key, *(f"{shown(at, 6)} ({shown(low, 6)} to {shown(high, 6)})" for at, low, high in limits)]
-                )
+            rows = [
+                [
+                    " · ".join(str(row[column]) for column in largest.columns),
+                    *(_interval(row[one], row.get(f"{one}_low"), row.get(f"{one}_high")) for one in measured),
+                ]
+                for row in joined.iter_rows(named=True)
+            ]
             caption = f"Measures of the largest keys of {name} in {release.name}, with {CONFIDENCE:.0%} intervals"
             yield _table(caption, ["key", *measured], rows, len(measured))
             return

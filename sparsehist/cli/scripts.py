@@ -17,7 +17,6 @@ from sparsehist.cli.options import DEFAULT, Using, given
 from sparsehist.cli.releasing import MOST_ROWS, levels_for_people
 from sparsehist.errors import DeclarationError, InputError, SparsehistError, StatementError
 from sparsehist.ledger.table import SCHEMA, for_people
-from sparsehist.release.home import Home
 from sparsehist.sqlfront.parameters import parameters_from
 from sparsehist.sqlfront.results import Outcome
 from sparsehist.sqlfront.script import pieces, pointed
@@ -26,20 +25,12 @@ from sparsehist.sqlfront.session import Session, asked_for, run_script
 _SELDOM_USED = ("workload", "strategy", "refused")
 _HELP = """\
 Statements end with a semicolon; they may take several lines.
-  CREATE SERIES name WITH (unit = …, key = …, max_keys = …, domain = '…')
-    AS SELECT …;
-  RELEASE name FROM series AT LEVEL 0.01 EXPECTING 1 FALSE KEYS
-    TO 'file.parquet';
-  RELEASE name FROM series USING 'ranges()' AT LEVEL 0.01;
-  PLAN FROM series AT LEVEL 0.01, 0.1;
-  SHOW SERIES; SHOW RELEASES FROM series; SHOW LEDGER; DROP SERIES name;
-  SELECT * FROM series.release LIMIT 20;   and all of DuckDB's SQL
+  CREATE SERIES name WITH (unit = …, key = …, max_keys = …, domain = '…') AS SELECT …;
+  RELEASE name FROM series AT LEVEL 0.01 TO 'file.parquet';
+  PLAN FROM series AT LEVEL 0.01, 0.1;  SHOW SERIES;  SHOW LEDGER;  DROP SERIES name;
+  SHOW TABLES;  SELECT * FROM series.release LIMIT 20;   and all of DuckDB's SQL
+Published files (--analyst) are for reading only.
 Ctrl-C cancels a line or a statement, Ctrl-D or .quit leaves."""
-_HELP_FOR_READERS = """\
-Queries end with a semicolon; they may take several lines.
-  SHOW TABLES;                                the releases and the ledger
-  SELECT * FROM series.release LIMIT 20;      DuckDB's SQL, for reading only
-Ctrl-C cancels a line or a query, Ctrl-D or .quit leaves."""
 
 Rows = Annotated[
     int, Parameter(validator=Number(gte=1, lte=MOST_ROWS), help="Print at most this many rows of a result.")
@@ -85,7 +76,8 @@ def run(
     if not all(name.isidentifier() and source for name, _, source in pairs):
         raise DeclarationError("--table is a name, = and where it is read from, as in --table log=delta:logs/visits")
     tables = {name: source for name, _, source in pairs}
-    with Session(_home(store, using), parameters=parameters, tables=tables, rows=rows) as session:
+    home = None if store is None else using.home(store)
+    with Session(home, parameters=parameters, tables=tables, rows=rows) as session:
         return described(run_script(session, text, keep_going=keep_going, dry_run=dry_run), script=str(script))
 
 
@@ -114,19 +106,16 @@ def sql(
         time_limit: With --analyst: seconds that a query may take.
     """
     limits = given(memory_limit=memory_limit, time_limit=time_limit)
-    if (store is None) == (analyst is None):
-        raise DeclarationError("name a store, or a directory of published files with --analyst")
-    if store is not None and limits:
-        raise DeclarationError(f"--{min(limits).replace('_', '-')} is for published files, named by --analyst")
-    if analyst is not None:
+    if store is None and analyst is not None:
         with sh.open_analyst(analyst, **limits) as reading:
-            return _converse(lambda text: described(list(_read_only(reading, text, rows))), _HELP_FOR_READERS)
-    with Session(_home(store, using), rows=rows) as session:
-        return _converse(lambda text: described(run_script(session, text)), _HELP)
-
-
-def _home(store: Path | None, using: Using) -> Home | None:
-    return None if store is None else using.home(store)
+            return _converse(lambda text: described(list(_read_only(reading, text, rows))))
+    if store is None or analyst is not None or limits:
+        raise DeclarationError(
+            "name a store, or a directory of published files with --analyst, which --memory-limit and --time-limit "
+            "go with"
+        )
+    with Session(using.home(store), rows=rows) as session:
+        return _converse(lambda text: described(run_script(session, text)))
 
 
 def _read(script: Path) -> str:
@@ -142,7 +131,7 @@ def _read(script: Path) -> str:
         raise InputError(f"{script} is not UTF-8 text") from None
 
 
-def _converse(run_text: Callable[[str], Answer], about: str) -> Answer:
+def _converse(run_text: Callable[[str], Answer]) -> Answer:
     """Run statements as they are typed, until the user leaves; or a script on standard input."""
     if not sys.stdin.isatty():
         return run_text(_read(Path("-")))
@@ -157,7 +146,7 @@ def _converse(run_text: Callable[[str], Answer], about: str) -> Answer:
             if command in (".quit", ".exit", "exit", "quit"):
                 return Answer({}, [])
             if command in (".help", "help"):
-                sys.stdout.write(about + "\n")
+                sys.stdout.write(_HELP + "\n")
             elif command and not is_complete(typed):
                 continue
             elif command:

@@ -10,12 +10,13 @@ import pytest
 from sparsehist.dense.multiple_release import MultipleRelease
 from sparsehist.dense.rounding import CHUNK
 from sparsehist.noise import DiscreteLaplace, Gaussian, Laplace
+from tests.cases import slow
 
 # Thirty pieces of doubles, for whatever a family needs for one.
 SCRATCH = 30 * 8 * CHUNK
 
 
-@pytest.mark.parametrize("family", [Gaussian(), pytest.param(Laplace(), marks=pytest.mark.slow), DiscreteLaplace()])
+@pytest.mark.parametrize("family", [Gaussian(), slow(Laplace()), slow(DiscreteLaplace())])
 def test_nothing_is_held_but_the_arrays_that_stay(family):
     """Memory that remains: offsets and values of a new level, values of a repeated level, nothing for sealing."""
     size, found = 3_000_000, {}

@@ -109,17 +109,6 @@ def test_index_and_keys_are_inverse_on_large_domains(domain):
     assert np.array_equal(domain.index(keys), numbers)
 
 
-@given(
-    st.integers(0),
-    st.sampled_from([Strings(max_bytes=32), Strings(max_chars=9), Strings(max_bytes=40, alphabet=MIXED)]),
-)
-def test_numbers_of_any_size_name_their_strings(number, domain):
-    """Beyond 2**63 too, number → string → number is the identity."""
-    text = domain._text(number % domain.size)
-    assert domain.contains(frame([text])).all()
-    assert domain._number(text) == number % domain.size
-
-
 @given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=30).map(lambda t: "".join(set(t))))
 def test_any_alphabet_round_trips(alphabet):
     """A domain over any alphabet is read back from its text, equal and with the same hash."""

@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 import pytest
-from scipy.special import ndtr
 
 from sparsehist import entropy
 from sparsehist.errors import InputError, LevelError, ThresholdError
@@ -14,7 +13,7 @@ from sparsehist.histogram import draw_exceeding
 from sparsehist.noise import Gaussian
 from tests.cases import quick
 from tests.histogram.exact_exceedances import exceedance
-from tests.stats import assert_consistent, assert_detected, binomial_test, ks_test, mean_test, poisson_test
+from tests.stats import assert_consistent, assert_detected, binomial_test, mean_test, poisson_test
 
 UNIT = Gaussian(sensitivity=1.0)
 
@@ -79,22 +78,6 @@ def test_rates_in_any_order_agree_with_quadrature(scene: str) -> None:
     assert ((drawn.values > threshold - count) == drawn.exceeds).all()
     assert len(drawn.values) == (n if scene == "drawn explicitly" else q)
     assert (drawn.paths <= np.array([tau for _, tau in past]) - count).all()
-
-
-def test_paths_given_no_constraint_to_speak_of_have_the_law_of_the_bridge() -> None:
-    """With thresholds that never bind, an exceeding cell's past is its value carried back: an exact normal."""
-    family, level, threshold = Gaussian(sensitivity=1.3), 0.3, 5.0
-    past = [(0.1, 1e6), (1.7, 1e6)]
-    drawn = draw_exceeding(family, past, level, threshold, 2 * 10**9, rng=entropy.seeded(14))
-    variance = 1.3**2 / 2 * (1 / 0.1 - 1 / 0.3)
-    residual = (drawn.paths[:, 0] - drawn.values) / math.sqrt(variance)
-    assert_consistent(ks_test(residual, ndtr))
-    assert_detected(ks_test(residual * 1.05, ndtr), "a bridge 5 % too wide")
-    finer = 1.3**2 * (1.7 - 0.3) / 2 / 1.7**2
-    ahead = (drawn.paths[:, 1] - 0.3 / 1.7 * drawn.values) / math.sqrt(finer)
-    assert_consistent(ks_test(ahead, ndtr))
-    tail = family.log_tail(drawn.values, level) - family.log_tail(threshold, level)
-    assert_consistent(ks_test(-np.expm1(tail), lambda u: u))
 
 
 def test_a_group_with_no_cells_and_no_groups_at_all_are_fine() -> None:

@@ -40,14 +40,6 @@ def triggers_seen(values, **changed):
     return seen
 
 
-def test_the_law_has_the_reference_values():
-    """P(first = 0), P(2) and P(none), discrete."""
-    law = first_trigger(VALUES)
-    assert law[0] == pytest.approx(0.15627544643816153908, rel=1e-13)
-    assert law[2] == pytest.approx(0.34186764902710209906, rel=1e-13)
-    assert law[4] == pytest.approx(0.22370667208579890609, rel=1e-13)
-
-
 def test_it_follows_its_law_and_not_another():
     """The first trigger over 6,000 runs; a noiseless threshold and half the query noise are seen."""
     seen = triggers_seen(VALUES)

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from scipy.stats import poisson as law
 
 from sparsehist.errors import DeclarationError
-from sparsehist.noise import Poisson
 from sparsehist.privacy.poisson import delta, epsilon
 
 
@@ -50,9 +49,3 @@ def test_epsilon_and_delta_agree(power: float, log_delta: float, step: float) ->
     assert delta(at, level) <= target
     assert at == 0.0 or delta(at * (1 - 1e-6), level) > target
     assert epsilon(min(0.9, target * (1 + step)), level) <= at
-
-
-def test_units_of_several_keys_are_refused_with_advice() -> None:
-    """The formula for one key understates their cost: 3.6e-7 for 3.9e-2 at twenty keys."""
-    with pytest.raises(DeclarationError, match="skellam"):
-        Poisson(20)

@@ -136,7 +136,7 @@ REASONS = {
     "union": "{unit} must stand in one place in all parts of a union, in one type",
     "union with public": "a union of rows of units with public rows, which belong to nobody",
     "ties": "rows that tie in ORDER BY are taken in any order, which depends on other units; order by columns that "
-    "tell the rows apart (and give every query in FROM a name), or use rank()",
+    "tell the rows apart (and give every query in FROM a name, which no column has), or use rank()",
     "two windows": "two windows in two orders may pair rows that tie in any way; use one order, or compute the "
     "second window in a query around the first",
     "floats": "the last digits of a floating-point {name} depend on the order of all rows; in the place of {call} "

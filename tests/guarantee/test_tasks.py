@@ -9,6 +9,7 @@ import pytest
 
 from sparsehist.counting.contract import Query
 from sparsehist.counting.queries import checked
+from sparsehist.errors import GuaranteeError
 
 PAGES = pl.DataFrame({"page": ["/", "/buy"], "section": ["home", "shop"]})
 UNITS = (1, 2, 3, 4)
@@ -94,6 +95,12 @@ def test_a_task_of_every_day_is_accepted_and_keeps_units_apart(name):
 
 def test_ties_are_broken_by_the_columns_of_the_log():
     """The last row of a user is the one that all its columns say, however the rows come."""
-    log = pl.DataFrame({"user_id": [1, 1, 2], "query": ["b", "a", "c"], "ts": [5, 5, 1]})
-    query = "select user_id, query from log qualify row_number() over (partition by user_id order by ts desc) = 1"
-    assert _rows(query, {"log": log}) == _rows(query, {"log": log.reverse()})
+    log = pl.DataFrame({"user_id": [1, 1, 2], "query": ["b", "a", "c"], "ts": [5, 5, 1], "n": [1, 2, 3]})
+    last = "qualify row_number() over (partition by user_id order by ts desc) = 1"
+    for tables in ({"log": log}, {"query": log}):
+        name = f"{min(tables)} as l"
+        shuffled = {table: rows.reverse() for table, rows in tables.items()}
+        query = f"select user_id, query from {name} {last}"
+        assert _rows(query, tables) == _rows(query, shuffled)
+    with pytest.raises(GuaranteeError, match="a name, which no column has"):
+        _rows(f"select user_id, n as query from query {last}", {"query": log})

@@ -34,8 +34,9 @@ class FilesInMemory:
     def keys(self, positions: np.ndarray) -> pl.DataFrame:
         return pl.DataFrame({"key_0": self.cells[positions]})
 
-    def contains(self, keys: pl.DataFrame) -> np.ndarray:
-        return np.isin(keys["key_0"].to_numpy(), self.cells)
+    def positions(self, keys: pl.DataFrame) -> np.ndarray:
+        place = {cell: at for at, cell in enumerate(self.cells.tolist())}
+        return np.array([place.get(key, -1) for key in keys["key_0"].to_list()], dtype=np.int64)
 
     def all_keys(self) -> pl.DataFrame:
         return pl.DataFrame({"key_0": self.cells})

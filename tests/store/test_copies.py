@@ -216,10 +216,10 @@ BESIDE = {
 }
 """Ways that draw no noise twice."""
 NAMED = {
-    "older home put back and adopted": (older("anew", "home", then="adopt"), "put back together with its mark"),
+    "older home put back and adopted": (older("anew", "home", then="adopt"), "restored together with its mark"),
     "a dead disk comes back": (
         "cp -a home/store copy; mv home dead; adopt copy; mv dead home; use home/store",
-        "A disk that was taken for dead",
+        "A disk that was believed dead",
     ),
     "snapshot of a machine put back": (SNAPSHOT.format(use="use", gone="rm -r home"), "snapshot of a whole machine"),
     "clones of a machine": (SNAPSHOT.format(use="use", gone="mv home running"), "snapshot of a whole machine"),

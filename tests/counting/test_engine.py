@@ -172,6 +172,13 @@ def test_counts_of_every_type_equal_a_brute_force_count(units, domain, tmp_path)
         assert dict(count(source, domain=Domain.parse(domain), max_keys=6).frame.rows()) == expected
 
 
+def test_a_range_of_almost_all_numbers_has_its_bounds():
+    """A number outside a domain whose words have 64 bits is left out."""
+    log = pl.DataFrame({"user_id": [1, 1, 1], "query": [-(2**63), 2**63 - 1, 0]})
+    domain = Domain.parse(f"integers({-(2**63) + 1}, {2**63 - 1})")
+    assert count(log, domain=domain, on_outside="drop").frame["count"].sum() == 2
+
+
 @pytest.mark.parametrize("dtype", [pl.Float32, pl.Float64, pl.Decimal(9, 2)])
 def test_fractions_are_neither_units_nor_keys(dtype):
     """Floats and decimals are refused as units and keys, with the reason."""

@@ -130,7 +130,7 @@ class Coded:
             placed = place(held.to_frame(), self._domain)
             self.outside = placed.outside
             cells = placed.cells
-            if not placed.unchanged or cells.dtypes[0] != by_code.dtype:
+            if not placed.usable.all() or cells.dtypes[0] != by_code.dtype:
                 numbered = cells.unique(maintain_order=True).with_row_index("cell")
                 own = cells.join(numbered, on="key_0", how="left", maintain_order="left")["cell"].to_numpy()
                 codes = np.flatnonzero(by_code.is_not_null().to_numpy())[placed.usable]

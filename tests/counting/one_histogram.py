@@ -72,7 +72,8 @@ def _cases() -> dict[str, Case]:
     moments = rows.with_columns(u=pl.datetime(1969, 12, 31) + pl.duration(microseconds=pl.col("u") * 999_999_937))
     zoned = moments.with_columns(pl.col("u").dt.replace_time_zone("UTC").dt.convert_time_zone("Asia/Kolkata"))
     product = "product(day=dates('2024-10-01', '2024-11-10'), i=integers(-20, 60))"
-    listed = text.with_columns(i=pl.col("i").cast(pl.Int16))
+    listed = text.with_columns(i=pl.col("i").cast(pl.Int16), b=pl.col("pick") % 2 == 0)
+    two_listed = "product(b=catalogue(True, False), day=catalogue('2024-10-08', '2024-10-30', kind='date'))"
     return {
         "text by integers": Case(text, ("u",), ("k",), TEXTS),
         "text by text": Case(named, ("u",), ("k",), TEXTS),
@@ -86,6 +87,7 @@ def _cases() -> dict[str, Case]:
         "hashes": Case(text, ("u",), ("k",), "hash64()"),
         "listed text": Case(text, ("u",), ("k",), "catalogue('a', 'A', '梨', 'a ', '1', '\\'', 'never')", max_keys=2),
         "listed integers": Case(listed, ("u",), ("i",), "catalogue(-40, 2, 9, 16, 23, 30)", max_keys=2),
+        "booleans by listed days": Case(listed, ("u",), ("b", "day"), two_listed, max_keys=1),
         "open": Case(listed, ("u",), ("k", "i"), "open('string', 'integer', delta=1e-6)"),
         "characters": Case(text, ("u",), ("k",), "strings(max_chars=2, alphabet='aA1ä梨 ')", max_keys=2),
     }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import traceback
 
@@ -19,7 +18,6 @@ from tests.counting.logs import a_log, as_dict, count
 
 SECRET = "secretplum"
 SECRET_NUMBER = 731_973_317
-PRODUCT = Domain.parse("product(q=strings(max_bytes=32), n=integers(0, 9))")
 
 
 def refused(kind, pattern, source, **changes):
@@ -27,9 +25,8 @@ def refused(kind, pattern, source, **changes):
     with pytest.raises(kind, match=pattern) as caught:
         count(source, **changes)
     shown = "".join(traceback.format_exception(caught.value))
-    message = str(caught.value)
     assert SECRET not in shown and str(SECRET_NUMBER) not in shown
-    assert len(message) > 20 and "\n" not in message
+    assert len(str(caught.value)) > 20 and "\n" not in str(caught.value)
 
 
 def a_frame(units, keys, **options):
@@ -40,8 +37,7 @@ def a_frame(units, keys, **options):
 @pytest.mark.parametrize(
     ("changes", "pattern"),
     [
-        ({"unit": "nobody"}, r"no column 'nobody'.*\['user_id', 'query'\]"),
-        ({"unit": "userid"}, "did you mean 'user_id'"),
+        ({"unit": "userid"}, r"no column 'userid'.*did you mean 'user_id'"),
         ({"unit": None}, "unit is needed"),
         ({"memory_limit": "much"}, "memory_limit.*'much'"),
     ],
@@ -62,29 +58,13 @@ def test_wrong_declarations_are_refused_with_their_value(changes, pattern):
         ([[1], [2]], [SECRET, "a"], "dtype List"),
         ([1, 2], [SECRET_NUMBER, 2], "'query' has dtype Int64"),
         ([None, None], [SECRET, SECRET], "Null"),
+        ([1.5, 2.0], [SECRET, SECRET], "'user_id' has dtype Float64.*several ways"),
+        ([1, 2], pl.Series([SECRET_NUMBER, 2], dtype=pl.Decimal(12, 2)), "'query' has dtype Decimal.*several ways"),
     ],
 )
 def test_logs_that_break_a_rule_are_refused_without_a_value(units, keys, pattern):
     """An error about the log names column, rule and remedy, and shows no value."""
     refused(DataError, pattern, a_frame(units, keys))
-
-
-def test_each_part_of_a_product_key_is_checked():
-    """A null or a value outside in the second key column is reported for that column."""
-    log = pl.DataFrame({"user_id": [1, 2], "query": [SECRET, "a"], "n": [1, None]})
-    refused(DataError, "key column 'n' holds null", log, key=["query", "n"], domain=PRODUCT)
-    dropped = count(log, key=["query", "n"], domain=PRODUCT, on_null="drop").frame
-    assert dropped.rows() == [(SECRET, 1, 1)]
-    log = log.with_columns(n=pl.lit(SECRET_NUMBER, dtype=pl.Int64))
-    refused(DataError, r"column\(s\) 'n': .*outside", log, key=["query", "n"], domain=PRODUCT)
-
-
-def test_empty_logs_are_refused(tmp_path):
-    """A log without rows, or without rows that count, is refused."""
-    refused(DataError, "empty", a_log().clear())
-    refused(DataError, "empty", a_frame([1], [SECRET * 9]), on_outside="drop")
-    (tmp_path / "empty.csv").write_text("user_id,query\n")
-    refused(DataError, "empty", tmp_path / "empty.csv")
 
 
 @pytest.mark.parametrize(
@@ -97,11 +77,9 @@ def test_empty_logs_are_refused(tmp_path):
         ("latin.csv", f"user_id,query\n1,{SECRET}é\n", "latin.csv.*not UTF-8"),
         ("twice.csv", "user_id,query,query\n1,a,b\n", "twice.csv.*more than one column 'query'"),
         ("cut.jsonl", f'{{"user_id": "{SECRET}", "que\n', "cut.jsonl.*not a JSON object"),
-        ("list.jsonl", f'["{SECRET}"]\n', "list.jsonl.*not a JSON object"),
         ("bare.csv", f"{SECRET},{SECRET_NUMBER}\n", "no column 'user_id'; its first line has 2 field.* delimiter"),
         ("other.csv", "user_id,q\n1,a\n", r"no column 'query'; its columns are \['user_id', 'q'\]"),
         ("mac.csv", f"user_id,query\r{SECRET_NUMBER},{SECRET}\r2,b\r", "carriage returns alone"),
-        ("mac2.csv", f'"user_id","query","more"\r1,{SECRET}\r', "carriage returns alone"),
         ("log.txt", "user_id,query\n", "must end in"),
     ],
 )
@@ -109,6 +87,12 @@ def test_files_that_cannot_be_read_are_named(tmp_path, name, content, pattern):
     """A broken file is named with the reason; neither its first line nor another is shown."""
     (tmp_path / name).write_bytes(content.encode("latin-1"))
     refused(InputError, pattern, tmp_path / name)
+
+
+def test_empty_logs_are_refused():
+    """A log without rows, or without rows that count, is refused."""
+    refused(DataError, "empty", a_log().clear())
+    refused(DataError, "empty", a_frame([1], [SECRET * 9]), on_outside="drop")
 
 
 def test_damaged_parquet_files_are_named(tmp_path):
@@ -133,16 +117,14 @@ def test_a_directory_that_cannot_be_read_is_refused(tmp_path, monkeypatch):
     denied = "day=…/' cannot be read: permission is denied"
     refused(DataError, denied, str(tmp_path / "*/*.parquet"))
     refused(DataError, denied, Files(tmp_path, hive=["day"]), key=["day"])
-    assert as_dict(count(str(tmp_path / "day=1" / "*.parquet"))) == {"a": 1}
 
 
 def test_sources_that_are_no_log_are_refused(tmp_path):
-    """Directories, pipes, foreign URLs, SQL and other objects are refused; engine errors are not shown."""
+    """Directories, pipes, SQL and other objects are refused; engine errors are not shown."""
     os.mkfifo(tmp_path / "pipe.csv")
-    for path in (tmp_path / "pipe.csv", tmp_path, "ftp://host/log.parquet", "select 1 as user_id"):
+    for path in (tmp_path / "pipe.csv", tmp_path, "select 1 as user_id"):
         refused(NotFoundError, "no regular file.*Query", path)
     refused(DeclarationError, "not int", 7)
-    refused(GuaranteeError, "tables=", Query("select * from variable_of_mine"))
     refused(GuaranteeError, "one SELECT", Query("selec nothing"))
     failing = f"select cast(x as integer) as user_id, x as query from (values ('1'), ('{SECRET}')) t(x)"
     refused(DataError, "in DuckDB directly$", Query(failing))
@@ -164,46 +146,38 @@ def test_files_that_disagree_are_refused(tmp_path):
     a_frame([1, 2], ["a", "b"]).rename({"query": "other"}).write_parquet(renamed)
     refused(DataError, "'user_id'.*one id must not be two", [tmp_path / "0.parquet", text])
     refused(DataError, "no column 'query'", [tmp_path / "0.parquet", renamed])
-    a_frame([1], ["a"]).write_csv(tmp_path / "0.csv")
-    refused(DeclarationError, "all be Parquet", [tmp_path / "0.csv", tmp_path / "0.parquet"])
 
 
 @pytest.mark.parametrize(
     ("counts", "pattern"),
     [
-        ([1, -SECRET_NUMBER], "none null or negative"),
-        ([1.0, 2.5], "whole numbers"),
-        ([1.0, math.nan], "whole numbers"),
-        ([1, None], "none null"),
-        (["1", "2"], "dtype String"),
+        ("query,count\na,-1\n", "none null or negative"),
+        (f"query,count\n{SECRET},3\nb,2.5\n", "whole numbers"),
+        (pl.DataFrame({"query": [SECRET, "b"], "count": [1, None]}), "none null"),
+        (pl.DataFrame({"query": [SECRET, "b"], "count": ["1", "2"]}), "dtype String"),
+        (pl.DataFrame({"query": [SECRET, SECRET], "count": [1, 2]}), "occurs twice"),
     ],
 )
-def test_counts_that_are_no_whole_numbers_are_refused(counts, pattern):
-    """A count is a whole number of units."""
-    refused(DataError, pattern, Counts(pl.DataFrame({"query": [SECRET, "b"], "count": counts}), largest=1), unit=None)
+def test_counts_that_are_no_whole_numbers_are_refused(tmp_path, counts, pattern):
+    """A count is a whole number of units, and each key occurs once."""
+    if isinstance(counts, str):
+        (tmp_path / "counts.csv").write_text(counts)
+        counts = tmp_path / "counts.csv"
+    refused(DataError, pattern, Counts(counts, largest=1), unit=None)
 
 
-def test_counts_with_other_faults_are_refused(tmp_path):
-    """Each key occurs once, also where 1 and 01 of a CSV file are one cell; CSV counts are digits."""
+def test_counts_of_one_cell_are_refused(tmp_path):
+    """In a domain of numbers, 1 and 01 of a CSV file are one cell; as texts they are two."""
     (tmp_path / "counts.csv").write_text("query,count\n1,5\n01,7\n2,1\n")
-    of_file = Counts(tmp_path / "counts.csv", largest=1)
-    refused(DataError, "one cell", of_file, unit=None, domain=Domain.parse("integers(9)"))
-    assert as_dict(count(of_file, unit=None)) == {"1": 5, "01": 7, "2": 1}
-    (tmp_path / "bad.csv").write_text(f"query,count\n{SECRET},3\nb,2.5\n")
-    refused(DataError, "whole numbers", Counts(tmp_path / "bad.csv", largest=1), unit=None)
-    twice = pl.DataFrame({"query": [SECRET, SECRET], "count": [1, 2]})
-    refused(DataError, "occurs twice", Counts(twice, largest=1), unit=None)
-    refused(DeclarationError, "'n'.*query", Counts(twice, count="n", largest=1), unit=None)
-    refused(DeclarationError, "no units", Counts(twice, largest=1))
+    counts = Counts(tmp_path / "counts.csv", largest=1)
+    refused(DataError, "one cell", counts, unit=None, domain=Domain.parse("integers(9)"))
+    assert as_dict(count(counts, unit=None)) == {"1": 5, "01": 7, "2": 1}
+    refused(DeclarationError, "no units", counts)
 
 
 def test_an_error_names_the_type_that_reads_a_column(tmp_path):
-    """ISO text is read as days; time stamps and decimals of a CSV file are refused with the type to declare."""
-    days = sh.Dates("2024-01-01", "2024-12-31")
-    counted = count(a_frame([1, 2, 3], ["2024-05-02", "2024-05-02", "2024-05-03"]), domain=days).frame
-    assert sorted(counted["count"].to_list()) == [1, 2] and counted["key_0"].dtype == pl.Date
-    refused(DataError, "outside", a_frame([1], [SECRET]), domain=days)
+    """Time stamps and decimals of a CSV file are refused with the type to declare."""
     path = tmp_path / "log.csv"
     path.write_text(f"user_id,day,price\n1,2024-01-02 10:00,{SECRET_NUMBER}.55\n")
     refused(DataError, r"types={'price': 'integer'}", path, key=["price"], domain=sh.Integers(10))
-    refused(DataError, r"types={'day': 'date'}", path, key=["day"], domain=days)
+    refused(DataError, r"types={'day': 'date'}", path, key=["day"], domain=sh.Dates("2024-01-01", "2024-12-31"))

@@ -16,11 +16,10 @@ import polars as pl
 import pytest
 
 import sparsehist as sh
-from sparsehist.cli.entry import run
 from sparsehist.counting import lakes
 from sparsehist.counting.fingerprint import Fingerprint
 from sparsehist.counting.sources import open_log
-from sparsehist.errors import DeclarationError, NotFoundError, SeriesDiffersError, StatementError
+from sparsehist.errors import SeriesDiffersError, StatementError
 from tests.counting.logs import a_log, count
 
 pytestmark = pytest.mark.filterwarnings("ignore:Iceberg scan planning")  # that there is a quicker one
@@ -77,33 +76,26 @@ def test_objects_are_counted_as_files_are(s3: dict[str, str]) -> None:
     """Objects under a pattern, of every format and in Hive partitions give the counts of the frame."""
     put(s3, "log/one/a.parquet", parquet(LOG[:150]))
     put(s3, "log/one/b.parquet", parquet(LOG[150:]))
-    put(s3, "log/all.csv", LOG.write_csv().encode())
     put(s3, "log/all.csv.gz", gzip.compress(LOG.write_csv().encode()))
     put(s3, "log/all.jsonl", LOG.write_ndjson().encode())
-    texts = LOG.with_columns(pl.col("user_id").cast(pl.String))
-    same_as = {"log/one/*.parquet": LOG, "log/**/[ab].parquet": LOG}
-    for path, same in (same_as | {f"log/all.{kind}": texts for kind in ("csv", "csv.gz", "jsonl")}).items():
-        source = sh.Files(f"s3://lake/{path}", storage_options=s3)
-        assert counts(source) == counts(same), path
+    texts = LOG.cast(pl.String)
+    for path, same in (("**/[ab].parquet", LOG), ("all.csv.gz", texts), ("all.jsonl", texts)):
+        assert counts(sh.Files(f"s3://lake/log/{path}", storage_options=s3)) == counts(same), path
     for day in ("2024-01-30", "2024-01-31"):
         put(s3, f"days/day={day}/part.parquet", parquet(pl.DataFrame({"user_id": [1, int(day[-1])]})))
     put(s3, "days/_temporary/day=2024-01-29/part.parquet", b"half a file")
     source = sh.Files("s3://lake/days", hive=["day"], storage_options=s3)
     found = counts(source, key=["day"], domain=sh.Dates("2024-01-01", "2024-01-31"))
     assert [(str(day), n) for day, n in found] == [("2024-01-30", 2), ("2024-01-31", 1)]
-    with pytest.raises(NotFoundError, match="there is no file 's3://lake/none"):
-        counts(sh.Files("s3://lake/none/*.parquet", storage_options=s3))
 
 
 def test_a_series_knows_the_objects_it_was_made_from(s3: dict[str, str], tmp_path: Path) -> None:
     """A series is reused while the size and the etag of its objects stay the same, and refused when they change."""
     put(s3, "known/a.parquet", parquet(LOG))
-    source = sh.Files("s3://lake/known/*.parquet", storage_options=s3)
     create = partial(sh.create, tmp_path / "store", name="known", if_exists="reuse", **DECLARED)
+    create(sh.Files("s3://lake/known/*.parquet", storage_options=s3))
+    source = sh.Files("s3://lake/known/*.parquet", storage_options={**s3, "aws_secret_access_key": "another"})
     create(source)
-    put(s3, "known/a.parquet", parquet(LOG))
-    other_keys = {**s3, "aws_secret_access_key": "another"}
-    create(sh.Files("s3://lake/known/*.parquet", storage_options=other_keys))
     for path, rows in (("known/a.parquet", LOG[1:]), ("known/b.parquet", LOG[:1])):
         put(s3, path, parquet(rows))
         with pytest.raises(SeriesDiffersError, match="the log it was made from differs"):
@@ -112,7 +104,7 @@ def test_a_series_knows_the_objects_it_was_made_from(s3: dict[str, str], tmp_pat
 
 
 class _Ranges(SimpleHTTPRequestHandler):
-    """Serves a directory in ranges to those who have a signature, as stores of objects do."""
+    """Serves ranges of files to those who have a signature, which is one for GET alone."""
 
     def do_HEAD(self) -> None:
         """Signatures for reading are not signatures for this."""
@@ -121,22 +113,19 @@ class _Ranges(SimpleHTTPRequestHandler):
     def do_GET(self) -> None:
         """Part of a file."""
         path, _, signature = self.path.partition("?")
-        if signature.partition("&")[0] != f"sig={SECRETS[2]}":
-            return self.send_error(403)
         file = Path(self.directory) / path.lstrip("/")
-        if not file.is_file():
-            return self.send_error(404)
+        if SECRETS[2] not in signature or not file.is_file():
+            return self.send_error(403 if file.is_file() else 404)
         content = file.read_bytes()
-        asked = (self.headers["Range"] or "bytes=0-").removeprefix("bytes=")
-        first, last = asked.split("-")
+        first, last = (self.headers["Range"] or "bytes=0-").removeprefix("bytes=").split("-")
         start = int(first) if first else max(0, len(content) - int(last))
-        end = min(int(last), len(content) - 1) if first and last else len(content) - 1
+        part = content[start : int(last) + 1 if first and last else None]
         self.send_response(206)
-        self.send_header("Content-Range", f"bytes {start}-{end}/{len(content)}")
-        self.send_header("Content-Length", str(end + 1 - start))
+        self.send_header("Content-Range", f"bytes {start}-{start + len(part) - 1}/{len(content)}")
+        self.send_header("Content-Length", str(len(part)))
         self.send_header("ETag", f'"{hash(content)}"')
         self.end_headers()
-        self.wfile.write(content[start : end + 1])
+        self.wfile.write(part)
         return None
 
     def log_message(self, *_: object) -> None:
@@ -154,17 +143,11 @@ def web(tmp_path: Path) -> Iterator[str]:
 
 
 def test_files_of_a_web_server_are_counted(web: str, tmp_path: Path) -> None:
-    """A signed URL is read, and signed anew it is the same log; patterns and passwords in a URL are refused."""
+    """A signed URL is read, and signed anew it is the same log."""
     LOG.write_parquet(tmp_path / "served" / "log.parquet")
-    LOG.write_csv(tmp_path / "served" / "log.csv")
-    assert counts(f"http://{web}/log.parquet?sig={SECRETS[2]}") == counts(LOG)
-    assert counts(f"http://{web}/log.csv?sig={SECRETS[2]}") == counts(LOG.cast(pl.String))
-    known = Fingerprint.of(f"http://{web}/log.parquet?sig={SECRETS[2]}")
-    assert known.changed(f"http://{web}/log.parquet?sig={SECRETS[2]}&until=tomorrow") == []
-    with pytest.raises(DeclarationError, match="take a signed URL"):
-        counts(f"http://me:{SECRETS[1]}@{web}/log.parquet")
-    with pytest.raises(DeclarationError, match="lists no files"):
-        counts(f"http://{web}/*.parquet?sig={SECRETS[2]}")
+    signed = f"http://{web}/log.parquet?sig={SECRETS[2]}"
+    assert counts(signed) == counts(LOG)
+    assert Fingerprint.of(signed).changed(f"{signed}&until=tomorrow") == []
 
 
 def planted(tmp_path: Path, *told: object) -> list[str]:
@@ -181,9 +164,8 @@ def test_credentials_are_kept_nowhere(
     put(s3, "mine/a.parquet", parquet(LOG))
     LOG.write_parquet(tmp_path / "served" / "log.parquet")
     stored = sh.Files("s3://lake/mine/*.parquet", storage_options=s3)
-    sources = [stored, f"http://{web}/log.parquet?sig={SECRETS[2]}"]
     told: list[object] = []
-    for number, source in enumerate(sources):
+    for number, source in enumerate((stored, f"http://{web}/log.parquet?sig={SECRETS[2]}")):
         series = sh.create(tmp_path / "store", source, name=f"s{number}", **DECLARED)
         release = series.release("first", level=1)
         release.write_parquet(tmp_path / f"{number}.parquet")
@@ -191,8 +173,7 @@ def test_credentials_are_kept_nowhere(
         told += [release.metadata, repr(series), repr(log), Fingerprint.of(source).as_text(), repr(stored)]
     with sh.open(tmp_path / "store") as store:
         told += [store.ledger(full=True).write_json(), repr(store)]
-    capture = capfd.readouterr()
-    assert planted(tmp_path, told, caplog.text, capture) == []
+    assert planted(tmp_path, told, caplog.text, capfd.readouterr()) == []
 
 
 def test_credentials_stand_in_no_error(s3: dict[str, str], web: str, tmp_path: Path) -> None:
@@ -200,19 +181,17 @@ def test_credentials_stand_in_no_error(s3: dict[str, str], web: str, tmp_path: P
     put(s3, "broken.parquet", b"PAR1 no")
     put(s3, "a.csv", b'user_id,query\n1,"open\n')
     (tmp_path / "served" / "log.parquet").write_bytes(b"no")
-    refused = {**s3, "aws_endpoint_url": f"http://{web}"}
     signed = f"http://{web}/log.parquet?sig={SECRETS[2]}"
     sources = [
-        *(sh.Files(f"s3://lake/{path}", storage_options=s3) for path in ("broken.parquet", "a.csv", "none.jsonl")),
-        sh.Files("s3://lake/*.parquet", storage_options=refused),
-        *(sh.Files(f"{kind}:s3://lake/none", storage_options=s3) for kind in ("delta", "iceberg")),
+        *(sh.Files(f"s3://lake/{path}", storage_options=s3) for path in ("broken.parquet", "a.csv")),
+        sh.Files("delta:s3://lake/none", storage_options=s3),
         sh.Files(f"s3://{SECRETS[0]}:{SECRETS[1]}@lake/a.parquet", storage_options=s3),
         sh.Files("s3://lake/a.csv", delimiter=",", storage_options={**s3, SECRETS[0]: SECRETS[1]}),
         signed,
         signed.replace("log", "none"),
-        f"http://me:{SECRETS[2]}@{web}/log.parquet?a=1 2",
+        f"http://me:{SECRETS[2]}@{web}/log.parquet",
         f"http://me:{SECRETS[2]}@[{web}/log.parquet",
-        f"ftp://me:{SECRETS[2]}@{web}/log.parquet",
+        f"http://{web}/*.parquet?sig={SECRETS[2]}",
     ]
     for source in sources:
         with pytest.raises(sh.errors.SparsehistError) as caught:
@@ -221,14 +200,9 @@ def test_credentials_stand_in_no_error(s3: dict[str, str], web: str, tmp_path: P
         while failure is not None:
             assert planted(tmp_path / "none", str(failure), repr(failure)) == [], source
             failure = failure.__cause__ or failure.__context__
-    for script in (
-        f"select * from read_parquet('{signed}')",
-        f"create secret s (type s3, key_id '{SECRETS[0]}', secret '{SECRETS[1]}')",
-        f"selec * from 's3://{SECRETS[0]}:{SECRETS[1]}@lake/a.parquet'",
-    ):
-        with pytest.raises(StatementError) as caught:
-            sh.sql(script)
-        assert planted(tmp_path / "none", str(caught.value), repr(caught.value)) == []
+    with pytest.raises(StatementError) as caught:
+        sh.sql(f"selec * from 's3://{SECRETS[0]}:{SECRETS[1]}@lake/a.parquet'")
+    assert planted(tmp_path / "none", str(caught.value), repr(caught.value)) == []
 
 
 def delta(path: Path) -> str:
@@ -287,28 +261,9 @@ def test_a_series_knows_the_version_of_a_table(tmp_path: Path) -> None:
     assert counts(text) == counts(LOG.filter(pl.col("user_id") != 3)) != counts(LOG)
 
 
-def test_sql_and_the_command_line_read_tables(tmp_path: Path, s3: dict[str, str]) -> None:
-    """Scripts read tables and objects by name, and `run --table` takes the text of a table."""
-    text = delta(tmp_path / "table")
-    put(s3, "sql/a.parquet", parquet(LOG))
-    script = """create series visits
-        with (unit = user_id, key = query, max_keys = 5, domain = 'strings(max_bytes=32)')
-        as select user_id, query from log; release first from visits at level 1 expecting 1 false keys;"""
-    for number, table in enumerate((opened(text), sh.Files("s3://lake/sql/*.parquet", storage_options=s3))):
-        sh.sql(script, store=str(tmp_path / f"{number}"), tables={"log": table})
-        with sh.open(tmp_path / f"{number}") as store:
-            assert "unchecked" not in str(store.series("visits").release("first").metadata)
-    file = tmp_path / "script.sql"
-    file.write_text(script)
-    assert run(["run", str(file), "--store", str(tmp_path / "by-script"), "--table", f"log={text}"]) == 0
-
-
 @pytest.mark.parametrize("place", ["read_parquet('s3://lake/a.parquet')", "delta_scan('table')"])
 def test_duckdb_fetches_no_extension(place: str) -> None:
-    """SQL over what DuckDB needs an extension for is refused, checked or not."""
-    query = f"select user_id, query from {place}"
-    for unverified in (False, True):
-        with pytest.raises(StatementError, match="fetches none by itself"):
-            sh.create(":memory:", sh.Query(query, unverified=unverified), name="x", **DECLARED)
+    """SQL over what DuckDB needs an extension for is refused."""
+    query = sh.Query(f"select user_id, query from {place}", unverified=True)
     with pytest.raises(StatementError, match="fetches none by itself"):
-        sh.sql(query)
+        sh.create(":memory:", query, name="x", **DECLARED)

@@ -1,11 +1,8 @@
 from __future__ import annotations
 
 import polars as pl
-import pytest
 
 from sparsehist.counting import Counts, check_log
-from sparsehist.domain.base import Domain
-from sparsehist.errors import DeclarationError
 from tests.counting.logs import TEXTS
 
 DECLARED = {"unit": "user_id", "key": ["query"], "max_keys": 2, "domain": TEXTS}
@@ -53,24 +50,3 @@ def test_wrong_dtypes_and_empty_logs_are_reported_not_raised():
     assert check_log(FAULTY.clear(), **DECLARED)["outcome"][0] == "refused: the log is empty"
     wrong = Counts(pl.DataFrame({"query": ["a"], "count": [-1]}), largest=1)
     assert check_log(wrong, **{**DECLARED, "unit": None})["outcome"][0].startswith("refused: count column")
-
-
-def test_product_keys_with_nulls_are_judged_whole():
-    """A product key with a null in one column is a missing key."""
-    product = Domain.parse("product(q=strings(max_bytes=4), n=integers(0, 9))")
-    log = pl.DataFrame({"user_id": [1, 1, 1, 2], "q": ["a", "a", "a", "b"], "n": [1, None, 2, 99]})
-    checked = by_rule(check_log(log, **{**DECLARED, "key": ["q", "n"], "domain": product}))
-    assert checked["null or empty key"][:2] == (1, 1)
-    assert checked["key outside the domain"][:3] == (1, 1, 1)
-    assert "column(s) 'n':" in checked["key outside the domain"][-1]
-    assert checked["counted"] == (None, 1, None, 2, "counted")
-
-
-def test_swapped_key_columns_are_refused_as_create_refuses_them():
-    """Key columns must come in the order of the product domain."""
-    product = "product(country=catalogue('DE', 'US'), package=strings(max_bytes=9))"
-    log = pl.DataFrame({"user_id": [1], "country": ["DE"], "package": ["a"]})
-    declared = {"unit": "user_id", "max_keys": 2, "domain": product, "on_outside": "drop"}
-    assert by_rule(check_log(log, key=["country", "package"], **declared))["counted"][-1] == "counted"
-    with pytest.raises(DeclarationError, match="key= must name"):
-        check_log(log, key=["package", "country"], **declared)

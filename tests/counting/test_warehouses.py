@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from pathlib import Path
 
 import polars as pl
@@ -14,7 +13,6 @@ import sparsehist as sh
 from sparsehist.counting.with_sql import DIALECTS
 from sparsehist.errors import DeclarationError
 from tests.counting.logs import MEASURES, SALT, a_log, count, measured_log
-from tests.counting.one_histogram import digest
 from tests.counting.warehouses import WAREHOUSES
 
 ON_SPARK = pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.slow])
@@ -111,21 +109,6 @@ def test_counts_come_in_with_what_was_declared(tmp_path: Path) -> None:
         made.counts(result.rename({"count": "n"}))
 
 
-def test_counts_come_in_from_files(tmp_path: Path) -> None:
-    """Exported Parquet pieces are read as counts; decimals become whole numbers."""
-    made = _made("duckdb", domain="integers(0, 18446744073709551615)")
-    keys = pl.DataFrame(
-        {"query": [0, 5, 2**63, 2**64 - 1], "count": [4, 3, 2, 1]}, schema_overrides={"query": pl.UInt64}
-    )
-    for piece, rows in enumerate(keys.cast({"query": pl.Decimal(20, 0)}).iter_slices(1)):
-        rows.write_parquet(tmp_path / f"part-{piece}.parquet")
-    counts = made.counts(str(tmp_path / "*.parquet"))
-    declared = {"key": "query", "max_keys": 5, "domain": made.domain}
-    series = sh.create(":memory:", counts, name="numbers", **declared)
-    released = series.release("first", level=10**4).frame
-    assert sorted(released["query"].to_list()) == keys["query"].to_list()
-
-
 @pytest.mark.parametrize(
     ("changed", "says"),
     [
@@ -145,19 +128,6 @@ def test_what_cannot_be_said_is_refused(changed: dict[str, object], says: str) -
     told = {"dialect": "duckdb", "table": "log", **DECLARED, **changed}
     with pytest.raises(DeclarationError, match=says):
         sh.counting_sql(told.pop("dialect"), told.pop("table"), **told)
-
-
-@pytest.mark.parametrize("engine", HERE)
-def test_booleans_and_listed_days_are_keys_too(engine: str) -> None:
-    """Booleans and listed dates are the same keys on every engine."""
-    day = dt.date(2024, 1, 31)
-    log = pl.DataFrame({"user_id": [1, 1, 2, 3], "query": [True, False, True, None], "day": [day, day, None, day]})
-    domain = sh.Product(query=sh.Catalogue([True, False]), day=sh.Catalogue([day, dt.date(1969, 1, 1)]))
-    made = _made(engine, key=["query", "day"], domain=domain, max_keys=1, salt=SALT)
-    found = WAREHOUSES[engine](log, made)
-    assert found.rows() == [(min((True, False), key=lambda key: digest((1,), (key, day))), day, 1)]
-    series = sh.create(":memory:", made.counts(found), name="x", key=["query", "day"], max_keys=1, domain=domain)
-    assert series.release("first", level=10**4).frame.select("query", "day").rows() == [found.row(0)[:2]]
 
 
 @pytest.mark.parametrize("engine", HERE)

@@ -1,7 +1,6 @@
 """The limits of a reader's session: memory, time, interruption, and the types of results."""
 
 import os
-import signal
 import threading
 import time
 
@@ -44,8 +43,6 @@ def answers(analyst):
         "from range(60_000_000)",
         "select repeat('x', 900) || i from range(300_000) t(i)",
         "select array_agg(i) from range(500000000) t(i)",
-        "select distinct i from range(500000000) t(i)",
-        "select max(s) from (select repeat('x' || i, 10000000) s from range(1000) t(i))",
         "create temp table big as select i, repeat('x', 1000) || i as x from range(1000000) t(i)",
     ],
 )
@@ -70,24 +67,14 @@ def test_a_statement_is_stopped_at_the_time_limit(query):
         session(time_limit=0)
 
 
-@pytest.mark.parametrize("how", ["interrupt", pytest.param("ctrl-c", marks=pytest.mark.slow)])
-def test_a_statement_can_be_stopped(analyst, how):
-    """Another thread or Ctrl-C stops a statement long before the time limit; the next statement runs."""
-
-    def stop():
-        if how == "interrupt":
-            analyst.interrupt()
-        else:
-            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
-
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    timer, begun = threading.Timer(0.5, stop), time.monotonic()
+def test_a_statement_can_be_stopped(analyst):
+    """Another thread stops a statement long before the time limit; the next statement runs."""
+    timer, begun = threading.Timer(0.5, analyst.interrupt), time.monotonic()
     timer.start()
-    with pytest.raises(StatementError if how == "interrupt" else KeyboardInterrupt):
+    with pytest.raises(StatementError):
         analyst.sql(ENDLESS)
     assert time.monotonic() - begun < 20
     timer.join()
-    signal.signal(signal.SIGINT, before)
     assert answers(analyst)
 
 

@@ -67,15 +67,6 @@ def test_nothing_runs_where_anything_is_wrong(store, session):
     assert session.connection.sql("show tables").fetchall() == [("log",)]
 
 
-def test_a_script_stops_at_the_first_failure(store, session):
-    """What ran before the failure stays committed, and nothing after it runs."""
-    script = [*GOOD[:25], "release r0 from s0 at level 0.1", "release r1 from s0 at level 3", "select 1"]
-    outcomes = run_script(session, ";\n".join(script))
-    assert len(outcomes) == 27
-    assert str(outcomes[-1].error).startswith("line 27, column 1") and "cap of the series" in str(outcomes[-1].error)
-    assert store.series("s0").releases()["name"].to_list() == ["r0"]
-
-
 def test_keep_going_runs_all_that_can_run(store, session):
     """Each mistake costs its own statement and those that need it; the others run."""
     outcomes = run_script(session, _script(WRONG, FAILING), keep_going=True)

@@ -1,6 +1,5 @@
 """Series, releases and tables in one session: the same by SQL as by Python."""
 
-from dataclasses import replace
 from fractions import Fraction
 
 import polars as pl
@@ -40,18 +39,16 @@ def test_both_fronts_keep_one_ledger(store, ran):
     assert outcomes[0].frame.equals(same)
     assert outcomes[2].frame["name"].to_list() == ["one", "two"]
     assert outcomes[3].frame.equals(store.ledger(delta=1e-3, full=True))
-    outcomes, problems = ran("drop series queries; drop series if exists queries; show ledger; from queries.one")
-    assert outcomes[2].frame.filter(scope="population")["level"].to_list() == ["1"]
+    outcomes, problems = ran("drop series queries; show ledger; from queries.one")
+    assert outcomes[1].frame.filter(scope="population")["level"].to_list() == ["1"]
     assert len(problems) == 1
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        'select count(*) from "queries"."public"',
-        "select count(*) from Queries.PUBLIC",
-        "select count(*) from memory.queries.public",
-        "with q as (from queries.public) select count(*) from q union all select count(*) from q limit 1",
+        'select count(*) from "queries".PUBLIC',
+        "with q as (from memory.queries.public) select count(*) from q",
         "create view v as select * from queries.public; select count(*) from v",
     ],
 )
@@ -62,43 +59,10 @@ def test_a_release_is_a_table_under_every_spelling(store, ran, text):
         assert run_script(fresh, text)[-1].frame.item() == store.series("queries").release("public").frame.height
 
 
-def test_the_query_of_a_series_is_duckdbs_sql(ran, log, here):
-    """Joins, common table expressions, unions, quoted names, comments, semicolons in texts and files all work."""
-    log.write_parquet("a;b.parquet")
-    outcomes, problems = ran(
-        f"""
-        create schema stage;
-        create table stage.cities as select * from (values ('weather', 'x;y')) as c(query, "Größe; of");
-        create view "my log" as select user_id, query from log where query <> ';' -- ; no end
-        ;
-        create series one with ({OPTIONS}, public_tables = (stage.cities)) as
-            with a as (select user_id, query from "my log"), b as (from read_parquet('a;b.parquet'))
-            select a.user_id, coalesce(c."Größe; of", a.query) as query /* ; */
-            from a left join stage.cities as c on c.query = a.query
-            union all
-            select user_id, query from b where query = 'weather';
-        release r from one at level 1;
-        select query from one.r where query in ('weather', 'x;y') order by all;
-        """
-    )
-    assert problems == []
-    assert outcomes[-1].frame["query"].to_list() == ["weather", "x;y"]
-
-
-def test_a_series_may_be_named_by_a_reserved_word(log, here):
-    """A reserved word in quotes names a series and a release; a name of DuckDB's own catalogue is refused."""
-    script = CREATE.replace("queries", '"select"') + 'release "order" from "select" at level 1;'
-    made = sh.sql(f'{script} select count(*) as n from "select"."order"', store="logs", tables={"log": log})
-    assert made.frame["n"].item() > 0
-    with pytest.raises(errors.StatementError, match="DuckDB's own"):
-        sh.sql(CREATE.replace("queries", "memory"), store="logs", tables={"log": log})
-
-
 def test_an_unverified_query_is_run_and_remembered(store, ran):
     """A query that mixes units runs if it is declared unverified; declaration, release and ledger say so."""
     broken = CREATE.replace("from log", "from log limit 700")
-    _, problems = ran(broken)
-    assert len(problems) == 1 and "LIMIT" in problems[0]
+    assert "LIMIT" in ran(broken)[1][0]
     _, problems = ran(broken.replace("cap = 2", "cap = 2, unverified = true") + "release a from queries at level 1;")
     assert problems == []
     declared = store.series("queries").release("a").metadata["declaration"]
@@ -112,8 +76,6 @@ def test_an_unverified_query_is_run_and_remembered(store, ran):
     ("made", "table"),
     [
         ("create view v as select * from log where query <> 'bus 1'", "v"),
-        ("create table v as select * from log limit 700", "v"),
-        ("create macro f(x) as x; create temp view v as select user_id, f(query) as query from log", "v"),
         ("attach ':memory:' as other; create table other.v as from log; use other", "v"),
         # A table of the session in the place of the frame that was given in tables=.
         ("create table other as from log; create or replace temp view log as from other limit 3", "log"),
@@ -229,10 +191,8 @@ def test_every_place_of_a_statement_takes_a_parameter(store, log, here):
 @pytest.mark.parametrize(
     ("name", "wrong"),
     [
-        ("name", "Queries"), ("name", "main"), ("k", 0), ("domain", "nosuch()"), ("file", "nosuch.parquet"),
-        ("release", "a b"), ("level", "-1"), ("false", "many"), ("out", "out.txt"), ("threshold", None),
+        ("name", "main"), ("k", 0), ("file", "nosuch.parquet"), ("false", "many"), ("threshold", None),
         *((name, "a; drop series b; --") for name in ("name", "unit", "key", "domain", "release", "level", "out")),
-        ("level", "a) as select 1 --'"), ("name", 'a"; drop table log; --'),
     ],
 )  # fmt: skip
 def test_a_wrong_parameter_is_refused_and_never_read_as_sql(store, log, here, name, wrong):
@@ -248,14 +208,8 @@ def test_units_may_be_tuples_and_renamed(store, ran, session):
     visits = pl.DataFrame({"day": [1, 2, 2] * 300, "ip": range(900), "url": ["/a", "/b", "/a"] * 300})
     session.connection.register("visits", visits)
     declared = "create series {} with (unit = (d, ip_id), key = url, max_keys = 3, domain = 'strings(max_bytes=4)') "
-    _, problems = ran(
-        f"{declared.format('a')} as select day as d, ip::varchar as ip_id, url from visits;"
-        "release one from a at level 10000 threshold 1"
-    )
-    assert problems == []
-    release = store.series("a").release("one")
-    assert store.series("a").declaration.unit == ("d", "ip_id") and release.frame["url"].to_list() == ["/a", "/b"]
-    assert "logs that differ by all rows of one (d, ip_id)" in release.metadata["guarantee"]
+    assert ran(f"{declared.format('a')} as select day as d, ip::varchar as ip_id, url from visits")[1] == []
+    assert store.series("a").declaration.unit == ("d", "ip_id")
     _, problems = ran(f"{declared.format('c')} as select day % 2 as d, ip as ip_id, url from visits")
     assert len(problems) == 1 and "d must be the column d" in problems[0]
 
@@ -275,81 +229,46 @@ def test_if_not_exists_keeps_a_series_of_the_same_source(ran, log, here):
     assert "hands over" in ran(frames)[1][0]
 
 
-def test_types_that_polars_lacks_come_as_text(ran):
-    """Every type of DuckDB comes back."""
-    outcomes, problems = ran(
-        "select interval 1 day as i, '101'::bit as b, 1::uhugeint as u, uuid() as q, {'a': [1]} as s, "
-        "map {'k': 1} as m, time '12:00' as t, 1.50::decimal(10, 2) as d, now() as n, null as z, "
-        "'x'::blob as x, sum(1) as h"
-    )
-    assert problems == []
-    assert outcomes[0].frame["i"].item() == "1 day" and outcomes[0].frame.height == 1
-
-
-def test_sql_without_a_store_is_duckdb_alone(log):
-    """A statement of our own then says that it needs a store."""
-    assert sh.sql("select count(*) as n from log", tables={"log": log.lazy()}).frame["n"].item() == log.height
-    with pytest.raises(errors.NotFoundError, match="needs a store"):
-        sh.sql("show ledger")
-
-
 def test_workloads_are_released_planned_and_read_like_cells(store, ran):
     """The answers to a workload are a table, in this session and in later ones."""
     numbers = pl.DataFrame({"user_id": range(400), "n": [i % 10 for i in range(400)]})
     declared = "create series numbers with (unit = user_id, key = n, max_keys = 1, domain = integers(10), cap = 3)"
     store.sql(f"{declared} as select user_id, n from numbered", tables={"numbered": numbers})
     outcomes, problems = ran(
-        "plan from numbers using 'prefix()' at level 1, 2; release cells from numbers at level 1;"
+        "plan from numbers using 'prefix()' at level 1, 2;"
         "release sums from numbers using 'prefix()' strategy 'square_root' at level 1;"
-        "show releases from numbers; select max(noisy_answer) as most from numbers.sums;"
+        "select max(noisy_answer) as most from numbers.sums;"
     )
     assert problems == []
     assert set(outcomes[0].frame["level"]) == {"1", "2"}
-    assert outcomes[3].frame.select("name", "workload").rows() == [("cells", None), ("sums", "prefix(10)")]
-    assert abs(outcomes[4].frame.item() - 400) < 50
+    assert abs(outcomes[2].frame.item() - 400) < 50
     assert store.sql("select count(*) from numbers.sums").frame.item() == 10
 
 
-@pytest.mark.parametrize(
-    "said", ["price CLIP 9 STEP 0.5, change CLIP -2 TO 2, events CLIP 5", "'price:clip=9,step=0.5'"]
-)
-def test_measures_are_declared_in_words_or_as_text(store, said):
+def test_measures_are_declared_in_words(store):
     """CLIP, TO and STEP say what Python's `Measure` takes."""
     sales = pl.DataFrame({"user": [1, 2], "item": [0, 1], "price": [2.5, 30.0], "change": [-1, 1]})
-    made = (
+    store.sql(
         "create series shop with (unit = user, key = item, max_keys = 1, domain = integers(5), "
-        f"measures = ({said})) as select user, item, price, change from sales"
+        "measures = (price CLIP 9 STEP 0.5, change CLIP -2 TO 2, events CLIP 5)) as from sales",
+        tables={"sales": sales},
     )
-    store.sql(made, tables={"sales": sales})
     wanted = (sh.Measure("price", clip=9, step="0.5"), sh.Measure("change", clip=(-2, 2)), sh.Measure.events(most=5))
-    assert store.series("shop").declaration.measures in (wanted, wanted[:1])
-    with pytest.raises(errors.StatementError, match="expected CLIP"):
-        store.sql(made.replace(said, "price 9"), tables={"sales": sales})
+    assert store.series("shop").declaration.measures == wanted
 
 
 def test_every_source_says_what_was_checked(log, here):
     """Metadata, ledger and SHOW SERIES say whether the source of a series was checked."""
     log.write_parquet("log.parquet")
-    good = sh.Query("select user_id, query from read_parquet($file)", parameters={"file": "log.parquet"})
-    bad = sh.Query("select user_id, query from read_parquet('log.parquet') limit 900")
+    query = sh.Query("select user_id, query from read_parquet($file)", parameters={"file": "log.parquet"})
+    sources = {"a": (log, "unchecked source"), "b": ("log.parquet", None), "c": (query, "checked query")}
     with sh.open(":memory:", seed=1) as store:
-        sources = {
-            "a": (log, "unchecked source"),
-            "b": ("log.parquet", None),
-            "c": (good, "checked query"),
-            "e": (log.lazy(), "unchecked source"),
-            "f": (log.to_arrow(), "unchecked source"),
-        }
         for name, (source, said) in sources.items():
             metadata = sh.create(store, source, name=name, **DECLARED).release("one", level=1).metadata
             assert metadata["declaration"]["source"] == (said or "")
             assert ("is on trust" in metadata["guarantee"]) == (said == "unchecked source")
             assert store.ledger(series=name, full=True).filter(scope="series")["source"].to_list() == [said]
         assert store.sql("show series").frame["source"].to_list() == [said for _, said in sources.values()]
-        with pytest.raises(errors.GuaranteeError, match="LIMIT"):
-            sh.create(store, bad, name="d", **DECLARED)
-        series = sh.create(store, replace(bad, unverified=True), name="d", **DECLARED)
-        assert series.release("one", level=1).metadata["declaration"]["unverified"]
 
 
 CHOOSE = """choose keys words with (unit = user_id, key = query, most_keys = 3, delta = 1e-6, rounds = 2)
@@ -363,8 +282,6 @@ def test_keys_are_chosen_as_by_python(log, here):
         assert store.ledger(full=True).filter(scope="population")["level"].to_list() == ["1"]
         with pytest.raises(errors.GuaranteeError, match="LIMIT"):
             store.sql(CHOOSE.replace("from log", "from log limit 9"), tables={"log": log})
-        with pytest.raises(errors.StatementError, match="WITH has no most_keys"):
-            store.sql(CHOOSE.replace("most_keys = 3, ", ""), tables={"log": log})
         made = OPTIONS.replace("'strings(max_bytes=16)'", "$domain") + ", on_outside = 'drop'"
         store.sql(
             f"create series s with ({made}) as from log",

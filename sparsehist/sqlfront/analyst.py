@@ -12,7 +12,7 @@ import re
 import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import duckdb
 import polars as pl
@@ -29,22 +29,16 @@ from sparsehist.errors import (
 )
 from sparsehist.ledger.content_digest import content_digest
 from sparsehist.release.releases import AnyRelease, read
-from sparsehist.sqlfront.analyst_rules import allowed, first_line
+from sparsehist.sqlfront.analyst_rules import check_allowed
 from sparsehist.sqlfront.results import TAKEN_NAMES, put, stoppable
 from sparsehist.store import LEDGER_NAME, is_store, read_json
 from sparsehist.store.statements import statement
 
 _SHOW = re.compile(r"\s*show\s+(tables|ledger)\s*;?\s*", re.IGNORECASE)
-_LEDGER: dict[str, pl.DataType | type[pl.DataType]] = {
-    "store": pl.String,
-    "series": pl.String,
-    "release": pl.String,
-    "level": pl.String,
-    "noise": pl.String,
+_LEDGER: dict[str, Any] = {
+    **dict.fromkeys("store series release level noise round digest".split(), pl.String),
     "threshold": pl.Float64,
     "generation": pl.Int64,
-    "round": pl.String,
-    "digest": pl.String,
 }
 
 
@@ -83,29 +77,19 @@ class AnalystSession:
             self._tables[path] = release.frame
         self._tables["ledger",] = ledger
         self._own: set[str] = set()
-        self._one_at_a_time = threading.Lock()
-        self._owner = os.getpid()
+        self._one_at_a_time, self._owner = threading.Lock(), os.getpid()
         limits = {"memory_limit": memory_limit, "threads": threads}
         try:
-            config: dict[str, str | bool | int | float | list[str]]
-            config = {name: str(value) for name, value in limits.items() if value is not None}
+            config: dict[str, Any] = {name: str(value) for name, value in limits.items() if value is not None}
             self._connection = duckdb.connect(":memory:", config=config)
+            for names, rows in self._tables.items():
+                schema, name = ("main", *names)[-2:]
+                put(self._connection, rows, schema, name)
+            ((limit,),) = self._connection.execute("select current_setting('memory_limit')").fetchall()
+            self._memory_limit = str(limit)
+            self._connection.execute(statement("analyst_lock"))
         except duckdb.Error as problem:
-            raise_alone(InputError(f"memory_limit or threads cannot be used: {first_line(problem)}"))
-        try:
-            self._fill()
-        except duckdb.Error as problem:
-            self.close()
-            raise_alone(InputError(f"the releases do not fit into the session: {first_line(problem)}"))
-
-    def _fill(self) -> None:
-        """Copy the tables, then lock the connection."""
-        for path, rows in self._tables.items():
-            schema, name = ("main", *path)[-2:]
-            put(self._connection, rows, schema, name)
-        ((limit,),) = self._connection.execute("select current_setting('memory_limit')").fetchall()
-        self._memory_limit = str(limit)
-        self._connection.execute(statement("analyst_lock"))
+            raise_alone(InputError(f"the session cannot be opened with these limits: {_first_line(problem)}"))
 
     def sql(self, text: str) -> pl.DataFrame:
         """Run one statement.
@@ -126,8 +110,8 @@ class AnalystSession:
             return self.tables() if shown[1].lower() == "tables" else self._tables["ledger",].clone()
         with self._one_at_a_time:
             try:
-                query, makes = allowed(text, self._connection, self._has)
-                batches = stoppable(self._connection, lambda: list(self._batches(query)), self._time_limit)
+                makes = check_allowed(text, self._connection, self._has)
+                batches = stoppable(self._connection, lambda: list(self._batches(text)), self._time_limit)
             except TimeoutError:
                 raise_alone(StatementError(f"this took longer than the time limit of {self._time_limit:g} s"))
             except duckdb.PermissionException:
@@ -135,7 +119,7 @@ class AnalystSession:
             except RecursionError:
                 raise_alone(StatementError("this is nested too deeply"))
             except (duckdb.Error, pa.ArrowException, OSError, MemoryError) as problem:
-                said = first_line(problem)
+                said = _first_line(problem)
                 full = isinstance(problem, MemoryError) or "Out of Memory" in said
                 raise_alone(self._too_large() if full else StatementError(said))
             if makes is not None:
@@ -143,15 +127,12 @@ class AnalystSession:
         try:
             return pl.DataFrame(pa.Table.from_batches(batches)) if batches else pl.DataFrame()
         except pl.exceptions.PolarsError as problem:  # a type that Polars does not have
-            raise_alone(StatementError(f"the result cannot be a frame: {first_line(problem)}"))
+            raise_alone(StatementError(f"the result cannot be a frame: {_first_line(problem)}"))
 
     def tables(self) -> pl.DataFrame:
         """Return the tables that can be queried: name and number of rows, releases first, then the ledger."""
-        named = {
-            "name": [printable(".".join(path)) for path in self._tables],
-            "rows": [rows.height for rows in self._tables.values()],
-        }
-        return pl.DataFrame(named, schema={"name": pl.String, "rows": pl.Int64})
+        rows = [(printable(".".join(path)), rows.height) for path, rows in self._tables.items()]
+        return pl.DataFrame(rows, schema={"name": pl.String, "rows": pl.Int64}, orient="row")
 
     def interrupt(self) -> None:
         """Stop the statement that another thread is running."""
@@ -225,31 +206,35 @@ def open_analyst(
         NotFoundError: If nothing is there.
         InputError: If a file is not a release, is not what the ledger says, or the directory is a store.
     """
-    files = _files(releases)
-    ledgers = {file.parent: _ledger(file.parent) for file in files}
-    if isinstance(releases, (str, os.PathLike)) and Path(releases).is_dir():
-        ledgers[Path(releases)] = _ledger(Path(releases))
+    files, places = _files(releases)
+    ledgers = {place: _ledger(place) for place in places}
     entries = pl.concat([pl.DataFrame(schema=_LEDGER), *ledgers.values()]).unique(maintain_order=True)
     found: dict[str, AnyRelease] = {}
     for file in files:
         release = read(file)
-        if not (release.metadata.get("series") and release.metadata.get("name")):
+        named = {"series": release.metadata.get("series"), "release": release.metadata.get("name")}
+        if not all(named.values()):
             raise InputError(f"{file} does not name its series and release: open the others without it")
         digest = content_digest(release.frame, release.metadata)
-        _check_listed(file, release, digest, ledgers[file.parent])
+        listed = ledgers[file.parent].filter(store=str(release.metadata.get("store")), **named)["digest"]
+        if listed.len() and digest not in listed.to_list():
+            raise InputError(
+                f"{file} is not the release the ledger beside it lists: it was changed after it was written"
+            )
         found.setdefault(digest, release)
     return AnalystSession(found.values(), entries, memory_limit=memory_limit, threads=threads, time_limit=time_limit)
 
 
-def _files(releases: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[Path]:
-    if not isinstance(releases, (str, os.PathLike)):
-        named = [Path(file) for file in releases]
-        if not all(file.is_file() for file in named if file.suffix != ".parquet"):  # the name may be a row of a log
+def _files(releases: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> tuple[list[Path], set[Path]]:
+    """Return the files of releases, and the directories whose ledgers list them."""
+    if isinstance(releases, str | os.PathLike):
+        place, named = Path(releases), [Path(releases)]
+    else:
+        place, named = None, [Path(file) for file in releases]
+    if place is None or place.is_file():
+        if not all(file.is_file() for file in named):  # a name may be a row of a log, so it is not shown
             raise NotFoundError("one of the files named is not there")
-        return named
-    place = Path(releases)
-    if place.is_file():
-        return [place]
+        return named, {file.parent for file in named}
     if not place.is_dir():
         raise NotFoundError(f"there is no directory or file {place}")
     try:
@@ -260,7 +245,7 @@ def _files(releases: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) 
         raise InputError(f"{place} is a store, which readers never open; name the directory its releases are in")
     if not files and not (place / LEDGER_NAME).exists():
         raise NotFoundError(f"there is no release in {place}")
-    return [file for file in files if _is_release(file)]
+    return [file for file in files if _is_release(file)], {place}
 
 
 def _is_release(file: Path) -> bool:
@@ -277,18 +262,11 @@ def _ledger(directory: Path) -> pl.DataFrame:
     try:
         stores = read_json(path)["stores"]
         rows = [{**entry, "store": store} for store, held in stores.items() for entry in held["releases"]]
-        frame = pl.DataFrame([{column: row.get(column) for column in _LEDGER} for row in rows], schema=_LEDGER)
+        return pl.DataFrame([{column: row.get(column) for column in _LEDGER} for row in rows], schema=_LEDGER)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, pl.exceptions.PolarsError):
         raise_alone(StoreError(f"{path} is no public ledger of this version"))
-    return frame
 
 
-def _check_listed(file: Path, release: AnyRelease, digest: str, ledger: pl.DataFrame) -> None:
-    """Refuse a release whose content differs from its entry in the ledger beside it."""
-    entries = ledger.filter(
-        pl.col("store") == str(release.metadata.get("store")),
-        pl.col("series") == str(release.metadata.get("series")),
-        pl.col("release") == release.name,
-    )
-    if entries.height and digest not in entries["digest"].to_list():
-        raise InputError(f"{file} is not the release the ledger beside it lists: it was changed after it was written")
+def _first_line(problem: Exception) -> str:
+    """Return the first line of an error of DuckDB."""
+    return str(problem).split("\n", maxsplit=1)[0]

@@ -1,7 +1,7 @@
 """Which statements a reader of releases may run.
 
-Only listed kinds of statements, tables and table functions are allowed, so what a later DuckDB adds is refused until
-it was reviewed. In addition, the connection itself is locked: no files, network, extensions or settings.
+Only listed tables and table functions are allowed, so what a later DuckDB adds is refused until it was reviewed. In
+addition, the connection itself is locked: no files, network, extensions or settings.
 """
 
 from __future__ import annotations
@@ -12,11 +12,10 @@ from collections.abc import Callable
 
 import duckdb
 
-from sparsehist.errors import NotAllowedError, StatementError, raise_alone
+from sparsehist.errors import NotAllowedError
 from sparsehist.guarantee.statement import Node, nodes
 from sparsehist.store.statements import statement
 
-HasTable = Callable[[tuple[str, ...]], bool]
 _TABLE_FUNCTIONS = frozenset(
     """
     range generate_series unnest repeat json_each json_tree histogram histogram_values
@@ -39,71 +38,43 @@ _FUNCTIONS = frozenset(
 )
 _SHOWN = ('"tables"', "__show_tables_expanded")
 _QUERIES = frozenset(("SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"))
-_EXPLAIN = re.compile(r"\s*explain\s+(analyze\s+)?", re.IGNORECASE)
-_NAME = r'(?:[a-z_][a-z0-9_]*|"(?:[^"]|"")+")'
-_OWN = re.compile(
-    rf"\s*create\s+(?:or\s+replace\s+)?temp(?:orary)?\s+(?:table|view)\s+(?:if\s+not\s+exists\s+)?({_NAME})\s+as\b",
-    re.IGNORECASE,
+_HEAD = re.compile(
+    r"""\s*(explain\s+(analyze\s+)?
+    |create\s+(or\s+replace\s+)?temp(orary)?\s+(table|view)\s+(if\s+not\s+exists\s+)?
+     (?P<own>[a-z_][a-z0-9_]*|"(?:[^"]|"")+")\s+as\b)?""",
+    re.IGNORECASE | re.VERBOSE,
 )
 _MAY = "readers may run SELECT, DESCRIBE, SUMMARIZE, SHOW, EXPLAIN and CREATE TEMP TABLE or VIEW … AS SELECT"
 
 
-def allowed(text: str, connection: duckdb.DuckDBPyConnection, has: HasTable) -> tuple[str, str | None]:
-    """Check one statement; return its text, and the name of the temporary table or view that it makes, if any.
+def check_allowed(
+    text: str, connection: duckdb.DuckDBPyConnection, has: Callable[[tuple[str, ...]], bool]
+) -> str | None:
+    """Check one statement; return the name of the reader's own table or view that it makes, if any.
 
     Raises:
-        NotAllowedError: If a reader may not run it.
-        StatementError: If DuckDB cannot parse it.
+        NotAllowedError: If a reader may not run it, or DuckDB cannot read it.
     """
-    found = _statements(text, connection)
-    if len(found) != 1:
-        raise NotAllowedError(f"one statement at a time; this has {len(found)}")
-    (one,) = found
-    try:
-        kind = one.type.name
-    except ValueError:  # DuckDB's Python enum does not have every kind
-        raise_alone(NotAllowedError(f"this kind of statement is not allowed here; {_MAY}"))
-    query, makes = one.query, None
-    if kind == "EXPLAIN":
-        head = _EXPLAIN.match(query)
-        if head is None:
-            raise NotAllowedError("EXPLAIN is for one query, as in EXPLAIN SELECT …, without options")
-        query = query[head.end() :]
-    elif kind == "CREATE":
-        own = _OWN.match(query)
-        if own is None:
-            raise NotAllowedError(f"CREATE is allowed only as CREATE TEMP TABLE or VIEW name AS SELECT …; {_MAY}")
-        makes = own[1].removeprefix('"').removesuffix('"').replace('""', '"').casefold()
-        if makes == "ledger" and has((makes,)):
-            raise NotAllowedError("ledger is the public ledger; take another name")
-        query = query[own.end() :]
-    elif kind != "SELECT":
-        raise NotAllowedError(f"{kind.replace('_', ' ')} is not allowed here; {_MAY}")
-    _check(query, connection, has)
-    return one.query, makes
-
-
-def _statements(text: str, connection: duckdb.DuckDBPyConnection) -> list[duckdb.Statement]:
-    try:
-        return connection.extract_statements(text)
-    except duckdb.Error as problem:
-        raise_alone(StatementError(f"this cannot be read: {first_line(problem)}; {_MAY}"))
-
-
-def _check(query: str, connection: duckdb.DuckDBPyConnection, has: HasTable) -> None:
-    """Check every node of the parse tree of a query."""
-    ((found,),) = connection.execute(statement("guarantee_tree"), {"query": query}).fetchall()
+    head = _HEAD.match(text)
+    rest = text if head is None else text[head.end() :]
+    ((found,),) = connection.execute(statement("guarantee_tree"), {"query": rest}).fetchall()
     tree: Node = json.loads(found)
     if tree["error"] or len(tree["statements"]) != 1:
-        said = tree.get("error_message", "this is not one")
-        raise NotAllowedError(f"only a plain query can be checked: {said}; {_MAY}")
+        raise NotAllowedError(f"{tree.get('error_message', 'this is not one statement')}; {_MAY}")
     parts = list(nodes(tree))
     ctes = {str(entry["key"]).casefold() for part in parts for entry in (part.get("cte_map") or {}).get("map", [])}
     for part in parts:
-        _check_part(part, ctes, has)
+        _check_part(part, lambda names: has(names) or (len(names) == 1 and names[0] in ctes))
+    if head is None or head["own"] is None:
+        return None
+    own = str(head["own"]).removeprefix('"').removesuffix('"').replace('""', '"').casefold()
+    if own == "ledger":
+        raise NotAllowedError("ledger is the public ledger; take another name")
+    return own
 
 
-def _check_part(part: Node, ctes: set[str], has: HasTable) -> None:
+def _check_part(part: Node, has: Callable[[tuple[str, ...]], bool]) -> None:
+    """Check one node of the parse tree of a query."""
     for key in ("node", "query_node", "query"):
         inner = part.get(key)
         if isinstance(inner, dict) and inner.get("type") not in _QUERIES:
@@ -115,14 +86,9 @@ def _check_part(part: Node, ctes: set[str], has: HasTable) -> None:
     elif part.get("class") in ("FUNCTION", "WINDOW"):
         name = str(part["function_name"]).casefold()
         if name in _FUNCTIONS:
-            raise NotAllowedError(f"{name} is not open to readers: it acts, or tells of the machine")
+            raise NotAllowedError(f"{name} is not open to readers: it acts, or shows the machine")
     elif part.get("table_name") and not (part.get("type") == "SHOW_REF" and part["table_name"] in _SHOWN):
         path = part.get("qualified_name", {}).get("path") or [part["table_name"]]
         names = tuple(str(name).casefold() for name in path)
-        if not (has(names) or ".".join(names) in _CATALOGUE or (len(names) == 1 and names[0] in ctes)):
+        if not has(names) and ".".join(names) not in _CATALOGUE:
             raise NotAllowedError(f"there is no table {'.'.join(path)} among the releases; SHOW TABLES lists them")
-
-
-def first_line(problem: Exception) -> str:
-    """Return the first line of an error of DuckDB."""
-    return str(problem).split("\n", maxsplit=1)[0]

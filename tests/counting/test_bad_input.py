@@ -10,7 +10,6 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-import sparsehist as sh
 from sparsehist.counting import Counts, Files, Query
 from sparsehist.domain.base import Domain
 from sparsehist.errors import DataError, DeclarationError, GuaranteeError, InputError, NotFoundError
@@ -32,19 +31,6 @@ def refused(kind, pattern, source, **changes):
 def a_frame(units, keys, **options):
     """Make a log of two columns."""
     return pl.DataFrame({"user_id": units, "query": keys}, **options)
-
-
-@pytest.mark.parametrize(
-    ("changes", "pattern"),
-    [
-        ({"unit": "userid"}, r"no column 'userid'.*did you mean 'user_id'"),
-        ({"unit": None}, "unit is needed"),
-        ({"memory_limit": "much"}, "memory_limit.*'much'"),
-    ],
-)
-def test_wrong_declarations_are_refused_with_their_value(changes, pattern):
-    """A wrong declared parameter is named with its value."""
-    refused(DeclarationError, pattern, a_frame([SECRET_NUMBER], [SECRET]), **changes)
 
 
 @pytest.mark.parametrize(
@@ -173,11 +159,3 @@ def test_counts_of_one_cell_are_refused(tmp_path):
     refused(DataError, "one cell", counts, unit=None, domain=Domain.parse("integers(9)"))
     assert as_dict(count(counts, unit=None)) == {"1": 5, "01": 7, "2": 1}
     refused(DeclarationError, "no units", counts)
-
-
-def test_an_error_names_the_type_that_reads_a_column(tmp_path):
-    """Time stamps and decimals of a CSV file are refused with the type to declare."""
-    path = tmp_path / "log.csv"
-    path.write_text(f"user_id,day,price\n1,2024-01-02 10:00,{SECRET_NUMBER}.55\n")
-    refused(DataError, r"types={'price': 'integer'}", path, key=["price"], domain=sh.Integers(10))
-    refused(DataError, r"types={'day': 'date'}", path, key=["day"], domain=sh.Dates("2024-01-01", "2024-12-31"))

@@ -1,47 +1,15 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections import Counter
 
 import polars as pl
-import pyarrow as pa
 import pytest
 
-from sparsehist.counting import Query
 from sparsehist.domain.base import Domain
 from sparsehist.errors import DataError
-from tests.counting.logs import a_log, as_dict, brute_force, count, kept_pairs
+from tests.counting.logs import as_dict, count
 
 PRODUCT = Domain.parse("product(day=dates('2024-01-01', '2024-12-31'), country=catalogue('NA', 'DE'), n=integers(9))")
-
-
-def test_a_bounded_unit_keeps_exactly_the_bound_or_all_it_has():
-    """Each unit keeps min(max_keys, its distinct keys) of its own pairs and counts once for each."""
-    log = a_log()
-    own = set(log.rows())
-    sizes = Counter(unit for unit, _ in own)
-    for max_keys in (1, 3, 7):
-        kept = kept_pairs(log, max_keys=max_keys)
-        assert kept <= own
-        assert Counter(unit for unit, _ in kept) == {unit: min(max_keys, size) for unit, size in sizes.items()}
-        assert as_dict(count(log, max_keys=max_keys)) == Counter(key for _, key in kept)
-
-
-def test_every_way_to_give_a_log_gives_the_same_count(tmp_path):
-    """Patterns of files, queries over them, streams and pandas give the same counts."""
-    log = a_log()
-    for i, part in enumerate((log[:100], log[100:150], log[150:])):
-        part.write_parquet(tmp_path / f"part{i}.parquet")
-        part.write_csv(tmp_path / f"part{i}.csv.gz", compression="gzip")
-        part.write_csv(tmp_path / f"part{i}.tsv", separator="\t")
-    sources = [
-        *(str(tmp_path / f"*.{ending}") for ending in ("parquet", "csv.gz", "tsv")),
-        Query(f"select user_id, query from read_parquet('{tmp_path}/*.parquet')"),
-        pa.RecordBatchReader.from_stream(log),
-        log.to_pandas(),
-    ]
-    for source in [log, *sources]:
-        assert as_dict(count(source, max_keys=50)) == brute_force(log)
 
 
 def test_csv_ids_and_keys_are_text_and_only_empty_fields_are_null(tmp_path):

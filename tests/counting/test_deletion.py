@@ -9,6 +9,7 @@ from pathlib import Path
 import duckdb
 import numpy as np
 import polars as pl
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -125,6 +126,8 @@ SOURCES = {
     "frame": lambda log, _: log,
     "lazy frame": lambda log, _: log.lazy(),
     "arrow": lambda log, _: log.to_arrow(),
+    "stream": lambda log, _: pa.RecordBatchReader.from_stream(log),
+    "pandas": lambda log, _: log.to_pandas(),
     "relation": lambda log, _: duckdb.connect().from_arrow(log.to_arrow()),
     "query": lambda log, _: Query("select * from log", {"log": log}),
     "parquet": _of_file("parquet"),

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from sparsehist.counting import batches, codes, in_memory, rows
-from sparsehist.counting.batches import plain
 from sparsehist.counting.codes import Codes
 from sparsehist.counting.in_memory import first_of_runs
 from sparsehist.counting.words import Words
@@ -100,19 +99,6 @@ def test_a_table_without_comparison_would_be_caught(monkeypatch):
     assert table.values().gather(found).to_list() != BYTES.to_list()
 
 
-def _words(columns):
-    """Words of some columns, read in two batches; with what leads back."""
-    found = Words.of_columns([column.dtype for column in columns], [None] * len(columns))
-    read = [column.to_frame("x").select(plain("x", column.dtype))["x"] for column in columns]
-    numbers = np.concatenate(
-        [found.numbers([column[rows] for column in read]) for rows in (slice(2), slice(2, None))]
-    )
-    found.place(SALT)
-    cells, inside = found.cells(numbers)
-    assert inside is None and len(set(zip(cells.tolist(), numbers.tolist(), strict=True))) == len(set(cells.tolist()))
-    return found, cells
-
-
 def test_categories_keep_their_numbers_from_batch_to_batch():
     """A category keeps its number in every batch, although Polars renumbers categories that no column holds."""
     found = Words.of_columns([pl.Categorical()], [None])
@@ -123,25 +109,6 @@ def test_categories_keep_their_numbers_from_batch_to_batch():
     assert found.frame(cells).to_series().to_list() == list("abcab")
     anew = [pl.Series([text], dtype=pl.Categorical(pl.Categories("forgotten"))).to_physical().item() for text in "ab"]
     assert anew == [0, 0]  # the control: without a column that is kept, two texts have one number
-
-
-@given(
-    picks=st.lists(st.sampled_from(range(len(VALUES))), min_size=1, max_size=6),
-    rows_of=st.lists(st.integers(0, 5), min_size=3, max_size=30),
-    seed=st.integers(0, 99),
-)
-def test_words_of_several_columns_lead_back_to_their_values(picks, rows_of, seed):
-    """Rows with equal values, and only they, have equal words; hashes are a function of values alone."""
-    rng = seeded(seed)
-    drawn = [VALUES[pick].gather([(row * int(rng.integers(1, 6))) % 6 for row in rows_of]) for pick in picks]
-    expected = pl.DataFrame([column.alias(f"key_{i}") for i, column in enumerate(drawn)])
-    found, cells = _words(drawn)
-    assert found.bits <= 64
-    assert found.frame(cells).rows() == expected.rows()
-    assert len(set(cells.tolist())) == len(set(expected.rows()))
-    by_value = dict(zip(expected.rows(), found.hashes(cells).tolist(), strict=True))
-    other, backwards = _words([column[::-1] for column in drawn])
-    assert dict(zip(expected.rows()[::-1], other.hashes(backwards).tolist(), strict=True)) == by_value
 
 
 def _brute_force(log, domain):

@@ -9,8 +9,8 @@ import threading
 import urllib.request
 from collections.abc import Iterator
 from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -35,7 +35,8 @@ def counts(source: object, **options: object) -> list[tuple[str, int]]:
 
 @pytest.fixture(autouse=True)
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ask nobody who this machine is."""
+    """Ask nobody who this machine is; servers say nothing."""
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
 
 
@@ -44,7 +45,6 @@ def s3() -> Iterator[dict[str, str]]:
     """Serve a bucket `lake` on this machine; gives its storage options."""
     pytest.importorskip("obstore")
     moto = pytest.importorskip("moto.server")
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
@@ -103,43 +103,23 @@ def test_a_series_knows_the_objects_it_was_made_from(s3: dict[str, str], tmp_pat
         put(s3, "known/a.parquet", parquet(LOG))
 
 
-class _Ranges(SimpleHTTPRequestHandler):
-    """Serves ranges of files to those who have a signature, which is one for GET alone."""
-
-    def do_HEAD(self) -> None:
-        """Signatures for reading are not signatures for this."""
-        self.send_error(403)
-
-    def do_GET(self) -> None:
-        """Part of a file."""
-        path, _, signature = self.path.partition("?")
-        file = Path(self.directory) / path.lstrip("/")
-        if SECRETS[2] not in signature or not file.is_file():
-            return self.send_error(403 if file.is_file() else 404)
-        content = file.read_bytes()
-        first, last = (self.headers["Range"] or "bytes=0-").removeprefix("bytes=").split("-")
-        start = int(first) if first else max(0, len(content) - int(last))
-        part = content[start : int(last) + 1 if first and last else None]
-        self.send_response(206)
-        self.send_header("Content-Range", f"bytes {start}-{start + len(part) - 1}/{len(content)}")
-        self.send_header("Content-Length", str(len(part)))
-        self.send_header("ETag", f'"{hash(content)}"')
-        self.end_headers()
-        self.wfile.write(part)
-        return None
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
-
 @pytest.fixture
 def web(tmp_path: Path) -> Iterator[str]:
-    """Serve a directory on this machine; gives host and port."""
+    """Serve ranges of files to those who have a signature, which is one for GET alone; gives host and port."""
+    serving, wrappers, utils = (pytest.importorskip(f"werkzeug.{name}") for name in ("serving", "wrappers", "utils"))
     (tmp_path / "served").mkdir()
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Ranges, directory=str(tmp_path / "served"))) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"127.0.0.1:{server.server_port}"
-        server.shutdown()
+
+    @wrappers.Request.application
+    def answer(request: Any) -> object:
+        file = tmp_path / "served" / request.path.lstrip("/")
+        if request.method != "GET" or SECRETS[2] not in request.url or not file.is_file():
+            return wrappers.Response(status=403)
+        return utils.send_file(file, request.environ, conditional=True)
+
+    server = serving.make_server("127.0.0.1", 0, answer, threaded=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"127.0.0.1:{server.server_port}"
+    server.shutdown()
 
 
 def test_files_of_a_web_server_are_counted(web: str, tmp_path: Path) -> None:

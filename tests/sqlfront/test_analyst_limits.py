@@ -96,15 +96,6 @@ def test_a_fork_and_a_closed_session_are_refused(analyst):
         analyst.sql("select 1")
 
 
-def test_types_of_results(analyst):
-    """Results have DuckDB's types as Polars has them; a type that Polars lacks is refused."""
-    row = analyst.sql("select [1, 2] as l, 1::decimal(38, 3) as d, 'a'::enum ('a', 'b') as e")
-    assert row.dtypes[:2] == [pl.List(pl.Int32), pl.Decimal(38, 3)] and row["e"].to_list() == ["a"]
-    assert analyst.sql("select query from queries.public where false").dtypes == [pl.String]
-    with pytest.raises(StatementError, match="cannot be a frame"):
-        analyst.sql("select interval 1 hour")
-
-
 def test_control_characters_in_names_are_escaped():
     """A file names its series and its release; `tables` writes control characters out."""
     with session("a\x1b[2J") as analyst:

@@ -229,22 +229,6 @@ def test_if_not_exists_keeps_a_series_of_the_same_source(ran, log, here):
     assert "hands over" in ran(frames)[1][0]
 
 
-def test_workloads_are_released_planned_and_read_like_cells(store, ran):
-    """The answers to a workload are a table, in this session and in later ones."""
-    numbers = pl.DataFrame({"user_id": range(400), "n": [i % 10 for i in range(400)]})
-    declared = "create series numbers with (unit = user_id, key = n, max_keys = 1, domain = integers(10), cap = 3)"
-    store.sql(f"{declared} as select user_id, n from numbered", tables={"numbered": numbers})
-    outcomes, problems = ran(
-        "plan from numbers using 'prefix()' at level 1, 2;"
-        "release sums from numbers using 'prefix()' strategy 'square_root' at level 1;"
-        "select max(noisy_answer) as most from numbers.sums;"
-    )
-    assert problems == []
-    assert set(outcomes[0].frame["level"]) == {"1", "2"}
-    assert abs(outcomes[2].frame.item() - 400) < 50
-    assert store.sql("select count(*) from numbers.sums").frame.item() == 10
-
-
 def test_measures_are_declared_in_words(store):
     """CLIP, TO and STEP say what Python's `Measure` takes."""
     sales = pl.DataFrame({"user": [1, 2], "item": [0, 1], "price": [2.5, 30.0], "change": [-1, 1]})

@@ -3,27 +3,12 @@
 import errno
 from pathlib import Path
 
-import polars as pl
 import pytest
 
 import sparsehist as sh
 from sparsehist.store.private_files import disk_errors
 
 RELEASE = ("release", "s", "--series", "visits", "--name", "public", "--level", "0.1")
-
-
-def test_a_unit_may_be_several_columns(sparsehist, here):
-    """--unit date,ip and --unit given twice declare one unit, in create, show, release and check."""
-    log = pl.DataFrame({"date": ["1", "2"] * 200, "ip": range(400), "url": ["/a"] * 400})
-    log.write_parquet("visits.parquet")
-    rest = ("--key", "url", "--max-keys", "1", "--domain", "strings(max_bytes=4)")
-    for store, unit in {"s": ("--unit", "date,ip"), "t": ("--unit", "date", "--unit", "ip")}.items():
-        made = sparsehist("create", store, "--input", "visits.parquet", *unit, *rest, "--name", "visits", "--json")
-        assert (made.json["status"], made.json["declaration"]["unit"]) == ("created", ["date", "ip"])
-    assert "(date, ip)" in sparsehist("show s").out
-    assert "all rows of one (date, ip)" in sparsehist(*RELEASE, "--json").json["metadata"]["guarantee"]
-    checked = sparsehist("check", "visits.parquet", "--unit", "date,ip", *rest, "--json").json["rules"]
-    assert next(rule["units"] for rule in checked if rule["rule"] == "counted") == 400
 
 
 def test_create_again_is_an_error_unless_reuse_is_asked_for(sparsehist, declared, store):
@@ -88,13 +73,6 @@ def test_bad_requests_exit_with_2_before_anything_is_drawn(sparsehist, store, op
     assert (refused.code, refused.out) == (2, "")
     assert refused.err.startswith("error: ") and refused.err.count("\n") == 1
     assert sparsehist("ledger s --json").json["ledger"][0]["releases"] == 0
-
-
-@pytest.mark.parametrize("words", ["ledger :memory:", "adopt :memory:", "backup :memory: copy"])
-def test_a_store_in_memory_is_refused(sparsehist, here, words):
-    """A store in memory would be gone when the command ends."""
-    assert sparsehist(words).code == 2
-    assert list(here.iterdir()) == []
 
 
 def test_check_exits_with_2_where_create_would_refuse(sparsehist, log):

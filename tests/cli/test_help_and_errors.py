@@ -1,6 +1,5 @@
 """What the command line explains and prints, and how it fails: in one line, without secrets."""
 
-import fcntl
 import shlex
 import subprocess
 import sys
@@ -9,10 +8,9 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from rich.console import Console
 
 from sparsehist import __version__
-from sparsehist.cli.answer import in_options, rows_table
+from sparsehist.cli.answer import in_options
 from sparsehist.cli.app import app
 from sparsehist.cli.options import StoreOptions, given, options_of
 from sparsehist.declaration import Declaration
@@ -29,21 +27,6 @@ from sparsehist.cli.entry import run
 code = run(sys.argv[1:])
 loaded = [name for name in {heavy} if name in sys.modules]
 sys.exit(100 if loaded else code)
-"""
-INTERRUPTED = """
-import os, signal
-from sparsehist.cli import main
-from sparsehist.cli.options import StoreOptions
-from sparsehist.errors import DataError
-
-def stopped(*_, **__):
-    try:
-        os.kill(os.getpid(), signal.SIGINT)
-    except KeyboardInterrupt:
-        raise DataError("file 'log.parquet' cannot be read") from None
-
-StoreOptions.home = stopped
-main(["ledger", "s"])
 """
 
 
@@ -142,15 +125,6 @@ def test_a_reader_that_goes_away_is_no_error(here, words):
     assert (child.returncode, complaint) == (141, b"")
 
 
-def test_a_store_in_use_exits_with_4(sparsehist, here, store):
-    """A lock held by another process is not bad input."""
-    with (here / store / "lock").open("r+") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        busy = sparsehist("ledger s --json")
-    assert (busy.code, busy.json["error"]["type"]) == (4, "StoreInUseError")
-    assert "--wait" in busy.json["error"]["message"]
-
-
 @pytest.mark.parametrize(
     ("problem", "code", "message"),
     [
@@ -170,13 +144,6 @@ def test_an_error_of_a_command_is_one_line_without_its_text(sparsehist, monkeypa
     assert (failed.code, failed.out) == (code, "")
     assert message in failed.err and "secret" not in failed.err and failed.err.count("\n") == 1
     assert message.split(": ")[-1].strip() in sparsehist("ledger s --json").json["error"]["message"]
-
-
-def test_an_interrupt_that_an_engine_reports_as_its_failure_is_one(here):
-    """Ctrl-C while DuckDB works comes back as an error of DuckDB, and still exits with 130."""
-    ran = _python(INTERRUPTED)
-    assert (ran.returncode, ran.stdout) == (130, "")
-    assert ran.stderr.startswith("error: interrupted")
 
 
 def test_messages_name_options():
@@ -221,19 +188,3 @@ def test_a_log_of_steps_shows_no_data(here):
     refused = _shell("release s --series visits --name finer --level 2 --log-level=info")
     assert refused.returncode == 3 and refused.stderr.startswith(b"sparsehist: release finer refused\n")
     assert not [text for text in (made, refused.stderr) if b"SECRET" in text or b"90" in text]
-
-
-def test_tables_keep_words_whole_and_cut_long_keys():
-    """Columns break between words, a key of 20,000 characters is cut, and brackets are not markup."""
-
-    def drawn(row, width, **options):
-        console = Console(width=width, highlight=False)
-        with console.capture() as captured:
-            console.print(rows_table([row], **options))
-        return captured.get()
-
-    shown = drawn({"scope": "population", "noise": "gaussian", "limit": "epsilon 8 at delta 0.000001"}, 40)
-    assert {"population", "gaussian", "epsilon", "0.000001"} <= set(shown.split())
-    long = drawn({"key": "k" * 20_000, "noisy_count": 7.0}, 100, exact=True)
-    assert long.count("k") < 500 and "(20,000" in long and "7.0" in long
-    assert "[bold] x" in drawn({"[bold] x": 1}, 40)

@@ -100,43 +100,6 @@ def test_periods_are_released_like_any_series_and_shown_as_one(sparsehist, weekl
     assert "largest level that would fit is 0.5" in over["refused"]
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "error"),
-    [
-        ("append s --series weekly --input w12.csv --period 2026-W11", 5, ""),
-        ("append s --series weekly --input w12.csv --period 2026-W12", 5, "made with --time day"),
-        ("append s --series weekly --input w11.csv", 2, "--period"),
-        ("append s --series weekly --input w11.csv --period 2026-W11 --step 1", 2, ""),
-        ("append s --series weekly --input w11.csv --period 2026-W13 --drop-other-periods", 2, "with --time"),
-        ("release s --series weekly --name public --level 0.1", 2, "is a periodic series"),
-        ("release s --series weekly_2026w11 --name public --level 0.6", 3, "0.5"),
-        ("plan s --series weekly --shows 50", 2, ""),
-    ],
-)
-def test_requests_for_periods_are_refused(sparsehist, weekly, words, code, error):
-    """Another log for a period, a missing or wrong period, and a spent budget are refused."""
-    refused = sparsehist(words)
-    assert refused.code == code and error in refused.err
-
-
-@pytest.mark.parametrize("finishes", [True, False])
-def test_nothing_is_appended_after_finish_or_drop(sparsehist, here, finishes):
-    """Where a unit counts in some periods only, `finish` and dropping a released period end the log."""
-    visits(1).write_parquet("log.parquet")
-    assert sparsehist("create", "s", *WEEKLY[:-1], "every('week', most_periods=2)").code == 0
-    append = "append s --series weekly --input log.parquet --period"
-    assert sparsehist(f"{append} 2026-W11").code == sparsehist(f"{append} 2026-W12").code == 0
-    if finishes:
-        assert sparsehist("finish s --series weekly --yes").code == 0
-    else:
-        assert "warning" not in sparsehist("drop s --series weekly_2026w12 --yes --json").json
-        assert sparsehist("release s --series weekly_2026w11 --name r --level 1").code == 0
-        for confirmed in ("", " --yes"):
-            dropped = sparsehist(f"drop s --series weekly_2026w11{confirmed}")
-            assert "nothing more can be added to weekly" in dropped.text
-    assert sparsehist(f"{append} 2026-W13").code == 3
-
-
 @pytest.fixture
 def sales(here):
     """3,000 customers with a row each, 1,000 in each of three countries, and the options that read them."""
@@ -160,14 +123,6 @@ def test_sums_are_declared_planned_and_released(sparsehist, sales):
     assert set(released["head"][0]) == {"country", "noisy_count", "price_sum", "events_sum", "price_mean"}
     over = sparsehist("release s --series shop --name june --level 0.5 --measures price=3")
     assert over.code == 3 and "level 3 of the measure price" in over.err and "would fit is 1.25" in over.err
-
-
-def test_totals_take_two_lines(sparsehist, sales):
-    """Without key and domain a series counts all units and their revenue."""
-    made = f"create s {sales} --name whole --measure price:clip=100,step=0.01"
-    assert sparsehist(f"{made} --max-keys 1").code == 0
-    (row,) = sparsehist("release s --series whole --name all --level 1 --measures 1 --head 1 --json").json["head"]
-    assert abs(row["noisy_count"] - 3000) < 10 and abs(row["price_sum"] - 38_740) < 600
 
 
 def test_keys_are_found_and_become_a_domain(sparsehist, sales):

@@ -1,9 +1,5 @@
 """The ledger, budgets, caps and disjoint populations from the command line."""
 
-import json
-
-from sparsehist.ledger.export import COLUMNS, EVENT_COLUMNS
-
 RELEASE = "release s --series visits --name"
 
 
@@ -65,32 +61,3 @@ def test_disjoint_populations_do_not_add_up(sparsehist, store, declared):
     assert everybody(sparsehist)["level"] == "0.75"
     assert sparsehist("limit s --disjoint default --disjoint south --reason countries").code == 0
     assert everybody(sparsehist)["level"] == "0.5"
-
-
-def test_the_ledger_is_exported(sparsehist, store, here):
-    """Exports have the schema in them, and replace only an earlier export."""
-    for _ in range(2):
-        assert sparsehist("ledger s --out ledger.json").code == 0
-    written = json.loads((here / "ledger.json").read_text())
-    assert (written["schema"], written["schema_version"]) == ("sparsehist ledger", 1)
-    assert written["columns"] == {"spent": COLUMNS, "events": EVENT_COLUMNS}
-    (here / "mine.json").write_text("{}")
-    for place in ("mine.json", "ledger.csv", "s/ledger.json", "no/ledger.json"):
-        assert sparsehist(f"ledger s --out {place}").code == 2, place
-
-
-def test_an_epsilon_and_delta_are_served_by_a_budget_of_the_same_numbers(sparsehist, store, declared):
-    """A budget of (1, 1e-6) serves the level that stands for it, and refuses noise that its route cannot charge."""
-    budget = sparsehist("limit s --epsilon 1 --delta 1e-6").out
-    assert "route gaussian" in budget and "1e-06 for noise" in budget
-    pair = ("--level", "epsilon_delta(1, 1e-6)", "--json")
-    made = sparsehist(*f"{RELEASE} a".split(), *pair).json["metadata"]
-    assert made["epsilon_delta"] == "epsilon_delta(1, 0.000001)"
-    assert sparsehist(*f"{RELEASE} a".split(), *pair).json["metadata"] == made
-    assert f"largest level that would fit is {made['level']}" in sparsehist(f"{RELEASE} b --level 0.03").err
-    other = sparsehist("create", store, *declared[:-1], "other", "--noise", "skellam")
-    assert other.code == 3 and "--route renyi could" in other.err
-    short = sparsehist("ledger s --short --json").json["ledger"]
-    assert [row["scope"] for row in short] == ["population", "everybody"]
-    of_series = sparsehist("ledger s --series visits --json").json["ledger"]
-    assert (of_series[0]["scope"], of_series[0]["remaining"]) == ("path", made["level"])

@@ -71,6 +71,7 @@ def test_exit_codes_are_those_of_the_first_failure(sparsehist, script, here):
     with (here / "s" / "lock").open("r+") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         assert sparsehist(f"{words} --param level=1").code == 4
+        assert "--wait" in sparsehist("ledger s").err
     for wrong in ("run nosuch.sql", "run script.sql --param level", "run script.sql --store :memory:"):
         assert sparsehist(wrong).code == 2
 

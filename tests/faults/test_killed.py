@@ -55,14 +55,6 @@ def test_work_is_killed_once_at_each_call(tmp_path, work):
     assert made["killed"] >= 30 and min(made["pwrite64"], made["fdatasync"]) >= 5, made
 
 
-def test_what_removes_directories_may_be_killed_there(tmp_path):
-    """Work that is killed while it removes directories leaves a consistent store."""
-    kills = max(KILLS // 8, 12)
-    made = campaign(tmp_path, "--kinds", "rmdir", "unlinkat", "--work", "drop", "clear", "--kills", kills)
-    if KILLS >= 1000:
-        assert min(made["rmdir"], made["unlinkat"]) >= 20, made
-
-
 def test_every_call_of_a_release_may_fail(tmp_path):
     """If a write of a release fails (no space, I/O error, quota), it is made or refused, and nothing is lost."""
     made = campaign(tmp_path, "--work", "release", "--errors", "ENOSPC", "EIO", "EDQUOT")

@@ -17,7 +17,7 @@ import sparsehist as sh
 from sparsehist.errors import SparsehistError, StoreRolledBackError
 from sparsehist.store import is_store, open_state, opening
 from tests.faults.place import Place, inspect
-from tests.faults.power_cut import Call, Cut, Disk, Write, cuts, put, record, written, zeros
+from tests.faults.power_cut import Disk, cuts, put, record
 from tests.faults.work import WORK
 
 pytestmark = [
@@ -145,39 +145,3 @@ def test_a_forgotten_synchronisation_is_found(tmp_path, work, forgotten):
             if failed > 2:
                 return
     assert failed or found[-1] < max(found), "nothing was lost"
-
-
-def test_writes_overlap_as_on_a_disk():
-    """In the model of a file gaps are zero, truncation discards, and later writes win."""
-    writes = [Write(0, b"abcd"), Write(6, b"ef"), Write(2, b"XY"), Write(5, None)]
-    assert written(b"", writes[:2]) == b"abcd\0\0ef"
-    assert written(b"", writes) == b"abXY\0"
-    assert written(b"123456789", [Write(4, None), Write(6, b"x")]) == b"1234\0\0x"
-    assert written(b"12", zeros(writes[:2])) == bytes(8)
-    assert written(b"12", []) == b"12"
-
-
-def test_a_cut_keeps_what_was_synchronised(tmp_path):
-    """Without a synchronised directory, a synchronised file is under its old name, its new name or lost."""
-    root = tmp_path / "root"
-    root.mkdir()
-    disk = Disk(root)
-    path = str(root / "a").encode()
-    done = [
-        Call("openat", ("AT_FDCWD", path, "O_WRONLY|O_CREAT", "0600"), 5),
-        Call("write", ("5", b"text", "4"), 4),
-        Call("fsync", ("5",), 0),
-        Call("openat", ("AT_FDCWD", path, "O_WRONLY|O_APPEND"), 6),
-        Call("write", ("6", b" more", "5"), 5),
-        Call("fsync", ("6",), 0),
-        Call("renameat", ("AT_FDCWD", path, "AT_FDCWD", path + b"b"), 0),
-    ]
-    assert [disk.replay(call) for call in done] == [True, True, True, False, True, True, True]
-
-    def left(changes):
-        put(disk.top, root, Cut("", lambda _: changes, lambda _: []))
-        return {place.name: place.read_bytes() for place in root.iterdir()}
-
-    assert left(0) == {}
-    assert left(1) == {"a": b"text more"}
-    assert left(2) == {"ab": b"text more"}

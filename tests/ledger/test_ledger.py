@@ -5,19 +5,16 @@ from __future__ import annotations
 import json
 from fractions import Fraction
 
-import numpy as np
 import polars as pl
 import pytest
 
 import sparsehist as sh
 from sparsehist.errors import BudgetExceededError, CapExceededError, DeclarationError, InputError, StoreError
 from sparsehist.ledger.export import COLUMNS, EVENT_COLUMNS
-from sparsehist.ledger.ledger import Ledger, check_release
-from sparsehist.ledger.spent import CELLS, Spending
 from sparsehist.ledger.table import SCHEMA
 from sparsehist.privacy import gaussian
 from sparsehist.release import cell_round
-from sparsehist.store import NewRound, PathRecord, State
+from sparsehist.store import State
 
 LOG = pl.DataFrame({"user": [f"u{i}" for i in range(300)], "key": ["/home"] * 300})
 
@@ -27,18 +24,6 @@ def a_series(store, name="visits", **more):
     declared = {"unit": "user", "key": "key", "max_keys": 1, "domain": sh.Strings(max_bytes=6), "noise": "gaussian"}
     log = LOG.rename({"user": more.get("unit", "user")})
     return sh.create(store, log, name=name, **{**declared, **more})
-
-
-def a_workload(series, name, level, family="gaussian"):
-    """Check and commit a round of a workload; the first one opens its path."""
-    with series.store.home.hold() as state:
-        record = state.series(series.name)
-        level = Fraction(level)
-        release = Spending(record.series_id, level, ("workload", "total", "identity"))
-        check_release(state, Ledger.of(state), release, name=name)
-        known = next((path.path_id for path in state.paths(record) if path.workload == "total"), None)
-        path = known or PathRecord(record.series_id, "workload", "total", "identity")
-        state.commit_round(NewRound(path, name, level, {}, {}, np.zeros(1)))
 
 
 @pytest.fixture
@@ -52,23 +37,6 @@ def spent(store, scope, **only):
     return store.ledger(full=True).filter(scope=scope, **only).row(0, named=True)
 
 
-@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
-def test_a_cap_bounds_the_sum_over_cells_and_workloads(store, noise):
-    """Under a cap of 1, cells at 0.5 leave 0.5 to a workload; a coarser release costs nothing."""
-    series = a_series(store, cap=1, noise=noise)
-    series.release("cells", level="0.5", threshold=50)
-    a_workload(series, "coarse", "0.4", noise)
-    with pytest.raises(CapExceededError, match=r"other paths hold 0\.5, remaining 0\.5, difference 0\.1"):
-        a_workload(series, "fine", "0.6", noise)
-    series.release("coarser", level="0.4", threshold=50)
-    with pytest.raises(CapExceededError, match=r"remaining 0\.6, difference 0\.1"):
-        series.release("finer", level="0.7", threshold=50)
-    assert spent(store, "series")["level"] == "0.9"
-    series.raise_cap("1.1", reason="more is needed")
-    a_workload(series, "fine", "0.6", noise)
-    assert store.ledger(full=True).filter(scope="path")["cap"].to_list() == ["1.1", "1.1"]
-
-
 def test_a_budget_in_epsilon_is_used_up_to_its_exact_delta(store):
     """Noise may use all of delta, or half of it if a domain is open; mpmath gives the limits 0.10050 and 0.09468."""
     for population, fits, beyond in (("closed", "0.1005", "0.1006"), ("open", "0.0946", "0.0947")):
@@ -80,21 +48,6 @@ def test_a_budget_in_epsilon_is_used_up_to_its_exact_delta(store):
         with pytest.raises(BudgetExceededError, match="remaining gaussian"):
             second.release("a", level=Fraction(beyond) - Fraction("0.05"), threshold=500)
         second.release("a", level=Fraction(fits) - Fraction("0.05"), threshold=500)
-
-
-def test_a_budget_in_rho_is_shared_by_the_series_of_a_population(store):
-    """The budget charges all series of its population, dropped ones included, and no other population."""
-    store.set_budget(rho=1)
-    first, second = a_series(store, "first"), a_series(store, "second", noise="laplace", cap="0.5")
-    first.release("a", level="0.5", threshold=50)
-    store.drop("first")
-    second.release("a", level="0.25", threshold=250)  # charged its cap, once: 0.5 tanh(0.25) = 0.12246
-    with pytest.raises(BudgetExceededError, match=r"level 0\.4, .*remaining rho 0\.377540668\d+; the largest"):
-        a_series(store, "third").release("a", level="0.4", threshold=60)
-    second.release("b", level="0.5", threshold=250)
-    assert store.ledger(full=True).filter(scope="population")["remaining"].item().startswith("rho 0.37754066")
-    assert spent(store, "population")["cost"] == pytest.approx(0.5 + 0.5 * np.tanh(0.25))
-    a_series(store, "fourth", population="others").release("a", level=2, threshold=50)
 
 
 def test_a_series_that_the_route_cannot_charge_is_refused_at_create(store):
@@ -163,19 +116,6 @@ def test_a_fresh_budget_serves_the_level_that_stands_for_it(store, noise):
         assert spent(store, "path", series=f"of_{route}")["remaining"] == made.metadata["level"]
         with pytest.raises(BudgetExceededError, match=f"largest level that would fit is {made.metadata['level']}"):
             series.release("b", level=level * Fraction(1001, 1000), threshold=500)
-
-
-def test_an_open_series_under_a_budget_that_reserved_nothing_is_refused_with_what_helps(store):
-    """The refusal names open_share=; a budget with an open share accepts the series."""
-    store.set_budget(epsilon=1, delta=1e-6, open_share="0")
-    with pytest.raises(BudgetExceededError, match=r"open_share=0\.5"):
-        a_series(store, domain=sh.Open(delta="1e-6"))
-    said = store.set_budget(epsilon=1, delta=1e-6, open_share="0.5", reason="open keys")
-    assert "delta 5e-07 for noise, 5e-07 for open domains" in said
-    made = a_series(store, domain=sh.Open(delta="1e-6")).release("a", level="0.01")
-    assert 0 < made.metadata["delta_infinity"] <= 2.5e-7
-    with pytest.raises(DeclarationError, match="open_share"):
-        store.set_budget(epsilon=1, delta=1e-6, route="pure", open_share="0.1", population="pure")
 
 
 def test_the_counterexamples_are_refused_at_the_step_that_would_break_the_budget(store):
@@ -303,25 +243,6 @@ def test_a_wrong_limit_is_refused_with_advice(store, call, words):
     assert set(store.events()["what"]) == {"create store", "create series"}
 
 
-def test_events_name_the_caller_or_else_the_user(store, monkeypatch):
-    """Every kind of event names who= of the store; without it, the user of the system."""
-    monkeypatch.setattr("getpass.getuser", lambda: "somebody")
-    store.home.who = "ann"
-    series = a_series(store, cap=1)
-    for name, who in (("a", "bob"), ("b", None)):
-        store.home.who = who
-        series.release(name, level="0.5", threshold=50)
-    store.home.who = "cleo"
-    series.raise_cap(2, reason="x")
-    store.set_budget(rho=1)
-    store.declare_disjoint(["default", "b"], reason="x")
-    store.drop("visits", reason="no longer needed")
-    events = store.events().filter(pl.col("what") != "create store")
-    assert events["who"].to_list() == ["ann", "bob", "somebody", *["cleo"] * 4]
-    assert events["release"].drop_nulls().to_list() == ["a", "b"]
-    assert events["reason"].to_list()[-1] == "no longer needed"
-
-
 def test_an_export_holds_the_ledger_and_the_events(store, tmp_path):
     """The JSON file holds all rows and events and describes their columns; no other file is overwritten."""
     a_series(store, cap=1).release("a", level="1/3", threshold=50)
@@ -341,29 +262,3 @@ def test_an_export_holds_the_ledger_and_the_events(store, tmp_path):
     for place in ("other.json", "l.parquet", "none/l.json"):
         with pytest.raises(InputError):
             store.export_ledger(tmp_path / place)
-
-
-def test_a_ledger_that_is_carried_on_equals_the_one_of_the_store():
-    """A ledger to which a dry run adds releases equals the ledger of the store after them."""
-    store = sh.open(":memory:", seed=1)
-    log = pl.DataFrame({"user": range(500), "key": ["a"] * 500})
-    series = sh.create(store, log, name="s", unit="user", key="key", max_keys=1, domain=sh.Open(delta="1e-6"))
-
-    def ledger() -> Ledger:
-        with store.home.hold() as state:
-            return Ledger.of(state)
-
-    for name, level in (("first", "0.5"), ("coarser", "0.1"), ("finer", "1")):
-        carried = ledger()
-        made = series.release(name, level=level)
-        ((series_id, account),) = ledger().accounts.items()
-        spent = account.on(CELLS)
-        added = Spending(
-            series_id, made.level, delta_infinity=made.metadata["delta_infinity"],
-            numerical_slack=made.metadata["numerical_slack"],
-        )  # fmt: skip
-        known = carried.with_release(added).accounts[series_id].on(CELLS)
-        for field in ("finest", "releases", "delta_infinity", "numerical_slack"):
-            assert getattr(known, field) == pytest.approx(getattr(spent, field), rel=1e-12), field
-    lower = ledger().with_release(Spending(series_id, Fraction(1, 10))).accounts[series_id].on(CELLS)
-    assert (lower.finest, lower.delta_infinity) == (1, spent.delta_infinity)

@@ -8,7 +8,6 @@ store that is made first unless the way makes one.
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 
 import polars as pl
@@ -17,7 +16,6 @@ import pytest
 import sparsehist as sh
 from sparsehist.errors import NotFoundError, StoreDamagedError, StoreRolledBackError
 from sparsehist.store import lifecycle, opening, state
-from sparsehist.store.database import Database
 
 PAGE = Path(__file__).parents[2] / "docs" / "store.md"
 COUNTS = pl.DataFrame({"word": [f"key{i}" for i in range(50)], "count": range(1, 101, 2)})
@@ -27,13 +25,6 @@ container() {
     mkdir -p disk/base "disk/$1" "disk/$1.work"
     mount -t overlay overlay -o "lowerdir=$2,upperdir=disk/$1,workdir=disk/$1.work" c
 }
-"""
-OTHER_PROCESS = "import sys, sparsehist as sh; sh.open(sys.argv[1]).series('words').release('other', level='1/3')"
-KILLED = """
-import os, sys, sparsehist as sh
-from sparsehist.store import state
-state.insert_event = lambda *_, **__: os.kill(os.getpid(), 9)
-sh.open(sys.argv[1]).set_budget(rho=5)
 """
 
 
@@ -111,28 +102,6 @@ class World:
     def _unmarked(self, store):
         """Die after a commit, before the mark is raised."""
         self._dying(store, state, "raise_mark")
-
-    def _crash(self, store):
-        """Be killed in a transaction, and die twice while it is rolled back."""
-        subprocess.run([sys.executable, "-c", KILLED, store], check=False, timeout=60)
-        for _ in range(2):
-            self._dying(store, Database, "rows")
-
-    def _process(self, store):
-        """Release in another process."""
-        subprocess.run([sys.executable, "-c", OTHER_PROCESS, store], check=True, timeout=60)
-
-    def _refuse(self, store):
-        """Let a budget refuse a release."""
-        opened = sh.open(store)
-        opened.set_budget(rho=2)
-        with pytest.raises(sh.errors.BudgetExceededError):
-            opened.series("words").release("too_much", level=3)
-
-    def _drop(self, store):
-        """Make and drop another series."""
-        sh.create(store, sh.Counts(COUNTS, largest=1), name="more", **DECLARED)
-        sh.open(store).drop("more")
 
     @property
     def noises(self):
@@ -233,7 +202,6 @@ NAMED = {
 """Ways that are not noticed, and the words of the page about them."""
 VOLUME = "mkdir -p c/volume; mount --bind home c/volume; use c/volume/store; umount c/volume"
 HONEST = {
-    "in another process": "process home/store; use home/store",
     "moved": "mv home/store elsewhere; use elsewhere/store",
     "moved with its mark": "mv home/store home/store.generation elsewhere; use elsewhere/store",
     "moved with its parent": "mv home renamed; use renamed/store",
@@ -245,9 +213,6 @@ HONEST = {
     "newest put back": "use home/store; cp -a home/store kept; find home/store -mindepth 1 -delete; "
     "cp -a kept/store/. home/store; adopt home/store",
     "after a crash before the mark": "unmarked home/store; use home/store; use home/store",
-    "after a crash in a transaction": "crash home/store; use home/store; use home/store",
-    "after a refusal and a publication": "refuse home/store; publish home/store; use home/store",
-    "after a drop": "drop home/store; use home/store",
     "clock put back": "touch -d @0 home/store; use home/store",
     "on another disk": "mount -t tmpfs tmpfs c; cp -a home/store c/store; rm -r home; adopt c/store; use c/store",
     "remounted": "truncate -s 64M disk.img; mkfs.ext4 -q disk.img; mount -o loop disk.img c; make c/store; "

@@ -3,8 +3,6 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
-import subprocess
-import sys
 from contextlib import closing
 from fractions import Fraction
 from pathlib import Path
@@ -19,17 +17,9 @@ from sparsehist.errors import (
     StoreRolledBackError,
     StoreVersionError,
 )
-from sparsehist.store import adopt, backup, create_store, ensure_store, layout, lifecycle, open_state, publish
+from sparsehist.store import adopt, create_store, lifecycle, open_state
 from sparsehist.store.witnesses import Mark, raise_mark, read_mark
 from tests.store.example import Model, make_store
-
-KILLED_BACKUP = """
-import os, sys, pathlib
-from sparsehist.store import backup, lifecycle
-copy = lifecycle._copy_durably
-lifecycle._copy_durably = lambda source, target: (copy(source, target), os.kill(os.getpid(), 9))
-backup(*map(pathlib.Path, sys.argv[1:]))
-"""
 
 
 def release(path):
@@ -58,16 +48,6 @@ def path(tmp_path):
     return make_store(tmp_path / "s")
 
 
-def test_only_a_store_is_opened(tmp_path):
-    """A missing path, a file and a foreign directory are no stores, and opening leaves them as they are."""
-    (tmp_path / "file").write_text("x")
-    (tmp_path / "foreign" / "series").mkdir(parents=True)
-    for name in ("nothing", "file", "foreign", "file/below"):
-        with pytest.raises(NotFoundError, match="no store"), open_state(tmp_path / name):
-            pass
-    assert [place.name for place in (tmp_path / "foreign").iterdir()] == ["series"]
-
-
 def test_a_store_is_made_only_where_nothing_is(tmp_path, path):
     """A store, a file or a full directory in the place is left alone; an empty directory is taken."""
     (tmp_path / "file").write_text("x")
@@ -86,17 +66,6 @@ def test_a_store_is_made_only_where_nothing_is(tmp_path, path):
         with open_state(place) as state:
             assert state.generation == generation
     assert sorted(place.name for place in tmp_path.iterdir()) == ["empty", "file", "full", "s", "s.generation"]
-
-
-def test_of_two_runs_that_make_a_store_one_makes_it(tmp_path, monkeypatch):
-    """The second of two processes uses the store that the first one made; a file in the way is an error."""
-    assert ensure_store(tmp_path / "s") and not ensure_store(tmp_path / "s")
-    made = lifecycle.create_store
-    monkeypatch.setattr(lifecycle, "create_store", lambda path: (made(path), made(path)))
-    assert not ensure_store(tmp_path / "another")
-    (tmp_path / "file").touch()
-    with pytest.raises(NameTakenError):
-        ensure_store(tmp_path / "file")
 
 
 def test_another_version_is_refused(path):
@@ -212,29 +181,6 @@ def test_a_mark_that_a_power_cut_left_unfinished_is_written_anew(tmp_path, path)
     assert read_mark(path, store_id) == (89, "1:2")
 
 
-@pytest.mark.parametrize("dies_in", ["raise_mark", "insert_event", "raise_published_generation"])
-def test_an_adoption_that_died_is_finished_by_the_next(tmp_path, path, monkeypatch, dies_in):
-    """An adoption killed at any step keeps other copies out, and the next attempt finishes it."""
-    copy, other, out = tmp_path / "copy", tmp_path / "other", tmp_path / "out"
-    out.mkdir()
-    entry = {"generation": 1, "round": "round 1", "series": "queries", "release": "r", "level": "1", "digest": "00"}
-    with open_state(path) as state:
-        state.record_publication(out)
-        publish(out, {"store": state.store_id, "noise": "gaussian", "threshold": 3.0, **entry})
-    for place in (copy, other):
-        shutil.copytree(path, place)
-    shutil.rmtree(path)
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):  # noqa: PT012
-        patch.setattr(lifecycle, dies_in, die)
-        adopt(copy, home_is_gone=True)
-    adopt(copy, home_is_gone=True)
-    with open_state(copy) as state:
-        state.verify()
-    with pytest.raises(StoreRolledBackError, match="shows that"):
-        adopt(other, home_is_gone=True)
-    assert release(copy) >= 3
-
-
 def test_of_two_copies_adopted_at_one_generation_one_goes_on(tmp_path, path, monkeypatch):
     """Where an adoption died before its mark, another copy may be adopted, and only that one goes on."""
     copy, other = tmp_path / "copy", tmp_path / "other"
@@ -248,19 +194,3 @@ def test_of_two_copies_adopted_at_one_generation_one_goes_on(tmp_path, path, mon
     with pytest.raises(StoreRolledBackError, match="shows that"), open_state(copy):
         pass
     assert release(other) == 3
-
-
-def test_the_remains_of_a_killed_backup_are_removed_by_the_next_one(tmp_path, path):
-    """Half a backup of a killed process is removed, one that is still being written is not; backups are private."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    words = [sys.executable, "-c", KILLED_BACKUP, path, disk / "copy"]
-    assert subprocess.run(words, check=False, timeout=120).returncode == -9
-    (left,) = disk.iterdir()
-    assert any(file.stat().st_size for file in left.rglob("*") if file.is_file())
-    with layout.locked_directory(disk / ".copy.living.new"):
-        backup(path, disk / "copy")
-        assert sorted(place.name for place in disk.iterdir()) == [".copy.living.new", "copy"]
-    assert not [place for place in (disk / "copy").rglob("*") if place.stat().st_mode & 0o077]
-    with pytest.raises(NameTakenError):
-        backup(path, disk / "copy")

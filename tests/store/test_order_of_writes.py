@@ -149,17 +149,6 @@ def test_a_store_that_others_can_write_to_is_refused(tmp_path, mode):
         pass
 
 
-def test_a_directory_in_which_any_user_can_replace_the_store_is_warned_of(tmp_path):
-    """A world-writable parent directory causes a warning, unless it has the sticky bit, as /tmp has."""
-    path = make_store(tmp_path / "s")
-    tmp_path.chmod(0o777)
-    with pytest.warns(UserWarning, match="any user can replace the store"), open_state(path):
-        pass
-    tmp_path.chmod(0o1777)
-    with open_state(path):  # warnings are errors here
-        pass
-
-
 @pytest.mark.parametrize(
     "planted",
     ["trigger planted after insert on release begin delete from release; end", "view planted as select 1 as one"],

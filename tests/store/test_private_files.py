@@ -1,17 +1,14 @@
 from __future__ import annotations
 
-import errno
 import os
-import sqlite3
 import stat
 import subprocess
 import sys
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from sparsehist.errors import StoreDamagedError, StoreError, StoreInUseError
+from sparsehist.errors import StoreDamagedError
 from sparsehist.store import open_state, write_file
 from sparsehist.store.database import Database
 from sparsehist.store.private_files import check_file
@@ -22,14 +19,11 @@ import resource, signal, sys
 from dataclasses import replace
 from pathlib import Path
 from sparsehist.errors import StoreError
-from sparsehist.store import create_store, open_state
+from sparsehist.store import open_state
 from tests.store.example import Model
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 path, limit = Path(sys.argv[1]), (int(sys.argv[2]), resource.RLIM_INFINITY)
 try:
-    if not path.exists():
-        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
-        create_store(path)
     with open_state(path) as state:
         model = Model(state.series("queries").path_id)
         new = replace(model.make_round("1", 300, 100), metadata={"padding": "x" * 50_000})
@@ -65,87 +59,18 @@ def test_nothing_in_a_store_can_be_read_by_others(tmp_path):
     assert stat.S_IMODE((tmp_path / "s.generation").stat().st_mode) == 0o600
 
 
-@pytest.mark.parametrize("call", ["write", "fsync", "replace"])
-def test_a_file_that_cannot_be_written_is_not_there(tmp_path, monkeypatch, call):
-    """When the system refuses a write, a sync or the rename, the old file stays and no other is left."""
-    write_file(tmp_path / "f", b"old", durable=True)
-
-    def refuse(*_args, **_named):
-        raise OSError(errno.ENOSPC, "planted text")
-
-    monkeypatch.setattr(os, call, refuse)
-    with pytest.raises(StoreError, match="disk is full") as caught:
-        write_file(tmp_path / "f", b"new", durable=True)
-    assert "planted" not in str(caught.value)
-    assert {place.name: place.read_bytes() for place in tmp_path.iterdir()} == {"f": b"old"}
-
-
-def with_little_space(path, limit):
-    """Create the store or release from it in a process whose files are limited in size; return its error."""
-    words = [sys.executable, "-c", FULL_DISK, path, str(limit)]
-    return subprocess.run(words, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2]).stdout
-
-
 @pytest.mark.parametrize("limit", [2000, 30_000])
 def test_a_full_disk_leaves_the_store_before_the_round(tmp_path, limit):
     """When there is no space for the round file or the state, the error says so and nothing is released."""
     path = make_store(tmp_path / "s")
-    shown = with_little_space(path, limit)
+    words, checkout = [sys.executable, "-c", FULL_DISK, path, str(limit)], Path(__file__).parents[2]
+    shown = subprocess.run(words, capture_output=True, text=True, check=True, cwd=checkout).stdout
     assert "full" in shown and "planted" not in shown and "empty-key" not in shown
     with open_state(path) as state:
         model = Model(state.series("queries").path_id)
         assert state.generation == 1 and state.releases(model.path_id) == []
         state.verify()
         state.commit_round(model.make_round("1", 3))
-
-
-@pytest.mark.parametrize("limit", [0, 5000, 20_000])
-def test_a_full_disk_leaves_no_half_store(tmp_path, limit):
-    """When there is no space for a store, nothing is left of it."""
-    shown = with_little_space(tmp_path / "s", limit)
-    assert "full" in shown and "damaged" not in shown
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [
-        ("SQLITE_FULL", StoreError),
-        ("SQLITE_IOERR_WRITE", StoreError),
-        ("SQLITE_BUSY", StoreInUseError),
-        ("SQLITE_IOERR_READ", StoreDamagedError),
-        ("SQLITE_CORRUPT_INDEX", StoreDamagedError),
-    ],
-)
-def test_errors_of_sqlite_are_told_apart_without_its_text(tmp_path, monkeypatch, name, kind):
-    """A full disk is not reported as damage, nor damage as a full disk, and SQLite's text is not shown."""
-
-    def refuse():
-        error = sqlite3.OperationalError("planted text")
-        error.sqlite_errorname = name
-        raise error
-
-    database = Database(tmp_path, durable=False, create=True)
-    monkeypatch.setattr(database, "_owned", refuse)
-    with pytest.raises(StoreError) as caught:
-        database.rows("read_events")
-    assert type(caught.value) is kind and "planted" not in str(caught.value)
-    assert caught.value.__context__ is None
-    database.close()
-
-
-def test_a_state_locked_by_another_program_is_in_use(tmp_path):
-    """While a database browser holds a transaction no round is lost, and the next attempt commits it."""
-    path = make_store(tmp_path / "s")
-    with open_state(path) as state, closing(sqlite3.connect(path / "state.sqlite", isolation_level=None)) as other:
-        model = Model(state.series("queries").path_id)
-        new = model.make_round("1", 3)
-        other.execute("begin exclusive")
-        with pytest.raises(StoreInUseError, match="another program"):
-            state.commit_round(new)
-        other.execute("rollback")
-        state.commit_round(new)
-        model.check(state)
 
 
 def test_settings_of_the_state_are_in_force(tmp_path):

@@ -10,7 +10,6 @@ import pytest
 from scipy import stats
 
 from sparsehist.entropy import seeded
-from sparsehist.errors import StoreDamagedError
 from sparsehist.store import RegisteredFile, series_files
 from sparsehist.store.series_files import SeriesFiles, write_series_files
 from tests.stats import assert_consistent, assert_detected
@@ -34,14 +33,6 @@ def write(directory, counted, seed=1):
 def opened(directory, record):
     """Open the files of a series."""
     return SeriesFiles(directory, record.files, record.salt)
-
-
-SCHEMA = {"key_0": pl.String, "count": pl.Int64}
-
-
-def texts(n):
-    """Counted keys of text."""
-    return pl.DataFrame({"key_0": [f"key {i}" for i in range(n)], "count": 1 + np.arange(n) % 5})
 
 
 @pytest.mark.parametrize(
@@ -71,28 +62,6 @@ def test_every_key_is_found_under_its_own_type(tmp_path, keys, absent):
     assert files.positions(absent).tolist() == [-1] * 5
     mixed = pl.concat([absent[:2], only[:2]])
     assert (files.positions(mixed) >= 0).tolist() == [False, False, True, True]
-
-
-@pytest.mark.parametrize("counts", [[0, 2, 0, 1], [0, 0], []])
-def test_keys_that_count_nothing_are_not_stored(tmp_path, counts):
-    """Keys with count 0 are zero cells like all others, and a series may have no other keys."""
-    counted = pl.DataFrame({"key_0": [f"key {i}" for i in range(len(counts))], "count": counts}, schema=SCHEMA)
-    files = opened(tmp_path / "s", write(tmp_path / "s", counted))
-    assert files.all_counted().rows() == sorted((row for row in counted.rows() if row[1]), key=lambda row: row[1])
-    assert (files.positions(counted.drop("count")) >= 0).tolist() == [count > 0 for count in counts]
-    assert files.groups[0].tolist() == sorted(count for count in counts if count)
-
-
-def test_keys_stand_in_the_order_asked(tmp_path, monkeypatch):
-    """Positions in any order, repeated, over many batches, give their keys in that order."""
-    monkeypatch.setattr(series_files, "BATCH_ROWS", 64)
-    files = opened(tmp_path / "s", write(tmp_path / "s", texts(1000)))
-    everything = files.all_keys()["key_0"].to_list()
-    positions = seeded(3).integers(0, 1000, 500)
-    assert files.keys(positions)["key_0"].to_list() == [everything[at] for at in positions]
-    assert files.keys(np.arange(1000))["key_0"].to_list() == everything
-    with pytest.raises(StoreDamagedError):
-        files.keys(np.array([1000]))
 
 
 def test_order_within_a_group_is_uniform(tmp_path):

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import math
 import shutil
-from datetime import UTC, datetime
 from fractions import Fraction
 
 import numpy as np
@@ -60,35 +59,6 @@ def test_state_gives_back_what_was_committed(tmp_path_factory, rounds, integer_n
         for level, noise in spent.items():
             found = state.noise(path_id, Fraction(level), M)
             assert found.dtype == noise.dtype and found.tolist() == noise.tolist()
-
-
-def test_series_and_releases_come_back_whole(tmp_path):
-    """A series keeps its declaration, salt and files; levels are compared exactly, not as floats."""
-    path = make_store(tmp_path / "s")
-    before = datetime.now(UTC).replace(tzinfo=None)
-    third = Fraction(1, 3)
-    fine = third + Fraction(1, 10**30)
-    with open_state(path) as state:
-        assert state.ledger()[0]["finest"] == 0
-        model = Model(state.series("queries").path_id)
-        for level in (fine, third, third):
-            state.commit_round(model.make_round(level, 2))
-    with open_state(path) as state:
-        record = state.series("queries")
-        assert record.declaration["key"] == ["query"] and record.salt == SALT
-        assert {file.name for file in record.files} == {"counts", "index", "support"}
-        assert record.paths[0].kind == "cells" and state.series_files(record).n_nonzero == 400
-        assert state.series("other") is None
-        first, second, last = state.releases(record.path_id)
-        assert (first.level, second.level, last.level, last.generation) == (fine, third, third, 4)
-        assert (first.threshold, first.request["threshold"], first.metadata) == (3.0, 3.0, {"std": 1.5})
-        with pytest.raises(NotFoundError):
-            state.noise(model.path_id, Fraction(2), 6)
-        with pytest.raises(StoreInUseError):
-            state.noise(model.path_id, third, 5)
-        (row,) = state.ledger()
-    assert (row["finest"], row["path"][0], row["releases"], row["declaration"]["cap"]) == (fine, "cells", 3, "2")
-    assert before <= row["first_release"] < row["last_release"] <= datetime.now(UTC).replace(tzinfo=None)
 
 
 @pytest.mark.parametrize("of_cells", [True, False])
@@ -180,19 +150,3 @@ def test_a_drop_that_dies_halfway_leaves_nothing_after_the_next_opening(tmp_path
 def everything_in(path):
     """The bytes of all files of a store, free pages and journals included."""
     return b"".join(file.read_bytes() for file in path.rglob("*") if file.is_file())
-
-
-def test_records_show_no_secret(tmp_path):
-    """No repr of a record, round or file shows a key, a count, a salt or noise."""
-    path = make_store(tmp_path / "s")
-    with open_state(path) as state:
-        record = state.series("queries")
-        new = Model(record.path_id).make_round("1", 5, 1)
-        state.commit_round(new)
-        history = state._history(record.path_id)
-        file = history.open_round(0)
-        printed = [record, new, *state.releases(1), state, state.tracked(1), state.series_files(record)]
-        printed += [record.files, record.paths, history.rounds, file, file._sizes]
-        shown = "".join(map(repr, printed))
-    for secret in ("salt", "empty-key", "n_tracked", "array", "position", "size", "n_new", "n_empty"):
-        assert secret not in shown

@@ -14,7 +14,7 @@ from .logs import TEXTS, a_log, count
 @pytest.mark.parametrize("outside", ["error", "drop"])
 @pytest.mark.parametrize("weights", [None, [(64, 5), (40, 12)]], ids=["keep", "share"])
 def test_pairs_and_units_above_the_bound(outside, weights):
-    """As brute force counts them, of the keys inside the domain."""
+    """Pairs and units above the bound are those that brute force counts among the keys inside the domain."""
     log = a_log(500, 60)
     domain = TEXTS if outside == "error" else sh.Strings(max_bytes=4)
     inside = log.filter(pl.col("query").str.len_bytes() <= (32 if outside == "error" else 4)).unique()

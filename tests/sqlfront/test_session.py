@@ -115,8 +115,6 @@ def test_macros_types_and_variables_of_a_session_are_not_seen(ran):
     "setting",
     [
         "TimeZone = 'Pacific/Auckland'",
-        "default_null_order = 'nulls_first'",
-        "default_collation = 'nocase'",
         "integer_division = true",
     ],
 )
@@ -201,17 +199,6 @@ def test_a_wrong_parameter_is_refused_and_never_read_as_sql(store, log, here, na
     with pytest.raises(errors.SparsehistError, match=r"line \d"):
         store.sql(EVERYWHERE, parameters={**PARAMETERS, name: wrong})
     assert not store.ledger(full=True)["releases"].sum()
-
-
-def test_units_may_be_tuples_and_renamed(store, ran, session):
-    """A unit of two renamed columns is one declaration; a cast that merges units is refused."""
-    visits = pl.DataFrame({"day": [1, 2, 2] * 300, "ip": range(900), "url": ["/a", "/b", "/a"] * 300})
-    session.connection.register("visits", visits)
-    declared = "create series {} with (unit = (d, ip_id), key = url, max_keys = 3, domain = 'strings(max_bytes=4)') "
-    assert ran(f"{declared.format('a')} as select day as d, ip::varchar as ip_id, url from visits")[1] == []
-    assert store.series("a").declaration.unit == ("d", "ip_id")
-    _, problems = ran(f"{declared.format('c')} as select day % 2 as d, ip as ip_id, url from visits")
-    assert len(problems) == 1 and "d must be the column d" in problems[0]
 
 
 def test_if_not_exists_keeps_a_series_of_the_same_source(ran, log, here):

@@ -57,7 +57,7 @@ def show(store: StorePath, /, *, using: Using = DEFAULT) -> Answer:
                 from sparsehist.release import periods  # and counting, which other series do without
 
                 name = row["population"]
-                declared, added = periods.declared_periods(home, state, name), periods.periods_of(state, name)
+                declared, added = periods.declared_periods(state, name), periods.periods_of(state, name)
                 names = [str(declaration_of(record).period) for record in added]
                 about = {"name": name, "declaration": declared.as_json(), "progress": row, "added": names}
                 periodic.append(about)

@@ -17,6 +17,7 @@ from sparsehist.counting.progress import Counting, reporting
 from sparsehist.counting.sources import open_log
 from sparsehist.declaration import Declaration
 from sparsehist.declaration.checks import checked_choice, checked_name
+from sparsehist.domain.unread import UnreadDomain
 from sparsehist.errors import (
     DataError,
     DeclarationError,
@@ -109,20 +110,14 @@ def _in_use(ledger: Ledger, population: str) -> bool:
     return any(known.releases or known.dropped is None for known in ledger.of_population(population))
 
 
-def declared_periods(home: Home, state: State, name: str) -> Declaration:
-    """Return the declaration of a periodic series, with the catalogues copied for its last period."""
+def declared_periods(state: State, name: str) -> Declaration:
+    """Return the declaration of a periodic series, with the catalogues copied for its last period, if it has one."""
     stored = Ledger.of(state).limits.declarations[name]
     records = periods_of(state, name)
     if records:
         domain = declaration_of(records[-1]).domain
         return replace(Declaration.from_json(stored), domain=domain)
-    try:
-        return Declaration.from_json(stored, files={})
-    except (DeclarationError, NotFoundError):
-        raise NotFoundError(
-            f"the catalogue of {name!r} comes into {home!r} with the first period: declare the series again with "
-            "if_exists='reuse' and append one"
-        ) from None
+    return Declaration.from_json(stored)
 
 
 def append_period(
@@ -137,6 +132,11 @@ def append_period(
 ) -> SeriesRecord:
     """Count the log of a period into its series; see `PeriodicSeries.append`."""
     rule, counting = present(periodic.every), counting or Counting()
+    if isinstance(periodic.domain, UnreadDomain):
+        raise NotFoundError(
+            f"the catalogue of {periodic.name!r} comes into {home!r} with the first period: declare the series again "
+            "with if_exists='reuse' and append one"
+        )
     span = span_of(rule.period, period)
     if checked_choice("on_other_period", on_other_period, ("error", "drop")) == "drop" and time is None:
         raise DeclarationError("on_other_period='drop' omits rows by the column of their time: name it with time=")

@@ -100,7 +100,7 @@ class Store:
                 from sparsehist.release.periods import declared_periods
                 from sparsehist.series.periodic_series import PeriodicSeries
 
-                return PeriodicSeries(self, declared_periods(self.home, state, name))
+                return PeriodicSeries(self, declared_periods(state, name))
             record = self.home.find(state, name)
         declaration = declaration_of(record)
         kind = Series if declaration.steps is None else RunningSeries

@@ -121,7 +121,7 @@ class ScriptCheck:
                 self.ledger = Ledger.of(state)
                 self.series |= {record.name: _Series.of(state, record) for record in state.all_series()}
                 for name in self.ledger.limits.periods:
-                    self.series[name] = _Series(declared_periods(store, state, name))
+                    self.series[name] = _Series(declared_periods(state, name))
 
     def checked(self, piece: Piece) -> Statement | Outcome:
         """Read and check a statement; return an outcome if it is wrong, or in a dry run."""

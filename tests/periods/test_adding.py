@@ -63,6 +63,20 @@ def test_a_period_without_rows_is_a_period(most_periods: int | None) -> None:
     assert true_count(log, WEEKS[2]) == (40 if most_periods is None else 0)
 
 
+def test_a_store_is_usable_before_the_first_period_brings_a_long_catalogue() -> None:
+    """Until a period is appended, the store has only the digest of a long catalogue."""
+    store, keys = sh.open(":memory:"), sh.Catalogue([f"k{i}" for i in range(2000)])
+    declared = {"unit": "user", "key": "key", "max_keys": 1, "domain": keys, "every": sh.Every("week", budget=1)}
+    declaring = sh.create(store, name="visits", **declared)
+    log = pl.DataFrame({"user": range(40), "key": ["k7"] * 40})
+    assert store.sql("show series").frame.height <= 1
+    opened = store.series("visits")
+    with pytest.raises(NotFoundError, match="declare the series again"):
+        opened.append(log, period=WEEKS[0])
+    declaring.append(log, period=WEEKS[0])
+    assert store.series("visits").append(log, period=WEEKS[1]).declaration.domain.size == 2000
+
+
 def moments() -> pl.DataFrame:
     """A visit that lasts over midnight on Sunday, one user of week 11 alone, one of week 12 alone."""
     rows = [

@@ -201,5 +201,7 @@ def test_a_dry_run_foresees_budgets_caps_and_periods(store, session):
     refused = {outcome.number: str(outcome.error) for outcome in done if outcome.error is not None}
     assert list(refused) == [4, 5, 8, 9, 13, 15, 18]
     assert {each.number: str(each.error) for each in foreseen if each.error is not None} == refused
+    assert "the board agreed" in store.events()["reason"].to_list()
+    assert store.series("weeks").appended() == ["2026-W12"]
     (level,) = store.ledger(full=True).filter(scope="population", population="default")["level"]
     assert f"rho {level} after" in foreseen[10].said

@@ -128,18 +128,14 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("place", type=Path)
     parser.add_argument("--work", nargs="*", default=list(WORK))
-    parser.add_argument("--step", choices=["prepare", "work", "for ever"])
+    parser.add_argument("--step", choices=["prepare", "work"])
     parser.add_argument("--kinds", nargs="*", default=list(KINDS))
     parser.add_argument("--kills", type=int, default=0, help="in all; 0: each call of each kind once")
     parser.add_argument("--errors", nargs="*", default=[])
     asked = parser.parse_args()
     if asked.step:
         prepare, work, _ = WORK[asked.work[0]]
-        if asked.step == "for ever":
-            print("begun", flush=True)  # noqa: T201
         (prepare if asked.step == "prepare" else work)(Place(asked.place))
-        while asked.step == "for ever":
-            work(Place(asked.place))
         return
     report = Counter()
     for name in asked.work:

@@ -121,8 +121,6 @@ def forked(step):
             code = 0
         except SparsehistError:
             code = REFUSED
-            if os.environ.get("SPARSEHIST_SHOW"):
-                sys.excepthook(*sys.exc_info())
         except BaseException:  # noqa: BLE001  shown, and then the child ends
             sys.excepthook(*sys.exc_info())
         finally:

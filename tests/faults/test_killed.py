@@ -1,21 +1,16 @@
-"""Processes killed at every write, fsync and rename or at random, and failing calls: no release is lost."""
+"""Processes killed at every write, fsync and rename, and failing calls: no release is lost."""
 
 from __future__ import annotations
 
 import json
 import os
-import random
 import shutil
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
-import sparsehist as sh
-from tests.faults.place import Place, inspect
 from tests.faults.work import WORK
 
 pytestmark = [
@@ -60,26 +55,3 @@ def test_every_call_of_a_release_may_fail(tmp_path):
     made = campaign(tmp_path, "--work", "release", "--errors", "ENOSPC", "EIO", "EDQUOT")
     assert min(made["refused"], made["of release"] - made["refused"]) >= 3
     assert made.get("killed", 0) == 0
-
-
-def test_kills_at_random_instants_leave_one_history(tmp_path):
-    """A process that is killed at random instants never publishes two different releases under one name."""
-    root = tmp_path / "w"
-    subprocess.run([*CAMPAIGN, root, "--work", "release", "--step", "prepare"], cwd=ROOT, check=True)
-    place = Place(root)
-    chance = random.Random(1)
-    seen = {}
-    words = [*CAMPAIGN, place.root, "--work", "release", "--step", "for ever"]
-    kills, fewest = 0, max(KILLS // 5, 10)
-    while kills < fewest or len(seen) <= 10:
-        kills += 1
-        assert kills < 10 * fewest, "hardly anything is released between kills"
-        with subprocess.Popen(list(map(str, words)), cwd=ROOT, stdout=subprocess.PIPE) as work:
-            work.stdout.readline()  # all is imported
-            time.sleep(chance.random() * 1.5)
-            work.send_signal(signal.SIGKILL)
-        inspect(place)
-        for path in place.out.glob("*.parquet"):
-            released = sh.read(path)
-            assert path.name not in seen or seen[path.name].equals(released.frame), f"{path.name} left twice"
-            seen[path.name] = released.frame

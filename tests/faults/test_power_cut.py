@@ -111,7 +111,7 @@ def test_a_store_is_before_or_after_whenever_the_power_goes(tmp_path, work):
         except Exception as error:
             raise AssertionError(f"after {cut.name} at call {number}, {calls[number].name}: {error!r}") from error
         found[last] += 1
-    assert found.total() >= min(CUTS, 100)
+    assert found.total() >= min(CUTS, 40 if work == "move" else 100)
     assert len(found) > 1 or work in ("adopt", "clear", "move"), found
     assert last == max(found), "work that was done is lost"
 

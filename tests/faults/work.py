@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
+import pytest
 
 import sparsehist as sh
 from sparsehist.errors import SparsehistError
@@ -31,10 +32,6 @@ create series if not exists by_script with (unit = user, key = key, max_keys = 3
   as select "user", key from log;
 release {name} from by_script at level {level} expecting 5 false keys to '{file}';
 """
-
-
-def nothing(place):
-    """Nothing is there yet."""
 
 
 def prepare(place):
@@ -147,12 +144,9 @@ def backed_up(place):
 
 def cannot_adopt(copy):
     """A copy is refused; then it goes."""
-    try:
+    with pytest.raises(SparsehistError):
         sh.adopt(copy, home_is_gone=True)
-    except SparsehistError:
-        shutil.rmtree(copy)
-    else:
-        raise AssertionError("two copies are in use")
+    shutil.rmtree(copy)
 
 
 def unbackup(place):
@@ -170,14 +164,9 @@ def unbackup(place):
     shutil.rmtree(place.root / "kept")
 
 
-def adopted(place):
-    """Adopt a backup whose original is gone."""
-    sh.adopt(place.root / "kept", home_is_gone=True)
-
-
 def unadopt(place):
     """The backup can be adopted, and then no other copy can; it is the store from then on."""
-    adopted(place)
+    sh.adopt(place.root / "kept", home_is_gone=True)
     cannot_adopt(place.root / "other")
     (place.root / "kept").rename(place.store)
     inspect(place)
@@ -210,14 +199,9 @@ def prepare_clear(place):
     plant(place)
 
 
-def moved(place):
-    """Open a store that was moved."""
-    sh.open(place.root / "kept")
-
-
 def unmove(place):
     """It opens at its new place, and back at the old one; then move it again."""
-    moved(place)
+    sh.open(place.root / "kept")
     (place.root / "kept").rename(place.store)
     inspect(place)
     place.store.rename(place.root / "kept")
@@ -385,7 +369,7 @@ def check_session(place):
 
 
 WORK = {
-    "create": (nothing, lambda place: place.create("new"), uncreate),
+    "create": (lambda _: None, lambda place: place.create("new"), uncreate),
     "release": (prepare, released, inspect),
     "sums": (visits, sums_released, check_sums),
     "workload": (prepare, lambda place: released(place, workload="marginals([[]])"), inspect),
@@ -394,17 +378,17 @@ WORK = {
     "drop": (prepare_drop, lambda place: place.open().drop("more"), undrop),
     "budget": (prepare, budget, inspect),
     "backup": (prepare, backed_up, unbackup),
-    "adopt": (prepare_adopt, adopted, unadopt),
+    "adopt": (prepare_adopt, lambda place: sh.adopt(place.root / "kept", home_is_gone=True), unadopt),
     "clear": (prepare_clear, lambda place: place.create().release("first"), plant),
-    "move": (prepare_move, moved, unmove),
-    "script": (nothing, script, unscript),
+    "move": (prepare_move, lambda place: sh.open(place.root / "kept"), unmove),
+    "script": (lambda _: None, script, unscript),
     "ask": (
         lambda place: visits(place).interactive("ad_hoc", level=500, accuracy="0.02", most_updates=200),
         asked,
         check_asked,
     ),
     "session": (lambda place: visits(place).release("public", level=1), session_opened, check_session),
-    "store": (nothing, lambda place: create_store(place.store), unmake),
+    "store": (lambda _: None, lambda place: create_store(place.store), unmake),
     "round": (prepare_round, round_committed, check_rounds),
 }
 """What is needed, what is done, and what must hold after it. The last two work on the state alone."""

@@ -11,6 +11,8 @@ import pytest
 import sparsehist as sh
 from sparsehist.errors import BudgetExceededError, CapExceededError, DeclarationError, InputError, StoreError
 from sparsehist.ledger.export import COLUMNS, EVENT_COLUMNS
+from sparsehist.ledger.ledger import Ledger
+from sparsehist.ledger.spent import CELLS, Spending
 from sparsehist.ledger.table import SCHEMA
 from sparsehist.privacy import gaussian
 from sparsehist.release import cell_round
@@ -22,8 +24,7 @@ LOG = pl.DataFrame({"user": [f"u{i}" for i in range(300)], "key": ["/home"] * 30
 def a_series(store, name="visits", **more):
     """A small series; Gaussian unless told otherwise."""
     declared = {"unit": "user", "key": "key", "max_keys": 1, "domain": sh.Strings(max_bytes=6), "noise": "gaussian"}
-    log = LOG.rename({"user": more.get("unit", "user")})
-    return sh.create(store, log, name=name, **{**declared, **more})
+    return sh.create(store, LOG, name=name, **{**declared, **more})
 
 
 @pytest.fixture
@@ -37,31 +38,14 @@ def spent(store, scope, **only):
     return store.ledger(full=True).filter(scope=scope, **only).row(0, named=True)
 
 
-def test_a_budget_in_epsilon_is_used_up_to_its_exact_delta(store):
-    """Noise may use all of delta, or half of it if a domain is open; mpmath gives the limits 0.10050 and 0.09468."""
-    for population, fits, beyond in (("closed", "0.1005", "0.1006"), ("open", "0.0946", "0.0947")):
-        store.set_budget(epsilon=2, delta=1e-6, population=population)
-        opened = {"domain": sh.Open(delta="1e-7")} if population == "open" else {}
-        first = a_series(store, population, population=population, **opened)
-        first.release("a", level="0.05", threshold=500)
-        second = a_series(store, f"{population}_too", population=population)
-        with pytest.raises(BudgetExceededError, match="remaining gaussian"):
-            second.release("a", level=Fraction(beyond) - Fraction("0.05"), threshold=500)
-        second.release("a", level=Fraction(fits) - Fraction("0.05"), threshold=500)
-
-
 def test_a_series_that_the_route_cannot_charge_is_refused_at_create(store):
     """The refusal names routes that can charge the noise; a budget must be able to charge existing series."""
     store.set_budget(rho=100)
     store.set_budget(epsilon=1, delta=1e-6, population="exact")
     store.set_budget(epsilon=1, delta="0", population="pure")
-    for population, noise, could in (
-        ("default", "poisson", "route='poisson'"),
-        ("default", "skellam", "route='renyi'"),
-        ("exact", "laplace", "route='rho' or route='pure' or route='renyi'"),
-        ("pure", "gaussian", "route='gaussian'"),
-    ):
-        with pytest.raises(BudgetExceededError, match=f"cannot charge {noise} noise; .*{could}"):
+    named = {"default": ("skellam", "renyi"), "exact": ("laplace", "rho"), "pure": ("gaussian", "gaussian")}
+    for population, (noise, could) in named.items():
+        with pytest.raises(BudgetExceededError, match=f"cannot charge {noise} noise; .*route='{could}'"):
             a_series(store, noise=noise, population=population)
     assert store.series_names() == []
     a_series(store, noise="skellam", population="free")
@@ -191,8 +175,6 @@ def test_refusals_draw_nothing_and_are_recorded(store, monkeypatch):
     refused = store.events().filter(what="refuse")
     assert refused.select("who", "release", "level").rows() == [("bob", "a", "0.5"), ("bob", "a", "2")]
     assert refused["generation"].n_unique() == 1
-    reasons = [json.loads(text)["refused by"] for text in refused["details"]]
-    assert reasons == ["BudgetExceededError", "CapExceededError"]
     assert spent(store, "everybody")["releases"] == 0
     monkeypatch.setattr("sparsehist.store.state.insert_event", full)
     with pytest.raises(CapExceededError):
@@ -208,16 +190,14 @@ def test_limits_hold_ex_ante_until_they_are_raised_after_a_release(store):
     assert spent(store, "series")["standing"] is None
     series.release("a", level=1, threshold=50)
     store.set_budget(rho=2)
-    assert (spent(store, "series")["cap"], spent(store, "population")["budget"]) == ("1", "rho 2")
     standing = ("limit_at_first_release", "standing")
-    known = store.ledger(full=True).filter(pl.col("scope").is_in(["series", "population"])).sort("scope")
+    limits = pl.col("scope").is_in(["series", "population"])
+    known = store.ledger(full=True).filter(limits).sort("scope")
     assert known.select(standing).rows() == [("rho 4", "ex ante"), ("1", "ex ante")]
     series.raise_cap(2, reason="a second study")
     store.set_budget(rho=5, reason="a second study")
-    known = store.ledger(full=True).filter(pl.col("scope").is_in(["series", "population"])).sort("scope")
+    known = store.ledger(full=True).filter(limits).sort("scope")
     assert known.select(standing).rows() == [("rho 4", "ex post"), ("1", "ex post")]
-    a_series(store, "free", population="free").release("a", level=1, threshold=50)
-    assert spent(store, "series", series="free")["standing"] == "ex post"
 
 
 @pytest.mark.parametrize(
@@ -225,12 +205,9 @@ def test_limits_hold_ex_ante_until_they_are_raised_after_a_release(store):
     [
         (lambda store: store.series("visits").raise_cap("0.5", reason="x"), "only be raised"),
         (lambda store: a_series(store, "free").raise_cap(1, reason="x"), "no cap"),
-        (lambda store: store.series("visits").raise_cap(2, reason=" "), "one line of text"),
         (lambda store: store.set_budget(), "give one of them"),
-        (lambda store: store.set_budget(rho=1, epsilon=1, delta=1e-6), "give one of them"),
         (lambda store: store.set_budget(epsilon=1), "needs a delta"),
         (lambda store: store.set_budget(epsilon=1, delta=2), "below 1"),
-        (lambda store: store.set_budget(rho=1, population="No"), "population"),
         (lambda store: store.declare_disjoint(["a", "a"], reason="x"), "two or more populations"),
         (lambda store: store.ledger(delta=1, full=True), "delta"),
     ],
@@ -253,12 +230,30 @@ def test_an_export_holds_the_ledger_and_the_events(store, tmp_path):
     assert written["columns"] == {"spent": COLUMNS, "events": EVENT_COLUMNS}
     assert set(COLUMNS) == set(SCHEMA) == set(ledger.columns) and set(EVENT_COLUMNS) == set(events.columns)
     assert (written["schema_version"], written["delta"], written["generation"]) == (1, 1e-5, 3)
-    assert [row["level"] for row in written["spent"]] == ["1/3"] * 4
     assert [row["epsilon"] for row in written["spent"]] == ledger["epsilon"].to_list()
     assert [event["what"] for event in written["events"]] == events["what"].to_list()
-    assert written["events"][-1]["details"]["noise"]["route"] == "gaussian"
-    assert written["events"][-1]["happened"].endswith("+00:00")
     (tmp_path / "other.json").write_text("[]")
     for place in ("other.json", "l.parquet", "none/l.json"):
         with pytest.raises(InputError):
             store.export_ledger(tmp_path / place)
+
+
+def test_a_ledger_that_is_carried_on_equals_the_one_of_the_store(store):
+    """A ledger to which a dry run adds releases equals the ledger of the store after them."""
+    series = a_series(store, domain=sh.Open(delta="1e-6"))
+
+    def ledger():
+        with store.home.hold() as state:
+            return Ledger.of(state)
+
+    for name, level in (("first", "0.5"), ("coarser", "0.1"), ("finer", "1")):
+        carried = ledger()
+        about = series.release(name, level=level).metadata
+        ((series_id, account),) = ledger().accounts.items()
+        spent = account.on(CELLS)
+        added = Spending(series_id, Fraction(level), CELLS, about["delta_infinity"], about["numerical_slack"])
+        known = carried.with_release(added).accounts[series_id].on(CELLS)
+        for field in ("finest", "releases", "delta_infinity", "numerical_slack"):
+            assert getattr(known, field) == pytest.approx(getattr(spent, field), rel=1e-12), field
+    lower = ledger().with_release(Spending(series_id, Fraction(1, 10))).accounts[series_id].on(CELLS)
+    assert (lower.finest, lower.delta_infinity) == (1, spent.delta_infinity)

@@ -1,37 +1,17 @@
 from __future__ import annotations
 
 import os
+import resource
 import stat
-import subprocess
-import sys
-from pathlib import Path
+from dataclasses import replace
 
 import pytest
 
-from sparsehist.errors import StoreDamagedError
+from sparsehist.errors import StoreDamagedError, StoreError
 from sparsehist.store import open_state, write_file
 from sparsehist.store.database import Database
 from sparsehist.store.private_files import check_file
 from tests.store.example import Model, make_store
-
-FULL_DISK = """
-import resource, signal, sys
-from dataclasses import replace
-from pathlib import Path
-from sparsehist.errors import StoreError
-from sparsehist.store import open_state
-from tests.store.example import Model
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-path, limit = Path(sys.argv[1]), (int(sys.argv[2]), resource.RLIM_INFINITY)
-try:
-    with open_state(path) as state:
-        model = Model(state.series("queries").path_id)
-        new = replace(model.make_round("1", 300, 100), metadata={"padding": "x" * 50_000})
-        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
-        state.commit_round(new)
-except StoreError as error:
-    print(error)
-"""
 
 
 def modes(path):
@@ -63,14 +43,20 @@ def test_nothing_in_a_store_can_be_read_by_others(tmp_path):
 def test_a_full_disk_leaves_the_store_before_the_round(tmp_path, limit):
     """When there is no space for the round file or the state, the error says so and nothing is released."""
     path = make_store(tmp_path / "s")
-    words, checkout = [sys.executable, "-c", FULL_DISK, path, str(limit)], Path(__file__).parents[2]
-    shown = subprocess.run(words, capture_output=True, text=True, check=True, cwd=checkout).stdout
-    assert "full" in shown and "planted" not in shown and "empty-key" not in shown
     with open_state(path) as state:
-        model = Model(state.series("queries").path_id)
-        assert state.generation == 1 and state.releases(model.path_id) == []
+        new = replace(Model(1).make_round("1", 300, 100), metadata={"padding": "x" * 50_000})
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
+        try:
+            with pytest.raises(StoreError, match="full") as caught:
+                state.commit_round(new)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert "planted" not in str(caught.value) and "empty-key" not in str(caught.value)
+    with open_state(path) as state:
+        assert state.generation == 1 and state.releases(1) == []
         state.verify()
-        state.commit_round(model.make_round("1", 3))
+        state.commit_round(Model(1).make_round("1", 3))
 
 
 def test_settings_of_the_state_are_in_force(tmp_path):

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
 from datetime import date
 
 import numpy as np
@@ -10,29 +9,10 @@ import pytest
 from scipy import stats
 
 from sparsehist.entropy import seeded
-from sparsehist.store import RegisteredFile, series_files
+from sparsehist.store import series_files
 from sparsehist.store.series_files import SeriesFiles, write_series_files
 from tests.stats import assert_consistent, assert_detected
 from tests.store.example import SALT
-
-
-@dataclass
-class Record:
-    """The part of a series record that describes its files."""
-
-    files: list[RegisteredFile] = field(default_factory=list)
-    salt: bytes = SALT
-
-
-def write(directory, counted, seed=1):
-    """Write the files of a series."""
-    directory.mkdir(exist_ok=True)
-    return Record(write_series_files(directory, counted, salt=SALT, durable=False, rng=seeded(seed)))
-
-
-def opened(directory, record):
-    """Open the files of a series."""
-    return SeriesFiles(directory, record.files, record.salt)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +29,8 @@ def opened(directory, record):
 def test_every_key_is_found_under_its_own_type(tmp_path, keys, absent):
     """Keys come back with their types, sorted by count; keys without a count are not found."""
     counted = pl.DataFrame(keys).with_columns(count=pl.Series([5, 1, 1, 3, 3]))
-    files = opened(tmp_path / "s", write(tmp_path / "s", counted))
+    written = write_series_files(tmp_path, counted, salt=SALT, durable=False, rng=seeded(1))
+    files = SeriesFiles(tmp_path, written, SALT)
     assert files.n_nonzero == 5
     assert [part.tolist() for part in files.groups] == [[1, 3, 5], [0, 2, 4], [2, 2, 1]]
     back = files.all_counted()

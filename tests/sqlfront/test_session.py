@@ -201,6 +201,17 @@ def test_a_wrong_parameter_is_refused_and_never_read_as_sql(store, log, here, na
     assert not store.ledger(full=True)["releases"].sum()
 
 
+def test_units_may_be_tuples_and_renamed(store, ran):
+    """A unit of two renamed columns is one declaration; an expression that merges units is refused."""
+    made = CREATE.replace("unit = user_id", "unit = (u, place)").replace(
+        "user_id, query", "{} as u, query as place, query"
+    )
+    assert ran(made.format("user_id"))[1] == []
+    assert store.series("queries").declaration.unit == ("u", "place")
+    _, problems = ran(made.replace("queries", "others").format("left(user_id, 2)"))
+    assert len(problems) == 1 and "u must be the column u" in problems[0]
+
+
 def test_if_not_exists_keeps_a_series_of_the_same_source(ran, log, here):
     """A series is kept for the same files; not for others, another declaration, or rows handed over."""
     log.write_parquet(here / "log.parquet")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import ctypes
-import errno
 import json
 import os
 import signal
@@ -52,20 +51,6 @@ def kill_inside(number):
         setattr(Database, method, wrapped(getattr(Database, method)))
 
 
-def fail_write(error, number, trace):
-    """Let the n-th os.write fail, by which Python writes files."""
-    left, real = [number], os.write
-
-    def write(descriptor, data):
-        left[0] -= 1
-        if left[0] == 0:
-            trace.write_text("(INJECTED)")
-            raise OSError(getattr(errno, error), "injected")
-        return real(descriptor, data)
-
-    os.write = write
-
-
 def trace_calls(injection, trace):
     """Trace this process from here on, and inject a fault."""
     ctypes.CDLL(None).prctl(0x59616D61, ctypes.c_ulong(2**64 - 1), 0, 0, 0)  # its own child may trace it
@@ -88,8 +73,6 @@ def interrupt(name, place, kind, what, number):
     def attempt():
         if kind == INSIDE:
             kill_inside(number)
-        elif kind == "write" and what != KILL:
-            fail_write(what.removeprefix("error="), number, trace)
         else:
             trace_calls(f"{kind}:{what}:when={number}", trace)
         work(place)

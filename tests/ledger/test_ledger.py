@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from fractions import Fraction
 
+import numpy as np
 import polars as pl
 import pytest
 
 import sparsehist as sh
-from sparsehist.errors import BudgetExceededError, CapExceededError, DeclarationError, InputError, StoreError
+from sparsehist.errors import BudgetExceededError, CapExceededError, DeclarationError, InputError
 from sparsehist.ledger.export import COLUMNS, EVENT_COLUMNS
 from sparsehist.ledger.ledger import Ledger
 from sparsehist.ledger.spent import CELLS, Spending
@@ -36,6 +37,21 @@ def store():
 def spent(store, scope, **only):
     """One row of the ledger."""
     return store.ledger(full=True).filter(scope=scope, **only).row(0, named=True)
+
+
+def test_a_budget_in_rho_is_shared_by_the_series_of_a_population(store):
+    """The budget charges all series of its population, dropped ones included, and no other population."""
+    store.set_budget(rho=1)
+    first, second = a_series(store, "first"), a_series(store, "second", noise="laplace", cap="0.5")
+    first.release("a", level="0.5", threshold=50)
+    store.drop("first")
+    second.release("a", level="0.25", threshold=250)  # charged its cap, once: 0.5 tanh(0.25) = 0.12246
+    with pytest.raises(BudgetExceededError, match=r"level 0\.4, .*remaining rho 0\.377540668\d+; the largest"):
+        a_series(store, "third").release("a", level="0.4", threshold=60)
+    second.release("b", level="0.5", threshold=250)
+    assert store.ledger(full=True).filter(scope="population")["remaining"].item().startswith("rho 0.37754066")
+    assert spent(store, "population")["cost"] == pytest.approx(0.5 + 0.5 * np.tanh(0.25))
+    a_series(store, "fourth", population="others").release("a", level=2, threshold=50)
 
 
 def test_a_series_that_the_route_cannot_charge_is_refused_at_create(store):
@@ -156,16 +172,13 @@ def test_a_charged_cap_is_not_raised(store):
 
 
 def test_refusals_draw_nothing_and_are_recorded(store, monkeypatch):
-    """A refusal draws and spends nothing and is recorded; it reaches the caller even if recording fails."""
+    """A refusal draws and spends nothing, and is recorded with who asked."""
     series = a_series(store, cap=1)
     store.set_budget(rho="0.1")
     store.home.who = "bob"
 
     def drawn(*_, **__):
         pytest.fail("a refused release was drawn")
-
-    def full(*_, **__):
-        raise StoreError("full")
 
     monkeypatch.setattr(cell_round, "draw_round", drawn)
     monkeypatch.setattr(State, "commit_round", drawn)
@@ -176,9 +189,6 @@ def test_refusals_draw_nothing_and_are_recorded(store, monkeypatch):
     assert refused.select("who", "release", "level").rows() == [("bob", "a", "0.5"), ("bob", "a", "2")]
     assert refused["generation"].n_unique() == 1
     assert spent(store, "everybody")["releases"] == 0
-    monkeypatch.setattr("sparsehist.store.state.insert_event", full)
-    with pytest.raises(CapExceededError):
-        series.release("a", level=2, threshold=50)
 
 
 def test_limits_hold_ex_ante_until_they_are_raised_after_a_release(store):

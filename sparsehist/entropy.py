@@ -20,7 +20,7 @@ def generator(key: int | None = None) -> np.random.Generator:
 
 
 def seeded(seed: int) -> np.random.Generator:
-    """Make a reproducible generator of a seed from 0 to 2**128 - 1; for tests and stores in memory."""
+    """Make a reproducible generator from a seed between 0 and 2**128 - 1, for tests and stores in memory."""
     from randomgen import AESCounter
 
     return np.random.Generator(AESCounter(seed))

@@ -88,7 +88,7 @@ class Network:
         self._vector, self._graph = vector, graph
         self._levels = None if levels is None else _read_levels(levels)
         if len(vector) != len(graph.people):
-            raise DataError("the graph has another number of nodes than the network has values")
+            raise DataError("the number of nodes of the graph differs from the number of values of the network")
 
     def to_bytes(self) -> bytes:
         """Return values and noise as bytes; graph and levels are public, and must be passed to `from_bytes`."""

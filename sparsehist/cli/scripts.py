@@ -111,8 +111,8 @@ def sql(
             return _converse(lambda text: described(list(_read_only(reading, text, rows))))
     if store is None or analyst is not None or limits:
         raise DeclarationError(
-            "name a store, or a directory of published files with --analyst, which --memory-limit and --time-limit "
-            "go with"
+            "pass either a store, or --analyst with a directory of published files; --memory-limit and --time-limit "
+            "need --analyst"
         )
     with Session(using.home(store), rows=rows) as session:
         return _converse(lambda text: described(run_script(session, text)))

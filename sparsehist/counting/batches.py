@@ -39,7 +39,7 @@ def restored(values: pl.Series, dtype: pl.DataType) -> pl.Series:
     return text if dtype in TEXTS else text.cast(dtype)
 
 
-def present(name: str, dtype: pl.DataType) -> pl.Expr:
+def is_present(name: str, dtype: pl.DataType) -> pl.Expr:
     """Mark the rows in which a column, as `plain` gives it, is neither null nor empty."""
     column = pl.col(name)
     if is_whole(dtype):

@@ -131,7 +131,7 @@ def _kind(file: str) -> str:
 def _scanned(
     file: str, kind: str, told: Files, columns: Sequence[str]
 ) -> tuple[pl.LazyFrame, dict[str, pl.DataType]]:
-    """Scan a file; for a file of JSON lines, with the requested columns."""
+    """Scan a file; from a file of JSON lines, read only the requested columns."""
     storage = dict(told.storage_options) if is_remote(file) else None
     label = f"file {shown(file)!r}"
     if kind == "json":

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from sparsehist.counting.batches import batches, is_whole, kept, present
+from sparsehist.counting.batches import batches, is_present, is_whole, kept
 from sparsehist.counting.contract import Bounding, CountRequest, UnitPairs
 from sparsehist.counting.keys import missing_error, outside_error
 from sparsehist.counting.log import Log, engine_errors
@@ -127,7 +127,7 @@ class WordLog:
         """Read the log into words batch by batch, and map its keys to cells of the domain."""
         wanted, dtypes = self._wanted, self._dtypes
         steps = row_steps(wanted.measures, log)
-        rules = {name: present(name, dtypes[name]) for name in wanted.read}
+        rules = {name: is_present(name, dtypes[name]) for name in wanted.read}
         rules |= {name: pl.col(name).is_not_null() for name in steps}
         limits = {name: key_range(part) for name, part in zip(wanted.key, wanted.domain.parts, strict=True)}
         ranges = {

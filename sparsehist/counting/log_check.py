@@ -121,7 +121,7 @@ def _pairs(log: Log, wanted: CountRequest) -> pl.DataFrame:
 def _met(
     pairs: pl.DataFrame, usable: pl.DataFrame, outside: Sequence[str], wanted: CountRequest
 ) -> Iterator[dict[str, Any]]:
-    """Yield for each rule what it concerns, and its outcome; omit numbers without a meaning."""
+    """Yield each rule with the rows, units and keys that it affects, and its outcome; omit meaningless numbers."""
 
     def touched(rule: str, some: pl.DataFrame, numbers: str, met: str, none: str = "none") -> dict[str, Any]:
         distinct = [pl.col(name).drop_nulls().n_unique().alias(f"{name}s") for name in ("unit", "key")]

@@ -1,4 +1,4 @@
-"""Several columns as one text of typed parts with lengths: texts are equal only if all parts are equal.
+"""Encode the columns of a key or unit as one text, so that texts are equal only if all columns are equal.
 
 A part is written as a letter for its type, its length in bytes, a colon and its value: the 20,484th day and the
 number 17 are `d5:20484i2:17`. No other tuple has this text, since lengths show where parts end. Polars and DuckDB

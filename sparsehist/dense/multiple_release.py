@@ -287,7 +287,7 @@ class MultipleRelease:
         return f"MultipleRelease({name}, size={len(self)}, levels=({levels}), cap={cap}, sealed={self.sealed})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle what `to_bytes` writes; the rule about copies holds."""
+        """Pickle the bytes of `to_bytes`; at most one copy may make further releases."""
         return MultipleRelease.from_bytes, (self.to_bytes(),)
 
     def _require_whole(self) -> None:

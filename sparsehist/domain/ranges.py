@@ -49,7 +49,7 @@ class Integers(Domain, example="integers(1000) or integers(5, 10)"):
         low, last = (0, int(first) - 1) if high is None else (int(first), int(high))
         if last < low:
             got = f"integers({shown(first)})" if high is None else f"integers({shown(low)}, {shown(last)})"
-            raise DomainError(f"{got} holds no integer; give n, 1 or more, or low and high with low <= high")
+            raise DomainError(f"{got} contains no integers: pass either n >= 1, or low and high with low <= high")
         if not (_INT64[0] <= low and last <= _INT64[1]) and not (_UINT64[0] <= low and last <= _UINT64[1]):
             raise DomainError(f"integers from {shown(low)} to {shown(last)} do not fit 64 bits")
         self._fix(low=low, high=last)

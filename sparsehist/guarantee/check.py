@@ -71,6 +71,10 @@ class Check:
         if not result.private:
             self._refuse(None, "all public")
         self._check_usable(*result.columns)
+        self._check_output_unit(result, columns)
+
+    def _check_output_unit(self, result: Relation, columns: Sequence[str]) -> None:
+        """Refuse an output without the complete unit of each row."""
         for part, unit in enumerate(self._units):
             if result.columns[columns.index(unit)].unit != part:
                 self._refuse(None, "no unit", name=unit)
@@ -325,8 +329,8 @@ class Check:
     def _lateral(self, node: Node) -> Relation:
         """Check `FROM log, unnest(log.tags)`, the only part of FROM that may refer to the row of another part.
 
-        DuckDB numbers the rows, or takes the distinct arguments of unnest, and joins the rows with the results by
-        that number or argument. Other plans of this kind are correlated queries, and refused.
+        DuckDB runs unnest once per row number, or once per distinct argument, and joins the results back to the rows
+        on that number or argument. Any other plan of this shape is a correlated query and is refused.
         """
         kept, rest = node["children"]
         found = list(plan.descendants(rest))

@@ -55,7 +55,7 @@ _ABSENT: tuple[object, ...] = (None, [], {}, False, "NONE")
 
 
 def plan_of(written: str) -> Node:
-    """Read a plan from JSON without places and aliases, so that equal expressions compare equal."""
+    """Read a plan from JSON without source positions and aliases, so that equal expressions compare equal."""
 
     def plain(node: Node) -> Node:
         return {key: value for key, value in node.items() if key != "alias" and not key.startswith("query_location")}

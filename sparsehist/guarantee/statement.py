@@ -264,7 +264,7 @@ class Rewriting:
         return self._view(node, source, alias)
 
     def _expression(self, text: str) -> Node:
-        """Return the parse tree of an expression, without places."""
+        """Return the parse tree of an expression, without source positions."""
         return dict(self._parsed(f"select {text}", places=False)["statements"][0]["node"]["select_list"][0])
 
     def _value_of(self, constant: Node) -> Any:

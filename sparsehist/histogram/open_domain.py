@@ -46,7 +46,7 @@ class OpenBudget:
     @property
     def delta_infinity(self) -> Fraction:
         """The delta spent by all releases, for the worst kind of unit."""
-        return max(self._sums())
+        return max(self._exposure_sums())
 
     @property
     def remaining(self) -> float:
@@ -82,13 +82,13 @@ class OpenBudget:
             chance = -math.expm1(math.log1p(-min(float(room), 1 - 2.0**-53)) / keys)
             return added + float(family.inverse_log_tail(math.log(chance), level))
 
-        rooms = (limit - total + own for total, own in zip(self._sums(), here, strict=True))
+        rooms = (limit - total + own for total, own in zip(self._exposure_sums(), here, strict=True))
         place = math.floor(max(map(alone, self.touched, rooms)) / step) - 2
         while self.after(point, family, effective_threshold(place * step, step)).delta_infinity > limit:
             place += 1
         return place * step
 
-    def _sums(self) -> list[Fraction]:
+    def _exposure_sums(self) -> list[Fraction]:
         """Return the sum of exposures over all points, for each kind of unit."""
         start = [Fraction(0)] * len(self.touched)
         return [sum(terms, Fraction(0)) for terms in zip(start, *self.spent.values(), strict=True)]

@@ -94,7 +94,7 @@ class StepRound(NamedTuple):
     """
 
     tracked: FloatArray  # shape (t,)
-    cells: IntArray  # among the listed keys; shape (q,)
+    cells: IntArray  # cells of the catalogue that are not tracked; shape (q,)
     paths: FloatArray  # noise at all points, past ones first; shape (points, q)
     exceeds: BoolArray  # whether count + noise exceeds the threshold; shape (q,)
 

@@ -203,7 +203,7 @@ class Limits:
             self.add(event, json.loads(event["details"] or "{}"))
 
     def add(self, event: Mapping[str, Any], said: Mapping[str, Any]) -> None:
-        """Take in one more event, with its details."""
+        """Add the cost of one event, with its details."""
         population, generation = event.get("population", ""), event.get("generation", 0)
         match event["what"]:
             case "raise cap":

@@ -80,7 +80,7 @@ class DiscreteLaplace(Family):
     def _sampled(self, size: int, level: Level, *, rng: Generator) -> IntArray:
         return _signed(_size(self.rate(level)), size, rng=rng)
 
-    def _bridge(self, size: int, fine: Fraction, coarse: Fraction, *, rng: Generator) -> IntArray:
+    def _increment(self, size: int, fine: Fraction, coarse: Fraction, *, rng: Generator) -> IntArray:
         return _signed(_bridge_size(self.rate(fine), self.rate(coarse)), size, rng=rng)
 
     def _refined(self, coarse: IntArray, known: Fraction, target: Fraction, *, rng: Generator) -> IntArray:
@@ -92,7 +92,7 @@ class DiscreteLaplace(Family):
                 row[part] = _refined(row[part], *step, uniforms)
         return noise
 
-    def _inserted(self, coarse: IntArray, fine: IntArray, levels: Three, *, rng: Generator) -> IntArray:
+    def _bridge(self, coarse: IntArray, fine: IntArray, levels: Three, *, rng: Generator) -> IntArray:
         left, middle, right = map(self.rate, levels)
         chances, step = _moving(left, middle, right), _refining(left, middle)
         noise = np.array(fine, np.int64)

@@ -1,9 +1,9 @@
 """The interface of noise families: `DenseFamily` for dense vectors, `Family` also for cells drawn lazily.
 
-Laws D(level) satisfy the convolution preorder: D(coarse) is D(fine) convolved with a bridge. So a release at a new
-level needs only the noise at its two neighbours, and all releases together reveal no more than the finest. A larger
-level is finer: less noise, less privacy. Families are frozen; fields are public parameters, arguments of calls may be
-secret.
+Laws D(level) satisfy the convolution preorder: D(coarse) is D(fine) convolved with an increment. So a release at a
+new level needs only the noise at its two neighbours, and all releases together reveal no more than the finest. A
+larger level is finer: less noise, less privacy. Families are frozen; fields are public parameters, arguments of calls
+may be secret.
 
 Papers: [ARNP Def. 1.1, Lemma F.2, Claim F.3, Lemma F.4, Lemma F.5, Claim F.7].
 """
@@ -115,7 +115,7 @@ class DenseFamily(ABC):
         known = noise_array("coarse", coarse), noise_array("fine", fine)
         if known[0].shape != known[1].shape:
             raise DeclarationError("coarse and fine must have the same shape")
-        return self._inserted(*known, (left, target, right), rng=rng)
+        return self._bridge(*known, (left, target, right), rng=rng)
 
     # The following steps have exact levels in the right order.
 
@@ -130,11 +130,12 @@ class DenseFamily(ABC):
         """Draw noise at a finer level; shape (n,), for a `Family` also (rows, n), with one randomness per column."""
 
     @abstractmethod
-    def _inserted(self, coarse: NoiseArray, fine: NoiseArray, levels: Three, *, rng: Generator) -> NoiseArray: ...
+    def _bridge(self, coarse: NoiseArray, fine: NoiseArray, levels: Three, *, rng: Generator) -> NoiseArray:
+        """Draw noise at the middle level, given the noise at the other two levels."""
 
 
 class Family(DenseFamily):
-    """Noise for cells drawn lazily: coarse noise is fine noise plus an independent bridge."""
+    """Noise for cells drawn lazily: coarse noise is fine noise plus an independent increment."""
 
     monotone: ClassVar[bool] = True
 
@@ -147,7 +148,7 @@ class Family(DenseFamily):
         if not (order := compared(target, known)):
             return values
         if order < 0:
-            return values + self._bridge(values.shape[-1], known, target, rng=rng)
+            return values + self._increment(values.shape[-1], known, target, rng=rng)
         return self._refined(values, known, target, rng=rng)
 
     def tail(self, threshold: ArrayLike, level: Level) -> FloatArray:
@@ -176,29 +177,30 @@ class Family(DenseFamily):
         return np.asarray(np.maximum(values, least.astype(values.dtype, copy=False)))
 
     def _coarsened(self, fine: NoiseArray, known: Fraction, target: Fraction, *, rng: Generator) -> NoiseArray:
-        noise = self._bridge(len(fine), known, target, rng=rng)
+        noise = self._increment(len(fine), known, target, rng=rng)
         noise += fine
         return noise
 
     @abstractmethod
-    def _bridge(self, size: int, fine: Fraction, coarse: Fraction, *, rng: Generator) -> NoiseArray:
-        """Draw the bridge, coarse noise minus fine noise; shape (size,)."""
+    def _increment(self, size: int, fine: Fraction, coarse: Fraction, *, rng: Generator) -> NoiseArray:
+        """Draw coarse noise minus fine noise, which is independent of the fine noise; shape (size,)."""
 
 
 class JumpFamily(Family):
-    """Real noise whose bridge is 0 with probability (coarse / fine)**power, else has the coarse law."""
+    """Real noise whose increment is 0 with probability (coarse / fine)**power, else has the coarse law."""
 
     power: ClassVar[int]
 
-    def _bridge(self, size: int, fine: Fraction, coarse: Fraction, *, rng: Generator) -> FloatArray:
-        bridge: FloatArray = self.sample(size, coarse, rng=rng)
-        bridge[rng.random(size) < quotient(coarse, fine) ** self.power] = 0.0
-        return bridge
+    def _increment(self, size: int, fine: Fraction, coarse: Fraction, *, rng: Generator) -> FloatArray:
+        increment: FloatArray = self.sample(size, coarse, rng=rng)
+        increment[rng.random(size) < quotient(coarse, fine) ** self.power] = 0.0
+        return increment
 
-    def _inserted(self, coarse: FloatArray, fine: FloatArray, levels: Three, *, rng: Generator) -> FloatArray:
-        """Draw noise between two neighbours. If these differ, the finer bridge is 0 with probability `stays`.
+    def _bridge(self, coarse: FloatArray, fine: FloatArray, levels: Three, *, rng: Generator) -> FloatArray:
+        """Draw noise between two neighbours; if they differ, it equals the finer one with probability `stays`.
 
-        Else it has the law of middle noise, given coarse noise equal to the gap between the neighbours.
+        Otherwise its distance from the finer one has the law of noise at the middle level, given that the coarse
+        noise equals the gap between the neighbours.
         """
         left, target, right = (level**self.power for level in levels)
         result = np.array(fine, np.float64)

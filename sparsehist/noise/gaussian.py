@@ -62,7 +62,7 @@ class Gaussian(Family):
     def _sampled(self, size: int, level: Level, *, rng: Generator) -> FloatArray:
         return _scaled_normals(size, self.std(level), rng=rng)
 
-    def _bridge(self, size: int, fine: Fraction, coarse: Fraction, *, rng: Generator) -> FloatArray:
+    def _increment(self, size: int, fine: Fraction, coarse: Fraction, *, rng: Generator) -> FloatArray:
         """Draw the bridge: its variance is (fine − coarse) / (2 fine coarse) at sensitivity 1, rounded once."""
         deviation = math.sqrt(compared(fine, coarse) / (2 * fine.numerator * coarse.numerator))
         return _scaled_normals(size, self.sensitivity * deviation, rng=rng)
@@ -75,7 +75,7 @@ class Gaussian(Family):
         noise += _scaled_normals(coarse.shape[-1], self.sensitivity * deviation, rng=rng)
         return noise
 
-    def _inserted(self, coarse: FloatArray, fine: FloatArray, levels: Three, *, rng: Generator) -> FloatArray:
+    def _bridge(self, coarse: FloatArray, fine: FloatArray, levels: Three, *, rng: Generator) -> FloatArray:
         """Draw the Brownian bridge of rho * Z(rho), with exact rational weights, so that no digits cancel."""
         weight_coarse, weight_fine, deviation = _weights(*levels)
         noise = _scaled_normals(len(fine), self.sensitivity * deviation, rng=rng)

@@ -55,18 +55,18 @@ class ProcessNoise(Family):
     def _sampled(self, size: int, level: Level, *, rng: Generator) -> IntArray:
         return self._at(level).quantile(draw_uniforms(size, rng=rng))
 
-    def _bridge(self, size: int, fine: Fraction, coarse: Fraction, *, rng: Generator) -> IntArray:
-        return self._law(_increment(coarse, fine)).quantile(draw_uniforms(size, rng=rng))
+    def _increment(self, size: int, fine: Fraction, coarse: Fraction, *, rng: Generator) -> IntArray:
+        return self._law(_mean_between(coarse, fine)).quantile(draw_uniforms(size, rng=rng))
 
     def _refined(self, coarse: IntArray, known: Fraction, target: Fraction, *, rng: Generator) -> IntArray:
         """Draw finer noise by one uniform number per column, so that orders are preserved."""
         uniforms = draw_uniforms(coarse.shape[-1], rng=rng)
-        return self._part(coarse, float(poisson_mean(target)), _increment(known, target), uniforms)
+        return self._part(coarse, float(poisson_mean(target)), _mean_between(known, target), uniforms)
 
-    def _inserted(self, coarse: IntArray, fine: IntArray, levels: Three, *, rng: Generator) -> IntArray:
+    def _bridge(self, coarse: IntArray, fine: IntArray, levels: Three, *, rng: Generator) -> IntArray:
         late, now, early = levels
         uniforms = draw_uniforms(len(fine), rng=rng)
-        return fine + self._part(coarse - fine, _increment(now, early), _increment(late, now), uniforms)
+        return fine + self._part(coarse - fine, _mean_between(now, early), _mean_between(late, now), uniforms)
 
     def _part(self, sums: IntArray, part: float, rest: float, uniforms: Uniforms) -> IntArray:
         return part_quantile(np.asarray(sums), self._law(part), self._law(rest), (part, rest), uniforms)
@@ -89,7 +89,7 @@ def poisson_mean(level: Level) -> Fraction:
     return mean
 
 
-def _increment(coarse: Fraction, fine: Fraction) -> float:
+def _mean_between(coarse: Fraction, fine: Fraction) -> float:
     return float(poisson_mean(coarse) - poisson_mean(fine))
 
 

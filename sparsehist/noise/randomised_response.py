@@ -103,7 +103,7 @@ class RandomisedResponse(DenseFamily):
         rates, given = (self.rate(known), self.rate(target)), self._read(coarse)
         return self._ends(np.zeros_like(given), given, lambda: self._finer(*rates), rng=rng)
 
-    def _inserted(self, coarse: IntArray, fine: IntArray, levels: Three, *, rng: Generator) -> IntArray:
+    def _bridge(self, coarse: IntArray, fine: IntArray, levels: Three, *, rng: Generator) -> IntArray:
         left, middle, right = map(self.rate, levels)
         return self._ends(self._read(fine), self._read(coarse), lambda: self._middle(left, middle, right), rng=rng)
 

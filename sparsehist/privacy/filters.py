@@ -48,8 +48,8 @@ class Filter:
     Attributes:
         route: One of `ROUTES`: how noise is charged.
         limit: The largest sum; exact.
-        order: Of the Rényi divergence; None on other routes.
-        delta: Divided among Poisson series; 0 on other routes.
+        order: Order of the Rényi divergence; None on other routes.
+        delta: Share of delta that is divided among Poisson series; 0 on other routes.
 
     Example:
         >>> within = Filter("rho", Fraction(1, 2))
@@ -121,8 +121,8 @@ def filter_on(route: str, epsilon: Fraction, delta: Fraction = _NOTHING, order: 
     Args:
         route: One of `ROUTES` except "rho".
         epsilon: Positive.
-        delta: The delta for noise; not used on the pure route.
-        order: Of the Rényi divergence, at least 2; by default the order that allows most Gaussian noise.
+        delta: Share of delta for noise; not used on the pure route.
+        order: Order of the Rényi divergence, at least 2; by default the order that allows the largest total rho.
 
     Raises:
         DeclarationError: If no release could be charged.

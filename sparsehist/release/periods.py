@@ -152,7 +152,7 @@ def append_period(
     origin = source
     with reporting(counting.progress) as report:
         if time is not None:
-            source = _rows_of(span, source, declaration, time, on_other_period, report)
+            source = _rows_of_period(span, source, declaration, time, on_other_period, report)
         asked = NewLog(source, declaration, "resume", origin=origin)
         return counted_into(home, asked, replace(counting, progress=report), bound=bound)
 
@@ -195,7 +195,7 @@ def finish_periods(home: Home, name: str) -> None:
                 state.finish_series(record, [_UNITS], who=home.who)
 
 
-def _rows_of(
+def _rows_of_period(
     span: Period, source: object, declaration: Declaration, time: str, on_other: Choice, report: Callable[[str], None]
 ) -> Log:
     """Return the rows of a period, read by Polars; refuse other rows unless they are to be dropped."""

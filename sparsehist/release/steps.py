@@ -121,7 +121,7 @@ def added(day: Day, files: StepFiles, max_keys: int) -> tuple[pl.DataFrame, pl.D
     """Return the new keys of a step, in the order of their numbers, and its pairs that count. Secret."""
     known, n_units, names = files.all_keys.height, day.units.len(), day.keys.columns
     codes = pl.int_range(known, known + day.keys.height, dtype=pl.UInt32, eager=True)
-    numbers = files.numbers_of(day.keys).fill_null(codes)  # a new key gets a temporary number until it is chosen
+    numbers = files.numbers_of(day.keys).fill_null(codes)  # new keys get temporary numbers
     before = files.pairs_of(day.units)
     fresh = day.pairs.with_columns(key=numbers.gather(day.pairs["code"])).join(before, on=["row", "key"], how="anti")
     room = max_keys - np.bincount(before["row"], minlength=n_units)

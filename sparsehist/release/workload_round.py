@@ -301,7 +301,7 @@ def open_path(held: Held, request: WorkloadRequest, known: PathRecord | None) ->
 
 
 def chosen_strategy(declaration: Declaration, workload: Workload) -> Strategy:
-    """Return the strategy that "auto" takes: the least mean error of those that the noise supports."""
+    """Return the strategy for "auto": of those that the noise supports, the one with the smallest mean error."""
     return choose(workload, declaration.max_keys, **_kind_of_noise(declaration))
 
 

@@ -163,9 +163,9 @@ class PeriodicSeries:
     ) -> Plan:
         """Plan one more period at candidate levels, and the cost if all periods were released so.
 
-        Parameters are those of `Series.plan`, for one release of each period. For each level, `all_per_period` and
-        `all_per_user` are the exact costs of all declared periods to one unit in one period, and to one unit; both
-        are also given as epsilon at delta 1e-6.
+        Parameters are those of `Series.plan`, for one release of each period. `all_per_period` and
+        `all_per_user` are the exact costs, to one unit in one period and to one unit in all periods, if all declared
+        periods are released at this level. Both are also shown as epsilon at delta 1e-6.
         """
         chosen = requested("plan", threshold=threshold, false_keys=false_keys, open_delta=open_delta)
         chosen = replace(chosen, measures=sums_asked(self.declaration, measures))

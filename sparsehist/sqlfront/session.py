@@ -206,9 +206,9 @@ class Session:
             return Query(statement.query, parameters=bound)
 
     def check_query(self, statement: Statement, log: LogQuery, *, settled: bool) -> ClosedQuery | None:
-        """Return the query of a log as it is to be run, or refuse it; errors show the place.
+        """Check the query of a log and return its executable form; errors show the position in the script.
 
-        Unless its tables are `settled`, only its words are checked, and None is returned.
+        If `settled` is False, its tables may still change: only its syntax is checked, and None is returned.
         """
         place, script, declaration = statement.places["query"], statement.piece.script, log.declaration
         bound = self._bound(asked_for(statement.query, self.parameters))

@@ -142,7 +142,7 @@ def check_file(directory: Path, registered: RegisteredFile) -> Path:
         raise StoreDamagedError(f"{path} is missing; restore the store from a backup") from None
     if size != registered.size:
         # The difference is secret: sizes reveal numbers of keys and units.
-        raise StoreDamagedError(f"{path} has another size than when it was written; restore the store from a backup")
+        raise StoreDamagedError(f"{path} does not have the size that was recorded; restore the store from a backup")
     return path
 
 

@@ -17,7 +17,7 @@ def parsed(text):
 
 
 BAD = [
-    (lambda: Integers(0), r"integers\(0\) holds no integer"),
+    (lambda: Integers(0), r"integers\(0\) contains no integers"),
     (lambda: Integers(True), "got True"),
     (lambda: Integers(-(10**5000)), "over 60 digits"),
     (lambda: Dates("2014-05-12", "2014-05-01"), "holds no day"),

@@ -83,7 +83,7 @@ def _lattice(family: Any, levels: list[Fraction], box: Box) -> float:
     place = np.arange(-reach, reach + 1)
     mass: FloatArray = np.where(place == 0, 1.0, 0.0)
     for i, level in enumerate(levels):
-        law = _bridge(family, levels[i - 1] if i else None, level, step, place)
+        law = _increment(family, levels[i - 1] if i else None, level, step, place)
         mass = np.convolve(mass, law, mode="same") if family.integer else fftconvolve(mass, law, mode="same")
         low, high = (end / step for end in box[level])
         if family.integer:
@@ -93,7 +93,7 @@ def _lattice(family: Any, levels: list[Fraction], box: Box) -> float:
     return float(mass.sum())
 
 
-def _bridge(family: Any, fine: Fraction | None, level: Fraction, step: float, place: Any) -> Any:
+def _increment(family: Any, fine: Fraction | None, level: Fraction, step: float, place: Any) -> Any:
     """The law of noise at a level, or of what it has on top of a finer level; Laplace noise in whole steps."""
     if isinstance(family, Laplace):
         size = Fraction(step) / Fraction(family.sensitivity)

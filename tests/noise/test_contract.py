@@ -139,7 +139,7 @@ class SignOfZero(DiscreteLaplace):
 class PrintedBetween(Laplace):
     """Takes the distance to the coarse noise for the coarse noise: the wrong variance of Lemma F.5."""
 
-    def _inserted(self, coarse, fine, levels, *, rng):
+    def _bridge(self, coarse, fine, levels, *, rng):
         return self._coarsened(fine, levels[2], levels[1], rng=rng)
 
 
@@ -160,8 +160,8 @@ class Redraw(Skellam):
 class WideSteps(Gaussian):
     """Bridges are 5 % too wide."""
 
-    def _bridge(self, size, fine, coarse, *, rng):
-        return 1.05 * super()._bridge(size, fine, coarse, rng=rng)
+    def _increment(self, size, fine, coarse, *, rng):
+        return 1.05 * super()._increment(size, fine, coarse, rng=rng)
 
 
 class WideTail(Exponential):

@@ -185,10 +185,10 @@ def plant(place):
     """Check the store; then plant temporary files of killed runs, with and without a lock."""
     inspect(place)
     for name in ("sparsehist-spill-died", "sparsehist-spill-open", "other"):
-        directory = place.store / "tmp" / name
-        (directory / "parts" / "more").mkdir(parents=True)
-        for file in ("a", "parts/b", "parts/more/c"):
-            (directory / file).write_text("user 17")
+        parts = place.store / "tmp" / name / "parts"
+        parts.mkdir(parents=True)
+        for file in (parts.parent / "a", parts / "b"):
+            file.write_text("user 17")
     (place.store / "tmp" / "sparsehist-spill-died" / "lock").touch()
     (place.store / "tmp" / "sparsehist-spill-empty").mkdir()
 
@@ -311,9 +311,6 @@ def check_sums(place):
     assert series.release("sums").frame.equals(frame)
     for left in place.out.glob("*.parquet"):
         assert names and sh.read(left).frame.equals(frame)
-    most = frame.filter(pl.col("page") < 8)
-    assert most.height == 8 and most["events_sum"].min() > 11_000
-    assert (most["price_sum"] - 50_000).abs().max() < 5_000
     again(place)
 
 

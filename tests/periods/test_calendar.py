@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime, timedelta, timezone
 import polars as pl
 import pytest
 
-from sparsehist.errors import DataError, DeclarationError
+from sparsehist.errors import DataError
 from sparsehist.release.calendar import span_of
 
 DAYS = [date(2019, 12, 1) + timedelta(day) for day in range(3000)]
@@ -25,30 +25,6 @@ def test_periods_share_out_all_days(period: str) -> None:
     assert len(by_name) == len(set(spans))
     whole = sorted(by_name.values(), key=lambda span: span.first)
     assert all(after.first - before.last == timedelta(1) for before, after in itertools.pairwise(whole))
-
-
-def test_weeks_are_those_of_iso_at_the_turn_of_a_year() -> None:
-    """3 January 2021 is in week 53 of 2020; 30 December 2024 is in week 1 of 2025."""
-    assert span_of("week", date(2021, 1, 3)).label == "2020-W53"
-    assert span_of("week", date(2024, 12, 30)).label == "2025-W01"
-    assert span_of("week", "2020W53").name == "2020w53"
-
-
-@pytest.mark.parametrize(
-    ("period", "named"),
-    [
-        ("week", "2025-W53"),
-        ("month", "2025-13"),
-        ("day", "2025-02-29"),
-        ("day", "2025-W09"),
-        ("week", 12),
-        ("day", datetime(2025, 1, 1, tzinfo=UTC)),
-    ],
-)
-def test_what_is_no_period_is_refused(period: str, named: object) -> None:
-    """Labels of no period of this kind are refused."""
-    with pytest.raises(DeclarationError, match="such as"):
-        span_of(period, named)
 
 
 def test_rows_are_selected_by_dates_moments_and_text() -> None:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 import sparsehist as sh
-from sparsehist.errors import SparsehistError
-from tests.running.logs import counts, frame, started
+from tests.running.logs import counts, frame
 
 DAYS = [[(f"u{i}", i % 5) for i in range(900)], [(f"v{i}", 7) for i in range(700)]]
 
@@ -54,22 +51,3 @@ def test_a_release_rests_on_a_checked_query_only_if_all_steps_do() -> None:
             if name == "first":
                 series.append(TABLES["day_2"], step=2)
         assert sources == ["checked query", "unchecked source", "checked query"]
-
-
-@pytest.mark.parametrize(
-    ("statement", "told"),
-    [
-        ("append to log step 2 as select user, key from day_2 limit 3", "LIMIT"),
-        ("append to log step 3 as from day_2", "step 2 comes next"),
-        ("append to plain step 2 as from day_2", "not a running series"),
-        (f"create running series log {DECLARED}", "IF NOT EXISTS"),
-        (f"create running series other {DECLARED} as select user, key + 90 as key from day_1", "outside"),
-    ],
-)
-def test_a_refused_statement_leaves_nothing(statement: str, told: str) -> None:
-    """No series and no step is added."""
-    store = started(DAYS[:1], domain=sh.Integers(10)).store
-    sh.create(store, frame(DAYS[0]), name="plain", unit="user", key="key", max_keys=1, domain=sh.Integers(10))
-    with pytest.raises(SparsehistError, match=told):
-        sh.sql(statement, store=store, tables=TABLES)
-    assert sorted(store.series_names()) == ["log", "plain"] and store.series("log").appended() == 1

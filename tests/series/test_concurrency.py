@@ -12,7 +12,6 @@ import pytest
 
 import sparsehist as sh
 
-LEVELS = ["0.1", "0.4", "0.2"]
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="the test counts on Polars' threads having started")
 
 WORKER = """

@@ -16,7 +16,7 @@ from sparsehist.histogram import effective_threshold, grid_step, round_to_grid
 from sparsehist.histogram.intervals import count_estimates, count_limits
 from sparsehist.noise import family_named
 from tests.cases import slow
-from tests.series.in_memory import over_counts, over_log
+from tests.series.in_memory import over_counts
 from tests.stats import assert_consistent, assert_detected, binomial_test, mean_test
 
 # 60,000 published cells see a coverage that is off by 0.006; a million, by 0.0015.
@@ -138,14 +138,6 @@ def test_simultaneous_intervals_hold_together() -> None:
     assert (all_of_them["high"] > alone["high"]).all()
     each = release.intervals(0.95 ** (1 / len(release)))
     assert all_of_them["low"].to_numpy() == pytest.approx(each["low"].to_numpy(), abs=1e-4)
-
-
-def test_counts_of_an_open_domain_are_at_least_one() -> None:
-    """A key of an open domain has at least one unit."""
-    log = pl.DataFrame({"unit": range(3000), "key": ["a" if i % 2 else f"b{i}" for i in range(3000)]})
-    found = over_log(log, seed=4, domain=sh.Open(delta=0.5)).release("r", level="0.1").intervals()
-    assert found.height > 10
-    assert found["low"].min() == 1.0
 
 
 @pytest.mark.parametrize("noise", LEVELS)

@@ -11,7 +11,7 @@ import pytest
 from scipy.stats import binomtest, norm
 
 import sparsehist as sh
-from sparsehist.errors import BudgetExceededError, DeclarationError, NameTakenError
+from sparsehist.errors import BudgetExceededError, NameTakenError
 from sparsehist.release import key_discovery
 from sparsehist.release.key_discovery import shares_of_rounds
 from tests.stats import assert_consistent, assert_detected
@@ -148,12 +148,3 @@ def test_a_budget_without_room_for_all_rounds_refuses_before_the_first():
     with pytest.raises(BudgetExceededError):
         discovered(store, log_of(COMMON), level=0.5, delta=1e-8)
     assert store.series_names() == []
-
-
-@pytest.mark.parametrize(
-    "asked", [{"rounds": 0}, {"most_keys": 0}, {"delta": 0}, {"level": -1}, {"key": ["key", "unit"]}]
-)
-def test_bad_declarations_are_refused(asked):
-    """Wrong parameters are refused by name."""
-    with pytest.raises((DeclarationError, ValueError), match=next(iter(asked))):
-        discovered(sh.open(":memory:"), log_of(COMMON), **asked)

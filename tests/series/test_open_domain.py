@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 import sparsehist as sh
-from sparsehist.errors import BudgetExceededError, DataError, NameTakenError
+from sparsehist.errors import BudgetExceededError
 from tests.histogram.exact_exceedances import ever_exceeds, first_exceedance
 from tests.series.in_memory import over_log
 from tests.stats import assert_consistent, assert_detected, binomial_test
@@ -87,21 +87,6 @@ def test_only_keys_of_the_log_are_published_even_where_most_are() -> None:
     assert release.metadata["expected_false_keys"] == 0
 
 
-def test_delta_can_be_shared_out_by_the_caller() -> None:
-    """Releases take the open_delta that they are given; a threshold that costs nothing is always served."""
-    series = popular()
-    some = series.release("some", level="0.1", open_delta=1e-7)
-    assert some.metadata["delta_infinity"] <= 1e-7
-    assert series.release("some", level="0.1", open_delta=1e-7).metadata == some.metadata
-    with pytest.raises(NameTakenError, match="made with open_delta=1e-07;"):
-        series.release("some", open_delta=2e-7)
-    rest = series.release("rest", level="0.2", open_delta=some.metadata["delta_remaining"])
-    assert rest.metadata["delta_remaining"] < 1e-7
-    again = series.release("again", level="0.1", threshold=some.metadata["threshold"])
-    assert again.metadata["delta_infinity"] == pytest.approx(rest.metadata["delta_infinity"], rel=1e-12)
-    assert again.frame.equals(some.frame)
-
-
 def test_a_release_takes_half_of_the_delta_that_remains_and_states_what_all_cost_together() -> None:
     """The first release takes half of delta, the second a quarter; both state the finest level."""
     series = popular()
@@ -133,22 +118,3 @@ def test_a_threshold_that_would_go_beyond_delta_is_refused_and_spends_nothing() 
     assert served.metadata["delta_infinity"] <= 1e-6
     with pytest.raises(BudgetExceededError, match="remaining delta"):
         series.release("more", level="0.1", open_delta=1e-5)
-
-
-def test_composite_keys_have_declared_types(tmp_path: Any) -> None:
-    """Keys are text, whole numbers or dates, also from CSV; other values are refused by column and never shown."""
-    log = pl.DataFrame({"unit": range(900), "page": ["/a"] * 900, "day": ["2014-05-01"] * 900, "n": [7] * 900})
-    log.write_csv(tmp_path / "log.csv")
-    declared: dict[str, Any] = {
-        "key": ["page", "day", "n"],
-        "domain": sh.Open("string", "date", "integer", delta=1e-6),
-    }
-    frame = over_log(tmp_path / "log.csv", **declared).release("one", level=1).frame
-    assert frame.schema == {"page": pl.String, "day": pl.Date, "n": pl.Int64, "noisy_count": pl.Float64}
-    assert frame.height == 1
-    with pytest.raises(DataError, match="'day'") as refusal:
-        over_log(log.with_columns(day=pl.lit("someday")), **declared)
-    assert "someday" not in str(refusal.value)
-    for column, kind, said in ((pl.lit(""), "string", "'key'"), (pl.lit(0.5), "integer", "dtype Float64")):
-        with pytest.raises(DataError, match=said):
-            over_log(log.select("unit", key=column), domain=sh.Open(kind, delta=1e-6))

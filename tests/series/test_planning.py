@@ -11,7 +11,7 @@ import pytest
 
 import sparsehist as sh
 from sparsehist.entropy import seeded
-from sparsehist.errors import BudgetExceededError, DeclarationError, LevelError
+from sparsehist.errors import BudgetExceededError
 from sparsehist.histogram.thresholds import least_count, mean_error, publication_probability
 from sparsehist.noise import DiscreteLaplace, Gaussian, Laplace, Poisson, Skellam, family_named
 from sparsehist.release.planning import plan
@@ -120,36 +120,3 @@ def test_the_level_that_shows_a_key_shows_it(noise, probability):
     less = plan([level * Fraction(9, 10)], d=10**9, max_keys=keys, noise=noise, counts=[50])
     assert less.counts["probability"].item() < probability
     assert planned.levels[f"published_{100 * probability:.0f}"].item() <= 50
-
-
-@pytest.mark.parametrize("noise", ["gaussian", "laplace", "skellam", "poisson"])
-def test_the_cap_of_equal_series_leaves_room_for_all_and_for_no_more(noise):
-    """Five weeks at the cap are served; with a thousandth more, the fifth is refused."""
-    within = sh.EpsilonDelta(2, "1e-6")
-    route = {"gaussian": "gaussian", "laplace": "pure", "skellam": "renyi", "poisson": "poisson"}[noise]
-    keys = 1 if noise == "poisson" else 4
-    cap = Fraction(plan(d=10**9, max_keys=keys, noise=noise, equal=5, within=within).levels["level"].item())
-    for factor, served in ((Fraction(1), 5), (Fraction(1001, 1000), 4)):
-        store = sh.open(":memory:", seed=1)
-        store.set_budget(epsilon=2, delta="1e-6", route=route)
-        counts = sh.Counts(pl.DataFrame({"key": [1], "count": [5]}), largest=1)
-        declared = {"key": "key", "max_keys": keys, "noise": noise, "domain": sh.Integers(10**9)}
-        for week in range(served):
-            series = sh.create(store, counts, name=f"week_{week}", cap=cap * factor, **declared)
-            assert week or factor > 1 or Fraction(series.plan(equal=5).levels["level"].item()) == cap
-            series.release("all", level=cap * factor, threshold=5000)
-        with pytest.raises(BudgetExceededError):
-            sh.create(store, counts, name="more", cap=cap * factor, **declared).release("all", level=cap * factor)
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"levels": []}, {"levels": ["1e30"]}, {"d": None}, {"d": 1.5}, {"domain": "integers(5)"}, {"counts": [0]},
-        {"false_keys": 1, "threshold": 2}, {"delta": 1e-7}, {"levels": None, "equal": 52},
-    ],
-)  # fmt: skip
-def test_what_cannot_be_planned_is_refused(wrong):
-    """Wrong parameters are refused."""
-    with pytest.raises((DeclarationError, LevelError)):
-        plan(**{"levels": ["0.1"], "d": 10**9, "max_keys": 2} | wrong)

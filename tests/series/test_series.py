@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from datetime import date
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +23,6 @@ from sparsehist.errors import (
     NotFoundError,
     ThresholdError,
 )
-from sparsehist.noise import family_named
 from tests.series.in_memory import over_log
 
 SECRET = "zz-secret-"
@@ -79,12 +77,8 @@ def test_a_product_domain_has_several_key_columns() -> None:
 @pytest.mark.parametrize(
     ("request_", "error"),
     [
-        ({"level": float("nan")}, LevelError),
-        ({"level": 1, "threshold": float("nan")}, DeclarationError),
-        ({"level": 1, "threshold": 1e300}, ThresholdError),
         ({"level": "1e9"}, LevelError),
-        ({"level": 1, "threshold": 5, "false_keys": 1}, DeclarationError),
-        ({"level": 1, "false_keys": 0}, ThresholdError),
+        ({"level": 1, "threshold": float("nan")}, DeclarationError),
         ({"level": 1, "threshold": 3.0}, ThresholdError),
         ({"level": 1, "false_keys": 30, "max_false_keys": 10}, ThresholdError),
         ({}, NotFoundError),
@@ -106,13 +100,11 @@ HUGE = sh.Counts(pl.DataFrame({"key": ["a"], "count": [2**53 + 1]}), largest=1)
     ("wrong", "error"),
     [
         ({"unit": "nobody"}, DeclarationError),
-        ({"if_exists": "replace"}, DeclarationError),
         ({"cap": 0}, LevelError),
-        ({"domain": "strings(max_bytes=0)"}, DomainError),
         ({"domain": "strings(max_bytes=4096)"}, DomainError),
         ({"domain": sh.Integers(5)}, DataError),
         ({"log": HUGE, "unit": None}, DataError),
-        *(({"noise": noise}, DeclarationError) for noise in (3, "gauss", "exponential", sh.noise.Laplace(2.0))),
+        ({"noise": sh.noise.Laplace(2.0)}, DeclarationError),
     ],
 )
 def test_a_bad_declaration_is_refused_and_leaves_no_store(
@@ -122,31 +114,6 @@ def test_a_bad_declaration_is_refused_and_leaves_no_store(
     with pytest.raises(error):
         a_series(tmp_path / "store", **wrong)
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("noise", ["gaussian", "laplace", "discrete_laplace", "poisson", "skellam"])
-def test_whatever_may_be_declared_can_be_released(noise: str) -> None:
-    """Families are taken by name and as instances, for the longest strings; integer noise gives integers."""
-    log = pl.DataFrame({"unit": [1, 2], "key": ["a", "b"]})
-    for given in (noise, family_named(noise, 1)):
-        series = over_log(log, domain="strings(max_bytes=1000)", noise=given)
-        assert series.declaration.noise == noise
-        for name, level in (("coarse", "0.5"), ("fine", "0.7")):
-            frame = series.release(name, level=level, false_keys=2).frame
-            assert (frame["key"].str.len_bytes() <= 1000).all()
-            assert frame["noisy_count"].dtype == (pl.Int64 if series.declaration.family.integer else pl.Float64)
-
-
-def test_a_catalogue_from_a_file_is_kept_with_the_series(tmp_path: Path) -> None:
-    """The series no longer needs the file, not even for a long catalogue in a product."""
-    (tmp_path / "pages.txt").write_text("\n".join(f"/page/{i}" for i in range(3000)))
-    log = a_log().filter(~pl.col("key").str.starts_with(SECRET)).with_columns(day=pl.lit(1))
-    domain = f"product(day=integers(3), key=catalogue(file='{tmp_path / 'pages.txt'}'))"
-    first = a_series(tmp_path / "store", log=log, key=["day", "key"], domain=domain).release("one", level=1)
-    (tmp_path / "pages.txt").unlink()
-    opened = sh.open(tmp_path / "store").series("visits")
-    assert opened.release("one").frame.equals(first.frame)
-    assert opened.declaration.domain.size == 9000
 
 
 def test_the_ledger_fits_a_screen_unless_all_of_it_is_asked_for() -> None:
@@ -228,16 +195,6 @@ def test_every_ending_holds_the_rows(tmp_path: Path, ending: str) -> None:
     target.write_bytes(b"something else")
     with pytest.raises(InputError, match="is not this release"):
         release.write(target)
-    with pytest.raises(DeclarationError, match="must end in"):
-        release.write(tmp_path / "p.txt")
-
-
-def test_days_and_bytes_have_a_json(tmp_path: Path) -> None:
-    """Dates are written as ISO text, bytes as hexadecimal."""
-    frame = pl.DataFrame({"day": [date(2026, 1, 31)], "id": [b"\x00\xff"], "noisy_count": [2.5]})
-    sh.Release(frame, {"name": "x"}).write(tmp_path / "x.json")
-    rows = json.loads((tmp_path / "x.json").read_text())["rows"]
-    assert rows == [{"day": "2026-01-31", "id": "00ff", "noisy_count": 2.5}]
 
 
 def test_a_seed_is_for_stores_in_memory_only(tmp_path: Path) -> None:

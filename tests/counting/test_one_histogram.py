@@ -39,7 +39,6 @@ def _by(engine, salt=SALT):
 # For each engine a function of a case that gives counts by key; an engine that is not there skips.
 COUNTED = {engine: _by(engine) for engine in ("polars", "spark", "connect")}
 COUNTED |= {f"{warehouse} by SQL": counted_in(warehouse) for warehouse in WAREHOUSES}
-# Of counting by SQL on Spark, test_warehouses.py has a short form.
 MARKS = {
     "spark": [pytest.mark.spark],
     "connect": [pytest.mark.spark],

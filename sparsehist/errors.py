@@ -184,7 +184,7 @@ class GuaranteeError(StatementError):
     """
 
     def __init__(self, message: str, *, reason: str = "", start: int = 0, end: int = 1, tied: bool = False) -> None:
-        """Hold the message and its place."""
+        """Keep the message and its position."""
         super().__init__(message)
         self.reason, self.start, self.end, self.tied = reason or message, start, end, tied
 

@@ -51,11 +51,11 @@ def distances(graph: Any, owner: Hashable) -> dict[Any, int]:
     Args:
         graph: Public and undirected: {node: its neighbours}, pairs of nodes, an array of shape (m, 2), a frame whose
             first two columns are the ends of the edges, or a networkx graph.
-        owner: A node.
+        owner: A node of the graph.
 
     Raises:
         DataError: If the graph is in none of these forms, or directed.
-        InputError: If the owner is not in it.
+        InputError: If the owner is not in the graph.
 
     Example:
         >>> distances([("ann", "bob"), ("bob", "cid")], "ann")
@@ -67,7 +67,7 @@ def distances(graph: Any, owner: Hashable) -> dict[Any, int]:
 
 
 def read_graph(graph: Any) -> Graph:
-    """Read a graph in any of the forms of `distances`."""
+    """Read a graph in any form that `distances` accepts."""
     from scipy import sparse
 
     if isinstance(graph, Graph):

@@ -1,4 +1,4 @@
-"""A network of owners who each show a value to the others, at a level that decreases with distance."""
+"""Network of owners: each owner shows a value to the others, at a level that decreases with distance."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sparsehist.typing import ArrayLike
 
 
 class View(Mapping[Any, Any]):
-    """Noisy values by owner, for all owners near enough to one of the readers. It is meant for these readers only."""
+    """Noisy values of all owners who are near enough to one of the readers; only these readers may see them."""
 
     def __init__(self, rows: Mapping[Any, tuple[Any, int]], levels: Mapping[int, Fraction]) -> None:
         self._rows, self._levels = rows, levels
@@ -32,7 +32,7 @@ class View(Mapping[Any, Any]):
         return len(self._rows)
 
     def level(self, person: Any) -> Fraction:
-        """Return the level at which the readers see a person's value."""
+        """Return the level at which the readers see the value of a person."""
         if not isinstance(person, Hashable) or person not in self._rows:
             raise InputError(f"the view does not contain a value of {shown(person)}")
         return self._levels[self._rows[person][1]]
@@ -46,7 +46,8 @@ class Network:
     """Everybody in a public graph owns a value and reads the values of others.
 
     One `MultipleRelease` serves the network, with one release per distance, the same for all readers at that
-    distance. Together, readers know about an owner as much as the nearest of them. As for `MultipleRelease`, only one
+    distance. Together, readers know about an owner only what the nearest reader knows.
+    As for `MultipleRelease`, only one
     copy may draw after `to_bytes`.
 
     Args:
@@ -106,7 +107,7 @@ class Network:
         return self.coalition([reader])
 
     def coalition(self, readers: Iterable[Hashable]) -> View:
-        """Return what readers know together: of every other owner, what the nearest of them sees.
+        """Return what readers know together: the view of the nearest reader for every other owner.
 
         Raises:
             InputError: If there are no readers, or one is not in the graph.

@@ -22,7 +22,7 @@ class Coalition:
 
     Attributes:
         readers: The members.
-        level: The finest level among them, which bounds the cost of all their views.
+        level: The finest level of a member; it bounds the cost of all their views.
         std: Standard deviation of the best estimate from all views: the finest view.
         sum_of_levels: Cost of the same views with independent noise.
         std_if_independent: Standard deviation of the best estimate from views with independent noise.

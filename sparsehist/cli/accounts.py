@@ -159,7 +159,7 @@ def limit(
     the first release holds ex ante; one set, raised or changed later holds ex
     post, and the ledger says so. A cap that is raised holds ex post. Costs of
     disjoint populations do not add up for anybody; nothing can check that they
-    are, so whoever declares it answers for it.
+    are, so the person who declares it is responsible.
 
     For example:
       sparsehist limit logs.sparsehist --epsilon 8 --delta 1e-6 \
@@ -173,7 +173,7 @@ def limit(
         population: The people that a budget is for.
         rho: Budget: limit on the sum in zCDP, exact.
         epsilon: Budget, instead: limit on epsilon at --delta.
-        delta: Beside --epsilon, 0 for pure; beside --rho, what open domains may spend.
+        delta: With --epsilon: its delta, 0 for pure DP. With --rho: the delta that open domains may spend.
         route: How noise is charged: gaussian (exact; the default beside a delta), pure (Laplace), renyi, poisson.
         open_share: Share of --delta for open domains; half where there is one, else 0.
         series: Instead: raise the cap of this series, to --cap.

@@ -79,7 +79,7 @@ def print_error(message: str) -> None:
 
 
 def in_options(message: str) -> str:
-    """Replace parameters of the Python interface in a message by options of the command line.
+    """Replace names of Python parameters in a message by options of the command line.
 
     Example:
         >>> in_options("if_exists='reuse' gives it; set max_keys=; level 3")

@@ -65,7 +65,7 @@ for number, (path, summary) in enumerate(_COMMANDS):
 
 
 def load(name: str) -> None:
-    """Import a command, so that its docstring replaces the summary in the help."""
+    """Import a command; the help then shows its docstring instead of the summary."""
     command = app[name]
     if command.default_command is not None:
         command.help = None

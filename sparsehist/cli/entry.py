@@ -1,4 +1,4 @@
-"""Run the command line: from its words to an exit code."""
+"""Run the command line: parse the arguments, call the command, return an exit code."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _note_interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _common_options(arguments: Sequence[str]) -> list[str]:
-    """Read --json and --log-level at any position; return the other words."""
+    """Read --json and --log-level at any position; return the other arguments."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--log-level", choices=("debug", "info", "warning", "error"))

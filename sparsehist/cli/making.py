@@ -126,8 +126,8 @@ def append(
       sparsehist append logs.sparsehist --series daily --step 1 --input day_1.parquet
 
     Args:
-        step: Of a running series: a number from 1, or a day in it.
-        period: Of a periodic series: 2026-W12, 2026-03, or any day in it (2026-03-17).
+        step: For a running series: number of the step, from 1, or a day in it.
+        period: For a periodic series: 2026-W12, 2026-03, or any day in the period (2026-03-17).
         time: With --period: column of the time of each row, to be checked.
         drop_other_periods: With --time: leave rows of other periods out.
     """

@@ -54,8 +54,8 @@ class LevelOptions:
 
     Args:
         level: Privacy level, exact (0.01, 1/3); larger is finer. rho of zCDP, or epsilon with Laplace noise.
-        epsilon: Instead of --level: the largest level that keeps to --epsilon at --delta.
-        delta: Beside --epsilon; such as 1e-6.
+        epsilon: Instead of --level: choose the largest level that satisfies (--epsilon, --delta).
+        delta: Delta that belongs to --epsilon, such as 1e-6.
     """
 
     level: str | None = None
@@ -73,8 +73,8 @@ class PublishedOptions:
         false_keys: Instead of --threshold: empty keys to expect among the published; 0.01 when neither is given.
         open_delta: In an open domain, instead: what to add to the delta of the series; else half of what remains.
         measures: Publish sums for the keys of this table: a level for all measures, or by name, price=0.5,events=1/3.
-        step: Of a running series: up to which step units are counted.
-        what: Of a running series, instead of running counts: 'new' units of the step, or of 'blocks(7)'.
+        step: For a running series: count units up to this step.
+        what: For a running series, instead of running counts: 'new' (new units of the step) or 'blocks(7)'.
     """
 
     threshold: float | None = None
@@ -92,9 +92,9 @@ class ReadingOptions:
 
     Args:
         input: Parquet, CSV or JSON lines: file or quoted glob; may be repeated.
-        delimiter: Between the fields of CSV files; a comma, or a tab in .tsv files.
+        delimiter: Separator of the fields of CSV files; by default a comma, or a tab in .tsv files.
         hive: Column that stands in names of folders, as in day=2024-01-31/a.parquet; may be repeated.
-        memory_limit: Such as 4GB; rows then go to disk.
+        memory_limit: Memory for counting, such as 4GB; further rows are written to disk.
         threads: At most this many; all cores by default.
     """
 
@@ -133,9 +133,9 @@ def options_of(
     """Make a dataclass whose fields are options of a series; cyclopts flattens it into those of a command.
 
     Args:
-        name: Of the dataclass.
-        only: The parameters to take; all but those of reading files by default.
-        needed: Those that must be given; by default those without a default.
+        name: Name of the dataclass.
+        only: The parameters to include; by default all except the parameters of reading files.
+        needed: The required parameters; by default all parameters without a default value.
         record: The declaration.
     """
     made: list[tuple[str, Any, Any]] = []
@@ -150,7 +150,7 @@ def options_of(
 
 
 def given(*records: Any, **asked: Any) -> dict[str, Any]:
-    """Return the options that were given, as functions of the Python interface take them."""
+    """Return the options that the user passed, as arguments of the Python interface."""
     found = {name: value for record in records if record is not None for name, value in vars(record).items()}
     found = {name: value for name, value in (found | asked).items() if value is not None}
     if isinstance(found.get("unit"), list):  # several columns, given one by one or joined by commas

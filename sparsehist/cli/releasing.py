@@ -168,7 +168,7 @@ def plan(
         store: Directory of the store; with --series.
         level: Candidate level, exact; repeat it. 0.001, 0.01, 0.1 and 1 by default.
         epsilon: Instead: candidate epsilon at --delta; repeat it.
-        delta: Beside --epsilon.
+        delta: Delta that belongs to --epsilon.
         series: Plan for a series, after what was released from it.
         cells: Without a store: number of keys that could occur, such as 1e9.
         domain: Instead: the domain, such as strings(max_bytes=32).
@@ -233,7 +233,7 @@ def _whole(cells: str) -> int:
 
 
 def _shown(made: sh.Plan) -> Iterator[Any]:
-    """A table by level, one of probabilities and errors by count, and what would be refused."""
+    """Yield a table by level, a table of probabilities and errors by count, and the refused levels."""
     rows = made.levels.to_dicts()
     levels = [{k: v for k, v in row.items() if not k.startswith("all_per_")} for row in rows]
     yield _ABOUT_LEVELS
@@ -257,7 +257,7 @@ def _shown(made: sh.Plan) -> Iterator[Any]:
 
 
 def levels_for_people(levels: Sequence[Mapping[str, Any]], without: str = "") -> list[dict[str, Any]]:
-    """Return the levels of a plan under names that fit a terminal, and what each adds with its currency."""
+    """Return the levels of a plan under names that fit a terminal; costs are shown with their currency."""
     shown = []
     for row in levels:
         adds = row["adds"] if row["currency"] == "none" else f"{row['currency']} {row['adds']}"

@@ -119,7 +119,7 @@ def sql(
 
 
 def _read(script: Path) -> str:
-    """Return the text of a file, or of standard input where its name is -; UTF-8 whatever the locale."""
+    """Read a file, or standard input if the name is -, as UTF-8 in any locale."""
     try:
         if str(script) != "-":
             return script.read_text(encoding="utf-8-sig")
@@ -132,7 +132,7 @@ def _read(script: Path) -> str:
 
 
 def _converse(run_text: Callable[[str], Answer]) -> Answer:
-    """Run statements as they are typed, until the user leaves; or a script on standard input."""
+    """Run statements as the user types them, or a script on standard input."""
     if not sys.stdin.isatty():
         return run_text(_read(Path("-")))
     import readline  # noqa: F401 - gives `input` line editing and recall
@@ -189,7 +189,7 @@ def _read_only(session: sh.AnalystSession, script: str, rows: int) -> Iterator[O
 
 
 def described(outcomes: Sequence[Outcome], *, script: str | None = None) -> Answer:
-    """What statements did, for machines and for people."""
+    """Return the outcomes of statements as an answer: JSON and tables."""
     errors = [outcome.error for outcome in outcomes if outcome.error is not None]
     data: dict[str, Any] = {"script": script, "statements": [_as_data(outcome) for outcome in outcomes]}
     if errors:
@@ -232,7 +232,7 @@ def _as_shown(outcome: Outcome) -> Iterator[Any]:
 
 
 def _for_people(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Our own tables have more columns than a terminal: fewer, shorter and in words."""
+    """Shorten our own tables, which are wider than a terminal."""
     columns = list(rows[0]) if rows else []
     if columns == list(SCHEMA):
         return for_people(rows)

@@ -1,4 +1,4 @@
-"""A log in batches of rows that count, each column as whole numbers of 64 bits, as bytes or as a dictionary."""
+"""Read a log in batches of valid rows; each column holds 64-bit integers, bytes or a dictionary."""
 
 from __future__ import annotations
 

@@ -42,13 +42,13 @@ class Codes:
 
     def __init__(self, dtype: pl.DataType) -> None:
         self._seed, self._lock = secrets.randbits(64), Lock()
-        # Values by code: the settled ones in one chunk, then further chunks, if there are many values.
+        # Values by code: many values in one chunk, then smaller chunks of newer values.
         self._values, self._settled = pl.Series([], dtype=dtype), 0
         # A slot holds a code plus one, or 0 if it is free; hashes are by code.
         self._slots: Codes32 = np.zeros(1 << _FIRST_BITS, dtype=np.uint32)
         self._hashes: WordArray = np.empty(0, dtype=np.uint64)
         self._size = 0
-        # Values whose hash is that of another value. They have codes, but no slots.
+        # Values whose hash equals the hash of another value. They have codes, but no slots.
         self._strays: dict[Any, int] = {}
 
     @property
@@ -133,7 +133,7 @@ class Codes:
         return np.concatenate(new)
 
     def _stray_codes(self, values: pl.Series) -> Codes32:
-        """Return the codes of values whose hash is that of another value."""
+        """Return the codes of values whose hash equals the hash of another value."""
         listed = values.to_list()
         new = [value for value in dict.fromkeys(listed) if value not in self._strays]
         self._reserve(len(new))

@@ -56,13 +56,13 @@ class Query:
 
 @dataclass(frozen=True, repr=False)
 class ClosedQuery(Query):
-    """A query with fixed sources, files and types, as it was checked and will be read."""
+    """A checked query with fixed sources, files and types."""
 
     world: Closed | None = None
 
     @property
     def is_checked(self) -> bool:
-        """Whether it was checked, and reads no view or table made in a session."""
+        """Whether the query was checked and reads no view or table of a session."""
         world = self.world
         return world is not None and world.verified and all(one.checked for one in world.sources.values())
 
@@ -74,7 +74,7 @@ class Files:
     Attributes:
         paths: Path, glob or list of them, URLs among them (s3, gs, az, https); with `hive`, directories too, of which
             every file is read. Or one table: `delta:path` or `iceberg:path`.
-        delimiter: Between the fields of CSV files, one character; a comma, or a tab in .tsv files, if None.
+        delimiter: Separator of the fields of CSV files, one character; if None, a comma, or a tab in .tsv files.
         hive: Columns that stand in the names of folders, as in `day=2024-01-31/part.parquet`; they are text.
         storage_options: Credentials for URLs, as Polars and obstore take them: {"aws_access_key_id": …}. They are not
             stored; missing ones are taken from the environment.
@@ -184,7 +184,7 @@ class CountedKeys:
 
 @dataclass(frozen=True, kw_only=True)
 class CountRequest:
-    """What to count; a `Declaration` has checked the parameters.
+    """Parameters of a count, checked by a `Declaration`.
 
     Attributes:
         unit: Columns of the log that name the unit; none for Counts.
@@ -230,7 +230,7 @@ class CountRequest:
 
     @property
     def full(self) -> int:
-        """Number of parts of a count: a unit with few keys adds this to each."""
+        """Number of parts of a count, which a unit with few keys adds to each of its keys."""
         return self.weights[0][0]
 
     def report(self, phase: str) -> None:
@@ -240,7 +240,7 @@ class CountRequest:
 
 
 def request(*, unit: str | Sequence[str] | None, key: str | Sequence[str], **declared: Any) -> CountRequest:
-    """Make a request from a declaration's values; a unit keeps `max_keys` keys unless there are `weights`."""
+    """Make a request from the values of a declaration; without `weights` a unit keeps `max_keys` keys."""
     units, keys = ((names,) if isinstance(names, str) else tuple(names or ()) for names in (unit, key))
     declared["weights"] = declared.get("weights") or [(1, declared["max_keys"])]
     return CountRequest(unit=units, key=keys, **declared)

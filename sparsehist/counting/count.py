@@ -18,7 +18,7 @@ from sparsehist.counting.sources import open_log
 from sparsehist.errors import DataError, DeclarationError
 
 EMPTY = "the log is empty: it has no rows, or none that may be counted"
-# A bound that no unit reaches.
+# A larger bound than any unit reaches.
 _UNBOUNDED = 2**62
 
 

@@ -66,7 +66,7 @@ def open_files(source: object, columns: Sequence[str] = ()) -> Log | None:
 
 
 def as_files(source: object) -> Files | None:
-    """Return the files that a source names, with reading options; None if it names none."""
+    """Return the files of a source with reading options; None if the source is not files."""
     told = source if isinstance(source, Files) else Files(source)  # type: ignore[arg-type]
     paths = told.paths if isinstance(told.paths, (list, tuple)) else [told.paths]
     names_files = table_of(source) is None and all(isinstance(path, (str, Path)) for path in paths)
@@ -81,7 +81,7 @@ def table_of(source: object) -> object | None:
 
 
 def found_files(told: Files) -> list[Seen]:
-    """Return every file that is named or matches, with a text that changes with the file."""
+    """Return all files of the paths and patterns, each with a text that changes with the file."""
     paths = told.paths if isinstance(told.paths, (list, tuple)) else [told.paths]
     return [seen for path in paths for seen in _found(str(path), told)]
 
@@ -96,7 +96,7 @@ def _found(path: str, told: Files) -> Iterator[Seen]:
 
 
 def _matches(path: str, told: Files) -> list[str]:
-    """List the files that a path means; refuse directories that a search would skip silently."""
+    """List the files that match a path; refuse unreadable directories, which a search would skip silently."""
     place, found, rights = Path(path), [path], os.X_OK
     folders = [Path(folder) for folder in glob.glob(str(place.parent), recursive=True)]
     if told.hive and place.is_dir():

@@ -43,7 +43,7 @@ class Fingerprint:
         return cls(key, _digest(key, _words(source)), "" if state is None else _digest(key, state))
 
     def changed(self, source: object) -> list[str]:
-        """List what differs from this fingerprint: "query", "source", or "rows" if rows cannot be compared."""
+        """List the differences from this fingerprint: "query", "source", or "rows" if rows cannot be compared."""
         now = Fingerprint.of(source, self.key)
         found = [] if now.query == self.query else ["query"]
         if not now.files and not self.files:
@@ -66,7 +66,7 @@ def _digest(key: str, text: str) -> str:
 
 
 def _state(source: object) -> str | None:
-    """Describe the files or the table of a source; None for rows."""
+    """Return the state of the files or the table of a source; None for rows."""
     if isinstance(source, ClosedQuery):
         read = [] if source.world is None or source.unverified else list(source.world.sources.values())
         states = [_state(list(one.files) if one.files else one.origin) for one in read]
@@ -80,7 +80,7 @@ def _state(source: object) -> str | None:
 
 
 def _words(source: object) -> str:
-    """Return the text, parameters and public sources of a query; empty for other sources."""
+    """Return the text, the parameters and the public sources of a query; empty for other sources."""
     if not isinstance(source, Query):
         return ""
     values = sorted((name, repr(value)) for name, value in (source.parameters or {}).items())

@@ -38,7 +38,7 @@ def is_remote(path: object) -> bool:
 
 
 def remote_files(url: str, options: Mapping[str, str], *, in_folders: bool) -> list[Seen]:
-    """Return the files that a URL means: itself, those matching a pattern, or all below it; refuse if none."""
+    """Return the files of a URL: the file itself, all that match a pattern, or all below it; refuse if none."""
     scheme, _, rest = url.partition("://")
     web, (place, _, path) = scheme.lower() in _WEB, rest.partition("/")
     user, at, _ = place.rpartition("@")

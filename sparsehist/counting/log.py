@@ -138,8 +138,8 @@ class engine_errors(AbstractContextManager[None]):  # noqa: N801  used as a stat
     """A context that replaces an engine's exception by our own error, since its text may quote the log.
 
     Args:
-        label: Name of what is read.
-        log: A log whose files are tried one by one to find the one that fails.
+        label: Name of the source, for errors.
+        log: The log; its files are tried one by one to find the unreadable file.
         known: Function that returns the error for failures with known texts.
         clients: Also replace errors of object store clients, whose texts may contain credentials.
     """

@@ -36,13 +36,13 @@ def check_log(
     key_types: Mapping[str, str] | None = None,
     counting: Counting | None = None,
 ) -> pl.DataFrame:
-    """List the rows that each rule of counting concerns, and what `count_keys` would do with them.
+    """List the rows that each rule of counting affects, and how `count_keys` treats them.
 
     The distinct pairs of a unit and a key must fit in memory. The numbers are secret: they are for the owner.
     Parameters are as for `create`; `key_types` are the types of `Files`.
 
     Returns:
-        One row per rule: rule; rows, units and distinct keys that it concerns, and pairs of a unit and a key: those
+        One row per rule: rule; rows, units and distinct keys that it affects, and pairs of a unit and a key: those
         cut for "unit above max_keys", those kept for "counted" (Int64, null if not meaningful); outcome: "read",
         "none", "refused: why", "dropped", "counted once", "bounded" or "counted". Then a row for `max_keys` and for
         a quarter, half, twice and four times of it: the units above this bound, and the pairs and the share of all
@@ -169,6 +169,6 @@ def _judged(keys: pl.DataFrame, wanted: CountRequest) -> tuple[pl.DataFrame, lis
     cell = np.zeros(keys.height, dtype=np.int64)
     cell[placed.usable] = placed.cells.select(pl.struct(pl.all()).rank("dense")).to_series().to_numpy()
     verdict = np.where(placed.usable, "usable", np.where(placed.present, "outside", "missing"))
-    some = pl.any_horizontal(pl.col(keys.columns).is_not_null())  # a key of nulls only is no key
+    some = pl.any_horizontal(pl.col(keys.columns).is_not_null())  # keys whose columns are all null are not counted
     numbered = keys.with_columns(pl.Series("verdict", verdict.tolist()), cell=cell, key=pl.int_range(pl.len()))
     return numbered.with_columns(key=pl.when(some).then("key")), [wanted.key[at] for at in placed.outside]

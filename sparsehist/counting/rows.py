@@ -1,4 +1,4 @@
-"""Rows of a log as numbers, grouped by unit, so that each group can be counted within a cache."""
+"""Rows of a log as numbers, grouped by unit; each group fits the cache of a core."""
 
 from __future__ import annotations
 

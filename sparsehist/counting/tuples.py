@@ -37,7 +37,7 @@ _NAMES = {
 
 
 def part_of_tuple(name: str, dtype: pl.DataType) -> str:
-    """Return the letter of a type; refuses types whose values have no single text."""
+    """Return the letter of a type; refuse types whose values have several text forms."""
     if dtype.is_integer():
         return "i"
     if isinstance(dtype, pl.Datetime):

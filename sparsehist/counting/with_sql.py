@@ -317,7 +317,7 @@ class Dialect:
         return exp.to_identifier(name, quoted=True).sql(self._dialect)
 
     def unit(self, name: str, column: str, kind: str) -> tuple[str, str]:
-        """Return a part of the unit as it is hashed, and the condition that it is not missing.
+        """Return the text of a part of the unit that is hashed, and the condition that it is not missing.
 
         If the engine checks types, a number instead of text, or a fraction instead of a whole number, is refused:
         equal values could have two texts, and so be two units.

@@ -1,4 +1,4 @@
-"""Columns of a log as words: one number of at most 64 bits per row, equal if and only if the values are equal.
+"""Columns of a log as words: one number of at most 64 bits per row; equal values have equal words and vice versa.
 
 A whole number becomes its difference from the least possible one, and a category its number in Polars: no hash, no
 table, no check. Text and bytes get a 32-bit code in an exact table (`codes.py`). Several columns are packed side by
@@ -284,6 +284,6 @@ def _field(dtype: pl.DataType, domain: Domain | None) -> Field:
 
 
 def odd(salt: bytes, purpose: bytes) -> np.uint64:
-    """Return an odd number of 64 bits that only the holder of the salt knows."""
+    """Return a secret odd number of 64 bits, derived from the salt."""
     digest = hashlib.blake2b(purpose, key=salt, digest_size=8).digest()
     return np.uint64(int.from_bytes(digest, "little") | 1)

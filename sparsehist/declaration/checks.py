@@ -25,7 +25,7 @@ def checked_name(what: str, name: str) -> str:
 
 
 def checked_text(what: str, text: str | None, *, needed: bool = False) -> str | None:
-    """Return a name or a reason for the ledger if it is printable and short: the ledger keeps it forever."""
+    """Check that a name or reason is short and printable, because the ledger keeps it forever."""
     if text is None and not needed:
         return None
     fits = isinstance(text, str) and 0 < len(text.strip()) <= LONGEST_REASON and text.isprintable()

@@ -231,7 +231,7 @@ class Declaration(Record):
             self._fix("population", self.name)
 
     def _check_together(self) -> None:
-        """Check the rules between parameters: what is wrong, the parameter to change, and why."""
+        """Check rules between parameters; an error names the parameter to change and the reason."""
         running, periodic, family = self.steps is not None, self.every is not None, self.family
         share, what = isinstance(self.bounding, Share), "a periodic series" if periodic else "a running series"
         reserved = {name for each in self.measures for name in (each.sum_column, each.name + MEAN_COLUMN)}
@@ -334,7 +334,7 @@ class Declaration(Record):
 
     @property
     def portable(self) -> bool:
-        """Whether units keep the keys that every engine would choose."""
+        """Whether every engine keeps the same keys of a unit."""
         return self.bounding.portable
 
     @property
@@ -364,7 +364,7 @@ class Declaration(Record):
 
     @property
     def touched(self) -> list[tuple[int, int]]:
-        """What a unit may add to each of its keys, in parts of a count, with the largest number of such keys."""
+        """Pairs of an addition to each key of a unit, in parts of a count, and the largest number of such keys."""
         return [(1, self.max_keys)] if (shares := self.shares) is None else shares.most_at()
 
     @property
@@ -394,7 +394,7 @@ class Declaration(Record):
         return cls(**known)
 
     def differing(self, other: Mapping[str, Any]) -> list[str]:
-        """Return the parameters in which a stored declaration differs from this one."""
+        """Return the names of parameters that differ in a stored declaration."""
         mine = self.as_json()
         known = parameters(self).items()
         return [name for name, about in known if about.compared and mine.get(name) != other.get(name)]

@@ -155,7 +155,7 @@ class Measure:
 
 
 def measures_of(given: object) -> tuple[Measure, ...]:
-    """Read a list of measures, each a record or its text; names are all different."""
+    """Read a list of measures, each a `Measure` or its text; their names must differ."""
     if given is None:
         return ()
     listed: list[Any] = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else [given]

@@ -109,7 +109,7 @@ class Every(Record):
     budget: Level | EpsilonDelta | None = parameter(default=None, read=level_or_goal, compared=False)
 
     def __post_init__(self) -> None:
-        """Check every parameter; the usual number of periods is written as none."""
+        """Check every parameter; the default number of periods is stored as None."""
         super().__post_init__()
         checked_choice("protects", self.protects, (USER, self.unit_period))
         if self.periods == self._usual:
@@ -130,7 +130,7 @@ class Every(Record):
         return f"{USER}-{self.period}"
 
     def per_period(self, n_periods: int) -> int:
-        """Return how many of the costliest periods add up for one unit in one period, if there are that many.
+        """Return the number of costliest periods whose costs add up for one unit in one period.
 
         Two if `most_periods` is set: without its rows of one period, a unit may count in a later one
         (docs/mathematics.md, Periods).
@@ -138,11 +138,11 @@ class Every(Record):
         return 1 if self.most_periods is None or n_periods <= self.most_periods else 2
 
     def protected(self, n_periods: int) -> int | None:
-        """Return how many of the costliest periods a budget adds up, if there are that many; None for all."""
+        """Return the number of costliest periods that a budget adds up; None for all."""
         return self.most_periods if self.protects == USER else self.per_period(n_periods)
 
     def names(self, log: str, series: str) -> bool:
-        """Return whether a name could be that of a period of the given log."""
+        """Return whether a period of the given log could have this name."""
         name = r"\d{4}w\d\d" if self.period == "week" else r"\d+"
         return series.startswith(f"{log}_") and bool(re.fullmatch(name, series.removeprefix(f"{log}_")))
 

@@ -34,13 +34,13 @@ class Column:
     """A column of a relation."""
 
     kind: Any = None
-    unit: int | None = None  # the part of the unit that it contains, in every row
+    unit: int | None = None  # the index of the part of the unit that every row of the column contains
     barred: str = ""  # why it must not be used, as a key of `language.REASONS`
 
 
 @dataclass(frozen=True)
 class Relation:
-    """Columns of rows: each row of a private relation belongs to one unit, those of a public one to nobody."""
+    """Columns of a relation: each row of a private relation belongs to one unit, rows of a public one to no unit."""
 
     columns: tuple[Column, ...]
     private: bool = False
@@ -80,7 +80,7 @@ class Check:
                 self._refuse(None, "no unit", name=unit)
 
     def _refuse(self, call: Node | None, reason: str, **words: object) -> NoReturn:
-        """Refuse the query; the error shows the place of this call of a function or window."""
+        """Refuse the query; the error shows the position of this function or window."""
         name = "" if call is None else function_of(call) or str(call["type"]).removeprefix("WINDOW_").lower()
         equal = " AND ".join(f"a.{name} = b.{name}" for name in self._units)
         said = {"name": name, "instead": language.instead_of(name), "equal": equal, **words}
@@ -96,7 +96,7 @@ class Check:
         return self._relation(node["children"][at])
 
     def _is_named_by(self, relation: Relation, places: Iterable[int | None]) -> bool:
-        """Return whether columns name the complete unit of each row, or rows belong to nobody."""
+        """Return whether the relation is public, or these columns name the complete unit of each row."""
         found = {relation.columns[at].unit for at in places if at is not None} - {None}
         return not relation.private or len(found) == len(self._units)
 
@@ -119,7 +119,7 @@ class Check:
         return Column(type_of(expression), self._unit(below, expression))
 
     def _unit(self, below: Relation, expression: Node) -> int | None:
-        """Return the part of the unit that an expression is, perhaps after injective casts; else None."""
+        """Return the index of the part of the unit that an expression equals, up to injective casts; else None."""
         at = place_of(expression)
         if at is not None:
             return below.columns[at].unit
@@ -154,7 +154,7 @@ class Check:
         return Relation(tuple(columns[at] for at in places), not source.public)
 
     def _check_unit(self, source: str, part: int, kind: Any) -> None:
-        """Refuse types that a unit cannot have, and two different types, in which different units might be equal."""
+        """Refuse invalid types of units, and two different types: different units might compare equal."""
         name, found = self._units[part], language.unit_kind(kind)
         if not found:
             self._refuse(None, "unfit unit", name=name, kind=language.name_of(kind).lower())
@@ -172,7 +172,7 @@ class Check:
         return Relation(tuple(map(Column, node["expr_types"])), below.private)
 
     def _filter(self, node: Node) -> Relation:
-        """Check the conditions of WHERE; one may be an IN of a query that is false or null for other units' rows."""
+        """Check the conditions of WHERE. One may be IN (query), if it is false or null for rows of other units."""
         below, conditions = self._below(node), plan.conditions_of(node["expressions"])
         held = {place_of(one) for one in conditions}
         marks = {at for at, one in enumerate(below.columns) if at in held and one.barred == "condition"}
@@ -340,7 +340,7 @@ class Check:
         (below,), expressions = kept["children"], kept["expressions"]
         values = [place_of(one) for one in distinct["groups"]]
         numbered = kind_of(below) == "WINDOW"
-        if numbered:  # by the last column, which nobody is given
+        if numbered:  # the last column is the row number, which the query cannot use
             (below,), expressions = below["children"], expressions[:-1]
         rows = self._projected(self._relation(below), expressions)
         width, conditions = len(rows.columns), join.get("conditions", ())
@@ -371,14 +371,14 @@ class Check:
                 self._refuse(None, column.barred)
 
     def _check_alike(self, columns: Iterable[Column], what: str) -> None:
-        """Refuse columns whose equal values are merged although they can be distinguished."""
+        """Refuse columns in which equal values can be distinguished, since merging depends on the order of rows."""
         for column in columns:
             self._check_usable(column)
             if not language.is_alike(column.kind):
                 self._refuse(None, "alike", name=what)
 
     def _check(self, columns: Sequence[Column] | None, *expressions: Node) -> None:
-        """Refuse expressions that depend on more than their row; if `columns` is None, every column may be used."""
+        """Refuse expressions that depend on other rows; if `columns` is None, they may use every column."""
         for one in expressions:
             at, kind = place_of(one), one["expression_class"]
             if kind in ("BOUND_REF", "BOUND_COLUMN_REF"):

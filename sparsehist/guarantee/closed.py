@@ -57,7 +57,7 @@ class Closed:
         return self.query.sources
 
     def relation(self) -> duckdb.DuckDBPyRelation:
-        """Return its rows as a relation, computed when it is read."""
+        """Return the rows of the query as a relation, which is computed when it is read."""
         connection = duckdb.connect(":memory:", config=_CLOSED)
         draw_no_progress(connection)
         spill = ExitStack()
@@ -147,7 +147,7 @@ def _check(
 
 
 def _said(problem: duckdb.Error) -> str:
-    """Return DuckDB's message about a query over empty tables, which contains no data."""
+    """Return DuckDB's message about a query over empty tables; such a message contains no data."""
     said = str(problem).splitlines()[0].split(": ", 1)[-1] if str(problem) else type(problem).__name__
     return re.sub(r"\b(memory\.main\.)?(hidden_)?source_(\d+)\b", r"source \3", said)
 

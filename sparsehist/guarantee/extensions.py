@@ -1,4 +1,4 @@
-"""Switch off what DuckDB does by itself: fetch extensions, draw progress bars, read Python variables."""
+"""Switch off automatic features of DuckDB: fetching extensions, progress bars, reading Python variables."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def reader_of(path: str) -> str:
 
 
 def guess_of(reader: str, paths: Sequence[str], options: Mapping[str, Any]) -> str:
-    """Return why other rows may affect how a row is read; empty if they do not."""
+    """Return the reason why other rows may affect how a row is read; empty if there is none."""
     unknown = sorted(set(options) - set(READERS[reader].split()))
     if unknown:
         return (

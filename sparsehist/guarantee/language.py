@@ -79,7 +79,7 @@ WINDOWS = "rank dense_rank percent_rank cume_dist row_number ntile lag lead firs
 ORDERLESS, ADDING, ORDERED = (frozenset(names.split()) for names in AGGREGATES.values())
 ORDERLESS |= {"count_star", "sum_no_overflow"}
 _SYNTAX = "~~ !~~ ~~* !~~* ~~~ @> && like_escape not_like_escape ilike_escape not_ilike_escape count_star"
-# Functions into which DuckDB's binder turns those above.
+# DuckDB's binder turns the functions above into these.
 _BOUND = """
     list_aggr list_aggregate normalized_interval list_resize add subtract multiply divide list_select
     constant_or_null struct_extract_at array_reverse_sort json_extract_path json_extract_path_text
@@ -111,7 +111,7 @@ REFUSED = {
     "COLLATE": "a collation takes different texts for one; write lower(…)",
     "POSITIONAL_REFERENCE": "#1: name the column instead of its number",
 }
-"""Refused constructs, by their name in DuckDB's parse tree: why, and what to write instead."""
+"""Refused constructs by name in DuckDB's parse tree: the reason and a replacement."""
 
 REASONS = {
     "unknown": "{what} is not in the language of docs/sql.md; write it in a plainer way",
@@ -150,7 +150,7 @@ REASONS = {
     "two types": "{column} is {here} in {name} and {there} in another table; store it in one type",
     "no plan": "DuckDB writes no plan of it; write it without values such as nan, in a plainer way",
 } | {word: reason for words, reason in REFUSED.items() for word in words.split()}
-"""Reasons to refuse the plan of a query, and what to write instead."""
+"""Reasons to refuse the plan of a query, with replacements."""
 
 INSTEAD = {
     "now today current_date get_current_time get_current_timestamp transaction_timestamp current_timestamp "
@@ -170,7 +170,7 @@ INSTEAD = {
     "timezone": "store times in one zone, or add an interval: ts + INTERVAL 2 HOUR",
     "row_number": "write row_number() OVER (PARTITION BY the unit ORDER BY …)",
 }
-"""What to write instead of refused functions."""
+"""Replacements of refused functions."""
 
 _WHOLE = frozenset("TINYINT SMALLINT INTEGER BIGINT UTINYINT USMALLINT UINTEGER UBIGINT HUGEINT UHUGEINT".split())
 _ADDED_EXACTLY = (_WHOLE - {"HUGEINT", "UHUGEINT"}) | {"DECIMAL", "BOOLEAN"}
@@ -217,7 +217,7 @@ def adds_exactly(kind: Kind | None) -> bool:
 
 
 def unit_kind(kind: Kind | None) -> str:
-    """Return the type of a unit, one for all whole numbers; empty if a unit cannot have this type."""
+    """Return the kind of a unit's type (one kind for all integers); empty if a unit cannot have this type."""
     if name_of(kind) in _WHOLE:
         return "a whole number"
     return name_of(kind) if is_alike(kind) and name_of(kind) in _UNITS else ""
@@ -231,6 +231,6 @@ def keeps_units_apart(before: Kind | None, after: Kind | None) -> bool:
 
 
 def instead_of(function: str) -> str:
-    """Return the end of a refusal: what to write instead of a function that is not allowed."""
+    """Return the end of a refusal: a replacement for the refused function."""
     told = next((told for names, told in INSTEAD.items() if function in names.split()), None)
     return told or "compute it from the functions listed in docs/sql.md, or before the log is stored"

@@ -69,7 +69,7 @@ def kind_of(node: Node) -> str:
 
 
 def unknown_in(node: Node) -> str:
-    """Return the first part of an operator or expression that is not listed; empty if all are."""
+    """Return the first unlisted part of an operator or expression; empty if all parts are listed."""
     kind = node.get("expression_class", kind_of(node))
     listed = _EXPRESSIONS.get(kind, _OPERATORS.get(kind))
     if listed is None:
@@ -92,7 +92,7 @@ def function_of(node: Node) -> str:
 
 
 def place_of(expression: Node) -> int | None:
-    """Return the number of the column that an expression is; None if it is not just a column."""
+    """Return the column number if an expression is only a column; else None."""
     return int(expression.get("index", 0)) if expression["expression_class"] == "BOUND_REF" else None
 
 

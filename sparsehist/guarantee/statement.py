@@ -35,14 +35,14 @@ class Source:
     """One source of a query, by the name that the query gives it."""
 
     name: str
-    public: bool = False  # it contains no data of any unit
-    reader: str = field(default="", repr=False)  # the call of DuckDB that reads it, for files
+    public: bool = False  # whether the source is public (contains no data of any unit)
+    reader: str = field(default="", repr=False)  # for files: the DuckDB call that reads them
     files: tuple[str, ...] = field(default=(), repr=False)
     opens: Callable[[], Any] | None = field(
         default=None, repr=False
-    )  # its frame, Arrow table or relation, if no file
-    origin: object = field(default=None, repr=False)  # the frame, path or `Files` passed as this table
-    checked: bool = True  # it was passed as it is: no table or view that somebody made in a session
+    )  # the frame, Arrow table or relation, unless it is a file
+    origin: object = field(default=None, repr=False)  # the frame, path or `Files` that the caller passed
+    checked: bool = True  # whether the caller passed it; false for tables and views of a session
 
 
 Lookup = Callable[[tuple[str, ...]], Source | None]
@@ -53,10 +53,10 @@ Lookup = Callable[[tuple[str, ...]], Source | None]
 class Rewritten:
     """A query over numbered views."""
 
-    text: str = field(repr=False)  # what is checked and run
-    sources: dict[str, Source]  # by the names of the views
-    written: str = field(repr=False)  # the query as it was written
-    tree: Node = field(repr=False)  # the parse tree of `text`, with the places of its parts in `written`
+    text: str = field(repr=False)  # the text that is checked and run
+    sources: dict[str, Source]  # sources by the name of their view
+    written: str = field(repr=False)  # the original query
+    tree: Node = field(repr=False)  # the parse tree of `text`, with positions in `written`
 
     def refusal(self, reason: str, call: str = "", **words: object) -> GuaranteeError:
         """Return the error that refuses the query for a reason of the language, placed at the call of a function."""
@@ -88,7 +88,7 @@ def nodes(part: object, without: Container[str] = ()) -> Iterator[Node]:
 
 
 def span_of(node: Node) -> tuple[int, int] | None:
-    """Return the span of a node in bytes, if it has a place."""
+    """Return the span of a node in bytes, if it has a source position."""
     start = int(node.get("query_location", NOWHERE))
     return (start, start + max(1, int(node.get("query_location_length", 0)))) if start < NOWHERE else None
 
@@ -268,7 +268,7 @@ class Rewriting:
         return dict(self._parsed(f"select {text}", places=False)["statements"][0]["node"]["select_list"][0])
 
     def _value_of(self, constant: Node) -> Any:
-        """Compute a value where there are no tables; several rows are no value."""
+        """Evaluate an expression without tables; it must return one value."""
         tree = self._parsed("select 1")
         tree["statements"][0]["node"]["select_list"] = [{**constant, "alias": ""}]
         ((value,),) = self.parser.execute(self._text_of(tree)).fetchall()

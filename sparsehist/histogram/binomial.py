@@ -21,11 +21,11 @@ _LOG_HALF = -math.log(2)
 MOST_SUCCESSES = 2.0**31
 # For more trials and smaller probabilities a Poisson law is within 2.4e-13 in total variation.
 _MANY_TRIALS, _RARE = 1e15, 1e-12
-# Each larger mean gets a table.
+# Groups with a larger mean get a table each.
 _LARGE_MEAN = 64.0
-# Less than e**-300 of a law with a smaller mean lies beyond this.
+# A law with a smaller mean has less than e**-300 of its mass beyond this number.
 _FARTHEST = 512
-# Masses summed at once.
+# Number of masses summed in one step.
 _STEPS = 8
 
 
@@ -70,7 +70,7 @@ def binomial(numbers: Sequence[int] | IntArray, log_p: ArrayLike, *, rng: Genera
 
 
 def _inverted(trials: FloatArray, success: FloatArray, *, rng: Generator) -> IntArray:
-    """Sum masses until they exceed a uniform number, and return how many were needed."""
+    """Sum masses until they exceed a uniform number; return the number of summands."""
     # f(k + 1) / f(k) = rise / (k + 1) - fall
     fall = success / (1.0 - success)
     rise = (trials + 1.0) * fall

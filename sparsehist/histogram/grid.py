@@ -50,7 +50,7 @@ def round_to_grid(noise: FloatArray, step: float) -> FloatArray:
 
 
 def effective_threshold(threshold: float, step: float) -> float:
-    """Return the bound t with: rounded noisy count > threshold exactly when noise > t - count.
+    """Return t such that the rounded noisy count exceeds the threshold if and only if noise > t - count.
 
     It is (floor(threshold / step) + 1/2) * step, in counts. Integer noise takes step = 1.
     """

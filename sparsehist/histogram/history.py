@@ -22,7 +22,7 @@ from sparsehist.privacy.levels import Level, as_level, compared, level_float
 from sparsehist.typing import BoolArray, FloatArray, IntArray, float_array
 
 RAREST = 3.0
-# Levels within such a step share a bound. Levels farther apart share too little noise to gain from it.
+# Levels within this ratio share a bound. Levels farther apart share too little noise for a gain.
 _STEP = math.log(1.01)
 
 
@@ -31,7 +31,7 @@ class History(NamedTuple):
 
     levels: tuple[Fraction, ...]
     thresholds: FloatArray
-    column: IntArray  # index of each release's level; shape (releases,)
+    column: IntArray  # for each release: index of its level; shape (releases,)
 
     def bounds(self, counts: FloatArray) -> FloatArray:
         """Return the largest unpublished noise, by level and cell; shape (m, cells)."""

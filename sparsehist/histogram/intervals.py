@@ -1,4 +1,4 @@
-"""Confidence limits and estimates of true counts, from noisy counts that exceed a threshold.
+"""Confidence limits and estimates of true counts from published noisy counts, which exceed a threshold.
 
 A count c is published as Y = c + noise, rounded to the grid, given Y > threshold. For every c, a set of values has a
 probability of at least 1 - alpha under this truncated law; the limits for y enclose the counts whose set contains y.
@@ -82,15 +82,15 @@ def count_limits(
 ) -> tuple[FloatArray, FloatArray]:
     """Compute confidence limits of the true counts behind published noisy counts, none of which is below `least`.
 
-    `step` is that of the noise's grid, 1 for integers; the limits lie on it. For every true count, coverage is at
-    least 1 - alpha, and exceeds it by less than twice the largest probability of a published value.
+    `step` is the step of the noise's grid (1 for integers); the limits are on this grid. For every true count,
+    coverage is at least 1 - alpha, and exceeds it by less than twice the largest probability of a published value.
     """
     if not 0 < alpha < 1:
         raise DeclarationError(f"alpha must lie strictly between 0 and 1, got {shown(alpha)}")
     law = _Law(family, as_level(level), effective_threshold, step, alpha)
     # Noisy counts lie on a grid, so each distinct value is solved once.
     values, place = np.unique(np.asarray(noisy_counts, np.float64), return_inverse=True)
-    # Far above the threshold nothing is cut off, so limits have a constant distance from the value.
+    # Far above the threshold the law is not truncated, so limits have a constant distance from the value.
     near = int(np.searchsorted(values, effective_threshold + _FAR * family.std(level) + abs(family.mean(level))))
     solved, beyond = values[: near + 1], values[near + 1 :]
     limits = []
@@ -148,7 +148,7 @@ def count_estimates(
 
 
 def _counts_to_weigh(least: float, low: float, top: float, spread: float) -> FloatArray:
-    """Return all counts if they are few; else eight per standard deviation, and fewer far below."""
+    """Return the counts to weigh: all if there are few, else eight per standard deviation, and fewer far below."""
     if top - least <= _MOST_COUNTS:
         return np.arange(least, math.ceil(top) + 1)
     gap = spread / 8

@@ -1,4 +1,4 @@
-"""The cost of an open domain: the probability that a key which only one unit has is ever published.
+"""The cost of an open domain: the probability that any release publishes a key of only one unit.
 
 A unit with l keys of its own, to each of which it adds r, shows none of them at a point of the noise path with
 probability P[Z <= threshold - r]**l. The complements, added up over all points for the worst r and l, bound the delta
@@ -25,7 +25,7 @@ Point = tuple[int, Fraction]
 def exposure(family: Family, level: Fraction, threshold: float, touched: Sequence[tuple[int, int]]) -> list[Fraction]:
     """Return, for each kind of unit, the probability that one release publishes a key of its own.
 
-    `touched` lists the kinds of unit: what a unit adds to each of its keys, and its largest number of keys.
+    `touched` lists the kinds of unit as pairs: the addition to each key of the unit, and its largest number of keys.
     """
     added, keys = np.array(touched, np.float64).T
     hidden = keys * family.log_cdf(threshold - added, level)
@@ -50,7 +50,7 @@ class OpenBudget:
 
     @property
     def remaining(self) -> float:
-        """The delta that later releases may add; rounded down."""
+        """The delta that remains for later releases; rounded down."""
         left = self.delta - self.delta_infinity
         rounded = float(left)
         return rounded if Fraction(rounded) <= left else math.nextafter(rounded, -math.inf)
@@ -62,13 +62,13 @@ class OpenBudget:
         return replace(self, spent={**self.spent, point: list(map(max, known, exposed))})
 
     def added(self, point: Point, family: Family, threshold: float) -> Fraction:
-        """Return what a release with an effective threshold would add to `delta_infinity`."""
+        """Return the increase of `delta_infinity` by a release with an effective threshold."""
         return self.after(point, family, threshold).delta_infinity - self.delta_infinity
 
     def lowest_threshold(self, point: Point, family: Family, delta: float) -> float:
         """Find the lowest threshold to declare, on the grid, for a release that adds at most `delta`.
 
-        DeclarationError if `delta` is not above 0, or exceeds what remains.
+        DeclarationError unless `delta` is above 0 and at most `remaining`.
         """
         if not 0 < Fraction(delta) <= self.delta - self.delta_infinity:
             raise DeclarationError(f"delta must be above 0 and at most {shown(self.remaining)}, got {shown(delta)}")

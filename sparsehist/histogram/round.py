@@ -41,11 +41,11 @@ from sparsehist.typing import (
 
 # Cells drawn at once: besides its result, a round needs about 8 * levels * this many bytes.
 _BATCH = 1 << 19
-# If there are few cells, try several paths at once: then the time depends on calls, not on numbers.
+# If there are few cells, try several paths at once, because calls then take more time than draws.
 _FEW, _FEW_TRIES = 1 << 8, 4
 _TRIES_AT_ONCE = 1 << 11
-_Part: TypeAlias = tuple[NoiseArray, IntArray, BoolArray]  # paths, group, whether they exceed
-_Attempts: TypeAlias = tuple[BoolArray, BoolArray, NoiseArray]  # whether decided, whether won, paths
+_Part: TypeAlias = tuple[NoiseArray, IntArray, BoolArray]  # paths, group, whether the cells exceed the threshold
+_Attempts: TypeAlias = tuple[BoolArray, BoolArray, NoiseArray]  # whether the cell is decided, whether it won, paths
 # A function of racers and their cells: which racer stayed inside the history, and the path of the exceeding one.
 Carry = Callable[[NoiseArray, NoiseArray, IntArray], tuple[BoolArray, NoiseArray]]
 
@@ -118,7 +118,7 @@ def draw_exceeding(
     occupied = sizes > 0
     explicit = np.zeros(counts.size, bool)
     explicit[occupied] = drawn_explicitly(family, history_of([*past, (new_level, threshold)]), counts[occupied])
-    # These are the sums of the round before, up to rounding errors of another machine.
+    # These equal the sums of the previous round, up to rounding errors of another machine.
     if explicit.any() and (rarity(family, history, counts[explicit]) > RAREST * (1 + 1e-9)).any():
         raise InputError(
             "untracked cells with so rare a history do not occur in a series: an earlier round drew all cells of "
@@ -144,7 +144,7 @@ def draw_exceeding(
 def _groups(
     n_untracked: int | Sequence[int] | IntArray, count: ArrayLike
 ) -> tuple[Sequence[int] | IntArray, FloatArray, FloatArray]:
-    """Return numbers of cells as integers and as doubles, and counts; one entry per group."""
+    """Return the number of cells (as integers and as doubles) and the count of each group."""
     counts = np.atleast_1d(float_array("count", count))
     numbers = [int(n_untracked)] * counts.size if isinstance(n_untracked, int | np.integer) else n_untracked
     sizes = as_sizes(numbers)
@@ -243,7 +243,7 @@ def race(
 
     def attempt(runner: IntArray) -> _Attempts:
         log_uniform = np.negative(rng.standard_exponential(runner.size))
-        # Values that rounding put on the margin become the least value above it.
+        # Rounding may return the margin itself; then use the smallest value above it.
         exceeding = np.maximum(family.inverse_log_tail(log_exceed[runner] + log_uniform, level), least[runner])
         plain = np.minimum(family.inverse_log_tail(log_uniform, level), exceeding)
         inside, path = carry(plain, exceeding, runner)

@@ -25,7 +25,7 @@ from sparsehist.noise.gaussian import Gaussian
 from sparsehist.noise.over_steps import Factor, Point, StepNoise
 from sparsehist.typing import BoolArray, FloatArray, Generator, IntArray, secret
 
-# Numbers drawn at once.
+# Largest number of draws in one call.
 _BATCH = 1 << 22
 CountsAt = Callable[[IntArray], IntArray]
 """A function from q listed keys to their counts at the distinct steps of all points, ascending; shape (steps, q)."""
@@ -126,7 +126,7 @@ def draw_step_round(
     near = _near_explicit(noise, history, largest)
     looked = np.union1d(chosen, near)
     looked_at = counts_at(looked) if looked.size else np.zeros((len(history.steps), 0), np.int64)
-    # Counts never decrease, so only keys with large counts can have so rare a history.
+    # Counts never decrease, so only keys with large counts can have a history that is too rare.
     explicit = near[history.rarity(noise, looked_at[:, np.searchsorted(looked, near)]) > RAREST]
     candidates = np.setdiff1d(chosen, explicit, assume_unique=True)
     every_empty = history.draws_all_empty(noise)

@@ -27,7 +27,7 @@ from sparsehist.privacy.levels import Level, as_level, at_least_zero, root, roun
 from sparsehist.typing import ArrayLike, FloatArray, Generator
 
 MOST_CELLS = 10**7
-# Share of the uniform hypothesis in one made from a release: updates multiply, so no share may be 0.
+# Share of the uniform hypothesis when a release gives the first one: updates multiply, so no cell may be 0.
 _UNIFORM = 1 / 16
 # Share of an update's cost that is spent on comparisons; the rest is spent on the answer.
 _WATCH = Fraction(4, 5)
@@ -185,7 +185,7 @@ class Weighing:
         return replace(state, threshold_noise=state._noise(2, 0, rng=rng))  # noqa: SLF001 - the state's maker
 
     def failure(self, queries: int) -> float:
-        """Bound the probability that any of this many answers has an error above `error`.
+        """Bound the probability that, of this number of answers, any has an error above `error`.
 
         The bound holds while updates are left, for the declared mass. Each noise differs from a coupled real Laplace
         variable by at most one count, hence the two counts.
@@ -236,7 +236,7 @@ def updated(first: FloatArray, pulls: FloatArray, step: float) -> FloatArray:
 class MultiplicativeWeights:
     """A session of queries over all cells, made by `Weighing.start`. It contains true counts, so it is secret.
 
-    The session costs its level for any queries; no ledger records it (use `Series.interactive` for that). Each answer
+    The session costs its level, whatever is asked. No ledger records it; `Series.interactive` does. Each answer
     comes with the next state: save that first, then send the answer. Two copies of a state cost more than the level.
 
     Attributes:

@@ -32,8 +32,8 @@ class SparseVector:
     Args:
         threshold: A whole number, in counts.
         level: epsilon of all answers together.
-        sensitivity: Largest change of any query by one unit: a whole number.
-        triggers: Number of answers "above" until it is used up.
+        sensitivity: Largest change of a query result by one unit: a whole number.
+        triggers: Number of answers "above" until the sparse vector is used up.
         split: Share of the level for the threshold, strictly between 0 and 1; by default the best one.
         monotone: Whether adding a unit changes all queries in one direction, as it does plain counts; False for
             two-sided checks.

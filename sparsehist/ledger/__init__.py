@@ -1,1 +1,1 @@
-"""The ledger: what was spent, as a frozen value; limits on it; its table and export."""
+"""The ledger: costs as a frozen value, their limits, and their table and export."""

@@ -1,4 +1,4 @@
-"""The limits on what a store may spend, read from its events: caps of series, budgets of populations, disjointness.
+"""The limits on the costs of a store, read from its events: caps of series, budgets of populations, disjointness.
 
 A budget fixes its route when it is set, and splits delta into a share for noise and a share for open domains (the
 probability that a key of one unit alone is ever published). Unused delta cannot be moved: doing so after seeing
@@ -96,7 +96,7 @@ class Budget:
         return replace(self, noise=noise, split=split)
 
     def is_within(self, other: Budget) -> bool:
-        """Return whether the other budget has the same route and allows everything that this one allows."""
+        """Return whether the other budget has the same route and allows every release that this one allows."""
         same_route = (self.noise.route, self.noise.order) == (other.noise.route, other.noise.order)
         ours, theirs = (
             (each.noise.limit, each.noise.delta, each.split.noise, each.split.open, each.epsilon or _NOTHING)
@@ -223,7 +223,7 @@ class Limits:
                 self.finished.add(population)
 
     def with_event(self, **event: Any) -> Limits:
-        """Return the limits after one more event, described as `State.declare` takes it."""
+        """Return the limits after one more event; arguments are those of `State.declare`."""
         changed = copy.deepcopy(self)
         changed.add(event, event.get("details", {}))
         return changed
@@ -267,7 +267,7 @@ def budget_from(said: Mapping[str, Any]) -> Budget:
 
 
 def ways_to_charge(family: str, law: str) -> str:
-    """Return, for a refusal, the noise and the routes that could charge it."""
+    """Return text for a refusal: the noise, and the routes that could charge it."""
     could = routes_for(law)
     if not could:
         return f"{family} noise; no route can, as its guarantee does not compose"

@@ -1,4 +1,4 @@
-"""What was spent, as a frozen value that releases, plans, dry runs, tables and exports use.
+"""The costs of a store as a frozen value, for releases, plans, dry runs, tables and exports.
 
 `Ledger.check` decides whether a release may be made, by public parameters only; `Ledger.with_release` returns the
 ledger after it. A cap bounds the sum over the noise paths of a series. A budget bounds the charges of a population on
@@ -66,7 +66,7 @@ class Ledger:
         return replace(self, accounts={**self.accounts, account.series_id: account})
 
     def with_event(self, **event: Any) -> Ledger:
-        """The ledger once a limit was declared, described as `State.declare` takes it."""
+        """Return the ledger after a limit was declared; arguments are those of `State.declare`."""
         return replace(self, limits=self.limits.with_event(**event))
 
     def with_dropped(self, series_id: str, when: datetime) -> Ledger:
@@ -109,7 +109,7 @@ class Ledger:
         budget: Budget | None = self.limits.budget(population).now
         return budget
 
-    # What is allowed
+    # Limits
 
     def check(self, release: Spending, *beside: Spending) -> None:
         """Refuse a release, and then the charges beside it, beyond the series' cap or the population's budget."""
@@ -125,7 +125,7 @@ class Ledger:
             self.with_release(release).check(*beside)
 
     def check_series(self, declared: Declaration) -> None:
-        """Refuse a series that its population's budget can never charge, or whose name or period is taken."""
+        """Refuse a series whose noise the population's budget cannot charge, or whose name or period is in use."""
         population = declared.population
         if declared.period is not None:
             self._check_period(declared.name, population)
@@ -217,7 +217,7 @@ class Ledger:
         return charges.largest(room, another.law, another.keys, earlier=earlier, times=times)
 
     def remaining(self, population: str) -> Fraction | None:
-        """Return what is left of a budget on its route; None if there is no budget."""
+        """Return the remaining budget on its route; None if there is no budget."""
         budget = self.budget_of(population)
         if budget is None:
             return None
@@ -235,7 +235,7 @@ class Ledger:
         return max(float(budget.split.open - spent), 0.0)
 
     def check_name(self, name: str) -> None:
-        """Refuse a name that a periodic series or one of its periods has, or may get."""
+        """Refuse a name that a periodic series or one of its periods has or could get."""
         for log, rule in self.limits.periods.items():
             if name == log or rule.names(log, name):
                 what = "a periodic series" if name == log else f"a {rule.period} of the periodic series {log!r}"
@@ -249,7 +249,7 @@ class Ledger:
                 f"{name!r} was released and dropped: counting it again would charge its units twice for one period"
             )
 
-    # What one unit is charged
+    # Costs to one unit
 
     def cost_of(self, accounts: Iterable[Account]) -> Cost:
         """Return the cost of series to one unit; if a unit counts in some periods only, of the costliest."""
@@ -329,7 +329,7 @@ class Ledger:
         return sum((charges.charge(account.law_on(path), finest, keys) for path, finest in paths.items()), _NOTHING)
 
     def _room(self, charges: Filter, account: Account) -> tuple[Fraction, int]:
-        """Return what a filter has left for a series, and how many series it charged before."""
+        """Return the remaining sum of a filter for a series, and the number of series charged before it."""
         population = account.population
         order = [one.series_id for one in self._in_order_of_charge(charges, population)]
         earlier = order.index(account.series_id) if account.series_id in order else len(order)
@@ -421,7 +421,7 @@ def _costliest(accounts: Iterable[Account], most: int | None) -> Cost:
     each = sorted((account.cost for account in accounts), key=lambda cost: cost.rho or 0.0, reverse=True)
     together = total_cost(each[:most])
     delta = math.fsum(sorted((cost.delta_infinity for cost in each), reverse=True)[:most])
-    # If some noise is only known as zCDP, the sum is only known as zCDP, for all choices of series.
+    # If one series has only a zCDP guarantee, the sum has only a zCDP guarantee, for any choice of series.
     laws = {one.law_on(path) for one in accounts for path, spent in one.paths.items() if spent.releases}
     parts = tuple(replace(part, law=ZCDP) for part in together.parts) if len(laws) > 1 else together.parts
     return replace(together, parts=parts, delta_infinity=delta)

@@ -1,4 +1,4 @@
-"""Records of what noise paths have spent, and of what a release would add."""
+"""Records of the costs of noise paths, and of the cost of a further release."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def measure_path(name: str) -> PathName:
 
 
 def law_of(family: str) -> str:
-    """Return the law of a family of noise, as filters name it; "none" if its guarantee does not compose."""
+    """Return the name by which filters know a family of noise; "none" if its guarantee does not compose."""
     return _LAWS.get(family, currency_of(family))
 
 
@@ -55,7 +55,7 @@ class Spending:
 
 @dataclass(frozen=True)
 class Spent:
-    """What a noise path has spent: its finest level, the joint delta_infinity, and the sum of slacks of its releases.
+    """The cost of a noise path: its finest level, the joint delta_infinity, and the sum of slacks of its releases.
 
     Level and generation are 0 if nothing was released; a planned release has no time.
     """
@@ -74,7 +74,7 @@ NOTHING_SPENT = Spent()
 
 @dataclass(frozen=True)
 class Account:
-    """What a series has spent, by noise path; cells come first."""
+    """The costs of a series by noise path; cells come first."""
 
     series_id: str
     declared: Declaration
@@ -82,7 +82,7 @@ class Account:
     dropped: datetime | None = None
 
     def on(self, path: PathName) -> Spent:
-        """Return what a path has spent."""
+        """Return the cost of a path."""
         return self.paths.get(path, NOTHING_SPENT)
 
     def only(self, path: PathName) -> Account:
@@ -119,7 +119,7 @@ class Account:
 
     @property
     def law(self) -> str:
-        """The law of its noise, as filters and costs name it."""
+        """The law of its noise, by the name that filters and costs use."""
         return law_of(self.declared.noise)
 
     def law_on(self, path: PathName) -> str:

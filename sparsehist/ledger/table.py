@@ -1,4 +1,4 @@
-"""The ledger as a table: what was spent, and what remains, by path, series, population and for everybody."""
+"""The ledger as a table: cost and remaining budget by path, series, population and for everybody."""
 
 from __future__ import annotations
 

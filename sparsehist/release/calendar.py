@@ -42,7 +42,7 @@ class Period:
 
 
 def is_no_date(column: str, dtype: pl.DataType) -> pl.Expr:
-    """Return whether each text of a column is neither empty nor begins with a date."""
+    """Return whether each text of a column is nonempty and does not begin with a date."""
     if dtype != pl.String:
         return pl.lit(value=False)
     return (pl.col(column).str.len_bytes() > 0) & _day_of_text(pl.col(column)).is_null()
@@ -53,7 +53,7 @@ def _day_of_text(text: pl.Expr) -> pl.Expr:
 
 
 def span_of(period: str, named: str | date) -> Period:
-    """Return the period that a name means, or that a day falls in; see `PeriodicSeries.append`."""
+    """Return the period with this name, or the period that contains this day; see `PeriodicSeries.append`."""
     try:
         return _of_days(period, named)
     except (TypeError, ValueError, OverflowError):

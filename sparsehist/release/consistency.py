@@ -72,7 +72,7 @@ def consistent(cells: Release, workloads: Sequence[WorkloadRelease], domain: Dom
 
 
 def measured(strategy: Strategy, values: FloatArray, noise_std: float) -> Measured:
-    """Describe a release: one value per listed query, else per cell; its covariance is noise_std²·L·Lᵀ."""
+    """Describe a release: one value per listed query, else one per cell, with covariance noise_std²·L·Lᵀ."""
     rows, unit = np.eye(strategy.workload.n_cells), np.eye(strategy.n_noise)
     if strategy.workload.explicit:
         rows, spread = strategy.workload.apply(rows), strategy.noise_answers(unit)

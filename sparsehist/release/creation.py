@@ -85,7 +85,7 @@ class NewLog:
     declaration: Declaration
     if_exists: str = "error"  # or "reuse"; or "resume", which accepts rows that cannot be compared
     counted_here: bool = False  # whether the source is `Counts` that this package made of the declared units
-    origin: object = None  # the log that the source is a part of; None for the source itself
+    origin: object = None  # the log that contains the source as a part; None if the source is the whole log
 
     @property
     def made_from(self) -> object:
@@ -127,7 +127,7 @@ def counted_into(
                         if bound is not None:
                             bound.check(state)
                         return _registered(state, home, declaration, new, written)
-        return _reused(home, record, asked)  # it existed, or another process was faster
+        return _reused(home, record, asked)  # the store existed, or another process made it first
     except BaseException:
         if made:
             _remove_if_empty(home)
@@ -223,7 +223,7 @@ def _counted(
     else:
         counted = count_keys(log, may_be_empty=may_be_empty, **told)
         engine, met, frame = counted.engine, counted.bounding, counted.frame
-        if home.reproducible:  # engines return rows in any order, with or without keys that count 0
+        if home.reproducible:  # engines return rows in any order, and may omit keys with count 0
             frame = frame.filter(pl.col("count") > 0).sort(pl.all())
         (frame,) = _countable([frame], may_be_empty=True)
         report("writing")

@@ -87,7 +87,7 @@ def discover_keys(
         delta: Probability, over all rounds, that a key of one unit alone is found; between 0 and 1.
         rounds: From 1 to 8. Later rounds take most of level and delta.
         kind: Type of the keys.
-        name: Of the discovery.
+        name: Name of the discovery.
         population: The population that is charged.
         on_null: "error" or "drop" for rows without unit or key.
         counting: As for `create`; the distinct pairs of unit and key stay in memory.

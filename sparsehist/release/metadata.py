@@ -77,13 +77,13 @@ class Metadata:
 
     name: str
     level: str
-    std: float  # of the noise of a cell, or the root mean square over the answers; in counts
-    grid: float  # every published number is a multiple of it
-    threshold: float | None  # as chosen; None if everything is published
+    std: float  # std of the noise of a cell, or root mean square of the std over all answers; in counts
+    grid: float  # step of the grid: every published number is a multiple of it
+    threshold: float | None  # declared or chosen threshold; None if everything is published
     numerical_slack: float  # bound on the total variation distance from the stated law
     guarantee: str = ""  # in words
     declaration: Declaration  # of a running series, with the source of the steps released
-    epsilon_delta: str | None = None  # the (epsilon, delta) asked for, if it was given instead of a level
+    epsilon_delta: str | None = None  # the requested (epsilon, delta), if given instead of a level
     protects: str | None = None  # the privacy unit of the budget of all periods: "user", or such as "user-week"
     most_periods: int | None = None  # the most periods in which a unit counts
     per_period: str | None = None  # cost so far to one unit in one period, over all periods released
@@ -91,7 +91,7 @@ class Metadata:
     store: str | None = None
     round: str | None = None  # random id: two rounds may share a name or a generation
     released_at: str | None = None  # UTC, fixed before anything is drawn
-    generation: int | None = None  # of the store, once this release is in it
+    generation: int | None = None  # generation of the store after this release
 
     @property
     def series(self) -> str:
@@ -124,13 +124,13 @@ class CellMetadata(Metadata):
     kind = "cells"
 
     noise_mean: float  # in counts
-    effective_threshold: float  # on the grid: a cell is published when its rounded count is above it
-    false_keys: float | None  # the expected number that the threshold was chosen for
+    effective_threshold: float  # threshold on the grid: a cell is published if its rounded count exceeds it
+    false_keys: float | None  # the expected number of false keys that was requested
     expected_false_keys: float  # expected number of empty cells published (spurious keys)
-    delta_share: float | None = None  # delta of the open domain that was asked for
-    delta_infinity: float | None = None  # bound on the delta spent by this and all earlier releases
+    delta_share: float | None = None  # the requested delta of the open domain
+    delta_infinity: float | None = None  # bound on the delta of this and all earlier releases
     delta_remaining: float | None = None
-    counts: str | None = None  # what a count means, if it is not the number of units
+    counts: str | None = None  # meaning of a count, unless it is the number of units
     measure_levels: dict[str, str] | None = None  # level by measure; costs add to that of the counts
     measure_stds: dict[str, float] | None = None  # std of the noise by measure, in units of its column
 
@@ -167,11 +167,11 @@ class WorkloadMetadata(Metadata):
     workload: str
     strategy: str
     queries: str  # number of queries
-    noise_std: float  # of each entry of Z, in counts
-    least_std: float  # of the answer with the least noise, in counts
-    sensitivity: float  # of R·x, in the norm that the noise needs
-    cell_grid: float | None  # grid that the noise of each cell was rounded to before it was summed, if it was
-    counts: str | None = None  # what an answer counts: units, or units once per cell that they are in
+    noise_std: float  # std of each entry of Z, in counts
+    least_std: float  # std of the answer with the least noise, in counts
+    sensitivity: float  # sensitivity of R·x, in the norm that the noise needs
+    cell_grid: float | None  # grid of the noise of each cell; None if answers were rounded
+    counts: str | None = None  # meaning of an answer: units, or units counted once per cell
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,12 +181,12 @@ class InteractiveMetadata(Metadata):
     kind = "interactive"
 
     queries: str  # in words
-    accuracy: str  # largest error to be reached, as a share of the mass; exact text
+    accuracy: str  # largest error as a share of the mass; exact text
     most_updates: int  # answers measured before the session is used up
     mass: int | None  # declared sum of all bounded counts; None if it is measured with part of the level
     watch_level: str  # epsilon of the comparisons until one update, exact text
     answer_level: str  # epsilon of one measured answer, exact text
-    start: str | None = None  # the release that the first hypothesis was made from
+    start: str | None = None  # the release from which the first hypothesis was made
     update: int | None = None  # number of this answer; None for the session itself
 
 

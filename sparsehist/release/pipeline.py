@@ -79,7 +79,7 @@ class Held:
 
 @dataclass(frozen=True, repr=False)
 class NoisePath:
-    """A noise path of a series: open, or to be opened by the round that is about to be drawn."""
+    """A noise path of a series: open, or opened by its first round."""
 
     held: Held
 
@@ -239,6 +239,6 @@ def find(state: State, record: SeriesRecord, request: Request) -> tuple[PathReco
 
 
 def kind_of(held: Held, name: str) -> str | None:
-    """Return the kind of the noise path of a release; None if there is no release of that name."""
+    """Return the kind of noise path of a release; None if no release has this name."""
     made = held.state.release_named(held.record, name)
     return next((path.kind for path in held.record.paths if made and path.path_id == made.path_id), None)

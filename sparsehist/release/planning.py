@@ -117,7 +117,7 @@ def plan(
         counts: True counts at which the error is shown.
         shows: Instead of levels: the least one, rounded up to 4 digits, at which a key of this true count is
             published with `probability`.
-        probability: Of publication, for `shows`.
+        probability: Probability of publication, for `shows`.
         equal: Instead of levels: the largest cap, rounded down to 12 digits, for each of this many series.
         within: For `equal`: the `EpsilonDelta` or rho that they share.
 
@@ -225,12 +225,12 @@ class Planner:
         return Plan(levels, pl.DataFrame(by_count), self.declaration.noise)
 
     def release(self, level: Fraction | EpsilonDelta) -> tuple[CellMetadata, tuple[Spending, ...]]:
-        """Return the metadata of a release at a level, and the charges that it would add to the ledger."""
+        """Return the metadata of a release at a level, and its charges to the ledger."""
         request = replace(self.request, **level_asked(level))
         return prepared(self.ledger, self.series_id, self.declaration, self.path, request, self.metadata)[1:]
 
     def _level_that_shows(self, shows: int, probability: float) -> Fraction:
-        """Return the least level, rounded up to 4 digits, that publishes a key of this count so often."""
+        """Return the smallest level, rounded up to 4 digits, that publishes this count with this probability."""
         (count,) = _checked_counts([shows])
         checked_confidence(probability, "probability")
 
@@ -252,7 +252,7 @@ class Planner:
         return level
 
     def _cap_of_equal(self, times: int) -> Fraction:
-        """Return the largest cap that this many further series of the population could each have."""
+        """Return the largest cap that this number of further series of the population could each have."""
         checked_whole("equal", times, 1, _MOST_EQUAL, of=" of series")
         declared = self.declaration
         cap = self.ledger.largest_equal_cap(declared, times)

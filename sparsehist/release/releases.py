@@ -132,7 +132,7 @@ class AnyRelease:
 
         Args:
             most: Rows to draw.
-            confidence: Of each interval, as for `intervals`; not used for a workload.
+            confidence: Confidence of each interval, as for `intervals`; not used for a workload.
 
         Returns:
             An altair chart. Keys are escaped.
@@ -400,7 +400,7 @@ class WorkloadRelease(AnyRelease):
 
         Args:
             probabilities: Strictly between 0 and 1.
-            confidence: Of each interval.
+            confidence: Confidence of each interval.
 
         Returns:
             q, value, low and high, one row for each probability; the last three are keys of the domain.

@@ -69,7 +69,7 @@ def comparable_units(units: pl.Series, columns: str | Sequence[str]) -> tuple[pl
 
 
 def kind_of_all(known: str, kind: str, before: str) -> str:
-    """Return the kind of all units so far, empty if there are none; `before` names earlier units in the error."""
+    """Return the common kind of all units so far, empty if there are none; the error calls earlier units `before`."""
     if known and kind and kind != known:
         raise DataError(
             f"units were {known} in the {before} before and are {kind} now: nobody could tell which of them are the "

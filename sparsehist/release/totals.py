@@ -1,4 +1,4 @@
-"""Totals of a running series that can be released: running counts, new units, totals of blocks; one noise path each.
+"""Totals of a running series: running counts, new units, totals of blocks. Each kind has its own noise path.
 
 A unit adds one to each of at most l keys, at one step per key. New units of a step, and totals of blocks of steps,
 count this step once. So each block gets independent noise of variance l/(2 rho), and all blocks together are

@@ -212,7 +212,7 @@ def warn_of_counts(declaration: Declaration, request: WorkloadRequest) -> None:
 
 
 def _counted(declaration: Declaration, workload: Workload) -> str:
-    """Return what an answer counts; an answer about a single cell counts units."""
+    """Return the meaning of an answer; an answer about a single cell counts units."""
     return "units" if declaration.max_keys == 1 or isinstance(workload, Identity) else _ONCE_PER_CELL
 
 

@@ -204,7 +204,7 @@ def _check_level(home: Home, declared: Declaration, name: str, level: Fraction) 
 def _check_stands_out(shown: Release, declared: Declaration, level: str, whole: Fraction) -> None:
     """Refuse a release that may be noise alone; this is decided by published numbers, so it reveals nothing else."""
     family, size = declared.family_in_units, 1 if declared.domain.is_open else declared.domain.size
-    factor = 100 if declared.family.currency == "rho" else 10  # for a tenth of the noise: rho is quadratic
+    factor = 100 if declared.family.currency == "rho" else 10  # for a tenth of the noise, since rho is quadratic
     least, finer = (
         threshold_for_false_keys(family, level_text(at), size, _BY_CHANCE) / declared.unit_of_counts
         for at in (as_level(level), factor * as_level(level))
@@ -277,7 +277,7 @@ def _middle(classes: pl.Series) -> FloatArray:
 
 
 def _scale(noisy: FloatArray, wanted: int) -> float:
-    """Return the root mean square loss of the `wanted` largest keys per pair cut from the keys shown."""
+    """Return the root mean square loss of the `wanted` largest keys per pair cut from the shown keys."""
     shown = np.maximum(noisy, 1.0)  # sorted; noisy counts may be negative
     others = shown[-1] * shown.size * np.log(max(1.0, wanted / shown.size))
     return float(np.sqrt((shown.sum() + others) / wanted) / np.sqrt(shown).sum())
@@ -288,7 +288,7 @@ def _estimates(
 ) -> pl.DataFrame:
     """Return bias and noise of a key among the largest at a level, for each bound."""
     share_power = 0.5 if declared.family.norm == "l2" else 1.0
-    # A unit cannot have more of the largest keys than keys, or than there are: other classes are noise.
+    # A unit cannot have more of the largest keys than it has keys, or than exist: other classes are noise.
     possible = (pl.col("largest") <= pl.col("keys")) & (2 ** pl.col("largest") <= n_largest)
     table = table.filter(possible)
     # The numbers of keys of a class's units are spread over the class.

@@ -161,7 +161,7 @@ class PeriodicSeries:
         measures: Level | Mapping[str, Level] | None = None,
         counts: Sequence[int] = COUNTS,
     ) -> Plan:
-        """Plan one more period at candidate levels, and the cost if all periods were released so.
+        """Plan one more period at candidate levels, and the cost of all declared periods at the same level.
 
         Parameters are those of `Series.plan`, for one release of each period. `all_per_period` and
         `all_per_user` are the exact costs, to one unit in one period and to one unit in all periods, if all declared
@@ -174,7 +174,7 @@ class PeriodicSeries:
         return periods.plan_period(self.store.home, self.declaration, levels, chosen, counts)
 
     def finish(self) -> None:
-        """Refuse further periods, and erase the record of who counted in which; releases are still possible.
+        """Refuse further periods, and erase which units counted in which periods; releases remain possible.
 
         The record exists only with `most_periods`.
         """

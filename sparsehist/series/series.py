@@ -370,5 +370,5 @@ class RunningSeries(CountedSeries):
         return steps.append_step(self.store.home, self.declaration, self.series_id, log, number, counting)
 
     def finish(self) -> None:
-        """Erase the record of who counted; nothing can be appended afterwards, releases are still possible."""
+        """Erase the record of which units counted; no step can be appended afterwards, releases remain possible."""
         steps.finish(self.store.home, self.declaration, self.series_id)

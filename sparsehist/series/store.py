@@ -31,7 +31,7 @@ _OF_LEDGER = ("scope", "population", "series", "path", "level", "epsilon")
 
 
 class Store:
-    """A directory that holds series: their counts, their releases, and the costs of these.
+    """A directory of series: their counts, their releases, and the costs of the releases.
 
     No file stays open between calls, so a store survives forks and may be used from several threads and processes. A
     call waits up to `wait` seconds for a store in use, then fails.
@@ -149,7 +149,7 @@ class Store:
         short: bool = False,
         full: bool = False,
     ) -> pl.DataFrame:
-        """Return what was spent, and what remains, by path, series and population, and at most for anybody.
+        """Return costs and remaining budgets by path, series and population, and the largest cost to any person.
 
         Args:
             delta: At which epsilon is shown.
@@ -187,7 +187,7 @@ class Store:
         return table.select(*_OF_LEDGER, limit=pl.coalesce("budget", "cap"), remaining="remaining")
 
     def events(self) -> pl.DataFrame:
-        """Return all events: who did or asked for what, when, and why. Events are only appended.
+        """Return all events: caller, action, time and reason. Events are only appended.
 
         Returns:
             number, generation, happened (UTC), who, what, series, series_id, path_id, level, population, release,
@@ -207,7 +207,7 @@ class Store:
         population: str = "default",
         reason: str | None = None,
     ) -> str:
-        """Limit what the series of a population may spend together; releases beyond the budget are refused.
+        """Set the largest total cost of the series of a population; releases beyond the budget are refused.
 
         A budget is a filter: it holds even if every level, series and workload is chosen by looking at all earlier
         releases. Its route and its split of delta are fixed now (`sparsehist.privacy.filters`). A budget set before
@@ -249,7 +249,7 @@ class Store:
     def declare_disjoint(self, populations: Sequence[str], *, reason: str) -> None:
         """Declare that nobody is in two of these populations, so that their costs are not added for anybody.
 
-        The package cannot check this: whoever declares it is responsible, so the ledger records who and why.
+        The package cannot check this. The person who declares it is responsible, so the ledger records who and why.
 
         Args:
             populations: Two names or more.
@@ -266,7 +266,7 @@ class Store:
         declare_disjoint(self.home, populations, reason=reason)
 
     def report(self, *, delta: float = DEFAULT_DELTA, curator: bool = False) -> str:
-        """Return the report for whoever is responsible for the releases: one self-contained HTML page.
+        """Return the report for the person responsible for the releases: one self-contained HTML page.
 
         The report follows the questions of NIST SP 800-226, and contains only public parameters and published rows:
         what was promised to whom, what remains, every release with its error, the largest keys, what is not promised.

@@ -126,7 +126,7 @@ class AnalystSession:
                 self._own.add(makes)
         try:
             return pl.DataFrame(pa.Table.from_batches(batches)) if batches else pl.DataFrame()
-        except pl.exceptions.PolarsError as problem:  # a type that Polars does not have
+        except pl.exceptions.PolarsError as problem:  # Polars does not have this type
             raise_alone(StatementError(f"the result cannot be a frame: {_first_line(problem)}"))
 
     def tables(self) -> pl.DataFrame:

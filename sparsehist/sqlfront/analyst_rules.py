@@ -1,4 +1,4 @@
-"""Which statements a reader of releases may run.
+"""The statements that a reader of releases may run.
 
 Only listed tables and table functions are allowed, so what a later DuckDB adds is refused until it was reviewed. In
 addition, the connection itself is locked: no files, network, extensions or settings.

@@ -81,7 +81,7 @@ def release_asked(statement: Statement) -> dict[str, Any]:
 
 @dataclass
 class _Series:
-    """A series in the state in which the script finds it.
+    """The predicted state of a series at a statement of the script.
 
     Attributes:
         declaration: Its declaration.
@@ -103,11 +103,11 @@ class _Series:
 
 
 class ScriptCheck:
-    """The state of the store after each statement, without counts; no statement is run.
+    """The predicted state of the store after each statement, without counts; no statement is run.
 
     Attributes:
-        series: By name; None for one whose declaration is wrong.
-        settled: Whether no statement so far may make tables, files or settings that a later query reads.
+        series: The series by name; None if its declaration is wrong.
+        settled: False after a statement that may make tables, files or settings which a later query reads.
         ledger: What was spent; only a `dry` run adds to it.
     """
 
@@ -124,7 +124,7 @@ class ScriptCheck:
                     self.series[name] = _Series(declared_periods(state, name))
 
     def checked(self, piece: Piece) -> Statement | Outcome:
-        """Read and check a statement; return an outcome if it is wrong, or in a dry run."""
+        """Read and check a statement; return an outcome if the statement is wrong, and always in a dry run."""
         try:
             statement = read_statement(piece, self.session.parameters)
             if statement.kind:
@@ -233,7 +233,7 @@ class ScriptCheck:
         return LogQuery(declaration, public, adds=added if known and not known.releases else None)
 
     def _foreseen(self, statement: Statement) -> str:
-        """Return what a statement would spend, and add it to the ledger; refuse it if a run would refuse it."""
+        """Return the cost of a statement and add it to the ledger; refuse the statement if a run would refuse it."""
         asked, log = statement.asked, statement.log
         match statement.kind:
             case "":
@@ -380,7 +380,7 @@ def check_plain(piece: Piece, session: Session) -> tuple[str, set[str]]:
 
 
 def _place_of(piece: Piece, text: str) -> Place | None:
-    """Return the place of a symbol that is followed by this text."""
+    """Return the position of a symbol that is followed by this text."""
     symbols = (word.place.start for word in piece.words if word.kind == "symbol")
     start = next((at for at in symbols if piece.script[at:].lower().startswith(text.lower())), None)
     return None if start is None else Place(start, start + len(text))

@@ -1,4 +1,4 @@
-"""DuckDB's messages about a statement, without anything that they may quote from the data.
+"""DuckDB's messages about a statement, without quotations from the data.
 
 Errors of parser, binder and catalog depend on the statement's text, so their first line is shown; further lines may
 list columns, whose names may come from the first row of a file. Quoted parts are shown only if they are in the
@@ -32,7 +32,7 @@ _TYPES = frozenset(
 
 
 def parser_failure(script: str, problem: duckdb.Error) -> tuple[str, int | None]:
-    """Return message and place of an error that DuckDB wrote as JSON; the place in characters of the script."""
+    """Return the message of an error that DuckDB wrote as JSON, and its position in characters of the script."""
     raw = str(problem)
     try:
         told = json.loads(raw.split(": ", 1)[1])
@@ -46,7 +46,7 @@ def parser_failure(script: str, problem: duckdb.Error) -> tuple[str, int | None]
 def told(
     connection: duckdb.DuckDBPyConnection, text: str, parameters: Mapping[str, Any], problem: duckdb.Error
 ) -> tuple[str, int | None]:
-    """Return the public part of an engine's error, written as JSON, and its place in the statement."""
+    """Return the public part of an engine's error, written as JSON, and its position in the statement."""
     if lacks_extension(problem):
         return LACKING, None
     message, at = parser_failure(text, problem)
@@ -68,7 +68,7 @@ def _has_variables(connection: duckdb.DuckDBPyConnection) -> bool:
 
 
 def _in_words_of(message: str, text: str) -> str:
-    """Return a message up to a nested type, with quotations only if they are in the text or plain types.
+    """Return a message up to a nested type; keep only quotations that occur in the statement, and plain types.
 
     Example:
         >>> _in_words_of("no 'x', no 'a@b.org', no abs(ENUM('a@b.org', 'b'))", "select abs(x) from t")
@@ -81,7 +81,7 @@ def _in_words_of(message: str, text: str) -> str:
 
 
 def _place_by_plan(connection: duckdb.DuckDBPyConnection, text: str, parameters: Mapping[str, Any]) -> int | None:
-    """Return where a statement is wrong, by planning it again: binding a relation does not record places."""
+    """Return the position of an error by planning the statement again: binding a relation records no positions."""
     try:
         connection.execute(_EXPLAIN + text, parameters or None)
     except duckdb.Error as problem:

@@ -1,4 +1,4 @@
-"""Read one of our statements by the table of all forms; an error says what was expected and where.
+"""Read one of our statements by the table of all forms; errors show the expected word and the position.
 
 A form has first words, perhaps a name, and clauses in any order, each at most once.
 """
@@ -31,10 +31,10 @@ class Statement:
     """A statement of a script.
 
     Attributes:
-        piece: The statement as it was written.
+        piece: The text of the statement.
         kind: Its kind, such as "create series"; empty if it goes to DuckDB unchanged.
         asked: The values of its clauses, by field.
-        places: The places of these values, and of the options of WITH (…), by name.
+        places: Positions of these values and of the options of WITH (…), by name.
         log: The query of a log with its reading options, after the statement was checked.
     """
 
@@ -55,12 +55,12 @@ class Statement:
         return str(self.asked.get("query", ""))
 
     def error(self, message: str, field: str) -> StatementError:
-        """Return an error that shows the place of a field, or the whole statement if it has no such field."""
+        """Return an error that shows the position of a field, or the whole statement if it has no such field."""
         return self.piece.error(message, self.places.get(field))
 
     @contextmanager
     def errors_at(self, otherwise: str, **fields: str) -> Iterator[None]:
-        """Add the place of the wrong parameter to errors; `fields` maps parameters to fields."""
+        """Add the position of the wrong parameter to errors; `fields` maps parameters to fields."""
         try:
             yield
         except SparsehistError as problem:
@@ -72,7 +72,7 @@ class Statement:
         return Outcome(self.piece.number, self.piece.line, self.kind or "duckdb", frame, said=said, **more)
 
     def failed(self, problem: SparsehistError, said: str = "") -> Outcome:
-        """Return the outcome of a failed statement; its error shows a place."""
+        """Return the outcome of a failed statement; its error shows a position."""
         if not has_place(problem):
             problem.args = (pointed(str(problem), self.piece.script, self.piece.place),)
         return Outcome(self.piece.number, self.piece.line, "failed", said=said, error=problem)
@@ -115,26 +115,26 @@ class Words:
         return found
 
     def expect(self, *keywords: str) -> None:
-        """Take these words or symbols, or raise an error that says what was expected."""
+        """Take these words or symbols, or raise an error that names the expected ones."""
         for keyword in keywords:
             if not self.accept(keyword):
                 raise self.error(f"expected {' '.join(keywords)}")
 
     def error(self, message: str, place: Place | None = None) -> StatementError:
-        """Return an error at the next word, or at a place."""
+        """Return an error at the next word, or at a given position."""
         if place is None and message.startswith("expected"):
             message += f", found {self.peek().text[:40]}"
         return self._piece.error(message, place or self.peek().place)
 
     def noted(self, field: str, read: Callable[[Words], Any]) -> Any:
-        """Take the value of a field, and note its place."""
+        """Take the value of a field, and record its position."""
         start = self.peek().place
         value = read(self)
         self.places[field] = self.since(start)
         return value
 
     def rest(self) -> str:
-        """Take the rest of the statement, as it was written."""
+        """Take the rest of the statement unchanged."""
         start, self._next = self.peek().place.start, len(self._piece.words)
         return self._piece.script[start : self._piece.place.end]
 
@@ -197,7 +197,7 @@ class Words:
         return self.column()
 
     def _call(self) -> str:
-        """Take all of name(…), as it was written."""
+        """Take the whole text of name(…) unchanged."""
         start, opened, depth = self.peek().place, self.peek(1).place, 0
         while self.peek().kind != "end":
             depth += self.follow("(") - self.follow(")")

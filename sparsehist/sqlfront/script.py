@@ -74,7 +74,7 @@ class Piece:
         return line_and_column(self.script, self.place.start)[0]
 
     def error(self, message: str, place: Place | None = None) -> StatementError:
-        """Return an error that shows a place of the script, by default the whole statement."""
+        """Return an error that shows a position of the script, by default the whole statement."""
         return StatementError(pointed(message, self.script, place or self.place))
 
 
@@ -129,7 +129,7 @@ def _unclosed(script: str) -> str:
 
 
 def pointed(message: str, script: str, place: Place) -> str:
-    r"""Return a message with its place: the line of the script and a caret under the text.
+    r"""Return a message with its position: the line of the script, and a caret under the wrong text.
 
     Example:
         >>> print(pointed("no such word", "select 1;\nrelase x", Place(10, 16)))
@@ -145,5 +145,5 @@ def pointed(message: str, script: str, place: Place) -> str:
 
 
 def has_place(problem: Exception) -> bool:
-    """Return whether an error shows its place already."""
+    """Return whether an error already shows its position."""
     return str(problem).startswith("line ") and "\n" in str(problem)

@@ -115,7 +115,7 @@ class Session:
         self._spill.close()
 
     def execute(self, statement: Statement) -> Outcome:
-        """Run a statement that was checked, and return what it did or why it failed."""
+        """Run a checked statement; return its outcome or its error."""
         try:
             return self._executed(statement)
         except SparsehistError as problem:
@@ -423,7 +423,7 @@ def asked_for(query: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def run_script(session: Session, script: str, *, keep_going: bool = False, dry_run: bool = False) -> list[Outcome]:
-    """Check a script, then run it, and return what each statement did, failed ones included, in order.
+    """Check a script, then run it; return the outcome of each statement in order, failed ones included.
 
     Unless `keep_going`, nothing runs if any statement is wrong, and nothing after the first that fails; a dry run
     says what each statement would spend.

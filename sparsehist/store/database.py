@@ -1,4 +1,4 @@
-"""Access to the SQLite state file, and its digest.
+"""Read and write the SQLite state file and its digest.
 
 A connection lives for one call. At a commit (`pragma synchronous = extra`) SQLite synchronises the rollback journal
 and its directory, the state file, then the directory again after unlinking the journal, which is the instant of the
@@ -130,7 +130,7 @@ class Database:
         """Refuse a state that was altered, or that has triggers or views."""
         if self.rows("select count(*) from sqlite_schema where type in ('trigger', 'view')") != [
             (0,)
-        ]:  # first: rolls back the transaction of a killed process
+        ]:  # runs first: it rolls back the transaction of a killed process
             raise altered(self._path)
         if not self._durable:
             return

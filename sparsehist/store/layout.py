@@ -127,7 +127,7 @@ def locked_directory(directory: Path) -> Iterator[None]:
     while descriptor is None:
         with disk_errors(directory.parent), suppress(FileExistsError):
             directory.mkdir(mode=0o700)
-        with suppress(NotFoundError):  # another process took this one for dead, and removed it
+        with suppress(NotFoundError):  # another process removed the directory because it judged this one dead
             descriptor = _locked(directory / LOCK)
     try:
         yield

@@ -1,4 +1,4 @@
-"""Open a store: lock it, and check that it is intact, the original, and not older than its published releases."""
+"""Lock a store and open it if it is intact, is the original, and is not older than its published releases."""
 
 from __future__ import annotations
 

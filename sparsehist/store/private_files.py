@@ -134,7 +134,7 @@ def sync_directory(directory: Path) -> None:
 
 
 def check_file(directory: Path, registered: RegisteredFile) -> Path:
-    """Return the path of a registered file; refuse one that is missing or has another size."""
+    """Return the path of a registered file; refuse a missing file and a file of the wrong size."""
     path = directory / registered.name
     try:
         size = path.stat().st_size
@@ -165,5 +165,5 @@ def verified(directory: Path, registered: RegisteredFile) -> bytes:
 
 
 def altered(path: Path) -> StoreDamagedError:
-    """Return an error about a file that differs from what was written."""
+    """Return an error about an altered file."""
     return StoreDamagedError(f"{path} was altered; restore the store from a backup")

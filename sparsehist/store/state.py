@@ -376,7 +376,7 @@ class State:
                     shutil.rmtree(place) if place.is_dir() else place.unlink()
 
     def ledger(self) -> list[dict[str, Any]]:
-        """Return one row of costs per noise path, with its finest level (0 if none); dropped series are included."""
+        """Return one row of costs per noise path with its finest level (0 if none), also of dropped series."""
         found = rows_with_times(self._database, "read_ledger")
         for row in found:
             row["finest"] = max(map(as_level, json.loads(row.pop("levels"))), default=Fraction(0))

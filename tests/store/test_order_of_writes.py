@@ -151,7 +151,7 @@ def test_a_directory_in_which_any_user_can_replace_the_store_is_warned_of(tmp_pa
     """The sticky bit, as of /tmp, keeps others from that."""
     path = make_store(tmp_path / "s")
     tmp_path.chmod(0o777)
-    with pytest.warns(UserWarning, match="any user can put another store"), open_state(path):
+    with pytest.warns(UserWarning, match="any user can replace the store"), open_state(path):
         pass
     tmp_path.chmod(0o1777)
     with open_state(path):  # warnings are errors here

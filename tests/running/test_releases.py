@@ -188,11 +188,17 @@ def test_a_name_stands_for_the_same_numbers_for_ever() -> None:
 
 
 def test_all_steps_together_cost_the_finest_level_once() -> None:
-    """The ledger, the cap and the budget count the finest level of all steps."""
+    """The plan, the ledger, the cap and the budget count the finest level of all steps."""
     series = started(DAYS, cap="0.5")
     for step, level in ((3, "0.1"), (1, "0.4"), (2, "0.4")):
         series.release(f"r{step}", step=step, level=level)
     assert series.store.ledger(full=True).filter(scope="everybody")["level"].item() == "0.4"
+    planned = series.plan(["0.1", "0.5", "0.6"], step=3).levels
+    assert planned["adds"].to_list() == ["0", "0.1", "0.2"] and planned["refused"].is_null().to_list()[1:] == [
+        True,
+        False,
+    ]
+    assert planned["threshold"][0] == series.release("r3").metadata["threshold"]
     with pytest.raises(CapExceededError):
         series.release("finer", step=1, level="0.6")
     series.store.set_budget(rho="0.45", reason="a test")

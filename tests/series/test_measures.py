@@ -143,17 +143,22 @@ def test_rows_that_cannot_be_measured_are_refused_or_dropped(tmp_path: Path, col
     assert counted(log, [sh.Measure("price", clip=3)], tmp_path).rows() == [(0, 1, 1)]
 
 
-@pytest.mark.parametrize("told", [{"clip": 0}, {"clip": float("nan")}, {"clip": 2**31}, {"clip": 100, "step": 3}])
+NOT_BOUNDS = [0, -1, "x", (1, 2), (0, 0), True, None, float("inf"), float("nan"), 2**31, "1e-9999", [1]]
+NOT_STEPS = [0, -1, 3, "1/0", None, "1e-12"]
+
+
+@pytest.mark.parametrize("told", [*({"clip": clip} for clip in NOT_BOUNDS), *({"step": step} for step in NOT_STEPS)])
 def test_bad_bounds_and_steps_are_refused(told: dict[str, object]) -> None:
     """Clips must be positive and finite, and multiples of their step."""
     with pytest.raises(DeclarationError):
-        sh.Measure("price", **told)
+        sh.Measure("price", **({"clip": 100} | told))
 
 
 @pytest.mark.parametrize(
     "changed",
     [{"noise": "skellam"}, {"steps": 9}, {"key": "price_sum"}, {"measures": ["price:clip=3", "price:clip=4"]},
-     {"every": "every('week', periods=9, most_periods=2, protects='user')"}],
+     {"every": "every('week', periods=9, most_periods=2, protects='user')"}, {"noise": "poisson", "max_keys": 1},
+     {"measures": "events:clip=3,step=2"}, {"measures": [None]}, {"measures": {"price": 3}}],
 )  # fmt: skip
 def test_declarations_that_cannot_have_measures_are_refused(changed: dict[str, object]) -> None:
     """Running series, limited periods, other noise and colliding names are refused."""

@@ -83,20 +83,6 @@ def test_a_plan_spends_nothing_and_does_not_know_the_counts():
     assert set(one.store.ledger(full=True)["cost"]) == {0.0}
 
 
-def test_what_is_added_is_what_the_ledger_then_shows():
-    """A coarser release adds nothing, a finer one the difference; a level beyond the cap is shown as refused."""
-    series = _series([5, 50], cap="0.6")
-    series.release("first", level="0.5")
-    planned = series.plan(["0.1", "0.5", "0.6", "0.7"]).levels
-    assert planned["adds"].to_list() == ["0", "0", "0.1", "0.2"]
-    assert planned["refused"].is_null().to_list() == [True, True, True, False]
-    series.release("second", level="0.6")
-    population = series.store.ledger(full=True).filter(scope="population").row(0, named=True)
-    assert population["level"] == "0.6"
-    # The second release adds its own numerical slack to delta, too little to see.
-    assert planned["population_epsilon"][2] == pytest.approx(population["epsilon"], rel=1e-6)
-
-
 def test_an_open_domain_is_planned_by_what_remains_of_delta():
     """The plan names the threshold and the remaining delta of the release that follows."""
     series = _series([5, 500], domain=sh.Open(delta="1e-6"))
@@ -120,3 +106,23 @@ def test_the_level_that_shows_a_key_shows_it(noise, probability):
     less = plan([level * Fraction(9, 10)], d=10**9, max_keys=keys, noise=noise, counts=[50])
     assert less.counts["probability"].item() < probability
     assert planned.levels[f"published_{100 * probability:.0f}"].item() <= 50
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "laplace", "skellam", "poisson"])
+def test_the_cap_of_equal_series_leaves_room_for_all_and_for_no_more(noise):
+    """Five weeks at the cap are served; with a thousandth more, the fifth is refused."""
+    within = sh.EpsilonDelta(2, "1e-6")
+    route = {"gaussian": "gaussian", "laplace": "pure", "skellam": "renyi", "poisson": "poisson"}[noise]
+    keys = 1 if noise == "poisson" else 4
+    cap = Fraction(plan(d=10**9, max_keys=keys, noise=noise, equal=5, within=within).levels["level"].item())
+    for factor, served in ((Fraction(1), 5), (Fraction(1001, 1000), 4)):
+        store = sh.open(":memory:", seed=1)
+        store.set_budget(epsilon=2, delta="1e-6", route=route)
+        counts = sh.Counts(pl.DataFrame({"key": [1], "count": [5]}), largest=1)
+        declared = {"key": "key", "max_keys": keys, "noise": noise, "domain": sh.Integers(10**9)}
+        for week in range(served):
+            series = sh.create(store, counts, name=f"week_{week}", cap=cap * factor, **declared)
+            assert week or factor > 1 or Fraction(series.plan(equal=5).levels["level"].item()) == cap
+            series.release("all", level=cap * factor, threshold=5000)
+        with pytest.raises(BudgetExceededError):
+            sh.create(store, counts, name="more", cap=cap * factor, **declared).release("all", level=cap * factor)

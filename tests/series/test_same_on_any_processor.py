@@ -17,22 +17,19 @@ KERNELS = ("Prescott", "Nehalem", "Sandybridge", "Haswell", "Zen", "SkylakeX", "
 READ = """
 import sys, sparsehist as sh
 store = sh.open(sys.argv[1])
-for name in ("sums", "cells"):
-    store.series("s").release(name).write_parquet(sys.argv[2] + name + ".parquet")
+store.series("s").release("sums").write_parquet(sys.argv[2])
 """
 RUNS = "import numpy; numpy.linalg.eigh(numpy.ones((60, 60)) + numpy.eye(60))"
 
 
 @pytest.fixture(scope="module")
 def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store with a listed workload under a dense strategy and an implicit one, both written once."""
+    """A store with a listed workload under a dense strategy, written once."""
     place = tmp_path_factory.mktemp("kernels")
     log = pl.DataFrame({"user": range(300), "key": [user % 60 for user in range(300)]})
     series = sh.create(place / "store", log, name="s", unit="user", key="key", max_keys=1, domain=sh.Integers(60))
     sums = series.release("sums", workload="prefix()", level="0.5", strategy="optimised")
-    ranges = series.release("cells", workload="ranges()", level="0.5", strategy="optimised")
     sums.write_parquet(place / "sums.parquet")
-    ranges.write_parquet(place / "cells.parquet")
     return place
 
 
@@ -42,8 +39,7 @@ def test_a_release_given_again_is_the_same_under_every_kernel(published: Path, k
     known = os.environ | {"OPENBLAS_CORETYPE": kernel, "OPENBLAS_NUM_THREADS": "1"}
     if subprocess.run([sys.executable, "-c", RUNS], env=known, capture_output=True, check=False).returncode:
         pytest.skip(f"this processor does not run {kernel}")
-    again = f"{published}/{kernel}_"
+    again = f"{published}/{kernel}.parquet"
     subprocess.run([sys.executable, "-c", READ, str(published / "store"), again], env=known, check=True)
-    for name in ("sums", "cells"):
-        one, other = sh.read(published / f"{name}.parquet"), sh.read(f"{again}{name}.parquet")
-        assert one.frame.equals(other.frame) and one.metadata == other.metadata
+    one, other = sh.read(published / "sums.parquet"), sh.read(again)
+    assert one.frame.equals(other.frame) and one.metadata == other.metadata

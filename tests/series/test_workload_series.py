@@ -90,6 +90,22 @@ def test_all_ranges_are_answered_on_demand(tmp_path):
         read.answer(3, 24)
 
 
+def test_ranges_of_days_and_of_cells_are_one_workload():
+    """Days as dates, as text and as cells name one release, whose ranges are shown as dates."""
+    log = pl.DataFrame({"unit": range(900), "day": [dt.date(2024, 1, 1 + i % 28) for i in range(900)]})
+    days = over_log(log, key="day", domain=sh.Dates("2024-01-01", "2024-12-31"))
+    weeks = sh.workload.Ranges(keys=[(dt.date(2024, 1, 1), "2024-01-07"), ("2024-01-08", dt.date(2024, 1, 14))])
+    made = days.release("weeks", workload=weeks, level=1)
+    assert made.frame["high"].to_list() == [dt.date(2024, 1, 7), dt.date(2024, 1, 14)]
+    assert made.metadata["workload"] == "ranges(366, [(0, 6), (7, 13)])"
+    for same in (sh.workload.Ranges([(0, 6), (7, 13)]), str(weeks), None):
+        assert days.release("weeks", workload=same, level=1).frame.equals(made.frame)
+    assert abs(made.frame["noisy_answer"][0] - 7 * 32) < 8 + 7 * 1.5
+    assert made.answer("2024-01-08", "2024-01-14") == made.answer(dt.date(2024, 1, 8), dt.date(2024, 1, 14))
+    with pytest.raises(DeclarationError, match="'2025-01-31' is no key of day"):
+        days.plan_workload("ranges(keys=[('2024-01-01', '2025-01-31')])", 1)
+
+
 def test_a_column_of_text_is_summed_over():
     """A column with too many values to list can be summed over."""
     frame = pl.DataFrame({"country": ["DE", "DE", "US"], "query": ["a", "b", "a"], "count": [3, 4, 5]})

@@ -116,15 +116,6 @@ def test_budgets_and_levels_in_the_words_most_people_use(files: Path) -> None:
             days.release("wrong", **wrong)
 
 
-def test_workloads_are_releases(files: Path) -> None:
-    """`release(workload=)` gives a `WorkloadRelease`, and its name gives it again."""
-    hours = pl.DataFrame({"user": range(500), "hour": [i % 24 for i in range(500)]})
-    series = sh.create(":memory:", hours, name="visits", unit="user", key="hour", max_keys=1, domain=sh.Integers(24))
-    ranges = series.release("ranges", workload=sh.workload.Ranges(), level=0.1)
-    assert isinstance(ranges, sh.WorkloadRelease) and ranges.answer(9, 17)[1] > 0
-    assert series.release("ranges").frame.equals(ranges.frame)
-
-
 def test_one_cell_counts_units(files: Path) -> None:
     """key=None counts the units of the log."""
     store = sh.open(":memory:", seed=1)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import shutil
 import subprocess
 import sys
@@ -81,13 +80,9 @@ def test_archives_contain_every_file_and_no_other(built):
     assert {*BUILT_FROM, *(str(path.relative_to(CHECKOUT)) for path in SHIPPED.values())} <= names
     with zipfile.ZipFile(built["wheel"]) as archive:
         names = archive.namelist()
-        (metadata,) = [archive.read(name).decode() for name in names if name.endswith("/METADATA")]
     modules = {name for name in names if ".dist-info/" not in name}
     assert modules == {*SHIPPED, "sparsehist/sql/__init__.py", "sparsehist/data/__init__.py"}
     assert any(name.endswith("licenses/LICENSE") for name in names)
-    versions = re.findall(r"^Classifier: Programming Language :: Python :: (3\.\d+)$", metadata, flags=re.MULTILINE)
-    assert f"Requires-Python: >={versions[0]}" in metadata
-    assert f"PYTHONS := {' '.join(versions)}" in (CHECKOUT / "Makefile").read_text()
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import string
+import sys
 from fractions import Fraction
 
 import polars as pl
@@ -172,6 +173,13 @@ def test_prose_rounds_a_level_up(level):
     """A rounded level is at least the exact one, by less than a thousandth."""
     exact = Fraction(level)
     assert exact <= in_prose(exact) <= exact * Fraction(1001, 1000)
+
+
+def test_a_missing_extra_is_named(monkeypatch):
+    """A report without Altair is refused with the command for pip."""
+    monkeypatch.setitem(sys.modules, "altair", None)
+    with pytest.raises(NotFoundError, match=r"pip install 'sparsehist\[plots\]'"):
+        sh.open(":memory:").report()
 
 
 def test_ranges_of_dates_are_given_as_keys():

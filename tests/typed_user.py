@@ -47,17 +47,14 @@ def releases(series: Series) -> None:
 
 
 def declares() -> None:
-    """Declare domains, sources and a running series, and draw noise."""
-    domains: list[sh.Domain] = [sh.Hash64(), sh.Catalogue(["a", "b"]), sh.Product(day=sh.Integers(7))]
-    sources: list[object] = [sh.Query("select 1"), sh.Files("log/*.csv"), sh.Counts(pl.DataFrame(), largest=1)]
-    running = sh.create(":memory:", name="daily", unit="user", key="url", max_keys=5, domain=domains[0], steps=7)
+    """Declare domains and a running series, draw noise, and catch an error."""
+    domain: sh.Domain = sh.Product(day=sh.Integers(7))
+    running = sh.create(":memory:", name="daily", unit="user", key="url", max_keys=5, domain=domain, steps=7)
     assert_type(running, RunningSeries)
-    running.append(sources[1], step=1)
-    assert_type(sh.sql("show ledger", store="logs.sparsehist"), SqlResult)
-    family = sh.noise.Gaussian(sensitivity=2.0)
-    noise = family.sample(5, 0.1, rng=np.random.default_rng(1))
+    running.append(sh.Files("log/*.csv"), step=1)
+    noise = sh.noise.Gaussian(sensitivity=2.0).sample(5, 0.1, rng=np.random.default_rng(1))
     assert_type(float(noise[0]), float)
     try:
-        sh.open("nowhere")
+        assert_type(sh.sql("show ledger", store="logs.sparsehist"), SqlResult)
     except sh.errors.SparsehistError as problem:
         assert_type(problem.exit_code, int)

@@ -26,8 +26,8 @@ def side_by_side(releases: Sequence[Release], key: Sequence[str]) -> pl.DataFram
 
     Example:
         >>> from sparsehist import Release
-        >>> coarse = Release(pl.DataFrame({"url": ["/a"], "noisy_count": [12.5]}), {"name": "a", "level": "0.1"})
-        >>> fine = Release(pl.DataFrame({"url": ["/b"], "noisy_count": [3.0]}), {"name": "b", "level": "2"})
+        >>> coarse = Release(pl.DataFrame({"url": ["/a"], "noisy_count": [12.5]}), {"name": "a", "level": "2"})
+        >>> fine = Release(pl.DataFrame({"url": ["/b"], "noisy_count": [3.0]}), {"name": "b", "level": "10"})
         >>> side_by_side([fine, coarse], ["url"]).rows()
         [('/a', 12.5, None), ('/b', None, 3.0)]
     """

@@ -83,7 +83,6 @@ ACCEPTED = [
     (Strings(max_bytes=3), [pl.String, pl.Categorical, pl.Enum(["a"])], [pl.Binary, pl.Int64, pl.Null]),
     (Catalogue(["a"]), [pl.String, pl.Categorical, pl.Enum(["a"])], [pl.Int64, pl.Boolean]),
     (Catalogue([1]), [pl.Int16, pl.UInt32], [pl.UInt64, pl.String, pl.Boolean]),
-    (Catalogue([True]), [pl.Boolean], [pl.Int8, pl.String]),
     (Hash64(), [pl.String, pl.Enum(["a"]), pl.UInt64], [pl.Int64, pl.UInt32, pl.Binary]),
 ]
 

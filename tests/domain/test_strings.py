@@ -73,13 +73,6 @@ def test_membership():
     assert Strings(max_chars=9, alphabet="ascii").contains(keys).tolist() == [0, 1, 0, 0, 1, 1, 0, 1, 0]
 
 
-def test_the_order_of_numbers_is_by_length_then_bytes():
-    """Numbers run by length in the declared measure, then in the order of the UTF-8 bytes."""
-    domain = Strings(max_bytes=5, alphabet=MIXED)
-    keys = [text.encode() for text in domain.keys(np.arange(domain.size))["key_0"]]
-    assert keys == sorted(keys, key=lambda raw: (len(raw), raw))
-
-
 @pytest.mark.parametrize(
     "domain",
     [

@@ -62,23 +62,6 @@ def silent(monkeypatch):
     monkeypatch.setattr(DiscreteLaplace, "sample", lambda _, size, *__, **___: np.zeros(size, np.int64))
 
 
-def test_a_session_answers_within_its_error_and_says_what_it_measured(series):
-    """An answer is measured if the hypothesis is far off, else read from it; every update is counted."""
-    session = series.interactive("ad_hoc", **ASKED)
-    first, again, other = session.ask(EARLY), session.ask(EARLY), session.ask(LATE)
-    k = session.parameters.updates
-    assert (first.fresh, first.updates_left) == (True, k - 1)
-    assert again == first
-    for answer, truth in ((first, 100_000), (other, 0)):
-        assert abs(answer.value - truth) <= answer.error
-    assert session.answers.rows()[:2] == [(0, session.parameters.mass), (1, int(first.value))]
-    near = session.ask(pl.lit(value=True))
-    assert not near.fresh
-    assert near.value == pytest.approx(session.parameters.mass)
-    assert session.hypothesis.columns == ["page", "estimate"]
-    assert session.hypothesis["estimate"].sum() == pytest.approx(session.parameters.mass)
-
-
 @pytest.mark.usefixtures("silent")
 def test_without_noise_it_is_the_session_in_memory(series):
     """The same script, answer for answer and cell for cell, though each update is read back from the store."""

@@ -19,15 +19,6 @@ def spread(k: int, epsilon: float, people: int, count: float) -> float:
     return np.sqrt(count * own * (1 - own) + (people - count) * other * (1 - other)) / (own - other)
 
 
-def test_the_spread_has_the_reference_value():
-    """k = 5, epsilon = 1, 2,000 of 10,000; and the table states it at its own estimates."""
-    assert spread(5, 1, 10_000, 2000) == pytest.approx(151.19359379103288771, rel=1e-14)
-    table = frequencies(
-        sh.MultipleRelease(sh.noise.RandomisedResponse(categories=5), [0, 1, 2, 3, 4] * 2000).release(1)
-    )
-    assert table.std == pytest.approx(spread(5, 1, 10_000, table.estimate), rel=1e-12)
-
-
 def test_estimates_are_unbiased_with_the_stated_spread(monkeypatch):
     """Over 1,000 surveys, each category; and the finest level is the one to read."""
     from sparsehist.dense import multiple_release

@@ -100,18 +100,14 @@ class _Record:
     paths = (PathRecord(0, "cells", None, None, "gaussian", False),)
 
 
-def declared(size: int, max_keys: int) -> Declaration:
-    """A series over the integers below `size`."""
-    return Declaration(name="cells", key="cell", max_keys=max_keys, domain=Integers(size))
-
-
 class Drawn:
     """One series over a small domain, released as often as wanted."""
 
     def __init__(self, counts: np.ndarray, max_keys: int, *, rng: np.random.Generator) -> None:
         self.size, self.rng = counts.size, rng
         self.state = StateInMemory(FilesInMemory(counts, rng))
-        self.declaration = declared(counts.size, max_keys)
+        domain = Integers(counts.size)
+        self.declaration = Declaration(name="cells", key="cell", max_keys=max_keys, domain=domain)
 
     def release(self, name: str, level: object = None, threshold: float | None = None) -> pl.DataFrame:
         request = requested(name, level_asked(level), threshold=threshold, false_keys=None)

@@ -23,6 +23,7 @@ AREAS = pl.DataFrame(
 )
 DAYS = pl.DataFrame({"day": [1, 2], "label": ["one", "two"]})
 UNITS = (1, 2, 3, 4, 5, None)
+MANY_UNITS = 20_000
 
 
 def log(rng, rows, units):
@@ -62,8 +63,9 @@ def tables(seed):
     }
 
 
-def large_tables(units=20_000, rows=60_000):
+def large_tables():
     """Tables that several threads read."""
+    units, rows = MANY_UNITS, 3 * MANY_UNITS
     rng = np.random.Generator(np.random.PCG64(units))
     clicks = log(rng, rows // 2, np.arange(units)).select("user_id", page="query", ts="ts", user_ref="n")
     return {
@@ -144,19 +146,15 @@ class Small:
 class Large:
     """Large tables, whole, shuffled and without some units, read by one, two and four threads."""
 
-    def __init__(self, units=20_000, rows=60_000):
-        self.held = large_tables(units, rows)
-        self.gone = (0, 1, units // 2, units - 1)
+    def __init__(self):
+        self.held = large_tables()
+        self.gone = (0, 1, MANY_UNITS // 2, MANY_UNITS - 1)
         rest = ~pl.col("user_id").is_in(self.gone)
         without = {name: frame.filter(rest) for name, frame in self.held.items()}
         shuffled = {n: frame.sample(fraction=1, shuffle=True, seed=7) for n, frame in without.items()}
         self.engines = {}
-        for name, some, threads in [
-            ("whole", self.held, 4),
-            ("one", without, 1),
-            ("two", without, 2),
-            ("other", shuffled, 4),
-        ]:
+        databases = {"whole": (self.held, 4), "one": (without, 1), "two": (without, 2), "other": (shuffled, 4)}
+        for name, (some, threads) in databases.items():
             self.engines[name] = duckdb.connect(config={"threads": threads})
             fill(self.engines[name], some)
 

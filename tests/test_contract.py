@@ -116,15 +116,6 @@ def test_budgets_and_levels_in_the_words_most_people_use(files: Path) -> None:
             days.release("wrong", **wrong)
 
 
-def test_one_cell_counts_units(files: Path) -> None:
-    """key=None counts the units of the log."""
-    store = sh.open(":memory:", seed=1)
-    series = sh.create(store, "log/*.parquet", name="users", unit="user_id", key=None, max_keys=1)
-    assert 780 < series.release("users", level=1).frame["noisy_count"].item() < 820
-    with pytest.raises(DeclarationError, match="a key needs a domain"):
-        sh.create(store, "log/*.parquet", name="queries", **QUERIES | {"domain": None})
-
-
 def test_steps_by_number_or_by_date(files: Path) -> None:
     """A running series takes numbers or dates as steps, and `store.series` gives it by its name."""
     store = sh.open(":memory:", seed=1)

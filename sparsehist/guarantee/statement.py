@@ -42,7 +42,7 @@ class Source:
         default=None, repr=False
     )  # the frame, Arrow table or relation, unless it is a file
     origin: object = field(default=None, repr=False)  # the frame, path or `Files` that the caller passed
-    checked: bool = True  # whether the caller passed it; false for tables and views of a session
+    checked: bool = True  # false for a table or view of a session, whose origin is not checked
 
 
 Lookup = Callable[[tuple[str, ...]], Source | None]

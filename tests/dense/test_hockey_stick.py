@@ -29,7 +29,7 @@ def pairs(family, count, coarse, fine, *, together, seal):
 
 
 def cells(values, edges):
-    """Which cell of a grid each pair falls into."""
+    """Return the grid cell of each pair."""
     digits = [np.searchsorted(edges, column) for column in values.T]
     return digits[0] * (BINS + 1) + digits[1]
 
@@ -78,6 +78,6 @@ def test_laplace_pairs_are_epsilon_private(family, seal):
 
 
 def test_the_bound_is_reached():
-    """The finer release alone comes up to its bound, so a smaller one would be refused."""
+    """The finer release alone reaches its bound, so the test would reject a smaller bound."""
     delta = gaussian_delta(1, 1.0)
     assert_detected(exceedance(Gaussian(), "0.8", 1, 1.0, 0.9 * delta, together=True), "a bound 10 % too small")

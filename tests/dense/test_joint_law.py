@@ -21,7 +21,7 @@ INTEGER_ORDER = ("1/2", "1", "1/4")
 
 
 def noise_at(family, order, seal_before=None):
-    """Release in this order, written and read between releases, sealed before one of them; the noise by level."""
+    """Release in this order with storage between releases and sealing before one; return noise by level."""
     truth = TRUTH % family.modulus if family.modulus else TRUTH
     # On a fine grid, equal Laplace noise at two levels is seen as equal values.
     vector = MultipleRelease(family, truth, cap=2, step=None if family.integer else 2.0**-12)

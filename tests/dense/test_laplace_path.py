@@ -33,7 +33,7 @@ WAYS = ("whole", "extended both ways", "extended twice to finer")
 
 @pytest.fixture(scope="module")
 def paths():
-    """Paths over [0.2, 3], reached in different ways."""
+    """Return paths over [0.2, 3], sampled at once or extended in either direction."""
     whole = sample_laplace_path(SIZE, "0.2", 3, sensitivity=SENSITIVITY, rng=entropy.seeded(8002))
     middle = sample_laplace_path(SIZE, "0.5", 1, sensitivity=SENSITIVITY, rng=entropy.seeded(8003))
     both = middle.extend(3, rng=entropy.seeded(8004)).extend("0.2", rng=entropy.seeded(8005))
@@ -63,7 +63,7 @@ def test_jumps_are_those_of_a_compound_poisson_process(paths, how):
 
 
 def test_wrong_paths_are_seen(paths):
-    """Half as many jumps, a level of another path, a scale 5 % off."""
+    """Half as many jumps, a level of another path, or a scale 5 % off is detected."""
     noise = {level: paths["whole"].evaluate(level) for level in LEVELS}
     other = paths["extended both ways"].evaluate("1.3")
     assert_detected(p_value(noise | {"1.3": other}), "another path")

@@ -1,4 +1,4 @@
-"""`MultipleRelease` apart from the law of its noise: what it returns, stores and refuses."""
+"""`MultipleRelease` without the law of its noise: results, storage and refusals."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_what_was_released_is_released_again(family, truth, cap, steps):
 
 
 def test_bytes_that_are_not_a_vector_are_refused():
-    """Foreign, truncated and altered bytes; a name that is not a family is not looked up."""
+    """Foreign, truncated and altered bytes are refused; an unknown family name is never imported."""
     vector = MultipleRelease(Gaussian(), TRUTH)
     vector.release(1)
     whole = vector.to_bytes()
@@ -189,7 +189,7 @@ def test_what_cannot_be_released_is_refused(make, error, message):
 
 
 def test_an_interrupted_sealing_erases_everything(monkeypatch):
-    """A state that is half sealed could give the truth away, so nothing of it is left."""
+    """An interrupted sealing could reveal the truth, so it erases the whole state."""
     vector = MultipleRelease(Gaussian(), TRUTH, cap=1)
 
     def interrupted(*_):

@@ -1,4 +1,4 @@
-"""Steps of post-processing: what they do, and what the metadata say of it."""
+"""Steps of post-processing: their values and their metadata."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_steps_do_what_they_say():
 
 
 def test_a_chain_is_lossless_when_every_step_is():
-    """Names stand in the order of the steps; one lossy step makes the chain weakly lossless; values are read-only."""
+    """Metadata list steps in order; one lossy step makes the chain weakly lossless; values are read-only."""
     plain = MultipleRelease(Gaussian(), [0, 5, 10]).release(1)
     chain = plain.process(scale(2)).process(scale(0.5))
     assert chain.metadata["lossless"] == plain.metadata["lossless"] == LOSSLESS

@@ -1,4 +1,4 @@
-"""Releases passed on: branches, and what they cost together."""
+"""Resold releases: branches and their joint cost."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def two_children(span=60):
 
 
 def test_two_children_follow_their_joint_law():
-    """All likely cells of both children of one parent, by G-test."""
+    """Two children of one parent have the exact joint law, by a G-test over all likely cells."""
     sold = sh.MultipleRelease(DiscreteLaplace(), np.zeros(200_000, int)).release(1)
     first, second = sold.resell(HALF).values, sold.resell(HALF).values
     law, axis = two_children()
@@ -44,7 +44,7 @@ def test_two_children_follow_their_joint_law():
 
 
 def tree(family):
-    """Releases of a path, of two resales, and of a resale of one of those."""
+    """Return releases of a path, of two resales, and of a resale of a resale."""
     vector = sh.MultipleRelease(family, np.arange(SIZE) % 7, cap=2)
     parent, coarse = vector.release(1), vector.release(QUARTER)
     one, other = parent.resell(HALF), parent.resell(HALF)
@@ -52,7 +52,7 @@ def tree(family):
 
 
 def test_branches_cost_the_level_of_their_lowest_common_ancestor():
-    """On a path the finest, across branches the release they come from, along one branch its finest."""
+    """The joint level is the finest on a path or branch, and the common ancestor's level across branches."""
     held = tree(DiscreteLaplace())
     expected = {
         ("parent",): 1,
@@ -70,7 +70,7 @@ def test_branches_cost_the_level_of_their_lowest_common_ancestor():
 
 
 def test_gaussian_branches_cost_what_their_covariance_says():
-    """1' M^-1 1 with M_ij = 1/level of the common ancestor, for all sets of a tree."""
+    """The Gaussian joint level is 1' M^-1 1 with M_ij = 1/level of the common ancestor, for all sets of a tree."""
     held = tree(Gaussian())
     common = {frozenset(pair): joint for pair, joint in [
         (("one", "other"), 1), (("one", "coarse"), 1), (("other", "coarse"), 1), (("below", "other"), 1),
@@ -96,7 +96,7 @@ def test_releases_of_different_vectors_have_no_common_ancestor():
 
 
 def test_a_release_is_resold_coarser_only_and_keeps_its_descent():
-    """Finer levels are refused; pickles and bytes remember their descent; processed ones are not sold."""
+    """Finer levels and processed releases cannot be resold; pickles and bytes keep their descent."""
     vector = sh.MultipleRelease(DiscreteLaplace(), [5, 6, 7])
     parent = vector.release(1)
     for level in (1, 2):

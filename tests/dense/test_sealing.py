@@ -17,7 +17,7 @@ SIZE = 100_000
 
 
 def arrays_of(thing):
-    """All arrays that can be reached from an object, by whatever way the garbage collector knows."""
+    """Return all arrays that the garbage collector can reach from an object."""
     seen, todo, found = set(), [thing], []
     while todo:
         item = todo.pop()
@@ -61,7 +61,7 @@ def test_the_truth_is_gone(family):
 
 @pytest.mark.parametrize("family", FAMILIES[:2], ids=lambda family: type(family).__name__)
 def test_low_order_bits_are_cut(family):
-    """Kept noise lies on a lattice that does not depend on its size, so its last bits say nothing."""
+    """Kept noise is on a lattice that does not depend on its size, so its last bits reveal nothing."""
     vector = MultipleRelease(family, np.arange(SIZE), cap=1)
     vector.release("0.1")
     vector.seal()

@@ -30,7 +30,7 @@ TRUTH = np.arange(SIZE) % 1009
     ids=lambda part: type(part).__name__,
 )
 def test_a_bought_release_and_what_is_made_of_it_are_one_path(family, coarser):
-    """The bought release and the coarser ones made of it without the truth have the joint law of one path."""
+    """A release and coarser releases made from it without the truth have the joint law of one path."""
     bought = MultipleRelease(family, TRUTH, step=None if family.integer else 2.0**-12).release(2)
     reseller = MultipleRelease.from_release(bought)
     noise = {Fraction(level): reseller.release(level).values - TRUTH for level in coarser} | {
@@ -48,7 +48,7 @@ def test_a_bought_release_and_what_is_made_of_it_are_one_path(family, coarser):
 
 
 def test_a_reseller_serves_the_bought_release_unchanged_and_nothing_finer():
-    """The new object is sealed at the level that was bought; the grid of a coarser level is its own."""
+    """The new object is sealed at the level of the release; each coarser level has its own grid."""
     for family in (Gaussian(), Laplace(), DiscreteLaplace(sensitivity=1)):
         bought = MultipleRelease(family, TRUTH, cap=4).release(1)
         reseller = MultipleRelease.from_release(bought)
@@ -65,7 +65,7 @@ def test_a_reseller_serves_the_bought_release_unchanged_and_nothing_finer():
 
 
 def test_what_cannot_be_tightened_is_refused():
-    """Finer levels, values that are no release, and releases that were post-processed."""
+    """Finer levels, invalid values and processed releases are refused."""
     rng, values = entropy.seeded(7203), np.array([1.5, 2.0])
     for level in (1, 2):
         with pytest.raises(LevelOrderError, match="coarser"):

@@ -22,7 +22,7 @@ REACH = 400
 def dense_releases(
     family: Family, counts: np.ndarray, rounds: Sequence[tuple[str, float]], *, rng: Generator
 ) -> DenseReleases:
-    """Noise of every cell at the finest level, a bridge to each coarser one, and a threshold for each release."""
+    """Draw noise of every cell at the finest level, an increment to each coarser level, and apply thresholds."""
     levels = sorted({Fraction(level) for level, _ in rounds}, reverse=True)
     noise = {levels[0]: fresh(family, levels[0], counts.size, rng=rng)}
     for fine, coarse in itertools.pairwise(levels):
@@ -32,7 +32,7 @@ def dense_releases(
 
 
 def fresh(family: Family, level: Fraction, size: int, *, rng: Generator) -> np.ndarray:
-    """Fresh noise."""
+    """Draw fresh noise."""
     rho = float(level)
     if isinstance(family, Gaussian):
         return family.sensitivity * math.sqrt(1 / (2 * rho)) * rng.normal(size=size)
@@ -46,7 +46,7 @@ def fresh(family: Family, level: Fraction, size: int, *, rng: Generator) -> np.n
 
 
 def bridge(family: Family, fine: Fraction, coarse: Fraction, size: int, *, rng: Generator) -> np.ndarray:
-    """Coarse noise less fine noise."""
+    """Draw coarse noise minus fine noise."""
     if isinstance(family, Gaussian):
         return family.sensitivity * math.sqrt(float((1 / coarse - 1 / fine) / 2)) * rng.normal(size=size)
     if isinstance(family, Laplace | DiscreteLaplace):
@@ -55,7 +55,7 @@ def bridge(family: Family, fine: Fraction, coarse: Fraction, size: int, *, rng: 
 
 
 def nothing(family: Laplace | DiscreteLaplace, fine: Fraction, coarse: Fraction) -> float:
-    """The probability that noise at two levels is the same, apart from a jump of 0."""
+    """Return the probability that noise at two levels is the same, apart from a jump of 0."""
     if isinstance(family, Laplace):
         return float(coarse / fine) ** 2
     return (math.sinh(rate(family, coarse) / 2) / math.sinh(rate(family, fine) / 2)) ** 2
@@ -64,7 +64,7 @@ def nothing(family: Laplace | DiscreteLaplace, fine: Fraction, coarse: Fraction)
 def finer(
     family: Family, coarse_noise: np.ndarray, coarse: Fraction, fine: Fraction, *, rng: Generator
 ) -> np.ndarray:
-    """Noise at a finer level given that at a coarser one, by Bayes' rule."""
+    """Draw noise at a finer level given the noise at a coarser level, by Bayes' rule."""
     if isinstance(family, Gaussian):
         step = family.sensitivity * math.sqrt(float(fine - coarse) / 2) * rng.normal(size=coarse_noise.size)
         return (float(coarse) * coarse_noise + step) / float(fine)

@@ -1,6 +1,6 @@
 """The exact probability that a cell exceeds at one release and at none before, by integrating level by level.
 
-Noise at a coarser level is noise at the finer level plus an independent bridge. The law is carried from the finest
+Noise at a coarser level is noise at the finer level plus an independent increment. The law is carried from the finest
 level to the coarsest, and at each level it is cut to the interval of that level.
 """
 

@@ -1,4 +1,4 @@
-"""Sparse releases over a whole small domain, cell by cell, so that they can be held against the dense ones.
+"""Sparse releases over a whole small domain, cell by cell, for comparison with dense releases.
 
 Also the wrong samplers that the tests must tell apart.
 """
@@ -58,7 +58,7 @@ def release_sparse(
 
 
 def hide_unpublished(releases: DenseReleases) -> DenseReleases:
-    """What sparse releases keep of dense ones: whole paths of the cells published at least once."""
+    """Keep from dense releases what sparse ones have: whole paths of the cells published at least once."""
     seen = releases.published.any(axis=0)
     return DenseReleases(np.where(seen, releases.noise, np.nan), releases.published)
 
@@ -96,7 +96,7 @@ def printed_algorithm_6(
     count: Any,
     rng: Generator,
 ) -> NewlyTracked:
-    """Wrong on purpose: the right number of cells, but each step from its own truncated law (levels ascending).
+    """Wrong control: the right number of cells, but each step has its own truncated law (levels ascending).
 
     Only the weights of later constraints are left out; the scale is mended, or it would be seen at once.
     """
@@ -125,5 +125,5 @@ def printed_algorithm_6(
 def independent_redraw(
     family: Family, level: Fraction, _known: dict[Fraction, np.ndarray], size: int, *, rng: Generator
 ) -> np.ndarray:
-    """Wrong on purpose: fresh noise for tracked cells at every level."""
+    """Wrong control: fresh noise for tracked cells at every level."""
     return family.sample(size, level, rng=rng)

@@ -29,7 +29,7 @@ class Given:
 
 
 def misplaced(n: float, p: float, exact_p: float) -> float:
-    """The sum, over all boundaries between two numbers, of how far off the uniform number is that crosses it."""
+    """Sum the errors of the uniform numbers at which the result changes to the next number."""
     mean = n * p
     k = np.arange(max(0, int(mean - 9 * mean**0.5)), int(min(n, mean + 9 * mean**0.5 + 25)))
     low, high = np.zeros(k.size), np.full(k.size, 1 - 2.0**-53)
@@ -62,7 +62,7 @@ def test_small_means_are_added_up_to_twelve_digits(n: float, p: float) -> None:
      *(slow(*case) for case in ((200, 0.5), (1000, 0.05), (10**6, 0.5), (10**69, 2e-67), (10**77, 5e-75)))],
 )  # fmt: skip
 def test_numbers_follow_their_law(n: int, p: float) -> None:
-    """Draws in cells of equal probability; means that are off by 1 % or a fifth of a deviation are seen."""
+    """Draws are uniform over cells of equal probability; a mean off by 1 % or a fifth of a deviation is detected."""
     draws = 100_000 if n * min(p, 1 - p) < 100 else 20_000 if n * p < 1e4 else 3_000
     law = stats.poisson(n * p) if n > 10**15 else stats.binom(n, p)
     edges = np.unique(law.ppf(np.arange(1, 20) / 20))
@@ -84,7 +84,7 @@ def test_numbers_follow_their_law(n: int, p: float) -> None:
     ids=["tiny", "nearly one", "small", "beyond doubles"],
 )
 def test_rare_successes_and_rare_failures_are_as_rare_as_asked(n: int, log_p: float) -> None:
-    """The rarer of the two has a mean of 3 and its law; 100,000 draws see a mean that is 5 % off."""
+    """The rarer outcome has a mean of 3 and the right law; 100,000 draws detect a mean that is 5 % off."""
     drawn = binomial([n] * 100_000, np.full(100_000, log_p), rng=entropy.seeded(31))
     rarer = n - drawn if log_p > -1.0 else drawn
     seen = np.bincount(rarer, minlength=40)
@@ -95,14 +95,14 @@ def test_rare_successes_and_rare_failures_are_as_rare_as_asked(n: int, log_p: fl
 
 
 def test_certain_and_impossible_events() -> None:
-    """p of one takes all, p of zero takes none, at any size that fits."""
+    """Probability 1 gives all cells and probability 0 none, at any size that fits."""
     got = binomial([7, 7, 0, 2**31 - 8, 10**30], [0.0, -np.inf, -1.0, 0.0, -np.inf], rng=entropy.seeded(1))
     assert got.tolist() == [7, 0, 0, 2**31 - 8, 0]
     assert binomial([], [], rng=entropy.seeded(1)).size == 0
 
 
 def test_more_than_fit_and_less_than_nothing_are_refused_before_drawing() -> None:
-    """An expectation beyond 2**31 is an error, not a memory hog; so is a negative number of cells."""
+    """An expectation above 2**31 and a negative number of cells are refused before memory is allocated."""
     for numbers, log_p in ([10**30], math.log(1e-10)), ([10**400], -1.0), ([10**12], 0.0):
         with pytest.raises(ThresholdError):
             binomial(numbers, [log_p], rng=entropy.seeded(1))

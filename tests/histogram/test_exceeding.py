@@ -19,18 +19,18 @@ UNIT = Gaussian(sensitivity=1.0)
 
 
 def rate(past: list, level: str, threshold: float, sensitivity: float = 1.0, count: int = 0) -> float:
-    """The probability by quadrature that a cell with this history exceeds."""
+    """Return the probability, by quadrature, that a cell with this history exceeds the threshold."""
     bounds = [(known, tau - count) for known, tau in past]
     return exceedance(Gaussian(sensitivity=sensitivity), bounds, level, threshold - count)
 
 
 def in_stds(t: float, levels: list[float]) -> list[tuple[float, float]]:
-    """Past releases at t standard deviations each."""
+    """Return past releases with thresholds at t standard deviations."""
     return [(level, t * UNIT.std(level)) for level in levels]
 
 
 def test_mean_and_variance_at_the_new_level_are_the_reference() -> None:
-    """400,000 draws see a mean of Z/sigma off by 0.003; the paper's 3.158 is 0.099 off."""
+    """400,000 draws detect a mean of Z/sigma off by 0.003; the paper's 3.158 is off by 0.099."""
     past, sigma = in_stds(3, [0.1, 0.2]), UNIT.std(0.4)
     drawn = draw_exceeding(UNIT, past, 0.4, 3 * sigma, round(400_000 / 0.00108), rng=entropy.seeded(12))
     z = drawn.values / sigma
@@ -64,7 +64,7 @@ SCENES = {
 
 @pytest.mark.parametrize("scene", quick([name for name in SCENES if name != "count above an old threshold"], SCENES))
 def test_rates_in_any_order_agree_with_quadrature(scene: str) -> None:
-    """As many cells exceed as the integral says; 400,000 that exceed show an error of 1.3 %."""
+    """The number of exceeding cells agrees with the integral; 400,000 exceeding cells detect an error of 1.3 %."""
     sensitivity, past, level, threshold, count, reference = SCENES[scene]
     p = rate(past, level, threshold, sensitivity, count)
     if reference:

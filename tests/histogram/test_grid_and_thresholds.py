@@ -34,7 +34,7 @@ def test_the_step_is_a_power_of_two_that_divides_one(std: float) -> None:
 def test_rounded_above_the_threshold_is_noise_above_the_effective_one(
     std: float, threshold: float, count: int, z: float
 ) -> None:
-    """The two ways to say it agree exactly, at the boundary too."""
+    """A rounded count above the threshold and noise above the effective threshold are the same event."""
     step = grid_step(std)
     bound = effective_threshold(threshold, step)
     at_bound = bound - count
@@ -46,7 +46,7 @@ def test_rounded_above_the_threshold_is_noise_above_the_effective_one(
 
 
 def test_rounding_is_to_the_nearest_halves_down() -> None:
-    """Also where subtracting a half would round."""
+    """Rounding to the grid is exact, also where subtracting a half would round."""
     step = 0.25
     noise = np.array([0.125, 0.375, -0.125, np.nextafter(-0.125, 0), np.nextafter(0.125, 1), 1e-300])
     assert round_to_grid(noise, step).tolist() == [0.0, 0.25, -0.25, 0.0, 0.25, 0.0]
@@ -61,7 +61,7 @@ def test_rounding_is_to_the_nearest_halves_down() -> None:
 def test_the_suggested_threshold_is_the_lowest_that_keeps_to_the_false_keys(
     size: int, wanted: float, level: str, max_keys: int
 ) -> None:
-    """One step lower would expect more than was asked for; all from public numbers."""
+    """The threshold is the lowest on the grid: one step lower expects more false keys than requested."""
     family = Gaussian(sensitivity=math.sqrt(max_keys))
     if wanted >= size:
         with pytest.raises(ThresholdError):
@@ -76,6 +76,6 @@ def test_the_suggested_threshold_is_the_lowest_that_keeps_to_the_false_keys(
 
 @pytest.mark.parametrize("wanted", [0.0, -1.0, math.nan, math.inf])
 def test_a_senseless_number_of_false_keys_is_refused(wanted: float) -> None:
-    """With the value in the message."""
+    """The refusal shows the value."""
     with pytest.raises(ThresholdError, match=str(wanted)):
         threshold_for_false_keys(Gaussian(), 0.1, 100, wanted)

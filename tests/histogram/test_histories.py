@@ -25,13 +25,13 @@ EACH_KIND = [
 
 
 def at(family: Family, level: str, stds: float) -> float:
-    """A threshold so many standard deviations above the mean, where the family's noise can lie."""
+    """Return a threshold this many standard deviations above the mean, inside the support of the noise."""
     bound = family.mean(level) + stds * family.std(level)
     return math.floor(bound) + 0.0 if family.integer else bound
 
 
 def far(family: Family) -> float:
-    """Noise of the survivor: 20 standard deviations below, or no noise at all."""
+    """Return the noise of the survivor: 20 standard deviations below the mean, or 0."""
     if isinstance(family, Poisson):
         return 0
     return round(-20 * family.std("1/4")) if family.integer else -20 * family.std("1/4")

@@ -30,7 +30,7 @@ SLACK = {"laplace": 1e-3}
 
 
 def spend(family: Any, delta: str, levels: list[str], keys: int = 1) -> tuple[OpenBudget, list[tuple[str, float]]]:
-    """Releases at the lowest thresholds that half of the remaining delta allows: (level, effective threshold)."""
+    """Return (level, effective threshold) of releases that each use half of the remaining delta."""
     budget, releases = OpenBudget(Fraction(delta), [(1, keys)]), []
     for level in levels:
         point = (STEP, Fraction(level))
@@ -57,7 +57,7 @@ def test_the_exact_probability_is_below_the_stated_delta_in_every_order_of_round
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_the_stated_delta_is_the_same_in_every_order_for_the_same_thresholds(name: str) -> None:
-    """A sum over levels, each at its lowest threshold."""
+    """The delta is a sum over levels, each at its lowest threshold."""
     family, levels = FAMILIES[name]
     _, releases = spend(family, "1e-3", levels)
     releases.append((releases[0][0], releases[0][1] + 1))
@@ -89,7 +89,7 @@ def test_a_unit_with_several_keys_and_a_unit_that_adds_more_to_each() -> None:
 @settings(deadline=None, max_examples=60)
 @given(data=st.data())
 def test_a_lowest_threshold_fits_and_the_next_lower_one_does_not(data: st.DataObject) -> None:
-    """For any family, levels, keys and part of delta; also where a level comes again."""
+    """The lowest threshold keeps to the delta, for any family, levels and keys, also at a repeated level."""
     family, levels = FAMILIES[data.draw(st.sampled_from(sorted(FAMILIES)))]
     keys = data.draw(st.sampled_from([1, 5, 300]))
     budget = OpenBudget(Fraction(data.draw(st.sampled_from(["1e-12", "1e-6", "0.3"]))), [(1, keys), (2, 1)])
@@ -107,7 +107,7 @@ def test_a_lowest_threshold_fits_and_the_next_lower_one_does_not(data: st.DataOb
 
 @pytest.mark.parametrize("delta", [0.0, 2e-6])
 def test_no_threshold_is_named_for_a_delta_that_does_not_remain(delta: float) -> None:
-    """Nothing, or more than all."""
+    """A delta of 0, or above the remaining delta, is refused."""
     with pytest.raises(DeclarationError, match="at most 1e-06"):
         OpenBudget(Fraction("1e-6"), [(1, 1)]).lowest_threshold((STEP, Fraction(1)), Gaussian(), delta)
 
@@ -127,7 +127,7 @@ def test_the_exact_law_of_these_tests_is_right() -> None:
 
 
 def test_the_exposure_of_one_release_is_that_of_the_family() -> None:
-    """1 - P[Z <= threshold - added] ** keys, to a relative 1e-12 also where it is tiny."""
+    """The exposure is 1 - P[Z <= threshold - added] ** keys, to a relative 1e-12 also where it is tiny."""
     found = exposure(Gaussian(), Fraction("0.5"), 31.0, [(1, 1), (1, 20)])
     assert [float(each) for each in found] == pytest.approx(
         [4.906713927148187e-198, 9.813427854296374e-197], rel=1e-12

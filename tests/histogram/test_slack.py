@@ -25,12 +25,12 @@ LATTICE = {Gaussian: 0.8 * 2.0**-52, Laplace: 0.5 * 2.0**-52}
 
 
 def exact(level: str) -> mp.mpf:
-    """A level to all digits."""
+    """Return a level in full precision."""
     return mp.mpf(Fraction(level).numerator) / Fraction(level).denominator
 
 
 def exact_inverse(family: Family, level: str, p: mp.mpf, near: float) -> mp.mpf:
-    """The noise with a tail of p."""
+    """Return the noise with tail probability p."""
     if isinstance(family, Gaussian):
         scale = family.sensitivity / mp.sqrt(2 * exact(level))
         z = mp.mpf(near) / scale
@@ -42,7 +42,7 @@ def exact_inverse(family: Family, level: str, p: mp.mpf, near: float) -> mp.mpf:
 
 
 def off_by_inverse(family: Family, level: str) -> float:
-    """The mean distance of noise made from a uniform number from what that number stands for, in counts."""
+    """Return the mean error of noise computed from a uniform number, in counts."""
     log_p = -seeded(71).standard_exponential(300)
     found = family.inverse_log_tail(log_p, level)
     with mp.workdps(40):
@@ -51,7 +51,7 @@ def off_by_inverse(family: Family, level: str) -> float:
 
 
 def real(value: Fraction) -> np.longdouble:
-    """A fraction in 64 bits."""
+    """Return a fraction as a 64-bit long double."""
     return np.longdouble(value.numerator) / np.longdouble(value.denominator)
 
 
@@ -125,7 +125,7 @@ def turn(holds: Callable[[np.ndarray], np.ndarray], near: np.ndarray) -> np.ndar
 
 
 def misplaced_tails(family: DiscreteLaplace, level: str) -> float:
-    """The sum over all integers of how far off the uniform number is at which the inverse goes on to the next."""
+    """Sum, over all integers, the error of the uniform number at which the inverse passes to the next integer."""
     rate = real(family.rate(level))
     norm, last = np.log1p(np.exp(-rate)), int(45 / float(rate)) + 2
     above, below = np.arange(0, last), -np.arange(1, last)
@@ -145,7 +145,7 @@ def test_boundaries_of_discrete_laplace_noise_are_misplaced_by_less_than_stated(
 
 
 def test_the_slack_is_proportional_to_keys_and_to_levels_nearby() -> None:
-    """Where the next level adds hardly any noise, errors of the ones before are seen again."""
+    """If the next level adds hardly any noise, the errors of earlier levels count again."""
     assert numerical_slack(20, 3.0, 0.125) == 20 * numerical_slack(1, 3.0, 0.125)
     assert count_near(["0.1", "0.3"], "0.2") == 0
     assert count_near(["0.2000001", "0.1999999", "0.2", "0.20001"], "0.2") == 3

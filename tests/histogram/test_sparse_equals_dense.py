@@ -37,7 +37,7 @@ class Case(NamedTuple):
 
     @property
     def all_counts(self) -> np.ndarray:
-        """The true count of every cell."""
+        """Return the true count of every cell."""
         return np.repeat(self.counts, self.cells)
 
     def release(self, how, seed: int, **more: object) -> DenseReleases:
@@ -92,7 +92,7 @@ def fifty(rng: np.random.Generator) -> list[tuple[str, float]]:
 
 
 def shaped(family: Family, shape: str) -> Case:
-    """A case with thresholds where the family's noise can lie."""
+    """Return a case with thresholds inside the support of the noise."""
     rounds, cells = SHAPES[shape]
     above = 2**33 if shape == "large counts" else 0
     bounds = [
@@ -118,7 +118,7 @@ def reference(name: str) -> DenseReleases:
 
 @pytest.mark.parametrize("name", quick(QUICK, EVERY))
 def test_sparse_releases_have_the_joint_law_of_dense_ones(name: str) -> None:
-    """Which releases a cell is in, and its noise at all of them, have the dense law; redrawn noise does not."""
+    """Publication of a cell and its noise, jointly over all releases, have the dense law; redrawn noise does not."""
     case = EVERY[name]
     sparse = case.release(release_sparse, 2)
     ways = {"sparse": sparse} if name in BY_SHAPE else {"sparse": sparse, "dense": case.release(release_dense, 1)}

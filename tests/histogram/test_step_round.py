@@ -125,7 +125,7 @@ def test_running_releases_have_the_joint_law_of_dense_ones(reference: DenseRelea
 
 
 def test_an_open_domain_never_shows_a_key_where_it_is_empty(reference: DenseReleases) -> None:
-    """There only points with units count: the law is the dense one with the other points left out."""
+    """In an open domain only points with units count: the law is the dense one without the other points."""
     released = sparse(5, COUNTS, opened=True)
     assert not released.published[:, KINDS == 0].any()
     both = hidden(dense_noise(6), COUNTS, opened=True)
@@ -145,7 +145,7 @@ def test_explicit_cells_of_an_open_domain_are_not_shown_where_they_are_empty() -
 
 
 class TestWrongSamplers:
-    """Each of these must be rejected, or the comparison above could not have seen it."""
+    """The comparison rejects each wrong sampler."""
 
     def test_scale_off(self, reference: DenseReleases) -> None:
         released = sparse(7, COUNTS, noise=StepNoise(1.05**2 * COVARIANCE))
@@ -208,7 +208,7 @@ def test_histories_never_become_rare() -> None:
 
 
 def test_a_domain_too_large_to_be_drawn_whole_is_refused() -> None:
-    """Nothing of it is drawn first."""
+    """The refusal comes before anything is drawn."""
     law = StepNoise(COVARIANCE)
     none = np.empty(0, np.int64)
     with pytest.raises(ThresholdError):

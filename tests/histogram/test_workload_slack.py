@@ -54,12 +54,12 @@ CASES: list[tuple[Workload, str, int]] = [
 
 
 def noise_of(strategy: Strategy, z: np.ndarray) -> np.ndarray:
-    """The noise that is rounded before anything else is done with it."""
+    """Return the noise that is rounded first."""
     return strategy.to_cells(z) if strategy.invertible else strategy.noise_answers(z)
 
 
 def exactly(strategy: Strategy, z: np.ndarray) -> np.ndarray:
-    """The same in 64 bits: of spectral strategies by sines to all digits, of others by the written-out matrix."""
+    """Compute the noise in 64 bits: spectral strategies by exact sines, others by the written-out matrix."""
     if not isinstance(strategy, Spectral):
         return noise_of(strategy, np.eye(strategy.n_noise)).astype(np.longdouble) @ z
     kernel, cells, pi = strategy.kernel, strategy.workload.n_cells, np.longdouble("3.14159265358979323846264338")
@@ -74,7 +74,7 @@ def exactly(strategy: Strategy, z: np.ndarray) -> np.ndarray:
 
 
 def touched(strategy: Strategy, max_keys: int) -> np.ndarray:
-    """Places that a unit of the first cells can change."""
+    """Return the positions that a unit of the first cells can change."""
     if strategy.word == "identity":
         return np.arange(min(max_keys, strategy.workload.n_cells))
     if strategy.word == "direct" and isinstance(strategy.workload, Marginals):  # of a single marginal
@@ -103,7 +103,7 @@ def test_noise_is_off_by_less_than_stated(workload: Workload, name: str, max_key
     "order", [("1/2", "1/3", "1", "5/12", "2/3"), ("1/2", "1/2000000", "1/1999999", "500001/1000000")]
 )
 def test_errors_of_earlier_levels_add_up_at_most(order: tuple[str, ...]) -> None:
-    """A path in double and in 64 bits from the same draws: level by level, in units of its deviation."""
+    """Draw a path in 53 and in 64 bits from the same numbers: level by level, in units of its deviation."""
     strategy, family = strategy_named("identity", Identity(5000)), Gaussian()
     one, rng = seeded(92), seeded(92)
     kept: dict[Fraction, np.ndarray] = {}

@@ -13,13 +13,13 @@ DIGITS = 50
 
 
 def poisson_mass(mean: float) -> Weight:
-    """The mass of Poisson(mean) at each integer."""
+    """Return the mass of Poisson(mean) at each integer."""
     m = mpmath.mpf(mean)
     return lambda k: mpmath.exp(k * mpmath.log(m) - m - mpmath.loggamma(k + 1)) if k >= 0 else mpmath.mpf(0)
 
 
 def skellam_mass(mean: float) -> Weight:
-    """The mass of the difference of two Poisson(mean) numbers, as a sum over the smaller one."""
+    """Return the mass of the difference of two Poisson(mean) numbers, as a sum over the smaller one."""
     m = mpmath.mpf(mean)
 
     def mass(x: int) -> mpmath.mpf:
@@ -40,7 +40,7 @@ def skellam_mass(mean: float) -> Weight:
 
 
 def binomial_mass(trials: float, chance: float) -> Weight:
-    """The mass of Binomial(trials, chance), of these doubles exactly, at each integer."""
+    """Return the exact mass of Binomial(trials, chance) at each integer; `chance` is exactly this double."""
     n, p = mpmath.mpf(trials), mpmath.mpf(chance)
 
     def mass(k: int) -> mpmath.mpf:
@@ -51,7 +51,7 @@ def binomial_mass(trials: float, chance: float) -> Weight:
 
 
 def distance(law: IntegerLaw, weight: Weight, cells: int = 400) -> float:
-    """Total variation between a table and a law given by weights, from about so many cells within 9 deviations."""
+    """Return the total variation between a table and a law, from about this many cells within 9 deviations."""
     above, up_to = law._above, law._up_to
     inside = [i for i in range(law.logs.size) if up_to[i + 1] > 1e-18 and above[i] > 1e-18]
     sparse = max(1, len(inside) // cells)

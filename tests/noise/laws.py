@@ -58,7 +58,7 @@ def bridge(family: Any, fine: Fraction, coarse: Fraction, x: NDArray[Any]) -> ND
 
 
 def joint_table(family: Any, levels: Sequence[Fraction], values: NDArray[Any]) -> NDArray[Any]:
-    """P of integer noise at levels from fine to coarse, each among these values; shape (values,) * levels."""
+    """Return the joint mass of integer noise at levels from fine to coarse; shape (values,) * levels."""
     table = probabilities(family, levels[0], values)
     for fine, coarse in pairwise(levels):
         table = table[..., np.newaxis] * bridge(family, fine, coarse, values[np.newaxis, :] - values[:, np.newaxis])
@@ -84,7 +84,7 @@ def joint_p_value(family: Any, noise: Noise) -> float:
 
 
 def _of_table(family: Any, levels: Sequence[Fraction], columns: Sequence[NDArray[Any]]) -> float:
-    """G-test over all cells within two deviations, the likeliest first, with one cell for the rest."""
+    """Return the p-value of a G-test over cells within two deviations, with one cell for the rest."""
     if isinstance(family, RandomisedResponse):
         values = np.arange(family.categories)
     else:
@@ -104,7 +104,7 @@ def _of_table(family: Any, levels: Sequence[Fraction], columns: Sequence[NDArray
 
 
 def _of_jumps(family: Any, levels: Sequence[Fraction], columns: Sequence[NDArray[Any]]) -> float:
-    """Rosenblatt's transform from the finest level on, spread evenly over the jump at 0, against the uniform cube."""
+    """Test Rosenblatt's transform, finest level first, against the uniform cube; atoms are spread evenly."""
     rng = entropy.seeded(1)
     power = 1 if isinstance(family, Exponential) else 2
     uniforms = [cdf(family, levels[0], columns[0])]

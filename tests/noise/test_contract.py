@@ -130,7 +130,7 @@ def test_draws_above_a_threshold_have_the_truncated_law(family: Family, deviatio
 
 
 class SignOfZero(DiscreteLaplace):
-    """Multiplies by numpy's sign, which is 0 at 0: noise that is 0 stays 0."""
+    """A wrong family: it multiplies by numpy's sign, so noise of 0 stays 0."""
 
     def _refined(self, coarse, known, target, *, rng):
         return np.sign(coarse) * np.abs(super()._refined(coarse, known, target, rng=rng))
@@ -151,21 +151,21 @@ class Mirrored(Laplace):
 
 
 class Redraw(Skellam):
-    """Draws fresh noise at every finer level."""
+    """A wrong family: it draws fresh noise at every finer level."""
 
     def _refined(self, coarse, known, target, *, rng):
         return np.broadcast_to(self.sample(coarse.shape[-1], target, rng=rng), coarse.shape)
 
 
 class WideSteps(Gaussian):
-    """Bridges are 5 % too wide."""
+    """A wrong family: increments are 5 % too wide."""
 
     def _increment(self, size, fine, coarse, *, rng):
         return 1.05 * super()._increment(size, fine, coarse, rng=rng)
 
 
 class WideTail(Exponential):
-    """Tails are those of a law 5 % wider."""
+    """A wrong family: its tails belong to a law 5 % wider."""
 
     def log_tail(self, threshold, level):
         return super().log_tail(np.asarray(threshold) / 1.05, level)
@@ -193,7 +193,7 @@ def test_wrong_families_fail_where_they_are_wrong(family: Family, seen: str, uns
 @EVERY_FAMILY
 @pytest.mark.parametrize("level", ["0.01", "1/3", "7"])
 def test_supports_of_neighbouring_counts_are_shifts_of_one_another(family: Family, level: str) -> None:
-    """At the same noise, what is published of c and of c + 1 differs by exactly 1, on the grid of c = 0."""
+    """With the same noise, the published values of c and c + 1 differ by exactly 1, on the grid of c = 0."""
     noise = family.sample(20_000, level, rng=entropy.seeded(604)).astype(np.float64)
     step = 1.0 if family.integer else grid_step(family.std(level))
     assert 1.0 % step == 0.0
@@ -205,7 +205,7 @@ def test_supports_of_neighbouring_counts_are_shifts_of_one_another(family: Famil
 
 @pytest.mark.parametrize("family", [*FAMILIES, RandomisedResponse(5)], ids=lambda family: type(family).__name__)
 def test_steps_refuse_levels_out_of_order(family: DenseFamily) -> None:
-    """A step to the same level, or to a level on the wrong side, is refused; carrying to the same level is none."""
+    """A step to the same level or to the wrong side is refused; carrying to the same level changes nothing."""
     z, rng = np.zeros(3, np.int64 if family.integer else np.float64), entropy.seeded(605)
     refused = [lambda level=level: family.refine(z, "0.1", level, rng=rng) for level in ("1/10", "0.05")]
     for level in ("1/10", "0.2"):

@@ -21,7 +21,7 @@ DRAWS = 200_000
 
 
 def test_the_joint_law_is_the_same_where_intervals_decide(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If interval arithmetic settles every draw, the law is the same."""
+    """If interval arithmetic decides every draw, the law is the same."""
     monkeypatch.setattr(exact_draws, "_ROOM", 1e300)
     coarse, middle, fine = Fraction(1, 2), Fraction(1), Fraction(2)
     for order in ((middle, fine, coarse), (fine, coarse, middle)):
@@ -29,20 +29,20 @@ def test_the_joint_law_is_the_same_where_intervals_decide(monkeypatch: pytest.Mo
 
 
 def value(number: Interval) -> mpmath.mpf:
-    """The middle of an enclosure to sixty digits."""
+    """Return the middle of an enclosure, to sixty digits."""
     low, high = (mpmath.mp.make_mpf(end) for end in number._mpi_)
     assert high - low < mpmath.mpf(10) ** -60
     return (low + high) / 2
 
 
 def exceeds(tail: Tail, k: int, power: int = 0) -> mpmath.mpf:
-    """P[N > k] of a tail, to sixty digits."""
+    """Return P[N > k] of a tail, to sixty digits."""
     weight = value(enclose(tail.weight, 250))
     return weight * mpmath.exp(-power * value_of(tail.shrink) - k * value_of(tail.rate))
 
 
 def sized_pmf(tail: Tail, x: int) -> mpmath.mpf:
-    """P[x] of a tail's number with a random sign."""
+    """Return P[x] of a number with this tail and a random sign."""
     size = abs(x)
     mass = (exceeds(tail, size - 1) if size else mpmath.mpf(1)) - exceeds(tail, size)
     return mass if x == 0 else mass / 2
@@ -62,7 +62,7 @@ def refine_pmf(x: int, y: int, coarse: Fraction, fine: Fraction) -> mpmath.mpf:
 
 
 def value_of(rate: Fraction) -> mpmath.mpf:
-    """A rational as a long float."""
+    """Return a rational in high precision."""
     return mpmath.mpf(rate.numerator) / rate.denominator
 
 
@@ -78,7 +78,7 @@ RATES = [(Fraction(1, 2), Fraction(1)), (Fraction(1), Fraction("1.001")), (Fract
 
 @pytest.mark.parametrize(("coarse", "fine"), RATES)
 def test_the_declared_steps_are_the_kernels_to_forty_digits(coarse: Fraction, fine: Fraction) -> None:
-    """Bridge and refine, as the code declares them, against division and Bayes' rule."""
+    """The declared increments and refinements agree with division and Bayes' rule."""
     with mpmath.workdps(45):
         a, b = mpmath.exp(-value_of(fine)), mpmath.exp(-value_of(coarse))
         for x in range(-6, 7):
@@ -94,7 +94,7 @@ def test_the_declared_steps_are_the_kernels_to_forty_digits(coarse: Fraction, fi
 
 @pytest.mark.parametrize(("coarse", "fine"), RATES)
 def test_the_declared_coins_between_are_right_to_forty_digits(coarse: Fraction, fine: Fraction) -> None:
-    """P[middle = fine + b | coarse - fine = k], as the code mixes it, against Bayes' rule, for k = 0 and others."""
+    """The code's P[middle = fine + b | coarse - fine = k] agrees with Bayes' rule, for k = 0 and others."""
     middle = (coarse + 2 * fine) / 3
     with mpmath.workdps(45):
         apart, together = (exceeds(coin, 0) for coin in discrete_laplace._moving(coarse, middle, fine))
@@ -108,7 +108,7 @@ def test_the_declared_coins_between_are_right_to_forty_digits(coarse: Fraction, 
 
 @pytest.mark.parametrize("start", [-3, 0, 3])
 def test_refining_one_value_follows_its_kernel(start: int) -> None:
-    """From 3, from -3 and from 0, by coins and by inversion alike."""
+    """Refined noise from 3, -3 and 0 has its law, by coins and by inversion."""
     family, known = DiscreteLaplace(1), np.full(DRAWS, start)
     chances = np.array([float(refine_pmf(abs(start), y, Fraction(1, 2), Fraction(1))) for y in range(-12, 13)])
     chances = np.append(chances, 1 - chances.sum())

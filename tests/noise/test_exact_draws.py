@@ -68,7 +68,7 @@ def test_a_weight_lies_within_its_bounds(rate: Fraction, more: Fraction) -> None
 
 
 def test_a_probability_of_nothing_is_refused_and_not_pondered_for_ever() -> None:
-    """A weight that bounds never tell from 0 raises an error."""
+    """A weight that interval bounds cannot separate from 0 raises an error."""
     with pytest.raises(LevelError, match="too near"):
         draw(Tail(lambda: decay(THIRD) - decay(THIRD)), 1, rng=entropy.seeded(1))
 
@@ -96,7 +96,7 @@ def test_words_beside_a_boundary_are_decided_right(rate: Fraction, flipped: bool
 
 @pytest.mark.parametrize("room", [None, 1e300])
 def test_doubles_and_intervals_draw_the_same_law(monkeypatch: pytest.MonkeyPatch, room: float | None) -> None:
-    """Without trust in doubles every draw is settled by intervals, and the law is the same."""
+    """If intervals decide every draw instead of doubles, the law is the same."""
     settled: list[int] = []
     settle = Uniforms._settle
     monkeypatch.setattr(Uniforms, "_settle", lambda *args, **given: settled.append(1) or settle(*args, **given))
@@ -135,7 +135,7 @@ def test_slow_geometrics_have_their_law(rate: Fraction) -> None:
 
 @pytest.mark.parametrize("rate", ["1/1000000", "1/2", "20"])
 def test_coins_show_what_they_should(rate: str) -> None:
-    """A coin of weight e**-rate comes up as often as it says; a fair coin half of the time."""
+    """A coin of weight e**-rate succeeds with this probability; a fair coin with 1/2."""
     shown = coins(Tail(lambda: decay(Fraction(rate))), DRAWS, rng=entropy.seeded(38))
     assert_consistent(binomial_test(int(shown.sum()), DRAWS, math.exp(-float(Fraction(rate)))))
     assert_consistent(binomial_test(int(fair_coins(DRAWS, rng=entropy.seeded(39)).sum()), DRAWS, 0.5))

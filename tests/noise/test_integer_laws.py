@@ -40,7 +40,7 @@ def test_tables_are_the_law(law, mass, parameters: tuple[float, ...], cells: int
 @pytest.mark.parametrize("means", [(0.01, 3.0), (3.0, 0.01), (40.0, 60.0), (2000.0, 500.0), (1e-9, 700.0)])
 @pytest.mark.parametrize("deviations", [-7, -1, 0, 2, 30])
 def test_parts_of_a_sum_have_their_conditional_law(means: tuple[float, float], deviations: int) -> None:
-    """Bayes' rule for Poisson and Skellam parts, also of sums that hardly ever occur; nothing is cut off."""
+    """Parts of Poisson and Skellam sums follow Bayes' rule, also for very rare sums; nothing is cut off."""
     both = sum(means)
     for law, mass, centre, spread in (
         (poisson_law, poisson_mass, both, both**0.5),
@@ -64,7 +64,7 @@ def test_the_ends_of_uniform_numbers_give_the_ends_of_a_table() -> None:
 
 @pytest.mark.parametrize("mean", [3.0, 300.0, 3.3 * 2**24])
 def test_poisson_numbers_follow_their_law(mean: float) -> None:
-    """200,000 draws see a mean that is off by a tenth of a deviation; large means are sums of parts."""
+    """200,000 draws detect a mean that is off by a tenth of a deviation; large means are sums of parts."""
     edges = stats.poisson.ppf(np.arange(1, 20) / 20, mean)
     edges = np.unique(edges)
     drawn = poisson(mean, 200_000, rng=entropy.seeded(4))

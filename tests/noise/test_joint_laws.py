@@ -75,7 +75,7 @@ def test_wrong_joint_laws_are_rejected(family, levels):
 
 
 class PrintedBetween(Laplace):
-    """Takes each bridge's probabilities for those of the other one, as Lemma F.5 is printed."""
+    """A wrong family: it exchanges the probabilities of the two increments, as Lemma F.5 is printed."""
 
     def between(self, coarse, coarse_level, fine, fine_level, level, *, rng):
         c, m, f = (float(x) / self.sensitivity for x in (coarse_level, level, fine_level))
@@ -90,7 +90,7 @@ class PrintedBetween(Laplace):
 
 
 class PrintedBetweenIntegers(DiscreteLaplace):
-    """Exchanges both atoms, as Lemma F.5 is printed, and lets the upper bridge jump like the finest law."""
+    """A wrong family: it exchanges both atoms, as Lemma F.5 is printed, and draws upper jumps from the finest law."""
 
     def between(self, coarse, coarse_level, fine, fine_level, level, *, rng):
         at, distance, moved = np.arange(-130, 131), np.clip(coarse - fine, -40, 40), np.zeros_like(fine)
@@ -106,14 +106,14 @@ class PrintedBetweenIntegers(DiscreteLaplace):
 
 
 class WrongShare(Poisson):
-    """Thins by the share of levels instead of the share of means."""
+    """A wrong family: it thins by the share of levels instead of the share of means."""
 
     def between(self, coarse, coarse_level, fine, fine_level, level, *, rng):
         return fine + rng.binomial(coarse - fine, float((fine_level - level) / (fine_level - coarse_level)))
 
 
 class PartsOfOneSide(Skellam):
-    """Thins the difference itself, as if one of the two Poisson parts were empty."""
+    """A wrong family: it thins the difference, as if one of the two Poisson parts were empty."""
 
     def between(self, coarse, coarse_level, fine, fine_level, level, *, rng):
         share = float((1 / level - 1 / fine_level) / (1 / coarse_level - 1 / fine_level))
@@ -135,7 +135,7 @@ def test_wrong_insertions_are_rejected(wrong):
 
 @pytest.mark.parametrize(("family", "levels"), [law for law in LAWS if isinstance(law[0], JumpFamily)], ids=repr)
 def test_levels_share_their_value_to_the_last_bit_as_often_as_the_bridge_is_zero(family, levels):
-    """In every order, noise at two levels is equal with the probability of the bridge's atom."""
+    """In every order, noise at two levels is equal with the probability of the increment's atom."""
     levels = tuple(map(Fraction, levels))
     for order in permutations(levels):
         noise = in_order(family, order, DRAWS, 206)

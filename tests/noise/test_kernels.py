@@ -24,7 +24,7 @@ def test_between_equals_its_limits_when_the_levels_nearly_meet() -> None:
 
 
 def test_between_has_the_reference_weights() -> None:
-    """At a gap of 1.5, inserted Laplace noise is the fine, the coarse or a third value as often as it should be."""
+    """At a gap of 1.5, Laplace noise between two levels equals either neighbour with the right probabilities."""
     fine = np.zeros(1_000_000)
     drawn = Laplace().between(fine + 1.5, "0.5", fine, 2, 1, rng=entropy.seeded(104))
     counts = [np.count_nonzero(drawn == 0), np.count_nonzero(drawn == 1.5)]

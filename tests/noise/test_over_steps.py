@@ -17,7 +17,7 @@ from tests.stats import assert_consistent, assert_detected, gaussian_vector_test
 
 
 def between(noise: np.ndarray, points: list[Point]) -> np.ndarray:
-    """The covariance of some points, from the formula."""
+    """Return the covariance of points from the formula."""
     steps, levels = [point.step for point in points], np.array([float(point.level) for point in points])
     return noise[np.ix_(steps, steps)] / (2 * np.maximum.outer(levels, levels))
 
@@ -26,7 +26,7 @@ SCRAMBLED = [Point(step, Fraction(level)) for step, level in [(0, "0.2"), (3, "1
 
 
 def test_draws_have_that_covariance_and_so_has_one_noise_given_the_others() -> None:
-    """40,000 vectors, drawn at once or one noise after the others; a scale 5 % off is noticed."""
+    """40,000 vectors, drawn at once or point by point, have the joint law; a scale 5 % off is detected."""
     noise, rng = StepNoise(prefix_covariance(5)), entropy.seeded(1)
     factor, wanted = noise.factor(SCRAMBLED), between(prefix_covariance(5), SCRAMBLED)
     drawn = factor.draw(40_000, rng=rng)
@@ -63,7 +63,7 @@ def test_conditional_laws_are_right_at_the_smallest_gap_of_levels(steps: int, po
 
 
 def exact(matrix: np.ndarray, rows: list[Point], columns: list[Point]) -> mpmath.matrix:
-    """A covariance of points to the working precision."""
+    """Return the covariance of points in the working precision."""
 
     def entry(one: Point, other: Point) -> mpmath.mpf:
         level = max(one.level, other.level)

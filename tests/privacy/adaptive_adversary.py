@@ -1,4 +1,4 @@
-"""The most that an adversary can learn who picks each release by the outputs of those before.
+"""The largest privacy loss of an adversary who chooses each release by earlier outputs.
 
 A transcript of independent draws has a privacy loss that adds up, so that after some releases all that matters is
 what is left of epsilon, e = epsilon - loss, and of the budget. With nothing more to come the adversary has (1 -
@@ -35,13 +35,13 @@ Moves = Callable[[tuple[Move, ...]], Iterable[Move]]
 
 
 def most(moves: Moves, epsilon: float, steps: int) -> float:
-    """The largest delta at epsilon over adaptive adversaries of so many steps."""
+    """Return the largest delta at epsilon over adaptive adversaries with this number of steps."""
     apart = 0.01 if steps < 3 else 0.02
     return float(_value(moves, (), np.array([epsilon]), steps, np.arange(-9.0, 9.0 + apart, apart))[0])
 
 
 def _value(moves: Moves, made: tuple[Move, ...], left: FloatArray, steps: int, grid: FloatArray) -> FloatArray:
-    """By what is left of epsilon, shape (n,): the best of stopping and of each move."""
+    """Return the best of stopping and of each move, by remaining epsilon; shape (n,)."""
     best = np.maximum(0.0, -np.expm1(np.minimum(left, 0.0)))
     if steps == 0:
         return best
@@ -70,6 +70,6 @@ def _after(
 
 
 def gaussian(left: FloatArray, mu: float) -> FloatArray:
-    """delta of two normals mu apart at any epsilon."""
+    """Return delta between two normals at distance mu, for any epsilon."""
     first = ndtr(mu / 2.0 - left / mu)
     return np.maximum(0.0, first - np.exp(np.minimum(left, 700.0)) * ndtr(-mu / 2.0 - left / mu))

@@ -22,12 +22,12 @@ def number(value: Number) -> mpf:
 
 
 def apart(value: float, exact: mpf) -> float:
-    """How far apart, relative to the exact one."""
+    """Return the relative error."""
     return float(abs(mpf(value) / exact - 1)) if exact else float(value != 0)
 
 
 def solved(function: Callable[[mpf], mpf], start: float) -> mpf:
-    """The zero next to `start`, by secant steps."""
+    """Find the zero next to `start` by secant steps."""
     before = mpf(start)
     here = before * (1 + mpf(10) ** -10)
     value_before, value = function(before), function(here)
@@ -42,7 +42,7 @@ def solved(function: Callable[[mpf], mpf], start: float) -> mpf:
 
 
 def gaussian_delta(epsilon: Number, rho: Number) -> mpf:
-    """Balle and Wang's formula as it is printed."""
+    """Return delta by Balle and Wang's printed formula."""
     mu, at = mp.sqrt(2 * number(rho)), number(epsilon)
     return mp.ncdf(-at / mu + mu / 2) - mp.exp(at) * mp.ncdf(-at / mu - mu / 2)
 
@@ -55,7 +55,7 @@ def zcdp_log_delta(t: mpf, epsilon: Number, rho: Number) -> mpf:
 
 
 def least(function: Callable[[mpf], mpf], low: float = -400.0, high: float = 400.0) -> mpf:
-    """The least of a function of t that falls and then rises in ln t, by golden sections."""
+    """Minimise a function of t that falls and then rises in ln t, by golden sections."""
     golden = (mp.sqrt(5) - 1) / 2
     a, b = mpf(low), mpf(high)
     c, d = b - golden * (b - a), a + golden * (b - a)

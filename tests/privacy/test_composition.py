@@ -15,7 +15,7 @@ HALF, TENTH = Fraction(1, 2), Fraction(1, 10)
 
 
 def test_one_currency_adds_exactly() -> None:
-    """0.5 and 0.1 are 3/5, in rho and in epsilon."""
+    """Costs add exactly: 0.5 and 0.1 are 3/5, in rho and in epsilon."""
     for currency in ("rho", "epsilon"):
         total = total_cost([path_cost(currency, HALF), path_cost(currency, TENTH), path_cost(currency, None)])
         assert (total.currency, total.amount) == (currency, Fraction(3, 5))
@@ -33,7 +33,7 @@ def test_pure_and_concentrated_costs_add_as_rho() -> None:
 
 
 def test_a_guarantee_without_rho_is_never_added() -> None:
-    """A sum with such a guarantee has no cost in rho, unless nothing was released under it."""
+    """A sum with a guarantee outside zCDP has no cost in rho, unless nothing was released under it."""
     total = total_cost([path_cost("rho", HALF), path_cost("none", TENTH)])
     assert (total.currency, total.amount, total.rho) == ("none", None, None)
     assert total_cost([path_cost("rho", HALF), path_cost("none", None)]).amount == HALF
@@ -48,7 +48,7 @@ def test_the_delta_of_open_domains_adds_up():
 
 @pytest.mark.parametrize("disjoint", [[], ["ab"], ["ab", "bc"], ["abc"], ["ab", "cd"], ["abcd"]])
 def test_one_person_is_in_any_largest_set_without_two_disjoint_populations(disjoint: list[str]) -> None:
-    """Brute force over all sets of four populations."""
+    """The largest sets of populations that one person can be in equal brute force over four populations."""
     pairs = [set(pair) for declared in disjoint for pair in combinations(declared, 2)]
     sets = [set(some) for size in range(5) for some in combinations("abcd", size)]
     possible = [some for some in sets if not any(pair <= some for pair in pairs)]

@@ -119,7 +119,7 @@ def test_what_is_unknown_has_no_epsilon():
 
 
 def test_the_guarantee_grows_with_every_path_and_falls_with_delta():
-    """Whatever is added; for each mixture of four kinds."""
+    """A further cost never decreases epsilon, for each mixture of four kinds."""
     kinds = [of_gaussian("0.1"), of_pure("0.2"), path_cost("none", FIFTIETH, law="skellam"), path_cost("rho", HALF)]
     for size in range(1, 4):
         for some in itertools.combinations(kinds, size):

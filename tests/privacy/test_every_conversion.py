@@ -69,7 +69,7 @@ def test_every_answer_is_finite_and_monotone(law: str, data: st.DataObject, powe
 @pytest.mark.parametrize("law", ["gaussian", "zcdp"])
 @given(epsilon=powers(-6, 1.7), power=st.floats(-300, -1e-9), step=STEP)
 def test_the_largest_rho_rises_with_epsilon_and_delta(law: str, epsilon: float, power: float, step: float) -> None:
-    """It is positive and finite."""
+    """The answer is positive and finite."""
     largest_rho, delta = LAWS[law][0].largest_rho, 10.0**power
     largest = largest_rho(epsilon, delta)
     assert 0.0 < largest <= largest_rho(epsilon * (1 + step), delta) * ROUNDING + 1e-12 < math.inf
@@ -79,7 +79,7 @@ def test_the_largest_rho_rises_with_epsilon_and_delta(law: str, epsilon: float, 
 @pytest.mark.parametrize("wrong", [-1.0, math.nan, math.inf, True, "one"])
 @pytest.mark.parametrize("law", [gaussian, zcdp, pure, skellam, poisson], ids=lambda law: law.__name__)
 def test_what_is_no_parameter_is_refused_with_its_value(law: object, wrong: object) -> None:
-    """Negative, not a number, infinite, a truth value, a text."""
+    """Negative, infinite, boolean and text parameters and NaN are refused."""
     cost = (0.1, 3) if law is pure else (0.1,)
     for refused in (
         lambda: law.delta(wrong, *cost), lambda: law.delta(1.0, wrong, *cost[1:]), lambda: law.epsilon(wrong, *cost)

@@ -26,7 +26,7 @@ LAW = {"gaussian": "gaussian", "coin": "epsilon"}
 
 
 def by_filter(within: Filter, kinds: tuple[str, ...], shares: tuple[float, ...] = SHARES):
-    """The moves a filter lets through: shares of what is left, and all of it."""
+    """Return the moves that a filter allows: shares of the remaining budget, and all of it."""
 
     def moves(made: tuple[Move, ...]) -> Iterable[Move]:
         spent = sum((within.charge(LAW[move.kind], Fraction(move.amount)) for move in made), Fraction(0))
@@ -72,7 +72,7 @@ def test_no_adversary_gets_beyond_a_filter(route, epsilon, delta, steps):
 
 @pytest.mark.parametrize("steps", [2, slow(3)])
 def test_no_adversary_gets_beyond_the_rho_filter(steps):
-    """What rho promises at every epsilon holds for Gaussian and pure releases together."""
+    """The (epsilon, delta) bounds of rho hold for Gaussian and pure releases together."""
     within = Filter("rho", Fraction(1, 5))
     for epsilon in (0.5, 1.5, 3.0):
         reached = most(by_filter(within, ("gaussian", "coin"), SHARES[::3]), epsilon, steps)
@@ -101,7 +101,7 @@ def test_best_of_routes_accounting_is_found_out():
 
 
 def test_a_search_finds_out_best_of_routes_accounting():
-    """A search without the counterexample exceeds it too: each second step is the largest that some bound allows."""
+    """A search without the counterexample also exceeds the budget: it takes the largest second step of any bound."""
 
     def moves(made: tuple[Move, ...]) -> Iterable[Move]:
         if not made:
@@ -182,7 +182,7 @@ def test_a_pure_series_charged_its_finest_level_is_found_out(order, coarse, fine
 
 
 def test_two_populations_with_a_filter_each_add_up():
-    """A person in both populations bears the sum of both budgets, even if one is spent adaptively on the other."""
+    """For a person in two populations both budgets add up, even if the releases of one depend on the other."""
     one, other = filter_on("gaussian", Fraction(1), Fraction("1e-5")), filter_on("pure", Fraction(1, 2))
 
     def moves(made: tuple[Move, ...]) -> Iterable[Move]:

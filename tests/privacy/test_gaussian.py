@@ -46,7 +46,7 @@ def test_small_and_huge_rho_keep_their_digits(rho: float) -> None:
 
 @pytest.mark.parametrize(("epsilon", "rho"), [(0.1, 4), (1, 9), (2, 8)])
 def test_a_delta_that_is_no_small_tail_is_that_of_the_two_normal_laws(epsilon, rho):
-    """Where epsilon is far below rho, by 30 digits of Phi(-x) - e**epsilon Phi(-x - mu)."""
+    """If epsilon is far below rho, delta agrees with 30 digits of Phi(-x) - e**epsilon Phi(-x - mu)."""
     with mp.workdps(30):
         mu = mp.sqrt(2 * rho)
         x = mp.mpf(epsilon) / mu - mu / 2

@@ -30,7 +30,7 @@ def test_what_is_no_amount_is_refused_by_name(wrong):
 
 @pytest.mark.parametrize("text", ["epsilon_delta(0, 1e-6)", "epsilon_delta(1, 1)"])
 def test_a_goal_that_no_level_keeps_to_is_no_level(text):
-    """0 is an epsilon, but no level keeps to it."""
+    """Epsilon 0 is a valid goal, but no level satisfies it."""
     with pytest.raises(LevelError, match="epsilon must be positive, and delta below 1"):
         level_or_goal(text)
 

@@ -16,7 +16,7 @@ from sparsehist.privacy.poisson import delta, epsilon
 
 
 def by_enumeration(mean: float, epsilon: float) -> float:
-    """The larger of the sums over all outputs where the count falls and where it rises by 1."""
+    """Return the larger delta of both directions (count up or down by 1), as sums over all outputs."""
     k = np.arange(0, math.ceil(mean + 40 * mean**0.5) + 60)
     falls = np.exp(law.logpmf(k, mean)) * np.maximum(0.0, 1 - np.exp(epsilon) * k / mean)
     rises = np.exp(law.logpmf(k, mean)) * np.maximum(0.0, 1 - np.exp(epsilon) * mean / (k + 1))

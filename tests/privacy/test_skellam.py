@@ -18,7 +18,7 @@ from tests.privacy import oracle_conversions as oracle
 
 
 def exact_renyi(alpha: float, variance: float) -> float:
-    """The divergence of one key, summed over its outputs."""
+    """Return the divergence of one key, summed over its outputs."""
     reach = int(14 * variance**0.5 + 40 + 8 * alpha)
     k = np.arange(-reach, reach + 1)
     with np.errstate(divide="ignore"):
@@ -30,7 +30,7 @@ def exact_renyi(alpha: float, variance: float) -> float:
 @pytest.mark.parametrize("variance", [0.5, 2, 10, 100, 1000])
 @pytest.mark.parametrize("alpha", [2, 3, 8, 30])
 def test_the_bound_lies_above_the_exact_divergence(variance: float, alpha: int) -> None:
-    """For one key and, as divergences of independent keys add, for twenty."""
+    """The bound is above the exact divergence, for one key and for twenty independent keys."""
     for keys in (1, 20):
         assert renyi(alpha, 2 / variance, keys) >= keys * exact_renyi(alpha, variance) * (1 - 1e-9)
 

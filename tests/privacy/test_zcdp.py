@@ -25,7 +25,7 @@ def test_conversions_agree_over_the_whole_range(epsilon: float) -> None:
 
 
 def test_pure_dp_is_concentrated_by_its_hyperbolic_tangent() -> None:
-    """epsilon tanh(epsilon/2): half its square for small ones, itself for large ones, and between."""
+    """rho is epsilon tanh(epsilon/2): near epsilon**2 / 2 for small epsilon, near epsilon for large."""
     for epsilon in (1e-6, 0.01, 1.0, 50.0):
         with mp.workdps(40):
             assert oracle.apart(zcdp.from_pure(epsilon), epsilon * mp.tanh(mp.mpf(epsilon) / 2)) < CLOSE

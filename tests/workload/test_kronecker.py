@@ -1,4 +1,4 @@
-"""Products of workloads: the same as the written-out Kronecker products."""
+"""Products of workloads equal the written-out Kronecker products."""
 
 from __future__ import annotations
 

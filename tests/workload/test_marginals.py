@@ -1,4 +1,4 @@
-"""Marginals: what they sum, how they are written, the residual basis and what it costs."""
+"""Marginals: sums, text form, the residual basis and its cost."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_answers_are_the_sums_over_all_other_columns(workload):
 
 
 def test_sums_beyond_float64_are_exact():
-    """Counts whose sum no float64 holds are added exactly."""
+    """Counts are added exactly, also if no float64 holds their sum."""
     counts = np.array([2**61 + 1, 2**61 + 3, 1], np.int64)
     cells = Cells((2, 2), (np.array([0, 0, 1]), np.array([0, 1, 0])), counts)
     assert Marginals((2, 2), 1).answers(cells).tolist() == [2**62 + 4, 1, 2**61 + 2, 2**61 + 3]

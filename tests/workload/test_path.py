@@ -75,7 +75,7 @@ def _answers(strategy, order, sensitivity):
 
 
 def _gap(strategy, answers, sensitivity):
-    """Greatest deviation of any covariance from L·Lᵀ·Δ²/(2 max), relative to the largest."""
+    """Return the largest deviation of a covariance from L·Lᵀ·Δ²/(2 max), relative to the largest entry."""
     L = strategy.noise_answers(np.eye(strategy.n_noise))
     law = L @ L.T * sensitivity**2 / 2
     pairs = [(one, other) for one in answers for other in answers]
@@ -92,7 +92,7 @@ def test_the_joint_law_over_levels_is_exact_in_any_order(strategy):
 
 
 def test_a_wrong_path_has_another_covariance():
-    """A level drawn afresh, or a sensitivity 5 % off, is seen in the algebra."""
+    """The algebra detects an independently drawn level and a sensitivity 5 % off."""
     strategy, sensitivity = STRATEGIES[0], 1.0
     assert _gap(strategy, _answers(strategy, LEVELS, 1.05 * sensitivity), sensitivity) > 0.05
     family, states, rng = Gaussian(), {}, Coefficients(3)

@@ -1,4 +1,4 @@
-"""What is no workload, no strategy, or no workload that a strategy serves is refused before anything is drawn."""
+"""Invalid workloads, invalid strategies and pairs that do not fit are refused before anything is drawn."""
 
 from __future__ import annotations
 
@@ -82,6 +82,6 @@ STRATEGIES = [
 
 @pytest.mark.parametrize(("make", "message"), [*WORKLOADS, *STRATEGIES])
 def test_what_cannot_be_served_is_refused(make, message):
-    """The refusal says what would be right."""
+    """The refusal names a valid value."""
     with pytest.raises(DeclarationError, match=message):
         make()

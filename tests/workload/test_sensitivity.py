@@ -47,7 +47,7 @@ SMALL: list[tuple[Workload, str]] = [
 
 
 def largest_moves(R: np.ndarray, keys: int) -> tuple[float, float]:
-    """Largest L2 and L1 norm of R·1_S over all sets of at most so many cells."""
+    """Return the largest L2 and L1 norm of R·1_S over all sets of at most this many cells."""
     l2 = l1 = 0.0
     for size in range(1, keys + 1):
         sets = np.array(list(combinations(range(R.shape[1]), size)))
@@ -58,7 +58,7 @@ def largest_moves(R: np.ndarray, keys: int) -> tuple[float, float]:
 
 @pytest.mark.parametrize(("workload", "name"), SMALL, ids=lambda part: str(part)[:30])
 def test_no_unit_moves_more_than_the_sensitivity(workload: Workload, name: str) -> None:
-    """Over all sets of cells; one cell is priced exactly in both norms, and 5 % less would be noticed."""
+    """No set of cells exceeds the bound; one cell is priced exactly in both norms, and 5 % less is detected."""
     strategy = strategy_named(name, workload)
     R = strategy.apply(np.eye(workload.n_cells))
     for keys in range(1, workload.n_cells + 1):
@@ -70,7 +70,7 @@ def test_no_unit_moves_more_than_the_sensitivity(workload: Workload, name: str) 
 
 
 def annealed(R: np.ndarray, keys: int, *, l1: bool, seed: int) -> float:
-    """The largest norm of R·1_S that annealing finds: exchanges of single cells, then steps to the best neighbour."""
+    """Search the largest norm of R·1_S by annealing: exchange single cells, then step to the best neighbour."""
     rng, n = seeded(seed), R.shape[1]
 
     def norm(moves: np.ndarray) -> np.ndarray:
@@ -129,7 +129,7 @@ LARGE: list[tuple[Workload, str, float]] = [
 def test_no_set_that_a_search_finds_exceeds_the_sensitivity(
     workload: Workload, name: str, loosest: float, keys: int
 ) -> None:
-    """Annealed sets of larger domains stay below what is stated, and come near it."""
+    """Annealed sets of larger domains stay below the stated bound, and come near it."""
     strategy = strategy_named(name, workload)
     R = strategy.apply(np.eye(workload.n_cells))
     found = annealed(R, keys, l1=False, seed=keys)

@@ -91,7 +91,7 @@ def test_strategies_of_several_columns_factor_their_workload(workload, name):
 
 
 def test_a_wrong_factorization_is_noticed():
-    """The control: an inverse that is off by a hundred-thousandth, or a variance of another strategy."""
+    """The comparison detects an inverse off by 1e-5 and a variance of another strategy."""
     strategy = strategy_named("spectral", Prefix(30))
     right = strategy.to_cells
     strategy.to_cells = lambda z: right(z) * (1 + 1e-5)
@@ -104,7 +104,7 @@ def test_a_wrong_factorization_is_noticed():
 
 @pytest.mark.parametrize("shares", range(3))
 def test_no_other_shares_of_a_union_are_better(shares):
-    """Shares drawn at random give a larger mean variance at the price of one cell."""
+    """Random shares give a larger mean variance at the price of one cell."""
     workload, name = [case for case in MADE_OF_OTHERS if case[1].startswith("union")][shares]
     strategy = strategy_named(name, workload)
     assert strategy.l2(1) == pytest.approx(1.0)
@@ -130,7 +130,7 @@ def test_no_other_shares_of_a_union_are_better(shares):
     ids=str,
 )
 def test_errors_are_the_published_ones(workload, strategy, ratio):
-    """At one cell a unit, errors over the singular-value bound are the reference values to their last digit."""
+    """At one cell per unit, errors relative to the singular-value bound equal the reference values."""
     made = strategy_named(strategy, workload)
     values = (
         np.linalg.svd(workload.apply(np.eye(workload.n_cells)), compute_uv=False)

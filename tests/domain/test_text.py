@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -30,19 +29,6 @@ def test_every_product_round_trips(components):
     assert again.names == tuple(components)
     assert str(again) == str(domain)
     assert again.size == domain.size
-
-
-@pytest.mark.parametrize(
-    ("text", "domain"),
-    [
-        (" strings( max_chars = 8,\n alphabet='abc' ) ", Strings(max_chars=8, alphabet="abc")),
-        ("Catalogue('a', \"b\",)", Catalogue(["a", "b"])),
-        ("product(**{'for': integers(9)}, a=integers(2))", Product({"for": Integers(9), "a": Integers(2)})),
-    ],
-)
-def test_texts_say_which_domain_they_mean(text, domain):
-    """The documented forms are read as the domains they name, in any layout."""
-    assert Domain.parse(text) == domain
 
 
 NAMES = "strings( integers( catalogue( product( dates( hash64( max_bytes alphabet file kind a True".split()

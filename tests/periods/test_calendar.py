@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from datetime import UTC, date, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta
 
 import polars as pl
 import pytest
@@ -35,7 +35,6 @@ def test_rows_are_selected_by_dates_moments_and_text() -> None:
     text = pl.Series("t", ["2026-03-15 23:59:59", "2026-03-16", "2026-03-22T23:59:59Z", "2026-03-23", "later"])
     late = datetime(2026, 3, 22, 23, 30, tzinfo=UTC)
     there = pl.Series("t", [late]).dt.convert_time_zone("Asia/Tokyo")
-    assert there.item().astimezone(timezone(timedelta(hours=9))).date() == date(2026, 3, 23)
     for column, wanted in ((day, inside), (text, inside), (there, [False]), (pl.Series("t", [late]), [True])):
         assert column.to_frame().select(week.holds("t", column.dtype)).to_series().to_list() == wanted
     with pytest.raises(DataError, match="'t'"):

@@ -70,16 +70,16 @@ def test_a_file_is_the_same_as_long_as_the_system_says_so(log: Path, store: Path
     differs(store, pattern)
 
 
-@pytest.mark.parametrize("change", ["another", "fewer", "more", "gone"])
+@pytest.mark.parametrize("change", ["another", "fewer", "more"])
 def test_another_set_of_files_is_another_log(log: Path, store: Path, change: str) -> None:
     """A file that changes, comes or goes makes another log; the order of files does not matter."""
     pattern = str(log / "*.parquet")
     made(store, pattern)
     made(store, [log / "b.parquet", log / "a.parquet"])
-    if change in ("another", "more"):
+    if change == "fewer":
+        (log / "b.parquet").unlink()
+    else:
         rows(seed=3).write_parquet(log / ("b.parquet" if change == "another" else "c.parquet"))
-    for name in {"fewer": "b", "gone": "ab"}.get(change, ""):
-        (log / f"{name}.parquet").unlink()
     differs(store, pattern)
     with pytest.raises(NameTakenError):
         made(store, pattern, if_exists="error")

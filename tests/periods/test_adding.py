@@ -102,8 +102,8 @@ def test_what_cannot_be_declared_is_refused() -> None:
     for wrong in ({"period": "quarter"}, {"protects": "user-day"}, {"unit": None, "most_periods": 3}):
         with pytest.raises(DeclarationError):
             in_weeks(**wrong)
+    counts = sh.Counts(pl.DataFrame({"key": [1], "count": [3]}), largest=1)
     with pytest.raises(DeclarationError, match="append the log"):
-        counts = sh.Counts(pl.DataFrame({"key": [1], "count": [3]}), largest=1)
         in_weeks(most_periods=2).append(counts, period=WEEKS[0])
 
 

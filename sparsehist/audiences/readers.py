@@ -76,7 +76,7 @@ class Audiences:
             raise CapExceededError(f"the level is above the cap {level_text(cap)}; the reader was not admitted")
         held = self._levels.get(reader)
         if held is not None and new < held:
-            raise LevelOrderError(f"a level of {level_text(held)} cannot be lowered: what was read stays known")
+            raise LevelOrderError(f"a level of {level_text(held)} cannot be lowered: readers keep what they read")
         self._levels[reader] = new
 
     def read(self, reader: Hashable) -> DenseRelease:

@@ -193,7 +193,7 @@ def limit(
         return Answer({"store": str(store), "series": series, "cap": cap, "status": "raised"}, [shown])
     if disjoint is not None:
         declare_disjoint(home, disjoint, reason=reason or "")
-        shown = f"nobody is in two of {', '.join(disjoint)}: their costs do not add up for anybody"
+        shown = f"the populations {', '.join(disjoint)} are disjoint: their costs are not added"
         data: dict[str, Any] = {"disjoint": disjoint, "status": "declared"}
     else:
         said = set_budget(home, population=population, reason=reason, **budget)

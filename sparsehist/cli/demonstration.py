@@ -83,7 +83,7 @@ def _prepare(directory: Path) -> None:
     """Make the directory, or clear the demo that is in it; touch nothing else."""
     marker = directory / _MARKER
     if directory.exists() and not marker.exists() and (not directory.is_dir() or any(directory.iterdir())):
-        raise NameTakenError(f"{directory} is not empty and no earlier demo; choose another place with --dir")
+        raise NameTakenError(f"{directory} is neither empty nor an earlier demo; choose another with --dir")
     directory.mkdir(parents=True, exist_ok=True)
     marker.write_text("sparsehist demo replaces what it made in this directory.\n", encoding="utf-8")
     shutil.rmtree(directory / _STORE, ignore_errors=True)

@@ -120,7 +120,7 @@ def _explained(problem: BaseException) -> Answer:
 
         return _error(f"{shown(str(problem.filename or 'a file'))}: permission is denied", "InputError")
     if isinstance(problem, MemoryError):
-        message = "out of memory; nothing was committed. Give --memory-limit, or a machine with more"
+        message = "out of memory; nothing was committed. Pass --memory-limit, or use a machine with more memory"
         return _error(message, "InternalError", INTERNAL)
     frames = traceback.extract_tb(problem.__traceback__)
     place = next((frame for frame in reversed(frames) if "sparsehist" in Path(frame.filename).parts), frames[-1])

@@ -207,7 +207,7 @@ def check(
     if store is not None:
         with using.home(store).hold() as state:
             state.verify()
-        whole = f"{escape(str(store))} is whole: every file is as it was written"
+        whole = f"{escape(str(store))} is intact: no file was changed"
         return Answer({"store": str(store), "status": "whole"}, [whole])
     asked = given(declared)
     if len({"unit", "key", "domain", "max_keys"} & asked.keys()) < 4:

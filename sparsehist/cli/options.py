@@ -35,7 +35,7 @@ class StoreOptions:
     def home(self, path: Path) -> Home:
         """Return the location of the store; refuse a store in memory, which would end with the command."""
         if str(path) == MEMORY:
-            raise DeclarationError("a store in memory ends with the command: name a directory")
+            raise DeclarationError("a store in memory would end with the command: pass a directory")
         return Home(path, wait=self.wait, who=self.who)
 
     def store(self, path: Path) -> sh.Store:

@@ -118,7 +118,7 @@ def release(
             shown.append(f"… a table ends after {MOST_ROWS:,} rows; --json prints more, --out writes all")
     if not len(released):
         shown.append("No noisy count is above the threshold: a finer level, in another release, publishes more.")
-    unwritten = "committed to the store, written nowhere: give --out to write it, now or later"
+    unwritten = "committed to the store; no file was written. Pass --out to write one, now or later"
     shown.append(unwritten if out is None else f"written to {escape(str(out))}")
     return Answer(data, shown)
 

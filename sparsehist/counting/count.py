@@ -17,7 +17,7 @@ from sparsehist.counting.measured import check_sums, given_sums
 from sparsehist.counting.sources import open_log
 from sparsehist.errors import DataError, DeclarationError
 
-EMPTY = "the log is empty: it has no rows, or none that may be counted"
+EMPTY = "the log is empty: it has no valid rows"
 # A larger bound than any unit reaches.
 _UNBOUNDED = 2**62
 
@@ -133,7 +133,7 @@ def given_counts(source: Counts, wanted: CountRequest) -> pl.DataFrame:
     numbers = [_whole_counts(frame[source.count]).alias("count"), *given_sums(frame, wanted.measures)]
     keys = frame.select(pl.col(name).alias(f"key_{column}") for column, name in enumerate(wanted.key))
     if has_duplicates(keys):
-        raise DataError("a key occurs twice among the counts: add up what belongs together, unit by unit, first")
+        raise DataError("a key occurs twice among the counts: add up the rows of each unit and key before counting")
     placed = place(keys, wanted.domain)
     if placed.missing and wanted.on_null == "error":
         raise missing_error(wanted.key[placed.missing[0]], "key")

@@ -153,7 +153,7 @@ def _scanned(
         raise DataError(f"{label} ends its lines with carriage returns alone: write it with line feeds")
     for name in columns:
         if name in schema and f"{name}_duplicated_0" in schema:
-            raise DeclarationError(f"{label} has more than one column {name!r}: rename them apart")
+            raise DeclarationError(f"{label} has more than one column {name!r}: rename one of them")
     # Read all fields: otherwise rows swallowed by a stray quote would not be noticed.
     kept = {name: schema[name] for name in columns or schema if name in schema}
     whole = scan.map_batches(
@@ -179,7 +179,7 @@ def _common(
             found[name] = pl.String()
         else:
             raise DataError(
-                f"column {name!r} is {both[0]} in one file and {both[1]} in {shown(file)!r}: one id must not be two; "
+                f"column {name!r} is {both[0]} in one file and {both[1]} in {shown(file)!r}: one id would be two; "
                 "write the column alike in all files"
             )
     return found

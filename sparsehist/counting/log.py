@@ -100,7 +100,7 @@ def _cast(name: str, dtype: pl.DataType, to: str) -> tuple[pl.Expr, pl.DataType]
     if to == "text" and (written or dtype == pl.Date):
         return column.cast(pl.String), pl.String()
     raise DeclarationError(
-        f"key_types: column {name!r} is {dtype}, which does not become {to!r}; text, timestamps and dates become "
+        f"key_types: column {name!r} is {dtype}, which does not convert to {to!r}; text, timestamps and dates become "
         "'date', and text, whole numbers, booleans and decimals 'integer' or 'text'"
     )
 
@@ -186,7 +186,7 @@ def _explained(failure: BaseException, label: str, log: Log | None) -> Sparsehis
     words = f"{type(failure).__name__}: {failure}"
     found = next((reason for said, reason in _REASONS.items() if re.search(said, words)), None)
     of_file = label.startswith("file ") and found is not None
-    reason = f": {found}" if of_file else f" ({kind}): check that it is whole and that its columns can be read"
+    reason = f": {found}" if of_file else f" ({kind}): check that it is complete and that its columns are readable"
     return DataError(f"{label} cannot be read{reason}")
 
 

@@ -88,7 +88,7 @@ def _checked(source: object, wanted: CountRequest) -> Iterator[dict[str, Any]]:
         yield {"rule": "types of columns" if log else "counts", "outcome": f"refused: {refusal}"}
         return
     if log.of_spark:
-        raise DeclarationError("a Spark frame is not checked here: write it as Parquet, and check its files")
+        raise DeclarationError("Spark frames cannot be checked: write the frame as Parquet, and check the files")
     if not wanted.unit:
         raise DeclarationError("unit is needed unless the source is Counts")
     with engine_errors(log.label, log):

@@ -160,7 +160,7 @@ def given_sums(frame: pl.DataFrame, measures: Sequence[Measure]) -> list[pl.Seri
         if given.dtype.is_float() or whole.has_nulls() or not whole.is_between(low, LARGEST_SUM).all():
             raise DataError(
                 f"column {measure.steps_column!r}: sums made elsewhere are whole numbers of steps of {measure.step}, "
-                "none null, each unit's part cut to the bounds of its measure before it was added"
+                "not null, with each unit's part cut to the bounds of its measure before addition"
             )
         found.append(whole.alias(name))
     return found

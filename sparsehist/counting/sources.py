@@ -77,7 +77,7 @@ def _open(source: object, columns: Sequence[str]) -> Log:
 def _refuse_twice(label: str, names: Sequence[str], columns: Sequence[str]) -> None:
     for name in columns:
         if names.count(name) > 1:
-            raise DeclarationError(f"{label} has more than one column {name!r}: rename them apart")
+            raise DeclarationError(f"{label} has more than one column {name!r}: rename one of them")
 
 
 def _of_relation(relation: duckdb.DuckDBPyRelation, columns: Sequence[str], label: str) -> Log:

@@ -32,7 +32,7 @@ def dtypes_of(frame: Any) -> dict[str, pl.DataType]:
     """Return the Polars type of each column of a Spark frame."""
     fields = frame.schema.fields
     if len({field.name for field in fields}) < len(fields):
-        raise DataError("the Spark frame has two columns of one name: rename them apart")
+        raise DataError("the Spark frame has two columns with the same name: rename one of them")
     return {field.name: _dtype(field.dataType) for field in fields}
 
 

@@ -80,7 +80,7 @@ def _key_types(given: object) -> tuple[tuple[str, str], ...]:
     for column, kind in found.items():
         if not isinstance(column, str) or not isinstance(kind, str) or kind not in KEY_TYPES:
             options = ", ".join(map(repr, KEY_TYPES))  # not the given value: it may be a column of the log
-            raise DeclarationError(f"types name a column, and for it one of {options}")
+            raise DeclarationError(f"types must map columns to one of {options}")
     return tuple(sorted(found.items()))
 
 

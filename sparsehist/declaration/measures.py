@@ -161,5 +161,5 @@ def measures_of(given: object) -> tuple[Measure, ...]:
     listed: list[Any] = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else [given]
     measures = tuple(each if isinstance(each, Measure) else Measure.parse(each) for each in listed)
     if len({measure.name for measure in measures}) != len(measures):
-        raise DeclarationError("measures name a column twice: declare each once", parameter="measures")
+        raise DeclarationError("measures contain a column twice: declare each column once", parameter="measures")
     return measures

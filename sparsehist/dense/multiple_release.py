@@ -114,11 +114,11 @@ class MultipleRelease:
     ) -> None:
         if isinstance(family, type) or not isinstance(family, DenseFamily):
             kind = family.__name__ if isinstance(family, type) else type(family).__name__
-            raise DeclarationError(f"family is noise with its sensitivity, such as noise.Gaussian(1.0), got {kind}")
+            raise DeclarationError(f"family must be noise with its sensitivity, as noise.Gaussian(1.0), got {kind}")
         finest = None if cap is None else as_level(cap, "cap")
         chosen = None if step is None else as_power_of_two(step, "step")
         if chosen is not None and family.integer:
-            raise DeclarationError("step is for real noise; integer families publish whole numbers")
+            raise DeclarationError("step needs real noise; integer families publish whole numbers")
         vector = read_truth(truth, family, truth_step)
         if chosen is not None and chosen > vector.step:
             raise DeclarationError(f"step must divide the grid of the truth, {vector.step:g}, got {shown(step)}")
@@ -292,11 +292,11 @@ class MultipleRelease:
 
     def _require_whole(self) -> None:
         if self._state.size == 0:
-            raise StoreDamagedError("sealing was interrupted, and everything was erased; begin again from the truth")
+            raise StoreDamagedError("sealing was interrupted and erased everything; start again from the truth")
 
     def _require_own_process(self) -> None:
         if os.getpid() != self._process:
-            raise StoreError("this process was forked from the one that holds the vector: draw in that one only")
+            raise StoreError("this is a forked process: draw only in the process that created the vector")
 
 
 def _described(family: DenseFamily) -> list[Any]:

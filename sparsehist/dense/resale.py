@@ -37,13 +37,13 @@ def bought_state(values: ArrayLike, family: DenseFamily, level: Level, *, truth_
     """Make a state from the published values of one release; it is sealed at the level of the release."""
     bought = np.asarray(values)
     if bought.ndim != 1 or bought.size == 0 or bought.dtype.kind not in "iuf":
-        raise DataError("a release is a vector of numbers with at least one entry")
+        raise DataError("a release must be a vector of numbers with at least one entry")
     if not bool(np.isfinite(bought).all()):
-        raise DataError("the values hold NaN or infinite numbers; a release has none")
+        raise DataError("the values contain NaN or infinite numbers")
     dtype = np.dtype(np.int64 if family.integer else np.float64)
     anchor: NoiseArray = bought.astype(dtype)
     if family.integer and not bool((anchor == bought).all()):
-        raise DataError(f"{type(family).__name__} releases whole numbers, and these are not")
+        raise DataError(f"{type(family).__name__} releases whole numbers; these values are not whole")
     require_categories(anchor, family)
     offsets = np.zeros(anchor.size, dtype)
     if not family.integer:
@@ -93,7 +93,7 @@ def tighten(
     """
     have, want = as_level(level_have), as_level(level_want)
     if not want < have:
-        raise LevelOrderError(f"level {level_text(have)} is tightened to a coarser level, got {level_text(want)}")
+        raise LevelOrderError(f"level {level_text(have)} needs a coarser level, got {level_text(want)}")
     state = bought_state(values, family, have, truth_step=truth_step)
     state.offsets[want] = draw_level(state, want, rng=rng)
     return published(state, want, step_of(state, want))
@@ -117,7 +117,7 @@ def joint_level(releases: Iterable[DenseRelease]) -> Fraction:
         releases: Releases of one vector, with their lineages.
 
     Returns:
-        The level of their lowest common ancestor: never too low, and reached where the bridge has an atom at 0
+        The level of their lowest common ancestor: never too low, and reached where the increment has an atom at 0
         (Laplace, discrete Laplace). For Gaussian noise the exact rho, which is lower across branches.
 
     Raises:
@@ -134,14 +134,14 @@ def joint_level(releases: Iterable[DenseRelease]) -> Fraction:
     if not lines:
         raise InputError("there are no releases to price")
     if len({line[0][0] for line in lines}) > 1 or len({repr(release.family) for release in given}) > 1:
-        raise InputError("these releases do not descend from one vector, so their costs add up")
+        raise InputError("these releases have no common ancestor, so their costs add up")
     return _joint(sorted(lines), exact=isinstance(given[0].family, Gaussian))
 
 
 def _line(release: DenseRelease) -> Line:
     line: Line = tuple((name, Fraction(level)) for name, level in release.metadata["lineage"])
     if not line:
-        raise InputError("this release does not say what it descends from; take it from MultipleRelease")
+        raise InputError("this release has no record of its ancestors; use a release of MultipleRelease")
     return line
 
 

@@ -92,7 +92,7 @@ def _whole(given: AnyArray) -> NoiseArray:
 
 def _floats(given: AnyArray, step: float) -> NoiseArray:
     if _largest(given) > _LARGEST_IN_STEPS * step:
-        raise DataError(f"the truth has values above 2**52 times its grid of {step:g}: declare a coarser truth_step")
+        raise DataError(f"the truth exceeds 2**52 times its grid of {step:g}: declare a coarser truth_step")
     return given.astype(np.float64)
 
 

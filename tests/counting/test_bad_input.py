@@ -128,7 +128,7 @@ def test_files_that_disagree_are_refused(tmp_path):
     text, renamed = tmp_path / "text.parquet", tmp_path / "renamed.parquet"
     a_frame(["u1", "1.0"], ["a", SECRET]).write_parquet(text)
     a_frame([1, 2], ["a", "b"]).rename({"query": "other"}).write_parquet(renamed)
-    refused(DataError, "'user_id'.*one id must not be two", [tmp_path / "0.parquet", text])
+    refused(DataError, "'user_id'.*one id would be two", [tmp_path / "0.parquet", text])
     refused(DataError, "no column 'query'", [tmp_path / "0.parquet", renamed])
 
 

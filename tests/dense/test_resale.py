@@ -89,7 +89,7 @@ def test_gaussian_branches_cost_what_their_covariance_says():
 def test_releases_of_different_vectors_have_no_common_ancestor():
     """Releases of different vectors are refused with the remark that their costs add."""
     first, second = (sh.MultipleRelease(DiscreteLaplace(), [1, 2, 3]).release(1) for _ in range(2))
-    with pytest.raises(InputError, match="adds up"):
+    with pytest.raises(InputError, match="costs add up"):
         joint_level([first, second])
     with pytest.raises(InputError):
         joint_level([])

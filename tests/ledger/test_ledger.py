@@ -265,3 +265,10 @@ def test_a_ledger_that_is_carried_on_equals_the_one_of_the_store(store):
             assert getattr(known, field) == pytest.approx(getattr(spent, field), rel=1e-12), field
     lower = ledger().with_release(Spending(series_id, Fraction(1, 10))).accounts[series_id].on(CELLS)
     assert (lower.finest, lower.delta_infinity) == (1, spent.delta_infinity)
+
+
+def test_open_domains_take_their_half_of_delta_from_the_noise():
+    """The noise beside an open domain gets the level of half of delta."""
+    halved = sh.plan(domain=sh.Strings(max_bytes=8), max_keys=3, equal=1, within=sh.EpsilonDelta(1, "5e-7"))
+    beside = sh.plan(domain=sh.Open(delta="1e-7"), max_keys=3, equal=1, within=sh.EpsilonDelta(1, "1e-6"))
+    assert beside.levels["level"].item() == halved.levels["level"].item()

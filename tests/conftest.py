@@ -53,7 +53,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """Add the count of a worker of pytest-xdist that ends."""
+    """When a worker of pytest-xdist ends, add its count of p-values to the total."""
     node.config.stash[_asked_by_workers] += getattr(node, "workeroutput", {}).get("p_values", 0)
 
 

@@ -107,7 +107,7 @@ class Network:
         return self.coalition([reader])
 
     def coalition(self, readers: Iterable[Hashable]) -> View:
-        """Return what readers know together: the view of the nearest reader for every other owner.
+        """Return what these readers know together: of each other person, the view of the nearest reader.
 
         Raises:
             InputError: If there are no readers, or one is not in the graph.

@@ -252,7 +252,7 @@ def max_keys(
 
     Args:
         name: Its series are called NAME_keys and NAME_profile.
-        largest_keys: Number of keys, the largest ones, to make the error small for.
+        largest_keys: Minimise the error over this many of the largest keys.
         level: The price, exact.
         release_level: Level of the later release; refuse if the budget has no room for both.
     """

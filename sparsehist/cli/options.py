@@ -71,7 +71,7 @@ class PublishedOptions:
     Args:
         threshold: Publish cells whose noisy count is above this many units.
         false_keys: Instead of --threshold: empty keys to expect among the published; 0.01 when neither is given.
-        open_delta: In an open domain, instead: what to add to the delta of the series; else half of what remains.
+        open_delta: In an open domain, instead of a threshold: the delta to use; by default half of what remains.
         measures: Publish sums for the keys of this table: a level for all measures, or by name, price=0.5,events=1/3.
         step: For a running series: count units up to this step.
         what: For a running series, instead of running counts: 'new' (new units of the step) or 'blocks(7)'.
@@ -134,9 +134,9 @@ def options_of(
 
     Args:
         name: Name of the dataclass.
-        only: The parameters to include; by default all except the parameters of reading files.
+        only: The parameters to include; by default all except those about reading files.
         needed: The required parameters; by default all parameters without a default value.
-        record: The declaration.
+        record: The class whose parameters become options.
     """
     made: list[tuple[str, Any, Any]] = []
     for word, about in parameters(record).items():

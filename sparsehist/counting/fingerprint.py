@@ -43,7 +43,7 @@ class Fingerprint:
         return cls(key, _digest(key, _words(source)), "" if state is None else _digest(key, state))
 
     def changed(self, source: object) -> list[str]:
-        """List the differences from this fingerprint: "query", "source", or "rows" if rows cannot be compared."""
+        """List what differs from this fingerprint: "query" or "source"; "rows" where rows cannot be compared."""
         now = Fingerprint.of(source, self.key)
         found = [] if now.query == self.query else ["query"]
         if not now.files and not self.files:

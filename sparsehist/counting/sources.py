@@ -31,7 +31,7 @@ def open_log(source: object, columns: Sequence[str]) -> Log:
 
 
 def _columns_of(log: Log, columns: Sequence[str], missing: str) -> str:
-    """Return a hint with a similar column or all columns, unless a CSV header may be a row of the log."""
+    """Return a hint: that the first line may be no header, else a similar column name, else all column names."""
     if log.files and log.texts.issuperset(log.dtypes) and not any(name in log.dtypes for name in columns):
         n = len(log.dtypes)
         return f"its first line has {n} field(s) and must be a header: check that it is one, and the delimiter"

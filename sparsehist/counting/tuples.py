@@ -49,7 +49,7 @@ def part_of_tuple(name: str, dtype: pl.DataType) -> str:
 
 
 def types_of_tuple(text: str) -> str:
-    """Name the types of the parts of a tuple from its text.
+    """Describe the types of a tuple's parts, read from the tuple's text.
 
     Example:
         >>> types_of_tuple("i5:20484s2:é")

@@ -75,7 +75,7 @@ class WholeNumbers:
 
 
 class Categories:
-    """The Polars numbers of the categories of one column, and which of them occur."""
+    """The codes that Polars gives to the categories of one column, and which of them occur."""
 
     memory = 0
 

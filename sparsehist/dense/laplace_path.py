@@ -84,7 +84,7 @@ class LaplacePath:
         return noise
 
     def extend(self, level: Level, *, rng: Generator) -> LaplacePath:
-        """Draw the same path further, up to `level`; LevelOrderError if the level is in the interval."""
+        """Extend this path to `level`; LevelOrderError if the path covers that level already."""
         target, sensitivity, fine = as_level(level), self._sensitivity, self._finest_values
         if target < self._coarsest:
             new = _jumps_to_coarser(self.evaluate(self._coarsest), sensitivity, target, self._coarsest, rng=rng)

@@ -59,7 +59,9 @@ class VectorRelease(DenseRelease):
             LevelOrderError: If the level is not coarser.
         """
         if not as_level(level) < self.level:
-            raise LevelOrderError(f"a release at level {level_text(self.level)} is resold at a coarser level")
+            raise LevelOrderError(
+                f"a release at level {level_text(self.level)} can only be resold at a coarser level"
+            )
         return MultipleRelease.from_release(self).release(level)
 
 

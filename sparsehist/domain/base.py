@@ -86,7 +86,7 @@ class Domain(abc.ABC):
         return tuple(getattr(pl, name)() for name in self.dtype_names)
 
     def accepts(self, column: int, dtype: pl.DataType) -> bool:
-        """Return whether a log column of this dtype can be this key column without loss."""
+        """Return whether a log column of this dtype can be converted to this key column without loss."""
         if not 0 <= column < self.columns:
             return False
         canonical = self.dtype_names[column]

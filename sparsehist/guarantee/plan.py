@@ -116,7 +116,7 @@ def refs(*expressions: Node) -> set[int]:
 
 
 def orders_of(expression: Node) -> list[Node]:
-    """Return the expressions by which an aggregate or window orders."""
+    """Return the expressions by which an aggregate or window is ordered."""
     given = (expression.get("order_bys") or {}).get("orders", ())
     return [order["expression"] for order in (*expression.get("orders", ()), *given)]
 

@@ -19,7 +19,7 @@ _LOG_HALF = -math.log(2)
 # More successes in a group are refused. This reveals no secret: counted cells fit in memory, and a series refuses
 # half as many empty cells from public numbers.
 MOST_SUCCESSES = 2.0**31
-# For more trials and smaller probabilities a Poisson law is within 2.4e-13 in total variation.
+# With more trials and a smaller probability the Poisson law is within 2.4e-13 of the binomial in total variation.
 _MANY_TRIALS, _RARE = 1e15, 1e-12
 # Groups with a larger mean get a table each.
 _LARGE_MEAN = 64.0

@@ -35,7 +35,7 @@ CountsAt = Callable[[IntArray], IntArray]
 class PointHistory:
     """The distinct release points of a path, in order of first release, each with its lowest threshold.
 
-    If `hides_empty` (an open domain), keys are not drawn at points where they are empty.
+    With `hides_empty` (open domains), a key is not drawn at release points where its count is 0.
     """
 
     points: tuple[Point, ...] = ()
@@ -208,7 +208,7 @@ class _Draw:
         return cells[accepted], paths[:, accepted], np.ones(int(accepted.sum()), bool)
 
     def explicitly(self, cells: IntArray, *, rng: Generator) -> tuple[IntArray, FloatArray, BoolArray]:
-        """Draw all points of each cell, repeated until its past is within its bounds."""
+        """Draw the noise of each cell at all points, again until the noise at past points is within its bounds."""
         counts = self._counts(cells)
         bounds = np.full((len(self.history.points), cells.size), np.inf)
         if self.past.points:

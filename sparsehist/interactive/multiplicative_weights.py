@@ -187,8 +187,8 @@ class Weighing:
     def failure(self, queries: int) -> float:
         """Bound the probability that, of this number of answers, any has an error above `error`.
 
-        The bound holds while updates are left, for the declared mass. Each noise differs from a coupled real Laplace
-        variable by at most one count, hence the two counts.
+        The bound holds while updates are left, for the declared mass. Each of the two integer noises
+        differs from a coupled Laplace variable by at most one count, so two counts of the error are set aside.
         """
         watch, answer = map(float, self.levels)
         wide, narrow, fresh = 4 * self.sensitivity / watch, 2 * self.sensitivity / watch, self.sensitivity / answer
@@ -236,8 +236,9 @@ def updated(first: FloatArray, pulls: FloatArray, step: float) -> FloatArray:
 class MultiplicativeWeights:
     """A session of queries over all cells, made by `Weighing.start`. It contains true counts, so it is secret.
 
-    The session costs its level, whatever is asked. No ledger records it; `Series.interactive` does. Each answer
-    comes with the next state: save that first, then send the answer. Two copies of a state cost more than the level.
+    The session costs its level, whatever is asked. No ledger records that cost; `Series.interactive` opens
+    sessions that the ledger records. Each answer comes with the next state: save that first, then send the answer. If
+    two copies of a state are used, the cost is more than the level.
 
     Attributes:
         parameters: As declared; public.

@@ -126,7 +126,7 @@ def coarser_history(
 
 
 def coarser_reports(step: Degradation, flipped: BoolArray, reports: BoolArray, *, rng: Generator) -> BoolArray:
-    """Draw coarse reports from fine ones and S; shape of `reports`."""
+    """Draw coarse reports from fine ones, given which bits were flipped; the result has the shape of `reports`."""
     return flip(_chances(step)[0], reports.view(np.int8) + 2 * flipped.view(np.int8), rng=rng)
 
 
@@ -135,8 +135,8 @@ def finer_history(
 ) -> tuple[BoolArray, BoolArray]:
     """Draw a fine memo and fine reports from coarse ones and the truth, exactly; the inverse of `coarser_history`.
 
-    Memos and `true_bits`, the Bloom filter of the value, shape (..., bits), are secret; reports have shape (r, ...,
-    bits).
+    `true_bits` is the Bloom filter of the value. It and the memos have shape (..., bits) and are secret; reports have
+    shape (r, ..., bits).
 
     Raises:
         InputError: If the reports are not of this memo's shape.

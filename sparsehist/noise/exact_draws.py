@@ -30,7 +30,7 @@ MOST = 2**62
 # Numbers drawn at once, so that temporary arrays stay in the processor's cache.
 _CHUNK = 1 << 14
 _MOST_BITS = 1 << 14
-# From this value of a word on, unknown bits change ln U by less than 2**-45.
+# For words of at least this value, the bits not yet drawn change ln U by less than 2**-45.
 _FEWEST = np.uint64(1 << 45)
 # A bound on the error of the exponent below, in doubles: 2**-45 from U, and a few roundings of numbers below 14.
 _ROOM = 2.0**-43

@@ -28,7 +28,7 @@ _LN2 = math.log(2.0)
 class Laplace(JumpFamily):
     """Laplace noise: a release at level epsilon is epsilon-DP for a vector of that L1 sensitivity.
 
-    Noise that is equal at two levels (the bridge's atom at 0) is equal to the last bit, and later steps rely on it.
+    With positive probability the noise is the same at two levels. The two doubles are then identical, bit for bit.
     Magnitudes are doubles: pure epsilon-DP holds for the law before rounding. Published values are rounded to a grid
     that does not depend on the data; if that is not enough, use the discrete Laplace family.
 

@@ -95,7 +95,7 @@ def _advice(value: object, name: str) -> str:
 
 
 def level_or_zero(value: Level, name: str = "level") -> Fraction:
-    """Read a level, or 0 in any form."""
+    """Read a level; 0 is accepted too, in any notation."""
     exact = _or_none(value)
     return exact if exact == 0 else as_level(value, name)
 

@@ -23,7 +23,7 @@ class Period:
 
     @property
     def name(self) -> str:
-        """The suffix of its series' name, such as "2026w12"."""
+        """The suffix of the name of the period's series, such as "2026w12"."""
         return self.label.replace("-", "").lower()
 
     def holds(self, column: str, dtype: pl.DataType) -> pl.Expr:

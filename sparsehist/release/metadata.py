@@ -167,9 +167,9 @@ class WorkloadMetadata(Metadata):
     workload: str
     strategy: str
     queries: str  # number of queries
-    noise_std: float  # std of each entry of Z, in counts
+    noise_std: float  # std of the noise added to each measurement of the strategy, in counts
     least_std: float  # std of the answer with the least noise, in counts
-    sensitivity: float  # sensitivity of R·x, in the norm that the noise needs
+    sensitivity: float  # sensitivity of the measurements, in the norm that the noise needs
     cell_grid: float | None  # grid of the noise of each cell; None if answers were rounded
     counts: str | None = None  # meaning of an answer: units, or units counted once per cell
 

@@ -252,7 +252,7 @@ class Planner:
         return level
 
     def _cap_of_equal(self, times: int) -> Fraction:
-        """Return the largest cap that this number of further series of the population could each have."""
+        """Return the largest cap that each of `times` further series of this population could have."""
         checked_whole("equal", times, 1, _MOST_EQUAL, of=" of series")
         declared = self.declaration
         cap = self.ledger.largest_equal_cap(declared, times)

@@ -59,7 +59,7 @@ class Totals:
         return CELLS if self.width is None else (CELLS[0], self.text, self.strategy)
 
     def row(self, step: int) -> int:
-        """Return the number of a total, from 0, given its last step, from 1."""
+        """Return the index (from 0) of the total whose last step is `step` (counted from 1)."""
         if self.width is None:
             return step - 1
         if step % self.width and step != self.steps:

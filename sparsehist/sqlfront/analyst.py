@@ -155,7 +155,7 @@ class AnalystSession:
         return f"AnalystSession({len(self._tables) - 1} releases)"
 
     def _batches(self, query: str) -> Iterator[pa.RecordBatch]:
-        """Yield a result up to the memory limit, since DuckDB does not count rows that it has returned."""
+        """Yield the batches of a result; raise beyond the memory limit: DuckDB does not count rows it returned."""
         result = self._connection.sql(query)
         if result is None:
             return

@@ -68,7 +68,9 @@ def _has_variables(connection: duckdb.DuckDBPyConnection) -> bool:
 
 
 def _in_words_of(message: str, text: str) -> str:
-    """Return a message up to a nested type; keep only quotations that occur in the statement, and plain types.
+    """Return a message without values from the data.
+
+    It ends at the first nested type. Quotations stay where the statement has their words, or they name a plain type.
 
     Example:
         >>> _in_words_of("no 'x', no 'a@b.org', no abs(ENUM('a@b.org', 'b'))", "select abs(x) from t")

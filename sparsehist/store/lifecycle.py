@@ -145,7 +145,7 @@ def adopt(path: str | os.PathLike[str], *, home_is_gone: bool = False, wait: flo
 def _check_is_free(path: Path) -> None:
     if "?" in path.name or path.name.endswith(MARK_SUFFIX):
         raise DeclarationError(
-            f"the name of a store has no question mark and does not end in {MARK_SUFFIX}, got {path}"
+            f"the name of a store must not contain a question mark or end in {MARK_SUFFIX}, got {path}"
         )
     with disk_errors(path):
         taken = path.is_symlink() or (path.exists() and (not path.is_dir() or any(path.iterdir())))

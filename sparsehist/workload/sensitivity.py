@@ -67,8 +67,8 @@ def squared_l2_of_tables(
 ) -> float:
     """Bound 1ᵀ_S G 1_S over sets of at most `keys` cells, where G(x, x') = Σ_A f_A Π_{i ∈ A, x_i ≠ x'_i} r_i.
 
-    `parts` are f_A >= 0 by subset, `ratios` r_i in [-1, 0] by column. The bound lets pairs of cells differ in the
-    columns with the largest values of G, as often as the domain has such pairs.
+    `parts` holds f_A >= 0 for each subset A, `ratios` r_i in [-1, 0] for each column. The bound assumes the worst
+    pairs of cells: those with the largest G first, at most as many of each kind as the domain has.
 
     Source: Lindsey 1964 for the number of pairs that differ in one column only.
     """

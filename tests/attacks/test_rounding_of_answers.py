@@ -56,7 +56,7 @@ def test_many_answers_say_no_more_than_the_noisy_cells_they_rest_on(strategy: st
 
 @pytest.mark.parametrize("exponent", range(-8, 41, 4))
 def test_the_grid_of_cells_divides_one(exponent: int) -> None:
-    """Rounding the noise and adding the count equals rounding their sum, so no count shows modulo the step."""
+    """Rounding the noise and adding the count equals rounding their sum: remainders tell nothing of the count."""
     strategy = strategy_named("identity", Matrix(np.array([[0.5, 1.5]])))
     step = cell_grid(strategy, 1.3 * 2.0**exponent)
     assert step is not None

@@ -114,7 +114,8 @@ def web(tmp_path: Path) -> Iterator[str]:
         file = tmp_path / "served" / request.path.lstrip("/")
         if request.method != "GET" or SECRETS[2] not in request.url or not file.is_file():
             return wrappers.Response(status=403)
-        return utils.send_file(file, request.environ, conditional=True)
+        content = io.BytesIO(file.read_bytes())
+        return utils.send_file(content, request.environ, mimetype="application/octet-stream", conditional=True)
 
     server = serving.make_server("127.0.0.1", 0, answer, threaded=True)
     threading.Thread(target=server.serve_forever, daemon=True).start()

@@ -179,7 +179,7 @@ def unit_types(case: Case) -> dict[str, str]:
 
 
 def counted_in(engine: str) -> Callable[[Case], dict[tuple[object, ...], int]]:
-    """A function of a case that gives counts by key, made by a query in a warehouse."""
+    """Return a function that counts a case by key, by running the counting query in a warehouse."""
 
     def counted(case: Case) -> dict[tuple[object, ...], int]:
         if case.nul and engine == "postgres":

@@ -104,7 +104,7 @@ def check_add(place):
 
 
 def uncreate(place):
-    """The same creation again gives the whole series; then make room for the next attempt."""
+    """Check that creating the series again gives it whole; then delete the store for the next attempt."""
     place.create("new").release("all", level=100, threshold=2.0)
     inspect(place)
     shutil.rmtree(place.store)

@@ -23,7 +23,7 @@ def rows(query, tables=None, **parameters):
 
 
 def refused(query, reason, tables=None):
-    """Whether a query is refused, for a reason."""
+    """Check that a query is refused with a message that matches `reason`."""
     with pytest.raises((GuaranteeError, StatementError), match=reason):
         rows(query, tables)
     return True

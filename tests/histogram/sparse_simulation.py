@@ -125,5 +125,5 @@ def printed_algorithm_6(
 def independent_redraw(
     family: Family, level: Fraction, _known: dict[Fraction, np.ndarray], size: int, *, rng: Generator
 ) -> np.ndarray:
-    """Wrong control: fresh noise for tracked cells at every level."""
+    """Negative control: fresh noise for tracked cells at every level."""
     return family.sample(size, level, rng=rng)

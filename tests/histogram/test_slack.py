@@ -1,4 +1,4 @@
-"""The stated slack of a round is at least the error that is measured, against more digits than doubles have."""
+"""The stated slack of a round is at least the error measured against arithmetic with more digits than doubles."""
 
 from __future__ import annotations
 

@@ -163,7 +163,7 @@ def test_wrong_samplers_are_rejected(name: str, scale: Fraction) -> None:
 def test_the_limit_between_lazy_and_explicit_drawing_does_not_matter(
     monkeypatch: pytest.MonkeyPatch, name: str, rarest: float
 ) -> None:
-    """The joint law is the dense one if every group is drawn explicitly (at 0), most are, or none."""
+    """The joint law is the dense one whether all groups (limit 0), most or none are drawn explicitly."""
     case = EVERY[name]._replace(rounds=EVERY[name].rounds[:8])
     dense = case.release(release_dense, 15)
     monkeypatch.setattr(history, "RAREST", rarest)

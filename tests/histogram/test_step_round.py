@@ -47,7 +47,7 @@ def dense_noise(seed: int) -> np.ndarray:
 
 
 def hidden(noise: np.ndarray, counts: np.ndarray, *, rounds: Rounds = ROUNDS, opened: bool = False) -> DenseReleases:
-    """Hide cells that were never published; in an open domain also what is empty at a point."""
+    """Hide cells that were never published; in an open domain also cells whose count is 0 at a point."""
     at = counts[:, [step for _, step, _, _ in rounds]].T
     with np.errstate(invalid="ignore"):
         published = noise > np.array([tau for *_, tau in rounds])[:, np.newaxis] - at

@@ -1,4 +1,4 @@
-"""The slack of workloads: mean errors are as stated, and the random bits of rounding have their law."""
+"""The slack of workloads: mean errors are as stated, and the random bits used for rounding have the right law."""
 
 from __future__ import annotations
 
@@ -102,8 +102,8 @@ def test_noise_is_off_by_less_than_stated(workload: Workload, name: str, max_key
 @pytest.mark.parametrize(
     "order", [("1/2", "1/3", "1", "5/12", "2/3"), ("1/2", "1/2000000", "1/1999999", "500001/1000000")]
 )
-def test_errors_of_earlier_levels_add_up_at_most(order: tuple[str, ...]) -> None:
-    """Draw a path in 53 and in 64 bits from the same numbers: level by level, in units of its deviation."""
+def test_rounding_errors_of_earlier_levels_stay_within_the_slack(order: tuple[str, ...]) -> None:
+    """A path drawn with 53 and with 64 bits from the same normal numbers differs by less than the stated slack."""
     strategy, family = strategy_named("identity", Identity(5000)), Gaussian()
     one, rng = seeded(92), seeded(92)
     kept: dict[Fraction, np.ndarray] = {}

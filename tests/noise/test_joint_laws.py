@@ -106,7 +106,7 @@ class PrintedBetweenIntegers(DiscreteLaplace):
 
 
 class WrongShare(Poisson):
-    """A wrong family: it thins by the share of levels instead of the share of means."""
+    """A wrong family: its thinning probability is computed from levels instead of means."""
 
     def between(self, coarse, coarse_level, fine, fine_level, level, *, rng):
         return fine + rng.binomial(coarse - fine, float((fine_level - level) / (fine_level - coarse_level)))

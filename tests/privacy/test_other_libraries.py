@@ -67,7 +67,7 @@ def test_composition_of_pure_dp_agrees_with_dp_accounting() -> None:
 
 
 def test_poisson_lies_between_the_estimates_of_dp_accounting() -> None:
-    """Losses rounded up and down to a grid of 1e-4: delta lies between the two, a few per cent apart."""
+    """Delta lies between the estimates from losses rounded down and up to a grid of 1e-4."""
     k = np.arange(300)
     lower = {int(at): float(value) for at, value in zip(k, stats.poisson.logpmf(k, 100.0), strict=True)}
     upper = {at + 1: value for at, value in lower.items()}

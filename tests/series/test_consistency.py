@@ -35,7 +35,7 @@ def released() -> tuple[sh.Release, sh.WorkloadRelease]:
 
 
 def noisy(released: tuple[sh.Release, sh.WorkloadRelease], rng: np.random.Generator) -> list[sh.Release]:
-    """Both releases with noise of their laws on the true counts."""
+    """Return both releases, with fresh noise from their laws added to the true counts."""
     cells, marginals = released
     strategy = strategy_named(
         marginals.metadata["strategy"], sh.workload.Workload.parse(marginals.metadata["workload"])

@@ -81,7 +81,7 @@ class Scene:
     ],
 )
 def test_coverage_is_nominal_for_every_true_count(noise: str, cells: int, alpha: float) -> None:
-    """Below, at and above the threshold the coverage is exact on the grid, and at least nominal."""
+    """For counts below, at and above the threshold, coverage has its exact value, which is at least nominal."""
     scene = Scene(noise)
     for i, count in enumerate(scene.counts):
         noisy = scene.publish(count, cells, 80 + i)

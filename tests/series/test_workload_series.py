@@ -1,4 +1,4 @@
-"""Workloads of a series: released in any order, priced beside the cells, answered from the file alone."""
+"""Workloads of a series: released in any order, charged in addition to the cells, answered from the file."""
 
 from __future__ import annotations
 

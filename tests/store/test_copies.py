@@ -188,7 +188,7 @@ NAMED = {
     "older home put back and adopted": (older("anew", "home", then="adopt"), "restored together with its mark"),
     "a dead disk comes back": (
         "cp -a home/store copy; mv home dead; adopt copy; mv dead home; use home/store",
-        "A disk that was believed dead",
+        "disk that was declared dead",
     ),
     "snapshot of a machine put back": (SNAPSHOT.format(use="use", gone="rm -r home"), "snapshot of a whole machine"),
     "clones of a machine": (SNAPSHOT.format(use="use", gone="mv home running"), "snapshot of a whole machine"),
@@ -266,8 +266,8 @@ def test_no_way_to_copy_a_store_draws_two_noises_for_a_level(what, taken):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("what", NAMED)
-def test_a_way_that_nothing_notices_is_one(what, taken):
-    """Two noises are drawn, as the page warns."""
+def test_copies_listed_as_not_noticed_are_not_noticed(what, taken):
+    """Both copies of the store draw their own noise, as docs/store.md warns."""
     assert taken(NAMED[what][0]).noises == 2
 
 
@@ -279,7 +279,7 @@ def test_whoever_uses_a_store_honestly_is_not_refused(what, taken):
 
 
 def test_the_page_lists_all_ways_to_copy_a_store():
-    """The table of the page lists every way, and the page says what to do about those that are not noticed."""
+    """The page lists every way to copy a store, and says what to do about copies that are not noticed."""
     page = " ".join(PAGE.read_text().split())
     missing = [what for what in BESIDE if f"| {what} | no noise is drawn twice |" not in page]
     missing += [what for what, (_, words) in NAMED.items() if f"| {what} | **not noticed** |" not in page]

@@ -108,7 +108,7 @@ def _canonical(matrix: Any) -> sparse.csr_array:
     canonical.sum_duplicates()
     canonical.eliminate_zeros()
     if not np.isfinite(canonical.data).all():
-        raise DeclarationError("the matrix of a workload holds NaN or an infinity; its entries are finite")
+        raise DeclarationError("the matrix of a workload holds NaN or an infinity; all entries must be finite")
     if canonical.nnz > _MOST_ENTRIES:
         raise DeclarationError(f"a matrix has at most {_MOST_ENTRIES} entries that are not 0, got {canonical.nnz}")
     largest = float(np.abs(canonical.data).max(initial=0.0))

@@ -110,7 +110,10 @@ def one_cell_optimum(gram: FloatArray) -> tuple[FloatArray, float]:
 
 
 class _Decomposed(NamedTuple):
-    """AᵀA, the diagonal of V^½, and eigenvalues (largest 1, rounding errors 0) and eigenvectors of V^½ AᵀA V^½."""
+    """AᵀA, the diagonal of V^½, and the eigenvectors and eigenvalues of V^½ AᵀA V^½.
+
+    Eigenvalues are scaled so that the largest is 1; those as small as rounding errors are set to 0.
+    """
 
     gram: FloatArray
     root: FloatArray

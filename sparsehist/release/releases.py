@@ -32,7 +32,6 @@ from sparsehist.release.release_files import (
 from sparsehist.typing import FloatArray
 
 if TYPE_CHECKING:
-    from sparsehist.domain import Domain
     from sparsehist.workload import Strategy
 
 _ROWS_SHOWN, _MOST_DRAWN = 10, 10_000
@@ -274,30 +273,6 @@ class Release(AnyRelease):
         from sparsehist.histogram.intervals import count_estimates
 
         return self._with_columns(("estimate", "estimate_error"), count_estimates)
-
-    def consistent(self, *workloads: WorkloadRelease, domain: Domain | None = None) -> list[pl.DataFrame]:
-        """Make this release of cells and releases of workloads of the same series agree: post-processing, at no cost.
-
-        Each number is weighted by the inverse of its squared error: from `estimates` for cells, from the covariance
-        of the noise for workloads. All frames then follow from one vector of counts. An unpublished cell is *not*
-        taken to be 0. Counts near the threshold may be biased as `estimates` are.
-
-        Args:
-            workloads: At least one, of the same series; the finest release of each workload and strategy.
-            domain: Domain of the series; needed if the metadata holds only the digest of a long catalogue.
-
-        Returns:
-            The frame of each release, this one first, with two more columns of Float64, in counts: `consistent`,
-            which may be negative, and `consistent_error`, its standard deviation.
-
-        Raises:
-            InputError: If the releases are not of one series, or a key column has the name of one to be added.
-            DeclarationError: If there are more than 2,048 cells or queries, or two releases of one workload, or if
-                the metadata does not contain the domain.
-        """
-        from sparsehist.release.consistency import consistent
-
-        return consistent(self, workloads, domain)
 
     def _with_limits(self, most: int, confidence: float) -> tuple[pl.DataFrame, str]:
         found = self.intervals(confidence).head(most).rename({"noisy_count": "value"})

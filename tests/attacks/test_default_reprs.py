@@ -46,7 +46,6 @@ def test_no_class_prints_arrays_unless_they_are_public() -> None:
         "histogram.intervals.Estimates",
         "noise.over_steps.Factor",
         "dense.dense_release.PostProcessing",
-        "release.consistency.Measured",
         "release.planning.Plan",
     }
     printing = {

@@ -76,7 +76,6 @@ def ledger(
     series: str | None = None,
     short: bool = False,
     events: bool = False,
-    out: Path | None = None,
     using: Using = DEFAULT,
 ) -> Answer:
     """Show what has been spent, under which limits, and what remains.
@@ -91,21 +90,15 @@ def ledger(
     release and was never raised or changed. Dropped series stay.
 
     For example:
-      sparsehist ledger logs.sparsehist --out ledger.json
+      sparsehist ledger logs.sparsehist --events --json > ledger.json
 
     Args:
         delta: At which epsilon is shown.
         series: Only this series and its population.
         short: One line per population, and everybody.
         events: Also show who did or asked for what, when, refusals included.
-        out: Also write it all, with the events, to a .json file.
     """
-    if out is not None:
-        from sparsehist.release.release_files import check_target  # and Polars, which tables do without
-
-        check_target("--out", out, store, (".json",))
-    home = using.home(store)
-    with home.hold() as state:
+    with using.home(store).hold() as state:
         rows = ledger_rows(Ledger.of(state), delta, series=series, short=short)
         happened = state.events() if events else []
     shown: list[Any] = ["nothing: the store has no series, or none of these"]
@@ -115,10 +108,6 @@ def ledger(
     if events:
         data["events"] = happened
         shown.append(rows_table([event_for_people(event) for event in happened]))
-    if out is not None:
-        using.store(store).export_ledger(out, delta=delta)
-        data["out"] = str(out)
-        shown.append(f"written to {escape(str(out))}, with all events")
     return Answer(data, shown)
 
 

@@ -1,1 +1,1 @@
-"""The ledger: costs as a frozen value, their limits, and their table and export."""
+"""The ledger: costs as a frozen value, their limits, and their table."""

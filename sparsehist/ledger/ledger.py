@@ -1,4 +1,4 @@
-"""The costs of a store as a frozen value, for releases, plans, dry runs, tables and exports.
+"""The costs of a store as a frozen value, for releases, plans, dry runs and tables.
 
 `Ledger.check` decides whether a release may be made, by public parameters only; `Ledger.with_release` returns the
 ledger after it. A cap bounds the sum over the noise paths of a series. A budget bounds the charges of a population on

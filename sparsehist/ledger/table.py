@@ -48,16 +48,15 @@ def ledger_rows(
     *,
     series: str | None = None,
     short: bool = False,
-    every_period: bool = False,
 ) -> list[Row]:
-    """Return the rows of `Store.ledger`; `every_period` adds rows for the series of each period."""
+    """Return the rows of `Store.ledger`."""
     periods = ledger.limits.periods
     rows: list[Row] = []
     shown = set(periods if series is None else ())
     for account in ledger.accounts.values():
         if series in (None, account.name) or (account.population == series and series in periods):
             shown.add(account.population)
-            if not short and (every_period or series is not None or account.population not in periods):
+            if not short and (series is not None or account.population not in periods):
                 rows += _rows_of_series(ledger, account, delta)
     order = dict.fromkeys([*(account.population for account in ledger.accounts.values()), *periods])
     rows += [_row_of_population(ledger, population, delta) for population in order if population in shown]

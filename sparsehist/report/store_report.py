@@ -48,7 +48,7 @@ COUNTS = (3, 10, 30, 100, 300, 1000, 3000, 10_000)
 CONFIDENCE = 0.95
 _LARGEST = 15
 _MOST_ROWS = 60
-"""Of a table of releases or periods; the exported ledger lists all."""
+"""Of a table of releases or periods; `sparsehist ledger` lists all."""
 _LIMITS = ("set budget", "raise cap", "declare disjoint", "declare periods", "drop periods")
 _OTHER = ("drop series", "adopt store", "refuse")
 _SOURCES = {UNCHECKED_SOURCE: "nobody: a trusted source", CHECKED_QUERY: "a query, checked", "": "files as they are"}

@@ -155,8 +155,8 @@ class Store:
             delta: At which epsilon is shown.
             series: Only rows of this series and of its population; for a periodic series, of all periods.
             short: Only rows of populations and of everybody.
-            full: All columns, among them noise, cost, delta_infinity, numerical_slack, times and source; described in
-                `sparsehist.ledger.export.COLUMNS`.
+            full: All columns, among them noise, cost, delta_infinity, numerical_slack, times and source;
+                docs/ledger.md describes them.
 
         Returns:
             One row per noise path (its finest level), per series (the sum over its paths), per population (the sum
@@ -286,25 +286,6 @@ class Store:
         from sparsehist.report.store_report import store_report
 
         return store_report(self.home, delta=delta, curator=curator)
-
-    def export_ledger(self, path: str | os.PathLike[str], *, delta: float = DEFAULT_DELTA) -> None:
-        """Write the ledger and all events as JSON, for example to be signed.
-
-        The file contains no secrets. `sparsehist.ledger.export` and the file itself describe the schema.
-
-        Args:
-            path: Ends in .json; an existing file is replaced only if it is such an export.
-            delta: At which epsilon is shown.
-
-        Raises:
-            InputError: If the suffix is another, or another file exists there.
-            StoreError: If it cannot be written.
-        """
-        from sparsehist.ledger.export import check_target, write_ledger
-
-        check_target(Path(path))
-        with self.home.hold() as state:
-            write_ledger(Path(path), state, delta=delta)
 
 
 def open(

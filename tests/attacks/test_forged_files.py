@@ -107,25 +107,17 @@ def at_once() -> Iterator[None]:
 
 @pytest.mark.usefixtures("at_once")
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("place", ["mark", "format", "ledger", "ledger.json", "ledger.parquet"])
+@pytest.mark.parametrize("place", ["mark", "format", "ledger"])
 def test_what_stands_in_the_place_of_a_small_file_is_refused_at_once(tmp_path: Path, place: str, kind: str) -> None:
-    """The mark, format file, public ledger or exported ledger of a store: none is waited for or taken for empty."""
+    """The mark, format file or public ledger of a store is neither waited for nor taken for empty."""
     store, out = tmp_path / "store", tmp_path / "out"
     out.mkdir()
     series = a_series(store)
     series.release("one", level=1).write_parquet(out / "a.parquet")
     small = {"mark": mark_path(store), "format": store / "format", "ledger": out / LEDGER_NAME}
-    planted(small.get(place, out / place), kind)
-
-    def use() -> None:
-        with sh.open(store) as opened:
-            if place in small:
-                opened.series("visits").release("two", level=2)
-            else:
-                opened.export_ledger(out / place)
-
-    with pytest.raises(SparsehistError):
-        use()
+    planted(small[place], kind)
+    with pytest.raises(SparsehistError), sh.open(store) as opened:
+        opened.series("visits").release("two", level=2)
 
 
 @pytest.mark.usefixtures("at_once")

@@ -1,8 +1,7 @@
-"""What the ledger shows, what budgets and caps refuse, and what is exported."""
+"""What the ledger shows, and what budgets and caps refuse."""
 
 from __future__ import annotations
 
-import json
 from fractions import Fraction
 
 import numpy as np
@@ -10,11 +9,9 @@ import polars as pl
 import pytest
 
 import sparsehist as sh
-from sparsehist.errors import BudgetExceededError, CapExceededError, DeclarationError, InputError
-from sparsehist.ledger.export import COLUMNS, EVENT_COLUMNS
+from sparsehist.errors import BudgetExceededError, CapExceededError, DeclarationError
 from sparsehist.ledger.ledger import Ledger
 from sparsehist.ledger.spent import CELLS, Spending
-from sparsehist.ledger.table import SCHEMA
 from sparsehist.privacy import gaussian
 from sparsehist.release import cell_round
 from sparsehist.store import State
@@ -226,24 +223,6 @@ def test_a_wrong_limit_is_refused_with_advice(store, call, words):
     with pytest.raises(DeclarationError, match=words):
         call(store)
     assert set(store.events()["what"]) == {"create store", "create series"}
-
-
-def test_an_export_holds_the_ledger_and_the_events(store, tmp_path):
-    """The JSON file holds all rows and events and describes their columns; no other file is overwritten."""
-    a_series(store, cap=1).release("a", level="1/3", threshold=50)
-    store.set_budget(epsilon=4, delta=1e-6, reason="agreed")
-    store.export_ledger(tmp_path / "l.json", delta=1e-5)
-    written = json.loads((tmp_path / "l.json").read_text())
-    ledger, events = store.ledger(delta=1e-5, full=True), store.events()
-    assert written["columns"] == {"spent": COLUMNS, "events": EVENT_COLUMNS}
-    assert set(COLUMNS) == set(SCHEMA) == set(ledger.columns) and set(EVENT_COLUMNS) == set(events.columns)
-    assert (written["schema_version"], written["delta"], written["generation"]) == (1, 1e-5, 3)
-    assert [row["epsilon"] for row in written["spent"]] == ledger["epsilon"].to_list()
-    assert [event["what"] for event in written["events"]] == events["what"].to_list()
-    (tmp_path / "other.json").write_text("[]")
-    for place in ("other.json", "l.parquet", "none/l.json"):
-        with pytest.raises(InputError):
-            store.export_ledger(tmp_path / place)
 
 
 def test_a_ledger_that_is_carried_on_equals_the_one_of_the_store(store):

@@ -72,7 +72,6 @@ def write(place: Path) -> None:
     for day in DAYS:
         of_week = weekly.append(rows.filter(day=day), period=date.fromisoformat(day), time="day")
         of_week.release("public", level=LEVEL).write_parquet(place / f"weekly_{day}.parquet")
-    store.export_ledger(place / "ledger.json")
 
 
 if __name__ == "__main__":

@@ -28,7 +28,6 @@ def test_a_store_of_format_1_is_opened_and_goes_on(place):
     with store.home.hold() as state:
         state.verify()
     before = store.ledger(full=True)
-    store.export_ledger(place / "ledger.json")  # in the place of the one that was packed
     for published in sorted(place.glob("*.parquet")):
         if published.name != "keys.parquet":
             read = sh.read(published)

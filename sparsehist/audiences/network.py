@@ -17,7 +17,7 @@ from sparsehist.typing import ArrayLike
 
 
 class View(Mapping[Any, Any]):
-    """Noisy values of all owners who are near enough to one of the readers; only these readers may see them."""
+    """Noisy values of all owners who are near enough to a reader; only the readers of this view may see them."""
 
     def __init__(self, rows: Mapping[Any, tuple[Any, int]], levels: Mapping[int, Fraction]) -> None:
         self._rows, self._levels = rows, levels

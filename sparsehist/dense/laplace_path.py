@@ -156,7 +156,7 @@ def _jumps_to_coarser(
 
 
 def _accumulated(start: FloatArray, counts: IntArray, sizes: FloatArray) -> FloatArray:
-    """Return running sums within each coordinate: one pass for first jumps, one for second jumps, and so on."""
+    """Return running sums within each coordinate; the n-th pass adds the n-th jump of every coordinate."""
     values, running = np.empty_like(sizes), start.copy()
     first = np.cumsum(counts) - counts
     for rank in range(int(counts.max(initial=0))):

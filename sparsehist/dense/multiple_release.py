@@ -171,7 +171,7 @@ class MultipleRelease:
         ancestors: tuple[tuple[str, str], ...] = (),
         path: str | None = None,
     ) -> None:
-        """Set the fields. `ancestors` and `path` are the public line of descent that releases carry."""
+        """Set the fields. `ancestors` and `path` are the public line of descent that is part of every release."""
         self._state, self._cap, self._step, self._charge = state, cap, step, charge
         self._ancestors, self._path = ancestors, generator().bytes(16).hex() if path is None else path
         self._lock, self._process = threading.Lock(), os.getpid()

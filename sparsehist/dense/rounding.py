@@ -51,7 +51,7 @@ def round_into(noise: FloatArray, step: float, out: FloatArray) -> FloatArray:
 
 
 def keep_on_lattice(noise: FloatArray, step: float) -> None:
-    """Move noise, in place, to the middle of its cell (k step, (k + 1) step].
+    """Replace each noise, in place, by the middle of its interval (k step, (k + 1) step].
 
     Rounding to any coarser grid of powers of two gives the same before and after, and equal numbers stay equal.
     """

@@ -75,7 +75,7 @@ def _as_vector(truth: ArrayLike) -> AnyArray:
 
 
 def _largest(values: AnyArray) -> float:
-    """Return the largest absolute value; DataError for NaN and infinities. Without a temporary of full length."""
+    """Return the largest absolute value, without a temporary array; DataError for NaN and infinities."""
     largest = float(np.max([np.abs(values[part].astype(np.float64)).max() for part in chunks(values.size)]))
     if not math.isfinite(largest):
         raise DataError("the truth holds NaN or infinite values; remove or replace them")

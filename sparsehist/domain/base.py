@@ -65,7 +65,7 @@ class Domain(abc.ABC):
 
     @property
     def parts(self) -> tuple[Domain, ...]:
-        """A domain of one column for each key column."""
+        """The one-column domain of each key column."""
         return (self,)
 
     @property

@@ -79,7 +79,7 @@ class Catalogue(Domain, example="catalogue('DE', 'US') or catalogue(file='areas.
     def read(cls, values: Sequence[Any], named: Mapping[str, Any], files: Mapping[str, Path]) -> Catalogue:
         for key, value in named.items():
             if key not in ("file", "column", "kind", "sha256"):
-                which = f" {shown(key)}" if len(named) <= 4 else ""  # more may be a dictionary of data
+                which = f" {shown(key)}" if len(named) <= 4 else ""  # a dictionary may hold data
                 raise DomainError(f"catalogue(): unknown argument{which}; write {cls.example}")
             if not isinstance(value, str):
                 raise DomainError(f"catalogue(): {key} is text, got {shown(value)}")
@@ -153,4 +153,4 @@ class Catalogue(Domain, example="catalogue('DE', 'US') or catalogue(file='areas.
 @cache
 def one_cell() -> Catalogue:
     """Return the domain of a series without a key: one cell that holds every unit."""
-    return Catalogue(["all"])  # not at import, where it would start threads of Polars
+    return Catalogue(["all"])  # not at import, because that would start threads of Polars

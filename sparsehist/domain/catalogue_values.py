@@ -133,7 +133,7 @@ def _recognised(text: pl.Series) -> pl.Series:
 
 
 def _from_text(text: pl.Series, kind: str) -> pl.Series:
-    """Read canonical spellings only; null where the text is another."""
+    """Read text in canonical spelling; null for any other spelling."""
     if kind == "boolean":
         return text.replace_strict({"true": True, "false": False}, default=None, return_dtype=pl.Boolean)
     if kind == "date":

@@ -168,7 +168,7 @@ class Strings(Domain, example="strings(max_bytes=32)"):
 
 
 class _Group(NamedTuple):
-    """The characters of one cost: how many they are, and the rank of the first of them."""
+    """The characters of one length: their number, and the rank of the first one."""
 
     cost: int
     size: int
@@ -176,7 +176,7 @@ class _Group(NamedTuple):
 
 
 class _Table(NamedTuple):
-    """Characters by cost; W(0), …, W(longest); the numbers of the first strings of length 1, 2, … and the size."""
+    """Tables for numbering: characters by length, W(0) … W(longest), the first number of each length, the size."""
 
     groups: list[_Group]
     of_length: list[int]
@@ -202,7 +202,7 @@ def _counted(alphabet: str | None, max_bytes: int | None, max_chars: int | None)
 
 
 def _numbers_below(size: int, n: int, *, rng: np.random.Generator) -> list[int]:
-    """Draw n exactly uniform numbers from 0 to size − 1: random bits, thrown away where they reach size."""
+    """Draw n exactly uniform numbers from 0 to size − 1: draw random bits, and reject numbers that reach size."""
     bits = (size - 1).bit_length()
     width = -(-bits // 8) or 1
     found: list[int] = []

@@ -6,7 +6,7 @@ from sparsehist.domain.base import Domain
 
 
 class UnreadDomain(Domain):
-    """The text of a domain without its keys: enough to show, to compare and to plan with, not to count with."""
+    """The text of a domain whose keys are not loaded; it can be shown, compared and planned, but not counted."""
 
     def __init__(self, text: str, columns: int = 1, *, size: int | None = None) -> None:
         self._text, self._columns, self._size = text, columns, size

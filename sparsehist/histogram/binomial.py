@@ -70,7 +70,7 @@ def binomial(numbers: Sequence[int] | IntArray, log_p: ArrayLike, *, rng: Genera
 
 
 def _inverted(trials: FloatArray, success: FloatArray, *, rng: Generator) -> IntArray:
-    """Sum masses until they exceed a uniform number; return the number of summands."""
+    """Sum probability masses from 0 on until they exceed a uniform number; return how many were summed."""
     # f(k + 1) / f(k) = rise / (k + 1) - fall
     fall = success / (1.0 - success)
     rise = (trials + 1.0) * fall

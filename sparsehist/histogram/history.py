@@ -55,7 +55,7 @@ def history_of(releases: Sequence[tuple[Level, float]]) -> History:
 
 
 def rarity(family: Family, history: History, counts: FloatArray) -> FloatArray:
-    """Bound -ln P[a cell of this count never exceeded] from above; infinite if impossible; shape of `counts`.
+    """Bound -ln P[a cell of this count was never published] from above; infinite if impossible; shape of `counts`.
 
     Levels within 1 % of one another share a bound if it is better: bridges are symmetric or never negative, so noise
     at the coarsest of them exceeds the lowest threshold at least half as often as noise at any of them (Lévy).
@@ -109,7 +109,7 @@ def draws_all_empty(family: Family, releases: Sequence[tuple[Level, float]]) -> 
 
 
 def largest_tail(family: Family, past: Sequence[tuple[Level, float]]) -> float:
-    """Return a P[Z > threshold] such that empty cells can still be drawn lazily after one more release.
+    """Return the largest P[Z > threshold] that lets empty cells be drawn lazily after one more release.
 
     `past` is the (level, effective threshold) of every past release of the path; all numbers are public.
 

@@ -52,12 +52,12 @@ class _Law:
         return np.asarray(np.minimum(math.log(self.alpha) + log_published, both_sides))
 
     def above(self, noisy: FloatArray, counts: FloatArray) -> FloatArray:
-        """Return ln(P[`noisy` or more | count] / u), which increases with the count."""
+        """Return ln(P[`noisy` or more | count] / u(count)), which increases with the count."""
         at_least = noisy - counts - self.step / 2
         return np.asarray(self.family.log_tail(at_least, self.level) - self.log_missed(counts))
 
     def below(self, noisy: FloatArray, counts: FloatArray) -> FloatArray:
-        """Return ln(P[`noisy` or less, published or not | count] / u), which decreases with the count."""
+        """Return ln(P[`noisy` or less, published or not | count] / u(count)), which decreases with the count."""
         at_most = noisy - counts + self.step / 2
         return np.asarray(self.family.log_cdf(at_most, self.level) - self.log_missed(counts))
 
@@ -66,7 +66,7 @@ class _Law:
         return math.floor(value / self.step - 2) * self.step
 
     def quantile(self, log_tail: float) -> float:
-        """Return the unrounded noise that is exceeded with this probability."""
+        """Return the noise, before rounding, that is exceeded with this probability."""
         return float(self.family.inverse_log_tail(log_tail, self.level))
 
 
@@ -172,7 +172,7 @@ def _lower(law: _Law, noisy: FloatArray, least: float) -> FloatArray:
 
 def _upper(law: _Law, noisy: FloatArray, least: float) -> FloatArray:
     """Return the largest count for which a downward error this large has a probability above u."""
-    # Where T is at most 1 / (1 + alpha) nothing is left out below ...
+    # Where T is at most 1 / (1 + alpha), the set of values leaves out nothing below ...
     turn = law.two_steps_below(law.effective_threshold - law.quantile(-math.log1p(law.alpha)))
     result = np.full(noisy.size, max(turn, least))
     # ... and u is at least alpha / 2 everywhere.
@@ -185,7 +185,7 @@ def _upper(law: _Law, noisy: FloatArray, least: float) -> FloatArray:
 
 
 def _first(step: float, function: Rising, left: FloatArray, right: FloatArray) -> FloatArray:
-    """Find, by row, the first grid point where a function is positive: it is at `right`, but not at `left`."""
+    """Find, for each row, the first grid point between `left` and `right` at which a function is positive."""
     low, high, rows = left.copy(), right.copy(), np.arange(left.size)
     while rows.size:
         middle = np.floor((low[rows] + high[rows]) / 2 / step) * step

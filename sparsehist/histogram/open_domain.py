@@ -23,7 +23,7 @@ Point = tuple[int, Fraction]
 
 
 def exposure(family: Family, level: Fraction, threshold: float, touched: Sequence[tuple[int, int]]) -> list[Fraction]:
-    """Return, for each kind of unit, the probability that one release publishes a key of its own.
+    """For each kind of unit, return the probability that one release publishes a key which only this unit has.
 
     `touched` lists the kinds of unit as pairs: the addition to each key of the unit, and its largest number of keys.
     """

@@ -183,7 +183,7 @@ class _Draw:
         return paths[:, accepted], group[accepted], np.ones(int(accepted.sum()), bool)
 
     def explicitly(self, group: IntArray, *, rng: Generator) -> _Part:
-        """Draw cells of these groups given their history alone."""
+        """Draw all cells of these groups explicitly, given their history."""
         family, level, levels = self.family, self.level, self.history.levels
         if not levels:
             paths = family.sample(group.size, level, rng=rng)[np.newaxis]
@@ -206,7 +206,7 @@ class _Draw:
     def _carry_back(
         self, plain: NoiseArray, exceeding: NoiseArray, counts: FloatArray, *, rng: Generator
     ) -> tuple[BoolArray, NoiseArray]:
-        """Carry both racers to every past level; return who stayed in the history, and the exceeding path."""
+        """Carry both racers to every past level; return which stayed within the history, and the upper path."""
         pair, levels = np.stack([plain, exceeding]), self.history.levels
         inside, path = np.ones(pair.shape, bool), self._no_paths(exceeding.size)
         path[-1] = exceeding
@@ -234,7 +234,7 @@ def race(
     *,
     rng: Generator,
 ) -> BoolArray:
-    """Race candidates, whose noise must exceed their margins, until each has won or lost; return who won, shape (q,).
+    """Race candidates, whose noise must exceed their margins, until each is decided; return the winners, shape (q,).
 
     `log_exceed` is ln P[Z > margins]; `carry` carries pairs of racers to all past releases; `paths`, shape (rows, q),
     is filled with the winners' paths.

@@ -79,7 +79,7 @@ class PointHistory:
         return not self.hides_empty and self._rarity_of_empty(noise) > RAREST
 
     def largest_tail(self, noise: StepNoise) -> float:
-        """Return a P[N > threshold] such that empty keys can still be drawn lazily after one more release."""
+        """Return the largest P[N > threshold] that lets empty keys be drawn lazily after one more release."""
         return -math.expm1(min(0.0, self._rarity_of_empty(noise) - RAREST))
 
     def _rarity_of_empty(self, noise: StepNoise) -> float:
@@ -147,7 +147,7 @@ def draw_step_round(
 
 
 def _near_explicit(noise: StepNoise, history: PointHistory, largest: IntArray) -> IntArray:
-    """Return listed keys whose history may be too rare: it is, if the largest count is taken at every point."""
+    """Return the listed keys whose history would be too rare if every point had the key's largest count."""
     steps = len(history.steps)
 
     def rarity_at(counts: FloatArray) -> FloatArray:
@@ -208,7 +208,7 @@ class _Draw:
         return cells[accepted], paths[:, accepted], np.ones(int(accepted.sum()), bool)
 
     def explicitly(self, cells: IntArray, *, rng: Generator) -> tuple[IntArray, FloatArray, BoolArray]:
-        """Draw the noise of each cell at all points, again until the noise at past points is within its bounds."""
+        """Draw the noise of each cell at all points; repeat until the noise at past points is within its bounds."""
         counts = self._counts(cells)
         bounds = np.full((len(self.history.points), cells.size), np.inf)
         if self.past.points:

@@ -56,7 +56,7 @@ def threshold_for_false_keys(family: Family, level: Level, domain_size: int, fal
     step = published_step(family, level)
     threshold = step * (math.ceil(float(family.inverse_log_tail(log_share, level)) / step - 0.5))
     while log_share < float(family.log_tail(effective_threshold(threshold, step), level)):
-        threshold += step  # the inverse is rounded: make sure that the promise holds
+        threshold += step  # The inverse tail is rounded, so step up until the expected number is small enough.
     return threshold
 
 

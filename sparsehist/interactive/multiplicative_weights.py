@@ -130,7 +130,7 @@ class Weighing:
         level = as_level(self.level)
         if self.currency == PURE:
             return level / (self.updates + (_WATCH if self.measured else 0))
-        low = high = float(level) / (self.updates + 1)  # epsilon is at least rho here
+        low = high = float(level) / (self.updates + 1)  # rho <= epsilon here, so rho is a lower limit of the search
         while self._rho(Fraction(high)) <= level:
             high *= 2
         found = rounded_down(Fraction(root(lambda each: float(self._rho(Fraction(each)) - level), low, high)))
@@ -222,7 +222,7 @@ def verdict(
 
 
 def pull(query: FloatArray, *, high: bool) -> FloatArray:
-    """Return the query or its complement, whose cells an update makes smaller; shape (cells,)."""
+    """Return the cells that an update makes smaller: those of the query, or of its complement; shape (cells,)."""
     return query if high else 1.0 - query
 
 

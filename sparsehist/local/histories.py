@@ -86,7 +86,7 @@ class Degradation:
         """v, the probability that a coarse report shows 1 if the fine one shows 0, for S = 0 and S = 1."""
         set1, not1 = self.coarse.one_if_set, self.coarse.one_if_not
         set2, not2 = self.fine.one_if_set, self.fine.one_if_not
-        # S = 1 exchanges set and not.
+        # S = 1 exchanges the roles of set and unset bits.
         return (not1 * set2 - set1 * not2) / (set2 - not2), (set1 * set2 - not1 * not2) / (set2 - not2)
 
     def memo_stays(self, *, coarse_is_true: bool) -> Fraction:
@@ -152,7 +152,7 @@ def finer_history(
 
 @lru_cache(maxsize=64)
 def _chances(step: Degradation) -> tuple[list[Fraction], list[Fraction]]:
-    """Return chances of coarse reports by fine report + 2 S, of fine ones by coarse report + 2 fine memo + 4 S."""
+    """Return P(coarse report = 1) by fine report + 2 S, and P(fine report = 1) by coarse report + 2 memo + 4 S."""
     u, v = step.one_after_one, step.one_after_zero
     coarse = [v[0], u[0], v[1], u[1]]
     cases = product((0, 1), repeat=3)

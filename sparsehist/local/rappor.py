@@ -123,7 +123,7 @@ class Rappor:
 
 
 def flip(chances: Sequence[Fraction], which: NDArray[np.integer], *, rng: Generator) -> BoolArray:
-    """Flip, for every i, the coin number `which[i]` of these probabilities, exactly; any shape."""
+    """Flip one exact coin per entry of `which`, which is the index of its probability; any shape."""
     scaled = [chance * 2**_BITS for chance in chances]
     words, limits = rng.integers(0, 2**_BITS, which.shape), np.array([int(each) for each in scaled], np.int64)[which]
     heads: BoolArray = words < limits

@@ -37,7 +37,7 @@ _NAMED: dict[str, type[Gaussian | Laplace | DiscreteLaplace | Poisson | Skellam]
 
 
 def family_named(name: str, max_keys: int) -> Family:
-    """Return the family of this name for units that add at most 1 to each of `max_keys` cells, or DeclarationError.
+    """Return the noise family of this name, scaled for units that add at most 1 to each of `max_keys` cells.
 
     Example:
         >>> family_named("gaussian", 16).std(2)

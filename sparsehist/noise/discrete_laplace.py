@@ -127,7 +127,7 @@ class DiscreteLaplace(Family):
     def sample_tail(self, size: int, threshold: ArrayLike, level: Level, *, rng: Generator) -> IntArray:
         size = whole_number("size", size)
         least = _clipped(np.floor(float_entries("threshold", threshold, size))) + 1
-        # From 0 on the law has no memory; below 0, at least half of all draws are above the threshold.
+        # The law is memoryless from 0 on. Below 0, at least half of all draws exceed the threshold.
         noise = np.maximum(least, 0) + draw(_geometric(self.rate(level)), size, rng=rng)
         pending = np.flatnonzero(least < 0)
         while pending.size:
@@ -203,7 +203,7 @@ def _moving(coarse: Fraction, middle: Fraction, fine: Fraction) -> tuple[Tail, T
 
 
 def _signed(size_law: Tail, size: int, *, rng: Generator) -> IntArray:
-    """Draw sizes, each with a fair sign."""
+    """Draw magnitudes, and give each a random sign."""
     noise = np.empty(size, np.int64)
     for part in chunks(size):
         sizes = draw(size_law, part.stop - part.start, rng=rng)
@@ -212,5 +212,5 @@ def _signed(size_law: Tail, size: int, *, rng: Generator) -> IntArray:
 
 
 def _clipped(whole: FloatArray) -> IntArray:
-    """Convert whole doubles to int64; infinities become the largest noise."""
+    """Convert doubles that hold whole numbers to int64; infinities become the largest 64-bit noise."""
     return np.clip(whole, -(2.0**62), 2.0**62).astype(np.int64)

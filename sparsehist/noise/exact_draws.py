@@ -138,7 +138,7 @@ class Uniforms:
         return self.count(chance, most=1).astype(np.bool_)
 
     def _settle(self, tail: Tail, guess: int, place: int, power: int, most: int, *, flip: bool) -> int:
-        """Decide one count exactly, by enclosures, beginning at a guess."""
+        """Find one count exactly: start at a guess, and compare intervals of increasing precision."""
         count, bits = guess, 64
         while True:
             word = self._leading(place, bits)
@@ -158,7 +158,7 @@ class Uniforms:
             bits += 64
 
     def _leading(self, place: int, bits: int) -> int:
-        """Return the first bits of one number, drawing further words once; `bits` is a multiple of 64."""
+        """Return the first `bits` bits of one uniform number, a multiple of 64; missing words are drawn and kept."""
         word, known = self._longer.get(place) or (int(self._words[place]), 64)
         while known < bits:
             more = int(self._rng.integers(0, 2**64 - 1, dtype=np.uint64, endpoint=True))
@@ -168,7 +168,7 @@ class Uniforms:
 
 
 def draw(tail: Tail, size: int, *, most: int = MOST, rng: Generator) -> IntArray:
-    """Draw from the law, cut at `most`, exactly; shape (size,)."""
+    """Draw exactly from the law, with results limited to `most`; shape (size,)."""
     result = np.empty(size, np.int64)
     for part in chunks(size):
         result[part] = Uniforms(part.stop - part.start, rng=rng).count(tail, most=most)
@@ -176,7 +176,7 @@ def draw(tail: Tail, size: int, *, most: int = MOST, rng: Generator) -> IntArray
 
 
 def coins(chance: Tail, size: int, *, rng: Generator) -> BoolArray:
-    """Draw coins that show true with a probability of exactly the tail's weight; shape (size,)."""
+    """Draw coins that are true with a probability of exactly the tail's weight; shape (size,)."""
     return draw(chance, size, most=1, rng=rng).astype(np.bool_)
 
 

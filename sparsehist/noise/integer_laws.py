@@ -102,12 +102,12 @@ class IntegerLaw:
 
 
 def _reach(variance: float, exponent: float) -> int:
-    """Return a distance from the mean exceeded with probability below 2 e**-exponent (Bernstein's inequality)."""
+    """Return a distance from the mean that draws exceed with probability below 2 e**-exponent (Bernstein)."""
     return math.ceil(exponent / 3 + math.sqrt((exponent / 3) ** 2 + 2 * exponent * variance))
 
 
 def _from_ratios(first: int, mode: int, log_ratios: FloatArray) -> IntegerLaw:
-    """Return the law with these ln(f(k) / f(k - 1)), for each k after the first."""
+    """Return the law whose neighbouring masses have these log ratios, ln(f(k) / f(k - 1)) for k after the first."""
     below, above = log_ratios[: mode - first], log_ratios[mode - first :]
     return IntegerLaw(first, np.concatenate([-np.cumsum(below[::-1])[::-1], [0.0], np.cumsum(above)]))
 
@@ -140,7 +140,7 @@ def skellam_law(mean: float) -> IntegerLaw:
 
 
 def binomial_law(trials: float, success: float) -> IntegerLaw:
-    """Return the law Binomial(trials, success) for success at most 1/2, as far as draws reach."""
+    """Tabulate the law Binomial(trials, success), success at most 1/2, as far from its mean as draws reach."""
     mean = trials * success
     reach, mode = _reach(mean * (1.0 - success), _FAR), math.floor(mean)
     first, last = max(0, mode - reach), min(trials, mode + reach)

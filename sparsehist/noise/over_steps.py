@@ -108,7 +108,7 @@ class Factor(NamedTuple):
         return np.asarray(weights @ known + std * rng.standard_normal(known.shape[1]))
 
     def weights(self, point: int) -> tuple[FloatArray, float]:
-        """Return the weights of the other points, shape (m - 1,), in the conditional mean of one, and its deviation.
+        """Return how one point depends on the others: weights in its conditional mean, shape (m - 1,), and deviation.
 
         They follow from a column of the precision matrix: two triangular solutions, no cancellation.
         """

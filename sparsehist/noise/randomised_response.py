@@ -110,7 +110,7 @@ class RandomisedResponse(DenseFamily):
     def _ends(
         self, first: IntArray, second: IntArray, chances: Callable[[], tuple[Interval, ...]], *, rng: Generator
     ) -> IntArray:
-        """Draw the middle noise; the first chance applies if both ends are equal, the other two if not."""
+        """Draw the noise of the middle level; the first chance is for equal ends, the others for ends that differ."""
         noise, agree = first.copy(), first == second
         noise[agree] = self._chosen(first[agree], lambda: chances()[:1], rng=rng)
         noise[~agree] = self._chosen(first[~agree], lambda: chances()[1:], second[~agree], rng=rng)
@@ -134,7 +134,7 @@ class RandomisedResponse(DenseFamily):
         if self.categories == 2:
             return chosen
         left = left[~coins(Tail(lambda: chances()[1] / (1 - chances()[0])), left.size, rng=rng)]
-        # Relative to the first value, the others are 1 … k-1 except the distance of the second.
+        # Offsets of the other categories from the first value: 1 … k-1 without that of the second value.
         apart, steps = (second[left] - first[left]) % self.categories, rng.integers(1, self.categories - 1, left.size)
         chosen[left] = (first[left] + steps + (steps >= apart)) % self.categories
         return chosen

@@ -1,4 +1,4 @@
-"""What several releases cost together.
+"""Compute the joint cost of several releases.
 
 All releases on one noise path are functions of the finest, so the path costs as much as the finest. Paths have
 independent noise, so their costs add up, and so do those of series over the same people: exactly in one currency,

@@ -63,7 +63,7 @@ class Filter:
     delta: Fraction = _NOTHING
 
     def takes(self, law: str) -> bool:
-        """Return whether this route can charge noise of a law."""
+        """Return whether this route can charge noise of this law."""
         return law in _CHARGES[self.route]
 
     def by_path(self, law: str) -> bool:

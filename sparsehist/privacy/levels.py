@@ -84,7 +84,7 @@ _from_text = lru_cache(maxsize=4096)(_checked)
 
 def _advice(value: object, name: str) -> str:
     is_text = isinstance(value, str) and value.strip().lower().startswith("epsilon_delta")
-    if is_text or hasattr(value, "largest_rho"):  # an EpsilonDelta (its module imports this one)
+    if is_text or hasattr(value, "largest_rho"):  # an EpsilonDelta; its module imports this one
         if name == "cap":
             return f"a cap is one number, got {value}: limit (epsilon, delta) by set_budget(epsilon=…, delta=…)"
         return (
@@ -167,7 +167,7 @@ def rounded_down(value: Fraction, digits: int = 12) -> Fraction:
 
 
 def in_prose(level: Fraction) -> Fraction:
-    """Return a level for prose: rounded up to four significant digits, so that the stated guarantee still holds."""
+    """Round a level up to four significant digits for a sentence, so that the stated guarantee still holds."""
     return -rounded_down(-level, 4)
 
 

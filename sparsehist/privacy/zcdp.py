@@ -68,7 +68,7 @@ def from_pure(epsilon: Level) -> float:
 
 
 def least_log_delta(epsilon: float, rho: float, order: Callable[[float], list[float]] = lambda t: [t]) -> float:
-    """Return the minimum of 0 and ln delta(t), over all t or the candidates that `order` gives for the best t."""
+    """Return the smallest ln delta(t), at most 0, over all t, or over the candidates that `order` proposes."""
     best = _root(lambda t: (2.0 * t + 1.0) * rho - epsilon - _log_inverse(t))
     found = [t * ((t + 1.0) * rho - epsilon) - t * _log_inverse(t) - math.log1p(t) for t in order(best)]
     return min(0.0, *found)

@@ -179,7 +179,7 @@ def _shorter(workload: Workload, max_keys: int) -> Workload:
 
 
 def _served(make: Callable[..., Strategy], *arguments: object) -> list[Strategy]:
-    """Return the strategy in a list, or an empty list if it cannot answer the workload."""
+    """Return a list with the strategy, or an empty list if it cannot answer the workload."""
     try:
         return [make(*arguments)]
     except DeclarationError:

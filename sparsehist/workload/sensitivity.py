@@ -116,7 +116,7 @@ def products_of_rows(rows: Sequence[FloatArray], keys: int) -> FloatArray:
 
 
 def worst_row(gram: FloatArray, keys: int) -> FloatArray:
-    """Return a row whose partial sums bound those of every row of |G|, sorted (weak majorisation)."""
+    """Return a row whose partial sums are at least those of every sorted row of |G| (weak majorisation)."""
     sums = np.cumsum(largest(np.abs(gram), keys), axis=1).max(axis=0)
     return np.diff(sums, prepend=0.0)
 

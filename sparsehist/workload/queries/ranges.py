@@ -245,7 +245,7 @@ class Ranges(RangeRows):
 
 
 def _as_key_pairs(keys: object) -> tuple[tuple[int | str, int | str], ...]:
-    """Check pairs of integers, texts or dates; dates become text."""
+    """Check pairs of keys (integers, texts or dates); dates become text."""
     pairs = keys if isinstance(keys, list | tuple) else []
     if not pairs or not all(isinstance(pair, list | tuple) and len(pair) == 2 for pair in pairs):
         raise DeclarationError("keys are pairs (low, high), such as keys=[('2024-01-01', '2024-01-31')]")

@@ -132,7 +132,7 @@ class Workload(abc.ABC):
 
     @property
     def is_open(self) -> bool:
-        """Whether the workload has no size yet, and takes it from the domain of a series."""
+        """Whether the workload has no size yet, so that it takes the size of the series' domain."""
         try:
             return not self.columns
         except DeclarationError:

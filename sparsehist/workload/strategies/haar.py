@@ -87,7 +87,7 @@ def _largest_differences(depth: int, keys: int) -> int:
     """Return the largest sum of the total and |left - right| at all nodes, over sets of `keys` cells."""
     best, numbers = np.zeros(min(keys, 1) + 1, np.int64), np.arange(keys + 1)
     for height in range(1, depth + 1):
-        most = min(keys, 2**height)  # best[c] is the largest sum below a node with c cells
+        most = min(keys, 2**height)  # best[c]: largest sum below a node that holds c of the cells
         following, less = np.full(most + 1, -1, np.int64), best - numbers[: best.size]
         for left in range(best.size):
             end = min(left, most - left, best.size - 1) + 1

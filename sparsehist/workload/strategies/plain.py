@@ -52,7 +52,7 @@ class Direct(Strategy):
 
 
 def has_known_columns(workload: Workload) -> bool:
-    """Return whether the column norms of A are known without writing A out."""
+    """Return whether the column norms of A can be computed without writing A out."""
     if isinstance(workload, Union):
         return all(map(has_known_columns, workload.parts))
     return workload.explicit and isinstance(workload, RangeRows | Matrix | Marginals)

@@ -29,7 +29,7 @@ class Combined(Strategy):
 
     @classmethod
     def parts_of(cls, workload: Workload) -> Sequence[Workload]:
-        """Return the parts of a workload of this kind."""
+        """Return the parts of a composite workload; refuse a workload of another kind."""
         if not isinstance(workload, cls.answers):
             kind = "product" if cls.answers is Kronecker else "union"
             raise DeclarationError(f"a {kind} of strategies answers a {kind} of workloads, not {workload.describe()}")

@@ -61,19 +61,19 @@ class Spectral(Invertible):
 
     @cached_property
     def _table(self) -> FloatArray:
-        """The table τ of W^½; that of K differs only at 0."""
+        """The table τ that gives the entries of W^½; the table of K differs only at 0."""
         return self.kernel.table(self.kernel.singular_values)
 
     @cached_property
     def _inverse_table(self) -> FloatArray:
-        """The table τ of K⁻¹."""
+        """The table τ that gives the entries of K⁻¹."""
         return self.kernel.table(1 / self._spectrum)
 
     @cached_property
     def _scales(self) -> FloatArray:
         """The scaling d that makes the largest column norm 1; shape (cells,)."""
         kernel, reach, table = self.kernel, self.window, self._table
-        # W^½ is reflected at the ends, so that d² is as smooth as K.
+        # Beyond the ends W^½ is continued by reflection, so that d² is as smooth as K.
         around = np.concatenate([table[1 : reach + 1][::-1], table, -kernel.sign * table[1 : reach + 1]])
         sums = np.concatenate([np.zeros(1), np.cumsum(around)])
         windows = sums[2 * reach + 1 :] - sums[: sums.size - 2 * reach - 1]
@@ -99,7 +99,7 @@ class Spectral(Invertible):
         sums = np.concatenate([np.zeros(1), np.cumsum(self._table)])
         bound = 0.0
         for first, end in pairwise(np.unique(np.linspace(0, keys, _RANK_GROUPS + 1).astype(np.int64)).tolist()):
-            # A cell with `first` to `end - 1` of the unit's cells on its left has at most the others on its right.
+            # If `first` to `end - 1` of a unit's cells lie left of a cell, at most the others lie right of it.
             before, behind = np.minimum(end - 1, i), np.minimum(keys - 1 - first, n - 1 - i)
             toeplitz = sums[before + 1] + sums[behind + 1] - sums[1] + self._added
             hankel = sums[2 * i + behind + shift + 1] - sums[2 * i - before + shift]

@@ -13,12 +13,12 @@ from sparsehist.guarantee.language import RANKS
 
 Node = dict[str, Any]
 
-_CALL = "qname arguments function_data has_serialize"
+_CALL = "qname arguments positional_arguments function_data has_serialize"
 _EXPRESSIONS = {
     "BOUND_REF": "index",
     "BOUND_COLUMN_REF": "binding depth",
     "BOUND_CONSTANT": "value",
-    "BOUND_FUNCTION": f"{_CALL} is_operator named_arguments positional_arguments",
+    "BOUND_FUNCTION": f"{_CALL} is_operator named_arguments",
     "BOUND_CASE": "case_checks else_expr",
     "BOUND_CONJUNCTION": "",
     "BOUND_OPERATOR": "",
@@ -32,9 +32,8 @@ _EXPRESSIONS = {
 _JOIN = "conditions join_type mark_index mark_types left_projection_map right_projection_map predicate"
 _OPERATORS = {
     "PROJECTION": "table_index expressions",
-    "GET": "table_index returned_types names arguments qname has_serialize function_data parameters "
-    "input_table_types input_table_names projected_input column_indexes extra_info ordinality_idx source_ordinality "
-    "table_filters_by_projection",
+    "GET": f"{_CALL} table_index returned_types names parameters input_table_types input_table_names projected_input "
+    "column_indexes extra_info ordinality_idx source_ordinality table_filters_by_projection",
     "FILTER": "expressions",
     "COMPARISON_JOIN": _JOIN,
     "ANY_JOIN": f"{_JOIN} condition",

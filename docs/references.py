@@ -95,18 +95,11 @@ def _escaped(text: str) -> str:
     return "".join(spans)
 
 
-_OF_STEPS = {
-    "step": "Count the units of the steps 1, …, n of a running series.",
-    "what": "What to count in a running series. 'running', the default: units with the key in steps 1, …, n. 'new': "
-    "units that first have the key in step n. 'blocks(7)': units with the key in the 7 steps that end at n.",
-}
-
-
 def sql() -> str:
     """The statements, their clauses and options."""
     syntax = [f"`{form}`" for form in FORMS]
     (release,) = (form for form in FORMS if form.words == "RELEASE")
-    said = _OF_STEPS | _arguments(Series.release)
+    said = _arguments(Series.release)
     said |= {"levels": said["level"], "target": "The file to write: .parquet with metadata, or .csv."}
     said |= {"delta": said["open_delta"], "series": "The series."}
     clauses = [(f"`{clause}`", said[clause.field]) for clause in release.clauses]

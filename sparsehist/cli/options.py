@@ -74,7 +74,6 @@ class PublishedOptions:
         open_delta: In an open domain, instead of a threshold: the delta to use; by default half of what remains.
         measures: Publish sums for the keys of this table: a level for all measures, or by name, price=0.5,events=1/3.
         step: For a running series: count units up to this step.
-        what: For a running series, instead of running counts: 'new' (new units of the step) or 'blocks(7)'.
     """
 
     threshold: float | None = None
@@ -82,7 +81,6 @@ class PublishedOptions:
     open_delta: float | None = None
     measures: str | None = None
     step: str | None = None
-    what: str | None = None
 
 
 @Parameter(name="*")

@@ -25,7 +25,7 @@ from sparsehist.release.stored_declaration import declaration_of
 
 _OF_CELLS = ("threshold", "false_keys", "open_delta", "measures")
 _OF_WORKLOADS = ("workload", "strategy")
-_OF_STEPS = ("step", "what")
+_OF_STEPS = ("step",)
 
 
 def request_of(
@@ -56,13 +56,14 @@ def request_of(
         return workload_round.requested(declaration, name, levels, **given), workload_round.open_path
     _refuse(given, _OF_WORKLOADS, "for workloads: give workload=")
     sums = sums_asked(declaration, given.pop("measures", None))
-    step, what = given.pop("step", None), given.pop("what", None)
+    step = given.pop("step", None)
     cells = replace(requested(name, levels, **given, max_false_keys=max_false_keys), measures=sums)
     if declaration.steps is None:
         return cells, cell_round.open_path
     from sparsehist.release import running_round
 
-    return running_round.at_step(cells, step, what, declaration.steps), running_round.open_path
+    number = None if step is None else declaration.steps.step_of(step)
+    return running_round.RunningRequest(**vars(cells), step=number), running_round.open_path
 
 
 def _refuse(given: Iterable[str], words: Iterable[str], told: str) -> None:
@@ -102,7 +103,7 @@ def plan(
             running = of_kind(request, running_round.RunningRequest)
             past = running_round.open_path(pipeline.Held(home, state, record, declaration), running, None).past
             metadata = partial(running_round.running_metadata, declaration, past=past)
-            planner = Planner(ledger, series_id, declaration, running, metadata, running.totals.path)
+            planner = Planner(ledger, series_id, declaration, running, metadata)
     levels = levels_or_goal(levels, epsilon, delta)
     return planner.plan(counts, levels=levels, shows=shows, probability=probability, equal=equal)
 

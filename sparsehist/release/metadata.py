@@ -151,7 +151,6 @@ class RunningMetadata(CellMetadata):
     kind = "running"
 
     step: int  # from 1; each unit up to this step counts once per key
-    strategy: str  # how running counts share noise over steps
 
     @property
     def family(self) -> Family:

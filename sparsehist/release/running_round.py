@@ -3,71 +3,63 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import date
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from sparsehist.declaration import Declaration, Steps
+from sparsehist.declaration import Declaration
 from sparsehist.domain import draw_free
-from sparsehist.errors import DeclarationError, NotFoundError, present
+from sparsehist.errors import NotFoundError, present
 from sparsehist.histogram.step_round import PointHistory, draw_step_round
-from sparsehist.ledger.spent import PathName
-from sparsehist.noise.over_steps import Point
+from sparsehist.ledger.spent import CELLS, PathName
+from sparsehist.noise.over_steps import Point, StepNoise
 from sparsehist.release.cell_parameters import LAZILY, CellRequest, joint_statement, parameters_at
 from sparsehist.release.metadata import RunningMetadata
 from sparsehist.release.pipeline import Held, NoisePath
 from sparsehist.release.published_rows import is_in, published_frame, shown_cells
 from sparsehist.release.steps import StepFiles
-from sparsehist.release.totals import RUNNING, Totals
 from sparsehist.store import NewRound, PathRecord, Tracked
-from sparsehist.typing import IntArray
+from sparsehist.typing import FloatArray, IntArray
+from sparsehist.workload import Prefix
+from sparsehist.workload.strategies.spectral import Spectral
 
 PastPoints = list[tuple[int, Fraction, float]]
-"""Number of the total, level and lowest effective threshold of each earlier release."""
+"""Step (from 0), level and lowest effective threshold of each earlier release."""
 
 
 @dataclass(frozen=True)
 class RunningRequest(CellRequest):
-    """The parameters that a caller gave for a release of running counts: the step, from 1, and what is counted."""
+    """The parameters that a caller gave for a release of running counts; the step counts from 1."""
 
     needs = "step= and level="
 
     step: int | None = None
-    what: str | None = None
-    n_steps: int = 0  # of the series
 
     @property
     def complete(self) -> bool:
         return self.step is not None and super().complete
 
-    @property
-    def totals(self) -> Totals:
-        """The kind of totals that a new release counts."""
-        return Totals(self.what or RUNNING, self.n_steps)
-
     def as_json(self) -> dict[str, Any]:
-        return super().as_json() | {"step": self.step, "what": self.what}
+        return super().as_json() | {"step": self.step}
 
 
 @dataclass(frozen=True, repr=False)
 class RunningPath(NoisePath):
-    """The noise path of the running counts of a series, or of other totals of its steps."""
+    """The noise path of the running counts of a series."""
 
     files: StepFiles
-    totals: Totals
 
     @property
     def name(self) -> PathName:
-        return self.totals.path
+        return CELLS
 
     @property
     def past(self) -> PastPoints:
-        """Earlier releases of these totals."""
+        """Earlier releases."""
         return [] if (path_id := self.path_id) is None else self.held.state.past_points(path_id)
 
     def metadata(self, request: RunningRequest) -> RunningMetadata:
@@ -86,30 +78,28 @@ class RunningPath(NoisePath):
         words = metadata.family.statement(finest)
         if declaration.domain.is_open:
             return f"{joint_statement(declaration, words, finest, metadata.delta_spent)}; {LAZILY}"
-        return f"this release and all earlier ones of {self.totals.name} of the series together: {words}; {LAZILY}"
+        return f"this release and all earlier ones of the series together: {words}; {LAZILY}"
 
     def draw(self, request: RunningRequest, metadata: RunningMetadata, *, rng: np.random.Generator) -> NewRound:
         declaration, path_id, all_keys = self.held.declaration, self.path_id, self.files.all_keys
-        domain, totals = declaration.domain, self.totals
-        point = Point(totals.row(metadata.step), present(request.level))
+        domain, counts_at = declaration.domain, self.files.counts_at
+        point = Point(metadata.step - 1, present(request.level))
         past = _history(self.past, is_open=domain.is_open)
         history = past.with_release(point, metadata.effective_threshold)
         known, false_keys = self._tracked()
         untracked = np.setdiff1d(np.arange(all_keys.height), known)
         taken = pl.concat([all_keys, false_keys])
-        spent = [(row, level) for row, level, _ in self.past]
-        noise = [self.held.state.noise(present(path_id), spot, known.size) for spot in spent]
+        noise = [self.held.state.noise(present(path_id), (step, level), known.size) for step, level, _ in self.past]
         drawn = draw_step_round(
-            totals.noise(declaration.max_keys),
+            noise_over_steps(declaration),
             past,
             point,
             metadata.effective_threshold,
             tracked=np.array(noise) if noise else np.empty((0, 0)),
-            counts=self._counts([point.step], untracked)[0],
-            # Running counts never decrease, and no other total exceeds them.
-            largest=self.files.counts_at([totals.span(history.steps[-1])[1]], untracked)[0],
+            counts=counts_at([point.step], untracked)[0],
+            largest=counts_at([history.steps[-1]], untracked)[0],  # running counts never decrease
             n_empty=0 if domain.is_open else domain.size - taken.height,
-            counts_at=lambda some: self._counts(history.steps, untracked[some]),
+            counts_at=lambda some: counts_at(history.steps, untracked[some]),
             rng=rng,
         )
         n_empty = int(np.count_nonzero(drawn.cells < 0))
@@ -125,7 +115,7 @@ class RunningPath(NoisePath):
             self,
             request,
             metadata,
-            stored=request.chosen(metadata) | {"what": totals.text},
+            stored=request.chosen(metadata),
             threshold=metadata.effective_threshold,
             level_noise=None if point in past.points else drawn.tracked,
             positions=positions,
@@ -137,18 +127,14 @@ class RunningPath(NoisePath):
 
     def rows(self, level: Fraction, metadata: RunningMetadata) -> pl.DataFrame:
         """Read a committed release: it never changes, since the counts of a step never change."""
-        row, (known, false_keys) = self.totals.row(metadata.step), self._tracked()
-        noise = self.held.state.noise(present(self.path_id), (row, level), known.size)
+        step, (known, false_keys) = metadata.step - 1, self._tracked()
+        noise = self.held.state.noise(present(self.path_id), (step, level), known.size)
         counts = np.zeros(known.size, np.int64)
-        counts[known >= 0] = self._counts([row], known[known >= 0])[0]
+        counts[known >= 0] = self.files.counts_at([step], known[known >= 0])[0]
         if self.held.declaration.domain.is_open:
             noise = np.where(counts > 0, noise, -np.inf)
         shown = shown_cells(Tracked(known, counts), noise, false_keys, metadata.effective_threshold, metadata.grid)
         return published_frame(self.held.declaration.key, self.files.keys, shown)
-
-    def _counts(self, rows: Sequence[int], some: IntArray) -> IntArray:
-        """Return true totals of the keys with these numbers; shape (rows, keys)."""
-        return self.totals.counts(rows, lambda steps: self.files.counts_at(steps, some))
 
     def _tracked(self) -> tuple[IntArray, pl.DataFrame]:
         """Return the numbers of tracked keys, -1 for keys that never had a unit; and the latter keys, in order.
@@ -166,15 +152,9 @@ class RunningPath(NoisePath):
 
 def running_metadata(declaration: Declaration, request: RunningRequest, past: PastPoints) -> RunningMetadata:
     """Choose the threshold and return the metadata of a release, from public parameters only."""
-    totals, is_open = request.totals, declaration.domain.is_open
-    if is_open and totals.width is not None:
-        raise DeclarationError(
-            f"the domain of {declaration.name!r} is open, and its delta is spent by running counts alone: "
-            f"{totals.name} need a declared domain"
-        )
-    noise, step = totals.noise(declaration.max_keys), present(request.step)
-    point = Point(totals.row(step), present(request.level))
-    history = _history(past, is_open=is_open)
+    noise, step = noise_over_steps(declaration), present(request.step)
+    point = Point(step - 1, present(request.level))
+    history = _history(past, is_open=declaration.domain.is_open)
     # Computed here because it refuses levels that are nearly equal.
     noise.factor(history.with_release(point, math.inf).points)
 
@@ -184,12 +164,23 @@ def running_metadata(declaration: Declaration, request: RunningRequest, past: Pa
 
     spent = [((known, level), noise.at(known), bound) for known, level, bound in past]
     at = (point.step, point.level)
-    return RunningMetadata(
-        **parameters_at(at, noise.at(point.step), declaration, request, spent, still_lazy),
-        step=step,
-        strategy=totals.strategy,
-        counts=totals.words(step),
-    )
+    counts = f"units that had the key by step {step}, each once"
+    chosen = parameters_at(at, noise.at(point.step), declaration, request, spent, still_lazy)
+    return RunningMetadata(**chosen, step=step, counts=counts)
+
+
+def noise_over_steps(declaration: Declaration) -> StepNoise:
+    """Return the law of the noise of one key at all steps: each key of a unit changes from one step on."""
+    return StepNoise(declaration.max_keys * _covariance(present(declaration.steps).number))
+
+
+@lru_cache(maxsize=8)
+def _covariance(steps: int) -> FloatArray:
+    """Return the covariance over steps for units with one key, by the spectral strategy for prefix sums."""
+    strategy = Spectral(Prefix(steps))
+    answers = np.cumsum(strategy.to_cells(np.eye(strategy.n_noise)), axis=0)
+    covariance = strategy.l2(1) ** 2 * (answers @ answers.T)
+    return np.asarray((covariance + covariance.T) / 2)
 
 
 def _history(past: PastPoints, *, is_open: bool) -> PointHistory:
@@ -197,17 +188,6 @@ def _history(past: PastPoints, *, is_open: bool) -> PointHistory:
     return PointHistory(points, tuple(bound for *_, bound in past), hides_empty=is_open)
 
 
-def open_path(held: Held, request: RunningRequest, known: PathRecord | None) -> RunningPath:
-    """Return the noise path of the requested totals."""
-    if known is not None:
-        request = replace(request, what=known.workload)
-    return RunningPath(held, StepFiles(held.state, held.record, held.declaration.domain.dtypes), request.totals)
-
-
-def at_step(cells: CellRequest, step: int | str | date | None, what: str | None, steps: Steps) -> RunningRequest:
-    """Return the request as one for running counts, or for other totals."""
-    number = None if step is None else steps.step_of(step)
-    request = RunningRequest(**vars(cells), step=number, what=what, n_steps=steps.number)
-    if number is not None:
-        request.totals.row(number)
-    return request
+def open_path(held: Held, _request: RunningRequest, _known: PathRecord | None) -> RunningPath:
+    """Return the noise path of the running counts."""
+    return RunningPath(held, StepFiles(held.state, held.record, held.declaration.domain.dtypes))

@@ -102,7 +102,6 @@ class CountedSeries:
         open_delta: float | None = None,
         max_false_keys: float = 1e7,
         step: int | str | date | None = None,
-        what: str | None = None,
         measures: Level | Mapping[str, Level] | None = None,
         workload: Workload | str | None = None,
         strategy: Strategy | str | None = None,
@@ -127,8 +126,6 @@ class CountedSeries:
                 half of what remains.
             max_false_keys: Refuse a threshold that would publish more empty cells than this.
             step: For a running series: the last step to count, a number from 1 or a day.
-            what: For a running series: "running" (running counts, the default), "new" (units that first have the key
-                in this step) or "blocks(7)" (units that first have it in the 7 steps that end with this one).
             measures: Publish sums of the series' measures for the published keys: one level for all, or a level by
                 name, {"price": 0.5}. Each measure is a separate noise path, whose cost is added.
             workload: Answer a workload instead of cells, such as `sh.workload.Ranges()`, or its text.
@@ -168,7 +165,7 @@ class CountedSeries:
         return any_kind.release(
             self.store.home, self.declaration, self.series_id, name, level=level, epsilon=epsilon, delta=delta,
             threshold=threshold, false_keys=false_keys, open_delta=open_delta, max_false_keys=max_false_keys,
-            step=step, what=what, measures=measures, workload=workload, strategy=strategy,
+            step=step, measures=measures, workload=workload, strategy=strategy,
         )  # fmt: skip
 
     def plan(
@@ -176,7 +173,6 @@ class CountedSeries:
         levels: Level | EpsilonDelta | Iterable[Level | EpsilonDelta] | None = None,
         *,
         step: int | str | date | None = None,
-        what: str | None = None,
         epsilon: Level | None = None,
         delta: Level | None = None,
         false_keys: float | None = None,
@@ -191,8 +187,8 @@ class CountedSeries:
         """Predict the effect of one release at each candidate level; nothing is drawn or spent.
 
         The plan depends on the declaration and on earlier releases, never on the counts. Parameters and errors are
-        those of `sparsehist.plan`; `equal` divides what the population's budget leaves; `step`, `what` and `measures`
-        are as for `release`. A running series needs `step`, which need not have been appended.
+        those of `sparsehist.plan`; `equal` divides what the population's budget leaves; `step` and `measures` are
+        as for `release`. A running series needs `step`, which need not have been appended.
 
         Returns:
             The plan: tables by level and by count.
@@ -212,8 +208,8 @@ class CountedSeries:
             [('0.1', '0', 'rho'), ('0.7', '0.2', 'rho')]
         """
         return any_kind.plan(
-            self.store.home, self.declaration, self.series_id, levels, step=step, what=what, epsilon=epsilon,
-            delta=delta, false_keys=false_keys, threshold=threshold, open_delta=open_delta, measures=measures,
+            self.store.home, self.declaration, self.series_id, levels, step=step, epsilon=epsilon, delta=delta,
+            false_keys=false_keys, threshold=threshold, open_delta=open_delta, measures=measures,
             counts=counts, shows=shows, probability=probability, equal=equal,
         )  # fmt: skip
 

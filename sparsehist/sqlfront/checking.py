@@ -57,7 +57,7 @@ OPTIONS = (*NEEDED, *sorted({*_WORDS, _PUBLIC, *_HOW_TO_COUNT} - set(NEEDED)))
 """Options of CREATE SERIES, those that are needed first."""
 _ENDINGS = {"release": ENDINGS, "choose keys": (".parquet",), "report store": (".html",)}
 _OF_RELEASE = {
-    **{name: name for name in ("threshold", "false_keys", "workload", "strategy", "step", "what", "measures")},
+    **{name: name for name in ("threshold", "false_keys", "workload", "strategy", "step", "measures")},
     "level": "levels",
     "open_delta": "delta",
 }
@@ -303,7 +303,7 @@ class ScriptCheck:
         before, self.ledger = self.ledger, self.ledger.with_release(*spends)
         series.releases.add(statement.name)
         threshold = getattr(made, "effective_threshold", -math.inf) * declaration.unit_of_counts
-        row = (request.totals.row(made.step),) if isinstance(made, RunningMetadata) else ()
+        row = (made.step - 1,) if isinstance(made, RunningMetadata) else ()
         series.past.setdefault(path, []).append((*row, spends[0].level, threshold))
         said = self._spending(declaration.population, before)
         if isinstance(made, CellMetadata) and declaration.domain.is_open:
@@ -314,11 +314,9 @@ class ScriptCheck:
     def _path(self, series: _Series, series_id: str, request: Any) -> tuple[PathName, partial[Any]]:
         """Return the noise path of a release, and the function that makes its metadata."""
         declaration = series.declaration
-        if request.kind == "cells":
-            return CELLS, partial(cell_metadata, declaration, past=series.past.get(CELLS, []))
         if request.kind != "workload":
-            path = request.totals.path
-            return path, partial(running_metadata, declaration, past=series.past.get(path, []))
+            metadata: Any = cell_metadata if declaration.steps is None else running_metadata
+            return CELLS, partial(metadata, declaration, past=series.past.get(CELLS, []))
         from sparsehist.release import workload_round  # and scipy's linear algebra
         from sparsehist.workload import strategy_named
 

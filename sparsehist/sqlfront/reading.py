@@ -342,7 +342,6 @@ _OF_RELEASE = (
     Clause("OPEN DELTA d", "delta", _PROBABILITY),
     Clause("AT STEP n", "step", _STEP.read),
     Clause("MEASURES 'price=0.5'", "measures", Words.value),
-    Clause("COUNTING 'new'", "what", Words.value),
 )
 _TO = Clause("TO 'file.parquet'", "target", Words.value)
 

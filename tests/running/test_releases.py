@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -17,15 +16,14 @@ from sparsehist.entropy import seeded
 from sparsehist.errors import (
     BudgetExceededError,
     CapExceededError,
-    DeclarationError,
     NameTakenError,
     NotFoundError,
 )
 from sparsehist.histogram import grid_step, round_to_grid
-from sparsehist.noise.over_steps import Point
+from sparsehist.noise.over_steps import Point, StepNoise
 from sparsehist.privacy import level_text
+from sparsehist.release.running_round import _covariance
 from sparsehist.release.steps import StepFiles
-from sparsehist.release.totals import Totals
 from tests.running.logs import frame, started
 from tests.stats import assert_consistent, assert_detected, ks_test, two_sample_outcomes, two_sample_vectors
 
@@ -56,31 +54,17 @@ def days() -> list[pl.DataFrame]:
     return found
 
 
-# The same with what is counted: paths of their own, one after the other.
-MIXED = [
-    (1, 1, "0.2", 3.0, "new"),
-    (2, 2, "0.3", 4.0, "blocks(2)"),
-    (4, 2, "0.5", 3.0, "new"),
-    (4, 4, "0.2", 5.0, "blocks(2)"),
-    (4, 2, "1", 2.5, "blocks(2)"),
-    (5, 5, "0.4", 4.0, "blocks(2)"),
-    (5, 1, "1", 2.0, "new"),
-    (5, 5, "0.2", 6.5, "running"),
-]
-Round = tuple[int, int, str, float, str]
-
-
-def released(seed: int, rounds: Sequence[Round]) -> tuple[np.ndarray, np.ndarray]:
+def released(seed: int) -> tuple[np.ndarray, np.ndarray]:
     """By round and cell: whether it was published, and its noisy count or 0."""
     series = started([], max_keys=1, domain=sh.Integers(len(COUNTS)), seed=seed)
-    published, values = (np.zeros((len(rounds), len(COUNTS)), dtype) for dtype in (bool, float))
+    published, values = (np.zeros((len(ROUNDS), len(COUNTS)), dtype) for dtype in (bool, float))
     log, appended = days(), 0
     names = []
-    for i, (until, step, level, threshold, what) in enumerate(rounds):
+    for i, (until, step, level, threshold) in enumerate(ROUNDS):
         while appended < until:
             series.append(log[appended], step=appended + 1)
             appended += 1
-        names.append(series.release(f"r{i}", step=step, what=what, level=level, threshold=threshold).frame)
+        names.append(series.release(f"r{i}", step=step, level=level, threshold=threshold).frame)
     for i, rows in enumerate(names):
         assert series.release(f"r{i}").frame.equals(rows)
         published[i, rows["key"]] = True
@@ -88,28 +72,18 @@ def released(seed: int, rounds: Sequence[Round]) -> tuple[np.ndarray, np.ndarray
     return published, values
 
 
-def dense(seed: int, rounds: Sequence[Round], *, scale: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
-    """The same by the dense mechanism: new units and blocks with independent noise, of variance 1 at level 1/2."""
-    points = list(dict.fromkeys((what, step - 1, Fraction(level)) for _, step, level, _, what in rounds))
-    whats, steps = np.array([what for what, *_ in points]), np.array([step for _, step, _ in points])
-    levels = np.array([float(level) for *_, level in points])
-    same = np.equal.outer(whats, whats)
-    own = same & np.equal.outer(steps, steps)
-    running = Totals("running", 5).noise(1)._covariance[np.ix_(steps, steps)]
-    covariance = np.where(same & (whats == "running"), running, own) / (2 * np.maximum.outer(levels, levels))
+def dense(seed: int, *, scale: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+    """The same by the dense mechanism."""
+    points = list(dict.fromkeys((step - 1, Fraction(level)) for _, step, level, _ in ROUNDS))
+    steps, levels = [step for step, _ in points], np.array([float(level) for _, level in points])
+    covariance = _covariance(5)[np.ix_(steps, steps)] / (2 * np.maximum.outer(levels, levels))
     noise = scale * np.linalg.cholesky(covariance) @ seeded(seed).standard_normal((len(points), len(COUNTS)))
     grids = map(grid_step, np.sqrt(np.diag(covariance)))
     noise = np.stack([round_to_grid(row, grid) for row, grid in zip(noise, grids, strict=True)])
-    noise = noise[[points.index((what, step - 1, Fraction(level))) for _, step, level, _, what in rounds]]
-    noisy = np.array([true_counts(step, what) for _, step, _, _, what in rounds]) + noise
-    published = noisy > np.array([tau for *_, tau, _ in rounds])[:, np.newaxis]
+    noise = noise[[points.index((step - 1, Fraction(level))) for _, step, level, _ in ROUNDS]]
+    noisy = COUNTS.T[[step - 1 for _, step, *_ in ROUNDS]] + noise
+    published = noisy > np.array([tau for *_, tau in ROUNDS])[:, np.newaxis]
     return published, np.where(published, noisy, 0.0)
-
-
-def true_counts(step: int, what: str) -> np.ndarray:
-    """Of every cell."""
-    before = {"running": 0, "new": step - 1, "blocks(2)": (step - 1) // 2 * 2}[what]
-    return COUNTS[:, step - 1] - (COUNTS[:, before - 1] if before else 0)
 
 
 def p_values(first: tuple[np.ndarray, np.ndarray], second: tuple[np.ndarray, np.ndarray]) -> list[float]:
@@ -126,13 +100,12 @@ def p_values(first: tuple[np.ndarray, np.ndarray], second: tuple[np.ndarray, np.
     return [*found, two_sample_vectors(*values)]
 
 
-@pytest.mark.parametrize("rounds", [[(*one, "running") for one in ROUNDS], MIXED], ids=["running", "mixed"])
-def test_releases_through_the_store_have_the_joint_law_of_dense_ones(rounds: Sequence[Round]) -> None:
+def test_releases_through_the_store_have_the_joint_law_of_dense_ones() -> None:
     """Releases between appends, in scrambled order, agree with dense ones; a scale 10 % off is detected."""
-    found = released(1, rounds)
-    for p_value in p_values(found, dense(2, rounds)):
+    through_store = released(1)
+    for p_value in p_values(through_store, dense(2)):
         assert_consistent(p_value, "releases of running counts")
-    assert_detected(min(p_values(found, dense(3, rounds, scale=1.1))), "a scale 10 % off")
+    assert_detected(min(p_values(through_store, dense(3, scale=1.1))), "a scale 10 % off")
 
 
 @pytest.mark.slow
@@ -156,7 +129,7 @@ def test_a_thousand_release_points_have_the_joint_law_of_their_noise() -> None:
         names = StepFiles(state, record, series.declaration.domain.dtypes).all_keys["key_0"].to_numpy()
     assert spots == points
     np.testing.assert_allclose(noisy[:, names[keys]], noise, atol=0.501)
-    factor = Totals("running", steps).noise(12).factor(points)
+    factor = StepNoise(12 * _covariance(steps)).factor(points)
     normals = solve_triangular(factor.triangle, noise[factor.order], lower=True)
     assert_consistent(float(kstest(normals.ravel(), "norm").pvalue), "noises at a thousand points")
     squares = float((normals**2).sum())
@@ -209,32 +182,9 @@ def test_all_steps_together_cost_the_finest_level_once() -> None:
 def test_noise_is_close_to_the_bound_that_no_mechanism_beats() -> None:
     """The root mean square error over all steps is within 5 % of the singular-value bound."""
     for steps, bound in ((7, 1.404), (30, 1.811), (365, 2.583)):
-        ratio = float(np.sqrt(np.diag(Totals("running", steps).noise(4)._covariance / 4).mean()))
+        ratio = float(np.sqrt(np.diag(_covariance(steps)).mean()))
         assert bound < ratio < 1.05 * bound
         assert ratio / bound == pytest.approx({7: 1.039, 30: 1.035, 365: 1.021}[steps], abs=6e-4)
-
-
-def test_new_units_and_blocks_cost_beside_running_counts() -> None:
-    """New units and blocks have noise paths of their own; the cap bounds the sum."""
-    series = started(DAYS, cap="1", steps=3)
-    series.release("running", step=3, level="0.3")
-    new = series.release("new", step=2, what="new", level="0.2")
-    assert abs(new.frame.filter(key=7)["noisy_count"].item() - 500) < 30
-    assert new.metadata["counts"] == "units that had the key first in step 2"
-    assert new.metadata["std"] == pytest.approx(np.sqrt(2 / 0.4))
-    series.release("coarser", step=1, what="new", level="0.1")
-    series.release("block", step=2, what="blocks(2)", level="0.25")
-    series.release("last_block", step=3, what="blocks(2)", level="0.25")
-    ledger = series.store.ledger(full=True)
-    assert sorted(ledger.filter(pl.col("scope") == "path")["level"]) == ["0.2", "0.25", "0.3"]
-    assert ledger.filter(pl.col("scope") == "series")["level"].item() == "0.75"
-    for name, step, what, error in (
-        ("new", 2, "running", NameTakenError),
-        ("more", 2, "new", CapExceededError),
-        ("first", 1, "blocks(2)", DeclarationError),
-    ):
-        with pytest.raises(error):
-            series.release(name, step=step, what=what, level="0.5")
 
 
 def test_a_false_key_keeps_its_noise_when_it_gets_units() -> None:
@@ -247,7 +197,7 @@ def test_a_false_key_keeps_its_noise_when_it_gets_units() -> None:
     late = both.filter(pl.col("key").is_in(false_keys))
     assert late.height == len(false_keys) > 3000
     noise, later = late.select(pl.col("noisy_count"), pl.col("noisy_count_2") - 20).to_numpy().T
-    covariance = Totals("running", 5).noise(1)._covariance[:2, :2]  # at level 0.5 that of the noise itself
+    covariance = _covariance(5)[:2, :2]  # at level 0.5 that of the noise itself
     slope = covariance[0, 1] / covariance[0, 0]
     residual = math.sqrt(covariance[1, 1] - slope * covariance[0, 1])
     assert_consistent(ks_test((later - slope * noise) / residual, norm.cdf))

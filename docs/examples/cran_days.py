@@ -40,7 +40,7 @@ def table(directory: Path, *, seed: int | None = None) -> pl.DataFrame:
         running.append(log, step=step)
         made = {
             "running": running.release(f"day_{step}", step=step, level=LEVEL),
-            "daily": daily.append(log, period=day, time="date").release("public", level=LEVEL),
+            "daily": daily.append(log, period=day).release("public", level=LEVEL),
         }
         row: dict[str, object] = {"date": day}
         for name, release in made.items():

@@ -26,7 +26,7 @@ _PIPED_WIDTH = 10_000
 _LONGEST_CELL = 400  # characters
 _AFTER_OPTION = re.compile(r"--[a-z-]+ $")
 _PARAMETER = re.compile(r"""(?<![-\w(.?&])([a-z]+(?:_[a-z]+)*)=(?![{])(?:(["'])(.*?)\2|([^\s"',;:)]*))""")
-_SPELLED = {"key_types": "key_type", "on_other_period": "drop_other_periods"}
+_SPELLED = {"key_types": "key_type"}
 
 
 @dataclass(frozen=True)
@@ -91,8 +91,7 @@ def in_options(message: str) -> str:
             return found[0]
         name = _SPELLED.get(found[1], found[1]).replace("_", "-")
         value = shlex.quote(found[3]) if found[2] else found[4]
-        is_switch = found[1] == "on_other_period" or value in ("", "True")
-        return f"--{name}" if is_switch else f"--{name} {value}"
+        return f"--{name}" if value in ("", "True") else f"--{name} {value}"
 
     return _PARAMETER.sub(option, message)
 

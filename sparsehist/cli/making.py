@@ -110,8 +110,6 @@ def append(
     series: SeriesName,
     step: str | None = None,
     period: str | None = None,
-    time: str | None = None,
-    drop_other_periods: bool = False,
     reading: ReadingOptions = READ,
     using: Using = DEFAULT,
 ) -> Answer:
@@ -128,21 +126,16 @@ def append(
     Args:
         step: For a running series: number of the step, from 1, or a day in it.
         period: For a periodic series: 2026-W12, 2026-03, or any day in the period (2026-03-17).
-        time: With --period: column of the time of each row, to be checked.
-        drop_other_periods: With --time: leave rows of other periods out.
     """
-    if (step is None) == (period is None) or (period is None and (time is not None or drop_other_periods)):
-        raise DeclarationError(
-            "append takes --step for a running series, or --period for a periodic one, which --time and "
-            "--drop-other-periods go with"
-        )
+    if (step is None) == (period is None):
+        raise DeclarationError("append takes --step for a running series, or --period for a periodic one")
     goes_on = _appended(using.store(store), series)
     log, counting = reading.files(), reading.counting()
     if period is None:
         appended, what = goes_on.append(log, **given(step=step), counting=counting), f"step {step}"
     else:
-        before, what, other = goes_on.appended(), f"period {period}", "drop" if drop_other_periods else "error"
-        made = goes_on.append(log, period=period, time=time, on_other_period=other, counting=counting)
+        before, what = goes_on.appended(), f"period {period}"
+        made = goes_on.append(log, period=period, counting=counting)
         appended = made.declaration.period not in before
     data = {"store": str(store), "series": series, "status": "appended" if appended else "repeated"}
     done = f"appended {what} to {series}; nothing is published by that"

@@ -81,10 +81,6 @@ class Log:
         dtypes = {**self.dtypes, name: pl.String()}
         return replace(self, rows=self.rows.with_columns(pl.lit(value).alias(name)), dtypes=dtypes)
 
-    def only(self, inside: pl.Expr) -> Log:
-        """Keep only the rows where `inside` is true."""
-        return replace(self, rows=self.rows.filter(inside))
-
 
 def _cast(name: str, dtype: pl.DataType, to: str) -> tuple[pl.Expr, pl.DataType]:
     """Cast a column to dates or text; text is parsed later if the domain has whole numbers or dates."""

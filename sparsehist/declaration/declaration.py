@@ -112,7 +112,6 @@ class Declaration(Record):
 
     Attributes:
         period: Period of a periodic series, such as "2026-W12"; None for other series.
-        time: Column by which rows of other periods were refused or dropped; None if this was not checked.
         source: "checked query" if the query of the log was found to keep units apart; "unchecked source" if it was
             declared to go unchecked, or for rows of unknown origin (a frame, a relation, an Arrow stream, counts);
             empty for files.
@@ -204,7 +203,6 @@ class Declaration(Record):
         default=False,
     )  # fmt: skip
     period: str | None = parameter("Which period of a periodic series.", None, title="period", sql=None)
-    time: str | None = parameter("Column that says when a row was.", None, sql=None)
     source: str = parameter("What the guarantee rests on.", "", sql=None, compared=False)
 
     def __post_init__(self) -> None:
@@ -319,8 +317,8 @@ class Declaration(Record):
     @property
     def rests_on(self) -> str:
         """The assumptions of the guarantee of each release besides the noise, in words; empty for files."""
-        on_trust = self.period is not None and self.time is None
-        return "; ".join(filter(None, (_RESTS_ON.get(self.source), _OTHER_PERIODS if on_trust else None)))
+        other_periods = None if self.period is None else _OTHER_PERIODS
+        return "; ".join(filter(None, (_RESTS_ON.get(self.source), other_periods)))
 
     @property
     def family(self) -> Family:

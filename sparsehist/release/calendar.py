@@ -1,4 +1,4 @@
-"""Read names of days, ISO weeks and months, and select the rows of a log that fall in one."""
+"""Read names of days, ISO weeks and months."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ import re
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
-import polars as pl
-
-from sparsehist.errors import DataError, DeclarationError, shown
+from sparsehist.errors import DeclarationError, shown
 
 _EXAMPLES = {"day": "2026-03-17", "week": "2026-W12", "month": "2026-03"}
 
@@ -25,31 +23,6 @@ class Period:
     def name(self) -> str:
         """The suffix of the name of the period's series, such as "2026w12"."""
         return self.label.replace("-", "").lower()
-
-    def holds(self, column: str, dtype: pl.DataType) -> pl.Expr:
-        """Return whether each row is in the period, by its day or time in `column`; false where that is null.
-
-        A time with a time zone is read in that zone; a text is read by the date that it begins with.
-        """
-        value = pl.col(column)
-        if dtype == pl.String:
-            value = _day_of_text(value)
-        elif isinstance(dtype, pl.Datetime):
-            value = value.dt.date()
-        elif dtype != pl.Date:
-            raise DataError(f"the column {column!r} is {dtype}: it has to hold dates, timestamps, or text like that")
-        return value.is_between(pl.lit(self.first), pl.lit(self.last)).fill_null(value=False)
-
-
-def is_no_date(column: str, dtype: pl.DataType) -> pl.Expr:
-    """Return whether each text of a column is nonempty and does not begin with a date."""
-    if dtype != pl.String:
-        return pl.lit(value=False)
-    return (pl.col(column).str.len_bytes() > 0) & _day_of_text(pl.col(column)).is_null()
-
-
-def _day_of_text(text: pl.Expr) -> pl.Expr:
-    return text.str.head(10).str.to_date("%Y-%m-%d", strict=False)
 
 
 def span_of(period: str, named: str | date) -> Period:

@@ -85,12 +85,6 @@ class NewLog:
     declaration: Declaration
     if_exists: str = "error"  # or "reuse"; or "resume", which accepts rows that cannot be compared
     counted_here: bool = False  # whether the source is `Counts` that this package made of the declared units
-    origin: object = None  # the log that contains the source as a part; None if the source is the whole log
-
-    @property
-    def made_from(self) -> object:
-        """Return the fingerprint that a later log is compared with."""
-        return self.source if self.origin is None else self.origin
 
     @property
     def unit(self) -> str | tuple[str, ...] | None:
@@ -202,7 +196,7 @@ def _counted(
     **how: Any,
 ) -> SeriesRecord:
     """Count a log, and write the files of its series into the directory `written`."""
-    declaration, made_from, rng = asked.declaration, Fingerprint.of(asked.made_from), home.generator()
+    declaration, made_from, rng = asked.declaration, Fingerprint.of(asked.source), home.generator()
     salt = rng.bytes(16)
     how |= {"temporary_directory": written.parent, "progress": report, "salt": salt_for(BOUNDING, salt)}
     log: Any = asked.source
@@ -233,7 +227,7 @@ def _counted(
     files += write_bounding(written, met, durable=durable)
     if bound is not None:
         files += bound.files(written, durable=durable)
-    if Fingerprint.of(asked.made_from, made_from.key) != made_from:
+    if Fingerprint.of(asked.source, made_from.key) != made_from:
         raise DataError("files of the log changed while it was counted: count it again when they are complete")
     stored = declaration.as_json() | {"engine": engine}
     return SeriesRecord(secrets.token_hex(8), declaration.name, stored, salt, files, made_from.as_text())
@@ -259,7 +253,7 @@ def _reused(home: Home, record: SeriesRecord, asked: NewLog) -> SeriesRecord:
     alike = "append the log with the same again" if of_period else "use another name"
     check_alike(name, known, asked.declaration, asked.if_exists, remedy=alike)
     try:
-        changed = Fingerprint.from_text(record.made_from).changed(asked.made_from)
+        changed = Fingerprint.from_text(record.made_from).changed(asked.source)
     except (InputError, OSError):  # the source is gone or unreadable
         changed = ["source"]
     if not changed or (changed == ["rows"] and asked.if_exists == "resume"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import date
 from functools import partial
@@ -11,15 +11,12 @@ from pathlib import Path
 
 import polars as pl
 
-from sparsehist.counting.contract import Choice, Counts
-from sparsehist.counting.log import Log, engine_errors
-from sparsehist.counting.progress import Counting, reporting
-from sparsehist.counting.sources import open_log
+from sparsehist.counting.contract import Counts
+from sparsehist.counting.progress import Counting
 from sparsehist.declaration import Declaration
-from sparsehist.declaration.checks import checked_choice, checked_name
+from sparsehist.declaration.checks import checked_name
 from sparsehist.domain.unread import UnreadDomain
 from sparsehist.errors import (
-    DataError,
     DeclarationError,
     NameTakenError,
     NotFoundError,
@@ -34,9 +31,9 @@ from sparsehist.ledger.table import DEFAULT_DELTA, finite_or_none
 from sparsehist.privacy import Level, level_text, total_cost
 from sparsehist.privacy.epsilon_delta import guarantee
 from sparsehist.privacy.guarantees import EpsilonDelta
-from sparsehist.release.calendar import Period, is_no_date, span_of
+from sparsehist.release.calendar import span_of
 from sparsehist.release.cell_parameters import CellRequest, cell_metadata
-from sparsehist.release.creation import NewLog, PairFilter, checked_source, counted_into, with_source
+from sparsehist.release.creation import NewLog, PairFilter, counted_into, with_source
 from sparsehist.release.home import Home
 from sparsehist.release.planning import Plan, Planner, checked_levels
 from sparsehist.release.steps import comparable_units, kind_of_all
@@ -125,36 +122,26 @@ def append_period(
     periodic: Declaration,
     source: object,
     period: str | date,
-    *,
-    time: str | None = None,
-    on_other_period: Choice = "error",
     counting: Counting | None = None,
 ) -> SeriesRecord:
     """Count the log of a period into its series; see `PeriodicSeries.append`."""
-    rule, counting = present(periodic.every), counting or Counting()
+    rule = present(periodic.every)
     if isinstance(periodic.domain, UnreadDomain):
         raise NotFoundError(
             f"the catalogue of {periodic.name!r} comes into {home!r} with the first period: declare the series again "
             "with if_exists='reuse' and append one"
         )
     span = span_of(rule.period, period)
-    if checked_choice("on_other_period", on_other_period, ("error", "drop")) == "drop" and time is None:
-        raise DeclarationError("on_other_period='drop' omits rows by the column of their time: name it with time=")
-    if isinstance(source, Counts) and (time is not None or rule.most_periods is not None):
-        raise DeclarationError("time= and most_periods need rows with their units: append the log, not counts")
+    if isinstance(source, Counts) and rule.most_periods is not None:
+        raise DeclarationError("most_periods needs rows with their units: append the log, not counts")
     name = checked_name("series", f"{periodic.name}_{span.name}")
-    declaration = with_source(replace(periodic, name=name, every=None, period=span.label, time=time), source)
+    declaration = with_source(replace(periodic, name=name, every=None, period=span.label), source)
     with home.hold() as state:
         known = [record.name for record in periods_of(state, periodic.name)]
     if name not in known and len(known) >= rule.n_periods:
         raise DeclarationError(f"all {rule.n_periods} {rule.period}s of {periodic.name!r} have been appended")
     bound = None if rule.most_periods is None else FirstPeriods(periodic.name, rule.most_periods)
-    origin = source
-    with reporting(counting.progress) as report:
-        if time is not None:
-            source = _rows_of_period(span, source, declaration, time, on_other_period, report)
-        asked = NewLog(source, declaration, "resume", origin=origin)
-        return counted_into(home, asked, replace(counting, progress=report), bound=bound)
+    return counted_into(home, NewLog(source, declaration, "resume"), counting, bound=bound)
 
 
 def plan_period(
@@ -193,31 +180,6 @@ def finish_periods(home: Home, name: str) -> None:
         for record in periods_of(state, name):
             if _units_of(record) is not None:
                 state.finish_series(record, [_UNITS], who=home.who)
-
-
-def _rows_of_period(
-    span: Period, source: object, declaration: Declaration, time: str, on_other: Choice, report: Callable[[str], None]
-) -> Log:
-    """Return the rows of a period, read by Polars; refuse other rows unless they are to be dropped."""
-    source, unit = checked_source(source, declaration), declaration.unit or ()
-    columns = dict.fromkeys((*((unit,) if isinstance(unit, str) else unit), *declaration.key_columns, time))
-    log = open_log(source, [*columns])
-    if log.of_spark:
-        raise DeclarationError("time= is for logs that are read here: filter a Spark frame by its days instead")
-    inside, no_date = span.holds(time, log.dtypes[time]), is_no_date(time, log.dtypes[time])
-    with engine_errors(log.label, log):
-        found = log.rows.select(unread=no_date.any(), alone=inside.all(), some=inside.any())
-        unread, alone, some = found.collect(engine="streaming").row(0)
-    if unread:
-        raise DataError(f"the column {time!r} holds text that does not begin with a date like 2026-03-17")
-    if on_other == "error" and not alone:
-        raise DataError(
-            f"the log holds rows that are not of {span.label} by the column {time!r}; on_other_period='drop' leaves "
-            "them out"
-        )
-    if not alone:  # the number of such rows is secret; their existence is not, as on_outside="error" reveals it
-        report(f"leaving out {'rows that are' if some else 'every row, as it is'} not of {span.label}")
-    return log.only(inside)
 
 
 class FirstPeriods(PairFilter):

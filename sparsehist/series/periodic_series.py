@@ -7,7 +7,6 @@ from dataclasses import replace
 from datetime import date
 from typing import TYPE_CHECKING
 
-from sparsehist.counting.contract import Choice
 from sparsehist.counting.progress import Counting
 from sparsehist.declaration import Declaration, Every
 from sparsehist.errors import present
@@ -84,22 +83,16 @@ class PeriodicSeries:
         log: object,
         *,
         period: str | date,
-        time: str | None = None,
-        on_other_period: Choice = "error",
         counting: Counting | None = None,
     ) -> Series:
         """Count the log of a period into its series, completely or not at all; the same log returns the same series.
 
-        Periods can be appended in any order, each once. Give `time`: the cost per unit and period is right only if
-        rows count in their own period alone. The log is then read by Polars.
+        Periods can be appended in any order, each once. The cost per unit and period is right only if each row
+        counts in its own period alone.
 
         Args:
-            log: As for `create`.
+            log: The rows of this period, as for `create`. Rows of other periods count too, and cannot be detected.
             period: "2026-03-17", "2026-W12" or "2026-03"; or any day in the period, as a date or text.
-            time: Column with the time of a row: dates, timestamps (in their own time zone), or text that begins with
-                a date.
-            on_other_period: "error" or "drop", for rows of another period or without a time. Progress shows whether
-                there were any, never how many.
             counting: As for `create`.
 
         Returns:
@@ -107,15 +100,12 @@ class PeriodicSeries:
 
         Raises:
             DeclarationError: If there is no such period, or all declared periods have been appended.
-            DataError: If the log breaks a rule, or holds rows of another period, or times that are not dates.
-            SeriesDiffersError: If the period was appended from another log, or with another `time`.
+            DataError: If the log breaks a rule.
+            SeriesDiffersError: If the period was appended from another log.
             RefusedError: If the periodic series is finished, or the record of who counted before was erased.
             StoreInUseError: If another process appended a period meanwhile, and `most_periods` is set.
         """
-        record = periods.append_period(
-            self.store.home, self.declaration, log, period, time=time, on_other_period=on_other_period,
-            counting=counting,
-        )  # fmt: skip
+        record = periods.append_period(self.store.home, self.declaration, log, period, counting)
         return Series(self.store, declaration_of(record), record.series_id)
 
     def series(self, period: str | date) -> Series:

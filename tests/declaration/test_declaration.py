@@ -39,7 +39,7 @@ def test_the_record_holds_canonical_values():
         {"steps": Steps(30, start="2026-01-01", every="week")},
         {"every": Every("month", periods=3, protects="user-month", most_periods=2)},
         {"key_types": {"url": "text"}, "unverified": True, "source": "unchecked source"},
-        {"period": "2026-W12", "time": "day"},
+        {"period": "2026-W12"},
         {"unit": None, "noise": "skellam", "max_keys": 3},
     ],
 )

@@ -1,4 +1,4 @@
-"""Periods are appended in any order, each once, without rows of another."""
+"""Periods are appended in any order, each once."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import gzip
 import runpy
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from datetime import date, datetime
+from datetime import date
 from pathlib import Path
 
 import polars as pl
@@ -14,7 +14,6 @@ import pytest
 
 import sparsehist as sh
 from sparsehist.errors import (
-    DataError,
     DeclarationError,
     NameTakenError,
     NotFoundError,
@@ -62,39 +61,6 @@ def test_a_store_is_usable_before_the_first_period_brings_a_long_catalogue() -> 
         opened.append(log, period=WEEKS[0])
     declaring.append(log, period=WEEKS[0])
     assert store.series("visits").append(log, period=WEEKS[1]).declaration.domain.size == 2000
-
-
-def moments() -> pl.DataFrame:
-    """A visit that lasts over midnight on Sunday, one user of week 11 alone, one of week 12 alone."""
-    rows = [
-        ("ann", 1, datetime(2026, 3, 15, 23, 59)),  # noqa: DTZ001 - clocks without a zone
-        ("ann", 1, datetime(2026, 3, 16, 0, 1)),  # noqa: DTZ001
-        ("bob", 1, datetime(2026, 3, 12, 9, 0)),  # noqa: DTZ001
-        ("cid", 1, datetime(2026, 3, 17, 9, 0)),  # noqa: DTZ001
-        ("dan", 1, None),
-    ]
-    return pl.DataFrame(rows, schema=["user", "key", "at"], orient="row")
-
-
-@pytest.mark.parametrize("kind", ["csv", "query"])
-def test_rows_of_another_period_are_refused_or_left_out(tmp_path: Path, kind: str) -> None:
-    """Rows outside the period are refused or dropped by a column of time, for files and queries."""
-    frame = moments()
-    frame.write_parquet(tmp_path / "log.parquet")
-    frame.write_csv(tmp_path / "log.csv")
-    query = sh.Query(f"select * from read_parquet('{tmp_path}/log.parquet')")
-    source, said = (query, "checked query") if kind == "query" else (tmp_path / "log.csv", "")
-    log = in_weeks()
-    with pytest.raises(DataError, match="not of 2026-W11") as refusal:
-        log.append(source, period="2026-W11", time="at")
-    assert not any(secret in str(refusal.value) for secret in ("ann", "bob", "cid"))
-    for week, wanted in (("2026-W11", 2), ("2026-W12", 2)):
-        series = log.append(source, period=week, time="at", on_other_period="drop")
-        assert true_count(log, week) == wanted
-        assert log.append(source, period=week, time="at", on_other_period="drop").name == series.name
-        made = series.release("public", level=1)
-        assert "no rows of another" not in made.metadata["guarantee"]
-    assert log.series("2026-W11").declaration.source == said
 
 
 def test_what_cannot_be_declared_is_refused() -> None:

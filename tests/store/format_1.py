@@ -70,7 +70,7 @@ def write(place: Path) -> None:
         daily.release(f"day_{step}", step=step, level=LEVEL).write_parquet(place / f"daily_{step}.parquet")
     weekly = sh.create(store, name="weekly", every=sh.Every("week", most_periods=3, budget="10"), **one)
     for day in DAYS:
-        of_week = weekly.append(rows.filter(day=day), period=date.fromisoformat(day), time="day")
+        of_week = weekly.append(rows.filter(day=day), period=date.fromisoformat(day))
         of_week.release("public", level=LEVEL).write_parquet(place / f"weekly_{day}.parquet")
 
 

@@ -47,4 +47,4 @@ def test_a_store_of_format_1_is_opened_and_goes_on(place):
     assert daily.release("finer", step=3, level=FINER).metadata["step"] == 3
     weekly, later = store.series("weekly"), log().with_columns(day=pl.lit("2026-03-24"))
     assert weekly.appended() == ["2026-W11", "2026-W12"]
-    weekly.append(later, period="2026-W13", time="day").release("public", level=LEVEL)
+    weekly.append(later, period="2026-W13").release("public", level=LEVEL)

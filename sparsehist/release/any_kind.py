@@ -19,7 +19,7 @@ from sparsehist.release.home import Home
 from sparsehist.release.measure_parameters import sums_asked
 from sparsehist.release.metadata import Request, level_asked
 from sparsehist.release.planning import COUNTS, Plan, Planner, levels_or_goal
-from sparsehist.release.release_files import check_place
+from sparsehist.release.release_files import check_target
 from sparsehist.release.releases import Release, WorkloadRelease
 from sparsehist.release.stored_declaration import declaration_of
 
@@ -127,7 +127,7 @@ def release(
         record = home.find(state, known.name if known else str(series), series_id)
         held = pipeline.Held(home, state, record, known or declaration_of(record))
         if target is not None:
-            check_place(target, free=state.release_named(record, name) is None)
+            check_target("the release", target, free=state.release_named(record, name) is None)
         request, open_path = request_of(held.declaration, name, made_as=pipeline.kind_of(held, name), **asked)
         if request.kind == "workload":
             from sparsehist.release import workload_round

@@ -158,12 +158,13 @@ def release(held: Held, request: Request, open_path: Opener) -> Release | Worklo
     from sparsehist.release.releases import release_of  # imports Polars
 
     state, record, declaration = held.state, held.record, held.declaration
+    home = None if held.home.in_memory else held.home
     found = find(state, record, request)
     if found is not None:
         known, made = found
         committed = read_metadata(made.metadata)
         rows = open_path(held, request, known).rows(made.level, committed)
-        return release_of(held.home, state.publications, rows, committed, repeated=True)
+        return release_of(rows, committed.as_dict(), home=home)
     if not request.complete:
         raise NotFoundError(
             f"the series {record.name!r} has no release {request.name!r}; give {request.needs} to make one"
@@ -193,7 +194,7 @@ def release(held: Held, request: Request, open_path: Opener) -> Release | Worklo
     except StoreError as error:
         spent = f"the release {request.name!r} is committed and spent: ask for it again to get its rows"
         raise type(error)(f"{error}; {spent}") from None
-    return release_of(held.home, state.publications, rows, metadata)
+    return release_of(rows, metadata.as_dict(), home=home, repeated=False)
 
 
 def _guarantee(path: NoisePath, request: Request, metadata: Metadata) -> str:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import polars as pl
-
 from sparsehist.errors import needing, printable
 
 COLOURS = ("#b2182b", "#ef8a62", "#2166ac", "#1a9850", "#762a83", "#404040")
@@ -18,16 +16,6 @@ def require_plots() -> Any:
         import altair as alt
         import vl_convert  # noqa: F401 - altair needs it to draw pictures
     return alt
-
-
-def plot_largest(rows: pl.DataFrame, about: str, title: str) -> Any:
-    """Draw rows of key, low, value and high below each other; `about` describes the numbers."""
-    limits = rows.select("low", "value", "high").to_dicts()
-    keys = rows.drop("low", "value", "high").iter_rows()  # few rows, all published
-    named = [
-        {"key": f"{i}. {key_label(key)}", **row} for i, (key, row) in enumerate(zip(keys, limits, strict=True), 1)
-    ]
-    return largest_rows(named, about).properties(background="#ffffff", title=title)
 
 
 def largest_rows(rows: Sequence[Mapping[str, Any]], about: str, releases: Sequence[str] = ()) -> Any:

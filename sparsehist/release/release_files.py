@@ -7,7 +7,6 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +20,12 @@ from sparsehist.release.metadata import CellMetadata, Metadata, read_metadata
 from sparsehist.store import publish, write_published
 from sparsehist.store.witnesses import LEDGER_NAME
 
-PARQUET, CSV = (".parquet", ".pq"), (".csv",)
-ENDINGS = (*PARQUET, *CSV, ".json", ".arrow")
+PARQUET = (".parquet", ".pq")
+ENDINGS = (*PARQUET, ".csv", ".json", ".arrow")
 MOST_ROWS = 20_000_000
 """Most rows that are read: a forged file of one megabyte may claim 10⁸ rows, which take gigabytes of memory."""
 _METADATA_KEY = "sparsehist"
 _FORMAT = 1
-_IDENTITY = ("store", "series", "name", "generation")
 _LISTED = ("store", "series", "level", "noise", "threshold", "generation", "round")
 _FORMULA = "^[=+\\-@\t\r\n'\uff1d\uff0b\uff0d\uff20]"
 """Start of a text that a spreadsheet runs as a formula (also in full width), or that was escaped already."""
@@ -37,40 +35,10 @@ _ESCAPED["\\"] = "\\\\"
 _KEYS = (pl.String, pl.Binary, pl.Date, pl.Datetime, pl.Boolean, pl.Categorical, pl.Enum)
 
 
-@dataclass(frozen=True)
-class StoreOnDisk:
-    """The store of a release, and the directories where this store has published before."""
-
-    home: Home
-    publications: frozenset[Path]
-
-    def announce(self, target: Path, frame: pl.DataFrame, metadata: Mapping[str, Any]) -> None:
-        """Note the release that is about to be written to `target` in the public ledger of that directory.
-
-        The store records the directory first, so that it compares itself with that ledger from then on.
-        """
-        directory = target.resolve().parent
-        if not directory.is_dir():
-            raise NotFoundError(f"{target.parent} is no directory; make it first")
-        listed = {name: metadata.get(name) for name in _LISTED}
-        listed |= {"release": metadata["name"], "digest": content_digest(frame, metadata)}
-        if directory not in self.publications:
-            with self.home.hold() as state:
-                if directory not in state.publications:
-                    state.record_publication(directory)
-        publish(directory, listed)
-
-
-def target_of(path: str | os.PathLike[str], endings: tuple[str, ...]) -> Path:
-    """Return the file of that name; refuses other endings."""
-    target = Path(path)
-    if target.suffix not in endings:
-        raise DeclarationError(f"the file must end in {' or '.join(endings)}, got {str(target)!r}")
-    return target
-
-
-def check_target(what: str, target: Path, store: Path | None, endings: tuple[str, ...] = ENDINGS) -> None:
-    """Refuse a path that cannot be written, before the release is made."""
+def check_target(
+    what: str, target: Path, store: Path | None = None, endings: tuple[str, ...] = ENDINGS, *, free: bool = False
+) -> None:
+    """Refuse a path that cannot be written, before the release is made; if `free`, any existing file too."""
     try:
         checked_output(what, target, endings)
         inside = store is not None and store.resolve() in target.resolve().parents
@@ -78,12 +46,6 @@ def check_target(what: str, target: Path, store: Path | None, endings: tuple[str
         raise_alone(DeclarationError(f"{str(target)!r} names no file: {os.strerror(problem.errno or 0)}"))
     if inside:
         raise DeclarationError(f"{what}: {str(target)!r} is inside the store, which nobody but its owner may read")
-
-
-def check_place(target: Path, *, free: bool = False) -> None:
-    """Refuse a directory, the public ledger and, if `free`, any existing file."""
-    if target.is_dir():
-        raise InputError(f"{target} is a directory: name a file in it")
     if target.name == LEDGER_NAME:
         raise InputError(f"{target} is the name of the public ledger: name another file")
     if free and os.path.lexists(target):
@@ -91,36 +53,50 @@ def check_place(target: Path, *, free: bool = False) -> None:
 
 
 def write_release(
-    target: Path, frame: pl.DataFrame, metadata: Mapping[str, Any], origin: StoreOnDisk | None, **how: Any
+    path: str | os.PathLike[str],
+    frame: pl.DataFrame,
+    metadata: Mapping[str, Any],
+    home: Home | None,
+    endings: tuple[str, ...],
+    *,
+    spreadsheet_safe: bool = True,
 ) -> None:
-    """Write a release in the format that the ending names, and announce it; `how` are options of the format."""
-    check_place(target)
-    content = _content(frame, metadata, target.suffix, **how)
-    check_place(target, free=not _holds(target, metadata, content))
-    if origin is not None:
-        origin.announce(target, frame, metadata)
+    """Write a release in the format that the ending names, and list it in the public ledger of the directory.
+
+    The store records the directory first, so that it compares itself with that ledger from then on.
+    """
+    target = Path(path)
+    check_target("the release", target, endings=endings)
+    content = _content(frame, metadata, target.suffix, spreadsheet_safe=spreadsheet_safe)
+    check_target("the release", target, endings=endings, free=not _holds(target, metadata, content))
+    if home is not None:
+        entry = {name: metadata.get(name) for name in _LISTED}
+        entry |= {"release": metadata["name"], "digest": content_digest(frame, metadata)}
+        directory = target.resolve().parent
+        with home.hold() as state:
+            if directory not in state.publications:
+                state.record_publication(directory)
+        publish(directory, entry)
     write_published(target, content)
 
 
 def _holds(target: Path, metadata: Mapping[str, Any], content: bytes) -> bool:
-    """Return whether the file holds this release: the same bytes, or a Parquet file with the same metadata."""
+    """Return whether the file holds this release: the same bytes, or a Parquet file of the same round."""
     try:
         if target.stat().st_size == len(content) and target.read_bytes() == content:
             return True
-        found = read_release(target)[1] if target.suffix in PARQUET else {}
-        return bool(found) and all(found.get(field) == metadata[field] for field in _IDENTITY if field in metadata)
+        known = metadata.get("round")
+        return known is not None and target.suffix in PARQUET and read_release(target)[1].get("round") == known
     except (InputError, OSError):
         return False
 
 
-def _content(
-    frame: pl.DataFrame, metadata: Mapping[str, Any], ending: str, *, spreadsheet_safe: bool = True
-) -> bytes:
+def _content(frame: pl.DataFrame, metadata: Mapping[str, Any], ending: str, *, spreadsheet_safe: bool) -> bytes:
     sink = io.BytesIO()
-    told = {_METADATA_KEY: json.dumps({"format": _FORMAT, **metadata}, ensure_ascii=False)}
+    stored = {_METADATA_KEY: json.dumps({"format": _FORMAT, **metadata}, ensure_ascii=False)}
     if ending in PARQUET:
-        frame.write_parquet(sink, metadata=told)
-    elif ending in CSV:
+        frame.write_parquet(sink, metadata=stored)
+    elif ending == ".csv":
         if spreadsheet_safe:
             letters = str.maketrans(_ESCAPED)
             frame = frame.rename(lambda name: re.sub(f"({_FORMULA})", r"'\1", name.translate(letters)))
@@ -133,7 +109,7 @@ def _content(
     else:
         import pyarrow as pa
 
-        rows = frame.to_arrow(compat_level=pl.CompatLevel.oldest()).replace_schema_metadata(told)
+        rows = frame.to_arrow(compat_level=pl.CompatLevel.oldest()).replace_schema_metadata(stored)
         with pa.ipc.new_file(sink, rows.schema) as file:
             file.write_table(rows)
     return sink.getvalue()
@@ -176,17 +152,16 @@ def _read(source: Path) -> tuple[pl.DataFrame, dict[str, Any]]:
 def _check_rows(frame: pl.DataFrame, about: Metadata) -> None:
     """Refuse rows that no release can have; errors name only columns that every release has."""
     columns = dict(frame.schema)
-    counts = "noisy_answer" if "noisy_answer" in columns else "noisy_count"
-    if counts not in columns:
+    counts = [name for name in ("noisy_answer", "noisy_count") if name in columns]
+    if not counts:
         raise InputError("it has no column noisy_count")
-    for name in ("noisy_count", "noisy_answer", "std"):
-        if name in columns and not columns[name].is_numeric():
+    for name in (*counts, *({"std"} & columns.keys())):
+        if not columns[name].is_numeric():
             raise InputError(f"its column {name} is not of numbers")
-    if not frame[counts].cast(pl.Float64).is_finite().all() or frame[counts].null_count():
-        raise InputError("a count in it is no finite number")
-    if isinstance(about, CellMetadata):
-        keys = [columns.get(key) for key in about.declaration.key]
-        if None in keys:
+    if not frame[counts[0]].cast(pl.Float64).is_finite().all() or frame[counts[0]].null_count():
+        raise InputError("it has a count that is not a finite number")
+    for key in about.declaration.key if isinstance(about, CellMetadata) else ():
+        if key not in columns:
             raise InputError("a key column that its metadata name is missing")
-        if not all(key in _KEYS or (key is not None and key.is_integer()) for key in keys):
+        if not (columns[key] in _KEYS or columns[key].is_integer()):
             raise InputError("keys must be numbers, texts or times")

@@ -7,7 +7,6 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property, partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,17 +17,9 @@ from sparsehist.errors import DeclarationError, InputError, NotFoundError, as_ma
 from sparsehist.html import ABOUT, html_table, in_notebook, shown
 from sparsehist.privacy import as_level
 from sparsehist.release.home import Home
-from sparsehist.release.metadata import CellMetadata, Metadata, WorkloadMetadata, read_metadata
+from sparsehist.release.metadata import CellMetadata, WorkloadMetadata, read_metadata
 from sparsehist.release.parameter_rows import asked_text, release_rows
-from sparsehist.release.release_files import (
-    CSV,
-    ENDINGS,
-    PARQUET,
-    StoreOnDisk,
-    read_release,
-    target_of,
-    write_release,
-)
+from sparsehist.release.release_files import ENDINGS, PARQUET, read_release, write_release
 from sparsehist.typing import FloatArray
 
 if TYPE_CHECKING:
@@ -38,16 +29,10 @@ _ROWS_SHOWN, _MOST_DRAWN = 10, 10_000
 _ENDS = ("low", "high")
 
 
-def release_of(
-    home: Home, publications: frozenset[Path], frame: pl.DataFrame, about: Metadata, *, repeated: bool = False
-) -> Release | WorkloadRelease:
-    """Return committed rows as a release; `publications` are directories where the store has published."""
-    origin, metadata = None if home.in_memory else StoreOnDisk(home, publications), about.as_dict()
-    return _kind_of(metadata)(frame, metadata, origin=origin, repeated=repeated)
-
-
-def _kind_of(metadata: Mapping[str, Any]) -> type[Release | WorkloadRelease]:
-    return WorkloadRelease if metadata.get("kind") == WorkloadMetadata.kind else Release
+def release_of(frame: pl.DataFrame, metadata: Mapping[str, Any], **origin: Any) -> Release | WorkloadRelease:
+    """Return rows and metadata as a release of their kind; `origin` is passed on to it."""
+    kind = WorkloadRelease if metadata.get("kind") == WorkloadMetadata.kind else Release
+    return kind(frame, metadata, **origin)
 
 
 class AnyRelease:
@@ -59,15 +44,10 @@ class AnyRelease:
     """
 
     def __init__(
-        self,
-        frame: pl.DataFrame,
-        metadata: Mapping[str, Any],
-        *,
-        origin: StoreOnDisk | None = None,
-        repeated: bool = True,
+        self, frame: pl.DataFrame, metadata: Mapping[str, Any], *, home: Home | None = None, repeated: bool = True
     ) -> None:
-        """Keep a frame and its metadata; `origin` is the store to be told about written files."""
-        self.repeated, self._frame, self._origin = repeated, frame, origin
+        """Keep rows and metadata; the store at `home` records the directories that the release is written to."""
+        self.repeated, self._frame, self._home = repeated, frame, home
         self._metadata = as_mapping("metadata", metadata)
 
     @property
@@ -96,12 +76,12 @@ class AnyRelease:
 
     def __repr__(self) -> str:
         """Show name, rows and the parameters needed to interpret a count."""
-        telling = ("workload", "level", "std", "threshold", "expected_false_keys")
-        told = {key: self._metadata[key] for key in telling if self._metadata.get(key) is not None}
+        names = ("workload", "level", "std", "threshold", "expected_false_keys")
+        parameters = {name: self._metadata[name] for name in names if self._metadata.get(name) is not None}
         if self._metadata.get("epsilon_delta") is not None:
-            told["level"] = asked_text(read_metadata(self._metadata))
+            parameters["level"] = asked_text(read_metadata(self._metadata))
         name = printable(f"{self._metadata.get('series')}.{self._metadata.get('name')}")
-        return f"{type(self).__name__}({name}, rows={len(self)}, {told})"
+        return f"{type(self).__name__}({name}, rows={len(self)}, {parameters})"
 
     def _repr_html_(self) -> str:
         """Show parameters and first rows in a notebook."""
@@ -118,78 +98,38 @@ class AnyRelease:
         """Export the rows to any library that reads Arrow."""
         return self._frame.__arrow_c_stream__(requested_schema)
 
-    def __getstate__(self) -> tuple[bytes, dict[str, Any]]:
+    def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the published rows and the metadata only."""
-        return self._frame.serialize(), dict(self._metadata)
-
-    def __setstate__(self, state: tuple[bytes, dict[str, Any]]) -> None:
-        """Restore a pickled release."""
-        AnyRelease.__init__(self, pl.DataFrame.deserialize(state[0]), state[1])
-
-    def plot(self, *, most: int = 20, confidence: float = 0.95) -> Any:
-        """Draw the largest rows with their intervals; for a workload, one standard deviation to each side.
-
-        Args:
-            most: Rows to draw.
-            confidence: Confidence of each interval, as for `intervals`; not used for a workload.
-
-        Returns:
-            An altair chart. Keys are escaped.
-
-        Raises:
-            DeclarationError: If `most` or the confidence is out of bounds.
-            NotFoundError: If altair is not installed; names the extra `plots`.
-        """
-        from sparsehist.release.plots import plot_largest
-
-        checked_whole("most", most, 1, _MOST_DRAWN)
-        rows, about = self._with_limits(most, confidence)
-        return plot_largest(rows, about, f"The largest rows of {self.name}")
-
-    def _with_limits(self, most: int, confidence: float) -> tuple[pl.DataFrame, str]:
-        """Return the largest rows as low, value, high beside their keys, and what these numbers are."""
-        raise NotImplementedError
+        return type(self), (self._frame, self._metadata)
 
     def write_parquet(self, path: str | os.PathLike[str]) -> None:
-        """Write rows and metadata as one Parquet file, whole or not at all, and note it in the public ledger.
+        """Write rows and metadata as one Parquet file, completely or not at all, and list it in the public ledger.
 
         The ledger is the file sparsehist-ledger.json in the same directory. It lists what was published there; a
         store that is older than its entries is refused.
 
         Args:
-            path: The file, which ends in .parquet or .pq; replaced only where it holds this same release.
+            path: The file, which ends in .parquet or .pq; replaced only if it holds this release.
 
         Raises:
             InputError: If another file exists there, or the name has another ending.
             StoreError: If it cannot be written; an existing file is left as it was.
         """
-        write_release(target_of(path, PARQUET), self._frame, self._metadata, self._origin)
+        write_release(path, self._frame, self._metadata, self._home, PARQUET)
 
-    def write_csv(self, path: str | os.PathLike[str], *, spreadsheet_safe: bool = True) -> None:
-        r"""Write the rows as CSV, without metadata, whole or not at all, and note it in the public ledger.
+    def write(self, path: str | os.PathLike[str], *, spreadsheet_safe: bool = True) -> None:
+        r"""Write the release in the format that the file's ending names, as `write_parquet` does.
 
-        A spreadsheet runs a text such as `=cmd` as a formula. So an apostrophe is written before every text that
-        begins with one of = + - @, a tab, a line break or an apostrophe. Control characters other than tabs and line
-        feeds become `\x1b` and the like, and a backslash becomes two. Both can be undone. Numbers stay as they are.
-
-        Args:
-            path: The file, which ends in .csv; replaced only where it holds the same bytes.
-            spreadsheet_safe: False writes every text as it is, for programs.
-
-        Raises:
-            SparsehistError: As for `write_parquet`.
-        """
-        target = target_of(path, CSV)
-        write_release(target, self._frame, self._metadata, self._origin, spreadsheet_safe=spreadsheet_safe)
-
-    def write(self, path: str | os.PathLike[str]) -> None:
-        """Write the release in the format that the file's ending names, completely or not at all.
+        A spreadsheet runs a text such as `=cmd` as a formula. So in CSV, an apostrophe is written before every text
+        that begins with one of = + - @, a tab, a line break or an apostrophe. Control characters other than tabs and
+        line feeds become `\x1b` and the like, and a backslash becomes two. Both can be undone.
 
         Args:
-            path: Ends in .parquet or .pq (`write_parquet`), .csv (`write_csv`), .json (an object with the fields
-                "metadata" and "rows", a list of one object a row) or .arrow (Arrow IPC, metadata in its schema).
+            path: Ends in .parquet or .pq, .csv (rows only), .json (an object with the fields "metadata" and "rows",
+                a list of one object a row) or .arrow (Arrow IPC, metadata in its schema).
+            spreadsheet_safe: False writes the texts of a CSV file unchanged, for programs.
         """
-        write_release(target_of(path, ENDINGS), self._frame, self._metadata, self._origin)
+        write_release(path, self._frame, self._metadata, self._home, ENDINGS, spreadsheet_safe=spreadsheet_safe)
 
 
 class Release(AnyRelease):
@@ -250,7 +190,7 @@ class Release(AnyRelease):
         alpha = 1 - checked_confidence(confidence)
         if simultaneous and len(self):
             alpha = -math.expm1(math.log(confidence) / len(self))
-        of_sums = measure_limits(self._frame, of_kind(read_metadata(self._metadata), CellMetadata), alpha)
+        of_sums = measure_limits(self._frame, self._about, alpha)
         return self._with_columns(_ENDS, partial(count_limits, alpha=alpha), of_sums)
 
     def estimates(self) -> pl.DataFrame:
@@ -272,35 +212,50 @@ class Release(AnyRelease):
         """
         from sparsehist.histogram.intervals import count_estimates
 
-        return self._with_columns(("estimate", "estimate_error"), count_estimates)
+        return self._with_columns(("estimate", "estimate_error"), count_estimates, {})
 
-    def _with_limits(self, most: int, confidence: float) -> tuple[pl.DataFrame, str]:
-        found = self.intervals(confidence).head(most).rename({"noisy_count": "value"})
-        return found, f"units, with {100 * confidence:g} % intervals"
+    def plot(self, *, most: int = 20, confidence: float = 0.95) -> Any:
+        """Draw the largest rows with their intervals.
+
+        Args:
+            most: Rows to draw.
+            confidence: Confidence of each interval, as for `intervals`.
+
+        Returns:
+            An altair chart. Keys are escaped.
+
+        Raises:
+            DeclarationError: If `most` or the confidence is out of bounds.
+            NotFoundError: If altair is not installed; names the extra `plots`.
+        """
+        from sparsehist.release.plots import key_label, largest_rows
+
+        checked_whole("most", most, 1, _MOST_DRAWN)
+        frame = self.intervals(confidence).head(most)
+        rows = frame.select(*_ENDS, value="noisy_count").to_dicts()
+        for i, key in enumerate(frame.select(self._about.declaration.key).iter_rows()):
+            rows[i]["key"] = f"{i + 1}. {key_label(key)}"
+        chart = largest_rows(rows, f"units, with {100 * confidence:g} % intervals")
+        return chart.properties(background="#ffffff", title=f"The largest rows of {self.name}")
+
+    @property
+    def _about(self) -> CellMetadata:
+        return of_kind(read_metadata(self._metadata), CellMetadata)
 
     def _with_columns(
-        self,
-        names: tuple[str, ...],
-        law: Callable[..., Sequence[FloatArray]],
-        further: Mapping[str, FloatArray] | None = None,
+        self, names: tuple[str, ...], solve: Callable[..., Sequence[FloatArray]], further: Mapping[str, FloatArray]
     ) -> pl.DataFrame:
-        """Add columns computed from the law of the published counts, and further ones."""
-        about, frame = of_kind(read_metadata(self._metadata), CellMetadata), self._frame
-        given: Sequence[FloatArray] = [np.zeros(0) for _ in names]
+        """Add columns that `solve` computes from the law of the published counts, and further ones."""
+        about, frame = self._about, self._frame
+        solved: Sequence[FloatArray] = [np.zeros(0) for _ in names]
         if not frame.is_empty():
-            given = law(
-                about.family,
-                as_level(about.level),
-                frame["noisy_count"].to_numpy(),
-                about.effective_threshold,
-                about.grid,
-                # A published key of an open domain has at least one unit.
-                least=1.0 if about.declaration.domain.is_open else 0.0,
-            )
-        columns = dict(zip(names, given, strict=True)) | dict(further or {})
-        for name in columns:
-            if name in frame.columns:
-                raise InputError(f"a key column is called {name!r}, as a column to be added: rename it in the log")
+            # A published key of an open domain has at least one unit.
+            least, noisy = float(about.declaration.domain.is_open), frame["noisy_count"].to_numpy()
+            law = (about.family, as_level(about.level), noisy, about.effective_threshold, about.grid)
+            solved = solve(*law, least=least)
+        columns = {**dict(zip(names, solved, strict=True)), **further}
+        if taken := columns.keys() & set(frame.columns):
+            raise InputError(f"a key column is called {min(taken)!r}, as a column to be added: rename it in the log")
         return frame.with_columns(pl.Series(name, column) for name, column in columns.items())
 
 
@@ -389,17 +344,6 @@ class WorkloadRelease(AnyRelease):
 
         return quantiles(self, probabilities, checked_confidence(confidence))
 
-    def _with_limits(self, most: int, confidence: float) -> tuple[pl.DataFrame, str]:
-        del confidence
-        rows = self.frame
-        if self.implicit:
-            rows = rows.sort("noisy_count", descending=True).head(most)
-            rows = self.answers(rows[:, 0], rows[:, 0]).drop("high").rename({"low": "key"})
-        found = rows.sort("noisy_answer", descending=True).head(most).rename({"noisy_answer": "value"})
-        found = found.rename({name: f"from_{name}" for name in found.columns if name in _ENDS})
-        found = found.with_columns(low=pl.col("value") - pl.col("std"), high=pl.col("value") + pl.col("std"))
-        return found.drop("std"), "units, with one standard deviation to each side"
-
     @cached_property
     def _about(self) -> WorkloadMetadata:
         return of_kind(read_metadata(self._metadata), WorkloadMetadata)
@@ -428,5 +372,4 @@ def read(path: str | os.PathLike[str]) -> Release | WorkloadRelease:
         NotFoundError: If there is no such file.
         InputError: If it is a directory or not a release.
     """
-    frame, metadata = read_release(path)
-    return _kind_of(metadata)(frame, metadata)
+    return release_of(*read_release(path))

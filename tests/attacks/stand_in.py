@@ -46,7 +46,6 @@ class StateInMemory:
     """What rounds leave behind."""
 
     store_id = "00"
-    publications = frozenset()
 
     def __init__(self, files: FilesInMemory) -> None:
         self.files = files

@@ -153,7 +153,7 @@ def test_keys_like_formulas_are_written_so_that_no_spreadsheet_runs_them(tmp_pat
     keys += ["a\x1b[2J", "a\\x1b[2J", "\x9b2J", "\x7f", "\\", "'\x1b"]
     log = pl.DataFrame({"user": range(100 * len(keys)), "key": keys * 100})
     release = a_series(tmp_path / "s", log=log, max_keys=1, domain=sh.Strings(max_bytes=24)).release("one", level=50)
-    release.write_csv(tmp_path / "one.csv")
+    release.write(tmp_path / "one.csv")
     back = pl.read_csv(tmp_path / "one.csv")
     assert not back.filter(pl.col("key").str.contains(r"^[=+\-@\t\r\uff1d]")).height
     assert not back.filter(pl.col("key").str.contains(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")).height
@@ -163,7 +163,7 @@ def test_keys_like_formulas_are_written_so_that_no_spreadsheet_runs_them(tmp_pat
     ]
     plain = back.with_columns(key=pl.Series(undone))
     assert plain.equals(release.frame) and set(keys) <= set(plain["key"])
-    release.write_csv(tmp_path / "raw.csv", spreadsheet_safe=False)
+    release.write(tmp_path / "raw.csv", spreadsheet_safe=False)
     assert pl.read_csv(tmp_path / "raw.csv").equals(release.frame)
 
 

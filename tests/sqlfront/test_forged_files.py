@@ -35,7 +35,7 @@ def written(tmp_path):
     [
         ({"query": [["secretplum"]], "noisy_count": [1.0]}, {}, "keys must be"),
         ({"query": ["a"], "noisy_count": ["secretplum"]}, {}, "not of numbers"),
-        ({"query": ["a"], "noisy_count": [float("nan")]}, {}, "no finite number"),
+        ({"query": ["a"], "noisy_count": [float("nan")]}, {}, "not a finite number"),
         ({"query": ["a"]}, {}, "no column noisy_count"),
         ({"noisy_count": [1.0]}, {}, "key column .* is missing"),
         (GOOD, {"threshold": float("nan")}, "'threshold' that is not of type"),

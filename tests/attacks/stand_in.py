@@ -43,7 +43,7 @@ class FilesInMemory:
 
 
 class StateInMemory:
-    """What rounds leave behind."""
+    """The state that rounds leave behind, in memory."""
 
     store_id = "00"
 
@@ -114,7 +114,7 @@ class Drawn:
         return release(Held(home, self.state, _Record, self.declaration), request, open_path).frame
 
     def row(self, frame: pl.DataFrame) -> np.ndarray:
-        """Noisy counts by cell, NaN where unpublished."""
+        """Return noisy counts by cell, NaN if unpublished."""
         values = np.full(self.size, np.nan)
         values[frame["cell"].to_numpy()] = frame["noisy_count"].to_numpy()
         return values

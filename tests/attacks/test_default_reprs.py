@@ -26,7 +26,7 @@ def _classes() -> Iterator[type]:
 
 
 def printed_fields(made: type) -> list[str]:
-    """Types of what the repr that was generated for a class shows."""
+    """Return the types of the fields that a generated repr shows."""
     if dataclasses.is_dataclass(made):
         shown = getattr(made, "__dataclass_params__").repr  # noqa: B009 - a subclass may have that of its base
         return [str(field.type) for field in dataclasses.fields(made) if field.repr and shown]
@@ -37,7 +37,7 @@ def printed_fields(made: type) -> list[str]:
 
 
 def test_no_class_prints_arrays_unless_they_are_public() -> None:
-    """A dataclass or named tuple whose generated repr shows arrays or tables is listed here: none holds secrets."""
+    """Every class whose generated repr shows arrays or tables is on this list of public classes."""
     public = {
         "workload.strategies.optimised._Decomposed",
         "local.estimates.Decoded",
@@ -57,7 +57,7 @@ def test_no_class_prints_arrays_unless_they_are_public() -> None:
 
 
 def test_secret_arrays_are_not_printed() -> None:
-    """The repr of what holds secret arrays is the name of the class only."""
+    """The repr of an object with secret arrays is only the name of its class."""
     made = NewlyTracked(np.array([_SECRET]), np.array([[_SECRET]]), np.array([_SECRET]), np.array([True]))
     shown = f"{made!r}{made}{[made]!r}"
     assert not any(character.isdigit() for character in shown) and "array" not in shown

@@ -1,4 +1,4 @@
-"""What a file from somebody else may not do: import, run, wait, fill the memory, or speak to the terminal."""
+"""A forged file cannot import or run code, block the reader, fill the memory or control the terminal."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PLANTED = "from pathlib import Path\nPath(__file__).with_name('ran').touch()\n"
 
 
 def forged(release: sh.Release, path: Path, **changes: object) -> Path:
-    """A file of the release whose metadata, or the declaration in them, say something else."""
+    """Return a release file whose metadata or declaration were altered."""
     told = release.metadata
     declared = told["declaration"] | {name: value for name, value in changes.items() if name in told["declaration"]}
     metadata = json.dumps({"format": 1, **told, **changes, "declaration": changes.get("declaration", declared)})
@@ -31,7 +31,7 @@ def forged(release: sh.Release, path: Path, **changes: object) -> Path:
 
 
 def test_a_release_imports_nothing_that_it_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither a module, which the control imports, nor a file of the forger's choice, which could keep it waiting."""
+    """Reading imports no named module (the control does) and opens no named file."""
     (tmp_path / "planted.py").write_text(PLANTED)
     monkeypatch.syspath_prepend(tmp_path)
     release = a_series().release("one", level=1)
@@ -56,7 +56,7 @@ def test_a_release_imports_nothing_that_it_names(tmp_path: Path, monkeypatch: py
     ids=str,
 )  # fmt: skip
 def test_metadata_of_another_type_are_refused(tmp_path: Path, changes: dict[str, object]) -> None:
-    """The error is one of the package, with the name of the field."""
+    """Metadata of a wrong type raise an error of the package that names the field."""
     path = forged(a_series().release("one", level=1), tmp_path / "a.parquet", **changes)
     with pytest.raises(InputError, match=r"is not a release|has no measures"):
         sh.read(path).intervals()
@@ -64,14 +64,14 @@ def test_metadata_of_another_type_are_refused(tmp_path: Path, changes: dict[str,
 
 @pytest.mark.parametrize("text", ["[" * 100_000, "[]", '{"format": 1' + "1" * 5000 + "}"], ids=len)
 def test_metadata_that_are_no_object_are_refused(tmp_path: Path, text: str) -> None:
-    """Nested deeper than Python goes, a list, a number of too many digits."""
+    """Metadata that are nested too deeply, a list, or a number with too many digits are refused."""
     pl.DataFrame({"a": [1]}).write_parquet(tmp_path / "a.parquet", metadata={"sparsehist": text})
     with pytest.raises(InputError, match="not a release"):
         sh.read(tmp_path / "a.parquet")
 
 
 def planted(path: Path, kind: str) -> None:
-    """Put something that keeps a reader waiting, or more than it can hold, where a small file is expected."""
+    """Replace a small file by something that blocks a reader or exceeds the memory."""
     path.unlink(missing_ok=True)
     if kind == "pipe":
         os.mkfifo(path)
@@ -93,7 +93,7 @@ KINDS = ["pipe", "device", "nested", "huge", "infinite", "list"]
 
 @pytest.fixture
 def at_once() -> Iterator[None]:
-    """Ten seconds, after which a reader that waits is interrupted."""
+    """Interrupt a reader that blocks for more than ten seconds."""
 
     def give_up(*_: object) -> None:
         pytest.fail("still waiting")
@@ -109,7 +109,7 @@ def at_once() -> Iterator[None]:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("place", ["mark", "format", "ledger"])
 def test_what_stands_in_the_place_of_a_small_file_is_refused_at_once(tmp_path: Path, place: str, kind: str) -> None:
-    """The mark, format file or public ledger of a store is neither waited for nor taken for empty."""
+    """A replaced mark, format file or public ledger is refused at once and never read as empty."""
     store, out = tmp_path / "store", tmp_path / "out"
     out.mkdir()
     series = a_series(store)

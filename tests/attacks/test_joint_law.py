@@ -42,7 +42,7 @@ def delta(epsilon: float, rho: float) -> float:
 
 
 def outcomes(rounds: list[tuple[str, float]], count: int, seed: int, **wrong: object) -> np.ndarray:
-    """What is seen of each cell in both releases, in bins two thirds of a count wide, as one number."""
+    """Encode what both releases show of each cell, in bins two thirds of a count wide, as one number."""
     levels, thresholds = zip(*rounds, strict=True)
     drawn = release_sparse(ONE, np.full(CELLS, count), levels, thresholds, rng=seeded(seed), **wrong)
     bins = np.where(drawn.published, np.floor(1.5 * (np.nan_to_num(drawn.noise) + count)) + 50, 0).astype(np.int64)
@@ -50,7 +50,7 @@ def outcomes(rounds: list[tuple[str, float]], count: int, seed: int, **wrong: ob
 
 
 def excess(first: np.ndarray, second: np.ndarray, epsilon: float) -> float:
-    """How many standard errors the best event found in one half lies above the bound in the other half."""
+    """Find the best event in one half; return by how many standard errors it exceeds the bound in the other half."""
     half = len(first) // 2
     _, index = np.unique(np.concatenate([first, second]), return_inverse=True)
     size = int(index.max()) + 1
@@ -62,7 +62,7 @@ def excess(first: np.ndarray, second: np.ndarray, epsilon: float) -> float:
 
 
 def worst(rounds: list[tuple[str, float]], count: int, seed: int, **wrong: object) -> float:
-    """Look in both directions at all epsilons."""
+    """Return the largest excess over both directions and all epsilons."""
     one, two = (outcomes(rounds, count + i, seed + i, **wrong) for i in (0, 1))
     return max(max(excess(one, two, e), excess(two, one, e)) for e in EPSILONS)
 

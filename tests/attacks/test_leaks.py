@@ -164,7 +164,7 @@ def _breaking():
 
 @pytest.mark.parametrize("source", BAD.values(), ids=BAD)
 def test_no_error_holds_a_secret(tmp_path: Path, capfd, source) -> None:
-    """Neither its traceback, pickle, causes and notes nor an engine's error in a frame quotes a value."""
+    """No message, traceback, pickle, cause or note of an error quotes a value."""
     with warnings.catch_warnings(), pytest.raises(SparsehistError) as caught:  # noqa: PT012
         warnings.simplefilter("ignore")
         count(source(tmp_path))
@@ -208,7 +208,7 @@ REQUESTS = [
 
 
 def public_side(counts: pl.DataFrame) -> list[object]:
-    """Everything public about a series of requests but the rows: metadata, refusals, the ledger."""
+    """Return everything public about some requests except the rows: metadata, refusals and the ledger."""
     counted = sh.Counts(counts, largest=1)
     series = sh.create(":memory:", counted, name="c", key="cell", max_keys=3, domain=sh.Integers(1000), cap=20)
     shown: list[object] = []
@@ -223,7 +223,7 @@ def public_side(counts: pl.DataFrame) -> list[object]:
 
 
 def test_everything_public_is_the_same_for_any_log() -> None:
-    """Thresholds, expected false keys, refusals, metadata and costs: equal over logs that share nothing."""
+    """Thresholds, expected false keys, refusals, metadata and costs are equal for logs that share nothing."""
     shown = [public_side(counts) for counts in LOGS.values()]
     assert all(other == shown[0] for other in shown[1:])
 

@@ -64,7 +64,7 @@ def test_a_broken_row_of_one_unit_does_not_change_the_rows_of_others(
 
 
 def test_line_breaks_inside_quotes_are_part_of_the_key(tmp_path: Path) -> None:
-    """A field written as CSV wants it comes back as it was, over many megabytes."""
+    """A quoted field with line breaks is read unchanged, over many megabytes."""
     log = pl.select(user_id=pl.int_range(100_000, 500_000).cast(pl.String)).with_columns(
         query=pl.concat_str(pl.lit('a\n"x",1,2\n#'), pl.col("user_id").str.tail(2), pl.lit("\n9,b"))
     )
@@ -87,14 +87,14 @@ def test_relations_whose_columns_differ_in_case_are_read_exactly_or_refused() ->
 
 
 def test_times_with_a_zone_are_refused() -> None:
-    """On its way out of DuckDB a time loses its zone: three units would be one."""
+    """Times with a zone are refused, because DuckDB's output loses the zone and would merge units."""
     zoned = Query("select ('12:00:00+0' || i)::timetz as user_id, 'a' as query from range(3) t(i)")
     assert kept_or_refused(zoned) == "refused"
 
 
 @pytest.mark.parametrize("kind", ["frame", "csv", "parquet"])
 def test_columns_that_differ_in_case_are_two_columns(tmp_path: Path, kind: str) -> None:
-    """Neither is a column `ID` read for `id`, nor does a unit ever stand in the place of a key."""
+    """A column `ID` is not read as `id`, and the unit column never replaces the key column."""
     log = pl.DataFrame({"User": ["secret-1", "secret-2"], "user": ["a", "b"]})
     source = log if kind == "frame" else written(tmp_path / f"log.{kind}", log)
     try:
@@ -117,7 +117,7 @@ def test_a_column_is_read_from_the_file_not_from_the_name_of_its_folder(
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 @pytest.mark.parametrize(("name", "other"), [("log[1]", "log1"), ("log*", "log-old"), ("log?", "logs")])
 def test_a_file_with_a_pattern_for_a_name_is_that_file(tmp_path: Path, kind: str, name: str, other: str) -> None:
-    """A file that exists under the name given is read, and no other that its name would match as a pattern."""
+    """If a file has this exact name, it is read, and its name is not used as a pattern."""
     for stem, key in ((name, "right"), (other, "wrong")):
         written(tmp_path / f"{stem}.{kind}", pl.DataFrame({"user_id": ["1"], "query": [key]}))
     assert kept_pairs(tmp_path / f"{name}.{kind}") == {("1", "right")}
@@ -138,7 +138,7 @@ def test_units_a_nanosecond_apart_are_not_merged(tmp_path: Path, dtype: pl.DataT
 )
 @pytest.mark.parametrize("kind", ["frame", "categorical", "csv", "parquet", "arrow dictionary"])
 def test_units_that_look_alike_stay_apart(tmp_path: Path, units: list[str], kind: str) -> None:
-    """No two texts are merged, whichever way they come in."""
+    """Texts that look alike stay different units, from every kind of source."""
     log = pl.DataFrame({"user_id": units, "query": ["a"] * len(units)})
     source: object = log
     if kind == "categorical":

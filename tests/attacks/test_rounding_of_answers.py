@@ -23,7 +23,7 @@ def _of_two_cells(count: int, other: int) -> sh.Series:
 
 
 def weighed_noisy_cells(matrix: np.ndarray, release: sh.Release) -> int:
-    """How many noisy counts of the only cell asked about give all the answers, rounding included."""
+    """Return how many noisy counts of the only cell in question are consistent with all answers."""
     answers, metadata = release.frame["noisy_answer"].to_numpy(), release.metadata
     grid, step = metadata["grid"], metadata["cell_grid"]
     weights = matrix[:, 0]

@@ -22,7 +22,7 @@ THRESHOLDS = [1.5, 1.0, 3.0, 0.5, -0.25, 4.0]
 
 
 def sparsely(counts: np.ndarray, seed: int, runs: int = RUNS) -> np.ndarray:
-    """Noisy counts by (run, release, cell), NaN where unpublished."""
+    """Return noisy counts by (run, release, cell), NaN if unpublished."""
     rng = seeded(seed)
     out = np.empty((runs, len(LEVELS), counts.size))
     for run in out:
@@ -33,13 +33,13 @@ def sparsely(counts: np.ndarray, seed: int, runs: int = RUNS) -> np.ndarray:
 
 
 def densely(counts: np.ndarray, seed: int, runs: int = 10 * RUNS, *, scale: float = 1.0) -> np.ndarray:
-    """The same from the dense baseline."""
+    """Return the same from the dense baseline."""
     noisy = dense(Gaussian(sensitivity=np.sqrt(2) * scale), np.tile(counts, runs), LEVELS, THRESHOLDS, seed=seed)
     return noisy.reshape(len(LEVELS), runs, counts.size).transpose(1, 0, 2)
 
 
 def p_value(one: np.ndarray, two: np.ndarray, cells: list[int]) -> float:
-    """Compare some cells jointly: in which releases each is, and their values in all releases."""
+    """Return the p-value that compares some cells jointly: where they are published, and their values."""
     parts = [each[:, :, cells].reshape(len(each), -1) for each in (one, two)]
     seen = [~np.isnan(part) @ (1 << np.arange(part.shape[1])) for part in parts]
     values = [np.nan_to_num(part) for part in parts]
@@ -47,7 +47,7 @@ def p_value(one: np.ndarray, two: np.ndarray, cells: list[int]) -> float:
 
 
 def totals(noisy: np.ndarray) -> np.ndarray:
-    """How many cells are in the first, third and fifth release, and in all together."""
+    """Return the number of cells in the first, third and fifth release, and in all three."""
     published = ~np.isnan(noisy)
     return np.stack([published[:, 0].sum(1), published[:, 2].sum(1), published[:, 4].sum(1)], axis=1)
 
@@ -82,7 +82,7 @@ def test_a_wrong_scale_is_seen() -> None:
 
 @pytest.mark.parametrize("n", [5, 40], ids=["by rejection", "by rank"])
 def test_false_keys_are_neither_counted_nor_tracked(n: int) -> None:
-    """Of 100 cells 20 are counted and 20 tracked: the keys of new false keys are all others and no more."""
+    """New false keys are drawn only from the 60 of 100 cells that are neither counted nor tracked."""
     rng, tracked = seeded(9), list(range(1, 100, 5))
     files = FilesInMemory((np.arange(100) % 5 == 0).astype(np.int64), rng)
     known = pl.DataFrame({"key_0": tracked})

@@ -26,7 +26,7 @@ DECLARED = {"unit": "user_id", "key": "query", "max_keys": 3, "domain": "strings
 
 @pytest.fixture
 def events(tmp_path):
-    """Everything that stands so far in a log of events, as `spark.eventLog.enabled` writes it, with whole plans."""
+    """Return the content of Spark's event log so far, with whole plans."""
     session = spark.session()
     jvm, scala = session.sparkContext._jvm, session.sparkContext._jsc.sc()
     (tmp_path / "events").mkdir()
@@ -53,7 +53,7 @@ def events(tmp_path):
 
 
 def explained(frame) -> str:
-    """What EXPLAIN EXTENDED says, which Spark prints."""
+    """Return the output of EXPLAIN EXTENDED."""
     with contextlib.redirect_stdout(io.StringIO()) as said:
         frame.explain(extended=True)
     return said.getvalue()
@@ -61,7 +61,7 @@ def explained(frame) -> str:
 
 @pytest.mark.parametrize("kind", ["spark", "connect"])
 def test_no_salt_stands_in_what_spark_writes_down(tmp_path: Path, events, kind: str) -> None:
-    """Neither in its log of events nor in EXPLAIN EXTENDED; what is a literal does stand in both."""
+    """No salt appears in Spark's event log or in EXPLAIN EXTENDED; as a control, a literal appears in both."""
     frame = spark.frame(a_log(90, 30), kind)
     salts = set()
     series = sh.create(tmp_path / "store", frame, name="plain", **DECLARED)
@@ -87,7 +87,7 @@ def test_no_salt_stands_in_what_spark_writes_down(tmp_path: Path, events, kind: 
 
 @pytest.mark.parametrize("kind", ["spark", "connect"])
 def test_no_word_of_spark_about_a_value_is_logged(tmp_path: Path, monkeypatch, kind: str) -> None:
-    """PySpark logs what its errors say before they are caught: not while sparsehist counts, and afterwards again."""
+    """PySpark does not log its error messages while sparsehist counts, and does so again afterwards."""
     from pyspark.logger import PySparkLogger
 
     said = io.StringIO()

@@ -19,7 +19,7 @@ BINS = 48
 
 
 def pairs(family, count, coarse, fine, *, together, seal):
-    """Many copies of one coordinate with this count, at two levels; shape (SIZE, 2)."""
+    """Return releases of many copies of one coordinate at two levels; shape (SIZE, 2)."""
     vector = MultipleRelease(family, np.full(SIZE, count), cap=fine)
     coarse_values = vector.release(coarse).values
     if seal:

@@ -44,13 +44,13 @@ def paths():
 
 @pytest.mark.parametrize("how", WAYS)
 def test_a_path_has_the_joint_law_at_any_levels(paths, how):
-    """The noise at four levels of the interval has the exact joint law, atoms and all, however it was reached."""
+    """The noise at four levels of the interval has the exact joint law, including its atoms."""
     assert_consistent(p_value({level: paths[how].evaluate(level) for level in LEVELS}), how)
 
 
 @pytest.mark.parametrize("how", WAYS)
 def test_jumps_are_those_of_a_compound_poisson_process(paths, how):
-    """Poisson(2 ln(fine/coarse)) jumps a coordinate, log-uniform levels, sizes Laplace at their level."""
+    """The number of jumps, their levels and their sizes have the laws of the compound Poisson process."""
     path = paths[how]
     coordinate, levels, sizes = path.jumps()
     mean = 2 * math.log(15)
@@ -109,7 +109,7 @@ def test_extending_leaves_the_old_part_alone():
 
 
 def test_a_path_that_touches_zero_goes_on():
-    """From the value 0 the process moves to either side; no NaN, no warning."""
+    """From the value 0 the process moves to either side, without NaN or warnings."""
     still = Jumps(np.empty(0, np.int64), np.empty(0), np.empty(0))
     path = LaplacePath(1.0, Fraction(1), Fraction(2), np.array([0.0, -0.0, 1e-300, -1e-290]), still)
     ends = np.concatenate([path.extend(10**9, rng=entropy.seeded(seed)).jumps()[2] for seed in range(9000, 9050)])
@@ -118,7 +118,7 @@ def test_a_path_that_touches_zero_goes_on():
 
 
 def test_levels_outside_the_interval_and_bad_declarations_are_refused():
-    """A path knows where it was sampled."""
+    """Levels outside the interval and invalid arguments are refused."""
     path, rng = sample_laplace_path(2, 1, 2, rng=entropy.seeded(8016)), entropy.seeded(8017)
     for level in ("0.99", "2.01"):
         with pytest.raises(LevelOrderError, match="extend"):

@@ -40,7 +40,7 @@ STEPS = st.lists(st.sampled_from([*LEVELS, "seal", "bytes", "pickle"]), min_size
 
 
 def done(vector, step, published):
-    """Do one step; a level is recorded as it was first released."""
+    """Do one step of a script, and record the first release of each level."""
     if step == "seal":
         with suppress(LevelOrderError):  # nothing to seal at, or levels too far apart
             vector.seal()
@@ -107,7 +107,7 @@ def test_a_level_beyond_the_cap_is_refused_with_what_is_missing():
 
 
 def test_without_a_cap_the_finest_release_becomes_the_cap_on_sealing():
-    """Sealing spends nothing that was not spent; finer levels are then refused."""
+    """Sealing without a cap takes the finest released level as the cap; finer levels are then refused."""
     vector = MultipleRelease(Gaussian(), TRUTH)
     with pytest.raises(LevelOrderError, match="nothing was released"):
         vector.seal()
@@ -183,7 +183,7 @@ def test_a_forked_process_serves_what_was_released_and_draws_nothing_new():
     ],
 )
 def test_what_cannot_be_released_is_refused(make, error, message):
-    """The refusal names the rule, not a value of the vector."""
+    """Invalid vectors are refused; the error names the rule, never a value."""
     with pytest.raises(error, match=message):
         make()
 

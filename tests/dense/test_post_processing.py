@@ -17,7 +17,7 @@ VALUES = np.array([-2.5, -0.5, 0.0, 0.5, 1.5, 1.75])
 
 
 def test_steps_do_what_they_say():
-    """Each step leaves its argument alone and computes one plain function."""
+    """Each step computes its function and does not change its argument."""
     before = VALUES.copy()
     assert threshold(1.5).apply(VALUES).tolist() == [0, 0, 0, 0, 0, 1.75]
     assert clip_negative().apply(VALUES).tolist() == [0, 0, 0, 0.5, 1.5, 1.75]

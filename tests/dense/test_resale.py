@@ -21,7 +21,7 @@ HALF, QUARTER = Fraction(1, 2), Fraction(1, 4)
 
 
 def two_children(span=60):
-    """Exact joint law of two children at .5 of a parent at 1, discrete Laplace; square table and its axis."""
+    """Return the exact joint law of two resales at 0.5 of a discrete Laplace release at 1: a table and its axis."""
     axis = np.arange(-span, span + 1)
     family = DiscreteLaplace()
     parent = probabilities(family, Fraction(1), axis)

@@ -90,7 +90,7 @@ def test_the_lattice_never_moves_a_value_across_a_boundary():
 
 
 def test_rounding_is_that_of_the_histograms():
-    """The fused rounding agrees with the histogram's to the last bit, halves and their neighbours included."""
+    """The rounding of vectors agrees with that of histograms to the last bit, also at halves and next to them."""
     halves = np.arange(-40, 41) / 8
     values = np.concatenate([halves, np.nextafter(halves, 9), np.nextafter(halves, -9), [2.0**48 + 0.5]])
     for step in (0.25, 1.0):

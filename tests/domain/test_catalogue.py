@@ -40,7 +40,7 @@ def test_text_files_hold_what_is_written(tmp_path, name, content, values):
 
 
 def test_a_file_can_be_read_as_text(tmp_path):
-    """kind= overrides what a text file looks like, and is part of the text form."""
+    """`kind=` fixes the type of the values of a text file, and is part of the text form."""
     path = tmp_path / "zip.csv"
     path.write_text("code,city\n10115,Berlin\n20095,Hamburg\n")
     domain = Catalogue(file=path, column="code", kind="string")
@@ -70,7 +70,7 @@ def test_files_and_copies_hold_the_same_catalogue(tmp_path, values):
 
 
 def test_a_file_catalogue_is_read_from_a_copy(tmp_path):
-    """The text of a file catalogue holds the digest; with the file gone, a copy by that digest serves."""
+    """The text of a file catalogue holds its digest; if the file is gone, a copy with that digest is read."""
     path, copy = tmp_path / "areas.csv", tmp_path / "copy.parquet"
     path.write_text("id,url\n1,/a\n2,/b'c\n")
     domain = Catalogue(file=path, column="url")
@@ -89,7 +89,7 @@ def test_a_file_catalogue_is_read_from_a_copy(tmp_path):
 
 
 def test_a_changed_file_is_refused(tmp_path):
-    """A file whose values are not those recorded is refused, and so is a wrong copy."""
+    """A file or copy whose values differ from the recorded digest is refused."""
     path, copy = tmp_path / "a.txt", tmp_path / "copy.parquet"
     path.write_text("x\ny\n")
     text, digest = str(Catalogue(file=path)), Catalogue(file=path).sha256
@@ -102,7 +102,7 @@ def test_a_changed_file_is_refused(tmp_path):
 
 
 def test_long_catalogues_are_named_by_their_digest(tmp_path):
-    """Beyond a thousand values the text holds the digest only, and needs a copy to be read."""
+    """The text of a catalogue above a thousand values holds only its digest, so reading it needs a copy."""
     domain = Catalogue(range(1001))
     assert str(domain) == f"catalogue(sha256='{domain.sha256}')"
     assert domain.describe() == f"catalogue of 1001 integers, sha256 {domain.sha256}"
@@ -114,7 +114,7 @@ def test_long_catalogues_are_named_by_their_digest(tmp_path):
 
 
 def test_order_and_type_are_part_of_a_catalogue():
-    """Another order, another type or other bounds between values make another catalogue."""
+    """Catalogues differ if the order, the type or the division of the values differs."""
     catalogues = [["a", "b"], ["b", "a"], ["ab"], [1, 2], ["1", "2"], [True, False], [2], [True]]
     assert len({Catalogue(values).sha256 for values in catalogues}) == len(catalogues)
     assert len({Catalogue(values) for values in [*catalogues, *catalogues]}) == len(catalogues)

@@ -20,7 +20,7 @@ PAIRS = list(itertools.permutations(sorted(set(range(12)) - set(TAKEN.tolist()))
 
 
 def holding(domain, numbers):
-    """Arguments of draw_free for the cells with these numbers being taken."""
+    """Return arguments of `draw_free` with these cells taken."""
     return {
         "n_taken": len(numbers),
         "taken": lambda keys: np.isin(domain.index(keys), numbers),
@@ -29,19 +29,19 @@ def holding(domain, numbers):
 
 
 def pair_counts(draw):
-    """How often each ordered pair of free cells comes."""
+    """Count how often each ordered pair of free cells is drawn."""
     place = {pair: position for position, pair in enumerate(PAIRS)}
     drawn = (tuple(DOMAIN.index(draw()).tolist()) for _ in range(REPEATS))
     return np.bincount([place[pair] for pair in drawn], minlength=len(PAIRS))
 
 
 def reject(rng):
-    """Two free cells, by rejection: half of the domain is taken or wanted."""
+    """Draw two free cells by rejection, with half of the domain taken or wanted."""
     return draw_free(DOMAIN, 2, **holding(DOMAIN, TAKEN), rng=rng)
 
 
 def rank(rng):
-    """Two free cells, by ranking: with the third, more than half of the domain is taken or wanted."""
+    """Draw two free cells by ranking, with more than half of the domain taken or wanted."""
     return draw_free(DOMAIN, 3, **holding(DOMAIN, TAKEN), rng=rng).head(2)
 
 
@@ -56,7 +56,7 @@ def test_both_routes_draw_every_ordered_pair_equally_often():
 
 
 def test_a_draw_that_favours_a_cell_would_be_seen():
-    """Taking the free cells in their own order instead of at random is rejected by the same test."""
+    """Negative control: the same test rejects free cells taken in order instead of at random."""
     rng = seeded(33)
 
     def in_order():
@@ -78,7 +78,7 @@ def test_a_draw_that_favours_a_cell_would_be_seen():
     ids=str,
 )
 def test_free_cells_are_distinct_free_and_as_many_as_asked(domain, taken, n):
-    """On either route n distinct cells come, none of them taken."""
+    """Both routes return n distinct cells, none of them taken."""
     taken = np.array(taken, dtype=np.int64)
     drawn = draw_free(domain, n, **holding(domain, taken), rng=seeded(34))
     numbers = domain.index(drawn)
@@ -88,7 +88,7 @@ def test_free_cells_are_distinct_free_and_as_many_as_asked(domain, taken, n):
 
 
 def test_rejection_keeps_what_drawing_one_by_one_would_keep():
-    """The cells are the first n distinct free ones, in the order drawn, over all batches."""
+    """Rejection keeps the first n distinct free cells in the order drawn, over all batches."""
     domain, batches = Integers(20_000), []
 
     def every_fourth(keys):
@@ -103,7 +103,7 @@ def test_rejection_keeps_what_drawing_one_by_one_would_keep():
 
 
 def test_large_domains_cost_what_is_drawn():
-    """Drawing 1000 cells holds about as much memory and asks for as few candidates at 10**4 and 10**69 cells."""
+    """Drawing 1,000 cells takes the same memory and as few candidates at 10**4 cells as at 10**69."""
     peaks, asked = [], []
     for domain in (Integers(10**4), Integers(10**18), Hash64(), Strings(max_bytes=32)):
         candidates = []
@@ -136,7 +136,7 @@ def test_large_domains_cost_what_is_drawn():
     ids=lambda domain: type(domain).__name__,
 )
 def test_draws_are_uniform(domain):
-    """Every cell is equally likely; cells that are 5 % off would be detected."""
+    """Every cell is equally likely; probabilities that are 5 % off would be detected."""
     observed = np.bincount(domain.index(domain.draw(200_000, rng=seeded(5))), minlength=domain.size)
     assert_consistent(g_test(observed, np.full(domain.size, 1 / domain.size)), f"draws of {domain}")
     tilted = np.where(np.arange(domain.size) % 2, 1.05, 0.95)

@@ -25,7 +25,7 @@ SMALL = [
 
 
 def frame(*columns, dtypes=None):
-    """A frame of keys."""
+    """Return a frame of keys."""
     return pl.DataFrame({f"key_{i}": pl.Series(values) for i, values in enumerate(columns)}).cast(dtypes or {})
 
 
@@ -48,7 +48,7 @@ def test_small_domains_hold_their_cells_in_order(domain, cells):
 
 
 def test_integers_reach_both_ends_of_64_bits():
-    """Ranges up to all of Int64 and of UInt64 have exact sizes and draw from both halves."""
+    """Ranges as large as Int64 or UInt64 have exact sizes, and draws come from both halves."""
     for bounds, dtype in ((SIGNED, pl.Int64), (UNSIGNED, pl.UInt64)):
         domain = Integers(*bounds)
         drawn = domain.draw(1000, rng=seeded(3))["key_0"]
@@ -60,7 +60,7 @@ def test_integers_reach_both_ends_of_64_bits():
 
 
 def test_index_near_the_limit_does_not_overflow():
-    """The largest ranges that can be numbered are, at their ends, from negative bounds and above Int64."""
+    """The largest ranges that can be numbered have correct numbers at both ends, also above Int64."""
     for low in (SIGNED[0], -5, 2**63):
         domain = Integers(low, low + 2**63 - 2)
         ends = np.array([0, domain.size - 1])
@@ -69,7 +69,7 @@ def test_index_near_the_limit_does_not_overflow():
 
 
 def test_values_outside_are_told():
-    """Values next to the ends, of other types, and other days are outside the domain."""
+    """Values just outside the ends and values of other types are not in the domain."""
     assert Integers(5, 10).contains(frame([4, 5, 10, 11])).tolist() == [False, True, True, False]
     days = frame([date(2014, 4, 30), date(2014, 5, 1), date(2014, 5, 12), date(2014, 5, 13)])
     assert Dates("2014-05-01", "2014-05-12").contains(days).tolist() == [False, True, True, False]
@@ -89,7 +89,7 @@ ACCEPTED = [
 
 @pytest.mark.parametrize(("domain", "fitting", "others"), ACCEPTED, ids=lambda value: str(value)[:30])
 def test_columns_are_accepted_where_no_value_can_be_lost(domain, fitting, others):
-    """Dtypes that fit are accepted and converted; all others, floats above all, are not."""
+    """Columns whose dtype converts without loss are accepted; all others, such as floats, are refused."""
     for dtype in fitting:
         assert domain.accepts(0, dtype() if isinstance(dtype, type) else dtype), dtype
     for dtype in (*others, pl.Float32, pl.Float64, pl.Decimal(10, 2)):
@@ -98,13 +98,13 @@ def test_columns_are_accepted_where_no_value_can_be_lost(domain, fitting, others
 
 @given(st.lists(st.text(max_size=20), max_size=20))
 def test_hash_is_the_last_eight_bytes_of_md5(texts):
-    """The hash is what hashlib gives for the UTF-8, in row order."""
+    """The hash of each text equals that of hashlib's MD5 of its UTF-8."""
     wanted = [int.from_bytes(hashlib.md5(text.encode()).digest()[8:], "little") for text in texts]
     assert Hash64.of(pl.Series(texts, dtype=pl.String)).to_list() == wanted
 
 
 def test_hashes_keep_the_order_of_long_series():
-    """A series of many batches is hashed in its own order: each row as it would be alone."""
+    """A series of many batches is hashed in order, each row as if alone."""
     texts = pl.Series([f"query {i}" for i in range(400_000)])
     hashed = Hash64.of(texts)
     rows = [0, 122_879, 122_880, 204_801, 399_999]

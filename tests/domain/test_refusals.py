@@ -48,7 +48,7 @@ def test_what_is_no_domain_is_refused(make, message):
 
 
 def test_files_that_hold_no_catalogue_are_refused(tmp_path):
-    """Wrong files, columns and places to write are named."""
+    """Errors name the wrong file, column or output path."""
     (tmp_path / "two.csv").write_text("a,b\n1,2\n")
     (tmp_path / "blank.txt").write_text("a\n\nb\n")
     for name, column, message in (
@@ -64,7 +64,7 @@ def test_files_that_hold_no_catalogue_are_refused(tmp_path):
 
 @pytest.mark.parametrize(("n", "n_taken", "message"), [(7, 4, "fewer free cells"), (2, 6, "does not match")])
 def test_more_than_the_free_cells_is_an_internal_error(n, n_taken, message):
-    """Asking for more cells than are free, or a wrong number of taken cells, is detected."""
+    """More free cells than there are, or a wrong number of taken cells, raise an internal error."""
     domain = Integers(10)
     with pytest.raises(LawError, match=message):
         draw_free(

@@ -16,23 +16,23 @@ MIXED = "aé€😀z"  # widths 1, 2, 3, 4, 1
 
 
 def listed(alphabet, longest, measure):
-    """All strings over an alphabet by brute force."""
+    """List all strings over an alphabet by brute force."""
     candidates = ("".join(some) for m in range(1, longest + 1) for some in itertools.product(alphabet, repeat=m))
     return [text for text in candidates if measure(text) <= longest]
 
 
 def utf8_bytes(text):
-    """Length as Python encodes it."""
+    """Return the number of bytes in UTF-8."""
     return len(text.encode())
 
 
 def frame(values):
-    """A frame of string keys."""
+    """Return a frame of string keys."""
     return pl.DataFrame({"key_0": pl.Series(values, dtype=pl.String)})
 
 
 def named(value):
-    """Name a case by its domain, not by its cells."""
+    """Return the test id of a case: its domain."""
     return str(value).encode("ascii", "backslashreplace").decode() if isinstance(value, Strings) else "cells"
 
 
@@ -46,7 +46,7 @@ SMALL = [
 
 
 def test_sizes_of_all_unicode_match_pythons_own_utf8():
-    """Strings of at most 2 bytes or 1 character, listed with Python's encoder, are as many as size says."""
+    """The sizes for up to 2 bytes or 1 character equal the number of strings that Python can encode."""
     one, two = (sum(utf8_bytes(c) == width for c in SCALAR_VALUES) for width in (1, 2))
     assert Strings(max_bytes=1).size == one == 128
     assert Strings(max_bytes=2).size == one + one * one + two
@@ -65,7 +65,7 @@ def test_cells_are_those_listed_by_brute_force(domain, cells):
 
 
 def test_membership():
-    """Empty, too long and foreign strings are outside; bounds count bytes or characters as declared."""
+    """Empty and too long strings and foreign characters are outside; bounds count bytes or characters as declared."""
     keys = frame(["", "a", "é", "éé", "ab", "abc", "€", "b\x00", "😀"])
     assert Strings(max_bytes=2).contains(keys).tolist() == [0, 1, 1, 0, 1, 0, 0, 1, 0]
     assert Strings(max_chars=2).contains(keys).tolist() == [0, 1, 1, 1, 1, 0, 1, 1, 1]
@@ -84,7 +84,7 @@ def test_membership():
     ids=named,
 )
 def test_index_and_keys_are_inverse_on_large_domains(domain):
-    """Numbers → strings → numbers is the identity, at both ends and in between, just below 2**63."""
+    """Converting numbers to strings and back gives the same numbers, up to just below 2**63."""
     inner = seeded(8).integers(0, domain.size, 5000)
     numbers = np.concatenate([[0, domain.size - 1], inner])
     keys = domain.keys(numbers)

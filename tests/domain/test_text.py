@@ -37,7 +37,7 @@ TOKENS = st.sampled_from([*NAMES, *"),'\"=}:30-\n\\#", "**{", "'b'", "'2014-05-0
 
 @given(st.one_of(st.lists(TOKENS, max_size=12).map("".join), st.text(max_size=20)))
 def test_any_text_is_a_domain_or_an_error_of_ours(text):
-    """Whatever the text, it is read as a domain that round-trips, or refused as no domain."""
+    """Any text is either read as a domain that round-trips, or refused with an error of the package."""
     try:
         domain = Domain.parse(text)
     except DomainError:

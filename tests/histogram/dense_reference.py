@@ -55,7 +55,7 @@ def bridge(family: Family, fine: Fraction, coarse: Fraction, size: int, *, rng: 
 
 
 def nothing(family: Laplace | DiscreteLaplace, fine: Fraction, coarse: Fraction) -> float:
-    """Return the probability that noise at two levels is the same, apart from a jump of 0."""
+    """Return the probability that the noise of two levels is equal because there is no jump between them."""
     if isinstance(family, Laplace):
         return float(coarse / fine) ** 2
     return (math.sinh(rate(family, coarse) / 2) / math.sinh(rate(family, fine) / 2)) ** 2
@@ -82,7 +82,7 @@ def finer(
 def finer_laplace(
     family: Laplace, coarse_noise: np.ndarray, coarse: Fraction, fine: Fraction, *, rng: Generator
 ) -> np.ndarray:
-    """The density of fine noise times the law of the bridge, piece by piece, for |x|; then the sign again."""
+    """Draw for |x| from the density of fine noise times that of the bridge, by intervals; restore the sign."""
     slow, fast = float(coarse) / family.sensitivity, float(fine) / family.sensitivity
     x, same = np.abs(coarse_noise), nothing(family, fine, coarse)
     moved = (1 - same) * slow * fast / 4

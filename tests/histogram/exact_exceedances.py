@@ -60,7 +60,7 @@ def _lowest(releases: Sequence[tuple[Level, float]]) -> dict[Fraction, float]:
 
 
 def _gaussian(family: Gaussian, levels: list[Fraction], box: Box) -> float:
-    """By Gauss-Legendre panels no wider than the narrowest of the laws that are integrated."""
+    """Integrate Gaussian noise by Gauss-Legendre panels no wider than the narrowest law."""
     variances = [family.std(level) ** 2 for level in levels]
     gaps = np.sqrt(np.diff(variances, prepend=0.0))
     places, mass = np.zeros(1), np.ones(1)
@@ -76,7 +76,7 @@ def _gaussian(family: Gaussian, levels: list[Fraction], box: Box) -> float:
 
 
 def _lattice(family: Any, levels: list[Fraction], box: Box) -> float:
-    """By sums over whole numbers or, for Laplace noise, over steps of a fiftieth of the finest standard deviation."""
+    """Sum over integers or, for Laplace noise, over steps of a fiftieth of the finest standard deviation."""
     step = 1.0 if family.integer else family.std(levels[0]) / 50
     mean = 1 / float(levels[-1]) if isinstance(family, Poisson) else 0.0
     reach = math.ceil((mean + 30 * family.std(levels[-1])) / step)
@@ -94,7 +94,7 @@ def _lattice(family: Any, levels: list[Fraction], box: Box) -> float:
 
 
 def _increment(family: Any, fine: Fraction | None, level: Fraction, step: float, place: Any) -> Any:
-    """The law of noise at a level, or of what it has on top of a finer level; Laplace noise in whole steps."""
+    """Return the law of the noise at a level, or of its increment over a finer level; Laplace noise in steps."""
     if isinstance(family, Laplace):
         size = Fraction(step) / Fraction(family.sensitivity)
         family, level, fine = DiscreteLaplace(), level * size, None if fine is None else fine * size

@@ -24,12 +24,12 @@ class Given:
         self.numbers = numbers
 
     def random(self, _size: int) -> np.ndarray:
-        """Return them."""
+        """Return the prepared numbers."""
         return self.numbers
 
 
 def misplaced(n: float, p: float, exact_p: float) -> float:
-    """Sum the errors of the uniform numbers at which the result changes to the next number."""
+    """Sum the errors of the uniform numbers at which the result changes."""
     mean = n * p
     k = np.arange(max(0, int(mean - 9 * mean**0.5)), int(min(n, mean + 9 * mean**0.5 + 25)))
     low, high = np.zeros(k.size), np.full(k.size, 1 - 2.0**-53)
@@ -51,7 +51,7 @@ def misplaced(n: float, p: float, exact_p: float) -> float:
     ("n", "p"), [(3.0, 0.01), (20.0, 0.2), (64.0, 0.45), (120.0, 0.5), (1e6, 1e-6), (1e9, 6e-8), (1e15, 3e-15)]
 )
 def test_small_means_are_added_up_to_twelve_digits(n: float, p: float) -> None:
-    """Every boundary between two numbers, found to the last bit, against fifty digits; a wrong chance is seen."""
+    """Each boundary between two results agrees with fifty digits; a wrong probability is detected."""
     assert misplaced(n, p, p) < 1e-12
     assert misplaced(n, p * (1 + 1e-9), p) > 2e-12
 

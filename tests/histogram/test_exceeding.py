@@ -99,6 +99,6 @@ def test_a_group_with_no_cells_and_no_groups_at_all_are_fine() -> None:
     ],
 )
 def test_bad_input_is_refused(past, level, threshold, sizes, counts, error) -> None:
-    """Negative sizes, unlike shapes, impossible histories, absurd levels and too many candidates are refused."""
+    """Negative sizes, unequal shapes, impossible histories, extreme levels and too many candidates are refused."""
     with pytest.raises(error):
         draw_exceeding(UNIT, past, level, threshold, sizes, count=counts, rng=entropy.seeded(1))

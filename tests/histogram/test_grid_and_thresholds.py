@@ -76,6 +76,6 @@ def test_the_suggested_threshold_is_the_lowest_that_keeps_to_the_false_keys(
 
 @pytest.mark.parametrize("wanted", [0.0, -1.0, math.nan, math.inf])
 def test_a_senseless_number_of_false_keys_is_refused(wanted: float) -> None:
-    """The refusal shows the value."""
+    """A number of false keys that is not between 0 and the size of the domain is refused with its value."""
     with pytest.raises(ThresholdError, match=str(wanted)):
         threshold_for_false_keys(Gaussian(), 0.1, 100, wanted)

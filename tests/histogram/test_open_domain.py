@@ -44,7 +44,7 @@ def spend(family: Any, delta: str, levels: list[str], keys: int = 1) -> tuple[Op
 @pytest.mark.parametrize("name", FAMILIES)
 @pytest.mark.parametrize("delta", ["1e-6", pytest.param("1e-3", marks=pytest.mark.slow)])
 def test_the_exact_probability_is_below_the_stated_delta_in_every_order_of_rounds(name: str, delta: str) -> None:
-    """One unit alone at a key, four levels in 24 orders and one of them twice: safe, and at most 60 % too large."""
+    """For a lone unit and four levels in all 24 orders, the stated delta is at most 60 % above the exact one."""
     family, levels = FAMILIES[name]
     for order in itertools.permutations(levels):
         budget, releases = spend(family, delta, [*order, order[1]])
@@ -71,7 +71,7 @@ def test_the_stated_delta_is_the_same_in_every_order_for_the_same_thresholds(nam
 
 
 def test_a_unit_with_several_keys_and_a_unit_that_adds_more_to_each() -> None:
-    """Several keys are independent; the worst kind of unit is charged, against the exact law of both kinds."""
+    """The delta covers the worse of two kinds of unit, each with several independent keys; the exact law agrees."""
     family, kinds = Gaussian(), [(1, 20), (3, 2)]
     budget, releases = OpenBudget(Fraction("1e-4"), kinds), []
     for level in ("0.5", "0.1", "0.3"):

@@ -90,7 +90,7 @@ def off_by_steps(family: Gaussian, level: str) -> float:
 @pytest.mark.parametrize("max_keys", KEYS)
 @pytest.mark.parametrize("level", ["1/10", "3", "1/100000"])
 def test_real_noise_crosses_boundaries_of_the_grid_less_often_than_stated(max_keys: int, level: str) -> None:
-    """The places of uniform numbers, and roundings of inverses and of steps, in shares of the grid's step."""
+    """Errors of uniform numbers, inverses and steps move real noise across grid boundaries less often than stated."""
     for family in (Gaussian(math.sqrt(max_keys)), Laplace(float(max_keys))):
         std = family.std(level)
         off = off_by_inverse(family, level)
@@ -102,7 +102,7 @@ def test_real_noise_crosses_boundaries_of_the_grid_less_often_than_stated(max_ke
 
 @pytest.mark.parametrize("mean", [4.0, 100.0, pytest.param(2500.0, marks=pytest.mark.slow)])
 def test_integer_noise_is_off_by_less_than_stated(mean: float) -> None:
-    """In total variation: fresh noise, and the part of a sum that a step to twice the level keeps."""
+    """Fresh noise, and noise refined to twice the level, are within the stated total variation."""
     half = (mean / 2, mean / 2)
     for family, law, mass in ((Poisson(), poisson_law, poisson_mass), (Skellam(), skellam_law, skellam_mass)):
         stated = numerical_slack(1, family.std(1 / Fraction(mean)), 1.0) - OF_CANDIDATES
@@ -145,7 +145,7 @@ def test_boundaries_of_discrete_laplace_noise_are_misplaced_by_less_than_stated(
 
 
 def test_the_slack_is_proportional_to_keys_and_to_levels_nearby() -> None:
-    """If the next level adds hardly any noise, the errors of earlier levels count again."""
+    """Slack is proportional to keys, and grows with each earlier level that is nearly equal."""
     assert numerical_slack(20, 3.0, 0.125) == 20 * numerical_slack(1, 3.0, 0.125)
     assert count_near(["0.1", "0.3"], "0.2") == 0
     assert count_near(["0.2000001", "0.1999999", "0.2", "0.20001"], "0.2") == 3

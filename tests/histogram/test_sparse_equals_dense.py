@@ -85,7 +85,7 @@ SHAPES = {
 
 
 def fifty(rng: np.random.Generator) -> list[tuple[str, float]]:
-    """Levels over a factor of sixty, each third one again, thresholds that fall and rise."""
+    """Return fifty releases: levels over a factor of sixty, some repeated, with falling and rising thresholds."""
     levels = [str(Fraction(round(2000 / 60 ** (i / 50)), 1000)) for i in rng.permutation(50)]
     levels = [levels[i - 2] if i % 3 == 2 else level for i, level in enumerate(levels)]
     return [(level, 2.6 + float(rng.uniform(-0.4, 0.4))) for level in levels]

@@ -38,7 +38,7 @@ Rounds = list[tuple[int, int, str, float]]
 
 
 def dense_noise(seed: int) -> np.ndarray:
-    """Noise of every cell at all rounds, by one factor of the covariance that the formula gives for the points."""
+    """Draw the noise of every cell at all rounds from the covariance that the formula gives."""
     points = list(dict.fromkeys((step, Fraction(level)) for _, step, level, _ in ROUNDS))
     steps, levels = [step for step, _ in points], np.array([float(level) for _, level in points])
     factor = np.linalg.cholesky(COVARIANCE[np.ix_(steps, steps)] / (2 * np.maximum.outer(levels, levels)))
@@ -125,7 +125,7 @@ def test_running_releases_have_the_joint_law_of_dense_ones(reference: DenseRelea
 
 
 def test_an_open_domain_never_shows_a_key_where_it_is_empty(reference: DenseReleases) -> None:
-    """In an open domain only points with units count: the law is the dense one without the other points."""
+    """In an open domain the law is the dense one restricted to points at which the key has units."""
     released = sparse(5, COUNTS, opened=True)
     assert not released.published[:, KINDS == 0].any()
     both = hidden(dense_noise(6), COUNTS, opened=True)
@@ -134,7 +134,7 @@ def test_an_open_domain_never_shows_a_key_where_it_is_empty(reference: DenseRele
 
 
 def test_explicit_cells_of_an_open_domain_are_not_shown_where_they_are_empty() -> None:
-    """A history rare enough that both keys are drawn explicitly; at step 0 only the second one has a unit."""
+    """Two keys are drawn explicitly; the one without a unit at step 0 is not shown there."""
     counts = np.array([[0, 1], [3, 3]])
     past = PointHistory((Point(1, Fraction(1, 2)),), (0.0,), hides_empty=True)
     drawn = draw_step_round(

@@ -84,7 +84,7 @@ def touched(strategy: Strategy, max_keys: int) -> np.ndarray:
 
 @pytest.mark.parametrize(("workload", "name", "max_keys"), CASES, ids=lambda part: str(part).replace(" ", "")[:40])
 def test_noise_is_off_by_less_than_stated(workload: Workload, name: str, max_keys: int) -> None:
-    """Mean distances from 64 bits, and the places of the draws, summed over what a unit can change."""
+    """The mean error against 64-bit arithmetic, summed over the numbers that a unit can change, is below the slack."""
     strategy = strategy_named(name, workload)
     z = seeded(91).standard_normal((strategy.n_noise, 40))
     found = np.stack([noise_of(strategy, column) for column in z.T], axis=1)
@@ -117,7 +117,7 @@ def test_rounding_errors_of_earlier_levels_stay_within_the_slack(order: tuple[st
 
 
 def test_lots_have_the_stated_probabilities_and_are_drawn_again_alike() -> None:
-    """Shares of the step are probabilities of going up, above and below zero; other releases have other lots."""
+    """Random rounding goes up with the right probability and repeats exactly; other releases use other bits."""
     shares = np.array([0.0, 0.25, 0.6, 0.999])
     values = 0.5 * np.tile(np.concatenate([shares, shares - 3]), 50_000)
     path = path_name(strategy_named("identity", Prefix(8)))

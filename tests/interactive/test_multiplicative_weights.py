@@ -14,14 +14,14 @@ from sparsehist.interactive.multiplicative_weights import first_guess
 
 
 def started(counts, release=None, *, rng=None, **parameters):
-    """A session over these counts; from a fixed stream."""
+    """Start a session over these counts with a fixed seed."""
     about = Weighing(cells=len(counts), started=release is not None, **parameters)
     return about.start(counts, release, rng=np.random.default_rng(7) if rng is None else rng)
 
 
 @pytest.fixture
 def silent(monkeypatch):
-    """Noise that is 0, so that a session can be followed by hand."""
+    """Replace noise by 0, so that a session can be computed by hand."""
     monkeypatch.setattr(MultiplicativeWeights, "_noise", lambda *_, **__: 0.0)
 
 
@@ -37,7 +37,7 @@ def test_a_session_costs_the_sum_of_its_updates():
 
 @pytest.mark.usefixtures("silent")
 def test_a_scripted_session_without_noise_follows_the_rule():
-    """High, low and near answers; the hypothesis of each step against a plain loop, to 15 digits."""
+    """Without noise, answers and hypotheses agree with a plain loop to 15 digits."""
     rng = np.random.default_rng(5)
     counts = rng.multinomial(100_000, rng.dirichlet(np.full(32, 0.2)))
     session = started(counts, mass=100_000, level=1, accuracy=0.1)
@@ -66,7 +66,7 @@ def test_a_scripted_session_without_noise_follows_the_rule():
 
 @pytest.mark.usefixtures("silent")
 def test_updates_end_before_they_are_used_up():
-    """Whatever is asked, k is enough: the worst predicate of each step, on the hardest histogram."""
+    """Even the worst predicates on the hardest histogram never need more than k updates."""
     counts = np.zeros(256, np.int64)
     counts[3] = 50_000
     session, rng = started(counts, mass=50_000, level=1, accuracy=0.2), np.random.default_rng(9)
@@ -99,7 +99,7 @@ def test_many_sessions_keep_their_bound():
 
 
 def test_a_used_up_session_refuses():
-    """After the last update nothing more is asked of the truth."""
+    """After the last update every further query is refused."""
     rng, query = np.random.default_rng(4), [True, False, False, False]
     session = started([100_000, 0, 0, 0], mass=100_000, level=100, accuracy=0.1, most_updates=1)
     session, answer = session.ask(query, rng=rng)
@@ -109,7 +109,7 @@ def test_a_used_up_session_refuses():
 
 
 def test_a_state_goes_on_from_its_bytes():
-    """Parameters to the last digit, counts, hypothesis and noise; the next answer is the same."""
+    """A state restored from its bytes has the same parameters and noise, and gives the same next answer."""
     counts, rng = np.repeat([9_000, 10], [8, 56]), np.random.default_rng(4)
     session = started(counts, mass=72_560, level="1/3", accuracy="1/5", sensitivity=2)
     session, _ = session.ask(np.arange(64) < 8, rng=rng)

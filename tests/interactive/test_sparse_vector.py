@@ -20,7 +20,7 @@ RUNS = 6_000
 
 
 def first_trigger(values, *, threshold_rate=0.5, query_rate=0.25):
-    """P[the first trigger is at j], and P[there is none]; shape (values + 1,). A rate of None is no noise."""
+    """Return P[the first trigger is at j] for each j, then P[none]; shape (values + 1,). A rate None is no noise."""
     noise, weight = (np.array([0]), np.array([1.0])) if threshold_rate is None else (SPAN, pmf(threshold_rate, SPAN))
     below, law = weight, []
     for value in values:
@@ -31,7 +31,7 @@ def first_trigger(values, *, threshold_rate=0.5, query_rate=0.25):
 
 
 def triggers_seen(values, **changed):
-    """How often each query was the first to trigger, over many runs."""
+    """Count how often each query triggered first, over many runs."""
     seen = np.zeros(len(values) + 1, int)
     about, rng = SparseVector(threshold=THRESHOLD, level=1, split="1/2", **changed), np.random.default_rng(81)
     for _ in range(RUNS):
@@ -41,7 +41,7 @@ def triggers_seen(values, **changed):
 
 
 def test_it_follows_its_law_and_not_another():
-    """The first trigger over 6,000 runs; a noiseless threshold and half the query noise are seen."""
+    """The first trigger of 6,000 runs follows the law; a noiseless threshold and half the query noise do not."""
     seen = triggers_seen(VALUES)
     assert_consistent(g_test(seen, first_trigger(VALUES)))
     assert_detected(g_test(seen, first_trigger(VALUES, threshold_rate=None)), "a noiseless threshold")
@@ -50,7 +50,7 @@ def test_it_follows_its_law_and_not_another():
 
 @pytest.mark.slow
 def test_monotone_questions_have_half_the_noise():
-    """The query noise of scale sensitivity / eps_2."""
+    """With monotone queries, the query noise has scale sensitivity / eps_2."""
     assert_consistent(g_test(triggers_seen(VALUES, monotone=True), first_trigger(VALUES, query_rate=0.5)))
 
 
@@ -70,14 +70,14 @@ def test_after_a_trigger_the_threshold_is_drawn_afresh():
 
 
 def losses(moves, **rates):
-    """The largest loss of the first trigger, over all answers, for neighbours at +-1 moves."""
+    """Return the largest privacy loss of the first trigger over all answers, for queries that change by at most 1."""
     values = np.full(len(moves), THRESHOLD)
     one, other = first_trigger(values, **rates), first_trigger(values + np.array(moves), **rates)
     return np.abs(np.log(one / other)).max()
 
 
 def test_what_it_costs_by_enumeration():
-    """Never above eps_1 + eps_2 over all two-sided moves of five queries; wrong versions are well above."""
+    """By enumeration over five queries, the cost is at most eps_1 + eps_2, and wrong versions cost much more."""
     worst = max(losses(moves) for moves in itertools.product((-1, 0, 1), repeat=5))
     assert worst <= 1 + 1e-12
     one_way = max(losses(moves, query_rate=0.5) for moves in itertools.product((0, 1), repeat=5))
@@ -92,7 +92,7 @@ def test_what_it_costs_by_enumeration():
 
 
 def test_default_splits_and_levels():
-    """1 : 2^(2/3), or 1 : 1 where monotone; shares and triggers divide the level exactly."""
+    """The default split is 1 : 2^(2/3), or 1 : 1 if monotone; the parts add up to the level exactly."""
     first, second = SparseVector(5, 1).levels
     assert float(second / first) == pytest.approx(2 ** (2 / 3), rel=1e-3)
     assert SparseVector(5, 1, monotone=True).levels == (Fraction(1, 2), Fraction(1, 2))
@@ -100,7 +100,7 @@ def test_default_splits_and_levels():
 
 
 def test_it_refuses_after_the_last_trigger_and_never_before():
-    """Answers below are free; a trigger is not."""
+    """Answers below the threshold are unlimited; after the last trigger every query is refused."""
     rng = entropy.seeded(83)
     watch = SparseVector(threshold=10_000, level=1, triggers=2).start(rng=rng)
     assert not any(watch.ask(0, rng=rng)[1] for _ in range(1000))
@@ -112,7 +112,7 @@ def test_it_refuses_after_the_last_trigger_and_never_before():
 
 
 def test_what_is_no_question_is_refused_and_nothing_secret_shown():
-    """Only integers are questions, wrong parameters are refused, and the noisy threshold is in no text."""
+    """Queries that are not integers and wrong parameters are refused; no repr shows the noisy threshold."""
     rng = entropy.seeded(84)
     watch = SparseVector(threshold=12345, level=1).start(rng=rng)
     with pytest.raises(DataError):
@@ -124,7 +124,7 @@ def test_what_is_no_question_is_refused_and_nothing_secret_shown():
 
 
 def test_a_state_goes_on_from_its_bytes():
-    """The same triggers and noise, and levels to the last digit; other bytes are refused."""
+    """A state restored from its bytes has the same levels and noise; other bytes are refused."""
     watch = SparseVector(5, "1/3", sensitivity=2, triggers=3, split="1/3").start(rng=entropy.seeded(85))
     again = AboveThreshold.from_bytes(watch.to_bytes())
     assert (again.triggers_left, again.noisy_threshold) == (3, watch.noisy_threshold)

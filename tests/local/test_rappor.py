@@ -23,12 +23,12 @@ STATES = list(itertools.product((0, 1), repeat=6))  # z1, w1 of two reports, z2,
 
 
 def chance(probability, outcome):
-    """P of one outcome of a coin."""
+    """Return the probability of one outcome of a coin."""
     return probability if outcome else 1 - probability
 
 
 def enumerated(truth):
-    """Exact probabilities of all states of memo and two reports at both settings; from fine to coarse."""
+    """Return the exact probabilities of all states: memo and two reports at both settings, from fine to coarse."""
     law = {}
     for z1, w11, w12, z2, w21, w22 in STATES:
         flipped = z1 ^ z2
@@ -41,7 +41,7 @@ def enumerated(truth):
 
 
 def p_value(columns, truth):
-    """G-test of all 64 states."""
+    """Return the p-value of a G-test over all 64 states."""
     index = np.column_stack(columns).astype(int) @ [32, 16, 8, 4, 2, 1]
     law = np.array([float(enumerated(truth)[state]) for state in STATES])
     order = np.argsort(-law, kind="stable")
@@ -49,23 +49,23 @@ def p_value(columns, truth):
 
 
 def history(setting, truth, rng):
-    """Memo and two reports of many people with one bit."""
+    """Return memos and two reports of many people, for one bit."""
     memo = draw_memo(setting, truth, rng=rng)
     return memo, np.stack([draw_report(setting, memo, rng=rng) for _ in range(2)])
 
 
 def truths(truth):
-    """Everybody's filter."""
+    """Return the Bloom filter of each person."""
     return np.full((PEOPLE, 1), bool(truth))
 
 
 def columns(z1, w1, z2, w2):
-    """In the order of STATES."""
+    """Return one column per entry of STATES."""
     return [part[:, 0] for part in (z1, w1[0], w1[1], z2, w2[0], w2[1])]
 
 
 def test_settings_have_the_reference_values():
-    """What any number of reports, one and two cost; the spread of an estimate."""
+    """The epsilon of one, two and any number of reports, and the deviation of an estimate, are the reference values."""
     setting = Rappor(bits=64, hashes=2, keep=0.5, one_if_set=0.75, one_if_not=0.5)
     assert setting.epsilon() == 4.3944491546724387656
     assert setting.epsilon(reports=1) == pytest.approx(1.0742858641667281836, rel=1e-15)
@@ -76,7 +76,7 @@ def test_settings_have_the_reference_values():
 
 
 def test_reports_cost_what_enumeration_says():
-    """The largest ratio over all sequences of r reports, in both directions, h times."""
+    """The stated epsilon is `hashes` times the largest log ratio over sequences of r reports, in both directions."""
     for reports in (1, 2, 5):
         ratios = []
         for shown in itertools.product((0, 1), repeat=reports):
@@ -94,7 +94,7 @@ def test_reports_cost_what_enumeration_says():
 
 
 def test_coarse_reports_have_their_law_and_all_together_say_what_the_fine_ones_say():
-    """By exact enumeration: the coarse marginal is that of the coarse setting, and the joint loss the fine one's."""
+    """By enumeration, coarse reports have the coarse law, and all reports together cost what the fine ones cost."""
     laws = [enumerated(truth) for truth in (0, 1)]
     for truth, law in enumerate(laws):
         for z1, w11, w12 in itertools.product((0, 1), repeat=3):
@@ -124,7 +124,7 @@ def test_histories_in_both_directions_follow_the_enumeration(truth):
 
 
 def test_wrong_histories_are_seen():
-    """Degrading report by report, drawing past reports from the memo alone, and a memo kept 5 % more often."""
+    """Negative controls are rejected: degrading single reports, redrawing past ones, a memo kept 5 % too often."""
     rng = entropy.seeded(21)
     z2, w2 = history(FINE, truths(1), rng)
     one_by_one = [coarser_history(STEP, z2, report[None], rng=rng) for report in w2]
@@ -152,7 +152,7 @@ def test_wrong_histories_are_seen():
     ],
 )
 def test_settings_that_do_not_follow_name_the_inequality(coarse, named):
-    """Each way to fail is refused by its own inequality."""
+    """A pair of settings that is not lossless is refused with the inequality it violates."""
     fine = FINE if coarse.one_if_set != Fraction(3, 10) else Rappor(1, 1, "0.5", "0.6", "0.1")
     with pytest.raises(DeclarationError, match=named):
         Degradation(coarse, fine)
@@ -176,7 +176,7 @@ class Ties:
 
 
 def test_coins_beyond_their_first_word_are_exact():
-    """A chance that 62 bits do not decide is settled by those that follow."""
+    """If 62 random bits do not decide a coin, further bits do."""
     third, tied = Fraction(2**62, 3), np.zeros(20_000, int)
     shown = flip([Fraction(1, 3)], tied, rng=Ties(int(third), entropy.seeded(5)))
     assert_consistent(binomial_test(int(shown.sum()), tied.size, float(third - int(third))))
@@ -184,7 +184,7 @@ def test_coins_beyond_their_first_word_are_exact():
 
 
 def test_estimates_are_unbiased_with_the_spread_they_state():
-    """Over 400 collections: few candidates by least squares, many by comparison, reports of one day and of three."""
+    """Over 400 collections, estimates are unbiased with the stated deviation: by least squares and by comparison."""
     setting = Rappor(32, 2, "0.5", "0.8", "0.2")
     rng = entropy.seeded(31)
     names = [f"page {i}" for i in range(12)]
@@ -206,7 +206,7 @@ def test_estimates_are_unbiased_with_the_spread_they_state():
 
 
 def test_more_candidates_than_bits_are_compared_with_the_rest():
-    """Estimates stay centred over hash functions, and their stated spread covers collisions."""
+    """With more candidates than bits, estimates stay centred and the stated deviation covers hash collisions."""
     setting = Rappor(64, 2, "0.9", 1, 0)
     rng = entropy.seeded(33)
     scores = []
@@ -223,7 +223,7 @@ def test_more_candidates_than_bits_are_compared_with_the_rest():
 
 
 def test_decoding_refuses_what_are_no_reports():
-    """Shape, content and candidates are checked."""
+    """Reports of a wrong shape or content, and repeated candidates, are refused."""
     setting = Rappor(8, 2, "0.5", "0.8", "0.2")
     with pytest.raises(DataError, match="8 bits"):
         decode(np.zeros((5, 7), bool), setting, ["a"])

@@ -29,12 +29,12 @@ def in_order(family: Any, order: Sequence[Fraction], draws: int, seed: int) -> d
 
 
 def rate(family: Any, level: Fraction) -> float:
-    """Of families with exponential tails."""
+    """Return the rate of decay of a family with exponential tails."""
     return float(level) / float(getattr(family, "sensitivity", 1))
 
 
 def probabilities(family: Any, level: Fraction, x: NDArray[Any]) -> NDArray[Any]:
-    """P[Z(level) = x] of integer noise."""
+    """Return P[Z(level) = x] of integer noise."""
     if isinstance(family, DiscreteLaplace):
         return np.asarray(math.tanh(rate(family, level) / 2) * np.exp(-rate(family, level) * np.abs(x)))
     if isinstance(family, RandomisedResponse):
@@ -47,7 +47,7 @@ def probabilities(family: Any, level: Fraction, x: NDArray[Any]) -> NDArray[Any]
 
 
 def bridge(family: Any, fine: Fraction, coarse: Fraction, x: NDArray[Any]) -> NDArray[Any]:
-    """P[Z(coarse) - Z(fine) = x] of integer noise."""
+    """Return P[Z(coarse) - Z(fine) = x] of integer noise."""
     if isinstance(family, DiscreteLaplace):
         stay = (math.sinh(rate(family, coarse) / 2) / math.sinh(rate(family, fine) / 2)) ** 2  # of variances
         return stay * (x == 0) + (1 - stay) * probabilities(family, coarse, x)
@@ -66,7 +66,7 @@ def joint_table(family: Any, levels: Sequence[Fraction], values: NDArray[Any]) -
 
 
 def cdf(family: Any, level: Fraction, x: NDArray[Any]) -> NDArray[Any]:
-    """P[Z(level) <= x] of Laplace and exponential noise."""
+    """Return P[Z(level) <= x] of Laplace or exponential noise."""
     at = rate(family, level) * x
     if isinstance(family, Exponential):
         return -np.expm1(-np.maximum(at, 0))
@@ -104,7 +104,7 @@ def _of_table(family: Any, levels: Sequence[Fraction], columns: Sequence[NDArray
 
 
 def _of_jumps(family: Any, levels: Sequence[Fraction], columns: Sequence[NDArray[Any]]) -> float:
-    """Test Rosenblatt's transform, finest level first, against the uniform cube; atoms are spread evenly."""
+    """Apply Rosenblatt's transform, finest level first, and test that the result is uniform on the cube."""
     rng = entropy.seeded(1)
     power = 1 if isinstance(family, Exponential) else 2
     uniforms = [cdf(family, levels[0], columns[0])]
@@ -121,7 +121,7 @@ def _of_jumps(family: Any, levels: Sequence[Fraction], columns: Sequence[NDArray
 
 
 def prefix_covariance(steps: int) -> NDArray[np.float64]:
-    """Of prefix sums by R = (AᵀA)^¼ with columns scaled, at level 1/2 and sensitivity 1, by matrices."""
+    """Return the covariance of prefix sums under R = (AᵀA)^¼ with scaled columns, at level 1/2 and sensitivity 1."""
     sums = np.tril(np.ones((steps, steps)))
     values, vectors = np.linalg.eigh(sums.T @ sums)
     root = (vectors * values**0.25) @ vectors.T

@@ -42,7 +42,7 @@ DRAWS = 60_000
 
 
 def compared(family: Family, first: np.ndarray, second: np.ndarray) -> float:
-    """Test that two samples of rows come from one law; of real numbers also the distance of their ends."""
+    """Test that two samples of rows come from one law; for real numbers, also compare last minus first entry."""
     if family.integer:
         return two_sample_outcomes(first, second)
     ends = [np.abs(rows[:, -1:] - rows[:, :1]) if rows.shape[1] > 1 else np.abs(rows) for rows in (first, second)]
@@ -50,7 +50,7 @@ def compared(family: Family, first: np.ndarray, second: np.ndarray) -> float:
 
 
 def looks(family: Family, seed: int) -> dict[str, float]:
-    """P-values of all comparisons of a family, by name; 0 where an order is reversed."""
+    """Return the p-value of each comparison of a family by name; 0 if a step reversed an order."""
     rng = entropy.seeded(seed)
 
     def chain() -> np.ndarray:
@@ -137,14 +137,14 @@ class SignOfZero(DiscreteLaplace):
 
 
 class PrintedBetween(Laplace):
-    """Takes the distance to the coarse noise for the coarse noise: the wrong variance of Lemma F.5."""
+    """A wrong family: it uses the distance to the coarse noise in place of the coarse noise (Lemma F.5)."""
 
     def _bridge(self, coarse, fine, levels, *, rng):
         return self._coarsened(fine, levels[2], levels[1], rng=rng)
 
 
 class Mirrored(Laplace):
-    """Refines the size and gives it the old sign: the right law, by randomness that reverses orders across 0."""
+    """A wrong family: it refines the magnitude and keeps the sign; the law is right, but orders may reverse."""
 
     def _refined(self, coarse, known, target, *, rng):
         return np.where(coarse < 0, -1, 1) * super()._refined(np.abs(coarse), known, target, rng=rng)
@@ -184,7 +184,7 @@ class WideTail(Exponential):
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
 def test_wrong_families_fail_where_they_are_wrong(family: Family, seen: str, unseen: str) -> None:
-    """The comparison for the fault rejects, and an unrelated comparison does not."""
+    """The comparison that looks for this fault rejects the family, and an unrelated comparison accepts it."""
     found = looks(family, 502)
     assert_detected(found[seen], type(family).__name__)
     assert_consistent(found[unseen], type(family).__name__)
@@ -205,7 +205,7 @@ def test_supports_of_neighbouring_counts_are_shifts_of_one_another(family: Famil
 
 @pytest.mark.parametrize("family", [*FAMILIES, RandomisedResponse(5)], ids=lambda family: type(family).__name__)
 def test_steps_refuse_levels_out_of_order(family: DenseFamily) -> None:
-    """`refine`, `coarsen` and `between` refuse levels in the wrong order; `carry` to the same one changes nothing."""
+    """`refine`, `coarsen` and `between` refuse levels in the wrong order; `carry` to the same level changes nothing."""
     z, rng = np.zeros(3, np.int64 if family.integer else np.float64), entropy.seeded(605)
     refused = [lambda level=level: family.refine(z, "0.1", level, rng=rng) for level in ("1/10", "0.05")]
     for level in ("1/10", "0.2"):

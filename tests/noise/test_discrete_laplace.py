@@ -21,7 +21,7 @@ DRAWS = 200_000
 
 
 def test_the_joint_law_is_the_same_where_intervals_decide(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If interval arithmetic decides every draw, the law is the same."""
+    """The law is the same if interval arithmetic decides every draw."""
     monkeypatch.setattr(exact_draws, "_ROOM", 1e300)
     coarse, middle, fine = Fraction(1, 2), Fraction(1), Fraction(2)
     for order in ((middle, fine, coarse), (fine, coarse, middle)):
@@ -78,7 +78,7 @@ RATES = [(Fraction(1, 2), Fraction(1)), (Fraction(1), Fraction("1.001")), (Fract
 
 @pytest.mark.parametrize(("coarse", "fine"), RATES)
 def test_the_declared_steps_are_the_kernels_to_forty_digits(coarse: Fraction, fine: Fraction) -> None:
-    """The declared increments and refinements agree with division and Bayes' rule."""
+    """The declared increments and refinements agree with Bayes' rule to forty digits."""
     with mpmath.workdps(45):
         a, b = mpmath.exp(-value_of(fine)), mpmath.exp(-value_of(coarse))
         for x in range(-6, 7):
@@ -108,7 +108,7 @@ def test_the_declared_coins_between_are_right_to_forty_digits(coarse: Fraction, 
 
 @pytest.mark.parametrize("start", [-3, 0, 3])
 def test_refining_one_value_follows_its_kernel(start: int) -> None:
-    """Refined noise from 3, -3 and 0 has its law, by coins and by inversion."""
+    """Noise refined from 3, -3 and 0 follows the conditional law, drawn by coins or by inversion."""
     family, known = DiscreteLaplace(1), np.full(DRAWS, start)
     chances = np.array([float(refine_pmf(abs(start), y, Fraction(1, 2), Fraction(1))) for y in range(-12, 13)])
     chances = np.append(chances, 1 - chances.sum())
@@ -138,7 +138,7 @@ def test_the_standard_deviation_is_that_of_the_law() -> None:
 
 
 def test_extreme_levels_give_extreme_noise() -> None:
-    """None at all at a huge level, and a spread of a trillion at the least."""
+    """Noise is 0 at a huge level, and has a deviation of 10^12 at the smallest level."""
     rng = entropy.seeded(69)
     assert not FAMILY.sample(1000, 10**9, rng=rng).any()
     wide = FAMILY.sample(1000, Fraction(2, 2**40), rng=rng)

@@ -76,7 +76,7 @@ def test_a_probability_of_nothing_is_refused_and_not_pondered_for_ever() -> None
 @pytest.mark.parametrize("rate", [Fraction(1, 10**6), THIRD, Fraction(7)])
 @pytest.mark.parametrize("flipped", [False, True])
 def test_words_beside_a_boundary_are_decided_right(rate: Fraction, flipped: bool) -> None:
-    """Random words just below, at and just above a boundary, with the next word where the first does not decide."""
+    """Draws are right for random words just below, at and just above a boundary, which may need a second word."""
     words, expected = [], []
     with mpmath.workdps(80):
         exact = mpmath.mpf(rate.numerator) / rate.denominator
@@ -114,7 +114,7 @@ def test_probabilities_rounded_to_four_bits_are_noticed(monkeypatch: pytest.Monk
 
     class Coarse:
         def integers(self, _low: int, _high: int, size: int, **_options: object) -> np.ndarray:
-            """Return words of four random bits, in the middle of their cells."""
+            """Return words with four random bits; the other bits put each word in the middle of its interval."""
             return (entropy.seeded(33).integers(0, 16, size).astype(np.uint64) << np.uint64(60)) | np.uint64(2**59)
 
     drawn = draw(geometric(Fraction(1, 2)), 15_000, rng=Coarse())
@@ -135,7 +135,7 @@ def test_slow_geometrics_have_their_law(rate: Fraction) -> None:
 
 @pytest.mark.parametrize("rate", ["1/1000000", "1/2", "20"])
 def test_coins_show_what_they_should(rate: str) -> None:
-    """A coin of weight e**-rate succeeds with this probability; a fair coin with 1/2."""
+    """A coin of weight e**-rate is true with probability e**-rate, and a fair coin with probability 1/2."""
     shown = coins(Tail(lambda: decay(Fraction(rate))), DRAWS, rng=entropy.seeded(38))
     assert_consistent(binomial_test(int(shown.sum()), DRAWS, math.exp(-float(Fraction(rate)))))
     assert_consistent(binomial_test(int(fair_coins(DRAWS, rng=entropy.seeded(39)).sum()), DRAWS, 0.5))

@@ -28,7 +28,7 @@ TABLES = [
 
 @pytest.mark.parametrize(("law", "mass", "parameters", "cells"), TABLES)
 def test_tables_are_the_law(law, mass, parameters: tuple[float, ...], cells: int) -> None:
-    """The total variation is below 1e-12; a mean off by 1e-9 of itself, of Skellam laws by 1e-8, is detected."""
+    """Tables are within 1e-12 of the law in total variation; a mean off by 1e-9 (Skellam 1e-8) is detected."""
     *trials, last = parameters
     wrong = last * (1 + (1e-8 if law is skellam_law else 1e-9))
     with mpmath.workdps(DIGITS):
@@ -56,7 +56,7 @@ def test_parts_of_a_sum_have_their_conditional_law(means: tuple[float, float], d
 
 
 def test_the_ends_of_uniform_numbers_give_the_ends_of_a_table() -> None:
-    """The smallest distances from 0 and from 1, and none at all, give numbers of the law."""
+    """Uniform numbers at or next to 0 and 1 give numbers in the support of the law."""
     ends = Uniforms(np.array([False, True, False, True]), np.array([1e-300, 1e-300, 0.0, 0.0]))
     for law in (poisson_law(3.0), skellam_law(3.0), binomial_law(1000.0, 0.4)):
         assert ((law.first <= law.quantile(ends)) & (law.quantile(ends) <= law.last)).all()
@@ -75,7 +75,7 @@ def test_poisson_numbers_follow_their_law(mean: float) -> None:
 
 
 def test_no_law_rests_on_the_discrete_draws_of_numpy() -> None:
-    """Nothing in the package asks a generator for a discrete law that numpy draws by its binomial or Poisson."""
+    """The package never calls numpy's discrete draws that rest on its binomial or Poisson."""
     asked = re.compile(
         r"(?:rng|generator\(\))\.(?:binomial|poisson|multinomial|hypergeometric|multivariate_hypergeometric|"
         r"negative_binomial|geometric|logseries|zipf|dirichlet|gamma|standard_gamma|beta)\("

@@ -16,7 +16,7 @@ DRAWS = 200_000
 
 
 def test_between_equals_its_limits_when_the_levels_nearly_meet() -> None:
-    """Gaussian noise at a level a hair above the coarse one is almost the coarse noise: nothing cancels."""
+    """Gaussian noise at a level just above the coarse one almost equals the coarse noise; no digits cancel."""
     rng, family = entropy.seeded(24), Gaussian(sensitivity=math.sqrt(20))
     coarse, fine = family.sample(1000, "0.1", rng=rng), np.zeros(1000)
     near = family.between(coarse, "0.1", fine, "0.3", "0.1000000000000000000001", rng=rng)
@@ -33,7 +33,7 @@ def test_between_has_the_reference_weights() -> None:
 
 
 def kernel_cdf(y: np.ndarray, x: np.ndarray, a: float, b: float) -> tuple[np.ndarray, np.ndarray]:
-    """P[fine < y] and P[fine <= y] given coarse noise x: quadrature-free, by its four pieces."""
+    """Return P[fine < y] and P[fine <= y] given coarse noise x, in closed form on four intervals."""
     sign = np.where(x >= 0, 1.0, -1.0)
     u, m = y * sign, np.abs(x)
     after = np.exp(-(b - a) * m) * np.exp(-(a + b) * np.maximum(u - m, 0)) * (b - a) / (2 * b)
@@ -46,7 +46,7 @@ def kernel_cdf(y: np.ndarray, x: np.ndarray, a: float, b: float) -> tuple[np.nda
 
 @pytest.mark.parametrize("start", [-7.0, -0.3, 0.0, 1e-9, 2.5])
 def test_refine_and_carry_have_the_law_of_the_kernel(start: float) -> None:
-    """Refined and carried Laplace noise is uniform after the kernel's own distribution function, atoms spread out."""
+    """The kernel's distribution function maps refined and carried Laplace noise to uniform numbers."""
     family = Laplace(sensitivity=2.0)
     rng, x = entropy.seeded(105), np.full(DRAWS, start)
     for drawn in (family.refine(x, "0.4", 1, rng=rng), family.carry(np.stack([x, x]), "0.4", 1, rng=rng)[1]):

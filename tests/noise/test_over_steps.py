@@ -26,7 +26,7 @@ SCRAMBLED = [Point(step, Fraction(level)) for step, level in [(0, "0.2"), (3, "1
 
 
 def test_draws_have_that_covariance_and_so_has_one_noise_given_the_others() -> None:
-    """40,000 vectors, drawn at once or point by point, have the joint law; a scale 5 % off is detected."""
+    """40,000 vectors, drawn at once or point by point, follow the joint law; a scale that is 5 % off is detected."""
     noise, rng = StepNoise(prefix_covariance(5)), entropy.seeded(1)
     factor, wanted = noise.factor(SCRAMBLED), between(prefix_covariance(5), SCRAMBLED)
     drawn = factor.draw(40_000, rng=rng)
@@ -73,7 +73,7 @@ def exact(matrix: np.ndarray, rows: list[Point], columns: list[Point]) -> mpmath
 
 
 def test_what_is_no_covariance_and_levels_nearly_equal_are_refused() -> None:
-    """A covariance is square, symmetric and finite with noise in it; levels differ by a relative 1e-6."""
+    """Matrices that are not a covariance are refused, and so are levels closer than a relative 1e-6."""
     for wrong in ([[1.0, 0.5]], [[1.0, 0.5], [0.4, 1.0]], [[0.0]], [[np.inf]]):
         with pytest.raises(DeclarationError):
             StepNoise(np.array(wrong))

@@ -70,7 +70,7 @@ def test_what_is_no_category_is_refused():
 
 
 def test_sparse_series_refuse_it_by_what_it_lacks():
-    """It has no tails and no monotone steps, so sparse series refuse it."""
+    """Sparse series refuse randomised response, which has no tails and no monotone steps."""
     family = RandomisedResponse(categories=3)
     assert isinstance(family, DenseFamily) and not isinstance(family, Family)
     with pytest.raises(DeclarationError, match="not monotone"):

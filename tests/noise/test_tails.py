@@ -100,7 +100,7 @@ def test_the_tails_agree_with_mpmath(family, exact, levels, places, close):
 
 
 def test_noise_that_is_never_negative_always_exceeds_less_than_zero():
-    """Below their support Poisson and exponential noise have a tail of 1."""
+    """Below 0, Poisson and exponential noise have a tail probability of 1."""
     for family in (Poisson(), Exponential()):
         assert (float(family.tail(-1.0, 2)), float(family.log_cdf(-1.0, 2))) == (1.0, -np.inf)
 
@@ -108,7 +108,7 @@ def test_noise_that_is_never_negative_always_exceeds_less_than_zero():
 @EVERY_FAMILY
 @given(st.one_of(st.floats(-5000.0, -1e-3), st.floats(-1e-3, -1e-300)), st.sampled_from(["1e-6", "0.3", "2", "40"]))
 def test_the_inverse_of_a_tail_is_its_quantile(family, log_probability, level):
-    """P[Z > x] is at most e^l and P[Z >= x] at least that, to rounding, over both tails."""
+    """For x the inverse at log tail l, P[Z > x] <= e^l <= P[Z >= x] up to rounding, in both tails."""
     x = family.inverse_log_tail(log_probability, level)
     before = x - 1 if family.integer else x
     log_rest = math.log(-math.expm1(log_probability))
@@ -142,7 +142,7 @@ def test_the_inverse_of_a_tail_is_its_quantile(family, log_probability, level):
     ],
 )
 def test_parameters_that_cannot_be_served_are_refused(make, error, word):
-    """Sensitivities must be positive, levels within reach of the draws, and exponential noise promises nothing."""
+    """Sensitivities of 0 or less, levels out of range, and guarantees of exponential noise are refused."""
     with pytest.raises(error, match=word):
         make()
 

@@ -15,7 +15,7 @@ Number = float | int | Fraction
 
 
 def number(value: Number) -> mpf:
-    """The exact value, to the digits in use; a float is the decimal it prints as."""
+    """Return the exact value in the working precision; a float is read as the decimal it prints."""
     if isinstance(value, Fraction):
         return mpf(value.numerator) / value.denominator
     return mpf(repr(value)) if type(value) is float else mpf(value)
@@ -55,7 +55,7 @@ def zcdp_log_delta(t: mpf, epsilon: Number, rho: Number) -> mpf:
 
 
 def least(function: Callable[[mpf], mpf], low: float = -400.0, high: float = 400.0) -> mpf:
-    """Minimise a function of t that falls and then rises in ln t, by golden sections."""
+    """Minimise a unimodal function of ln t by golden-section search."""
     golden = (mp.sqrt(5) - 1) / 2
     a, b = mpf(low), mpf(high)
     c, d = b - golden * (b - a), a + golden * (b - a)
@@ -74,24 +74,24 @@ def least(function: Callable[[mpf], mpf], low: float = -400.0, high: float = 400
 
 
 def zcdp_delta(epsilon: Number, rho: Number) -> mpf:
-    """The least delta over all orders."""
+    """Return the smallest delta over all orders."""
     return mp.exp(least(lambda t: zcdp_log_delta(t, epsilon, rho)))
 
 
 def zcdp_epsilon(delta: Number, rho: Number) -> mpf:
-    """The least epsilon over all orders."""
+    """Return the smallest epsilon over all orders."""
     log_delta, rate = mp.log(number(delta)), number(rho)
     return max(mpf(0), least(lambda t: (zcdp_log_delta(t, 0, rate) - log_delta) / t))
 
 
 def zcdp_rho(epsilon: Number, delta: Number) -> mpf:
-    """The largest rho over all orders."""
+    """Return the largest rho over all orders."""
     log_delta = mp.log(number(delta))
     return -least(lambda t: (zcdp_log_delta(t, epsilon, 0) - log_delta) / (t * (1 + t)))
 
 
 def pure_delta(epsilon: Number, each: Number, times: int) -> mpf:
-    """Kairouz, Oh and Viswanath's sum as it is printed."""
+    """Return delta by the printed sum of Kairouz, Oh and Viswanath."""
     at, rate = number(epsilon), number(each)
     terms = (
         mp.binomial(times, flips) * (mp.exp((times - flips) * rate) - mp.exp(at + flips * rate))
@@ -102,7 +102,7 @@ def pure_delta(epsilon: Number, each: Number, times: int) -> mpf:
 
 
 def skellam_divergence(order: int, level: Fraction, keys: int) -> mpf:
-    """The smaller of the two bounds, as they are printed."""
+    """Return the smaller of the two printed bounds."""
     mu = 2 / number(level)
     first = mpf(order * keys) / (2 * mu) + min(
         mpf((2 * order - 1) * keys + 6 * keys) / (4 * mu**2), mpf(3 * keys) / (2 * mu)

@@ -22,7 +22,7 @@ def test_one_currency_adds_exactly() -> None:
 
 
 def test_pure_and_concentrated_costs_add_as_rho() -> None:
-    """epsilon-DP is epsilon * tanh(epsilon/2)-zCDP."""
+    """A pure cost of epsilon counts as a rho of epsilon * tanh(epsilon/2)."""
     total = total_cost([path_cost("rho", HALF), path_cost("epsilon", Fraction(1))])
     assert total.currency == "rho"
     assert total.amount is None

@@ -29,7 +29,7 @@ def of_pure(level, **more):
 
 
 def delta_by_integration(epsilon, rho, coins):
-    """E[(p - e**epsilon q)+] over all faces of the coins and a normal variable, from the definition."""
+    """Return E[(p - e**epsilon q)+] by its definition: over all outcomes of the coins and a normal variable."""
     mu = math.sqrt(2 * float(rho))
     total = 0.0
     for faces in itertools.product((0, 1), repeat=len(coins)):
@@ -48,7 +48,7 @@ def delta_by_integration(epsilon, rho, coins):
 
 
 def test_paths_of_gaussian_noise_are_one_gaussian_mechanism():
-    """Their sum is exact, and less than what zCDP alone promises."""
+    """The stated epsilon is exact, and smaller than the epsilon that follows from zCDP."""
     total = total_cost([of_gaussian("0.1"), of_gaussian("0.3"), of_gaussian("0.1")])
     assert guarantee(total, 1e-6) == pytest.approx(gaussian.epsilon(1e-6, Fraction("0.5")), rel=1e-11)
     as_zcdp = total_cost([path_cost("rho", HALF)])
@@ -79,7 +79,7 @@ def test_pure_and_gaussian_paths_together_are_exact(rho, coins):
 
 
 def test_skellam_noise_adds_up_by_orders():
-    """Alone it costs its own bound; beside Gaussian noise it costs less than the sum at half of delta each."""
+    """Skellam noise alone has its own bound; with Gaussian noise it costs less than two bounds at half of delta."""
     noise = path_cost("none", FIFTIETH, law="skellam", keys=3)
     assert guarantee(noise, 1e-6) == pytest.approx(skellam.epsilon(1e-6, FIFTIETH, 3), rel=1e-9)
     both = guarantee(total_cost([noise, of_gaussian("0.1")]), 1e-6)
@@ -88,7 +88,7 @@ def test_skellam_noise_adds_up_by_orders():
 
 
 def test_poisson_noise_is_exact_alone_and_shares_delta_beside_others():
-    """Beside Gaussian noise no other share of delta gives an epsilon that is less by three hundredths."""
+    """With Gaussian noise, no other division of delta lowers epsilon by 0.03 or more."""
     noise = path_cost("none", FIFTIETH, law="poisson")
     told = guarantee(noise, 1e-6)
     assert told == poisson.epsilon(1e-6, FIFTIETH)

@@ -14,7 +14,7 @@ from sparsehist.privacy import gaussian, poisson, pure, skellam, zcdp
 
 
 def powers(low: float, high: float):
-    """Numbers from 10**low to 10**high, evenly by their logarithm."""
+    """Return numbers from 10**low to 10**high, with uniform logarithms."""
     return st.floats(low, high).map(lambda power: 10.0**power)
 
 
@@ -45,7 +45,7 @@ ROUNDING = 1 + 1e-9
 @pytest.mark.parametrize("law", LAWS)
 @given(data=st.data(), power=st.floats(-300, -1e-9), step=STEP)
 def test_every_answer_is_finite_and_monotone(law: str, data: st.DataObject, power: float, step: float) -> None:
-    """delta falls with epsilon and rises with the cost; so does epsilon with delta; both are in their range."""
+    """Delta falls as epsilon rises and rises with the cost, and the same holds for epsilon; both are in range."""
     conversions, costs = LAWS[law]
     cost, *larger = data.draw(costs)
     whole = cost[0] * cost[1] if law == "pure" else 1.0
@@ -69,7 +69,7 @@ def test_every_answer_is_finite_and_monotone(law: str, data: st.DataObject, powe
 @pytest.mark.parametrize("law", ["gaussian", "zcdp"])
 @given(epsilon=powers(-6, 1.7), power=st.floats(-300, -1e-9), step=STEP)
 def test_the_largest_rho_rises_with_epsilon_and_delta(law: str, epsilon: float, power: float, step: float) -> None:
-    """The answer is positive and finite."""
+    """The largest rho is positive and finite, and rises with epsilon and with delta."""
     largest_rho, delta = LAWS[law][0].largest_rho, 10.0**power
     largest = largest_rho(epsilon, delta)
     assert 0.0 < largest <= largest_rho(epsilon * (1 + step), delta) * ROUNDING + 1e-12 < math.inf

@@ -41,7 +41,7 @@ def by_filter(within: Filter, kinds: tuple[str, ...], shares: tuple[float, ...] 
 
 
 def passes_every_curve(made: Iterable[Move], epsilon: float, delta: float) -> bool:
-    """Best-of-routes accounting, which is no filter: it passes if any one proved bound keeps to the budget."""
+    """Best-of-routes accounting, which is not a filter: it accepts if any proven bound is within the budget."""
     currency = {"gaussian": "rho", "coin": "epsilon"}
     parts = [
         path_cost(currency[move.kind], Fraction(move.amount), law="gaussian" if move.kind == "gaussian" else None)
@@ -63,7 +63,7 @@ BUDGETS = [("gaussian", 3, "1e-6"), ("gaussian", 1, "1e-6"), ("gaussian", 8, "1e
     ],
 )
 def test_no_adversary_gets_beyond_a_filter(route, epsilon, delta, steps):
-    """Adversaries who choose by earlier outputs stay within delta; Gaussian noise spent at once comes up to it."""
+    """Adaptive adversaries stay within delta; one Gaussian release of the whole budget reaches delta."""
     within = filter_on(route, Fraction(epsilon), Fraction(delta))
     kinds, shares = (("gaussian",), SHARES[::2]) if route == "gaussian" else (("gaussian", "coin"), SHARES[::3])
     reached = most(by_filter(within, kinds, shares), float(epsilon), steps) / float(delta)
@@ -119,7 +119,7 @@ def test_a_search_finds_out_best_of_routes_accounting():
 
 
 def test_the_filter_refuses_the_step_that_would_break_it():
-    """After a Gaussian at 0.0209, the rest of either branch of the counterexample does not fit on any one route."""
+    """After a Gaussian release at 0.0209, no single route allows the rest of both branches of the counterexample."""
     first, gauss, coin = Fraction("0.0209"), Fraction("0.1887"), Fraction("2.149")
     exact = filter_on("gaussian", Fraction(3), Fraction("1e-6"))
     assert exact.fits(exact.limit, "gaussian", first)
@@ -130,11 +130,11 @@ def test_the_filter_refuses_the_step_that_would_break_it():
 
 
 def test_a_split_of_delta_holds_where_a_shared_one_does_not():
-    """Separate shares of delta for noise and open domains stay within delta; moving the rest nearly doubles it."""
+    """Fixed shares of delta for noise and open domains stay within delta; moving unused delta nearly doubles it."""
     epsilon, delta = 1.0, 1e-6
 
     def whole(made: tuple[Move, ...]) -> Iterable[Move]:
-        """After 68 % of rho, what one delta for both would allow: the rest of rho, or all of delta for betrayal."""
+        """Moves that one delta for both would allow after 68 % of rho: the rest of rho, or all of delta."""
         full = float(filter_on("gaussian", Fraction(1), Fraction("1e-6")).limit)
         if not made:
             yield Move("gaussian", 0.68 * full)
@@ -211,7 +211,7 @@ def test_a_coin_costs_its_divergence(order, epsilon):
 
 @pytest.mark.parametrize(("epsilon", "delta"), [("1", "1e-6"), ("0.5", "1e-5"), ("3", "7.5e-7"), ("0.01", "1e-10")])
 def test_limits_are_those_of_mpmath_rounded_down(epsilon, delta):
-    """The Gaussian limit and the Rényi limit, to 12 digits and not above."""
+    """The Gaussian and the Rényi limit agree with mpmath to 12 digits and are never above it."""
     goal = Fraction(epsilon), Fraction(delta)
     with mp.workdps(60):
         within = filter_on("gaussian", *goal)
@@ -246,7 +246,7 @@ def test_limits_are_those_of_mpmath_rounded_down(epsilon, delta):
     ],
 )
 def test_the_largest_level_fits_and_a_thousandth_more_does_not(within, law, keys):
-    """In all that is left and in a part of it; for one series and for three equal ones together."""
+    """The largest level fits into all or part of the remaining budget, for one series and for three equal ones."""
     for room, times in product((within.limit, within.limit / 3), (1, 3)):
         level = within.largest(room, law, keys, times=times)
         assert within.fits(room, law, level, keys, times=times)
@@ -258,7 +258,7 @@ def test_the_largest_level_fits_and_a_thousandth_more_does_not(within, law, keys
 
 @pytest.mark.parametrize("law", ["gaussian", "epsilon", "skellam", "poisson"])
 def test_a_level_keeps_to_its_goal_and_a_thousandth_more_does_not(law):
-    """By the conversions of each kind of noise."""
+    """The level satisfies its (epsilon, delta) by the conversion of its noise; a thousandth more does not."""
     goal = EpsilonDelta("1.5", "1e-7")
     level = filters.level_within(goal, law, 2)
     more = level * Fraction(1001, 1000)

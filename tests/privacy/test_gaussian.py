@@ -17,7 +17,7 @@ CLOSE = 1e-11
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
 def test_conversions_agree_over_the_whole_range(epsilon: float) -> None:
-    """rho, and from it delta and epsilon again, agree with the printed formula."""
+    """Rho, and the delta and epsilon computed from it, agree with the printed formula."""
     for delta in DELTAS:
         rho = gaussian.largest_rho(epsilon, delta)
         with mp.workdps(80 + max(0, int(-math.log10(rho)))):
@@ -36,7 +36,7 @@ def test_conversions_agree_over_the_whole_range(epsilon: float) -> None:
 
 @pytest.mark.parametrize("rho", [1e-12, 1e-3, 1.0, 1e3, 1e6])
 def test_small_and_huge_rho_keep_their_digits(rho: float) -> None:
-    """mu from 1e-6 to 1e3, at an epsilon in the middle of its loss."""
+    """Conversions are accurate for mu from 1e-6 to 1e3, at an epsilon near the mean privacy loss."""
     for share in (0.0, 0.1, 1.0, 3.0, 20.0):
         epsilon = share * math.sqrt(2 * rho) + (rho if share > 1 else 0.0)
         with mp.workdps(160):

@@ -12,7 +12,7 @@ from sparsehist.privacy.guarantees import level_or_goal
 
 
 def test_a_goal_says_what_implies_it():
-    """Its conversions are those of zCDP and of Gaussian noise, at the exact values."""
+    """An (epsilon, delta) converts to the rho and the mu that imply it, at its exact values."""
     goal = EpsilonDelta(1, 1e-6)
     assert goal == EpsilonDelta("1", "0.000001") and len({goal, EpsilonDelta("1", "1/1000000")}) == 1
     assert goal.largest_rho() == zcdp.largest_rho(1, 1e-6)
@@ -37,6 +37,6 @@ def test_a_goal_that_no_level_keeps_to_is_no_level(text):
 
 @pytest.mark.parametrize("delta", ["1/3", "1e-6", "1e-300", "0"])
 def test_a_goal_is_read_back_from_its_text(delta):
-    """Also where its delta is no decimal."""
+    """The text of an (epsilon, delta) reads back as the same value, even if its delta is a fraction."""
     goal = EpsilonDelta("2/7", delta)
     assert EpsilonDelta.parse(goal.text) == goal

@@ -26,7 +26,7 @@ def test_one_level_in_many_spellings() -> None:
 
 
 def test_levels_are_rounded_down_to_significant_digits() -> None:
-    """Of either sign, and exact where there is nothing to round."""
+    """Rounding is downwards for both signs, and changes nothing that has few digits."""
     assert rounded_down(Fraction(2, 3), 3) == Fraction(333, 500)
     assert rounded_down(Fraction(-2, 3), 3) == Fraction(-667, 1000)
     assert rounded_down(Fraction(125, 10**9), 3) == Fraction(125, 10**9)
@@ -40,7 +40,7 @@ def test_levels_are_rounded_down_to_significant_digits() -> None:
     ],
 )
 def test_what_is_no_level_is_refused_with_its_value(wrong: object) -> None:
-    """Levels that are not positive and finite, or out of range for doubles, are refused."""
+    """Levels that are not positive and finite, or that doubles cannot hold, are refused with their value."""
     with pytest.raises(LevelError) as refusal:
         as_level(wrong)  # type: ignore[arg-type]
     assert shown(wrong) in str(refusal.value)

@@ -40,7 +40,7 @@ def test_gaussian_epsilon_and_noise_agree_with_dp_accounting() -> None:
 
 @pytest.fixture(scope="module")
 def profile() -> object:
-    """OpenDP's (epsilon, delta) of Gaussian noise at rho 1/8, which knows of it only that it is zCDP."""
+    """Return OpenDP's (epsilon, delta) of noise at rho 1/8, which it derives from zCDP alone."""
     opendp.enable_features("contrib")
     space = opendp.vector_domain(opendp.atom_domain(T=float, nan=False)), opendp.l2_distance(T=float)
     return opendp.c.make_zCDP_to_approxDP(opendp.m.make_gaussian(*space, scale=1.0)).map(0.5)

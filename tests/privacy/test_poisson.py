@@ -26,7 +26,7 @@ def by_enumeration(mean: float, epsilon: float) -> float:
 @pytest.mark.parametrize("mean", [0.3, 1, 20, 100, 1000, 250_000])
 @pytest.mark.parametrize("asked", [0.0, 0.001, 0.01, 0.2, 0.5, 2.0])
 def test_delta_is_the_sum_over_all_outputs(mean: float, asked: float) -> None:
-    """In the direction in which it is larger; a delta below 1e-200 is not compared."""
+    """Delta equals the sum over all outputs, in the worse direction; deltas below 1e-200 are not compared."""
     exact = by_enumeration(mean, asked)
     if exact > 1e-200:
         assert delta(asked, 1 / Fraction(mean)) == pytest.approx(exact, rel=1e-8, abs=0)
@@ -38,7 +38,7 @@ def test_delta_is_the_sum_over_all_outputs(mean: float, asked: float) -> None:
     step=st.floats(1e-6, 1),
 )
 def test_epsilon_and_delta_agree(power: float, log_delta: float, step: float) -> None:
-    """delta at the epsilon of a target is at most the target, and above it at an epsilon a millionth smaller."""
+    """At the computed epsilon delta is at most the target; at an epsilon a millionth smaller it is above the target."""
     mean, target = 10.0**power, 10.0**log_delta
     level = 1 / Fraction(mean)
     if math.exp(-mean) >= target:

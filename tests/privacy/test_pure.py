@@ -21,7 +21,7 @@ CLOSE = 1e-9
 @pytest.mark.parametrize("each", [1e-6, 0.01, 1.0, 50.0])
 @pytest.mark.parametrize("times", [1, 2, 7, 60])
 def test_conversions_agree_over_the_whole_range(each: float, times: int) -> None:
-    """delta and epsilon from one another, from 1e-6 to 50 each and from 1e-300 to a half, against the printed sum."""
+    """Delta and epsilon agree with the printed sum, for epsilon from 1e-6 to 50 and delta from 1e-300 to 1/2."""
     with mp.workdps(60):
         for share in (0.0, 1e-6, 0.1, 0.5, 0.9, 1 - 1e-6):
             epsilon = share * times * each
@@ -42,7 +42,7 @@ def test_conversions_agree_over_the_whole_range(each: float, times: int) -> None
 
 
 def test_a_thousand_releases_have_the_reference_value() -> None:
-    """k = 1000, epsilon 1/20, together 7.5: the decimal 0.05 is not quite the number."""
+    """A thousand releases of epsilon 1/20 have the reference delta at epsilon 7.5; the float 0.05 differs slightly."""
     assert pure.delta(7.5, Fraction(1, 20), 1000) == pytest.approx(9.7683797028869858238e-6, rel=1e-11)
 
 
@@ -57,7 +57,7 @@ def test_a_thousand_releases_have_the_reference_value() -> None:
     ],
 )
 def test_different_guarantees_compose_to_the_reference_values(epsilon: float, each: list, exact: float) -> None:
-    """Pure guarantees, guarantees with a delta, and equal ones, which are computed separately."""
+    """Pure guarantees, guarantees with a delta, and equal guarantees compose to the reference values."""
     assert pure.delta_of(epsilon, each) == pytest.approx(exact, rel=1e-12)
 
 

@@ -18,7 +18,7 @@ from tests.privacy import oracle_conversions as oracle
 
 
 def exact_renyi(alpha: float, variance: float) -> float:
-    """Return the divergence of one key, summed over its outputs."""
+    """Return the exact Rényi divergence of one key by a sum over outputs."""
     reach = int(14 * variance**0.5 + 40 + 8 * alpha)
     k = np.arange(-reach, reach + 1)
     with np.errstate(divide="ignore"):
@@ -47,7 +47,7 @@ def test_the_bound_is_the_smaller_of_the_two(alpha: int, mean: str, keys: int) -
 
 @pytest.mark.parametrize("variance", [1e-5, 0.3, 1.0, 1.5, 10.0, 300.0, 999.9, 1000.0, 1e4, 1e8])
 def test_the_ratio_of_bessel_functions_is_exact(variance: float) -> None:
-    """ln(I0/I1) on either side of both changes of its form."""
+    """ln(I0/I1) is right on both sides of each change of formula."""
     with mp.workdps(40):
         exact = mp.log(mp.besseli(0, variance) / mp.besseli(1, variance))
         assert oracle.apart(skellam._log_bessel_ratio(variance), exact) < 1e-12
@@ -57,7 +57,7 @@ def test_the_ratio_of_bessel_functions_is_exact(variance: float) -> None:
     ("mean", "keys"), [(Fraction(1, 50), 1), (Fraction(1), 5), (Fraction(50), 20), (Fraction(5000), 1)]
 )
 def test_the_best_order(mean: Fraction, keys: int) -> None:
-    """The printed bounds at every order up to 300 and at the two beyond that are best, down to a delta of 1e-300."""
+    """The chosen order is the best of all orders up to 300 and of the two best beyond, for deltas down to 1e-300."""
     level = 1 / mean
     with mp.workdps(40):
         lines = [oracle.skellam_divergence(order, level, keys) for order in range(2, 301)]

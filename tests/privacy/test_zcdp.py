@@ -15,7 +15,7 @@ CLOSE = 1e-9
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
 def test_conversions_agree_over_the_whole_range(epsilon: float) -> None:
-    """rho, and from it delta and epsilon again, agree with a search over the orders."""
+    """Rho, and the delta and epsilon computed from it, agree with a search over all orders."""
     for delta in DELTAS:
         rho = zcdp.largest_rho(epsilon, delta)
         with mp.workdps(50):
@@ -25,7 +25,7 @@ def test_conversions_agree_over_the_whole_range(epsilon: float) -> None:
 
 
 def test_pure_dp_is_concentrated_by_its_hyperbolic_tangent() -> None:
-    """rho is epsilon tanh(epsilon/2): near epsilon**2 / 2 for small epsilon, near epsilon for large."""
+    """An epsilon-DP release has rho = epsilon tanh(epsilon/2): about epsilon**2 / 2 if small, about epsilon if large."""
     for epsilon in (1e-6, 0.01, 1.0, 50.0):
         with mp.workdps(40):
             assert oracle.apart(zcdp.from_pure(epsilon), epsilon * mp.tanh(mp.mpf(epsilon) / 2)) < CLOSE

@@ -139,7 +139,7 @@ def test_no_set_that_a_search_finds_exceeds_the_sensitivity(
 
 @pytest.mark.parametrize("n", [1, 2, 8, 16])
 def test_haar_is_priced_exactly(n: int) -> None:
-    """For every number of cells of a full tree, by trying all sets."""
+    """The sensitivity of the Haar strategy is exact on full trees: brute force over all sets agrees."""
     strategy = strategy_named("haar", Ranges(n))
     sets = np.array(list(product((0.0, 1.0), repeat=n)))
     moves = sets @ strategy.apply(np.eye(n)).T
@@ -153,7 +153,7 @@ def test_haar_is_priced_exactly(n: int) -> None:
 @pytest.mark.parametrize(("blend", "window"), [(0, 0), (0.5, 3), (4, 8), (64, 15)])
 @pytest.mark.parametrize("n", [3, 30, 500])
 def test_rows_of_the_spectral_strategy_fall_away_from_the_diagonal(kind, blend, window, n) -> None:  # type: ignore[no-untyped-def]
-    """The fact that sliding windows rest on: K is positive and unimodal in every row; so are rows by distance."""
+    """K is positive and unimodal in every row, which the bound by sliding windows needs."""
     strategy = strategy_named(f"spectral(blend={blend}, window={min(window, n - 1)})", kind(n))
     i, kernel, table = np.arange(n), strategy.kernel, strategy._table
     K = table[np.abs(i[:, None] - i)] + kernel.sign * table[i[:, None] + i + kernel.shift]
@@ -174,7 +174,7 @@ def test_rows_of_the_spectral_strategy_fall_away_from_the_diagonal(kind, blend, 
 @pytest.mark.parametrize("kind", [Prefix, Ranges])
 @pytest.mark.parametrize("keys", [2, 40, 300, 1000])
 def test_grouped_ranks_bound_every_rank(kind, keys: int) -> None:  # type: ignore[no-untyped-def]
-    """The bound of long columns is above the largest run, at most 4 % of it, also where ranks are grouped."""
+    """The bound for long columns is at most 4 % above the largest run of cells, also if ranks are grouped."""
     n = 1500
     strategy = strategy_named("spectral", kind(n))
     R = strategy.apply(np.eye(n))
@@ -185,7 +185,7 @@ def test_grouped_ranks_bound_every_rank(kind, keys: int) -> None:  # type: ignor
 
 @pytest.mark.parametrize("patterns", [2**12, 8])
 def test_bounds_by_patterns_hold_with_and_without_a_list_of_them(monkeypatch, patterns: int) -> None:  # type: ignore[no-untyped-def]
-    """All sets of a small domain, for plain and for centred columns, and where only one column is looked at."""
+    """Bounds by difference patterns hold for all sets of a small domain, for plain and centred columns."""
     monkeypatch.setattr("sparsehist.workload.sensitivity._MOST_PATTERNS", patterns)
     sizes, rng = (2, 3, 2), seeded(11)
     cells = np.array(np.unravel_index(np.arange(12), sizes))
@@ -214,7 +214,7 @@ def test_many_columns_are_priced() -> None:
     "workload", [Prefix(17), Ranges(17), Ranges(9, [(0, 8), (3, 5), (3, 5), (8, 8)]), Identity(5), Total(6), SIGNED]
 )
 def test_the_gram_matrix_is_that_of_the_rows(workload: Workload) -> None:
-    """Counting ranges gives AᵀA as multiplying the rows does; large ones are refused."""
+    """The Gram matrix of ranges equals the product of the rows; large ones are refused."""
     rows = workload.apply(np.eye(workload.n_cells))
     np.testing.assert_array_equal(gram_of(workload), rows.T @ rows)
     with pytest.raises(DeclarationError, match="1025 by 1025"):

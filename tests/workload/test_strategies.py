@@ -29,7 +29,7 @@ SIZES = (1, 2, 3, 5, 8, 9)
 
 
 def _served(name, n):
-    """The strategy for every workload of n cells that it serves."""
+    """Return the strategy for each workload of n cells that it can answer."""
     rows = Matrix(seeded(n).integers(-1, 2, (4, n)) + 5 * np.eye(4, n))
     lists = (Ranges(n, [(0, 0), (n // 2, n - 1), (0, n - 1)]), Total(n), Identity(n), Union(Total(n), Identity(n)))
     for workload in (Prefix(n), Ranges(n), *lists, rows):
@@ -42,7 +42,7 @@ def _served(name, n):
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("n", SIZES)
 def test_a_strategy_factors_its_workload(name, n):
-    """L·R is A, variances are the diagonal of L·Lᵀ, and their mean is that, listed or not."""
+    """L·R equals A, the variances are the diagonal of L·Lᵀ, and the stated mean is their mean."""
     for strategy in _served(name, n):
         check_factorization(strategy)
 
@@ -86,7 +86,7 @@ MADE_OF_OTHERS = [
 
 @pytest.mark.parametrize(("workload", "name"), MADE_OF_OTHERS, ids=lambda part: str(part)[:40])
 def test_strategies_of_several_columns_factor_their_workload(workload, name):
-    """Products, unions, marginals, and matrices without full rank or with queries of very different size."""
+    """Strategies factor products, unions, marginals, rank-deficient matrices and queries of very different size."""
     check_factorization(strategy_named(name, workload))
 
 
@@ -104,7 +104,7 @@ def test_a_wrong_factorization_is_noticed():
 
 @pytest.mark.parametrize("shares", range(3))
 def test_no_other_shares_of_a_union_are_better(shares):
-    """Random shares give a larger mean variance at the price of one cell."""
+    """The weights of a union are the best for one cell per unit: random weights have a larger mean variance."""
     workload, name = [case for case in MADE_OF_OTHERS if case[1].startswith("union")][shares]
     strategy = strategy_named(name, workload)
     assert strategy.l2(1) == pytest.approx(1.0)
@@ -150,7 +150,7 @@ def test_the_spectral_strategy_is_within_its_targets(exponent):
 
 
 def test_no_random_strategy_is_better_than_the_optimum():
-    """Neither steps away from the optimum for one cell nor strategies at random have a smaller error."""
+    """Neither small changes of the optimum for one cell nor random strategies have a smaller error."""
     rng, gram = seeded(1), gram_of(Ranges(6))
     bound, best = one_cell_optimum(gram)[1], strategy_named("optimised", Ranges(6)).apply(np.eye(6))
     for size in (0.01, 0.1, 1.0, 10.0):
@@ -161,7 +161,7 @@ def test_no_random_strategy_is_better_than_the_optimum():
 
 @pytest.mark.parametrize(("workload", "max_keys"), [(Prefix(64), 5), (Prefix(64), 20), (Ranges(32), 5)])
 def test_several_cells_are_served_better_by_a_mixture(workload, max_keys):
-    """At the certified price of several cells the choice beats the optimum for one cell and plain cells."""
+    """For units of several cells, the chosen mixture beats both the optimum for one cell and noise on every cell."""
 
     def error(made):
         return made.mean_variance() * made.l2(max_keys) ** 2

@@ -84,7 +84,7 @@ def touched(strategy: Strategy, max_keys: int) -> np.ndarray:
 
 @pytest.mark.parametrize(("workload", "name", "max_keys"), CASES, ids=lambda part: str(part).replace(" ", "")[:40])
 def test_noise_is_off_by_less_than_stated(workload: Workload, name: str, max_keys: int) -> None:
-    """The mean error against 64-bit arithmetic, summed over the numbers that a unit can change, is below the slack."""
+    """The mean error against 64-bit arithmetic, summed over numbers that a unit can change, is below the slack."""
     strategy = strategy_named(name, workload)
     z = seeded(91).standard_normal((strategy.n_noise, 40))
     found = np.stack([noise_of(strategy, column) for column in z.T], axis=1)

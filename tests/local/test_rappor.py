@@ -65,7 +65,7 @@ def columns(z1, w1, z2, w2):
 
 
 def test_settings_have_the_reference_values():
-    """The epsilon of one, two and any number of reports, and the deviation of an estimate, are the reference values."""
+    """The epsilon of one, two and many reports, and the deviation of an estimate, are the reference values."""
     setting = Rappor(bits=64, hashes=2, keep=0.5, one_if_set=0.75, one_if_not=0.5)
     assert setting.epsilon() == 4.3944491546724387656
     assert setting.epsilon(reports=1) == pytest.approx(1.0742858641667281836, rel=1e-15)

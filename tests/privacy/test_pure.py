@@ -42,7 +42,7 @@ def test_conversions_agree_over_the_whole_range(each: float, times: int) -> None
 
 
 def test_a_thousand_releases_have_the_reference_value() -> None:
-    """A thousand releases of epsilon 1/20 have the reference delta at epsilon 7.5; the float 0.05 differs slightly."""
+    """A thousand releases of epsilon 1/20 have the reference delta at epsilon 7.5; float 0.05 differs slightly."""
     assert pure.delta(7.5, Fraction(1, 20), 1000) == pytest.approx(9.7683797028869858238e-6, rel=1e-11)
 
 

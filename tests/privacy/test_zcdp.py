@@ -25,7 +25,7 @@ def test_conversions_agree_over_the_whole_range(epsilon: float) -> None:
 
 
 def test_pure_dp_is_concentrated_by_its_hyperbolic_tangent() -> None:
-    """An epsilon-DP release has rho = epsilon tanh(epsilon/2): about epsilon**2 / 2 if small, about epsilon if large."""
+    """An epsilon-DP release has rho = epsilon tanh(epsilon/2): epsilon**2 / 2 near 0, and near epsilon if large."""
     for epsilon in (1e-6, 0.01, 1.0, 50.0):
         with mp.workdps(40):
             assert oracle.apart(zcdp.from_pure(epsilon), epsilon * mp.tanh(mp.mpf(epsilon) / 2)) < CLOSE

@@ -9,7 +9,6 @@ import inspect
 import re
 import textwrap
 from collections.abc import Iterator
-from dataclasses import fields
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
@@ -160,14 +159,14 @@ def _options_help() -> dict[str, str]:
     """What each option of CREATE SERIES is for: fields of the declaration, then what counting takes."""
     about = parameters(Declaration)
     counting = _arguments(Counting, "Attributes")
-    return counting | _arguments(create) | {word: about[name].help for word, name in sql_words(Declaration).items()}
+    return counting | _arguments(create) | {word: about[word].help for word in sql_words(Declaration)}
 
 
 def _default(name: str) -> str:
     if name in NEEDED:
         return "needed"
-    field = {each.name: each for each in fields(Declaration)}.get(sql_words(Declaration).get(name, ""))
-    default = "auto" if name == "engine" else None if field is None else field.default
+    known = parameters(Declaration)
+    default = "auto" if name == "engine" else known[name].default if name in known else None
     return "" if default is None else f"`{str(default).lower()}`"
 
 

@@ -3,23 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-import numpy as np
+from typing import ClassVar
 
 from sparsehist.declaration.parameters import Record, parameter, reader
-from sparsehist.errors import DeclarationError, shown
+from sparsehist.errors import DeclarationError
 from sparsehist.noise.family import Norm
-from sparsehist.typing import IntArray
-
-_PARTS = 64
-"""Weighted counts are whole numbers of 64ths, unless declared otherwise."""
-_MOST_PARTS = 1024
-
-
-def _power_of_two(parts: object) -> int:
-    if not isinstance(parts, int) or not 1 < parts <= _MOST_PARTS or parts & (parts - 1):
-        raise DeclarationError(f"parts must be a power of two from 2 to {_MOST_PARTS}, got {shown(parts)}")
-    return parts
 
 
 @dataclass(frozen=True)
@@ -36,6 +24,8 @@ class Keep(Record):
     """
 
     portable: bool = parameter(default=False)
+    most_keys: ClassVar[None] = None
+    parts: ClassVar[int] = 1
 
 
 @dataclass(frozen=True)
@@ -58,7 +48,7 @@ class Share(Record):
 
     most_keys: int | None = parameter(default=None, least=1, most=2**62)
     portable: bool = parameter(default=False)
-    parts: int = parameter(default=_PARTS, read=_power_of_two)
+    parts: int = parameter(default=64, choices=tuple(2**power for power in range(1, 11)))
 
 
 bounding_of = reader("bounding", "write keep or share(most_keys=640)", Keep, Share)
@@ -76,14 +66,13 @@ class Shares:
     max_keys: int
     most_keys: int
     norm: Norm
-    parts: int = _PARTS
+    parts: int = Share.parts
 
     def __post_init__(self) -> None:
-        largest = self.max_keys * self.parts ** (2 if self.norm == "l2" else 1)
-        if not self.max_keys <= self.most_keys <= largest:
+        if not self.max_keys <= self.most_keys <= self._most_at(1):
             raise DeclarationError(
-                f"most_keys must lie from max_keys={self.max_keys} to {largest}, beyond which weights, multiples of "
-                f"1/{self.parts}, would be 0; got {self.most_keys}",
+                f"most_keys must lie from max_keys={self.max_keys} to {self._most_at(1)}, beyond which weights, "
+                f"multiples of 1/{self.parts}, would be 0; got {self.most_keys}",
                 parameter="bounding",
             )
 
@@ -95,27 +84,13 @@ class Shares:
             f"the weight {share}, rounded down to a multiple of 1/{self.parts}"
         )
 
-    def weights(self, keys: object) -> IntArray:
-        """Return the weights of units with 1 to most_keys keys, in parts of a count; same shape."""
-        m = np.asarray(keys, np.int64)
+    def _most_at(self, weight: int) -> int:
+        """Return the most keys at which a unit may have this weight, in parts of a count."""
         if self.norm == "l1":
-            return np.minimum(self.parts * self.max_keys // m, self.parts)
-        # floor √(parts² l/m), computed from floor(parts² l/m), which has the same integer root
-        square = self.parts**2 * self.max_keys // m
-        root = np.floor(np.sqrt(square.astype(np.float64))).astype(np.int64)
-        root -= root * root > square
-        root += (root + 1) * (root + 1) <= square
-        return np.minimum(root, self.parts)
+            return self.max_keys * self.parts // weight
+        return self.max_keys * self.parts**2 // weight**2
 
     def most_at(self) -> list[tuple[int, int]]:
         """List all weights, decreasing, in parts of a count, with the largest number of keys of each."""
-        found = []
-        keys = 1
-        while keys <= self.most_keys:
-            weight = int(self.weights(keys))
-            square = self.parts**2 * self.max_keys
-            last = square // weight**2 if self.norm == "l2" else self.parts * self.max_keys // weight
-            keys = min(last, self.most_keys)
-            found.append((weight, keys))
-            keys += 1
-        return found
+        largest = {min(self._most_at(weight), self.most_keys): weight for weight in range(1, self.parts + 1)}
+        return [(largest[keys], keys) for keys in sorted(largest)]

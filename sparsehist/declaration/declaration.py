@@ -12,13 +12,13 @@ from typing import Any, Literal, NoReturn
 from sparsehist.declaration.bounding import Keep, Share, Shares, bounding_of
 from sparsehist.declaration.checks import checked_name
 from sparsehist.declaration.measures import MEAN_COLUMN, Measure, measures_of
-from sparsehist.declaration.parameters import Record, parameter, parameters, written
+from sparsehist.declaration.parameters import Record, json_of, parameter, parameters
 from sparsehist.declaration.recurring import Every, Steps, every_of, steps_of
 from sparsehist.domain import Domain, Product, one_cell
 from sparsehist.domain.unread import UnreadDomain
 from sparsehist.errors import DeclarationError, DomainError, present, shown
 from sparsehist.noise import Family, family_named, name_of
-from sparsehist.privacy import as_level, level_text
+from sparsehist.privacy import as_level
 
 LARGEST_BOUND = 2**31 - 1
 CHECKED_QUERY = "checked query"
@@ -37,15 +37,12 @@ _HANDLING = ("error", "drop")
 _MOST_OVER_MAX = 64
 """Default of most_keys / max_keys: the smallest weights are then 1/8 in L2 and 1/64 in L1."""
 _MEASURED = ("gaussian", "laplace", "discrete_laplace")
-_HandlingOption = Literal["error", "drop"]
 
 
-def _columns(what: str, given: object) -> tuple[str, ...]:
-    columns: tuple[Any, ...] = (given,) if isinstance(given, str) else ()
-    if isinstance(given, list | tuple):
-        columns = tuple(given)
+def _columns(what: str, names: object) -> tuple[str, ...]:
+    columns: tuple[Any, ...] = tuple(names) if isinstance(names, list | tuple) else (names,)
     if not columns or not all(isinstance(column, str) and column for column in columns):
-        raise DeclarationError(f"{what} must be a column's name or a list of names, got {shown(given)}")
+        raise DeclarationError(f"{what} must be a column's name or a list of names, got {shown(names)}")
     if len(set(columns)) != len(columns):
         raise DeclarationError(f"{what} names a column twice")
     if what == "key" and "noisy_count" in columns:
@@ -53,54 +50,28 @@ def _columns(what: str, given: object) -> tuple[str, ...]:
     return columns
 
 
-def _unit(given: object) -> str | tuple[str, ...]:
-    columns = _columns("unit", given)
+def _unit(names: object) -> str | tuple[str, ...]:
+    columns = _columns("unit", names)
     return columns if len(columns) > 1 else columns[0]
 
 
-def _unit_text(unit: str | tuple[str, ...]) -> str:
-    return f"({', '.join(unit)})" if isinstance(unit, tuple) else unit
+def domain_of(domain: object) -> Domain:
+    """Return a domain, read from its text or unchanged."""
+    parsed = Domain.parse(domain) if isinstance(domain, str) else domain
+    if isinstance(parsed, Domain):
+        return parsed
+    rule = "domain must be a domain or its text such as 'strings(max_bytes=32)'"
+    raise DomainError(f"{rule}, got {shown(domain)}", parameter="domain")
 
 
-def domain_of(given: object) -> Domain:
-    """Read a domain: itself, or its text."""
-    parsed = Domain.parse(given) if isinstance(given, str) else given
-    if not isinstance(parsed, Domain):
-        raise DomainError(
-            f"domain must be a domain or its text such as 'strings(max_bytes=32)', got {shown(given)}",
-            parameter="domain",
-        )
-    return parsed
-
-
-def _key_types(given: object) -> tuple[tuple[str, str], ...]:
-    if not isinstance(given, Mapping | tuple):
-        raise DeclarationError(f"types must name a type by column, got {shown(given)}")
-    found = dict(given)
-    for column, kind in found.items():
-        if not isinstance(column, str) or not isinstance(kind, str) or kind not in KEY_TYPES:
-            options = ", ".join(map(repr, KEY_TYPES))  # not the given value: it may be a column of the log
-            raise DeclarationError(f"types must map columns to one of {options}")
-    return tuple(sorted(found.items()))
-
-
-def _noise(noise: object, max_keys: int) -> str:
-    """Return the name by which a series stores its noise, given a name or an instance for `max_keys` keys."""
-    name = name_of(noise) if isinstance(noise, Family) else noise
-    if not isinstance(name, str):
-        raise DeclarationError(
-            "noise must be a name such as 'gaussian', or an instance such as sparsehist.noise.Gaussian(...), got "
-            f"{shown(noise)}",
-            parameter="noise",
-        )
-    family = family_named(name, max_keys)
-    if noise not in (name, family):
-        raise DeclarationError(
-            f"noise={noise!r} does not suit units of max_keys={max_keys}, which need {family!r}; pass that, or "
-            f"noise={name!r}",
-            parameter="noise",
-        )
-    return name
+def _key_types(types: object) -> tuple[tuple[str, str], ...]:
+    if not isinstance(types, Mapping | tuple):
+        raise DeclarationError(f"types must name a type by column, got {shown(types)}")
+    pairs = dict(types).items()
+    if not all(isinstance(column, str) and kind in KEY_TYPES for column, kind in pairs):
+        # without the value: it may be a column of the log
+        raise DeclarationError(f"types must map columns to one of {', '.join(map(repr, KEY_TYPES))}")
+    return tuple(sorted(pairs))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,85 +96,81 @@ class Declaration(Record):
     """
 
     name: str = parameter(
-        "Name of the series: a-z, 0-9 and _.", read=partial(checked_name, "series"), option=str, sql=None
+        "Name of the series: a-z, 0-9 and _.", read=partial(checked_name, "series"), sql=False, show=None
     )
     unit: str | tuple[str, ...] | None = parameter(
         "Column of the privacy unit: who is protected, such as user_id; or several that name it together: "
         "date,ip_id.",
-        None, title="unit", read=_unit, show=_unit_text, option=list[str], several=True, example="user_id",
+        None, read=_unit, option=list[str], example="user_id",
     )  # fmt: skip
     key: tuple[str, ...] = parameter(
         "Key column; repeat it, in the domain's order, for a product domain. Without key and domain, all units count "
         "in one cell.",
-        None, title="key", read=partial(_columns, "key"), show=", ".join, option=list[str], several=True,
-        example="query",
+        None, read=partial(_columns, "key"), option=list[str], example="query",
     )  # fmt: skip
     max_keys: int = parameter(
         "Distinct keys that one unit counts towards at most; noise grows with its root.",
-        title="max_keys", least=1, most=LARGEST_BOUND, show="{:,}".format, option=int, example="20",
+        least=1, most=LARGEST_BOUND, option=int, example="20",
     )  # fmt: skip
     bounding: Keep | Share = parameter(
         "A unit with more than max_keys keys counts towards that many of them (keep), or shares its weight over all, "
         "at the same noise (share, share(most_keys=640)): far less bias where many units have more.",
-        Keep(), title="bounding", read=bounding_of, option=str,
-        show=lambda bounding: "" if bounding == Keep() else str(bounding),
+        Keep(), read=bounding_of,
     )  # fmt: skip
     domain: Domain = parameter(
         "All keys that could occur, declared by you and never read off the log: strings(max_bytes=32), "
         "strings(max_chars=20, alphabet='digits'), integers(1000), dates('2014-05-01', '2014-05-12'), hash64(), "
         "catalogue('DE', 'US'), catalogue(file='areas.csv', column='url'), product(country=…, day=…); or, where "
         "nobody can list them, open(delta='1e-6').",
-        None, title="domain", read=domain_of, option=str, example="'strings(max_bytes=32)'",
+        None, read=domain_of, example="'strings(max_bytes=32)'",
         show=lambda domain: f"{domain.describe()}, {domain.describe_size()}",
     )  # fmt: skip
     noise: str = parameter(
         "Family of noise: gaussian (level: rho of zCDP), laplace or discrete_laplace (level: epsilon of pure DP), "
         "poisson or skellam (level: 1/mean).",
-        "gaussian", title="noise", option=str,
-    )  # fmt: skip
+        "gaussian",
+    )
     cap: Fraction | None = parameter(
         "Refuse releases beyond this level, workloads added to it; exact, such as 2 or 1/3.",
-        None, title="cap", write=level_text, read=lambda cap: as_level(cap, "cap"), show=level_text, option=str,
+        None, read=lambda cap: as_level(cap, "cap"),
     )  # fmt: skip
     population: str = parameter(
-        "The people behind the units; costs add within it.", "default", title="population", option=str,
-        read=partial(checked_name, "population"),
-    )  # fmt: skip
+        "The people behind the units; costs add within it.", "default", read=partial(checked_name, "population")
+    )
     measures: tuple[Measure, ...] = parameter(
         "Sums by key that releases may publish beside counts: column:clip=B,step=S, where a unit adds at most B to a "
         "key, or clip=-B..B; or events:clip=50, the number of rows; may be repeated.",
-        (), title="measures", read=measures_of, option=list[str],
-        several=True, show=lambda measures: "; ".join(map(str, measures)), example="'price:clip=100,step=0.01'",
+        (), read=measures_of, option=list[str], example="'price:clip=100,step=0.01'",
     )  # fmt: skip
     steps: Steps | None = parameter(
         "Declare a running series of at most this many steps, whose logs are appended: 365, or steps(365, "
         "start='2026-01-01', every='day').",
-        None, title="steps", read=steps_of, option=str,
+        None, read=steps_of,
     )  # fmt: skip
     every: Every | None = parameter(
         "Declare one histogram per day, week or month, whose logs are appended: week, or every('week', periods=52, "
         "protects='user-week', most_periods=4, budget='epsilon_delta(8, 1e-6)').",
-        None, title="periods", read=every_of, option=str,
+        None, read=every_of,
     )  # fmt: skip
     on_null: str = parameter(
         "Rows without unit or key (null, NaN, empty): refuse or leave out.",
-        "error", title="on_null", choices=_HANDLING, option=_HandlingOption,
+        "error", choices=_HANDLING, option=Literal[_HANDLING],
     )  # fmt: skip
     on_outside: str = parameter(
         "Rows whose key is outside the domain: refuse or leave out.",
-        "error", title="on_outside", choices=_HANDLING, option=_HandlingOption,
+        "error", choices=_HANDLING, option=Literal[_HANDLING],
     )  # fmt: skip
     key_types: tuple[tuple[str, str], ...] = parameter(
         "column=date, column=integer or column=text: what a key column is turned into before it is counted "
         "(timestamps into days, booleans and decimals into whole numbers or text); may be repeated.",
-        (), write=dict, read=_key_types, option=list[str], sql=None,
+        (), read=_key_types, option=list[str], sql=False, show=None,
     )  # fmt: skip
     unverified: bool = parameter(
         "Do not check whether the query keeps units apart; ledger, releases and report say that nobody did.",
-        default=False,
+        default=False, option=None, show=None,
     )  # fmt: skip
-    period: str | None = parameter("Which period of a periodic series.", None, title="period", sql=None)
-    source: str = parameter("What the guarantee rests on.", "", sql=None, compared=False)
+    period: str | None = parameter("Which period of a periodic series.", None, option=None, sql=False)
+    source: str = parameter("What the guarantee rests on.", "", option=None, sql=False, show=None, compared=False)
 
     def __post_init__(self) -> None:
         """Check every parameter, then those that depend on each other."""
@@ -219,7 +186,7 @@ class Declaration(Record):
                 parameter="domain",
             )
         super().__post_init__()
-        self._fix("noise", _noise(self.noise, self.max_keys))
+        self._fix("noise", self._noise_name())
         if isinstance(self.bounding, Share) and self.bounding.most_keys is None:
             self._fix("bounding", replace(self.bounding, most_keys=_MOST_OVER_MAX * self.max_keys))
         self._check_together()
@@ -228,61 +195,62 @@ class Declaration(Record):
         if self.every is not None:
             self._fix("population", self.name)
 
+    def _noise_name(self) -> str:
+        """Return the name by which a series stores its noise, which was declared by name or as an instance."""
+        noise: object = self.noise
+        name = name_of(noise) if isinstance(noise, Family) else noise
+        if not isinstance(name, str):
+            _refuse(
+                "noise",
+                "noise must be a name such as 'gaussian', or an instance such as sparsehist.noise.Gaussian(...), got "
+                f"{shown(noise)}",
+            )
+        family = family_named(name, self.max_keys)
+        if noise not in (name, family):
+            _refuse(
+                "noise",
+                f"noise={noise!r} does not suit units of max_keys={self.max_keys}, which need {family!r}; pass that, "
+                f"or noise={name!r}",
+            )
+        return name
+
     def _check_together(self) -> None:
         """Check rules between parameters; an error names the parameter to change and the reason."""
-        running, periodic, family = self.steps is not None, self.every is not None, self.family
-        share, what = isinstance(self.bounding, Share), "a periodic series" if periodic else "a running series"
+        running, every, family, noise = self.steps is not None, self.every, self.family, shown(self.noise)
+        share, what = isinstance(self.bounding, Share), "a running series" if running else "a periodic series"
         reserved = {name for each in self.measures for name in (each.sum_column, each.name + MEAN_COLUMN)}
         rules = (
-            (
-                isinstance(self.unit, str) and self.unit in self.key,
-                "unit", f"unit must name a column that is no key column, got {shown(self.unit)}",
-            ),
-            (
-                share and (family.integer or family.norm is None or not hasattr(family, "sensitivity")),
-                "bounding", f"bounding='share' needs Gaussian or Laplace noise, got {shown(self.noise)}",
-            ),
-            (
-                self.measures and self.noise not in _MEASURED,
-                "measures", f"measures need Gaussian, Laplace or discrete Laplace noise, got {shown(self.noise)}",
-            ),
-            (
-                self.measures and running,
-                "measures", "a running series has no measures: a unit's rows for a key may come in several steps",
-            ),
-            (
-                self.measures and self.every is not None and self.every.most_periods is not None,
-                "measures", "a periodic series with most_periods has no measures: its pairs are stored without rows",
-            ),
-            (
-                reserved.intersection(self.key),
-                "measures", "a key column has the name of a published column of a measure: rename the key column",
-            ),
-            (running and periodic, "every", "give steps= or every=, not both"),
-            (
-                (running or periodic) and self.noise != "gaussian",
-                "noise", f"{what} has Gaussian noise, got {shown(self.noise)}",
-            ),
+            (isinstance(self.unit, str) and self.unit in self.key,
+             "unit", f"unit must name a column that is no key column, got {shown(self.unit)}"),
+            (share and (family.integer or family.norm is None or not hasattr(family, "sensitivity")),
+             "bounding", f"bounding='share' needs Gaussian or Laplace noise, got {noise}"),
+            (self.measures and self.noise not in _MEASURED,
+             "measures", f"measures need Gaussian, Laplace or discrete Laplace noise, got {noise}"),
+            (self.measures and running,
+             "measures", "a running series has no measures: a unit's rows for a key may come in several steps"),
+            (self.measures and every and every.most_periods,
+             "measures", "a periodic series with most_periods has no measures: its pairs are stored without rows"),
+            (reserved.intersection(self.key),
+             "measures", "a key column has the name of a published column of a measure: rename the key column"),
+            (running and every, "every", "give steps= or every=, not both"),
+            ((running or every) and self.noise != "gaussian", "noise", f"{what} has Gaussian noise, got {noise}"),
             (running and self.unit is None, "unit", f"{what} needs the column of its unit"),
             (running and share, "bounding", f"{what} counts units with bounding='keep'"),
-            (periodic and self.cap is not None, "cap", f"{what} has a budget, sh.Every(budget=…), and no cap"),
-            (
-                periodic and self.population not in ("default", self.name),
-                "population", f"the population of {what} has the name of the series: leave population= out",
-            ),
+            (every and self.cap, "cap", f"{what} has a budget, sh.Every(budget=…), and no cap"),
+            (every and self.population not in ("default", self.name),
+             "population", f"the population of {what} has the name of the series: leave population= out"),
         )  # fmt: skip
         for wrong, name, words in rules:
             if wrong:
                 _refuse(name, words)
 
     def _check_domain(self) -> None:
-        columns = self.key
-        wanted = tuple(self.domain.names) if isinstance(self.domain, Product) else columns
-        if self.domain.columns != len(columns) or wanted != columns:
-            named = ", ".join(map(repr, wanted))
+        names = tuple(self.domain.names) if isinstance(self.domain, Product) else self.key
+        if self.domain.columns != len(self.key) or names != self.key:
+            of_product = "" if names == self.key else f": {', '.join(map(repr, names))}"
             raise DomainError(
-                f"key= must name the columns of the domain, {self.domain.columns} in order"
-                f"{f': {named}' if wanted != columns else ''}; the domain is {self.domain.describe()}",
+                f"key= must name the columns of the domain, {self.domain.columns} in order{of_product}; the domain "
+                f"is {self.domain.describe()}",
                 parameter="domain",
             )
         if isinstance(self.domain, UnreadDomain) or not self.key_types:
@@ -290,9 +258,9 @@ class Declaration(Record):
         import polars as pl  # not for declarations that are only shown
 
         for column, kind in self.key_types:
-            if column not in columns:
+            if column not in self.key:
                 _refuse("key_types", f"a type is given for {column!r}, which is no key column")
-            if kind != "text" and self.domain.accepts(columns.index(column), pl.String()):
+            if kind != "text" and self.domain.accepts(self.key.index(column), pl.String()):
                 _refuse(
                     "key_types",
                     f"the type of {column!r} is {kind}, but {self.domain.describe()} takes any text there: declare a "
@@ -307,7 +275,7 @@ class Declaration(Record):
     @property
     def unit_text(self) -> str | None:
         """The unit for people: `user_id`, or `(date, ip_id)`."""
-        return None if self.unit is None else _unit_text(self.unit)
+        return f"({', '.join(self.unit)})" if isinstance(self.unit, tuple) else self.unit
 
     @property
     def neighbours(self) -> str:
@@ -336,27 +304,22 @@ class Declaration(Record):
         return self.bounding.portable
 
     @property
-    def most_keys(self) -> int | None:
-        """Keys to which a unit is cut before its weight is computed; None unless units share."""
-        return self.bounding.most_keys if isinstance(self.bounding, Share) else None
-
-    @property
     def shares(self) -> Shares | None:
         """The weights of units with many keys; None unless units share."""
-        if self.most_keys is None:
+        if self.bounding.most_keys is None:
             return None
-        return Shares(self.max_keys, self.most_keys, present(self.family.norm), self.unit_of_counts)
+        return Shares(self.max_keys, self.bounding.most_keys, present(self.family.norm), self.unit_of_counts)
 
     @property
     def unit_of_counts(self) -> int:
         """Number of parts of a count; true counts and drawn noise are in these parts."""
-        return self.bounding.parts if isinstance(self.bounding, Share) else 1
+        return self.bounding.parts
 
     @property
     def family_in_units(self) -> Family:
         """The noise in parts of a count."""
         family = self.family
-        if self.most_keys is None:
+        if self.unit_of_counts == 1:
             return family
         return replace(family, sensitivity=family.sensitivity * self.unit_of_counts)  # type: ignore[type-var, attr-defined]
 
@@ -368,11 +331,11 @@ class Declaration(Record):
     @property
     def most_touched(self) -> int:
         """The most keys that a unit may touch."""
-        return self.max_keys if self.most_keys is None else self.most_keys
+        return self.bounding.most_keys or self.max_keys
 
     def as_json(self) -> dict[str, Any]:
         """Return the declaration as JSON can hold it; `from_json` reads it back."""
-        return written(self)
+        return json_of(self) | {"key_types": dict(self.key_types)}
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any], *, files: Mapping[str, Path] | None = None) -> Declaration:
@@ -384,18 +347,16 @@ class Declaration(Record):
                 `UnreadDomain`: it has its text, and no keys.
         """
         known = {name: stored[name] for name in parameters(cls) if name in stored}
-        text = known["domain"]
-        if isinstance(text, str) and files is not None:
-            known["domain"] = Domain.parse(text, files=files)
-        elif isinstance(text, str):
-            known["domain"] = _stored_domain(text, len(_columns("key", known["key"])))
+        if isinstance(text := known["domain"], str):
+            columns = len(_columns("key", known["key"]))
+            known["domain"] = _stored_domain(text, columns) if files is None else Domain.parse(text, files=files)
         return cls(**known)
 
     def differing(self, other: Mapping[str, Any]) -> list[str]:
         """Return the names of parameters that differ in a stored declaration."""
         mine = self.as_json()
-        known = parameters(self).items()
-        return [name for name, about in known if about.compared and mine.get(name) != other.get(name)]
+        compared = [name for name, about in parameters(self).items() if about.compared]
+        return [name for name in compared if mine.get(name) != other.get(name)]
 
 
 @lru_cache(maxsize=64)

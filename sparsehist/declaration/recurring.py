@@ -21,23 +21,16 @@ USER = "user"
 _DAYS = {"day": 1, "week": 7}
 _PER_YEAR = {"day": 365, "week": 52, "month": 12}
 _MOST_PERIODS = 10_000
-_LONGEST_NUMBER = 8
 
 
-def _number(given: Any) -> Any:
-    """Return a whole number, given it or its digits."""
-    is_text = isinstance(given, str) and given.strip().isdecimal() and len(given) <= _LONGEST_NUMBER
-    return int(given) if is_text else given
-
-
-def _day(what: str, given: Any) -> date:
-    """Return a day, given it or its text."""
-    if type(given) is date:
-        return given
+def _day(what: str, day: Any) -> date:
+    """Return a date, read from its text or unchanged."""
+    if type(day) is date:
+        return day
     try:
-        return date.fromisoformat(given)
+        return date.fromisoformat(day)
     except (TypeError, ValueError):
-        words = f"{what} must be a day such as '2026-01-31', got {shown(given)}"
+        words = f"{what} must be a day such as '2026-01-31', got {shown(day)}"
         raise DeclarationError(words, parameter=what) from None
 
 
@@ -57,7 +50,7 @@ class Steps(Record):
         (3, 3, "steps(365, start='2026-01-01')")
     """
 
-    number: int = parameter(read=lambda given: checked_whole("steps", _number(given), 2, MOST_STEPS))
+    number: int = parameter(read=partial(checked_whole, "steps", least=2, most=MOST_STEPS))
     start: date | str | None = parameter(default=None, read=partial(_day, "start"))
     every: str = parameter(default="day", choices=tuple(_DAYS))
 

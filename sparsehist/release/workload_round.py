@@ -86,7 +86,7 @@ def requested(
     strategy: str | Strategy | None = None,
 ) -> WorkloadRequest:
     """Check parameters as far as possible without a store."""
-    if declaration.most_keys is not None:
+    if declaration.shares is not None:
         raise DeclarationError(
             f"the series {declaration.name!r} shares the weight of units with many keys (bounding='share'): "
             "workloads need a series with bounding='keep'"

@@ -52,7 +52,7 @@ _PUBLIC = "public_tables"
 _HOW_TO_COUNT = ("memory_limit", "threads")
 _OF_DISCOVERY = ("unit", "key", "most_keys", "delta", "rounds", "kind", "population", "on_null")
 _WORDS = sql_words(Declaration)
-NEEDED = ("unit", *(word for word, name in _WORDS.items() if name in needed(Declaration)))
+NEEDED = ("unit", *(word for word in _WORDS if word in needed(Declaration)))
 OPTIONS = (*NEEDED, *sorted({*_WORDS, _PUBLIC, *_HOW_TO_COUNT} - set(NEEDED)))
 """Options of CREATE SERIES, those that are needed first."""
 _ENDINGS = {"release": ENDINGS, "choose keys": (".parquet",), "report store": (".html",)}
@@ -204,10 +204,9 @@ class ScriptCheck:
             raise statement.error(f"{name} cannot name a series in SQL: {name}.public would be DuckDB's own", "name")
         values, public = _options(statement, OPTIONS, NEEDED)
         counting = {word: values.pop(word) for word in _HOW_TO_COUNT if word in values}
-        told = {_WORDS[word]: value for word, value in values.items()}
-        told |= {"steps": statement.asked["steps"]} if "steps" in statement.asked else {}
-        with statement.errors_at("name", **{field: word for word, field in _WORDS.items()}):
-            declaration = Declaration(name=name, **told)
+        values |= {"steps": statement.asked["steps"]} if "steps" in statement.asked else {}
+        with statement.errors_at("name"):
+            declaration = Declaration(name=name, **values)
         if not statement.query and declaration.steps is None and declaration.every is None:
             raise statement.error("expected AS and a query: it reads the log", "name")
         if statement.query and declaration.every is not None:

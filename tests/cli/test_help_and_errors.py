@@ -166,7 +166,7 @@ def test_a_new_parameter_of_a_series_is_an_option():
 
     @dataclass(frozen=True, kw_only=True)
     class More(Declaration):
-        flavour: str = parameter("Which flavour.", "plain", choices=("plain", "sweet"), option=str)
+        flavour: str = parameter("Which flavour.", "plain", choices=("plain", "sweet"))
 
     made = options_of("Asked", record=More)(name="a", key=["k"], max_keys=1, domain="hash64()", flavour="sweet")
     assert given(made)["flavour"] == "sweet"

@@ -65,7 +65,7 @@ def run(
         script: File of statements; - reads standard input.
         store: Directory of the store; CREATE SERIES makes it if there is none.
         param: name=value for $name in the script; may be repeated.
-        table: name=source: a table read from s3, gs, az or https, delta:path, iceberg:path or files; may be repeated.
+        table: name=source: a table read from files or from URLs of s3, gs, az or https; may be repeated.
         keep_going: Leave out statements that are wrong or fail; run the others.
         dry_run: Run nothing: show each statement and what it would spend.
     """
@@ -74,7 +74,9 @@ def run(
         raise DeclarationError(f"the script does not name the parameter ${name}")
     pairs = [word.partition("=") for word in table or ()]
     if not all(name.isidentifier() and source for name, _, source in pairs):
-        raise DeclarationError("--table is a name, = and where it is read from, as in --table log=delta:logs/visits")
+        raise DeclarationError(
+            "--table is a name, = and where it is read from, as in --table log=s3://lake/log/*.parquet"
+        )
     tables = {name: source for name, _, source in pairs}
     home = None if store is None else using.home(store)
     with Session(home, parameters=parameters, tables=tables, rows=rows) as session:

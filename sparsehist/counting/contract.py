@@ -72,17 +72,16 @@ class Files:
     """Files of a log, and how to read them.
 
     Attributes:
-        paths: Path, glob or list of them, URLs among them (s3, gs, az, https); with `hive`, directories too, of which
-            every file is read. Or one table: `delta:path` or `iceberg:path`.
+        paths: Path, pattern or URL (s3, gs, az, https), or a list of them.
         delimiter: Separator of the fields of CSV files, one character; if None, a comma, or a tab in .tsv files.
-        hive: Columns that stand in the names of folders, as in `day=2024-01-31/part.parquet`; they are text.
-        storage_options: Credentials for URLs, as Polars and obstore take them: {"aws_access_key_id": …}. They are not
-            stored; missing ones are taken from the environment.
+        hive: Columns that stand in the names of folders, as in `day=2024-01-31/part.parquet`; text.
+        storage_options: Credentials for URLs, as Polars takes them: {"aws_access_key_id": …}. They are not stored;
+            missing ones are taken from the environment.
         types: Types that key columns are cast to: {"time": "date"} counts days of timestamps; "integer" and "text"
             cast whole numbers, booleans, decimals and text.
 
     Example:
-        >>> Files("log", hive=["day"]).hive
+        >>> Files("log/day=*/*.parquet", hive=["day"]).hive
         ['day']
     """
 

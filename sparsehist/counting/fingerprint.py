@@ -1,8 +1,8 @@
 """Fingerprints: keyed digests of the log and query of a series, so that changes are noticed.
 
-Files are compared by path, size and times; files elsewhere by URL (without credentials), size and etag; tables of
-Delta and Iceberg by version; queries by their text and the files they read. Rows that a program hands over (frames,
-relations, streams) cannot be compared. Digests are as secret as their key: with both, guesses can be tested.
+Local files are compared by path, size and times; queries by their text and the files they read. Remote files and rows
+that a program hands over (frames, relations, streams) cannot be compared. Digests are as secret as their key: with
+both, guesses can be tested.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import hashlib
 import json
 import secrets
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 from sparsehist.counting.contract import ClosedQuery, Counts, Query
-from sparsehist.counting.files import as_files, found_files, table_of
-from sparsehist.counting.lakes import open_table
+from sparsehist.counting.files import as_files, is_remote, paths_of
 from sparsehist.counting.queries import checked
 
 
@@ -25,7 +25,7 @@ class Fingerprint:
     Attributes:
         key: Key of the digests, hex; each series has its own.
         query: Digest of the query's text and parameters.
-        files: Digest of the state of the files or of the table; empty for rows of a program.
+        files: Digest of the state of the files; empty for logs that cannot be compared.
     """
 
     key: str
@@ -66,17 +66,21 @@ def _digest(key: str, text: str) -> str:
 
 
 def _state(source: object) -> str | None:
-    """Return the state of the files or the table of a source; None for rows."""
+    """Return the state of the local files of a source; None if it cannot be compared."""
     if isinstance(source, ClosedQuery):
         read = [] if source.world is None or source.unverified else list(source.world.sources.values())
         states = [_state(list(one.files) if one.files else one.origin) for one in read]
         return json.dumps(states) if states and all(states) else None
-    told, table = as_files(source), table_of(source)
-    if table is not None:
-        return json.dumps(open_table(table, told.storage_options if told else {})[1])
-    if told is None:
+    files = as_files(source)
+    paths = [] if files is None else paths_of(files)
+    if files is None or any(map(is_remote, paths)):
         return None
-    return json.dumps([told.delimiter, list(told.hive), sorted(seen.state for seen in found_files(told))])
+    return json.dumps([files.delimiter, list(files.hive), sorted(map(_state_of_file, paths))])
+
+
+def _state_of_file(path: str) -> str:
+    file = Path(path).stat()
+    return f"{Path(path).absolute()} {file.st_size} {file.st_mtime_ns} {file.st_ctime_ns}"
 
 
 def _words(source: object) -> str:

@@ -15,18 +15,14 @@ from sparsehist.domain.base import Domain
 from sparsehist.errors import DataError, DeclarationError, SparsehistError, raise_alone
 from sparsehist.guarantee.extensions import LACKING, lacks_extension, unseen
 
-ENGINE_FAILURES = (
-    pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError, TypeError, RuntimeError,
-)  # fmt: skip
-"""What Polars, Spark or an Arrow stream may raise; panics of Polars are not subclasses of Exception."""
-_ENGINES = ("pyspark.", "py4j.", "grpc.", "duckdb", "_duckdb")
 QUERY_LABEL = "the query"
-STORES = ("s3", "s3a", "gs", "gcs", "az", "azure", "adl", "abfs", "abfss")
-_CREDENTIALS = "credentials are taken from the environment or from sh.Files(…, storage_options={…})"
+_CREDENTIALS = "; credentials are taken from the environment or from sh.Files(…, storage_options={…})"
 _DAY = r"^(\d{4}-\d{2}-\d{2})[ T]\d{2}:\d{2}.*$"
-_TEXTS = (pl.String, pl.Categorical, pl.Enum)
+TEXTS = (pl.String, pl.Categorical, pl.Enum)
 _REASONS = {
     "empty CSV|PermissionError: .*empty": "it is empty",
+    "^FileNotFoundError|expanded paths were empty": "it is not there",
+    "^PermissionError": "access is refused",
     "must end with PAR1|must contain a header": "it is not a complete Parquet file",
     "more fields": "its rows are of different length",
     "could not parse": "a quoted field is not followed by a delimiter",
@@ -34,10 +30,10 @@ _REASONS = {
     "(?i)utf-?8": "it is not UTF-8 text",
     "unexpected end of file": "it is cut off",
     "error parsing line|expected to contain JSON": "a line is not a JSON object, or a column has several types",
-    "^FileNotFoundError": "it is not there",
-    "^PermissionError": "access is refused",
+    "data type mismatch|^ColumnNotFoundError": "a column is missing or has another type than in other files",
 }
 """Patterns of engines' messages, which may quote the log, and their meaning."""
+_FAILURES = (Exception, pl.exceptions.PanicException)  # panics of Polars are not subclasses of Exception
 
 
 @dataclass(frozen=True)
@@ -85,8 +81,8 @@ class Log:
 def _cast(name: str, dtype: pl.DataType, to: str) -> tuple[pl.Expr, pl.DataType]:
     """Cast a column to dates or text; text is parsed later if the domain has whole numbers or dates."""
     column = pl.col(name)
-    written = dtype in _TEXTS or dtype.is_integer() or dtype == pl.Boolean or dtype.is_decimal()
-    if to == "date" and dtype in _TEXTS:
+    written = dtype in TEXTS or dtype.is_integer() or dtype == pl.Boolean or dtype.is_decimal()
+    if to == "date" and dtype in TEXTS:
         return column.cast(pl.String).str.replace(_DAY, "$1"), pl.String()
     if to == "date" and (dtype == pl.Date or isinstance(dtype, pl.Datetime)):
         return column.dt.date(), pl.Date()
@@ -101,43 +97,26 @@ def _cast(name: str, dtype: pl.DataType, to: str) -> tuple[pl.Expr, pl.DataType]
     )
 
 
-def bare(url: str) -> str:
-    """Return a URL without credentials; a path unchanged.
-
-    Example:
-        >>> bare("https://me:word@host/log.parquet?signature=5"), bare("s3://lake/a?.parquet")
-        ('https://host/log.parquet', 's3://lake/a?.parquet')
-    """
-    scheme, divided, rest = url.partition("://")
-    if not divided or "/" in scheme:
-        return url
-    place, slash, path = rest.partition("/")
-    web = scheme.lower() not in STORES
-    if web or ":" in place.rpartition("@")[0]:
-        place = place.rpartition("@")[2]
-    if web:
-        place, path = re.split(r"[?#]", place)[0], re.split(r"[?#]", path)[0]
-    return f"{scheme}{divided}{place}{slash}{path}"
-
-
 def shown(file: str) -> str:
-    """Return a path for errors, without values in names of folders: user=alice may be a unit or a key.
+    """Return a path or URL for errors, without credentials and without values in names of folders (units or keys).
 
     Example:
-        >>> shown("log/user=alice/part.csv")
-        'log/user=…/part.csv'
+        >>> shown("log/user=alice/part.csv"), shown("https://me:word@host/log.parquet?signature=5")
+        ('log/user=…/part.csv', 'https://host/log.parquet')
     """
-    return re.sub(r"=[^/]+(?=/)", "=…", bare(file))
+    file = re.sub(r"(?<=://)[^/]*@", "", file)
+    if file.startswith("http"):
+        file = re.split(r"[?#]", file)[0]
+    return re.sub(r"=[^/]+(?=/)", "=…", file)
 
 
 class engine_errors(AbstractContextManager[None]):  # noqa: N801  used as a statement, like contextlib.suppress
-    """A context that replaces an engine's exception by our own error, since its text may quote the log.
+    """A context that replaces an engine's exception by our own error, whose text may quote the log or credentials.
 
     Args:
         label: Name of the source, for errors.
         log: The log; its files are tried one by one to find the unreadable file.
         known: Function that returns the error for failures with known texts.
-        clients: Also replace errors of object store clients, whose texts may contain credentials.
     """
 
     def __init__(
@@ -145,20 +124,13 @@ class engine_errors(AbstractContextManager[None]):  # noqa: N801  used as a stat
         label: str,
         log: Log | None = None,
         known: Callable[[BaseException], SparsehistError | None] | None = None,
-        *,
-        clients: bool = False,
     ) -> None:
-        self._label, self._log, self._known, self._clients = label, log, known, clients
+        self._label, self._log, self._known = label, log, known
 
     def __exit__(self, kind: object, failure: BaseException | None, trace: object) -> None:
-        of_engine = isinstance(failure, ENGINE_FAILURES) or type(failure).__module__.startswith(_ENGINES)
-        of_client = self._clients and not isinstance(failure, (KeyboardInterrupt, SystemExit))
-        if failure is None or isinstance(failure, (SparsehistError, MemoryError)) or not (of_engine or of_client):
+        if not isinstance(failure, _FAILURES) or isinstance(failure, (SparsehistError, MemoryError)):
             return
-        found = self._known(failure) if self._known is not None else None
-        error = found or _explained(failure, self._label, self._log)
-        if self._clients:
-            error = DataError(f"{error}; {_CREDENTIALS}")
+        error = (self._known and self._known(failure)) or _explained(failure, self._label, self._log)
         del failure, trace  # locals of frames are visible in a debugger: these held the engine's message
         raise_alone(error)
 
@@ -176,14 +148,14 @@ def _explained(failure: BaseException, label: str, log: Log | None) -> Sparsehis
     for file, scan in ({} if log is None else log.files).items():
         try:
             scan.select(pl.all().null_count()).collect(engine="streaming")
-        except ENGINE_FAILURES as seen:
+        except _FAILURES as seen:
             label, failure = f"file {shown(file)!r}", seen
             break
     words = f"{type(failure).__name__}: {failure}"
     found = next((reason for said, reason in _REASONS.items() if re.search(said, words)), None)
     of_file = label.startswith("file ") and found is not None
     reason = f": {found}" if of_file else f" ({kind}): check that it is complete and that its columns are readable"
-    return DataError(f"{label} cannot be read{reason}")
+    return DataError(f"{label} cannot be read{reason}{_CREDENTIALS if '://' in label else ''}")
 
 
 def check_unit_dtypes(log: Log, units: Sequence[str], *, portable: bool = False) -> None:

@@ -69,8 +69,8 @@ def _open(source: object, columns: Sequence[str]) -> Log:
             frame = pl.DataFrame(source)
             return Log(frame.lazy(), dict(frame.schema), "the table")
     raise DeclarationError(
-        "a log is a path, a list of paths, a Polars or Spark frame, a DuckDB relation, a Query, Counts or anything "
-        f"with an Arrow stream, not {kind.__name__}"
+        "a log is a path, a list of paths, a Polars or Spark frame (such as pl.scan_delta(…)), a DuckDB relation, a "
+        f"Query, Counts or anything with an Arrow stream, not {kind.__name__}"
     )
 
 

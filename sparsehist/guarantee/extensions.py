@@ -13,9 +13,8 @@ INSTALL_NOTHING: dict[str, str | bool | int | float | list[str]] = {"autoinstall
 """Settings of every connection that runs a user's SQL."""
 _LACKING = re.compile(r"required extension|Extension \"[^\n]*\" not found|exists in the \w+ extension")
 LACKING = (
-    "DuckDB has no extension for what is read here, and fetches none by itself: s3, gs, az and https, Delta and "
-    "Iceberg are read as tables={'log': sh.Files('s3://…')}, 'delta:path' or 'iceberg:path', in a shell --table "
-    "log=s3://…"
+    "DuckDB has no extension for this source, and fetches none by itself: read URLs as tables={'log': "
+    "sh.Files('s3://…')}, in a shell --table log=s3://…; Delta and Iceberg as tables={'log': pl.scan_delta(…)}"
 )
 
 

@@ -17,7 +17,6 @@ from sparsehist.counting import count_keys
 from sparsehist.counting.contract import ClosedQuery, Counts, Files, Query
 from sparsehist.counting.count import EMPTY, list_pairs, sorted_keys
 from sparsehist.counting.fingerprint import Fingerprint
-from sparsehist.counting.lakes import is_table
 from sparsehist.counting.progress import Counting, reporting
 from sparsehist.counting.spark_sources import is_spark_frame
 from sparsehist.declaration import Declaration
@@ -54,7 +53,7 @@ def with_source(declaration: Declaration, source: object) -> Declaration:
         of_session = isinstance(source, ClosedQuery) and not source.is_checked
         trusted = UNCHECKED_SOURCE if unverified or of_session else CHECKED_QUERY
         return replace(declaration, unverified=unverified, source=trusted)
-    if isinstance(source, (str, os.PathLike, list, tuple, Files)) or is_table(source):
+    if isinstance(source, (str, os.PathLike, list, tuple, Files)):
         return declaration
     return replace(declaration, source=UNCHECKED_SOURCE)
 
@@ -260,8 +259,8 @@ def _reused(home: Home, record: SeriesRecord, asked: NewLog) -> SeriesRecord:
         return record
     if changed == ["rows"]:
         raise SeriesDiffersError(
-            f"{name}, and rows that a program hands over cannot be compared with its log: open the series by its "
-            "name, store.series(…), or give the log as files"
+            f"{name}, and rows that a program hands over and remote files cannot be compared with its log: open the "
+            "series by its name, store.series(…), or give the log as local files"
         )
     remedy = "use another name to count this log"
     if of_period:

@@ -100,7 +100,7 @@ def test_a_directory_that_cannot_be_read_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("os.access", lambda place, _, **__: str(SECRET_NUMBER) not in str(place))
     denied = "day=…/' cannot be read: permission is denied"
     refused(DataError, denied, str(tmp_path / "*/*.parquet"))
-    refused(DataError, denied, Files(tmp_path, hive=["day"]), key=["day"])
+    refused(DataError, denied, Files(tmp_path / "**/*.parquet", hive=["day"]), key=["day"])
 
 
 def test_sources_that_are_no_log_are_refused(tmp_path):
@@ -121,15 +121,15 @@ def test_sources_that_are_no_log_are_refused(tmp_path):
 
 
 def test_files_that_disagree_are_refused(tmp_path):
-    """Files may differ in the width of whole numbers, not in the kind of a column or in columns."""
+    """Files may differ in the width of whole numbers, but not in the types or names of columns."""
     for i, dtype in enumerate((pl.Int32, pl.Int64, pl.UInt8)):
         a_frame([1, 2], ["a", "b"], schema_overrides={"user_id": dtype}).write_parquet(tmp_path / f"{i}.parquet")
     assert as_dict(count(tmp_path / "*.parquet")) == {"a": 1, "b": 1}
     text, renamed = tmp_path / "text.parquet", tmp_path / "renamed.parquet"
     a_frame(["u1", "1.0"], ["a", SECRET]).write_parquet(text)
     a_frame([1, 2], ["a", "b"]).rename({"query": "other"}).write_parquet(renamed)
-    refused(DataError, "'user_id'.*one id would be two", [tmp_path / "0.parquet", text])
-    refused(DataError, "no column 'query'", [tmp_path / "0.parquet", renamed])
+    for other in (text, renamed):
+        refused(DataError, f"{other.name}.*column is missing or has another type", [tmp_path / "0.parquet", other])
 
 
 @pytest.mark.parametrize(

@@ -47,10 +47,10 @@ def html_table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[objec
     return templates().get_template("table.html.jinja").render(table)
 
 
-def table_of_dicts(caption: str, rows: Sequence[Mapping[str, object]]) -> str:
-    """Return a table of rows with the same keys."""
+def table_of_dicts(caption: str, rows: Sequence[Mapping[str, object]], numbers: int = 0) -> str:
+    """Return a table of rows with the same keys, as `html_table`."""
     heads = list(rows[0]) if rows else ["nothing yet"]
-    return html_table(caption, heads, (list(map(shown, row.values())) for row in rows))
+    return html_table(caption, heads, (list(map(shown, row.values())) for row in rows), numbers)
 
 
 def in_notebook(value: object, tables: Callable[[], Iterable[str]]) -> str:

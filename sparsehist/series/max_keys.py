@@ -40,7 +40,7 @@ from sparsehist.release import any_kind
 from sparsehist.release.creation import NewLog, checked_source, counted_into, reading_of, with_source
 from sparsehist.release.home import Home, home_of
 from sparsehist.release.key_discovery import Round, check_room
-from sparsehist.release.pipeline import published_metadata
+from sparsehist.release.pipeline import published
 from sparsehist.release.releases import Release
 from sparsehist.series.store import Store
 from sparsehist.store.layout import spill_directory
@@ -195,9 +195,9 @@ def choose_max_keys(
 def _check_level(home: Home, declared: Declaration, name: str, level: Fraction) -> None:
     """Refuse an existing choice of this name at another level."""
     with home.hold() as state:
-        made = published_metadata(state, home.find(state, declared.name))
-    if made and as_level(made[0].level) / _FIRST_SHARE != level:
-        at = level_text(as_level(made[0].level) / _FIRST_SHARE)
+        made = published(state, home.find(state, declared.name))
+    if made and made[0].level / _FIRST_SHARE != level:
+        at = level_text(made[0].level / _FIRST_SHARE)
         raise NameTakenError(f"the choice {name!r} was made at level {at}: ask at that level, or use another name")
 
 

@@ -294,7 +294,7 @@ class ScriptCheck:
             return _MADE_BEFORE
         declaration = series.declaration
         request: Any = any_kind.request_of(declaration, statement.name, **release_asked(statement))[0]
-        if not request.complete:
+        if request.missing:
             raise NotFoundError(f"the series {asked['series']} has no release {statement.name}: AT LEVEL makes one")
         path, public = self._path(series, series_id, request)
         _, made, spends = prepared(self.ledger, series_id, declaration, path, request, public)

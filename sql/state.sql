@@ -60,8 +60,7 @@ create table file (                    -- files in the directory of a series bes
     name      text    not null,
     size      integer not null,        -- bytes
     digest    text    not null,        -- SHA-256, hex
-    path_id   integer,                 -- whose attachment it is; null if written when the series was created
-    erased    integer not null         -- 1 if the file is erased, now or by the next opening
+    path_id   integer                  -- whose attachment it is; null if written when the series was created
 ) strict;
 
 create index file_of_series on file (series_id);
@@ -129,7 +128,8 @@ commit;
 -- name: raise_generation
 -- Claim the next generations, one for each round; no row is changed if another connection did so first.
 -- in:  $seen: the generation this transaction builds on; $rounds
-update store set generation = generation + $rounds where generation = $seen;
+-- out: generation
+update store set generation = generation + $rounds where generation = $seen returning generation;
 
 
 -- name: read_series
@@ -144,62 +144,57 @@ order by created, rowid;
 
 -- name: forget_series
 -- Erase the secrets of a series from its row; its costs stay.
--- in:  $series_id, $dropped
 update series set salt = null, made_from = null, dropped = $dropped where series_id = $series_id;
 
 
 -- name: forget_rounds
--- Keep of the releases of a series what was published, not what the callers asked for.
+-- Keep of the releases of a series what was published, not what the callers requested.
 update release
 set request = null, file = null, size = null, digest = null, n_past = null, n_new = null, n_empty = null
 where series_id = $series_id;
 
 
+-- name: forget_steps
+update step set digest = null where series_id = $series_id;
+
+
 -- name: read_files
--- The files beside the rounds, by name.
 -- out: path_id (null for those of the series itself), name, size, digest
-select path_id, name, size, digest from file where series_id = $series_id and not erased order by name;
+select path_id, name, size, digest from file where series_id = $series_id order by name;
 
 
--- name: insert_path
--- out: path_id
-insert into path (series_id, kind, workload, strategy, integer_noise)
-values ($series_id, $kind, $workload, $strategy, $integer_noise)
-returning path_id;
+-- name: read_known_names
+-- out: name of each directory and file below `series` that the state knows
+select series_id as name from series where dropped is null
+union all
+select series_id || '/' || name from file
+union all
+select series_id || '/' || file from release where file is not null;
 
 
 -- name: read_paths
 -- The noise paths of a series, in order.
--- out: kind, workload, strategy, integer_noise, path_id
-select kind, workload, strategy, integer_noise, path_id
-from path
-where series_id = $series_id
-order by path_id;
+select kind, workload, strategy, integer_noise, path_id from path where series_id = $series_id order by path_id;
 
 
 -- name: read_releases
--- The releases of a noise path, in order.
--- out: path_id, generation, name, level (exact text), threshold, request, metadata
-select path_id, generation, name, level, threshold, request, metadata
+-- The releases of a series, in order.
+-- in:  $path_id, $name: only those of a noise path or with a name; null for all
+-- out: path_id, name, level (exact text), threshold, request, metadata, generation
+select path_id, name, level, threshold, request, metadata, generation
 from release
-where path_id = $path_id
+where
+    series_id = $series_id and request is not null
+    and ($path_id is null or path_id = $path_id) and ($name is null or name = $name)
 order by generation;
-
-
--- name: read_release
--- The release of a name, on any noise path of a series.
--- out: at most one row, as read_releases
-select path_id, generation, name, level, threshold, request, metadata
-from release
-where series_id = $series_id and name = $name;
 
 
 -- name: read_rounds
 -- The rounds of a noise path, in order.
--- out: n_past, n_new, n_empty, n_levels (spent up to this round), file, size, digest, then the row that the file
+-- out: file, size, digest, n_levels (spent up to this round), n_past, n_new, n_empty, then the row that the file
 --      vouches for: generation, name, level (exact text), threshold, step, metadata, spends
 select
-    n_past, n_new, n_empty, sum(spends) over (order by generation) as n_levels, file, size, digest,
+    file, size, digest, sum(spends) over (order by generation) as n_levels, n_past, n_new, n_empty,
     generation, name, level, threshold, step, metadata, spends
 from release
 where path_id = $path_id
@@ -208,8 +203,8 @@ order by generation;
 
 -- name: read_past
 -- The levels (of running counts, steps and levels) spent on a noise path, in the order of their first release.
--- out: level (exact text), threshold (the lowest at that level), step or null
-select level, min(threshold) as threshold, step
+-- out: step or null, level (exact text), threshold (the lowest at that level)
+select step, level, min(threshold) as threshold
 from release
 where path_id = $path_id
 group by level, step

@@ -148,8 +148,7 @@ def declared_into(home: Home, declaration: Declaration, if_exists: str) -> Serie
 
 def _registered(state: State, home: Home, declaration: Declaration, new: SeriesRecord, written: Path) -> SeriesRecord:
     """Move the files of a series into the store and commit it."""
-    state.take_series_directory(written, new.series_id)
-    state.commit_series(new, integer_noise=declaration.family.integer, who=home.who)
+    state.commit_series(new, written, integer_noise=declaration.family.integer, who=home.who)
     return present(state.series(new.name))
 
 

@@ -129,7 +129,7 @@ ANSWER = "/"
 
 def published(state: State, record: SeriesRecord) -> list[ReleaseRecord]:
     """Return the releases of a series, in order, except the single answers of interactive sessions."""
-    return [release for release in state.series_releases(record) if ANSWER not in release.name]
+    return [release for release in state.releases(record) if ANSWER not in release.name]
 
 
 RELEASES = {

@@ -132,7 +132,8 @@ class WorkloadPath(NoisePath):
         """The price of the strategy, read from the path's first release if there is one."""
         if self.path_id is None:
             return price_of(self.held.declaration, self.strategy)
-        first = of_kind(read_metadata(self.held.state.releases(self.path_id)[0].metadata), WorkloadMetadata)
+        releases = self.held.state.releases(self.held.record, path_id=self.path_id)
+        first = of_kind(read_metadata(releases[0].metadata), WorkloadMetadata)
         least, mean = ((std / first.noise_std) ** 2 for std in (first.least_std, first.std))
         return Price(first.sensitivity, least, mean)
 

@@ -96,7 +96,7 @@ class _Series:
     @classmethod
     def of(cls, state: State, record: SeriesRecord) -> _Series:
         """Read a series from a store."""
-        made = cls(declaration_of(record), {one.name for one in state.series_releases(record)})
+        made = cls(declaration_of(record), {one.name for one in state.releases(record)})
         read = state.past if made.declaration.steps is None else state.past_points
         made.past = {path.name: list(read(path.path_id)) for path in record.paths}
         return made

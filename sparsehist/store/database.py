@@ -11,7 +11,9 @@ its counter is older than that of the state: then it is ignored, and SQLite's ow
 
 from __future__ import annotations
 
+import getpass
 import hashlib
+import json
 import os
 import sqlite3
 import time
@@ -49,17 +51,16 @@ class Database:
             with disk_errors(self._path):
                 os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE))
         with self._plain_errors():
+            uri = f"{self._path.as_uri()}?mode=rw"
+            # The store's lock admits one thread at a time.
             self._connection = sqlite3.connect(
-                f"{self._path.as_uri()}?mode=rw",
-                uri=True,
-                timeout=0,
-                isolation_level=None,
-                check_same_thread=False,  # the store's lock admits one thread at a time
+                uri, uri=True, timeout=0, isolation_level=None, check_same_thread=False
             )
+        self._connection.row_factory = sqlite3.Row
         _connections.add(self._connection)
         try:
             with self._plain_errors():
-                for name in ("settings",) if durable else ("settings", "settings_in_memory"):
+                for name in ("settings", *(() if durable else ("settings_in_memory",))):
                     self._connection.executescript(statement(name))
                 if create:
                     self._connection.executescript(statement("create_tables"))
@@ -69,41 +70,31 @@ class Database:
             self._disconnect()
             raise
 
-    def rows(self, sql: str, /, **values: object) -> list[tuple[Any, ...]]:
-        """Run a statement, given as text or by its name in sql/, and return its rows."""
+    def run(self, sql: str, /, **values: object) -> list[Any]:
+        """Run a statement, given as text or by its name in sql/state.sql; return its rows."""
         with self._plain_errors():
-            return self._run(sql, values).fetchall()
-
-    def records(self, sql: str, /, **values: object) -> list[dict[str, Any]]:
-        """Run a statement like `rows`, and return its rows as dicts."""
-        with self._plain_errors():
-            found = self._run(sql, values)
-            columns = [column for column, *_ in found.description]
-            return [dict(zip(columns, row, strict=True)) for row in found]
-
-    def change(self, sql: str, /, **values: object) -> int:
-        """Run a statement inside a transaction; returns the number of changed rows."""
-        with self._plain_errors():
-            return self._run(sql, values).rowcount
+            return self._connection.execute(statement(sql) if sql.isidentifier() else sql, values).fetchall()
 
     def insert(self, table: str, **values: object) -> None:
         """Insert a row; omitted columns are null."""
-        columns, places = ", ".join(values), ", ".join(f"${name}" for name in values)
-        self.change(f"insert into {table} ({columns}) values ({places})", **values)  # noqa: S608 - names from the code
+        columns, parameters = ", ".join(values), ", ".join(f"${name}" for name in values)
+        self.run(f"insert into {table} ({columns}) values ({parameters})", **values)  # noqa: S608  names from the code
 
-    def _run(self, sql: str, values: Mapping[str, object]) -> sqlite3.Cursor:
-        is_name = sql.isidentifier() and sql != "vacuum"
-        return self._owned().execute(statement(sql) if is_name else sql, values)
+    def insert_event(
+        self, what: str, generation: int, *, who: str | None, details: Mapping[str, Any] | None = None, **more: Any
+    ) -> None:
+        """Append an event; `more` holds further columns."""
+        text = None if details is None else as_text(details)
+        columns = {"generation": generation, "happened": now(), "who": who or _user(), "what": what, "details": text}
+        self.insert("event", **columns, **more)
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """Run the block as a transaction; its changes are on the disk when it ends."""
-        with self._plain_errors():
-            self._owned().execute("begin immediate")
+        self.run("begin immediate")
         try:
             yield
-            with self._plain_errors():
-                self._connection.execute("commit")
+            self.run("commit;")
         except BaseException:
             with suppress(sqlite3.Error):
                 self._connection.rollback()
@@ -126,11 +117,15 @@ class Database:
         with suppress(sqlite3.Error):
             self._connection.close()
 
+    def check_integrity(self) -> None:
+        """Let SQLite check the state file."""
+        if [*map(tuple, self.run("pragma integrity_check (1)"))] != [("ok",)]:
+            raise altered(self._path)
+
     def _check(self) -> None:
         """Refuse a state that was altered, or that has triggers or views."""
-        if self.rows("select count(*) from sqlite_schema where type in ('trigger', 'view')") != [
-            (0,)
-        ]:  # runs first: it rolls back the transaction of a killed process
+        # The first statement rolls back the transaction of a killed process.
+        if self.run("select 1 from sqlite_schema where type in ('trigger', 'view')"):
             raise altered(self._path)
         if not self._durable:
             return
@@ -144,16 +139,13 @@ class Database:
         known = self._known_changes
         if known > _changes(state) or (known == _changes(state) and digest != hashlib.sha256(state).hexdigest()):
             raise altered(self._path)
-        if known < _changes(state) and self.rows("pragma integrity_check (1)") != [("ok",)]:
-            raise altered(self._path)
-
-    def _owned(self) -> sqlite3.Connection:
-        if os.getpid() != self._process:
-            raise StoreInUseError("a store opened before a fork cannot be used after it; open it in the child")
-        return self._connection
+        if known < _changes(state):
+            self.check_integrity()
 
     @contextmanager
     def _plain_errors(self) -> Iterator[None]:
+        if os.getpid() != self._process:
+            raise StoreInUseError("a store opened before a fork cannot be used after it; open it in the child")
         try:
             yield
         except UnicodeEncodeError:
@@ -175,6 +167,18 @@ class Database:
 def now() -> int:
     """Return the current time in the format of the state: microseconds since 1970, in UTC."""
     return time.time_ns() // 1000
+
+
+def as_text(value: Mapping[str, Any]) -> str:
+    """Return a value as JSON, as the state stores it."""
+    return json.dumps(dict(value), sort_keys=True, ensure_ascii=False)
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError, ImportError):
+        return "unknown"
 
 
 def _changes(state: bytes) -> int:

@@ -26,7 +26,6 @@ from sparsehist.store.layout import (
 )
 from sparsehist.store.opening import check_is_newest, held, open_state, read_identity
 from sparsehist.store.private_files import NEW, PRIVATE, disk_errors, sync_directory
-from sparsehist.store.rows import insert_event
 from sparsehist.store.witnesses import MARK_SUFFIX, Mark, raise_mark, raise_published_generation
 
 
@@ -45,7 +44,7 @@ def create_store(path: Path, *, durable: bool = True) -> None:
                 "store", format_version=FORMAT_VERSION, store_id=store_id, generation=0,
                 identity=identity_of(building), home=str(path), created=now(),
             )  # fmt: skip
-            insert_event(database, "create store", 0)
+            database.insert_event("create store", 0, who=None)
 
 
 def ensure_store(path: Path) -> bool:
@@ -125,12 +124,12 @@ def adopt(path: str | os.PathLike[str], *, home_is_gone: bool = False, wait: flo
             return
         with database.transaction():
             generation += 1
-            database.change(
+            database.run(
                 "update store set generation = generation + 1, identity = $identity where generation = $seen",
                 seen=identity.generation,
                 identity=identity_of(path),
             )
-            insert_event(database, "adopt store", generation)
+            database.insert_event("adopt store", generation, who=None)
         # If the process dies before the home is set, the store counts as moved: every opening raises both marks.
         for place in (path, home):
             if os.access(place.parent, os.W_OK):
@@ -139,7 +138,7 @@ def adopt(path: str | os.PathLike[str], *, home_is_gone: bool = False, wait: flo
             if os.access(directory, os.W_OK):
                 raise_published_generation(directory, identity.store_id, generation)
         with database.transaction():
-            database.change("update store set home = $home", home=str(path))
+            database.run("update store set home = $home", home=str(path))
 
 
 def _check_is_free(path: Path) -> None:

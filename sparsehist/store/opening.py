@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -12,7 +11,6 @@ from sparsehist.store.database import Database
 from sparsehist.store.layout import (
     FORMAT_VERSION,
     LOCK,
-    SERIES,
     SPILL,
     STATE,
     check_format,
@@ -43,10 +41,10 @@ def open_state(path: Path, *, wait: float = 0.0, durable: bool = True) -> Iterat
         if durable:
             check_is_newest(path, identity)
         check_is_original(path, identity)
-        _finish_erasing(path, database)
+        (path / f"{STATE}-journal").unlink(missing_ok=True)  # reading rolled back an open transaction
         state = State(path, database, identity, durable=durable)
-        # A process that died after its commit may not have raised the mark, so raise it before its round is
-        # published.
+        # Finish the work of a process that died after its commit; the mark is raised before its round is published.
+        state.erase_unknown()
         state.raise_marks()
         yield state
 
@@ -69,11 +67,11 @@ def held(path: Path, *, wait: float, durable: bool) -> Iterator[Database]:
 
 def read_identity(database: Database, path: Path) -> StoreIdentity:
     """Return the identity of the store from its state; it must agree with the format file."""
-    rows = database.rows("select format_version, store_id, generation, identity, home from store")
+    rows = database.run("select format_version, store_id, generation, identity, home from store")
     if len(rows) != 1 or rows[0][:2] != (FORMAT_VERSION, store_id_at(path)):
         raise StoreDamagedError(f"the state of store {path} was altered; restore it from a backup")
     _, store_id, generation, identity, home = rows[0]
-    publications = tuple(Path(place) for (place,) in database.rows("select directory from publication"))
+    publications = tuple(Path(place) for (place,) in database.run("select directory from publication"))
     return StoreIdentity(store_id, generation, identity, Path(home), publications)
 
 
@@ -104,16 +102,3 @@ def check_is_original(path: Path, identity: StoreIdentity) -> None:
             "or links of its files were changed. If it is the newest copy and no other one will be used, take it "
             f"with `sparsehist adopt {path} --home-is-gone`"
         )
-
-
-def _finish_erasing(path: Path, database: Database) -> None:
-    """Finish erasures that dead processes began. Files unknown to the state stay until `verify`."""
-    series = path / SERIES
-    with disk_errors(series):
-        (path / f"{STATE}-journal").unlink(missing_ok=True)  # reading rolled back an open transaction
-        for series_id, name in database.rows("select series_id, name from file where erased"):
-            (series / series_id / name).unlink(missing_ok=True)
-        for (series_id,) in database.rows("select series_id from series where dropped is not null"):
-            if (series / series_id).exists():
-                database.rows("vacuum")  # the process that dropped it may have died before this
-                shutil.rmtree(series / series_id)

@@ -115,12 +115,11 @@ def atomic_file(
 
 
 def write_file(
-    path: Path, *parts: bytes | memoryview, durable: bool, mode: int = PRIVATE, temporary: Path | None = None
+    path: Path, content: bytes | memoryview, *, durable: bool, mode: int = PRIVATE, temporary: Path | None = None
 ) -> RegisteredFile:
-    """Write the parts one after another, atomically."""
+    """Write a file, atomically."""
     with atomic_file(path, durable=durable, mode=mode, temporary=temporary) as file:
-        for part in parts:
-            file.write(part)
+        file.write(content)
     return file.registered
 
 

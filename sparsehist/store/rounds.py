@@ -4,87 +4,61 @@ Levels are numbered in the order of first release. The file of a round holds the
 level spent so far; if the round spends a new level, also the noise at that level of the t cells tracked before. So
 all noise at a level is in the round that spent it and in later ones, in the order of cell numbers.
 
-A file contains a digest of its row in the state, positions and counts of its new cells, this noise, and the keys of
-empty cells as an Arrow stream. The state contains the digest of the file and the sizes of its arrays.
+A file is an archive of numpy arrays: `seal` (digest of the round's row in the state), `positions` and `counts` of new
+cells, `level_noise` (t), `noise` (levels × q), and `keys` of empty cells as an Arrow stream. The state contains the
+digest of the file.
 """
 
 from __future__ import annotations
 
 import hashlib
+import io
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sparsehist.errors import present, promise
+from sparsehist.errors import NotFoundError, StoreInUseError, promise
 from sparsehist.store.private_files import altered, verified, write_file
-from sparsehist.store.records import NewRound, NoiseArray, RegisteredFile, Spot
-from sparsehist.typing import IntArray, secret
+from sparsehist.store.records import NewRound, NoiseArray, RegisteredFile, Spot, Tracked
+from sparsehist.typing import AnyArray, secret
 
 if TYPE_CHECKING:
     import polars as pl
 
-_WORD = 8  # bytes of a number
-TRACKING = ("cells", "measure")
+_TRACKING = ("cells", "measure")
 """Kinds of paths whose rounds track cells."""
 
 
 @secret
 @dataclass(frozen=True)
-class RoundSizes:
-    """The sizes of the arrays in the file of a round, and the digest of its row.
+class Round:
+    """A committed round.
 
     `n_past` (t) cells were tracked before, `n_new` (q) are new, of which `n_empty` are empty. If the round spends a
     level, this is the last of `n_levels`.
     """
 
+    file: RegisteredFile
+    seal: bytes
+    spends: bool
+    n_levels: int
     n_past: int
     n_new: int
     n_empty: int
-    n_levels: int
-    spends: bool
-    seal: bytes
+
+    @property
+    def new(self) -> slice:
+        """The numbers of the new cells."""
+        return slice(self.n_past, self.n_past + self.n_new)
 
 
 def sealed(*row: object) -> bytes:
     """Return the digest of a round's row: generation, name, level, threshold, step, metadata, whether it spends."""
     return hashlib.sha256(json.dumps(row).encode()).digest()
-
-
-class RoundFile:
-    """The arrays of a round file: `positions` and `counts` of new cells, shape (q,), and noise."""
-
-    def __init__(self, directory: Path, registered: RegisteredFile, sizes: RoundSizes, dtype: type[Any]) -> None:
-        """Read a file, and check its digest and its row."""
-        content = verified(directory, registered)
-        if not content.startswith(sizes.seal):
-            raise altered(directory / registered.name)
-        n_past = sizes.n_past if sizes.spends else 0
-        lengths = [sizes.n_new, sizes.n_new, n_past, sizes.n_levels * sizes.n_new]
-        *starts, end = (len(sizes.seal) + _WORD * np.cumsum([0, *lengths])).tolist()
-        arrays = [np.frombuffer(content, np.int64, length, at) for length, at in zip(lengths, starts, strict=True)]
-        self.positions: IntArray = arrays[0]
-        self.counts: IntArray = arrays[1]
-        self._level_noise, self._noise = (array.view(dtype) for array in arrays[2:])
-        self._sizes, self._keys = sizes, content[end:]
-
-    def noise(self, level: int) -> NoiseArray:
-        """Return the noise at the level of this number: shape (t + q,) if this round spent the level, else (q,)."""
-        sizes = self._sizes
-        new: NoiseArray = self._noise[level * sizes.n_new : (level + 1) * sizes.n_new]
-        if not (sizes.spends and level == sizes.n_levels - 1):
-            return new
-        whole: NoiseArray = np.concatenate([self._level_noise, new])
-        return whole
-
-    def empty_keys(self) -> Any:
-        """Return the keys of the new empty cells, in order, as an Arrow table."""
-        import pyarrow as pa
-
-        return pa.ipc.open_stream(self._keys).read_all()
 
 
 @dataclass(frozen=True, repr=False)
@@ -97,79 +71,97 @@ class PathHistory:
     directory: Path
     kind: str
     integer_noise: bool
-    rounds: Sequence[tuple[RoundSizes, RegisteredFile]] = ()
+    rounds: Sequence[Round] = ()
     levels: Sequence[Spot] = ()
-    opened: dict[int, RoundFile] = field(default_factory=dict)
-
-    @property
-    def dtype(self) -> type[Any]:
-        """Type of the noise numbers."""
-        return np.int64 if self.integer_noise else np.float64
+    _opened: dict[int, Mapping[str, AnyArray]] = field(default_factory=dict)
 
     @property
     def n_tracked(self) -> int:
         """Number of cells tracked so far, or of numbers in a workload's state."""
-        return self.rounds[-1][0].n_past + self.rounds[-1][0].n_new if self.rounds else 0
+        return self.rounds[-1].new.stop if self.rounds else 0
 
-    def open_round(self, number: int) -> RoundFile:
-        """Return the file of a round; its first reading checks it."""
-        if number not in self.opened:
-            sizes, file = self.rounds[number]
-            self.opened[number] = RoundFile(self.directory, file, sizes, self.dtype)
-        return self.opened[number]
+    def arrays(self, number: int) -> Mapping[str, AnyArray]:
+        """Return the arrays of a round; the first reading checks its file and its row."""
+        if number not in self._opened:
+            file = self.rounds[number].file
+            arrays = dict(np.load(io.BytesIO(verified(self.directory, file)), allow_pickle=False))
+            if arrays["seal"].tobytes() != self.rounds[number].seal:
+                raise altered(self.directory / file.name)
+            self._opened[number] = arrays
+        return self._opened[number]
 
-    def new_cells(self) -> Iterator[tuple[RoundFile, slice]]:
-        """Yield each round that tracked new cells, with the slice of their numbers."""
-        for number, (sizes, _) in enumerate(self.rounds):
-            if sizes.n_new:
-                yield self.open_round(number), slice(sizes.n_past, sizes.n_past + sizes.n_new)
+    def tracked(self) -> Tracked:
+        """Return the tracked cells."""
+        promise(self.kind in _TRACKING, "tracked cells of a path that tracks none")
+        position, count = np.empty((2, self.n_tracked), np.int64)
+        for made, arrays in self._with_new_cells():
+            position[made.new], count[made.new] = arrays["positions"], arrays["counts"]
+        return Tracked(position, count)
 
-    def noise(self, ordinal: int) -> NoiseArray:
-        """Return the noise of all cells at the level of this number."""
-        out: NoiseArray = np.empty(self.n_tracked, self.dtype)
-        for number, (sizes, _) in enumerate(self.rounds):
-            spent_here = sizes.spends and sizes.n_levels - 1 == ordinal
-            if sizes.n_levels > ordinal and (spent_here or sizes.n_new):
-                cells = slice(0 if spent_here else sizes.n_past, sizes.n_past + sizes.n_new)
-                out[cells] = self.open_round(number).noise(ordinal)
-        return out
+    def empty_keys(self) -> pl.DataFrame:
+        """Return the keys of the tracked empty cells, in order; there must be at least one."""
+        import polars as pl
 
-    def write_round(
-        self, name: str, record: NewRound, row: Sequence[object], *, durable: bool
-    ) -> tuple[RoundSizes, RegisteredFile]:
+        keys = [arrays["keys"].tobytes() for made, arrays in self._with_new_cells() if made.n_empty]
+        return pl.concat(map(pl.read_ipc_stream, keys))
+
+    def noise(self, level: Spot, n_tracked: int) -> NoiseArray:
+        """Return the noise of all cells at a spent level."""
+        if n_tracked != self.n_tracked:
+            raise StoreInUseError("the tracked cells changed meanwhile; begin the round again")
+        if level not in self.levels:
+            raise NotFoundError("that level was never spent on this path")
+        ordinal, noise = self.levels.index(level), np.empty(n_tracked, self._dtype)
+        for made, arrays in self._with_new_cells():
+            if made.n_levels > ordinal:
+                noise[made.new] = arrays["noise"][ordinal]
+        for number, made in enumerate(self.rounds):
+            if made.spends and made.n_levels == ordinal + 1:
+                noise[: made.n_past] = self.arrays(number)["level_noise"]
+        return noise
+
+    def write_round(self, name: str, record: NewRound, row: Sequence[object], *, durable: bool) -> Round:
         """Write the file of the next round, with this row; a record that does not fit the path is a bug."""
         spends = record.spot not in self.levels
         levels = [*self.levels, *([record.spot] if spends else [])]
-        n_past, n_new = self.n_tracked, len(record.positions)
-        of_cells = self.kind in TRACKING  # other paths track no cells
-        if not of_cells and not self.rounds:
-            n_past = len(present(record.level_noise))
-        n_empty = int((record.positions == -1).sum())
+        past = np.array([] if record.level_noise is None else record.level_noise, self._dtype)
+        n_new, n_empty = len(record.positions), int((record.positions == -1).sum())
+        of_cells = self.kind in _TRACKING
+        n_past = self.n_tracked if of_cells or self.rounds else len(past)
+        promise(of_cells or not n_new, "new cells on a path that tracks no cells")
         promise(set(record.paths) == (set(levels) if of_cells else set()), "new cells without noise at every level")
-        promise(of_cells or n_new == 0, "new cells on a path that tracks no cells")
+        noise = np.array([record.paths[level] for level in levels if of_cells], self._dtype)
         promise(
-            {len(noise) for noise in record.paths.values()} <= {n_new} == {len(record.counts)},
+            noise.size == len(noise) * n_new and len(record.counts) == n_new,
             "noise or counts do not match the new cells",
         )
         promise(spends == (record.level_noise is not None), "noise must come with a new level, and only then")
-        promise(record.level_noise is None or len(record.level_noise) == n_past, "noise of other tracked cells")
+        promise(len(past) == n_past * spends, "noise of other tracked cells")
         promise(record.empty_keys.height == n_empty, "empty cells without keys")
-        sizes = RoundSizes(n_past, n_new, n_empty, len(levels), spends, sealed(*row, int(spends)))
-        past = [] if record.level_noise is None else [record.level_noise]
-        new = [record.paths[level] for level in levels if of_cells]
-        noise = [np.ascontiguousarray(each, self.dtype) for each in (*past, *new)]
-        cells = [np.ascontiguousarray(each, np.int64) for each in (record.positions, record.counts)]
-        parts = [each.data for each in (*cells, *noise) if len(each)]
-        keys = _as_stream(record.empty_keys)
-        return sizes, write_file(self.directory / name, sizes.seal, *parts, keys, durable=durable)
+        seal, content = sealed(*row, int(spends)), io.BytesIO()
+        np.savez(
+            content,
+            seal=np.frombuffer(seal, np.uint8),
+            positions=record.positions,
+            counts=record.counts,
+            level_noise=past,
+            noise=noise,
+            keys=np.frombuffer(_as_stream(record.empty_keys), np.uint8),
+        )
+        file = write_file(self.directory / name, content.getbuffer(), durable=durable)
+        return Round(file, seal, spends, len(levels), n_past, n_new, n_empty)
+
+    @property
+    def _dtype(self) -> type[Any]:
+        return np.int64 if self.integer_noise else np.float64
+
+    def _with_new_cells(self) -> Iterator[tuple[Round, Mapping[str, AnyArray]]]:
+        return ((made, self.arrays(number)) for number, made in enumerate(self.rounds) if made.n_new)
 
 
-def _as_stream(keys: pl.DataFrame) -> memoryview:
-    import pyarrow as pa
+def _as_stream(keys: pl.DataFrame) -> bytes:
+    import polars as pl
 
-    from sparsehist.store.support import plain
-
-    sink, table = pa.BufferOutputStream(), plain(keys)
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return memoryview(sink.getvalue())
+    content = io.BytesIO()
+    keys.write_ipc_stream(content, compat_level=pl.CompatLevel.oldest())
+    return content.getvalue()

@@ -10,25 +10,16 @@ import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
 from fractions import Fraction
-from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from sparsehist.errors import (
-    NameTakenError,
-    NotFoundError,
-    StoreError,
-    StoreInUseError,
-    StoreRolledBackError,
-    promise,
-)
+from sparsehist.errors import NameTakenError, NotFoundError, StoreError, StoreInUseError, StoreRolledBackError
 from sparsehist.privacy.levels import as_level, level_text
-from sparsehist.store.database import Database, now
-from sparsehist.store.layout import SERIES, SPILL, STATE
-from sparsehist.store.private_files import altered, check_file, disk_errors, sync_directory, verify_file, write_file
+from sparsehist.store.database import Database, as_text, now
+from sparsehist.store.layout import SERIES, SPILL
+from sparsehist.store.private_files import check_file, disk_errors, sync_directory, verify_file, write_file
 from sparsehist.store.records import (
     NewRound,
     NoiseArray,
@@ -40,15 +31,7 @@ from sparsehist.store.records import (
     StepRecord,
     Tracked,
 )
-from sparsehist.store.rounds import TRACKING, PathHistory, RoundSizes
-from sparsehist.store.rows import (
-    as_text,
-    insert_event,
-    read_history,
-    read_releases,
-    read_series,
-    rows_with_times,
-)
+from sparsehist.store.rounds import PathHistory, Round, sealed
 from sparsehist.store.witnesses import Mark, listed_in_ledger, raise_mark
 
 if TYPE_CHECKING:
@@ -57,8 +40,8 @@ if TYPE_CHECKING:
     from sparsehist.store.series_files import SeriesFiles
 
 _log = logging.getLogger("sparsehist")
-_TOLD = ("unverified",)
-"""Fields of a declaration that are repeated in the event of its series."""
+_TIMES = ("first_release", "last_release", "dropped", "happened")
+_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  UTC; frames have times without a zone
 
 
 @dataclass(frozen=True)
@@ -76,14 +59,6 @@ class StoreIdentity:
     publications: tuple[Path, ...]
 
 
-class _WrittenRound(NamedTuple):
-    """A round whose file was written to the directory of its series."""
-
-    sizes: RoundSizes
-    file: RegisteredFile
-    directory: Path
-
-
 class State:
     """An open, locked store; `open_state` makes it, and it is unusable after that block.
 
@@ -98,7 +73,7 @@ class State:
     def __init__(self, path: Path, database: Database, identity: StoreIdentity, *, durable: bool) -> None:
         self.path, self.store_id, self.generation = path, identity.store_id, identity.generation
         self.publications, self.durable = frozenset(identity.publications), durable
-        self._database, self._identity = database, identity
+        self._database, self._identity, self._series = database, identity, path / SERIES
         self._histories: dict[int, PathHistory] = {}
 
     @property
@@ -106,20 +81,28 @@ class State:
         """Parent of temporary directories; opening the store removes those of dead processes."""
         return self.path / SPILL
 
+    # Reading
+
     def series(self, name: str) -> SeriesRecord | None:
         """Return the series of this name; None if there is none or it was dropped."""
-        found = read_series(self._database, self.path / SERIES, name)
-        return found[0] if found else None
+        return next(iter(self.all_series(name)), None)
 
-    def all_series(self) -> list[SeriesRecord]:
-        """Return all series that were not dropped, in order of creation."""
-        return read_series(self._database, self.path / SERIES)
+    def all_series(self, name: str | None = None) -> list[SeriesRecord]:
+        """Return all series that were not dropped, in order of creation, or only the one of this name."""
+        return [self._series_record(*row) for row in self._database.run("read_series", name=name)]
 
-    def take_series_directory(self, written: Path, series_id: str) -> None:
-        """Move the files of a series into the store, before the series is committed."""
-        directory = self.path / SERIES / series_id
-        with disk_errors(directory):
-            written.rename(directory)
+    def _series_record(
+        self, series_id: str, name: str, declaration: str, salt: bytes, made_from: str
+    ) -> SeriesRecord:
+        files: dict[int | None, list[RegisteredFile]] = {}
+        for path_id, *file in self._database.run("read_files", series_id=series_id):
+            files.setdefault(path_id, []).append(RegisteredFile(*file))
+        paths = tuple(
+            PathRecord(series_id, kind, workload, strategy, bool(integer), path_id, tuple(files.get(path_id, ())))
+            for kind, workload, strategy, integer, path_id in self._database.run("read_paths", series_id=series_id)
+        )
+        directory, own_files = self._series / series_id, files.get(None, [])
+        return SeriesRecord(series_id, name, json.loads(declaration), salt, own_files, made_from, directory, paths)
 
     def series_files(self, record: SeriesRecord) -> SeriesFiles:
         """Open the files of a series."""
@@ -127,95 +110,128 @@ class State:
 
         return SeriesFiles(record.directory, record.files, record.salt)
 
-    def releases(self, path_id: int) -> list[ReleaseRecord]:
-        """Return the releases of a noise path, in order."""
-        return read_releases(self._database, "read_releases", path_id=path_id)
+    def paths(self, record: SeriesRecord) -> list[PathRecord]:
+        """Return the current noise paths of a series, cells first; some may be newer than `record`."""
+        current = self.series(record.name)
+        return list(current.paths) if current is not None and current.series_id == record.series_id else []
+
+    def releases(
+        self, record: SeriesRecord, *, path_id: int | None = None, name: str | None = None
+    ) -> list[ReleaseRecord]:
+        """Return the releases of a series, in order, or only those of a noise path or with a name."""
+        rows = self._database.run("read_releases", series_id=record.series_id, path_id=path_id, name=name)
+        return [
+            ReleaseRecord(path, named, as_level(level), threshold, json.loads(request), json.loads(metadata), at)
+            for path, named, level, threshold, request, metadata, at in rows
+        ]
 
     def release_named(self, record: SeriesRecord, name: str) -> ReleaseRecord | None:
         """Return the release of that name on any noise path of a series."""
-        found = read_releases(self._database, "read_release", series_id=record.series_id, name=name)
-        return found[0] if found else None
+        return next(iter(self.releases(record, name=name)), None)
 
     def past(self, path_id: int) -> list[tuple[Fraction, float]]:
         """Return the levels spent on a noise path, in order of first release, with the lowest threshold of each.
 
         The next round needs to know nothing else of earlier ones.
         """
-        rows = self._database.rows("read_past", path_id=path_id)
-        return [(as_level(level), threshold) for level, threshold, _ in rows]
+        return [(level, threshold) for _, level, threshold in self.past_points(path_id)]
 
     def past_points(self, path_id: int) -> list[tuple[int, Fraction, float]]:
         """Return the releases of a running path: step (from 0), level and lowest threshold."""
-        rows = self._database.rows("read_past", path_id=path_id)
-        return [(step, as_level(level), threshold) for level, threshold, step in rows]
+        rows = self._database.run("read_past", path_id=path_id)
+        return [(step, as_level(level), threshold) for step, level, threshold in rows]
 
     def steps(self, record: SeriesRecord) -> list[StepRecord]:
         """Return the steps of a running series, in order."""
         sql = "select step, digest, unit_kind, source from step where series_id = $series_id order by step"
-        return [StepRecord(*row) for row in self._database.rows(sql, series_id=record.series_id)]
+        return [StepRecord(*row) for row in self._database.run(sql, series_id=record.series_id)]
 
     def is_finished(self, record: SeriesRecord) -> bool:
         """Return whether nothing more can be appended to a running series."""
         sql = "select 1 from event where series_id = $series_id and what = 'finish series'"
-        return bool(self._database.rows(sql, series_id=record.series_id))
-
-    def paths(self, record: SeriesRecord) -> list[PathRecord]:
-        """Return the current noise paths of a series, cells first; some may be newer than `record`."""
-        known = self.series(record.name)
-        return list(known.paths) if known is not None and known.series_id == record.series_id else []
-
-    def series_releases(self, record: SeriesRecord) -> list[ReleaseRecord]:
-        """Return the releases of all noise paths of a series, in order."""
-        made = [release for path in self.paths(record) for release in self.releases(path.path_id)]
-        return sorted(made, key=attrgetter("generation"))
+        return bool(self._database.run(sql, series_id=record.series_id))
 
     def tracked(self, path_id: int) -> Tracked:
         """Return the tracked cells of a path of cells: their noise was drawn, published or not."""
-        history = self._history(path_id)
-        promise(history.kind in TRACKING, "tracked cells of a path that tracks none")
-        position, count = (np.empty(history.n_tracked, dtype=np.int64) for _ in range(2))
-        for file, cells in history.new_cells():
-            position[cells], count[cells] = file.positions, file.counts
-        return Tracked(position, count)
+        return self._history(path_id).tracked()
 
     def empty_keys(self, path_id: int) -> pl.DataFrame:
         """Return the keys of the tracked empty cells, in the order of cells; there must be at least one."""
-        import polars as pl
-        import pyarrow as pa
-
-        history = self._history(path_id)
-        tables = [history.open_round(at).empty_keys() for at, (head, _) in enumerate(history.rounds) if head.n_empty]
-        return pl.DataFrame(pl.from_arrow(pa.concat_tables(tables)))
+        return self._history(path_id).empty_keys()
 
     def noise(self, path_id: int, level: Spot, n_tracked: int) -> NoiseArray:
         """Return the noise at a spent level of a path's tracked cells, by cell number, or of a workload. Secret."""
-        history = self._history(path_id)
-        if n_tracked != history.n_tracked:
-            raise StoreInUseError("the tracked cells changed meanwhile; begin the round again")
-        if level not in history.levels:
-            raise NotFoundError("that level was never spent on this path")
-        return history.noise(history.levels.index(level))
+        return self._history(path_id).noise(level, n_tracked)
 
-    def commit_series(self, record: SeriesRecord, *, integer_noise: bool = False, who: str | None = None) -> int:
-        """Register a series whose files are in place; return the path of its cells."""
-        directory = self.path / SERIES / record.series_id
+    def _history(self, path_id: int) -> PathHistory:
+        if path_id not in self._histories:
+            sql = "select series_id, kind, integer_noise from path where path_id = $path_id"
+            ((series_id, kind, integer_noise),) = self._database.run(sql, path_id=path_id)
+            rows = self._database.run("read_rounds", path_id=path_id)
+            rounds = [Round(RegisteredFile(*row[:3]), sealed(*row[7:]), bool(row[-1]), *row[3:7]) for row in rows]
+            levels = [level if step is None else (step, level) for step, level, _ in self.past_points(path_id)]
+            self._histories[path_id] = PathHistory(
+                self._series / series_id, kind, bool(integer_noise), rounds, levels
+            )
+        return self._histories[path_id]
+
+    def ledger(self) -> list[dict[str, Any]]:
+        """Return one row of costs per noise path with its finest level (0 if none), also of dropped series."""
+        rows = self._with_times("read_ledger")
+        for row in rows:
+            row["finest"] = max(map(as_level, json.loads(row.pop("levels"))), default=Fraction(0))
+            row["declaration"] = json.loads(row["declaration"])
+            row["path"] = tuple(row.pop(part) for part in ("kind", "workload", "strategy"))
+        return rows
+
+    def events(self, *, limits: bool = False) -> list[dict[str, Any]]:
+        """Return all events in order; with `limits`, only those that declare a limit, as a release needs."""
+        return self._with_times("read_events", limits=limits)
+
+    def _with_times(self, sql: str, **values: object) -> list[dict[str, Any]]:
+        """Run a statement, and return its rows as dicts; times are UTC."""
+        rows = [dict(row) for row in self._database.run(sql, **values)]
+        for row in rows:
+            row |= {at: _EPOCH + timedelta(microseconds=row[at]) for at in _TIMES if row.get(at) is not None}
+        return rows
+
+    def verify(self) -> None:
+        """Check the state for damage, and every registered file against its digest; this reads all files."""
+        self._database.check_integrity()
+        for record in self.all_series():
+            for file in (*record.files, *(file for path in record.paths for file in path.files)):
+                verify_file(record.directory, file)
+            for path in record.paths:
+                history = self._history(path.path_id)
+                for number in range(len(history.rounds)):
+                    history.arrays(number)
+
+    # Changing: write and synchronise files, commit a transaction that refers to them, raise the marks; only then may
+    # the caller publish.
+
+    def commit_series(
+        self, record: SeriesRecord, written: Path, *, integer_noise: bool = False, who: str | None = None
+    ) -> int:
+        """Move the files of a series into the store and register it; return the path of its cells."""
+        series_id, directory = record.series_id, self._series / record.series_id
+        with disk_errors(directory):
+            written.rename(directory)
         if self.durable:
             for place in (directory, directory.parent):
                 sync_directory(place)
         for file in record.files:
             check_file(directory, file)
-        declaration, series_id = record.declaration, record.series_id
-        details = {name: value for name in _TOLD if (value := declaration.get(name))} or None
-        said: dict[str, Any] = {"who": who, "series_id": series_id, "details": details}
-        with self._changing("create series", **said) as event:
+        details = {"unverified": True} if record.declaration.get("unverified") else None
+        with self._changing("create series"):
             if self.series(record.name) is not None:
                 raise NameTakenError(f"a series {record.name!r} exists already")
             self._database.insert(
-                "series", series_id=series_id, name=record.name, declaration=as_text(declaration), salt=record.salt,
-                made_from=record.made_from, created=now(),
+                "series", series_id=series_id, name=record.name, declaration=as_text(record.declaration),
+                salt=record.salt, made_from=record.made_from, created=now(),
             )  # fmt: skip
             self._register(series_id, record.files)
-            path_id = event["path_id"] = self._open_path(PathRecord(series_id, "cells", integer_noise=integer_noise))
+            path_id = self._open_path(PathRecord(series_id, "cells", integer_noise=integer_noise))
+            self._event("create series", who=who, series_id=series_id, path_id=path_id, details=details)
         return path_id
 
     def commit_round(self, record: NewRound) -> int:
@@ -223,62 +239,52 @@ class State:
 
         Return the generation of the round; rounds beside it take the next ones.
         """
-        rounds, written = [record, *record.beside], list[_WrittenRound]()
         generation = self.generation + 1
-        for at, each in enumerate(rounds, generation):
-            history = self._history_for(each)
-            # A random name: a round may have been committed although its commit failed, so it is never overwritten.
-            name = f"round-{at}-{secrets.token_hex(4)}"
-            row = (at, each.name, level_text(each.level), float(each.threshold), each.step, as_text(each.metadata))
-            sizes, file = history.write_round(name, each, row, durable=self.durable)
-            written.append(_WrittenRound(sizes, file, history.directory))
-        try:
-            with self._changing("release", rounds=len(rounds)) as event:
-                event.update(self._insert_round(record, written[0], generation))
-                for at, (each, made) in enumerate(zip(rounds[1:], written[1:], strict=True), generation + 1):
-                    insert_event(self._database, "release", at, **self._insert_round(each, made, at))
-        except StoreInUseError:
-            for each, made in zip(rounds, written, strict=True):
-                for one in (made.file, *each.attachments):
-                    (made.directory / one.name).unlink(missing_ok=True)
-            raise
+        rounds = list(enumerate((record, *record.beside), generation))
+        written = [self._write_round(each, at) for at, each in rounds]
+        with self._changing("release", rounds=len(rounds)):
+            for (at, each), (directory, made) in zip(rounds, written, strict=True):
+                self._insert_round(each, at, directory.name, made)
         return generation
 
-    def _history_for(self, record: NewRound) -> PathHistory:
-        """Return the path of a new round; check that its name is free and its attachments are in place."""
-        path_id = record.path_id
-        if isinstance(path_id, PathRecord):
-            directory = self.path / SERIES / path_id.series_id
-            history = PathHistory(directory, path_id.kind, path_id.integer_noise)
+    def _write_round(self, record: NewRound, generation: int) -> tuple[Path, Round]:
+        """Write the file of a round; return the directory of its series, and the round to be registered."""
+        path = record.path_id
+        if isinstance(path, PathRecord):
+            history = PathHistory(self._series / path.series_id, path.kind, path.integer_noise)
         else:
-            history = self._history(path_id)
-        if self._database.rows("read_release", series_id=history.directory.name, name=record.name):
+            history = self._history(path)
+        sql = "select 1 from release where series_id = $series_id and name = $name"
+        if self._database.run(sql, series_id=history.directory.name, name=record.name):
             raise NameTakenError(f"a release {record.name!r} exists already")
         for file in record.attachments:
             check_file(history.directory, file)
-        return history
+        # A random name: a round may have been committed although its commit failed, so it is never overwritten.
+        name = f"round-{generation}-{secrets.token_hex(4)}"
+        level, metadata = level_text(record.level), as_text(record.metadata)
+        row = (generation, record.name, level, float(record.threshold), record.step, metadata)
+        return history.directory, history.write_round(name, record, row, durable=self.durable)
 
-    def _insert_round(self, record: NewRound, written: _WrittenRound, generation: int) -> dict[str, Any]:
-        """Register a round in a transaction; return the details of its event."""
-        path_id, sizes, series_id = record.path_id, written.sizes, written.directory.name
-        if isinstance(path_id, PathRecord):
-            path_id = self._open_path(path_id)
+    def _insert_round(self, record: NewRound, generation: int, series_id: str, made: Round) -> None:
+        path, level = record.path_id, level_text(record.level)
+        path_id = self._open_path(path) if isinstance(path, PathRecord) else path
         self._register(series_id, record.attachments, path_id)
-        of_file = {"file": written.file.name, "size": written.file.size, "digest": written.file.digest}
         self._database.insert(
-            "release", generation=generation, path_id=path_id, series_id=series_id, name=record.name,
-            level=level_text(record.level), spends=sizes.spends, threshold=float(record.threshold),
-            request=as_text(record.request), metadata=as_text(record.metadata), released=now(), **of_file,
-            n_past=sizes.n_past, n_new=sizes.n_new, n_empty=sizes.n_empty, step=record.step,
+            "release", generation=generation, path_id=path_id, series_id=series_id, name=record.name, level=level,
+            spends=made.spends, threshold=float(record.threshold), request=as_text(record.request),
+            metadata=as_text(record.metadata), released=now(), file=made.file.name, size=made.file.size,
+            digest=made.file.digest, n_past=made.n_past, n_new=made.n_new, n_empty=made.n_empty, step=record.step,
         )  # fmt: skip
-        said = {"series_id": series_id, "level": level_text(record.level), "who": record.who, "release": record.name}
-        return said | {"path_id": path_id}
+        self._database.insert_event(
+            "release", generation, who=record.who, series_id=series_id, path_id=path_id, level=level,
+            release=record.name,
+        )  # fmt: skip
 
     def _open_path(self, path: PathRecord) -> int:
         """Insert a path in a transaction, and return its number."""
         named = {"workload": path.workload, "strategy": path.strategy, "integer_noise": path.integer_noise}
-        ((path_id,),) = self._database.rows("insert_path", series_id=path.series_id, kind=path.kind, **named)
-        return int(path_id)
+        self._database.insert("path", series_id=path.series_id, kind=path.kind, **named)
+        return int(self._database.run("select last_insert_rowid()")[0][0])
 
     def commit_step(
         self,
@@ -292,158 +298,119 @@ class State:
         """Append a step to a running series; its files are in place, and replace those named in `replaced`."""
         for file in files:
             check_file(record.directory, file)
-        details = {"step": step.step + 1, "source": step.source}
-        with self._changing("append", series_id=record.series_id, who=who, path_id=record.path_id, details=details):
-            self._database.insert("step", series_id=record.series_id, **asdict(step), appended=now())
+        series_id, details = record.series_id, {"step": step.step + 1, "source": step.source}
+        with self._changing("append"):
+            self._database.insert("step", series_id=series_id, **asdict(step), appended=now())
             source = max(record.declaration.get("source") or "", step.source)
             declaration = as_text({**record.declaration, "source": source})
             sql = "update series set declaration = $declaration where series_id = $series_id"
-            self._database.change(sql, declaration=declaration, series_id=record.series_id)
-            self._register(record.series_id, files, record.path_id)
-            self._erase_names(record, replaced)
-        self._erase_files(record, replaced)
+            self._database.run(sql, declaration=declaration, series_id=series_id)
+            self._register(series_id, files, record.path_id)
+            self._forget_files(record, replaced)
+            self._event("append", who=who, series_id=series_id, path_id=record.path_id, details=details)
+        self.erase_unknown()
 
     def finish_series(self, record: SeriesRecord, erased: Sequence[str], *, who: str | None = None) -> None:
         """End a running series: refuse further steps, and erase the files that show which units counted."""
-        with self._changing("finish series", series_id=record.series_id, who=who):
-            sql = "update step set digest = null where series_id = $series_id"
-            self._database.change(sql, series_id=record.series_id)
-            self._erase_names(record, erased)
-        self._database.rows("vacuum")
-        self._erase_files(record, erased)
+        with self._changing("finish series"):
+            self._database.run("forget_steps", series_id=record.series_id)
+            self._forget_files(record, erased)
+            self._event("finish series", who=who, series_id=record.series_id)
+        self.erase_unknown()
 
-    def _erase_names(self, record: SeriesRecord, names: Sequence[str]) -> None:
-        self._database.change("delete from file where series_id = $series_id and erased", series_id=record.series_id)
-        sql = "update file set erased = 1 where series_id = $series_id and name = $name"
+    def _forget_files(self, record: SeriesRecord, names: Sequence[str]) -> None:
         for name in names:
-            self._database.change(sql, series_id=record.series_id, name=name)
-
-    def _erase_files(self, record: SeriesRecord, names: Sequence[str]) -> None:
-        """Erase files after the erasure was committed; after a kill, the next opening erases the rest."""
-        with disk_errors(record.directory):
-            for name in names:
-                (record.directory / name).unlink(missing_ok=True)
-            if names and self.durable:
-                sync_directory(record.directory)
-
-    def write_attachment(self, record: SeriesRecord, suffix: str, *parts: bytes | memoryview) -> RegisteredFile:
-        """Write a file for a path, which the next round registers."""
-        name = f"path-{secrets.token_hex(8)}{suffix}"
-        return write_file(record.directory / name, *parts, durable=self.durable)
+            sql = "delete from file where series_id = $series_id and name = $name"
+            self._database.run(sql, series_id=record.series_id, name=name)
 
     def drop_series(self, name: str, *, who: str | None = None, reason: str | None = None) -> None:
         """Erase a series and its secrets; its costs remain in the ledger."""
         record = self.series(name)
         if record is None:
             raise NotFoundError(f"no series {name!r} in store {self.path}")
-        with self._changing("drop series", series_id=record.series_id, who=who, reason=reason):
-            self._database.change("forget_series", series_id=record.series_id, dropped=now())
-            for forget in (
-                "delete from file where series_id = $series_id",
-                "forget_rounds",
-                "update step set digest = null where series_id = $series_id",
-            ):
-                self._database.change(forget, series_id=record.series_id)
-        # SQLite may hold old copies of moved rows, so vacuum. If this process dies here, the next opening vacuums and
-        # erases the directory.
-        self._database.rows("vacuum")
-        with disk_errors(record.directory):
-            shutil.rmtree(record.directory)
-            if self.durable:
-                sync_directory(record.directory.parent)
+        with self._changing("drop series"):
+            self._database.run("forget_series", series_id=record.series_id, dropped=now())
+            for sql in ("forget_rounds", "forget_steps", "delete from file where series_id = $series_id"):
+                self._database.run(sql, series_id=record.series_id)
+            self._event("drop series", who=who, series_id=record.series_id, reason=reason)
+        self.erase_unknown()
 
-    def verify(self) -> None:
-        """Check the state for damage, and every registered file against its digest; this reads all files.
+    def erase_unknown(self) -> None:
+        """Erase the files that the state no longer knows, or that a dead process left before its commit."""
+        known = {f"{self._series}/{name}" for (name,) in self._database.run("read_known_names")}
+        unknown = [
+            path
+            for parent, directories, files in os.walk(self._series)
+            for name in (*directories, *files)
+            if (path := f"{parent}/{name}") not in known
+        ]
+        if not unknown:
+            return
+        self._database.run("vacuum;")  # SQLite may hold old copies of rows that moved
+        with disk_errors(self._series):
+            for place in map(Path, unknown):
+                shutil.rmtree(place) if place.is_dir() else place.unlink(missing_ok=True)
+                if self.durable and place.parent.exists():
+                    sync_directory(place.parent)
 
-        Files unknown to the state are leftovers of dead processes; they are erased if no damage is found.
-        """
-        if self._database.rows("pragma integrity_check (1)") != [("ok",)]:
-            raise altered(self.path / STATE)
-        known = set()
-        for record in self.all_series():
-            files = [*record.files, *(file for path in record.paths for file in path.files)]
-            for file in files:
-                verify_file(record.directory, file)
-            for path in record.paths:
-                history = self._history(path.path_id)
-                for number, (_, file) in enumerate(history.rounds):
-                    history.open_round(number)
-                    files.append(file)
-            known |= {record.directory, *(record.directory / file.name for file in files)}
-        with disk_errors(self.path):
-            for place in [*(self.path / SERIES).glob("*/*"), *(self.path / SERIES).iterdir()]:
-                if place not in known:
-                    shutil.rmtree(place) if place.is_dir() else place.unlink()
+    def write_attachment(self, record: SeriesRecord, suffix: str, content: bytes | memoryview) -> RegisteredFile:
+        """Write a file for a path, which the next round registers."""
+        name = f"path-{secrets.token_hex(8)}{suffix}"
+        return write_file(record.directory / name, content, durable=self.durable)
 
-    def ledger(self) -> list[dict[str, Any]]:
-        """Return one row of costs per noise path with its finest level (0 if none), also of dropped series."""
-        found = rows_with_times(self._database, "read_ledger")
-        for row in found:
-            row["finest"] = max(map(as_level, json.loads(row.pop("levels"))), default=Fraction(0))
-            row["declaration"] = json.loads(row["declaration"])
-            row["path"] = tuple(row.pop(part) for part in ("kind", "workload", "strategy"))
-        return found
-
-    def events(self, *, limits: bool = False) -> list[dict[str, Any]]:
-        """Return all events in order; with `limits`, only those that declare a limit, as a release needs."""
-        return rows_with_times(self._database, "read_events", limits=limits)
-
-    def declare(self, what: str, **said: Any) -> None:
+    def declare(self, what: str, *, who: str | None = None, **columns: Any) -> None:
         """Record a limit or another declaration; older copies of the store are refused from then on."""
-        with self._changing(what, **said):
-            pass
+        with self._changing(what):
+            self._event(what, who=who, **columns)
 
-    def record_refusal(self, **asked: Any) -> None:
+    def record_refusal(self, *, who: str | None = None, **columns: Any) -> None:
         """Record a refusal; ignore errors of the disk, so that the refusal itself reaches the caller."""
-        _log.info("release %s refused", asked.get("release"))
+        _log.info("release %s refused", columns.get("release"))
         with suppress(StoreError), self._database.transaction():
-            insert_event(self._database, "refuse", self.generation, **asked)
+            self._database.insert_event("refuse", self.generation, who=who, **columns)
 
     def record_publication(self, directory: Path) -> None:
         """Record a directory before anything is published there: its public ledger will list this store."""
-        rounds = self._database.rows("select json_extract(metadata, '$.round') from release")
-        known = {round_id for (round_id,) in rounds}
+        rows = self._database.run("select json_extract(metadata, '$.round') from release")
         listed = listed_in_ledger(directory, self.store_id)["releases"]
-        if not {made["round"] for made in listed} <= known:
+        if not {release["round"] for release in listed} <= {round_id for (round_id,) in rows}:
             raise StoreRolledBackError(
                 f"the public ledger in {directory} shows releases that store {self.path} does not know: it was "
                 "put back from an older copy, and what it drew since must not be published. Restore the newest copy"
             )
         directory = directory.resolve()
         with self._database.transaction():
-            self._database.change("insert or ignore into publication values ($directory)", directory=str(directory))
+            self._database.run("insert or ignore into publication values ($directory)", directory=str(directory))
         self.publications |= {directory}
 
     def raise_marks(self) -> None:
         """Raise the mark beside the store to the generation; if it was moved, the mark at its home too."""
         if not self.durable or not self.generation:
             return
-        mark = Mark(self.generation, self._identity.identity)
+        mark, home = Mark(self.generation, self._identity.identity), self._identity.home
         raise_mark(self.path, self.store_id, mark)
-        if self._identity.home != self.path and os.access(self._identity.home.parent, os.W_OK):
-            raise_mark(self._identity.home, self.store_id, mark)
+        if home != self.path and os.access(home.parent, os.W_OK):
+            raise_mark(home, self.store_id, mark)
 
     @contextmanager
-    def _changing(self, what: str, *, rounds: int = 1, **said: Any) -> Iterator[dict[str, Any]]:
-        """Run the block as a transaction with an event, which it may extend; it adds a generation per round.
+    def _changing(self, what: str, *, rounds: int = 1) -> Iterator[None]:
+        """Run the block as a transaction that adds a generation per round.
 
         Nothing may be published before the marks are raised at the end.
         """
         with self._database.transaction():
-            if not self._database.change("raise_generation", seen=self.generation, rounds=rounds):
+            if not self._database.run("raise_generation", seen=self.generation, rounds=rounds):
                 raise StoreInUseError("another process changed the store meanwhile; nothing was written, begin again")
-            yield said
-            insert_event(self._database, what, self.generation + 1, **said)
+            yield
         self.generation += rounds
         self._histories.clear()
         self.raise_marks()
         _log.info("%s done, generation %d", what, self.generation)
 
+    def _event(self, what: str, *, who: str | None, **columns: Any) -> None:
+        """Append the event of a change, in its transaction."""
+        self._database.insert_event(what, self.generation + 1, who=who, **columns)
+
     def _register(self, series_id: str, files: Sequence[RegisteredFile], path_id: int | None = None) -> None:
         for file in files:
-            self._database.insert("file", series_id=series_id, path_id=path_id, **asdict(file), erased=0)
-
-    def _history(self, path_id: int) -> PathHistory:
-        if path_id not in self._histories:
-            self._histories[path_id] = read_history(self._database, path_id, self.path / SERIES)
-        return self._histories[path_id]
+            self._database.insert("file", series_id=series_id, path_id=path_id, **asdict(file))

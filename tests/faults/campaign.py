@@ -47,7 +47,7 @@ def kill_inside(number):
 
     for name in CALLS:
         setattr(os, name, wrapped(getattr(os, name)))
-    for method in ("rows", "change", "close"):
+    for method in ("run", "close"):
         setattr(Database, method, wrapped(getattr(Database, method)))
 
 

@@ -67,8 +67,7 @@ def inspect(place):
     with opened.home.hold() as state:
         state.verify()
         files = state._database._connection.execute(
-            "select series_id, name from file where not erased "
-            "union all select series_id, file from release where file is not null"
+            "select series_id, name from file union all select series_id, file from release where file is not null"
         )
         registered = {f"{series}/{name}" for series, name in files}
         store_id = state.store_id

@@ -251,8 +251,9 @@ def round_committed(place):
 
 def grown(state):
     """The model of a store that made as many releases as this one: rounds are drawn with fixed seeds."""
-    model = Model(state.series("queries").path_id)
-    for release in state.releases(model.path_id):
+    record = state.series("queries")
+    model = Model(record.path_id)
+    for release in state.releases(record):
         model.make_round(release.level, 3, 1)
     return model
 
@@ -262,7 +263,7 @@ def check_rounds(place):
     with open_state(place.store) as state:
         grown(state).check(state)
         state.verify()
-        assert state.generation == 1 + len(state.releases(1))
+        assert state.generation == 1 + len(state.releases(state.series("queries")))
 
 
 def prepare_round(place):
@@ -306,7 +307,7 @@ def check_sums(place):
     with open_state(place.store) as state:
         state.verify()
         record = state.series("visits")
-        assert len(list(record.directory.glob("round-*"))) == len(state.series_releases(record)) == 3 * len(names)
+        assert len(list(record.directory.glob("round-*"))) == len(state.releases(record)) == 3 * len(names)
     frame = series.release("sums", level=1, measures=1).frame
     assert series.release("sums").frame.equals(frame)
     for left in place.out.glob("*.parquet"):

@@ -21,7 +21,8 @@ from sparsehist.entropy import seeded
 from sparsehist.errors import BudgetExceededError, CapExceededError, DeclarationError, RefusedError, StoreError
 from sparsehist.ledger.ledger import Ledger, check_release
 from sparsehist.ledger.spent import Spending
-from sparsehist.store import NewRound, PathRecord, State, state
+from sparsehist.store import NewRound, PathRecord, State
+from sparsehist.store.database import Database
 
 DOMAIN = sh.Catalogue(list("abcd"))
 NO_RHO = ("poisson", "skellam")
@@ -345,12 +346,12 @@ def shown(row: dict) -> float:
 @contextmanager
 def faulty(moment: str | None) -> Iterator[None]:
     """Let the process die just before or just after the commit of a round."""
-    changing, insert_event = State._changing, state.insert_event
+    changing, insert_event = State._changing, Database.insert_event
 
     @contextmanager
     def dies_after(*arguments, **named):
-        with changing(*arguments, **named) as event:
-            yield event
+        with changing(*arguments, **named):
+            yield
         raise DiedError
 
     def die_at_release(database, what, *more, **named):
@@ -362,7 +363,7 @@ def faulty(moment: str | None) -> Iterator[None]:
         if moment == "after":
             patch.setattr(State, "_changing", dies_after)
         if moment == "before":
-            patch.setattr(state, "insert_event", die_at_release)
+            patch.setattr(Database, "insert_event", die_at_release)
         yield
 
 

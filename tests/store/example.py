@@ -27,12 +27,12 @@ def counted(n: int = N_KEYS) -> pl.DataFrame:
 def add_series(state: State, name: str = "queries", *, integer_noise: bool = False) -> int:
     """Create a series and return the path of its cells."""
     series_id = f"{state.generation:02d}" + seeded(len(name)).bytes(4).hex()
-    directory = state.path / "series" / series_id
+    directory = state.spill / series_id
     directory.mkdir(mode=0o700)
     files = write_series_files(directory, counted(), salt=SALT, durable=state.durable, rng=seeded(1))
     declared = Declaration(name=name, key="query", max_keys=20, domain="strings(max_bytes=20)", cap=2)
     record = SeriesRecord(series_id, name, declared.as_json(), SALT, files)
-    return state.commit_series(record, integer_noise=integer_noise)
+    return state.commit_series(record, directory, integer_noise=integer_noise)
 
 
 def make_store(path: Path, *, durable: bool = True) -> Path:
@@ -108,4 +108,5 @@ class Model:
             noise = state.noise(self.path_id, level, len(self.position))
             assert noise.dtype == (np.int64 if self.integer_noise else np.float64)
             assert noise.tolist() == values
-        assert [release.name for release in state.releases(self.path_id)] == self.names
+        releases = [one for record in state.all_series() for one in state.releases(record, path_id=self.path_id)]
+        assert [release.name for release in releases] == self.names

@@ -16,6 +16,7 @@ import pytest
 import sparsehist as sh
 from sparsehist.errors import NotFoundError, StoreDamagedError, StoreRolledBackError
 from sparsehist.store import lifecycle, opening, state
+from sparsehist.store.database import Database
 
 PAGE = Path(__file__).parents[2] / "docs" / "store.md"
 COUNTS = pl.DataFrame({"word": [f"key{i}" for i in range(50)], "count": range(1, 101, 2)})
@@ -84,7 +85,7 @@ class World:
         for module in (opening, lifecycle):
             self.patch.setattr(module, "identity_of", lambda _: "1:1")
 
-    def _dying(self, store, module, name, before=lambda: None):
+    def _dying(self, store, owner, name, before=lambda: None):
         """Die when a function is called."""
 
         def dies(*_, **__):
@@ -92,12 +93,12 @@ class World:
             raise KeyboardInterrupt
 
         with self.patch.context() as patch, pytest.raises(KeyboardInterrupt):  # noqa: PT012
-            patch.setattr(module, name, dies)
+            patch.setattr(owner, name, dies)
             self._use(store)
 
     def _torn(self, store, copy):
         """Copy a store while a transaction is open, journal and all; then it is rolled back."""
-        self._dying(store, state, "insert_event", lambda: subprocess.run(["cp", "-a", store, copy], check=True))
+        self._dying(store, Database, "insert_event", lambda: subprocess.run(["cp", "-a", store, copy], check=True))
 
     def _unmarked(self, store):
         """Die after a commit, before the mark is raised."""

@@ -67,7 +67,7 @@ def test_a_fork_inside_the_block_cannot_use_or_release_the_store(tmp_path):
     path = make_store(tmp_path / "s")
     model = Model(1)
     with open_state(path) as state:
-        state.releases(model.path_id)
+        state.tracked(model.path_id)
         new = model.make_round("1", 3)
         assert in_child(lambda: state.commit_round(new)) == 3
         assert in_child(lambda: state._database.close() or 4) == 4

@@ -23,7 +23,7 @@ from tests.store.example import Model, make_store
 def release(path):
     """Commit one more round and return its generation."""
     with open_state(path) as state:
-        known = state.releases(1)
+        known = state.releases(state.series("queries"))
         model = Model(1, noise={Fraction(1): []} if known else {}, names=[""] * len(known))
         return state.commit_round(model.make_round("1", 0))
 
@@ -133,25 +133,28 @@ def test_an_altered_state_is_refused(path, change):
         model.check(state)
 
 
-def test_leftovers_of_dead_runs_stay_until_a_check_finds_the_store_whole(path):
-    """Opening deletes no file that the state does not know; a check does, if nothing is damaged."""
+def test_leftovers_of_dead_runs_are_erased_by_the_next_opening(path):
+    """Opening erases files and directories that the state does not know, and nothing else."""
     with open_state(path) as state:
         directory = state.series("queries").directory
     before = sorted(place.name for place in directory.iterdir())
-    leftovers = [directory / "round-9-0.new", directory / "round-9-0", path / "series" / "dead" / "counts"]
-    spill = path / "tmp" / "spill" / "rows"
-    for file in (*leftovers, spill):
-        file.parent.mkdir(exist_ok=True)
-        file.write_text("x")
-    flip(directory / "index", -1)
-    with open_state(path) as state, pytest.raises(StoreDamagedError, match="index"):
-        state.verify()
-    assert all(file.exists() for file in leftovers) and not spill.parent.exists()
-    flip(directory / "index", -1)
+    for file in ("round-9-0.new", "round-9-0", "../dead/counts", "../../tmp/spill/rows"):
+        (directory / file).parent.mkdir(exist_ok=True)
+        (directory / file).write_text("x")
     with open_state(path) as state:
+        assert not list((path / "tmp").iterdir())
         state.verify()
     assert sorted(place.name for place in directory.iterdir()) == before
     assert [place.name for place in (path / "series").iterdir()] == [directory.name]
+
+
+@pytest.mark.parametrize("part", ["index", "counts"])
+def test_a_check_notices_a_flipped_bit_of_any_file(path, part):
+    """`verify` compares every file with its digest."""
+    with open_state(path) as state:
+        flip(state.series("queries").directory / part, -1)
+        with pytest.raises(StoreDamagedError, match=part):
+            state.verify()
 
 
 def test_a_damaged_mark_is_an_error(tmp_path, path):

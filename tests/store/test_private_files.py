@@ -28,7 +28,7 @@ def test_nothing_in_a_store_can_be_read_by_others(tmp_path):
             model = Model(state.series("queries").path_id)
             state.commit_round(model.make_round("1", 5, 1))
             with state._database.transaction():
-                state._database.change("update store set home = $home", home="elsewhere")
+                state._database.run("update store set home = $home", home="elsewhere")
                 during = modes(path)
     finally:
         assert os.umask(before) == 0
@@ -54,7 +54,7 @@ def test_a_full_disk_leaves_the_store_before_the_round(tmp_path, limit):
             resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert "planted" not in str(caught.value) and "empty-key" not in str(caught.value)
     with open_state(path) as state:
-        assert state.generation == 1 and state.releases(1) == []
+        assert state.generation == 1 and state.releases(state.series("queries")) == []
         state.verify()
         state.commit_round(Model(1).make_round("1", 3))
 
@@ -64,7 +64,7 @@ def test_settings_of_the_state_are_in_force(tmp_path):
     wanted = {"synchronous": 3, "secure_delete": 1, "temp_store": 2, "trusted_schema": 0, "cell_size_check": 1}
     wanted["journal_mode"] = "delete"
     database = Database(tmp_path, durable=True, create=True)
-    assert {name: database.rows(f"pragma {name}")[0][0] for name in wanted} == wanted
+    assert {name: database.run(f"pragma {name}")[0][0] for name in wanted} == wanted
     database.close()
 
 

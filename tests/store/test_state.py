@@ -51,7 +51,7 @@ def test_state_gives_back_what_was_committed(tmp_path_factory, rounds, integer_n
         model.check(state)
         state.verify()
         assert state.generation == 1 + len(rounds)
-        made = state.series_releases(state.series("queries"))
+        made = state.releases(state.series("queries"))
         assert [release.name for release in made] == names
         assert all(release.threshold == -math.inf for release in made if release.name.startswith("prefix"))
         assert not spent or list(state._history(path_id).levels) == [Fraction(level) for level in spent]
@@ -62,7 +62,7 @@ def test_state_gives_back_what_was_committed(tmp_path_factory, rounds, integer_n
 
 @pytest.mark.parametrize("of_cells", [True, False])
 def test_state_refuses_a_round_built_on_an_older_generation(tmp_path, of_cells):
-    """After another commit nothing of a round stays: no row, file, path or attachment."""
+    """After another commit nothing of a round stays for the next opening: no row, file, path or attachment."""
     path = make_store(tmp_path / "s")
     with open_state(path) as state:
         record = state.series("queries")
@@ -75,9 +75,9 @@ def test_state_refuses_a_round_built_on_an_older_generation(tmp_path, of_cells):
         state.generation -= 1
         with pytest.raises(StoreInUseError, match="begin again"):
             state.commit_round(new)
-        assert set(record.directory.iterdir()) == files
     with open_state(path) as state:
-        assert state.releases(1) == [] and state.generation == 1 and len(state.ledger()) == 1
+        assert set(record.directory.iterdir()) == files
+        assert state.releases(record) == [] and state.generation == 1 and len(state.ledger()) == 1
 
 
 def test_dropped_series_leaves_its_ledger_and_no_secret(tmp_path):
@@ -118,15 +118,15 @@ def test_a_drop_that_dies_halfway_leaves_nothing_after_the_next_opening(tmp_path
         model = Model(state.series("queries").path_id)
         for _ in range(40):  # several pages of the state, so that rows have moved
             state.commit_round(model.make_round("1/3", 2, 1))
-    run = Database.rows
+    run = Database.run
 
     def die(self, name, /, **values):
-        if name == "vacuum":
+        if name == "vacuum;":
             raise KeyboardInterrupt
         return run(self, name, **values)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Database, "rows", die)
+        patch.setattr(Database, "run", die)
         with open_state(path) as state, pytest.raises(KeyboardInterrupt):
             state.drop_series("queries")
     assert b"planted-key" in everything_in(path)

@@ -239,16 +239,21 @@ class State:
 
         Return the generation of the round; rounds beside it take the next ones.
         """
-        generation = self.generation + 1
-        rounds = list(enumerate((record, *record.beside), generation))
-        written = [self._write_round(each, at) for at, each in rounds]
+        generation, rounds = self.generation + 1, (record, *record.beside)
+        written: list[tuple[int, NewRound, PathHistory, Round]] = []
+        for at, each in enumerate(rounds, generation):
+            history, metadata = self._history_for(each), as_text(each.metadata)
+            # A random name: a round may have been committed although its commit failed, so it is never overwritten.
+            name = f"round-{at}-{secrets.token_hex(4)}"
+            row = (at, each.name, level_text(each.level), float(each.threshold), each.step, metadata)
+            written.append((at, each, history, history.write_round(name, each, row, durable=self.durable)))
         with self._changing("release", rounds=len(rounds)):
-            for (at, each), (directory, made) in zip(rounds, written, strict=True):
-                self._insert_round(each, at, directory.name, made)
+            for at, each, history, made in written:
+                self._insert_round(each, at, history.directory.name, made)
         return generation
 
-    def _write_round(self, record: NewRound, generation: int) -> tuple[Path, Round]:
-        """Write the file of a round; return the directory of its series, and the round to be registered."""
+    def _history_for(self, record: NewRound) -> PathHistory:
+        """Return the path of a new round; check that its name is free and its attachments are in place."""
         path = record.path_id
         if isinstance(path, PathRecord):
             history = PathHistory(self._series / path.series_id, path.kind, path.integer_noise)
@@ -259,11 +264,7 @@ class State:
             raise NameTakenError(f"a release {record.name!r} exists already")
         for file in record.attachments:
             check_file(history.directory, file)
-        # A random name: a round may have been committed although its commit failed, so it is never overwritten.
-        name = f"round-{generation}-{secrets.token_hex(4)}"
-        level, metadata = level_text(record.level), as_text(record.metadata)
-        row = (generation, record.name, level, float(record.threshold), record.step, metadata)
-        return history.directory, history.write_round(name, record, row, durable=self.durable)
+        return history
 
     def _insert_round(self, record: NewRound, generation: int, series_id: str, made: Round) -> None:
         path, level = record.path_id, level_text(record.level)

@@ -49,7 +49,7 @@ def count_keys(source: object, *, may_be_empty: bool = False, **declared: Any) -
     wanted = request(**declared)
     if isinstance(source, Counts):
         return CountedKeys(given_counts(source, wanted), "given")
-    log = _opened(source, wanted)
+    log = opened(source, wanted)
     if log.of_spark:
         from sparsehist.counting import with_spark  # imports the writer of SQL, which no other log needs
 
@@ -76,7 +76,7 @@ def sorted_keys(source: object, order: bytes, **declared: Any) -> tuple[str, Ite
     from sparsehist.counting import with_spark
 
     wanted = request(**declared)
-    log = _opened(source, wanted)
+    log = opened(source, wanted)
 
     def checked() -> Iterator[pl.DataFrame]:
         for frame in with_spark.in_order(log, wanted, order):
@@ -93,10 +93,11 @@ def list_pairs(source: object, **declared: Any) -> UnitPairs:
     Spark frame.
     """
     wanted = request(max_keys=_UNBOUNDED, **declared)
-    return in_memory.kept_pairs(_opened(source, wanted), wanted)
+    return in_memory.kept_pairs(opened(source, wanted), wanted)
 
 
-def _opened(source: object, wanted: CountRequest) -> Log:
+def opened(source: object, wanted: CountRequest) -> Log:
+    """Open a log, with its columns in types that can be counted; refuse others."""
     if not wanted.unit:
         raise DeclarationError("unit is needed unless the source is Counts")
     wanted.report("reading")
@@ -109,7 +110,7 @@ def _opened(source: object, wanted: CountRequest) -> Log:
     check_key_dtypes(log, wanted.key, wanted.domain)
     if log.of_spark and not wanted.portable:
         raise DeclarationError(
-            "a Spark frame is counted by Spark alone: declare portable=True; a running series takes none"
+            "a Spark frame is counted by Spark alone: declare portable=True; running series and checks take files"
         )
     logging.getLogger("sparsehist").info("counting with %s", "spark" if log.of_spark else in_memory.name())
     return log

@@ -9,25 +9,24 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from sparsehist.counting.contract import Choice, CountRequest, Counts, request
-from sparsehist.counting.count import given_counts
+from sparsehist.counting.contract import Choice, CountRequest, request
+from sparsehist.counting.count import opened
 from sparsehist.counting.keys import place
-from sparsehist.counting.log import Log, check_key_dtypes, check_unit_dtypes, engine_errors
+from sparsehist.counting.log import TEXTS, Log, engine_errors
 from sparsehist.counting.progress import Counting, reporting
-from sparsehist.counting.sources import open_log
 from sparsehist.counting.tuples import tuple_text
 from sparsehist.declaration.declaration import Declaration
 from sparsehist.domain.base import Domain, key_names
-from sparsehist.errors import DataError, DeclarationError
+from sparsehist.errors import DataError
 
-_NUMBERS = ("rows", "units", "keys", "pairs")
-_SCHEMA = {"rule": pl.String, **dict.fromkeys(_NUMBERS, pl.Int64), "outcome": pl.String}
+_SCHEMA = {"rule": pl.String, **dict.fromkeys(("rows", "units", "keys", "pairs"), pl.Int64), "outcome": pl.String}
+_NO_UNIT, _NO_KEY, _OUTSIDE = "null or empty unit", "null or empty key", "key outside the domain"
 
 
 def check_log(
     source: object,
     *,
-    unit: str | Sequence[str] | None,
+    unit: str | Sequence[str],
     key: Sequence[str],
     max_keys: int,
     domain: Domain | str,
@@ -39,7 +38,8 @@ def check_log(
     """List the rows that each rule of counting affects, and how `count_keys` treats them.
 
     The distinct pairs of a unit and a key must fit in memory. The numbers are secret: they are for the owner.
-    Parameters are as for `create`; `key_types` are the types of `Files`.
+    Parameters are as for `create`, but `source` may be neither `Counts` nor a Spark frame; `key_types` are the types
+    of `Files`.
 
     Returns:
         One row per rule: rule; rows, units and distinct keys that it affects, and pairs of a unit and a key: those
@@ -51,7 +51,6 @@ def check_log(
     Raises:
         DeclarationError: If a declared parameter is wrong.
         NotFoundError: If a file does not exist.
-        DataError: If the log cannot be read at all.
 
     Example:
         >>> import sparsehist as sh
@@ -70,105 +69,79 @@ def check_log(
     declared |= {"domain": checked.domain, "salt": b"", "temporary_directory": Path()}
     with reporting(counting.progress) as progress:
         rows = list(_checked(source, request(**declared, progress=progress)))
-    return pl.DataFrame([[row.get(name) for name in _SCHEMA] for row in rows], schema=_SCHEMA, orient="row")
+    return pl.DataFrame(rows, schema=_SCHEMA)
 
 
 def _checked(source: object, wanted: CountRequest) -> Iterator[dict[str, Any]]:
     """Yield the rows of the table, one rule after another."""
-    wanted.report("reading")
-    log = None if isinstance(source, Counts) else open_log(source, wanted.read).with_key_types(wanted.key_types)
     try:
-        if log is None:
-            n = given_counts(source, wanted).height  # type: ignore[arg-type]
-            yield {"rule": "counts", "rows": n, "keys": n, "outcome": "counted"}
-            return
-        check_unit_dtypes(log, wanted.unit)
-        check_key_dtypes(log, wanted.key, wanted.domain)
+        log = opened(source, wanted)
     except DataError as refusal:
-        yield {"rule": "types of columns" if log else "counts", "outcome": f"refused: {refusal}"}
+        yield {"rule": "log", "outcome": f"refused: {refusal}"}
         return
-    if log.of_spark:
-        raise DeclarationError("Spark frames cannot be checked: write the frame as Parquet, and check the files")
-    if not wanted.unit:
-        raise DeclarationError("unit is needed unless the source is Counts")
     with engine_errors(log.label, log):
         pairs = _pairs(log, wanted)
-    wanted.report("placing keys")
-    columns = key_names(wanted.domain.columns)
-    judged, outside = _judged(pairs.select(columns).unique(), wanted)
     wanted.report("counting")
-    pairs = pairs.join(judged, on=columns, nulls_equal=True)
-    usable = pairs.filter(pl.col("verdict") == "usable", pl.col("unit").is_not_null())
-    usable = usable.group_by("unit", "cell").agg(pl.col("rows").sum(), pl.col("key").first())
-    yield from _met(pairs, usable, outside, wanted)
+    columns = key_names(wanted.domain.columns)
+    keys = pairs.select(columns).unique()
+    placed = place(keys, wanted.domain)
+    rule = np.where(placed.usable, "", np.where(placed.present, _OUTSIDE, _NO_KEY))
+    number = np.arange(keys.height)  # equal for keys of the same cell
+    number[placed.usable] = (
+        -placed.cells.select(pl.struct(pl.all()).rank("dense").cast(pl.Int64)).to_series().to_numpy()
+    )
+    keys = keys.with_columns(rule=pl.Series(rule.tolist(), dtype=pl.String), key=pl.Series(number))
+    pairs = pairs.join(keys, on=columns, nulls_equal=True).with_columns(
+        rule=pl.when(pl.col("unit").is_null()).then(pl.lit(_NO_UNIT)).otherwise("rule"),
+        key=pl.when(pl.col("rule") != _NO_KEY).then("key"),
+    )
+    yield from _by_rule(pairs, [wanted.key[at] for at in placed.outside], wanted)
 
 
 def _pairs(log: Log, wanted: CountRequest) -> pl.DataFrame:
-    """Return distinct pairs: unit (null if empty), key_0, …, and `rows`, the number of rows of each."""
+    """Return distinct pairs: unit (null if empty), key_0, …, and the number of rows of each."""
 
-    def text(name: str) -> pl.Expr:
-        return pl.col(name).cast(pl.String) if log.dtypes[name] in (pl.Categorical, pl.Enum) else pl.col(name)
+    def column(name: str) -> pl.Expr:
+        return pl.col(name).cast(pl.String) if log.dtypes[name] in TEXTS else pl.col(name)
 
-    unit = text(wanted.unit[0]) if len(wanted.unit) == 1 else tuple_text(wanted.unit, log.dtypes)
-    if len(wanted.unit) > 1 or log.dtypes[wanted.unit[0]] in (pl.String, pl.Categorical, pl.Enum, pl.Binary):
+    unit = column(wanted.unit[0]) if len(wanted.unit) == 1 else tuple_text(wanted.unit, log.dtypes)
+    if log.dtypes[wanted.unit[0]] in (*TEXTS, pl.Binary):
         unit = pl.when(unit.cast(pl.Binary).bin.size() > 0).then(unit)
-    keys = [text(name).alias(f"key_{i}") for i, name in enumerate(wanted.key)]
+    keys = [column(name).alias(f"key_{i}") for i, name in enumerate(wanted.key)]
     rows = log.rows.select(unit.alias("unit"), *keys)
-    found: pl.DataFrame = rows.group_by(pl.all()).agg(rows=pl.len().cast(pl.Int64)).collect(engine="streaming")
-    return found
+    pairs: pl.DataFrame = rows.group_by(pl.all()).agg(rows=pl.len().cast(pl.Int64)).collect(engine="streaming")
+    return pairs
 
 
-def _met(
-    pairs: pl.DataFrame, usable: pl.DataFrame, outside: Sequence[str], wanted: CountRequest
-) -> Iterator[dict[str, Any]]:
-    """Yield each rule with the rows, units and keys that it affects, and its outcome; omit meaningless numbers."""
+def _by_rule(pairs: pl.DataFrame, outside: Sequence[str], wanted: CountRequest) -> Iterator[dict[str, Any]]:
+    """Yield each rule with its numbers and outcome; a row of the log counts under the first rule that it breaks."""
 
-    def touched(rule: str, some: pl.DataFrame, numbers: str, met: str, none: str = "none") -> dict[str, Any]:
-        distinct = [pl.col(name).drop_nulls().n_unique().alias(f"{name}s") for name in ("unit", "key")]
-        found = some.select(pl.col("rows").sum(), *distinct).row(0, named=True)
-        return {
-            "rule": rule,
-            "outcome": met if some.height else none,
-            **{name: found[name] for name in numbers.split()},
-        }
+    def row(rule: str, pairs: pl.DataFrame, outcome: str, empty: str = "none") -> dict[str, Any]:
+        distinct = pl.col("unit", "key").drop_nulls().n_unique().name.suffix("s")
+        numbers = pairs.select(pl.col("rows").sum(), distinct).row(0, named=True)
+        return {"rule": rule, **numbers, "outcome": outcome if pairs.height else empty}
 
-    def choice(option: str, columns: str = "") -> str:
-        dropped = getattr(wanted, option) == "drop"
-        return "dropped" if dropped else f'refused: {columns}clean the log or pass {option}="drop"'
-
+    yield row("log", pairs, "read", "refused: the log is empty")
     names = f"column(s) {', '.join(map(repr, outside))}: "
-    yield touched("log", pairs, "rows units keys", "read", "refused: the log is empty")
-    yield touched("null or empty unit", pairs.filter(pl.col("unit").is_null()), "rows keys", choice("on_null"))
-    missing, beyond = (pairs.filter(pl.col("verdict") == verdict) for verdict in ("missing", "outside"))
-    yield touched("null or empty key", missing, "rows units", choice("on_null"))
-    yield touched("key outside the domain", beyond, "rows units keys", choice("on_outside", names))
-    repeated = usable.filter(pl.col("rows") > 1)
-    again = repeated.with_columns(pl.col("rows") - 1, key="cell")
-    yield touched("repeated unit and key", again, "rows units keys", "counted once") | {"pairs": repeated.height}
-    sizes = usable.group_by("unit").len("cells")["cells"].cast(pl.Int64)
+    for rule, option, columns in (
+        (_NO_UNIT, "on_null", ""), (_NO_KEY, "on_null", ""), (_OUTSIDE, "on_outside", names),
+    ):  # fmt: skip
+        refused = f'refused: {columns}clean the log or pass {option}="drop"'
+        dropped = getattr(wanted, option) == "drop"
+        yield row(rule, pairs.filter(pl.col("rule") == rule), "dropped" if dropped else refused)
+    usable = pairs.filter(pl.col("rule") == "").group_by("unit", "key").agg(pl.col("rows").sum())
+    repeated = usable.filter(pl.col("rows") > 1).with_columns(pl.col("rows") - 1)
+    yield row("repeated unit and key", repeated, "counted once") | {"pairs": repeated.height}
+    sizes = usable.group_by("unit").len()["len"].cast(pl.Int64)
 
     def above(bound: int) -> dict[str, int]:
         cut = sizes.filter(sizes > bound) - bound
         return {"units": cut.len(), "pairs": int(cut.sum())}
 
-    most, n_pairs = wanted.max_keys, int(sizes.sum())
+    most, n_pairs = wanted.max_keys, usable.height
     counted = {"rule": "counted", "units": sizes.len(), "pairs": n_pairs - above(most)["pairs"]}
     yield {"rule": "unit above max_keys", "outcome": "bounded" if above(most)["units"] else "none", **above(most)}
     yield counted | {"outcome": "counted" if n_pairs else "refused: nothing remains to be counted"}
     for bound in sorted({max(most // 4, 1), max(most // 2, 1), most, 2 * most, 4 * most} if n_pairs else ()):
-        yield {
-            "rule": f"max_keys = {bound}",
-            "outcome": f"cuts {above(bound)['pairs'] / n_pairs:.2%}",
-            **above(bound),
-        }
-
-
-def _judged(keys: pl.DataFrame, wanted: CountRequest) -> tuple[pl.DataFrame, list[str]]:
-    """Return each distinct key with number, verdict and cell; and the columns with values outside the domain."""
-    placed = place(keys, wanted.domain)
-    cell = np.zeros(keys.height, dtype=np.int64)
-    cell[placed.usable] = placed.cells.select(pl.struct(pl.all()).rank("dense")).to_series().to_numpy()
-    verdict = np.where(placed.usable, "usable", np.where(placed.present, "outside", "missing"))
-    some = pl.any_horizontal(pl.col(keys.columns).is_not_null())  # keys whose columns are all null are not counted
-    numbered = keys.with_columns(pl.Series("verdict", verdict.tolist()), cell=cell, key=pl.int_range(pl.len()))
-    return numbered.with_columns(key=pl.when(some).then("key")), [wanted.key[at] for at in placed.outside]
+        outcome = f"cuts {above(bound)['pairs'] / n_pairs:.2%}"
+        yield {"rule": f"max_keys = {bound}", "outcome": outcome, **above(bound)}

@@ -339,7 +339,7 @@ def sql(
         store: Directory of a store, or a `Store`; made by the first CREATE SERIES. Without one, only DuckDB's
             statements run.
         parameters: Values for $name; levels may be text, int, Decimal or Fraction.
-        tables: Tables by name: frames, Arrow tables, paths and URLs of files, `Files`, tables of Delta and Iceberg
+        tables: Tables by name: frames, Arrow tables, paths and URLs of files, `Files`
             (read completely). Statements do not see variables of your program.
         wait: Seconds to wait for a store in use, if `store` is a directory.
         who: Name of the caller for the ledger, if `store` is a directory; by default the system's user.

@@ -22,9 +22,9 @@ def test_every_rule_says_what_it_meets_and_what_happens():
     """Each rule lists the rows, units, keys and pairs it touches, and its outcome as declared."""
     dropped = by_rule(check_log(FAULTY, **DECLARED, on_null="drop", on_outside="drop"))
     assert dropped == {
-        "log": (9, 2, 5, None, "read"),
-        "null or empty unit": (2, None, 2, None, "dropped"),
-        "null or empty key": (2, 1, None, None, "dropped"),
+        "log": (9, 2, 4, None, "read"),
+        "null or empty unit": (2, 0, 2, None, "dropped"),
+        "null or empty key": (2, 1, 0, None, "dropped"),
         "key outside the domain": (1, 1, 1, None, "dropped"),
         "repeated unit and key": (1, 1, 1, 1, "counted once"),
         "unit above max_keys": (None, 1, None, 1, "bounded"),

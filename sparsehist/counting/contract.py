@@ -106,11 +106,7 @@ class Counts:
         frame: Key columns and a count column; anything tabular.
         count: Name of the count column, whole numbers of at least 0; rows with 0 are left out.
         counted_by: The `CountingSql` that made them, set by its `counts`; `create` refuses another key or bound.
-        largest: The most that one unit adds to the count of a key. It must be given, and be 1: sums of amounts need
-            measures.
-
-    Raises:
-        DeclarationError: If `largest` is not 1.
+        largest: The most that one unit adds to the count of a key. It must be given, and be 1.
 
     Example:
         >>> Counts(pl.DataFrame({"query": ["a"], "units": [3]}), count="units", largest=1).count
@@ -124,10 +120,9 @@ class Counts:
 
     def __post_init__(self) -> None:
         if isinstance(self.largest, bool) or self.largest != 1:
-            told = "is not given" if self.largest is None else f"is {shown(self.largest)}"
             raise DeclarationError(
-                f"the most that one unit adds to a count {told}: give largest=1 if each unit adds one to each of its "
-                "keys. Sums of amounts, such as revenue, are measures, not counts",
+                "Counts needs largest=1, which states that one unit adds at most 1 to the count of a key, not "
+                f"largest={shown(self.largest)}: {SUMS}",
                 parameter="largest",
             )
 
@@ -187,17 +182,14 @@ class CountRequest:
 
     Attributes:
         unit: Columns of the log that name the unit; none for Counts.
-        key: Column or columns of the key, as many as the domain has.
         salt: 16 secret random bytes.
         temporary_directory: Parent of a private directory for rows that do not fit in memory.
         weights: Pairs of a weight, in parts of a count, decreasing from one count, and the largest number of keys
             with this weight; units with more keys are cut. Counts are in these parts.
-        memory_limit: As for `Counting`.
         threads: Threads that count; as many as there are cores if None. Polars reads and sorts with all.
         progress: Function called with the name of each phase when it begins.
         portable: Keep keys in the order that every engine knows (`counting/tuples.py`).
         without_key: Whether the log has no key column: each unit then has the one key of a domain of one cell.
-        measures: Measures to sum by unit and key, to clip, and to sum by key.
     """
 
     unit: tuple[str, ...]

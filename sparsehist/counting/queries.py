@@ -10,8 +10,8 @@ import polars as pl
 
 from sparsehist.counting.contract import ClosedQuery, Query
 from sparsehist.counting.files import open_files
-from sparsehist.counting.log import engine_errors
-from sparsehist.errors import InputError, SparsehistError, raise_alone
+from sparsehist.counting.log import Log, engine_errors
+from sparsehist.errors import SparsehistError, raise_alone
 
 if TYPE_CHECKING:
     from sparsehist.guarantee.statement import Lookup
@@ -34,15 +34,15 @@ def checked(
     from sparsehist.guarantee.statement import Source, folded
 
     units, keys = ((names,) if isinstance(names, str) else tuple(names) for names in (unit, key))
-    given = {
-        folded(name): Source(name, public=public, opens=partial(_opened, name, table), origin=table)
+    known = {
+        folded(name): Source(name, public=public, opens=partial(_named_table, name, table), origin=table)
         for public, tables in ((False, query.tables), (True, query.public))
         for name, table in tables.items()
     }
 
     def source_of(path: tuple[str, ...]) -> Source | None:
-        found = lookup(path) if lookup is not None else None
-        return given.get(".".join(path)) if found is None else found
+        source = lookup(path) if lookup is not None else None
+        return known.get(".".join(path)) if source is None else source
 
     world = close(
         query.sql, source_of, query.parameters or {}, public_files=query.public, unit=units, key=keys,
@@ -52,22 +52,19 @@ def checked(
 
 
 def as_table(source: object) -> object:
-    """Open a source with Polars if Polars reads it; else leave it to DuckDB."""
-    log = None if isinstance(source, (pl.DataFrame, pl.LazyFrame)) else open_files(source)
-    if log is not None:
-        with engine_errors(log.label, log):
-            return log.rows.collect(engine="streaming")
-    return source.collect() if isinstance(source, pl.LazyFrame) else source
+    """Read files and lazy frames with Polars; leave other sources to DuckDB."""
+    log = Log(source, {}, "the lazy frame") if isinstance(source, pl.LazyFrame) else open_files(source)
+    if log is None:
+        return source
+    with engine_errors(log.label, log):
+        return log.rows.collect(engine="streaming")
 
 
-def _opened(name: str, table: object) -> object:
-    """Return a source in a form that DuckDB reads; errors name the source."""
+def _named_table(name: str, table: object) -> object:
     try:
         return as_table(table)
     except SparsehistError as problem:
         raise_alone(type(problem)(f"tables={{{name!r}: …}}: {problem}"))
-    except Exception:  # noqa: BLE001  whatever an engine says may quote the data
-        raise_alone(InputError(f"tables={{{name!r}: …}} cannot be read"))
 
 
 def check_query(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import shutil
@@ -16,7 +17,7 @@ import polars as pl
 from sparsehist.counting import count_keys
 from sparsehist.counting.contract import ClosedQuery, Counts, Files, Query
 from sparsehist.counting.count import EMPTY, list_pairs, sorted_keys
-from sparsehist.counting.fingerprint import Fingerprint
+from sparsehist.counting.fingerprint import changes, fingerprint
 from sparsehist.counting.progress import Counting, reporting
 from sparsehist.counting.spark_sources import is_spark_frame
 from sparsehist.declaration import Declaration
@@ -194,7 +195,7 @@ def _counted(
     **how: Any,
 ) -> SeriesRecord:
     """Count a log, and write the files of its series into the directory `written`."""
-    declaration, made_from, rng = asked.declaration, Fingerprint.of(asked.source), home.generator()
+    declaration, made_from, rng = asked.declaration, fingerprint(asked.source), home.generator()
     salt = rng.bytes(16)
     how |= {"temporary_directory": written.parent, "progress": report, "salt": salt_for(BOUNDING, salt)}
     log: Any = asked.source
@@ -225,10 +226,10 @@ def _counted(
     files += write_bounding(written, met, durable=durable)
     if bound is not None:
         files += bound.files(written, durable=durable)
-    if Fingerprint.of(asked.source, made_from.key) != made_from:
+    if fingerprint(asked.source, made_from["key"]) != made_from:
         raise DataError("files of the log changed while it was counted: count it again when they are complete")
     stored = declaration.as_json() | {"engine": engine}
-    return SeriesRecord(secrets.token_hex(8), declaration.name, stored, salt, files, made_from.as_text())
+    return SeriesRecord(secrets.token_hex(8), declaration.name, stored, salt, files, json.dumps(made_from))
 
 
 def _countable(frames: Iterable[pl.DataFrame], *, may_be_empty: bool) -> Iterator[pl.DataFrame]:
@@ -251,7 +252,7 @@ def _reused(home: Home, record: SeriesRecord, asked: NewLog) -> SeriesRecord:
     alike = "append the log with the same again" if of_period else "use another name"
     check_alike(name, known, asked.declaration, asked.if_exists, remedy=alike)
     try:
-        changed = Fingerprint.from_text(record.made_from).changed(asked.source)
+        changed = changes(json.loads(record.made_from), asked.source)
     except (InputError, OSError):  # the source is gone or unreadable
         changed = ["source"]
     if not changed or (changed == ["rows"] and asked.if_exists == "resume"):

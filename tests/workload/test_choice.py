@@ -41,7 +41,7 @@ def test_the_chosen_strategy_is_the_best_of_the_table(workload, keys, pure):
 
 
 def test_the_choice_depends_on_the_cells_of_a_unit():
-    """At many cells a unit the plain spectral strategy loses to the identity, and what is chosen beats both."""
+    """For units of many cells the plain spectral strategy loses to the identity, and the choice beats both."""
     table = {candidate.strategy: candidate.mean_squared_error for candidate in compare(Prefix(256), 80)}
     chosen = choose(Prefix(256), 80).name
     assert table["identity"] < table["spectral"] / 1.8
@@ -68,7 +68,7 @@ def test_a_long_column_is_priced_on_a_shorter_one():
     ids=["marginals", "product and marginals", "a union in a union", "a part that asks nothing"],
 )
 def test_every_union_has_a_strategy(workload, pure, keys):
-    """Also a union whose column norms are unknown, or with a part that is zero."""
+    """Every union gets a strategy, even if its column norms are unknown or one part is zero."""
     chosen = choose(workload, keys, pure=pure)
     check_factorization(chosen)
     assert compare(workload, keys, pure=pure)[0].strategy == chosen.name
@@ -77,7 +77,7 @@ def test_every_union_has_a_strategy(workload, pure, keys):
 @pytest.mark.parametrize("workload", [Prefix(30), Marginals((3, 4), 1), Total(9)], ids=str)
 @pytest.mark.parametrize("keys", [1, 4])
 def test_integer_noise_gets_a_strategy_of_whole_numbers(workload, keys):
-    """Also where the best strategy has real weights."""
+    """Integer noise gets a strategy with whole weights, even if one with real weights has a smaller error."""
     chosen = choose(workload, keys, pure=True, integer=True)
     rows = chosen.apply(np.eye(workload.n_cells))
     assert (rows == np.rint(rows)).all()

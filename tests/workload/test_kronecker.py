@@ -47,7 +47,7 @@ def test_answers_are_exact_and_totals_are_summed_first():
 
 
 def test_queries_say_values_where_they_can_and_ranges_elsewhere():
-    """Identity and total give values of columns; ranges their ends; rows run fastest in the last factor."""
+    """Queries are described by values of columns, ranges by their ends; rows run fastest in the last factor."""
     described = Kronecker(Identity(2), Total(9), Identity(3)).queries()
     assert {name: numbers.tolist() for name, numbers in described.items()} == {
         "column_0": [0, 0, 0, 1, 1, 1],

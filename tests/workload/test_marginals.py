@@ -21,7 +21,7 @@ SMALL = [
 
 
 def drawn_cells(shape, n, *, seed, most=9):
-    """Distinct nonzero cells of a domain of any size."""
+    """Return distinct nonzero cells of a domain of any size."""
     rng = entropy.seeded(seed)
     drawn = np.unique(np.stack([rng.integers(0, size, n) for size in shape]), axis=1)
     return Cells(shape, tuple(drawn), rng.integers(1, most, drawn.shape[1]))

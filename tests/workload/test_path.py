@@ -50,7 +50,7 @@ STRATEGIES = [
 
 
 class Coefficients:
-    """In the place of a generator: a draw is the matrix of its coefficients on all independent normals ever drawn."""
+    """Stand-in for a generator: a draw is the matrix of its coefficients on all independent normals so far."""
 
     def __init__(self, draws):
         self.draws, self.drawn = draws, 0
@@ -121,7 +121,7 @@ def _drawn(family, strategy, order, seed, *, draws=DRAWS, forget=False):
 
 
 class _Copies:
-    """A strategy many times over, its states one after the other: Z is kept, whatever the family."""
+    """Many independent copies of a strategy with concatenated states; the state is Z for every family."""
 
     invertible = False
 

@@ -99,8 +99,7 @@ def sql() -> str:
     syntax = [f"`{form}`" for form in FORMS]
     (release,) = (form for form in FORMS if form.words == "RELEASE")
     said = _arguments(Series.release)
-    said |= {"levels": said["level"], "target": "The file to write: .parquet with metadata, or .csv."}
-    said |= {"delta": said["open_delta"], "series": "The series."}
+    said |= {"target": "The file to write: .parquet with metadata, or .csv.", "series": "The series."}
     clauses = [(f"`{clause}`", said[clause.field]) for clause in release.clauses]
     said = _options_help() | {
         "public_tables": "Tables that hold nothing of any unit; a query may join them.",

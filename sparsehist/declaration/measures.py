@@ -24,10 +24,7 @@ times a number of steps they fit into 64 bits."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _TEXT = re.compile(r"([^:=,]+):clip=([^,]+?)(?:\.\.([^,]+))?(?:,step=([^,]+))?")
 _SPACES = re.compile(r"\s*([:=,]|\.\.)\s*")
-_ADVICE = (
-    "write sh.Measure('price', clip=100, step=0.01), as text price:clip=100,step=0.01, "
-    "in SQL (price CLIP 100 STEP 0.01)"
-)
+_ADVICE = "write sh.Measure('price', clip=100, step=0.01), or as text price:clip=100,step=0.01"
 
 
 def _refusal(words: str) -> DeclarationError:

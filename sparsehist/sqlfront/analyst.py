@@ -30,11 +30,13 @@ from sparsehist.errors import (
 from sparsehist.ledger.content_digest import content_digest
 from sparsehist.release.releases import AnyRelease, read
 from sparsehist.sqlfront.analyst_rules import check_allowed
+from sparsehist.sqlfront.engine_words import first_line
 from sparsehist.sqlfront.results import TAKEN_NAMES, put, stoppable
 from sparsehist.store import LEDGER_NAME, is_store, read_json
 from sparsehist.store.statements import statement
 
 _SHOW = re.compile(r"\s*show\s+(tables|ledger)\s*;?\s*", re.IGNORECASE)
+_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB")
 _LEDGER: dict[str, Any] = {
     **dict.fromkeys("store series release level noise round digest".split(), pl.String),
     "threshold": pl.Float64,
@@ -66,36 +68,30 @@ class AnalystSession:
         """Copy releases and ledger into a DuckDB and lock it; limits as for `open_analyst`."""
         if time_limit is not None and not 0 < time_limit < math.inf:
             raise InputError(f"time_limit must be a positive number of seconds, got {time_limit}")
-        self._time_limit = time_limit
+        self._time_limit, self._one_at_a_time = time_limit, threading.Lock()
         self._tables: dict[tuple[str, ...], pl.DataFrame] = {}
         for release in releases:
             path = (str(release.metadata.get("series", "")), release.name)
             if path in self._tables:
-                raise InputError(f"two different releases are called {'.'.join(path)}; open them one at a time")
+                raise InputError(f"two different releases are called {'.'.join(path)}; keep one in the directory")
             if path[0] in TAKEN_NAMES:
                 raise InputError(f"the series {path[0]} has a name of DuckDB's own; read its releases by sh.read")
             self._tables[path] = release.frame
-        self._tables["ledger",] = ledger
-        self._own: set[str] = set()
-        self._one_at_a_time, self._owner = threading.Lock(), os.getpid()
+        self._tables["main", "ledger"] = ledger
         limits = {"memory_limit": memory_limit, "threads": threads}
+        config: Any = {name: str(value) for name, value in limits.items() if value is not None}
         try:
-            config: dict[str, Any] = {name: str(value) for name, value in limits.items() if value is not None}
             self._connection = duckdb.connect(":memory:", config=config)
-            for names, rows in self._tables.items():
-                schema, name = ("main", *names)[-2:]
+            for (schema, name), rows in self._tables.items():
                 put(self._connection, rows, schema, name)
             ((limit,),) = self._connection.execute("select current_setting('memory_limit')").fetchall()
             self._memory_limit = str(limit)
             self._connection.execute(statement("analyst_lock"))
         except duckdb.Error as problem:
-            raise_alone(InputError(f"the session cannot be opened with these limits: {_first_line(problem)}"))
+            raise_alone(InputError(f"the session cannot be opened with these limits: {first_line(problem)}"))
 
     def sql(self, text: str) -> pl.DataFrame:
-        """Run one statement.
-
-        Args:
-            text: A query (SELECT, DESCRIBE, SUMMARIZE, SHOW, EXPLAIN), or CREATE TEMP TABLE or VIEW … AS SELECT.
+        """Run one query: SELECT, DESCRIBE, SUMMARIZE or SHOW.
 
         Returns:
             Its result.
@@ -104,14 +100,13 @@ class AnalystSession:
             NotAllowedError: If a reader may not run it.
             StatementError: If it is wrong, or needs more than the memory limit or the time limit.
         """
-        if os.getpid() != self._owner:  # DuckDB's threads do not survive a fork
-            raise StatementError("this session belongs to the process that opened it; open another one here")
         if shown := _SHOW.fullmatch(text):  # DuckDB's SHOW TABLES lists the tables of one schema only
-            return self.tables() if shown[1].lower() == "tables" else self._tables["ledger",].clone()
+            return self.tables() if shown[1].lower() == "tables" else self._tables["main", "ledger"].clone()
         with self._one_at_a_time:
             try:
-                makes = check_allowed(text, self._connection, self._has)
+                check_allowed(text, self._connection, self._tables)
                 batches = stoppable(self._connection, lambda: list(self._batches(text)), self._time_limit)
+                return pl.DataFrame(pa.Table.from_batches(batches)) if batches else pl.DataFrame()
             except TimeoutError:
                 raise_alone(StatementError(f"this took longer than the time limit of {self._time_limit:g} s"))
             except duckdb.PermissionException:
@@ -119,19 +114,15 @@ class AnalystSession:
             except RecursionError:
                 raise_alone(StatementError("this is nested too deeply"))
             except (duckdb.Error, pa.ArrowException, OSError, MemoryError) as problem:
-                said = _first_line(problem)
-                full = isinstance(problem, MemoryError) or "Out of Memory" in said
-                raise_alone(self._too_large() if full else StatementError(said))
-            if makes is not None:
-                self._own.add(makes)
-        try:
-            return pl.DataFrame(pa.Table.from_batches(batches)) if batches else pl.DataFrame()
-        except pl.exceptions.PolarsError as problem:  # Polars does not have this type
-            raise_alone(StatementError(f"the result cannot be a frame: {_first_line(problem)}"))
+                full = isinstance(problem, MemoryError) or "Out of Memory" in str(problem)
+                raise_alone(self._too_large() if full else StatementError(first_line(problem)))
+            except pl.exceptions.PolarsError:
+                raise_alone(StatementError("a column is of a type that Polars does not have: cast it"))
 
     def tables(self) -> pl.DataFrame:
         """Return the tables that can be queried: name and number of rows, releases first, then the ledger."""
-        rows = [(printable(".".join(path)), rows.height) for path, rows in self._tables.items()]
+        names = (".".join(path).removeprefix("main.") for path in self._tables)
+        rows = [(printable(name), rows.height) for name, rows in zip(names, self._tables.values(), strict=True)]
         return pl.DataFrame(rows, schema={"name": pl.String, "rows": pl.Int64}, orient="row")
 
     def interrupt(self) -> None:
@@ -156,12 +147,9 @@ class AnalystSession:
 
     def _batches(self, query: str) -> Iterator[pa.RecordBatch]:
         """Yield the batches of a result; raise beyond the memory limit: DuckDB does not count rows it returned."""
-        result = self._connection.sql(query)
-        if result is None:
-            return
         amount, unit = re.fullmatch(r"([\d.]+) ?(\w+)", self._memory_limit).groups()  # type: ignore[union-attr]
-        left = float(amount) * 1024.0 ** ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB"].index(unit)
-        with result.to_arrow_reader(1 << 16) as reader:
+        left = float(amount) * 1024.0 ** _UNITS.index(unit)
+        with self._connection.sql(query).to_arrow_reader(1 << 16) as reader:
             yield pa.RecordBatch.from_pylist([], reader.schema)
             for batch in reader:
                 left -= batch.nbytes
@@ -175,15 +163,9 @@ class AnalystSession:
             "smaller values, or open the session with a larger memory_limit"
         )
 
-    def _has(self, path: tuple[str, ...]) -> bool:
-        """Return whether a name in a query is one of the tables."""
-        inside = path[1:] if path[:1] == ("memory",) and len(path) > 2 else path
-        inside = inside[1:] if inside[:1] == ("main",) and len(inside) == 2 else inside
-        return inside in self._tables or (len(path) == 1 and path[0] in self._own)
-
 
 def open_analyst(
-    releases: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    directory: str | os.PathLike[str],
     *,
     memory_limit: str | None = None,
     threads: int | None = None,
@@ -192,8 +174,8 @@ def open_analyst(
     """Open a session over published releases; no store is needed, and none is opened.
 
     Args:
-        releases: The directory with the files of releases, or these files. Each is compared with the public ledger
-            beside it, if listed there.
+        directory: The directory with the Parquet files of releases. Each is compared with the public ledger there, if
+            listed in it.
         memory_limit: Of DuckDB, such as "2GB"; four fifths of the machine by default. The rows of a result may take
             the limit once more. One huge value may exceed it; nothing is written to disk.
         threads: Number of threads of DuckDB.
@@ -206,46 +188,33 @@ def open_analyst(
         NotFoundError: If nothing is there.
         InputError: If a file is not a release, is not what the ledger says, or the directory is a store.
     """
-    files, places = _files(releases)
-    ledgers = {place: _ledger(place) for place in places}
-    entries = pl.concat([pl.DataFrame(schema=_LEDGER), *ledgers.values()]).unique(maintain_order=True)
-    found: dict[str, AnyRelease] = {}
-    for file in files:
+    folder = Path(directory)
+    if not folder.is_dir():
+        raise NotFoundError(f"there is no directory {folder}")
+    try:
+        holds_store, files = is_store(folder), sorted(folder.glob("*.parquet"))
+    except OSError as problem:
+        raise InputError(f"{folder} cannot be read: {problem.strerror}") from None
+    if holds_store:
+        raise InputError(f"{folder} is a store, which readers never open; name the directory its releases are in")
+    if not files and not (folder / LEDGER_NAME).exists():
+        raise NotFoundError(f"there is no release in {folder}")
+    ledger, releases = _ledger(folder / LEDGER_NAME), dict[str, AnyRelease]()
+    for file in filter(_is_release, files):
         release = read(file)
         named = {"series": release.metadata.get("series"), "release": release.metadata.get("name")}
         if not all(named.values()):
-            raise InputError(f"{file} does not name its series and release: open the others without it")
+            raise InputError(f"{file} does not name its series and release: move it away to open the others")
         digest = content_digest(release.frame, release.metadata)
-        listed = ledgers[file.parent].filter(store=str(release.metadata.get("store")), **named)["digest"]
+        listed = ledger.filter(store=str(release.metadata.get("store")), **named)["digest"]
         if listed.len() and digest not in listed.to_list():
             raise InputError(
                 f"{file} is not the release the ledger beside it lists: it was changed after it was written"
             )
-        found.setdefault(digest, release)
-    return AnalystSession(found.values(), entries, memory_limit=memory_limit, threads=threads, time_limit=time_limit)
-
-
-def _files(releases: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> tuple[list[Path], set[Path]]:
-    """Return the files of releases, and the directories whose ledgers list them."""
-    if isinstance(releases, str | os.PathLike):
-        place, named = Path(releases), [Path(releases)]
-    else:
-        place, named = None, [Path(file) for file in releases]
-    if place is None or place.is_file():
-        if not all(file.is_file() for file in named):  # a name may be a row of a log, so it is not shown
-            raise NotFoundError("one of the files named is not there")
-        return named, {file.parent for file in named}
-    if not place.is_dir():
-        raise NotFoundError(f"there is no directory or file {place}")
-    try:
-        holds_store, files = is_store(place), sorted(place.glob("*.parquet"))
-    except OSError as problem:
-        raise InputError(f"{place} cannot be read: {problem.strerror}") from None
-    if holds_store:
-        raise InputError(f"{place} is a store, which readers never open; name the directory its releases are in")
-    if not files and not (place / LEDGER_NAME).exists():
-        raise NotFoundError(f"there is no release in {place}")
-    return [file for file in files if _is_release(file)], {place}
+        releases[digest] = release
+    return AnalystSession(
+        releases.values(), ledger, memory_limit=memory_limit, threads=threads, time_limit=time_limit
+    )
 
 
 def _is_release(file: Path) -> bool:
@@ -255,8 +224,7 @@ def _is_release(file: Path) -> bool:
         return False
 
 
-def _ledger(directory: Path) -> pl.DataFrame:
-    path = directory / LEDGER_NAME
+def _ledger(path: Path) -> pl.DataFrame:
     if not path.exists():
         return pl.DataFrame(schema=_LEDGER)
     try:
@@ -265,8 +233,3 @@ def _ledger(directory: Path) -> pl.DataFrame:
         return pl.DataFrame([{column: row.get(column) for column in _LEDGER} for row in rows], schema=_LEDGER)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, pl.exceptions.PolarsError):
         raise_alone(StoreError(f"{path} is no public ledger of this version"))
-
-
-def _first_line(problem: Exception) -> str:
-    """Return the first line of an error of DuckDB."""
-    return str(problem).split("\n", maxsplit=1)[0]

@@ -7,8 +7,7 @@ addition, the connection itself is locked: no files, network, extensions or sett
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Callable
+from collections.abc import Container
 
 import duckdb
 
@@ -38,42 +37,26 @@ _FUNCTIONS = frozenset(
 )
 _SHOWN = ('"tables"', "__show_tables_expanded")
 _QUERIES = frozenset(("SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"))
-_HEAD = re.compile(
-    r"""\s*(explain\s+(analyze\s+)?
-    |create\s+(or\s+replace\s+)?temp(orary)?\s+(table|view)\s+(if\s+not\s+exists\s+)?
-     (?P<own>[a-z_][a-z0-9_]*|"(?:[^"]|"")+")\s+as\b)?""",
-    re.IGNORECASE | re.VERBOSE,
-)
-_MAY = "readers may run SELECT, DESCRIBE, SUMMARIZE, SHOW, EXPLAIN and CREATE TEMP TABLE or VIEW … AS SELECT"
+_MAY = "readers may run SELECT, DESCRIBE, SUMMARIZE and SHOW"
 
 
-def check_allowed(
-    text: str, connection: duckdb.DuckDBPyConnection, has: Callable[[tuple[str, ...]], bool]
-) -> str | None:
-    """Check one statement; return the name of the reader's own table or view that it makes, if any.
+def check_allowed(text: str, connection: duckdb.DuckDBPyConnection, tables: Container[tuple[str, ...]]) -> None:
+    """Check one statement over these tables, each with its schema.
 
     Raises:
         NotAllowedError: If a reader may not run it, or DuckDB cannot read it.
     """
-    head = _HEAD.match(text)
-    rest = text if head is None else text[head.end() :]
-    ((found,),) = connection.execute(statement("guarantee_tree"), {"query": rest}).fetchall()
-    tree: Node = json.loads(found)
+    ((serialized,),) = connection.execute(statement("guarantee_tree"), {"query": text}).fetchall()
+    tree: Node = json.loads(serialized)
     if tree["error"] or len(tree["statements"]) != 1:
         raise NotAllowedError(f"{tree.get('error_message', 'this is not one statement')}; {_MAY}")
     parts = list(nodes(tree))
     ctes = {str(entry["key"]).casefold() for part in parts for entry in (part.get("cte_map") or {}).get("map", [])}
     for part in parts:
-        _check_part(part, lambda names: has(names) or (len(names) == 1 and names[0] in ctes))
-    if head is None or head["own"] is None:
-        return None
-    own = str(head["own"]).removeprefix('"').removesuffix('"').replace('""', '"').casefold()
-    if own == "ledger":
-        raise NotAllowedError("ledger is the public ledger; take another name")
-    return own
+        _check_part(part, tables, ctes)
 
 
-def _check_part(part: Node, has: Callable[[tuple[str, ...]], bool]) -> None:
+def _check_part(part: Node, tables: Container[tuple[str, ...]], ctes: Container[str]) -> None:
     """Check one node of the parse tree of a query."""
     for key in ("node", "query_node", "query"):
         inner = part.get(key)
@@ -90,5 +73,6 @@ def _check_part(part: Node, has: Callable[[tuple[str, ...]], bool]) -> None:
     elif part.get("table_name") and not (part.get("type") == "SHOW_REF" and part["table_name"] in _SHOWN):
         path = part.get("qualified_name", {}).get("path") or [part["table_name"]]
         names = tuple(str(name).casefold() for name in path)
-        if not has(names) and ".".join(names) not in _CATALOGUE:
+        released = names[:-2] in ((), ("memory",)) and ("main", *names)[-2:] in tables
+        if not released and ".".join(names) not in _CATALOGUE and (len(names) > 1 or names[0] not in ctes):
             raise NotAllowedError(f"there is no table {'.'.join(path)} among the releases; SHOW TABLES lists them")

@@ -13,7 +13,7 @@ _WORDS = {"true": True, "false": False, "null": None}
 
 
 def parameters_from(words: Iterable[str]) -> dict[str, Any]:
-    """Read name=value words, each name once.
+    """Read name=value words.
 
     A value written like a SQL number, true, false, null or text in single quotes is read as such; everything else is
     text, such as 007 and 2014-05-01.
@@ -22,15 +22,11 @@ def parameters_from(words: Iterable[str]) -> dict[str, Any]:
         >>> parameters_from(["n=5", "level=0.10", "day=2014-05-01", "code='5'"])
         {'n': 5, 'level': Decimal('0.10'), 'day': '2014-05-01', 'code': '5'}
     """
-    found: dict[str, Any] = {}
-    for word in words:
-        name, equals, value = word.partition("=")
-        if not equals or not re.fullmatch(r"[A-Za-z_]\w*", name):
+    pairs = {word: re.fullmatch(r"([A-Za-z_]\w*)=(.*)", word, re.DOTALL) for word in words}
+    for word, pair in pairs.items():
+        if pair is None:
             raise DeclarationError(f"a parameter is a name, = and its value, as in --param n=20; got {shown(word)}")
-        if name.lower() in found:
-            raise DeclarationError(f"the parameter {name} is given twice")
-        found[name.lower()] = _value(value)
-    return found
+    return {pair[1].lower(): _value(pair[2]) for pair in pairs.values() if pair is not None}
 
 
 def _value(text: str) -> Any:

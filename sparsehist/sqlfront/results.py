@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ import polars as pl
 
 from sparsehist.errors import SparsehistError
 from sparsehist.guarantee.statement import quoted
+from sparsehist.sqlfront.script import Piece, pointed
 
 if TYPE_CHECKING:
     from sparsehist.release.releases import AnyRelease
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 _Result = TypeVar("_Result")
 TAKEN_NAMES = frozenset({"main", "memory", "temp", "system", "information_schema", "pg_catalog"})
 """DuckDB's own schemas and catalogues: no series with releases in SQL has such a name."""
-# Polars has no such types; they are returned as DuckDB's text.
-_AS_TEXT = re.compile("INTERVAL|TIME WITH TIME ZONE|BIT|UNION|VARINT|BIGNUM|GEOMETRY|VARIANT")
 
 
 @dataclass(frozen=True)
@@ -31,7 +29,7 @@ class Outcome:
     Attributes:
         number: Number of the statement in its script, from 1.
         line: Line in which it begins.
-        kind: "create series", "append", "release", "plan", "show", "drop series", …, "duckdb", "failed" or "not run".
+        kind: "create series", "append to", "release", "plan", "show ledger", …, "duckdb", "failed" or "not run".
         frame: Its rows; None if it has none.
         more: Whether there are more rows than in `frame`.
         said: What happened, in words.
@@ -47,6 +45,14 @@ class Outcome:
     said: str = ""
     release: AnyRelease | None = None
     error: SparsehistError | None = None
+
+
+def failed(piece: Piece, problem: SparsehistError, kind: str = "failed", said: str = "") -> Outcome:
+    """Return the outcome of a wrong or failed statement; its error shows a position."""
+    message = str(problem)
+    if not (message.startswith("line ") and "\n" in message):
+        problem.args = (pointed(message, piece.script, piece.place),)
+    return Outcome(piece.number, piece.line, kind, said=said, error=problem)
 
 
 @dataclass(frozen=True)
@@ -70,22 +76,6 @@ class SqlResult:
     def release(self) -> AnyRelease | None:
         """The release that the last statement made or returned."""
         return self.outcomes[-1].release if self.outcomes else None
-
-
-def rows_of(relation: duckdb.DuckDBPyRelation | None, limit: int | None) -> tuple[pl.DataFrame | None, bool]:
-    """Return at most `limit` rows, and whether there are more; None for a statement without rows."""
-    if relation is None:
-        return None, False
-    if relation.type == "MATERIALIZED_RELATION" and relation.columns in (["Success"], ["Count"]):
-        relation.fetchall()
-        return None, False
-    columns = []
-    for name, kind in zip(relation.columns, relation.types, strict=True):
-        column = duckdb.ColumnExpression(name)
-        columns.append(column.cast("varchar").alias(name) if _AS_TEXT.search(str(kind)) else column)
-    relation = relation.select(*columns)
-    frame: pl.DataFrame = (relation if limit is None else relation.limit(limit + 1)).pl()
-    return frame if limit is None else frame.head(limit), limit is not None and frame.height > limit
 
 
 def put(connection: duckdb.DuckDBPyConnection, rows: pl.DataFrame, schema: str, name: str) -> None:

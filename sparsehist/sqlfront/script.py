@@ -9,24 +9,16 @@ import re
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
-import duckdb
-from rich.cells import cell_len
 from sqlglot import TokenType
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import TokenError
 
 from sparsehist.errors import StatementError, raise_alone
 from sparsehist.guarantee.statement import line_and_column
-from sparsehist.sqlfront.engine_words import parser_failure
 
 # DuckDB accepts no zero byte, which ends a text, and no lone surrogate.
 _NO_TEXT = re.compile("[\0\ud800-\udfff]")
-_KINDS = {
-    TokenType.IDENTIFIER: "name",
-    TokenType.STRING: "text",
-    TokenType.HEREDOC_STRING: "text",
-    TokenType.NUMBER: "number",
-}
+_KINDS = {TokenType.IDENTIFIER: "name", TokenType.STRING: "text", TokenType.HEREDOC_STRING: "text"}
 
 
 class _Tokenizer(DuckDB.Tokenizer):
@@ -43,7 +35,7 @@ class Place(NamedTuple):
 
 
 class Word(NamedTuple):
-    """A word of a script; its kind is "word", "name" (in double quotes), "text", "number" or "symbol"."""
+    """A word of a script; its kind is "word", "name" (in double quotes), "text" or "symbol" (also numbers)."""
 
     kind: str
     text: str  # without quotes
@@ -60,7 +52,7 @@ class Piece:
 
     @property
     def place(self) -> Place:
-        """The place from its first word to its last."""
+        """The span from its first word to its last."""
         return Place(self.words[0].place.start, self.words[-1].place.end)
 
     @property
@@ -81,8 +73,6 @@ class Piece:
 def pieces(script: str) -> list[Piece]:
     r"""Split a script at its semicolons, and drop empty statements.
 
-    An error shows the quote or comment that is not closed.
-
     Example:
         >>> [piece.text for piece in pieces("select ';'; -- one; two\n from t;")]
         ["select ';'", 'from t']
@@ -99,33 +89,18 @@ def pieces(script: str) -> list[Piece]:
 
 
 def _words(script: str) -> list[Word]:
-    if no_text := _NO_TEXT.search(script):
-        shown = _NO_TEXT.sub("\N{REPLACEMENT CHARACTER}", script)
-        raise StatementError(pointed("this character is not text", shown, Place(*no_text.span())))
+    if _NO_TEXT.search(script):
+        raise StatementError("the script has a character that is not text: a zero byte or half of a pair")
     try:
         tokens = _Tokenizer(dialect="duckdb").tokenize(script)
     except TokenError:
-        raise_alone(StatementError(_unclosed(script)))
+        raise_alone(StatementError("at the end of the script, a text in quotes or dollars or a comment is open"))
     found = []
     for token in tokens:
         first = script[token.start]
         plain = "word" if first.isalpha() or first == "_" or not first.isascii() else "symbol"
-        kind = _KINDS.get(token.token_type, plain)
-        found.append(Word(kind, token.text, Place(token.start, token.end + 1)))
+        found.append(Word(_KINDS.get(token.token_type, plain), token.text, Place(token.start, token.end + 1)))
     return found
-
-
-def _unclosed(script: str) -> str:
-    """Return an error that shows the beginning of an unclosed quote or comment."""
-    with duckdb.connect(":memory:") as connection:
-        connection.execute("set errors_as_json = true")
-        try:
-            connection.extract_statements(script)
-        except duckdb.Error as problem:
-            message, at = parser_failure(script, problem)
-            if at is not None and message.startswith("unterminated"):
-                return pointed(message.split(" at or near")[0], script, Place(at, at + 1))
-    return "a text in quotes or dollars, or a comment, is not closed at the end of the script"
 
 
 def pointed(message: str, script: str, place: Place) -> str:
@@ -139,11 +114,5 @@ def pointed(message: str, script: str, place: Place) -> str:
     """
     line, column = line_and_column(script, place.start)
     shown = script.split("\n")[line - 1].replace("\t", " ")
-    before, marked = shown[: column - 1], shown[column - 1 : column - 1 + place.end - place.start]
-    caret = " " * cell_len(before) + "^" * max(cell_len(marked), 1)
-    return f"line {line}, column {column}: {message}\n  {shown}\n  {caret}"
-
-
-def has_place(problem: Exception) -> bool:
-    """Return whether an error already shows its position."""
-    return str(problem).startswith("line ") and "\n" in str(problem)
+    marked = max(1, min(place.end - place.start, len(shown) - column + 1))
+    return f"line {line}, column {column}: {message}\n  {shown}\n  {' ' * (column - 1)}{'^' * marked}"

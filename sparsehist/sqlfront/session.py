@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, NoReturn, Self
+from typing import Any, Self
 
 import duckdb
 import polars as pl
@@ -41,23 +41,21 @@ from sparsehist.release.pipeline import RELEASES, rows_of_releases
 from sparsehist.release.releases import AnyRelease
 from sparsehist.release.steps import append_step
 from sparsehist.release.stored_declaration import declaration_of
-from sparsehist.sqlfront.checking import LogQuery, ScriptCheck, check_plain, release_asked
-from sparsehist.sqlfront.engine_words import told
+from sparsehist.sqlfront.checking import LogQuery, ScriptCheck, check_plain, release_parameters
+from sparsehist.sqlfront.engine_words import public_message
 from sparsehist.sqlfront.reading import Statement
-from sparsehist.sqlfront.results import TAKEN_NAMES, Outcome, SqlResult, put, rows_of, stoppable
-from sparsehist.sqlfront.script import Piece, Place, has_place, pieces, pointed
+from sparsehist.sqlfront.results import TAKEN_NAMES, Outcome, SqlResult, failed, put, stoppable
+from sparsehist.sqlfront.script import Piece, Place, pieces, pointed
 from sparsehist.store import SeriesRecord, State, ensure_store, is_store, write_file
 from sparsehist.store.layout import spill_directory
 from sparsehist.store.private_files import PUBLIC
 from sparsehist.store.statements import statement as statement_named
 
-_SHOW = re.compile(r"show\s+", re.IGNORECASE)
 _DOTTED = re.compile(r'(?=\b(\w+)"?\s*\.\s*"?(\w+))')  # two names with a dot between them, overlapping
-_LEAVES_TRANSACTION = ("COMMIT", "END", "ROLLBACK", "ABORT")
-_COUNTED = ("max_keys", "steps", "releases")
 _SERIES = {
-    name: pl.Int64 if name in _COUNTED else pl.Boolean if name == "unverified" else pl.String
-    for name in "name unit key max_keys domain noise cap population unverified source steps releases".split()
+    **dict.fromkeys("name unit key domain noise cap population source".split(), pl.String),
+    **dict.fromkeys(("max_keys", "steps", "releases"), pl.Int64),
+    "unverified": pl.Boolean,
 }
 
 
@@ -79,27 +77,25 @@ class Session:
         parameters: Mapping[str, Any] | None = None,
         rows: int | None = None,
     ) -> None:
-        self.store = store
+        self.store, self._rows = store, rows
         self.parameters = {name.lower(): value for name, value in (parameters or {}).items()}
-        self._rows = rows
         self._tables: dict[str, tuple[object, object]] = {}
         self._spill = ExitStack()
         spill = self._spill.enter_context(spill_directory())
         self.connection = duckdb.connect(":memory:", config=INSTALL_NOTHING)
         self.connection.execute("set python_enable_replacements = false")
-        self.connection.execute("set errors_as_json = true")
         draw_no_progress(self.connection)
         self.connection.execute("set temp_directory = $directory", {"directory": str(spill)})
-        for name, table in (tables or {}).items():
-            try:
+        try:
+            for name, table in (tables or {}).items():
                 self.connection.register(name, as_table(table))
-            except SparsehistError:
-                self.close()
-                raise
-            except duckdb.Error:
-                self.close()
-                raise_alone(InputError(f"tables= takes frames and Arrow tables, got {type(table).__name__}"))
-            self._tables[folded(name)] = (table, self._number_of(name))
+                self._tables[folded(name)] = (table, self._number_of(name))
+        except SparsehistError:
+            self.close()
+            raise
+        except duckdb.Error:
+            self.close()
+            raise_alone(InputError(f"tables= takes frames and Arrow tables, got {type(table).__name__}"))
 
     def __enter__(self) -> Self:
         """Return the session."""
@@ -116,121 +112,112 @@ class Session:
 
     def execute(self, statement: Statement) -> Outcome:
         """Run a checked statement; return its outcome or its error."""
+        piece = statement.piece
         try:
             return self._executed(statement)
+        except duckdb.InterruptException:
+            raise KeyboardInterrupt from None
+        except duckdb.Error as problem:
+            message = public_message(self.connection, piece.text, problem)
         except SparsehistError as problem:
-            return statement.failed(problem)
+            return failed(piece, problem)
+        return failed(piece, StatementError(message))
 
     def _executed(self, statement: Statement) -> Outcome:
-        if statement.piece.words[0].text.upper() not in _LEAVES_TRANSACTION and self._is_aborted():
-            raise StatementError("an error has ended the transaction, and what it did is gone: ROLLBACK leaves it")
-        self._bring_releases(statement.piece)
         if not statement.kind:
             return self._plain(statement)
-        if self.store is None:
-            raise NotFoundError("this statement needs a store: name one (store=, on the command line --store)")
+        self.connection.execute("select 1").fetchall()  # after an error in a transaction this fails, nothing is spent
         kind = "show" if statement.kind.startswith("show") else statement.kind
-        outcome: Outcome = getattr(self, f"_{kind.replace(' ', '_')}")(statement, self.store)
+        outcome: Outcome = getattr(self, f"_{kind.replace(' ', '_')}")(statement, present(self.store))
         return outcome
 
     def _plain(self, statement: Statement) -> Outcome:
-        piece = statement.piece
+        piece, limit = statement.piece, self._rows
         bound = self._bound(check_plain(piece, self)[1])
+        self._bring_releases(piece)
+
+        def rows() -> pl.DataFrame | None:
+            relation = self.connection.sql(piece.text, params=bound or None)
+            if relation is None:
+                return None
+            frame: pl.DataFrame = (relation if limit is None else relation.limit(limit + 1)).pl()
+            return None if frame.columns in (["Success"], ["Count"]) and relation.type.startswith("MAT") else frame
+
         try:
-            frame, more = stoppable(
-                self.connection, lambda: rows_of(self.connection.sql(piece.text, params=bound or None), self._rows)
-            )
-        except duckdb.Error as problem:
-            self._failed(piece, piece.place, bound, problem)
+            frame = stoppable(self.connection, rows)
         except (pl.exceptions.PolarsError, pl.exceptions.PanicException):
             raise_alone(StatementError("a column is of a type that Polars does not have: cast it, as in x::varchar"))
-        return statement.outcome(frame=frame, more=more)
+        if frame is None or limit is None:
+            return statement.outcome(frame=frame)
+        return statement.outcome(frame=frame.head(limit), more=frame.height > limit)
 
     def _create_series(self, statement: Statement, store: Home) -> Outcome:
-        name, log = statement.name, statement.log
-        declaration, if_exists = log.declaration, "reuse" if "flag" in statement.asked else "error"
-        made = "created" if log.adds else "kept"
+        log, if_exists = statement.log, "reuse" if "flag" in statement.asked else "error"
+        declaration = log.declaration
         if declaration.every is not None:
             declare_periods(store, declaration, if_exists)
-            return statement.outcome(f"declared the series {name}, whose periods are appended")
-        source = self._source(statement) if statement.query else None
-        counting = Counting(**log.further)
-        if declaration.steps is None:
-            counted_into(store, NewLog(source, with_source(declaration, source), if_exists), counting)
-            return statement.outcome(f"{made} the series {name}")
-        record = declared_into(store, declaration, if_exists)
-        try:
-            if source is not None:
-                append_step(store, declaration, record.series_id, source, 1, counting)
-        except BaseException:
-            if log.adds:  # both, or neither
-                with store.hold() as state:
-                    state.drop_series(name, who=store.who, reason="its first step could not be appended")
-            raise
-        steps = "without a step yet" if source is None else "with step 1"
-        return statement.outcome(f"{made} the series {name}, {steps}")
+        elif declaration.steps is not None:
+            declared_into(store, declaration, if_exists)
+        else:
+            source = self._source(statement)
+            asked = NewLog(source, with_source(declaration, source), if_exists)
+            counted_into(store, asked, Counting(**log.further))
+        return statement.outcome(f"{'created' if log.adds else 'kept'} the series {statement.name}")
 
-    def _append(self, statement: Statement, store: Home) -> Outcome:
-        name, asked = statement.name, statement.asked
-        if statement.log is None:
-            raise NotFoundError(f"{name} is neither a running series nor one of periods")
-        declaration, query = statement.log.declaration, self._source(statement)
-        if "period" in asked:
+    def _append_to(self, statement: Statement, store: Home) -> Outcome:
+        name, asked, declaration = statement.name, statement.asked, statement.log.declaration
+        query = self._source(statement)
+        if declaration.every is not None:
             made = append_period(store, declaration, query, asked["period"])
             return statement.outcome(f"appended the period {asked['period']} of {name}: its series is {made.name}")
         with store.hold() as state:
             series_id = store.find(state, name).series_id
         step = asked["step"]
-        if append_step(store, declaration, series_id, query, present(declaration.steps).step_of(step)):
+        if append_step(store, declaration, series_id, query, declaration.steps.step_of(step)):
             return statement.outcome(f"appended step {step} of {declaration.n_steps} to the series {name}")
-        said = f"step {step} of the series {name} was appended with this log before; nothing changed"
-        return statement.outcome(said)
+        return statement.outcome(
+            f"step {step} of the series {name} was appended with this log before; nothing changed"
+        )
 
     def _source(self, statement: Statement) -> object:
         """Return the log of a statement: its query in a closed world, or unchecked rows if it says so.
 
         The query of an existing series may read tables that do not exist any more.
         """
-        log, piece, place = statement.log, statement.piece, statement.places["query"]
-        bound = self._bound(asked_for(statement.query, self.parameters))
+        log, bound = statement.log, self._bound(asked_for(statement.query, self.parameters))
         if log.declaration.unverified:
-            try:
-                return self.connection.sql(statement.query, params=bound or None)
-            except duckdb.Error as problem:
-                self._failed(piece, place, bound, problem)
+            return self.connection.sql(statement.query, params=bound or None)
         try:
-            return self.check_query(statement, log, settled=True)
+            return self.check_query(statement, log)
         except SparsehistError:
             if statement.kind != "create series" or log.adds:
                 raise
             return Query(statement.query, parameters=bound)
 
-    def check_query(self, statement: Statement, log: LogQuery, *, settled: bool) -> ClosedQuery | None:
+    def check_query(self, statement: Statement, log: LogQuery, *, settled: bool = True) -> ClosedQuery | None:
         """Check the query of a log and return its executable form; errors show the position in the script.
 
         If `settled` is False, its tables may still change: only its syntax is checked, and None is returned.
         """
-        place, script, declaration = statement.places["query"], statement.piece.script, log.declaration
         bound = self._bound(asked_for(statement.query, self.parameters))
-        public = {folded(name): name for name in log.public_tables}
+        public = {folded(name) for name in log.public_tables}
         try:
-            if declaration.unverified:
+            if log.declaration.unverified:
                 return None
             if not settled:
                 check_words(statement.query, bound)
                 return None
-            self._check_settings(statement)
+            self._check_settings()
             query = Query(statement.query, public={name: name for name in log.public_tables}, parameters=bound)
             lookup = lambda path: self._source_named(path, public)  # noqa: E731  one argument of the call below
-            return checked_query(query, declaration.unit or (), declaration.key, lookup)
+            return checked_query(query, log.declaration.unit or (), log.declaration.key, lookup)
         except GuaranteeError as problem:
-            where = Place(place.start + problem.start, place.start + problem.end)
-            message = pointed(problem.reason, script, where)
+            start = statement.query_place.start
+            where = Place(start + problem.start, start + problem.end)
+            message = pointed(problem.reason, statement.piece.script, where)
             raise_alone(GuaranteeError(message, reason=problem.reason, start=where.start, end=where.end))
-        except SparsehistError as problem:
-            raise_alone(problem if has_place(problem) else type(problem)(pointed(str(problem), script, place)))
 
-    def _source_named(self, path: tuple[str, ...], public: Mapping[str, str]) -> Source | None:
+    def _source_named(self, path: tuple[str, ...], public: set[str]) -> Source | None:
         """Return the source of a name in a series' query: a given table, a release, or a table of this session."""
         name = ".".join(path)
         table, number = self._tables.get(name, (None, []))
@@ -256,19 +243,19 @@ class Session:
         """Return DuckDB's id of a given table; it changes if another table takes its name."""
         return self.connection.execute(statement_named("session_view"), {"name": folded(name)}).fetchall()
 
-    def _check_settings(self, statement: Statement) -> None:
+    def _check_settings(self) -> None:
         """Refuse settings of the session that would change the meaning of a query, which is run without them."""
         asked = statement_named("guarantee_settings")
         with duckdb.connect(":memory:") as fresh:
             usual = dict(fresh.execute(asked).fetchall())
         for name, value in self.connection.execute(asked).fetchall():
             if value != usual.get(name):
-                raise statement.error(f"the query of a series runs with DuckDB's own {name}: reset it", "query")
+                raise StatementError(f"the query of a series runs with DuckDB's own {name}: reset it")
 
     def _release(self, statement: Statement, store: Home) -> Outcome:
         name, series = statement.name, statement.asked["series"]
         target = Path(statement.asked["target"]) if "target" in statement.asked else None
-        release = any_kind.release(store, series, None, name, target=target, **release_asked(statement))
+        release = any_kind.release(store, series, None, name, target=target, **release_parameters(statement))
         if target is not None:
             try:
                 release.write(target)
@@ -283,20 +270,18 @@ class Session:
         return statement.outcome(said, release.frame, release=release)
 
     def _plan(self, statement: Statement, store: Home) -> Outcome:
-        levels, asked = list(statement.asked["levels"]), release_asked(statement)
+        asked = {**release_parameters(statement), "level": statement.asked["level"]}
+        levels = list(asked.pop("level"))
         with store.hold() as state:
             record = store.find(state, statement.asked["series"])
-        declaration = declaration_of(record)
-        del asked["level"]
+        series = (store, declaration_of(record), record.series_id)
         if "workload" not in asked:
-            planned = any_kind.plan(store, declaration, record.series_id, levels, **asked).levels
-        else:
-            from sparsehist.release.workload_round import planned_strategies
+            return statement.outcome("planned; nothing is spent", any_kind.plan(*series, levels, **asked).levels)
+        from sparsehist.release.workload_round import planned_strategies  # imports scipy's linear algebra
 
-            planned = planned_strategies(store, declaration, record.series_id, asked["workload"], levels)
-            if "strategy" in asked:
-                planned = planned.filter(strategy=asked["strategy"])
-        return statement.outcome("planned; nothing is spent", planned)
+        planned = planned_strategies(*series, asked["workload"], levels)
+        strategy = {name: value for name, value in asked.items() if name == "strategy"}
+        return statement.outcome("planned; nothing is spent", planned.filter(**strategy))
 
     def _choose_keys(self, statement: Statement, store: Home) -> Outcome:
         target = statement.asked.get("target")
@@ -343,32 +328,27 @@ class Session:
         return statement.outcome(f"the report is in {target}: public parameters and published rows only")
 
     def _show(self, statement: Statement, store: Home) -> Outcome:
-        asked, said = {"delta": DEFAULT_DELTA, **statement.asked}, ""
+        asked = {"delta": DEFAULT_DELTA, **statement.asked}
         with store.hold() as state:
+            if statement.kind == "show ledger":
+                frame = pl.DataFrame(ledger_rows(Ledger.of(state), **asked), schema=SCHEMA)
+                said = f"epsilon holds at delta {asked['delta']:g}, whatever the noise, for what did happen"
+                return statement.outcome(said, frame)
             records = [store.find(state, asked["series"])] if "series" in asked else state.all_series()
             records.sort(key=lambda record: record.name)
-            if statement.kind == "show ledger":
-                delta = asked.pop("delta")
-                said = f"epsilon holds at delta {delta:g}, whatever the noise, for what did happen"
-                frame = pl.DataFrame(ledger_rows(Ledger.of(state), delta, **asked), schema=SCHEMA)
-            elif statement.kind == "show series":
-                frame = pl.DataFrame([_row(state, record) for record in records], schema=_SERIES)
-            else:
-                made = [{"series": each.name, **row} for each in records for row in rows_of_releases(state, each)]
-                frame = pl.DataFrame(made, schema={"series": str, **RELEASES})
-        return Outcome(statement.piece.number, statement.piece.line, "show", frame, said=said)
+            if statement.kind == "show series":
+                return statement.outcome(frame=pl.DataFrame([_row(state, one) for one in records], schema=_SERIES))
+            made = [{"series": one.name, **row} for one in records for row in rows_of_releases(state, one)]
+        return statement.outcome(frame=pl.DataFrame(made, schema={"series": str, **RELEASES}))
 
     def _bring_releases(self, piece: Piece) -> None:
         """Make tables for the releases that a statement names, if the session does not have them yet."""
-        if self.store is None or not is_store(self.store.path):
-            return
-        named = sorted(set(_DOTTED.findall(piece.text.lower())))
-        known = set(self.store.series_names()) - TAKEN_NAMES if named else set()
-        has_table = statement_named("session_has_table")
-        for series, name in (pair for pair in named if pair[0] in known):
-            there = self.connection.execute(has_table, {"schema": series, "name": name}).fetchall()
-            if not there and (release := self._made_before(series, name)) is not None:
-                put(self.connection, release.frame, series, name)
+        for series, name in sorted(set(_DOTTED.findall(piece.text.lower()))):
+            if series not in TAKEN_NAMES and (release := self._made_before(series, name)) is not None:
+                try:
+                    self.connection.table(f"memory.{quoted(series)}.{quoted(name)}")
+                except duckdb.CatalogException:
+                    put(self.connection, release.frame, series, name)
 
     def _made_before(self, series: str, name: str) -> AnyRelease | None:
         """Return an existing release of any kind; None if there is none of this name."""
@@ -379,28 +359,10 @@ class Session:
         except (DeclarationError, NotFoundError):  # not a valid name, or no such release
             return None
 
-    def _is_aborted(self) -> bool:
-        """Return whether an error has ended the transaction, so that only ROLLBACK is possible."""
-        try:
-            self.connection.execute("select 1").fetchall()
-        except duckdb.TransactionException:
-            return True
-        return False
-
     def _bound(self, names: Iterable[str]) -> dict[str, Any]:
         """Return the values of parameters as DuckDB binds them; fractions become floats."""
         values = {name: self.parameters[name.lower()] for name in names}
         return {name: float(value) if isinstance(value, Fraction) else value for name, value in values.items()}
-
-    def _failed(self, piece: Piece, place: Place, bound: Mapping[str, Any], problem: duckdb.Error) -> NoReturn:
-        if isinstance(problem, duckdb.InterruptException):
-            raise KeyboardInterrupt from None
-        message, at = told(self.connection, piece.script[slice(*place)], bound, problem)
-        where = place if at is None else Place(place.start + at, place.start + at + 1)
-        shown = _SHOW.match(piece.script, place.start)
-        if shown is not None:  # DuckDB's place refers to its own SELECT
-            where = Place(shown.end(), place.end)
-        raise_alone(piece.error(message, where))
 
 
 def _row(state: State, record: SeriesRecord) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Running series in SQL: CREATE RUNNING SERIES, APPEND, RELEASE and PLAN AT STEP, SHOW."""
+"""Running series in SQL: CREATE SERIES with steps, APPEND TO, RELEASE and PLAN AT STEP, SHOW."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from tests.running.logs import counts, frame
 DAYS = [[(f"u{i}", i % 5) for i in range(900)], [(f"v{i}", 7) for i in range(700)]]
 
 
-DECLARED = "with (unit = user, key = key, max_keys = 2, domain = 'integers(10)', cap = 1) over 5 steps"
+DECLARED = "with (unit = user, key = key, max_keys = 2, domain = 'integers(10)', cap = 1, steps = 5)"
 TABLES = {f"day_{i}": frame(rows) for i, rows in enumerate(DAYS, 1)}
 
 
 def test_a_running_series_is_declared_and_appended_to_in_sql(tmp_path) -> None:
-    """The query of the declaration is step 1, and a script may run again."""
+    """A running series is declared, then appended to; a script may run again."""
     script = f"""
-        create running series if not exists log {DECLARED} as select user, key from day_1;
+        create series if not exists log {DECLARED};
+        append to log step 1 as select user, key from day_1;
         append to log step 2 as select user, key from day_2 where key = $key;
         release second from log at step 2 at level 0.5;
         select noisy_count from log.second where key = 7;
@@ -24,11 +25,11 @@ def test_a_running_series_is_declared_and_appended_to_in_sql(tmp_path) -> None:
     for again in (False, True):
         done = sh.sql(script, store=tmp_path / "store", tables=TABLES, parameters={"key": 7})
         said = [outcome.said for outcome in done.outcomes]
-        assert said[0] == f"{'kept' if again else 'created'} the series log, with step 1"
-        assert ("appended with this log before" in said[1]) == again
-        assert done.outcomes[2].release.repeated == again
-        assert abs(done.outcomes[3].frame["noisy_count"].item() - 700) < 30
-        assert done.outcomes[4].frame.select("name", "steps").rows() == [("log", 5)]
+        assert said[0] == f"{'kept' if again else 'created'} the series log"
+        assert ("appended with this log before" in said[2]) == again
+        assert done.outcomes[3].release.repeated == again
+        assert abs(done.outcomes[4].frame["noisy_count"].item() - 700) < 30
+        assert done.outcomes[5].frame.select("name", "steps").rows() == [("log", 5)]
     series = sh.open(tmp_path / "store").series("log")
     assert (series.appended(), series.steps) == (2, 5)
     assert counts(series, 5, 10)[1].tolist() == [180] * 5 + [0, 0, 700, 0, 0]
@@ -37,7 +38,7 @@ def test_a_running_series_is_declared_and_appended_to_in_sql(tmp_path) -> None:
 def test_a_release_rests_on_a_checked_query_only_if_all_steps_do() -> None:
     """One unchecked step makes the series unchecked in the ledger and in later releases."""
     with sh.open(":memory:", seed=1) as store:
-        sh.sql(f"create running series log {DECLARED} as from day_1", store=store, tables=TABLES)
+        sh.sql(f"create series log {DECLARED}; append to log step 1 as from day_1", store=store, tables=TABLES)
         series = store.series("log")
         sources = []
         for name, step in (("first", 1), ("second", 2), ("again", 1)):

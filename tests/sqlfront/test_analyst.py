@@ -62,9 +62,6 @@ def test_releases_are_tables_and_need_no_store(analyst, published):
         "select unnest([1, 2])",
         "describe queries.public",
         "summarize queries.public",
-        "explain select * from queries.public",
-        "explain analyze select count(*) from queries.public",
-        "create or replace temp view mine as select * from queries.public",
         "select * from information_schema.tables",
         "select 'copy x to y; attach z' -- ; drop table queries.public",
     ],
@@ -72,14 +69,6 @@ def test_releases_are_tables_and_need_no_store(analyst, published):
 def test_a_reader_may_query(analyst, query):
     """A statement that only reads the tables of the session is run."""
     assert isinstance(analyst.sql(query), pl.DataFrame)
-
-
-def test_a_reader_may_keep_tables_of_their_own(analyst):
-    """A temporary table can be made and queried, under any name but that of the ledger."""
-    analyst.sql('create temp table "My Own" as select query from queries.public')
-    assert analyst.sql('select * from "my own"').height == 2
-    with pytest.raises(NotAllowedError, match="take another name"):
-        analyst.sql("create temp view ledger as select 1 as x")
 
 
 def _everything(*directories):

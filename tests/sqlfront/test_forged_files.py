@@ -46,9 +46,9 @@ def written(tmp_path):
 def test_a_file_that_is_no_release_is_refused(written, rows, changed, reason):
     """The error of `sh.read` and of a reader's session names the file and nothing of its rows."""
     file = written(rows, **changed)
-    for reads in (sh.read, open_analyst):
+    for read, path in ((sh.read, file), (open_analyst, file.parent)):
         with pytest.raises(InputError, match=reason) as refused:
-            reads(file)
+            read(path)
         assert str(file) in str(refused.value)
         assert "secretplum" not in str(refused.value)
 

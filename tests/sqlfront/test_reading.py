@@ -38,18 +38,10 @@ def test_a_script_is_cut_where_duckdb_cuts_it(script):
         assert all(len(connection.extract_statements(piece.text)) == 1 for piece in found)
 
 
-@pytest.mark.parametrize(
-    ("script", "place"),
-    [
-        ("select 1;\n select 'abc", "line 2, column 9"),
-        ("select 1; /* abc", "line 1, column 11"),
-        ("select $$ abc", "in quotes or dollars"),
-        ("select 'a\0b'", "line 1, column 10"),
-    ],
-)
-def test_the_error_of_an_unclosed_quote_shows_where_it_begins(script, place):
-    """A quote, comment or dollar quote without end is refused; so is what is not text."""
-    with pytest.raises(StatementError, match=place):
+@pytest.mark.parametrize("script", ["select 1;\n select 'abc", "select 1; /* abc", "select $$ abc", "select 'a\0b'"])
+def test_a_quote_or_comment_without_end_is_refused(script):
+    """A quote, comment or dollar quote without end is refused; so is a zero byte."""
+    with pytest.raises(StatementError, match=r"is open|not text"):
         pieces(script)
 
 
@@ -79,13 +71,13 @@ def test_create_series_is_read_with_values_of_every_kind():
 @pytest.mark.parametrize(
     ("text", "asked"),
     [
-        ("RELEASE a FROM b AT LEVEL 1 / 3 THRESHOLD -80", {"levels": ("1/3",), "threshold": -80}),
-        ("release a from b at level '1/3' expecting .5 false keys", {"levels": ("1/3",), "false_keys": 0.5}),
-        ("release a from b at level $l to 'x y.parquet'", {"levels": (Decimal("0.1"),), "target": "x y.parquet"}),
+        ("RELEASE a FROM b AT LEVEL 1 / 3 THRESHOLD -80", {"level": ("1/3",), "threshold": -80}),
+        ("release a from b at level '1/3' expecting .5 false keys", {"level": ("1/3",), "false_keys": 0.5}),
+        ("release a from b at level $l to 'x y.parquet'", {"level": (Decimal("0.1"),), "target": "x y.parquet"}),
         ("release a from b using 'prefix(9)' strategy 'spectral' at level 1",
-         {"levels": (1,), "workload": "prefix(9)", "strategy": "spectral"}),
+         {"level": (1,), "workload": "prefix(9)", "strategy": "spectral"}),
         ("plan from b at epsilon 1 delta 1e-6, 1/2 delta 1e-7",
-         {"levels": (EpsilonDelta(1, "1e-6"), EpsilonDelta("1/2", "1e-7"))}),
+         {"level": (EpsilonDelta(1, "1e-6"), EpsilonDelta("1/2", "1e-7"))}),
         ("drop series if exists b", {"flag": True, "name": "b"}),
         ("set cap b at level 1/3 because 'x'", {"name": "b", "level": "1/3", "reason": "x"}),
         ("declare disjoint a, b because 'x'", {"populations": ("a", "b"), "reason": "x"}),
@@ -109,15 +101,15 @@ def test_clauses_stand_in_any_order():
     ("text", "column", "said"),
     [
         ("release from b at level 1", 14, "expected FROM series, "),
-        ("release a from b at lvel 1", 21, "expected AT LEVEL, found lvel"),
+        ("release a from b at lvel 1", 21, "expected LEVEL, found lvel"),
         ("release a from b at level", 26, "expected a value, found the end"),
-        ("release a from b at level 1 at level 2", 32, "expected AT STEP, found level"),
+        ("release a from b at level 1 at level 2", 32, "expected STEP, found level"),
         ("release a from b at level $nothing", 27, "has no value"),
         ("release a from b at epsilon 1 delta 2", 29, "probability"),
         ("create series s with (unit = u, unit = v) as select 1", 33, "second time"),
-        ("create series s with (domain = hash64( as select 1", 38, "not closed"),
+        ("create series s with (domain = hash64( as select 1", 32, "not closed"),
         ("create series s with (unit = u) as insert into t values (1)", 36, "expected a query"),
-        ("release $n from b at level 1", 9, "the parameter is not text"),
+        ("release $n from b at level 1", 9, "this is not text"),
     ],
 )
 def test_the_error_of_a_wrong_statement_points_at_its_place(text, column, said):
@@ -131,17 +123,17 @@ def test_the_error_of_a_wrong_statement_points_at_its_place(text, column, said):
 
 
 @pytest.mark.parametrize(
-    ("text", "column", "said"),
+    ("text", "said"),
     [
-        ("selct 1", 1, 'syntax error at or near "selct"\n'),
-        ("show nowhere", 6, "does not exist!\n"),
-        ("select nosuch from log", 8, 'Referenced column "nosuch" not found'),
-        ("release w from queries at level 1 using 'totl()'", 41, "totl"),
-        ("release a from queries at level 1 threshold 3 expecting 1 false keys", 45, "threshold"),
+        ("selct 1", 'syntax error at or near "selct"\n'),
+        ("show nowhere", "does not exist!\n"),
+        ("select nosuch from log", 'Referenced column "nosuch" not found'),
+        ("release w from queries at level 1 using 'totl()'", "totl"),
+        ("release a from queries at level 1 threshold 3 expecting 1 false keys", "threshold"),
     ],
 )
-def test_the_error_of_a_check_points_at_its_place(ran, text, column, said):
-    """Misspelt statements, columns, parameters and strategies are shown where they stand."""
+def test_the_error_of_a_check_names_its_statement(ran, text, said):
+    """Misspelt statements, columns, parameters and strategies are named, with the line of the statement."""
     ran(CREATE)
     (error,) = ran(f"\n{text}")[1]
-    assert error.startswith(f"line 2, column {column}: ") and said in error
+    assert error.startswith("line 2, column 1: ") and said in error

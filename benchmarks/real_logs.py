@@ -153,7 +153,7 @@ def measured(case: Case) -> dict[str, object]:
 
 def bounded_counts(store: sh.Store, series: str, key: Sequence[str]) -> pl.DataFrame:
     """The secret counts of a series, which only a benchmark on public data may look at: its keys and `count`."""
-    with store.home.hold() as state:
+    with store.hold() as state:
         record = state.series(series)
         assert record is not None
         stored = state.series_files(record).all_counted()

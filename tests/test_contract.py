@@ -12,8 +12,7 @@ import pytest
 import sparsehist as sh
 from sparsehist.errors import DeclarationError, LevelError, NameTakenError, SeriesDiffersError
 from sparsehist.release import home
-from sparsehist.series.periodic_series import PeriodicSeries
-from sparsehist.series.series import RunningSeries, Series
+from sparsehist.series.series import PeriodicSeries, RunningSeries, Series
 
 MODULES = "audiences dense errors histogram interactive local noise privacy workload".split()
 NAMES = (

@@ -78,7 +78,7 @@ def create(
         )
     name, opened, existed = asked["name"], using.store(store), False
     if if_exists == "reuse" and store.exists():
-        with opened.home.hold() as state:
+        with opened.hold() as state:
             existed = state.series(name) is not None or name in Ledger.of(state).limits.periods
     log = None if appended else reading.files()
     series: Any = sh.create(opened, log, **asked, if_exists=if_exists, counting=reading.counting())

@@ -9,7 +9,6 @@ import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
 
 import numpy as np
 
@@ -100,16 +99,9 @@ class Home:
             shutil.rmtree(self.path.parent, ignore_errors=True)
 
 
-class OfStore(Protocol):
-    """A `sparsehist.Store`."""
-
-    home: Home
-
-
-def home_of(store: str | os.PathLike[str] | Home | OfStore) -> Home:
-    """Return the `Home` of a store, given its directory or a `sparsehist.Store`."""
-    known: Any = store if isinstance(store, Home) else getattr(store, "home", None)
-    return known if isinstance(known, Home) else Home(store)  # type: ignore[arg-type] # Home checks it
+def home_of(store: str | os.PathLike[str] | Home) -> Home:
+    """Return a store unchanged, or the store in this directory."""
+    return store if isinstance(store, Home) else Home(store)
 
 
 def _directory_in_memory(owner: object) -> Path:

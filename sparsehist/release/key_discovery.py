@@ -34,7 +34,7 @@ from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.release import any_kind
 from sparsehist.release.cell_parameters import cell_metadata, requested
 from sparsehist.release.creation import NewLog, PairFilter, counted_into, with_source
-from sparsehist.release.home import Home, OfStore, home_of
+from sparsehist.release.home import Home, home_of
 from sparsehist.release.metadata import level_asked
 from sparsehist.release.spending import prepared
 
@@ -55,7 +55,7 @@ def shares_of_rounds(rounds: int) -> list[Fraction]:
 
 
 def discover_keys(
-    store: str | os.PathLike[str] | Home | OfStore,
+    store: str | os.PathLike[str] | Home,
     source: object,
     *,
     unit: str | Sequence[str],

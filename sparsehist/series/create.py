@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, overload
 
 from sparsehist.counting.contract import Choice, Counts
 from sparsehist.counting.progress import Counting
@@ -15,11 +15,9 @@ from sparsehist.domain import Domain
 from sparsehist.errors import DeclarationError, shown
 from sparsehist.privacy import Level
 from sparsehist.release.creation import NewLog, counted_into, declared_into, with_source
-from sparsehist.series.series import RunningSeries, Series
+from sparsehist.release.periods import declare_periods
+from sparsehist.series.series import PeriodicSeries, RunningSeries, Series
 from sparsehist.series.store import Store
-
-if TYPE_CHECKING:
-    from sparsehist.series.periodic_series import PeriodicSeries
 
 
 @overload
@@ -120,14 +118,11 @@ def create(  # type: ignore[misc] # overloads leave out what they share
                 "with steps= or every= the series is declared first: leave out the log, append it", parameter="log"
             )
         if declaration.steps is not None:
-            return RunningSeries(store, declaration, declared_into(store.home, declaration, if_exists).series_id)
-        from sparsehist.release.periods import declare_periods
-        from sparsehist.series.periodic_series import PeriodicSeries
-
-        return PeriodicSeries(store, declare_periods(store.home, declaration, if_exists))
+            return RunningSeries(store, declaration, declared_into(store, declaration, if_exists).series_id)
+        return PeriodicSeries(store, declare_periods(store, declaration, if_exists))
     if log is None:
         raise DeclarationError("create needs a log, unless steps= or every= is given")
     if isinstance(log, Counts) and log.counted_by is not None:
         log.counted_by.check(key=declaration.key, max_keys=declaration.max_keys, measures=declaration.measures)
     asked = NewLog(log, with_source(declaration, log), if_exists)
-    return Series(store, asked.declaration, counted_into(store.home, asked, counting).series_id)
+    return Series(store, asked.declaration, counted_into(store, asked, counting).series_id)

@@ -9,35 +9,34 @@ from typing import TYPE_CHECKING, Any, Self
 
 import polars as pl
 
+from sparsehist.declaration import Declaration
 from sparsehist.declaration.checks import checked_name, checked_text
-from sparsehist.html import html_table, in_notebook, table_of_dicts
+from sparsehist.html import in_notebook, table_of_dicts
 from sparsehist.ledger.ledger import Ledger
 from sparsehist.ledger.table import DEFAULT_DELTA, EVENTS, SCHEMA, for_people, ledger_rows
-from sparsehist.privacy import Level, level_text
+from sparsehist.privacy import Level
 from sparsehist.release import periods
 from sparsehist.release.home import Home
 from sparsehist.release.limits import declare_disjoint, set_budget
+from sparsehist.release.parameter_rows import declaration_rows
 from sparsehist.release.pipeline import published
 from sparsehist.release.stored_declaration import declaration_of
-from sparsehist.series.series import RunningSeries, Series
-from sparsehist.store import State, backup, ensure_store
+from sparsehist.series.series import PeriodicSeries, RunningSeries, Series
+from sparsehist.store import backup, ensure_store
 
 if TYPE_CHECKING:
-    from sparsehist.series.periodic_series import PeriodicSeries
     from sparsehist.sqlfront.results import SqlResult
 
+_OF_SERIES = ("unit", "key", "max_keys", "domain", "noise", "cap", "population")
 _OF_LEDGER = ("scope", "population", "series", "path", "level", "epsilon")
 """Columns of the ledger that fit a screen; limit and remaining follow."""
 
 
-class Store:
+class Store(Home):
     """A directory of series: their counts, their releases, and the costs of the releases.
 
     No file stays open between calls, so a store survives forks and may be used from several threads and processes. A
-    call waits up to `wait` seconds for a store in use, then fails.
-
-    Attributes:
-        home: Location and settings of the store, for functions below this facade.
+    call waits up to `wait` seconds for a store in use, then fails. `sparsehist.open` and `create` make this object.
 
     Example:
         >>> import polars as pl
@@ -50,25 +49,18 @@ class Store:
         ['visits']
     """
 
-    def __init__(
-        self, path: str | os.PathLike[str], *, wait: float = 0.0, seed: int | None = None, who: str | None = None
-    ) -> None:
-        """Use `open` or `create` instead."""
-        self.home = Home(path, wait=wait, seed=seed, who=who)
-
-    def __repr__(self) -> str:
-        """Show the path of the store."""
-        return repr(self.home)
-
     def _repr_html_(self) -> str:
         """Return the series and their costs as HTML tables, for notebooks."""
         return in_notebook(self, self._tables)
 
     def _tables(self) -> Iterator[str]:
-        with self.home.hold() as state:
-            rows, spent = list(_listed(state)), ledger_rows(Ledger.of(state))
-        heads = ("series", "unit", "key", "max_keys", "domain", "noise", "cap", "population", "releases")
-        yield html_table(repr(self), heads, rows, 1)
+        with self.hold() as state:
+            spent = ledger_rows(Ledger.of(state))
+            rows = [
+                {"series": record.name, **_shown(declaration_of(record)), "releases": len(published(state, record))}
+                for record in state.all_series()
+            ]
+        yield table_of_dicts(repr(self), rows, 1)
         yield table_of_dicts("Ledger: what was spent, and what remains", for_people(spent))
 
     def __enter__(self) -> Self:
@@ -79,15 +71,6 @@ class Store:
         """Close the store."""
         self.close()
 
-    @property
-    def path(self) -> Path:
-        """Directory of the store."""
-        return self.home.path
-
-    def close(self) -> None:
-        """Erase a store in memory; do nothing for a store on disk."""
-        self.home.close()
-
     def series(self, name: str) -> Series | RunningSeries | PeriodicSeries:
         """Return the series of this name: a `Series`, `RunningSeries` or `PeriodicSeries`.
 
@@ -95,20 +78,13 @@ class Store:
             NotFoundError: If there is none.
         """
         checked_name("series", name)
-        with self.home.hold() as state:
+        with self.hold() as state:
             if state.series(name) is None and name in Ledger.of(state).limits.periods:
-                from sparsehist.release.periods import declared_periods
-                from sparsehist.series.periodic_series import PeriodicSeries
-
-                return PeriodicSeries(self, declared_periods(state, name))
-            record = self.home.find(state, name)
+                return PeriodicSeries(self, periods.declared_periods(state, name))
+            record = self.find(state, name)
         declaration = declaration_of(record)
         kind = Series if declaration.steps is None else RunningSeries
         return kind(self, declaration, record.series_id)
-
-    def series_names(self) -> list[str]:
-        """Return the sorted names of all series; a periodic series is listed by its periods."""
-        return self.home.series_names()
 
     def sql(
         self, script: str, *, parameters: Mapping[str, Any] | None = None, tables: Mapping[str, object] | None = None
@@ -116,7 +92,7 @@ class Store:
         """Run SQL on this store; see `sparsehist.sql`."""
         from sparsehist.sqlfront.session import run_sql
 
-        return run_sql(script, self.home, parameters=parameters, tables=tables)
+        return run_sql(script, self, parameters=parameters, tables=tables)
 
     def drop(self, name: str, *, reason: str | None = None) -> None:
         """Erase a series: its counts, keys and noise. Its costs remain in the ledger.
@@ -134,12 +110,12 @@ class Store:
             RefusedError: If it is a periodic series that holds periods, or some were released.
         """
         checked_text("reason", reason)
-        with self.home.hold() as state:
-            periods.drop(self.home, state, checked_name("series", name), reason=reason)
+        with self.hold() as state:
+            periods.drop(self, state, checked_name("series", name), reason=reason)
 
     def backup(self, destination: str | os.PathLike[str]) -> None:
         """Copy the store consistently. A copy must be adopted before use, and must not be used beside this store."""
-        backup(self.path, Path(destination), wait=self.home.wait)
+        backup(self.path, Path(destination), wait=self.wait)
 
     def ledger(
         self,
@@ -179,7 +155,7 @@ class Store:
             >>> store.ledger().filter(pl.col("scope") == "everybody")["level"].item()
             '0.5'
         """
-        with self.home.hold() as state:
+        with self.hold() as state:
             rows = ledger_rows(Ledger.of(state), delta, series=series, short=short)
         table = pl.DataFrame(rows, schema=SCHEMA)
         if full:
@@ -193,7 +169,7 @@ class Store:
             number, generation, happened (UTC), who, what, series, series_id, path_id, level, population, release,
             reason, details (JSON); one row per event, refusals included.
         """
-        with self.home.hold() as state:
+        with self.hold() as state:
             return pl.DataFrame(state.events(), schema=EVENTS)
 
     def set_budget(
@@ -242,7 +218,7 @@ class Store:
             ['create store', 'set budget']
         """
         return set_budget(
-            self.home, rho=rho, epsilon=epsilon, delta=delta, route=route, open_share=open_share,
+            self, rho=rho, epsilon=epsilon, delta=delta, route=route, open_share=open_share,
             population=population, reason=reason,
         )  # fmt: skip
 
@@ -263,7 +239,7 @@ class Store:
             >>> store = sh.open(":memory:")
             >>> store.declare_disjoint(["north", "south"], reason="by country of residence")
         """
-        declare_disjoint(self.home, populations, reason=reason)
+        declare_disjoint(self, populations, reason=reason)
 
     def report(self, *, delta: float = DEFAULT_DELTA, curator: bool = False) -> str:
         """Return the report for the person responsible for the releases: one self-contained HTML page.
@@ -285,7 +261,7 @@ class Store:
         """
         from sparsehist.report.store_report import store_report
 
-        return store_report(self.home, delta=delta, curator=curator)
+        return store_report(self, delta=delta, curator=curator)
 
 
 def open(
@@ -315,7 +291,7 @@ def open(
     store = Store(path, wait=wait, seed=seed, who=who)
     if create:
         ensure_store(store.path)
-    with store.home.hold():
+    with store.hold():
         return store
 
 
@@ -367,16 +343,11 @@ def sql(
     """
     from sparsehist.sqlfront.session import run_sql
 
-    home = store.home if isinstance(store, Store) else None if store is None else Home(store, wait=wait, who=who)
+    home = store if isinstance(store, Store) else None if store is None else Home(store, wait=wait, who=who)
     return run_sql(script, home, parameters=parameters, tables=tables)
 
 
-def _listed(state: State) -> Iterator[tuple[object, ...]]:
-    """Yield a row for people for each series of a store."""
-    for record in state.all_series():
-        told = declaration_of(record)
-        unit = told.unit_text or "bounded elsewhere"
-        domain = f"{told.domain.describe()}, {told.domain.describe_size()}"
-        cap = level_text(told.cap) if told.cap else "none"
-        declared = (told.max_keys, domain, told.noise, cap, told.population)
-        yield told.name, unit, ", ".join(told.key), *declared, len(published(state, record))
+def _shown(declaration: Declaration) -> dict[str, str | None]:
+    """Return the parameters of a series that fit in a row."""
+    shown = dict(declaration_rows(declaration))
+    return {name: shown.get(name) for name in _OF_SERIES}

@@ -65,7 +65,7 @@ def test_no_salt_stands_in_what_spark_writes_down(tmp_path: Path, events, kind: 
     frame = spark.frame(a_log(90, 30), kind)
     salts = set()
     series = sh.create(tmp_path / "store", frame, name="plain", **DECLARED)
-    with series.store.home.hold() as state:
+    with series.store.hold() as state:
         secret = state.series("plain").salt
     salts |= {secret.hex(), *(salt_for(purpose, secret).hex() for purpose in (BOUNDING, ORDER))}
     told = {**DECLARED, "key": ("query",), "domain": Domain.parse(DECLARED["domain"])}

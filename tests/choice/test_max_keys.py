@@ -104,7 +104,7 @@ def test_one_unit_changes_the_table_of_classes_in_one_cell_by_one(seed):
 
     def table(rows: pl.DataFrame) -> dict[tuple[int, int], int]:
         counted = {"memory_limit": None, "threads": None}
-        made = _profile(store.home, rows, first, largest, lambda _: None, **counted)
+        made = _profile(store, rows, first, largest, lambda _: None, **counted)
         assert made["unit"].is_unique().all()
         return {(keys, among): units for keys, among, units in made.group_by("keys", "largest").len().iter_rows()}
 

@@ -30,7 +30,7 @@ def test_pairs_and_units_above_the_bound(outside, weights):
 def test_the_store_keeps_it_for_the_curator(tmp_path):
     """The tally is a private file of the series, shown in the report of the curator alone."""
     series = sh.create(tmp_path / "s", a_log(), name="a", unit="user_id", key="query", max_keys=2, domain=TEXTS)
-    with series.store.home.hold() as state:
+    with series.store.hold() as state:
         state.verify()
         record = state.series("a")
     sizes = a_log().unique().group_by("user_id").len()["len"]

@@ -64,7 +64,7 @@ def digest(release):
 def inspect(place):
     """Run the next command, and check releases, published files, both ledgers and every file of the store."""
     opened = place.open()  # never made anew: a store that is lost is an error
-    with opened.home.hold() as state:
+    with opened.hold() as state:
         state.verify()
         files = state._database._connection.execute(
             "select series_id, name from file union all select series_id, file from release where file is not null"

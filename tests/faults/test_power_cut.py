@@ -96,7 +96,7 @@ def outcome(work, place):
         with open_state(kept) as copied:
             copied.verify()
         return 1
-    with sh.open(place.store).home.hold() as opened:
+    with sh.open(place.store).hold() as opened:
         return 0 if work == "backup" else opened.generation
 
 

@@ -111,13 +111,11 @@ def test_an_enum_is_text():
 
 
 def _ran(script, tables=None):
-    with sh.open(":memory:", seed=1) as store, Session(store.home, tables=tables or {"log": LOG}) as session:
+    with sh.open(":memory:", seed=1) as store, Session(store, tables=tables or {"log": LOG}) as session:
         outcomes = run_script(session, script)
         errors = [str(outcome.error) for outcome in outcomes if outcome.error is not None]
         sources = (
-            [store.series(name).declaration.source for name in store.series_names()]
-            if store.home.path.exists()
-            else []
+            [store.series(name).declaration.source for name in store.series_names()] if store.path.exists() else []
         )
         return outcomes, errors, sources
 

@@ -190,7 +190,7 @@ def test_a_commit_that_was_interrupted_late_is_not_made_twice(series, monkeypatc
 def test_whether_the_store_is_in_use_never_depends_on_the_truth(tmp_path):
     """A question that would be answered from the hypothesis is refused like one that would be measured."""
     session = visits(tmp_path / "s").interactive("ad_hoc", **ASKED)
-    with sh.open(tmp_path / "s").home.hold():
+    with sh.open(tmp_path / "s").hold():
         for predicate in (EARLY, pl.lit(value=True)):
             with pytest.raises(StoreInUseError):
                 session.ask(predicate)

@@ -170,7 +170,7 @@ def test_refusals_draw_nothing_and_are_recorded(store, monkeypatch):
     """A refusal draws and spends nothing, and is recorded with who asked."""
     series = a_series(store, cap=1)
     store.set_budget(rho="0.1")
-    store.home.who = "bob"
+    store.who = "bob"
 
     def drawn(*_, **__):
         pytest.fail("a refused release was drawn")
@@ -230,7 +230,7 @@ def test_a_ledger_that_is_carried_on_equals_the_one_of_the_store(store):
     series = a_series(store, domain=sh.Open(delta="1e-6"))
 
     def ledger():
-        with store.home.hold() as state:
+        with store.hold() as state:
             return Ledger.of(state)
 
     for name, level in (("first", "0.5"), ("coarser", "0.1"), ("finer", "1")):

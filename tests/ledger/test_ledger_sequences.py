@@ -185,7 +185,7 @@ class Beside:
 
     def commit_workload(self, series: Series, number: int, level: Fraction, name: str, *, new: bool) -> None:
         which = ("workload", f"prefix({number})", "identity")
-        with self.store.home.hold() as state:
+        with self.store.hold() as state:
             record = state.series(series.name)
             check_release(state, Ledger.of(state), Spending(record.series_id, level, which))
             known = [path.path_id for path in state.paths(record)]

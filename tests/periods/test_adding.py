@@ -88,7 +88,7 @@ def test_what_dies_before_the_commit_leaves_no_trace(tmp_path: Path, monkeypatch
     log.append(of_users("bc"), period=WEEKS[1])
     log.append(of_users("ab"), period=WEEKS[0])
     assert who_counts(log) == {WEEKS[1]: set("bc"), WEEKS[0]: {"a"}}
-    with log.store.home.hold() as state:
+    with log.store.hold() as state:
         state.verify()
 
 

@@ -40,7 +40,7 @@ def test_metadata_is_a_plain_dict_in_the_order_of_its_record(kind: str, tmp_path
     assert list(shown) == ["kind", "series", "noise", *(name for name in named if name in shown)]
     series = sh.open(tmp_path / "s").series("visits")
     assert shown["declaration"] == series.declaration.as_json()
-    with series.store.home.hold() as state:
+    with series.store.hold() as state:
         assert shown["generation"] == state.generation
     again = series.release("r")
     release.write_parquet(tmp_path / "r.parquet")

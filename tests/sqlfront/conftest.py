@@ -35,7 +35,7 @@ def store():
 @pytest.fixture
 def session(store, log):
     """A session on the store that sees the log."""
-    with Session(store.home, tables={"log": log}) as opened:
+    with Session(store, tables={"log": log}) as opened:
         yield opened
 
 

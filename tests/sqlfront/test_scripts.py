@@ -118,7 +118,7 @@ def test_a_dry_run_foresees_workloads_and_open_domains():
     """A dry run refuses what the run refuses, and foresees the sums that the ledger has after it."""
     people = range(600)
     log = pl.DataFrame({"u": people, "k": [f"k{i % 3}" for i in people], "h": [i % 24 for i in people]})
-    with sh.open(":memory:", seed=3) as store, Session(store.home, tables={"log": log}) as session:
+    with sh.open(":memory:", seed=3) as store, Session(store, tables={"log": log}) as session:
         foreseen = run_script(session, EVERY_KIND, dry_run=True, keep_going=True)
         ran = run_script(session, EVERY_KIND, keep_going=True)
         ledger = store.ledger(full=True)

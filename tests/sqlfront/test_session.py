@@ -55,7 +55,7 @@ def test_both_fronts_keep_one_ledger(store, ran):
 def test_a_release_is_a_table_under_every_spelling(store, ran, text):
     """A new session has the table of a release as soon as a statement names it, quoted, qualified or in capitals."""
     ran(CREATE + 'release "public" from queries at level 1;')
-    with Session(store.home) as fresh:
+    with Session(store) as fresh:
         assert run_script(fresh, text)[-1].frame.item() == store.series("queries").release("public").frame.height
 
 

@@ -25,7 +25,7 @@ def place(tmp_path):
 def test_a_store_of_format_1_is_opened_and_goes_on(place):
     """Every stored release has its published rows, every path releases at a finer level, and logs are appended."""
     store = sh.open(place / "store")
-    with store.home.hold() as state:
+    with store.hold() as state:
         state.verify()
     before = store.ledger(full=True)
     for published in sorted(place.glob("*.parquet")):

@@ -101,7 +101,7 @@ def plan(
             from sparsehist.release import running_round
 
             running = of_kind(request, running_round.RunningRequest)
-            past = running_round.open_path(pipeline.Held(home, state, record, declaration), running, None).past
+            past = running_round.open_path(pipeline.Held(home, state, record, declaration), running).past
             metadata = partial(running_round.running_metadata, declaration, past=past)
             planner = Planner(ledger, series_id, declaration, running, metadata)
     levels = levels_or_goal(levels, epsilon, delta)

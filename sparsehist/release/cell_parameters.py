@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 from sparsehist.declaration import Declaration
 from sparsehist.declaration.checks import checked_name
@@ -55,27 +55,19 @@ _LEAST_STD, _LARGEST_STD = 2.0**-8, 2.0**32
 
 @dataclass(frozen=True)
 class CellRequest(Request):
-    """The parameters that a caller gave for a release of cells.
-
-    `open_room` is the delta for open domains that budget and goal leave; None if they set no limit.
-    """
+    """The parameters that a caller gave for a release of cells."""
 
     kind: ClassVar[str] = "cells"
-    needs: ClassVar[str] = "level="
 
     threshold: float | None = None
     false_keys: float | None = None
     open_delta: float | None = None
     max_false_keys: float = 1e7
-    open_room: float | None = None
     measures: tuple[SumsAsked, ...] = ()
 
     @property
     def beside(self) -> tuple[tuple[PathName, Fraction], ...]:
         return tuple((measure_path(sums.measure.name), sums.level) for sums in self.measures)
-
-    def at(self, level: Fraction | None, open_room: float | None) -> Self:
-        return replace(self, level=level, open_room=open_room)
 
     def as_json(self) -> dict[str, Any]:
         asked = {"threshold": self.threshold, "false_keys": self.false_keys, "open_delta": self.open_delta}

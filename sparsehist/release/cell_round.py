@@ -17,9 +17,9 @@ from sparsehist.release.cell_parameters import LAZILY, CellRequest, cell_metadat
 from sparsehist.release.measure_parameters import means, sums_published
 from sparsehist.release.measure_round import MeasurePath
 from sparsehist.release.metadata import CellMetadata
-from sparsehist.release.pipeline import Held, NoisePath, adjacent
+from sparsehist.release.pipeline import Held, NoisePath
 from sparsehist.release.published_rows import Shown, is_in, published_frame, shown_cells
-from sparsehist.store import NewRound, Past, PathRecord, Spot, Tracked
+from sparsehist.store import NewRound, Past, Spot, Tracked
 from sparsehist.store.series_files import SeriesFiles
 from sparsehist.typing import BoolArray, IntArray
 
@@ -65,7 +65,7 @@ class CellPath(NoisePath):
             past,
             level,
             threshold,
-            neighbours={at: state.noise(self.path_id, at, n_tracked) for at in adjacent(spent, level)},
+            neighbours=self.neighbours(level, n_tracked),
             n_tracked=n_tracked,
             n_untracked=sizes,
             counts=counts,
@@ -86,8 +86,7 @@ class CellPath(NoisePath):
                 for sums in request.measures
             ]
         paths: dict[Spot, NoiseArray] = {at: new.paths[:, i] for i, (at, _) in enumerate(past)}
-        return self.held.new_round(
-            self,
+        return self.new_round(
             request,
             metadata,
             stored=request.chosen(metadata),
@@ -120,7 +119,7 @@ class CellPath(NoisePath):
         return shown_cells(tracked, noise, empty_keys, metadata.effective_threshold * unit, grid, unit=unit)
 
 
-def open_path(held: Held, _request: CellRequest, _known: PathRecord | None) -> CellPath:
+def open_path(held: Held, _request: CellRequest) -> CellPath:
     """Return the noise path of the cells, which every series has."""
     return CellPath(held)
 

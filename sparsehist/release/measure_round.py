@@ -20,7 +20,7 @@ from sparsehist.ledger.spent import PathName, measure_path
 from sparsehist.noise.family import NoiseArray
 from sparsehist.privacy import level_text
 from sparsehist.release.measure_parameters import SumsAsked
-from sparsehist.release.pipeline import ANSWER, NoisePath, adjacent
+from sparsehist.release.pipeline import ANSWER, NoisePath
 from sparsehist.release.published_rows import Shown
 from sparsehist.store import NewRound, PathRecord, Spot, Tracked
 from sparsehist.typing import FloatArray, IntArray
@@ -47,15 +47,14 @@ class MeasurePath(NoisePath):
 
     def draw_sums(self, release: str, shown: Shown, round_id: str | None, *, rng: np.random.Generator) -> NewRound:
         """Draw the noise of a release; for cells that are new on the path, at all earlier levels too."""
-        state, declaration, path_id = self.held.state, self.held.declaration, self.path_id
+        declaration, path_id = self.held.declaration, self.path_id
         family, level, measure = self.asked.family, self.asked.level, self.asked.measure
         spent = self.spent
         tracked, empty_keys = self._tracked(path_id)
         level_noise = None
         if level not in spent:
             n_tracked = tracked.position.size
-            near = {at: state.noise(present(path_id), at, n_tracked) for at in adjacent(set(spent), level)}
-            level_noise = noise_at_level(family, level, near, n_tracked, rng=rng)
+            level_noise = noise_at_level(family, level, self.neighbours(level, n_tracked), n_tracked, rng=rng)
             spent.append(level)
         nonempty = np.setdiff1d(shown.position[shown.position >= 0], tracked.position)
         new_empty = shown.empty_keys.join(empty_keys, on=empty_keys.columns, how="anti")

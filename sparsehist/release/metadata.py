@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, fields, replace
+from dataclasses import MISSING, dataclass, field, fields
 from fractions import Fraction
-from functools import cache
-from typing import Any, ClassVar, Self, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar
 
 from sparsehist.declaration import Declaration
 from sparsehist.errors import DeclarationError, InputError, raise_alone
@@ -21,15 +20,16 @@ from sparsehist.privacy.guarantees import EpsilonDelta, level_or_goal
 class Request:
     """The parameters that a caller gave for a release. None agrees with the existing release of that name.
 
-    `needs` names the parameters that a new release needs; `goal` is an (epsilon, delta) given instead of a level.
+    `goal` is an (epsilon, delta) given instead of a level; `open_room` is the delta for open domains that budget and
+    goal leave, None if they set no limit.
     """
 
     kind: ClassVar[str]
-    needs: ClassVar[str]
 
     name: str
     level: Fraction | None = None
     goal: EpsilonDelta | None = field(default=None, kw_only=True)
+    open_room: float | None = field(default=None, kw_only=True)
 
     @property
     def beside(self) -> tuple[tuple[PathName, Fraction], ...]:
@@ -37,14 +37,9 @@ class Request:
         return ()
 
     @property
-    def complete(self) -> bool:
-        """Whether all parameters that a new release needs are given."""
-        return self.level is not None or self.goal is not None
-
-    def at(self, level: Fraction | None, open_room: float | None) -> Self:
-        """Return the request at this level, with the delta that remains for open domains."""
-        del open_room
-        return replace(self, level=level)
+    def missing(self) -> list[str]:
+        """The parameters that a new release needs and that were not given."""
+        return ["level="] if self.level is None and self.goal is None else []
 
     def as_json(self) -> dict[str, Any]:
         """Return the parameters as they are stored and compared; None and "auto" agree with anything."""
@@ -195,34 +190,25 @@ _RECORDS: dict[str, type[_Known]] = {
 }
 
 
-@cache
-def _types(kind: str) -> dict[str, tuple[type, ...]]:
-    """Return the types of values that each field of a kind of metadata takes."""
-    found = {}
-    for name, hint in get_type_hints(_RECORDS[kind]).items():
-        kinds = tuple(get_origin(kind) or kind for kind in get_args(hint) or (hint,))
-        found[name] = (*kinds, int) if float in kinds else kinds
-    return found
+_TYPES: dict[str, Any] = {"str": str, "int": int, "float": float | int, "None": type(None), "dict": dict}
 
 
 def read_metadata(stored: Mapping[str, Any]) -> _Known:
     """Read the result of `as_dict`. Anybody may have written it, so nothing that it names is opened or imported."""
     record = _RECORDS.get(str(stored.get("kind")), CellMetadata)
-    given: dict[str, Any] = {}
-    types = _types(record.kind)
+    values: dict[str, Any] = {}
     for each in fields(record):
-        if each.name not in stored:
-            if each.default is MISSING:
-                raise InputError(f"the metadata of a release has no {each.name!r}: another version wrote it")
-            continue
-        value = given[each.name] = stored[each.name]
+        value = stored.get(each.name, each.default)
+        if value is MISSING:
+            raise InputError(f"the metadata of a release has no {each.name!r}: another version wrote it")
         if each.name == "declaration":
-            given[each.name] = _read_declaration(value)
+            values[each.name] = _read_declaration(value)
             continue
-        fits = isinstance(value, types[each.name]) and not isinstance(value, bool)
-        if not fits or (isinstance(value, float) and not math.isfinite(value)):
+        fits = any(isinstance(value, _TYPES[kind.partition("[")[0]]) for kind in str(each.type).split(" | "))
+        if not fits or isinstance(value, bool) or (isinstance(value, float) and not math.isfinite(value)):
             raise InputError(f"the metadata of a release has a {each.name!r} that is not of type {each.type}")
-    return record(**given)
+        values[each.name] = value
+    return record(**values)
 
 
 def _read_declaration(stored: Any) -> Declaration:

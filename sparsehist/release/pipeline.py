@@ -21,6 +21,7 @@ from sparsehist.domain.base import key_names
 from sparsehist.errors import NameTakenError, NotFoundError, StoreError, present
 from sparsehist.ledger.ledger import check_release
 from sparsehist.ledger.spent import PathName
+from sparsehist.noise.family import NoiseArray
 from sparsehist.privacy.levels import in_prose
 from sparsehist.release.home import Home
 from sparsehist.release.metadata import Metadata, Request, read_metadata
@@ -59,23 +60,6 @@ class Held:
         domain = self.declaration.domain
         return pl.DataFrame(schema=dict(zip(key_names(domain.columns), domain.dtypes, strict=True)))
 
-    def new_round(
-        self,
-        path: NoisePath,
-        request: Request,
-        metadata: Metadata,
-        *,
-        stored: dict[str, Any] | None = None,
-        **drawn: Any,
-    ) -> NewRound:
-        """Return the round to be committed; it opens the path if it is the first."""
-        path_id: int | PathRecord | None = path.path_id
-        if path_id is None:
-            integer = drawn["level_noise"].dtype.kind == "i"
-            path_id = PathRecord(self.record.series_id, *path.name, integer)
-        said = (stored or request.as_json(), metadata.as_dict())
-        return NewRound(path_id, request.name, present(request.level), *said, **drawn, who=self.home.who)
-
 
 @dataclass(frozen=True, repr=False)
 class NoisePath:
@@ -104,6 +88,24 @@ class NoisePath:
         """Levels released on the path, in order."""
         return [] if (path_id := self.path_id) is None else [level for level, _ in self.held.state.past(path_id)]
 
+    def neighbours(self, level: Fraction, size: int) -> dict[Fraction, NoiseArray]:
+        """Return the stored noise at this level if it was spent, else at the nearest coarser and finer levels."""
+        spent = self.spent
+        coarser, finer = [at for at in spent if at <= level], [at for at in spent if at >= level]
+        near = {*([max(coarser)] if coarser else []), *([min(finer)] if finer else [])}
+        return {at: self.held.state.noise(present(self.path_id), at, size) for at in near}
+
+    def new_round(
+        self, request: Request, metadata: Metadata, stored: dict[str, Any] | None = None, **drawn: Any
+    ) -> NewRound:
+        """Return the round to be committed; it opens the path if it is the first."""
+        path_id: int | PathRecord | None = self.path_id
+        if path_id is None:
+            integer = drawn["level_noise"].dtype.kind == "i"
+            path_id = PathRecord(self.held.record.series_id, *self.name, integer)
+        public = (stored or request.as_json(), metadata.as_dict())
+        return NewRound(path_id, request.name, present(request.level), *public, **drawn, who=self.held.home.who)
+
     def metadata(self, request: Any) -> Metadata:
         """Return the public metadata of a release, without the guarantee; refuses an impossible request."""
         raise NotImplementedError
@@ -121,14 +123,13 @@ class NoisePath:
         raise NotImplementedError
 
 
+ANSWER = "/"
+"""Separates the name of an interactive session from the number of an answer; release names do not contain it."""
+
+
 def published(state: State, record: SeriesRecord) -> list[ReleaseRecord]:
     """Return the releases of a series, in order, except the single answers of interactive sessions."""
     return [release for release in state.releases(record) if ANSWER not in release.name]
-
-
-def published_metadata(state: State, record: SeriesRecord) -> list[Metadata]:
-    """Return the metadata of the releases of a series, in order."""
-    return [read_metadata(release.metadata) for release in published(state, record)]
 
 
 RELEASES = {
@@ -141,16 +142,13 @@ RELEASES = {
 
 def rows_of_releases(state: State, record: SeriesRecord) -> list[dict[str, Any]]:
     """Return the releases of a series in order, as rows of `RELEASES`."""
-    made = [release.metadata for release in published(state, record)]
-    return [{name: about.get(name) for name in RELEASES} for about in made]
+    return [{name: made.metadata.get(name) for name in RELEASES} for made in published(state, record)]
 
 
-Opener = Callable[[Held, Any, PathRecord | None], NoisePath]
+Opener = Callable[[Held, Any], NoisePath]
 """A function that returns the noise path of an existing release, or the path to draw a new one on."""
 
 _KINDS = {"cells": "its cells", "workload": "a workload", "interactive": "interactive queries"}
-ANSWER = "/"
-"""Separates the name of an interactive session from the number of an answer; release names do not contain it."""
 
 
 def release(held: Held, request: Request, open_path: Opener) -> Release | WorkloadRelease:
@@ -159,28 +157,25 @@ def release(held: Held, request: Request, open_path: Opener) -> Release | Worklo
 
     state, record, declaration = held.state, held.record, held.declaration
     home = None if held.home.in_memory else held.home
-    found = find(state, record, request)
-    if found is not None:
-        known, made = found
-        committed = read_metadata(made.metadata)
-        rows = open_path(held, request, known).rows(made.level, committed)
-        return release_of(rows, committed.as_dict(), home=home)
-    if not request.complete:
-        raise NotFoundError(
-            f"the series {record.name!r} has no release {request.name!r}; give {request.needs} to make one"
-        )
-    path = open_path(held, request, None)
+    existing = find(held, request)
+    if existing is not None:
+        committed = read_metadata(existing.metadata)
+        return release_of(open_path(held, request).rows(existing.level, committed), committed.as_dict(), home=home)
+    if missing := request.missing:
+        needs = " and ".join(missing)
+        raise NotFoundError(f"the series {record.name!r} has no release {request.name!r}; give {needs} to make one")
+    path = open_path(held, request)
     ledger = ledger_for(state, record, declaration, whole=request.goal is not None)
     request, metadata, spends = prepared(ledger, record.series_id, declaration, path.name, request, path.metadata)
     check_release(state, ledger, *spends, path_id=path.path_id, name=request.name, who=held.home.who)
     # Compute the guarantee after all checks, because it may take longer than they do.
     periods, of_periods = of_all_periods(ledger, declaration, spends)
     about = metadata.declaration  # for a running series, with the source of the steps released
-    told = (_guarantee(path, request, metadata), periods, about.rests_on, about.neighbours)
+    guarantee = (_guarantee(path, request, metadata), periods, about.rests_on, about.neighbours)
     # Read the clock before drawing: how long drawing takes depends on secrets.
     metadata = replace(
         metadata,
-        guarantee="; ".join(filter(None, told)),
+        guarantee="; ".join(filter(None, guarantee)),
         **of_periods,
         epsilon_delta=None if request.goal is None else request.goal.text,
         store=state.store_id,
@@ -198,7 +193,7 @@ def release(held: Held, request: Request, open_path: Opener) -> Release | Worklo
 
 
 def _guarantee(path: NoisePath, request: Request, metadata: Metadata) -> str:
-    """Return the guarantee of a release at its level, with the (epsilon, delta) asked for, if any."""
+    """Return the guarantee of a release at its level, with the requested (epsilon, delta), if any."""
     if request.goal is None:
         return path.statement(request, metadata)
     # A level rounded up states a weaker guarantee, which also holds. Noise without a currency needs the exact level.
@@ -209,37 +204,26 @@ def _guarantee(path: NoisePath, request: Request, metadata: Metadata) -> str:
     return f"{request.goal.in_words} was asked for{counts}: {stated}"
 
 
-def adjacent(spent: set[Fraction], level: Fraction) -> list[Fraction]:
-    """Return the level itself if it was spent, else the nearest coarser and finer spent levels."""
-    if level in spent:
-        return [level]
-    coarser = max((known for known in spent if known < level), default=None)
-    finer = min((known for known in spent if known > level), default=None)
-    return [known for known in (coarser, finer) if known is not None]
-
-
-def find(state: State, record: SeriesRecord, request: Request) -> tuple[PathRecord, ReleaseRecord] | None:
-    """Return the existing release of this request, with its noise path; None if there is none."""
-    made = state.release_named(record, request.name)
-    if made is None:
-        return None
-    path = next(path for path in record.paths if path.path_id == made.path_id)
-    if path.kind != request.kind:
-        raise NameTakenError(
-            f"{request.name!r} is a release of {_KINDS[path.kind]} of {record.name!r}, not of {_KINDS[request.kind]}"
-        )
-    stored = made.request
-    differing = [name for name, value in request.as_json().items() if value not in (None, AUTO, stored.get(name))]
-    if differing:
-        told = (f"no {name}" if stored.get(name) is None else f"{name}={stored[name]!r}" for name in differing)
-        raise NameTakenError(
-            f"the release {request.name!r} of {record.name!r} was made with {', '.join(told)}; "
-            "use another name for another request"
-        )
-    return path, made
-
-
 def kind_of(held: Held, name: str) -> str | None:
     """Return the kind of noise path of a release; None if no release has this name."""
     made = held.state.release_named(held.record, name)
     return next((path.kind for path in held.record.paths if made and path.path_id == made.path_id), None)
+
+
+def find(held: Held, request: Request) -> ReleaseRecord | None:
+    """Return the release of this name, None if there is none; refuse the name if the requests differ."""
+    made, kind, name = held.state.release_named(held.record, request.name), kind_of(held, request.name), request.name
+    if made is None or kind is None:
+        return None
+    if kind != request.kind:
+        raise NameTakenError(
+            f"{name!r} is a release of {_KINDS[kind]} of {held.record.name!r}, not of {_KINDS[request.kind]}"
+        )
+    known, asked = made.request, request.as_json()
+    if differing := [word for word, value in asked.items() if value not in (None, AUTO, known.get(word))]:
+        was = (f"no {word}" if known.get(word) is None else f"{word}={known[word]!r}" for word in differing)
+        raise NameTakenError(
+            f"the release {name!r} of {held.record.name!r} was made with {', '.join(was)}; "
+            "use another name for another request"
+        )
+    return made

@@ -23,16 +23,16 @@ from sparsehist.histogram.thresholds import least_count, mean_error, publication
 from sparsehist.html import in_notebook, table_of_dicts
 from sparsehist.ledger.budgets import Limits, budget_within
 from sparsehist.ledger.ledger import Ledger
-from sparsehist.ledger.spent import CELLS, Account, PathName, Spending, law_of
+from sparsehist.ledger.spent import CELLS, Account, Spending, law_of
 from sparsehist.ledger.table import DEFAULT_DELTA, finite_or_none
 from sparsehist.noise import Family
-from sparsehist.privacy import Cost, Level, level_text
+from sparsehist.privacy import Level, level_text
 from sparsehist.privacy.composition import PURE
 from sparsehist.privacy.epsilon_delta import guarantee
 from sparsehist.privacy.filters import GAUSSIAN_ROUTE, POISSON_ROUTE, PURE_ROUTE, RENYI_ROUTE
 from sparsehist.privacy.guarantees import EpsilonDelta, level_or_goal
 from sparsehist.privacy.levels import rounded_down
-from sparsehist.release.cell_parameters import CellRequest, cell_metadata, requested
+from sparsehist.release.cell_parameters import LARGEST_COUNT, CellRequest, cell_metadata, requested
 from sparsehist.release.measure_parameters import sums_asked, sums_published
 from sparsehist.release.metadata import CellMetadata, level_asked
 from sparsehist.release.spending import prepared
@@ -65,10 +65,6 @@ class Plan:
     levels: pl.DataFrame
     counts: pl.DataFrame
     noise: str
-
-    def __repr__(self) -> str:
-        """Show both tables as text."""
-        return f"Plan({self.noise})\n{self.levels}\n{self.counts}"
 
     def _repr_html_(self) -> str:
         """Show both tables in a notebook."""
@@ -138,34 +134,37 @@ def plan(
         >>> plan(d=10**69, max_keys=20, equal=52, within=EpsilonDelta(4, 1e-6)).levels["level"].item()
         '0.00675007016184'
     """
-    asked = _domain_asked(d, domain)
-    declared: Any = {"key": [f"key_{i}" for i in range(asked.columns)], "bounding": bounding, "noise": noise}
-    levels_asked = as_mapping("measures", measures or {})
-    declaration = Declaration(name="plan", domain=asked, max_keys=max_keys, measures=tuple(levels_asked), **declared)  # type: ignore[arg-type]
-    chosen = requested("plan", threshold=threshold, false_keys=false_keys, open_delta=open_delta)
-    if measures:
-        pairs = zip(declaration.measures, levels_asked.values(), strict=True)
-        chosen = replace(chosen, measures=sums_asked(declaration, {each.name: level for each, level in pairs}))
+    histogram = _domain_of(d, domain)
+    by_measure = as_mapping("measures", measures or {})
+    declared: Any = {
+        "key": [f"key_{i}" for i in range(histogram.columns)], "measures": tuple(by_measure), "bounding": bounding,
+        "noise": noise,
+    }  # fmt: skip
+    declaration = Declaration(name="plan", domain=histogram, max_keys=max_keys, **declared)
+    by_name = {each.name: level for each, level in zip(declaration.measures, by_measure.values(), strict=True)}
+    request = replace(
+        requested("plan", threshold=threshold, false_keys=false_keys, open_delta=open_delta),
+        measures=sums_asked(declaration, by_name or None),
+    )
     ledger = Ledger().with_series(Account("plan", declaration))
     if within is not None:
         law = law_of(declaration.noise)
         route = law if law in (GAUSSIAN_ROUTE, POISSON_ROUTE) else PURE_ROUTE if law == PURE else RENYI_ROUTE
-        budget = budget_within(within, route=route, opens=asked.is_open)
+        budget = budget_within(within, route=route, opens=histogram.is_open)
         ledger = replace(ledger, limits=Limits(budgets={declaration.population: budget}))
-    planner = Planner(ledger, "plan", declaration, chosen, partial(cell_metadata, declaration, past=()))
+    planner = Planner(ledger, "plan", declaration, request, partial(cell_metadata, declaration, past=()))
     levels = levels_or_goal(levels, epsilon, delta)
     return planner.plan(counts, levels=levels, shows=shows, probability=probability, equal=equal)
 
 
-def _domain_asked(d: int | None, domain: object) -> Domain:
+def _domain_of(d: int | None, domain: object) -> Domain:
     if (d is None) == (domain is None):
         raise DeclarationError("plan takes either d= (the number of cells) or domain=")
-    if domain is not None:
+    if d is None:
         return domain_of(domain)
-    cells = int(d) if isinstance(d, float) and d.is_integer() else d
-    if isinstance(cells, bool) or not isinstance(cells, int) or not 1 <= cells <= GREATEST_SIZE:
+    if isinstance(d, bool) or not isinstance(d, int) or not 1 <= d <= GREATEST_SIZE:
         raise DeclarationError(f"d must be a whole number of cells from 1 to 10**4000, got {shown(d)}")
-    return UnreadDomain(f"{cells} cells", size=cells)
+    return UnreadDomain(f"{d} cells", size=d)
 
 
 def levels_or_goal(levels: Any, epsilon: Level | None, delta: Level | None) -> Any:
@@ -188,7 +187,7 @@ def checked_levels(levels: Level | EpsilonDelta | Iterable[Level | EpsilonDelta]
 class Planner:
     """A planner of further releases on a noise path; it runs the code that prepares a release.
 
-    `metadata` computes the metadata of a release, given what was spent so far.
+    `metadata` computes the metadata of a release from the request and earlier releases.
     """
 
     ledger: Ledger
@@ -196,7 +195,6 @@ class Planner:
     declaration: Declaration
     request: CellRequest
     metadata: Callable[[CellRequest], CellMetadata]
-    path: PathName = CELLS
 
     def plan(
         self,
@@ -208,30 +206,32 @@ class Planner:
         equal: int | None = None,
     ) -> Plan:
         """Return the plan at these levels, or at the levels that `shows` and `equal` ask for; see `plan`."""
-        found: list[Fraction | EpsilonDelta] = [] if levels is None else checked_levels(levels)
+        candidates: list[Fraction | EpsilonDelta] = [] if levels is None else checked_levels(levels)
         if shows is not None:
-            found.append(self._level_that_shows(shows, probability))
+            candidates.append(self._level_that_shows(shows, probability))
         if equal is not None:
-            found.append(self._cap_of_equal(equal))
-        at = _checked_counts(counts)
+            candidates.append(self._cap_of_equal(equal))
+        whole = sorted(set(read_each("counts", counts, partial(_count, "counts"), "a positive whole number")))
+        if len(whole) > _MOST_COUNTS:
+            raise DeclarationError(f"counts are at most {_MOST_COUNTS}", parameter="counts")
         by_level: list[dict[str, Any]] = []
         by_count: list[dict[str, Any]] = []
-        for about, spends in map(self.release, found or checked_levels(LEVELS)):
+        for about, spends in map(self.release, candidates or checked_levels(LEVELS)):
             by_level.append(_level_row(about) | _cost_in(self.ledger, spends))
-            by_count += _count_rows(about, at)
-        whole = dict.fromkeys((f"published_{100 * p:.0f}" for p in PROBABILITIES), int)
-        types: dict[str, Any] = whole | {"refused": str, "population_epsilon": float}
-        levels = pl.DataFrame(by_level, schema_overrides=types, infer_schema_length=None)
-        return Plan(levels, pl.DataFrame(by_count), self.declaration.noise)
+            by_count += _count_rows(about, whole)
+        types: dict[str, Any] = {"refused": str, "population_epsilon": float}
+        types |= {f"published_{100 * p:.0f}": int for p in PROBABILITIES}
+        frame = pl.DataFrame(by_level, schema_overrides=types, infer_schema_length=None)
+        return Plan(frame, pl.DataFrame(by_count), self.declaration.noise)
 
     def release(self, level: Fraction | EpsilonDelta) -> tuple[CellMetadata, tuple[Spending, ...]]:
         """Return the metadata of a release at a level, and its charges to the ledger."""
         request = replace(self.request, **level_asked(level))
-        return prepared(self.ledger, self.series_id, self.declaration, self.path, request, self.metadata)[1:]
+        return prepared(self.ledger, self.series_id, self.declaration, CELLS, request, self.metadata)[1:]
 
     def _level_that_shows(self, shows: int, probability: float) -> Fraction:
         """Return the smallest level, rounded up to 4 digits, that publishes this count with this probability."""
-        (count,) = _checked_counts([shows])
+        count = _count("shows", shows)
         checked_confidence(probability, "probability")
 
         def enough(level: Fraction) -> bool:
@@ -239,82 +239,70 @@ class Planner:
                 about, _ = self.release(level)
             except LevelError:  # the noise would be too small or too large for the grid of counts
                 return level > 1
-            published = publication_probability(about.family, level, about.effective_threshold, [count])
-            return float(published[0]) >= probability
+            return bool(publication_probability(*_law(about), [count])[0] >= probability)
 
         low, high = -_WIDEST, _WIDEST
         while high - low > _CLOSE:
             middle = (low + high) / 2.0
             low, high = (low, middle) if enough(Fraction(math.exp(middle))) else (middle, high)
-        level = -rounded_down(-Fraction(math.exp(high)), _DIGITS) if high < _WIDEST - 1 else Fraction(0)
-        if not level:
+        if high > _WIDEST - 1:
             raise LevelError(f"no level shows a key of {count} units with a probability of {probability:g}")
-        return level
+        return -rounded_down(-Fraction(math.exp(high)), _DIGITS)
 
     def _cap_of_equal(self, times: int) -> Fraction:
         """Return the largest cap that each of `times` further series of this population could have."""
-        checked_whole("equal", times, 1, _MOST_EQUAL, of=" of series")
-        declared = self.declaration
-        cap = self.ledger.largest_equal_cap(declared, times)
+        cap = self.ledger.largest_equal_cap(self.declaration, checked_whole("equal", times, 1, _MOST_EQUAL))
         if cap is None:
             raise DeclarationError(
                 "equal= divides a budget: set one for the population, or give within= (an EpsilonDelta or a rho)"
             )
         if not cap:
-            raise DeclarationError(f"the budget leaves nothing for {times} series of {declared.noise} noise")
+            raise DeclarationError(f"the budget leaves nothing for {times} series of {self.declaration.noise} noise")
         return cap
+
+
+def _count(what: str, count: int) -> int:
+    return checked_whole(what, count, 1, LARGEST_COUNT)
+
+
+def _law(about: CellMetadata) -> tuple[Family, Level, float]:
+    return about.family, about.level, about.effective_threshold
 
 
 def _level_row(about: CellMetadata) -> dict[str, Any]:
     opened = ("delta_share", "delta_remaining") if about.declaration.domain.is_open else ()
-    told = {name: getattr(about, name) for name in ("level", "std", "threshold", "expected_false_keys", *opened)}
-    for p in PROBABILITIES:
-        told[f"published_{100 * p:.0f}"] = least_count(about.family, about.level, about.effective_threshold, p)
-    return told | {f"{each.measure.sum_column}_std": each.std for each in sums_published(about)}
+    row = {name: getattr(about, name) for name in ("level", "std", "threshold", "expected_false_keys", *opened)}
+    row |= {f"published_{100 * p:.0f}": least_count(*_law(about), p) for p in PROBABILITIES}
+    return row | {f"{each.measure.sum_column}_std": each.std for each in sums_published(about)}
 
 
-def _count_rows(about: CellMetadata, counts: Sequence[int]) -> list[dict[str, Any]]:
-    law: tuple[Family, Level, float] = (about.family, about.level, about.effective_threshold)
-    rows = []
-    for count, probability in zip(counts, publication_probability(*law, counts).tolist(), strict=True):
-        error = mean_error(*law, count)
+def _count_rows(about: CellMetadata, counts: Sequence[int]) -> Iterator[dict[str, Any]]:
+    for count, probability in zip(counts, publication_probability(*_law(about), counts).tolist(), strict=True):
         row = {"level": about.level, "count": count, "probability": probability}
-        rows.append({**row, "error": error, "relative_error": error / count})
-    return rows
+        error = mean_error(*_law(about), count)
+        yield row | {"error": error, "relative_error": error / count}
 
 
 def _cost_in(ledger: Ledger, spends: Sequence[Spending]) -> dict[str, Any]:
     """Return the cost of one release in a ledger; "adds" is exact text, "0" if a finer one was released before."""
-    account, after = ledger.accounts[spends[0].series_id], ledger.with_release(*spends)
+    account = ledger.accounts[spends[0].series_id]
     try:
         ledger.check(*spends)
         refused = None
     except RefusedError as refusal:
         refused = str(refusal)
-    was, then = (one.cost_of(one.of_population(account.population)) for one in (ledger, after))
-    adds, currency = _difference(was, then)
-    more = {each.path[1]: each.level - account.on(each.path).finest for each in spends[1:]}
-    sums = {f"{name}_sum_adds": level_text(each) if each > 0 else "0" for name, each in more.items()}
-    epsilon = finite_or_none(guarantee(then, DEFAULT_DELTA))
+    before, after = (
+        one.cost_of(one.of_population(account.population)) for one in (ledger, ledger.with_release(*spends))
+    )
+    adds, currency = "", after.currency
+    if before.amount is not None and after.amount is not None and (before.currency == currency or not before.amount):
+        adds = _text(after.amount - before.amount)
+    elif before.rho is not None and after.rho is not None:  # costs in two currencies
+        adds, currency = f"{after.rho - before.rho:.6g}", "rho"
+    sums = {f"{each.path[1]}_sum_adds": _text(each.level - account.on(each.path).finest) for each in spends[1:]}
+    epsilon = finite_or_none(guarantee(after, DEFAULT_DELTA))
     return {"adds": adds, "currency": currency, **sums, "population_epsilon": epsilon, "refused": refused}
 
 
-def _difference(before: Cost, after: Cost) -> tuple[str, str]:
-    """Return the cost added and its currency: exact if both costs have one currency, else as rho."""
-    same = before.currency == after.currency or not before.amount
-    if before.amount is not None and after.amount is not None and same:
-        added = after.amount - before.amount
-        return level_text(added) if added else "0", after.currency
-    if before.rho is None or after.rho is None:
-        return "", after.currency
-    return f"{after.rho - before.rho:.6g}", "rho"
-
-
-def _checked_counts(counts: Sequence[int]) -> list[int]:
-    given = list(counts) if isinstance(counts, list | tuple | range) else []
-    whole = sorted({count for count in given if not isinstance(count, bool) and isinstance(count, int) and count > 0})
-    if not 0 < len(whole) == len(given) <= _MOST_COUNTS:
-        raise DeclarationError(
-            f"counts must be a list of up to {_MOST_COUNTS} different positive whole numbers", parameter="counts"
-        )
-    return whole
+def _text(added: Fraction) -> str:
+    return level_text(added) if added > 0 else "0"

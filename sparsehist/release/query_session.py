@@ -85,7 +85,6 @@ class QueryRequest(Request):
     """The parameters that a caller gave for a session. None agrees with the existing session."""
 
     kind: ClassVar[str] = INTERACTIVE
-    needs: ClassVar[str] = "level= and accuracy="
 
     accuracy: Fraction | None = None
     mass: int | None = None
@@ -93,8 +92,8 @@ class QueryRequest(Request):
     start: Release | None = None
 
     @property
-    def complete(self) -> bool:
-        return self.level is not None and self.accuracy is not None
+    def missing(self) -> list[str]:
+        return [*super().missing, *(["accuracy="] if self.accuracy is None else [])]
 
     def as_json(self) -> dict[str, Any]:
         exact = {"level": self.level, "accuracy": self.accuracy}
@@ -139,7 +138,7 @@ def queries_requested(
     request = QueryRequest(
         checked_name("session of queries", name), read, accuracy=exact, start=start, **limits
     )  # fmt: skip
-    if request.complete:
+    if not request.missing:
         parameters = _weighing(declaration, request)
         if start is not None:
             first_guess(parameters, _start_counts(declaration, start))
@@ -229,7 +228,7 @@ class QueryPath(NoisePath):
             request.start.frame.select(*held.declaration.key, "noisy_count").write_parquet(sink)
             attached = [held.state.write_attachment(held.record, _START, sink.getvalue())]
         noise = np.array([threshold_noise, mass], np.int64)
-        return held.new_round(self, request, metadata, level_noise=noise, attachments=attached)
+        return self.new_round(request, metadata, level_noise=noise, attachments=attached)
 
     def rows(self, _level: Fraction, _metadata: InteractiveMetadata) -> pl.DataFrame:
         """Return an empty frame: the session reads its mass and its answers itself."""
@@ -244,7 +243,7 @@ class QueryPath(NoisePath):
         )  # fmt: skip
         attached = [state.write_attachment(self.held.record, _UPDATE, update.as_bytes())]
         request = QueryRequest(said.name, as_level(about.level))
-        state.commit_round(self.held.new_round(self, request, said, level_noise=None, attachments=attached))
+        state.commit_round(self.new_round(request, said, level_noise=None, attachments=attached))
 
     def opened(self, about: InteractiveMetadata) -> MultiplicativeWeights:
         """Return the session as it was before its first update."""

@@ -22,7 +22,7 @@ from sparsehist.release.metadata import RunningMetadata
 from sparsehist.release.pipeline import Held, NoisePath
 from sparsehist.release.published_rows import is_in, published_frame, shown_cells
 from sparsehist.release.steps import StepFiles
-from sparsehist.store import NewRound, PathRecord, Tracked
+from sparsehist.store import NewRound, Tracked
 from sparsehist.typing import FloatArray, IntArray
 from sparsehist.workload import Prefix
 from sparsehist.workload.strategies.spectral import Spectral
@@ -35,13 +35,11 @@ PastPoints = list[tuple[int, Fraction, float]]
 class RunningRequest(CellRequest):
     """The parameters that a caller gave for a release of running counts; the step counts from 1."""
 
-    needs = "step= and level="
-
     step: int | None = None
 
     @property
-    def complete(self) -> bool:
-        return self.step is not None and super().complete
+    def missing(self) -> list[str]:
+        return [*(["step="] if self.step is None else []), *super().missing]
 
     def as_json(self) -> dict[str, Any]:
         return super().as_json() | {"step": self.step}
@@ -111,8 +109,7 @@ class RunningPath(NoisePath):
             )  # fmt: skip
         positions = np.full(drawn.cells.size, -1, np.int64)
         positions[drawn.cells >= 0] = untracked[drawn.cells[drawn.cells >= 0]]
-        return self.held.new_round(
-            self,
+        return self.new_round(
             request,
             metadata,
             stored=request.chosen(metadata),
@@ -188,6 +185,6 @@ def _history(past: PastPoints, *, is_open: bool) -> PointHistory:
     return PointHistory(points, tuple(bound for *_, bound in past), hides_empty=is_open)
 
 
-def open_path(held: Held, _request: RunningRequest, _known: PathRecord | None) -> RunningPath:
+def open_path(held: Held, _request: RunningRequest) -> RunningPath:
     """Return the noise path of the running counts."""
     return RunningPath(held, StepFiles(held.state, held.record, held.declaration.domain.dtypes))

@@ -6,6 +6,7 @@ Releases, plans and dry runs use the same functions, so they refuse the same req
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, TypeVar
 
@@ -49,8 +50,8 @@ def of_all_periods(
         f"all {rule.period}s of {population} released so far, this one included: {opens[0]}{each[0]}-zCDP per "
         f"{rule.unit_period}, {opens[1]}{each[1]}-zCDP per {USER}"
     )
-    told = {"protects": rule.protects, "most_periods": rule.most_periods}
-    return words, {**told, "per_period": each[0], "per_user": each[1]}
+    periods = {"protects": rule.protects, "most_periods": rule.most_periods}
+    return words, {**periods, "per_period": each[0], "per_user": each[1]}
 
 
 def prepared(
@@ -73,7 +74,7 @@ def prepared(
         split = _split(goal, budget, opens=True)
         share = 2 * float(split.open)  # doubled, because a release takes half of the remaining delta
         room = share if room is None else min(room, share)
-    request = request.at(level, room)
+    request = replace(request, level=level, open_room=room)
     about = metadata(request)
     release = Spending(series_id, present(level), path, about.delta_spent, about.numerical_slack)
     if split is not None:

@@ -25,7 +25,7 @@ from sparsehist.privacy.guarantees import EpsilonDelta
 from sparsehist.release.cell_parameters import LAZILY
 from sparsehist.release.home import Home
 from sparsehist.release.metadata import Request, WorkloadMetadata, read_metadata
-from sparsehist.release.pipeline import AUTO, Held, NoisePath, adjacent
+from sparsehist.release.pipeline import AUTO, Held, NoisePath
 from sparsehist.release.planning import LEVELS, checked_levels
 from sparsehist.release.spending import ledger_for, level_for
 from sparsehist.release.workload_answers import (
@@ -41,7 +41,7 @@ from sparsehist.release.workload_answers import (
     queries_frame,
     slack_of,
 )
-from sparsehist.store import NewRound, PathRecord
+from sparsehist.store import NewRound
 from sparsehist.store.private_files import verified
 from sparsehist.workload import Identity, Strategy, Workload, choose, compare, next_state, state_size, strategy_named
 
@@ -63,14 +63,13 @@ class WorkloadRequest(Request):
     """The parameters that a caller gave for a release of a workload."""
 
     kind: ClassVar[str] = "workload"
-    needs: ClassVar[str] = "workload= and level="
 
     workload: Workload | None = None
     strategy: str = AUTO
 
     @property
-    def complete(self) -> bool:
-        return super().complete and self.workload is not None
+    def missing(self) -> list[str]:
+        return [*(["workload="] if self.workload is None else []), *super().missing]
 
     def as_json(self) -> dict[str, Any]:
         workload = None if self.workload is None else str(self.workload)
@@ -153,8 +152,7 @@ class WorkloadPath(NoisePath):
     def draw(self, request: WorkloadRequest, metadata: WorkloadMetadata, *, rng: np.random.Generator) -> NewRound:
         """Draw the noise of the level, and make the rows, which are stored with the round."""
         state, level, family = self.held.state, present(request.level), self._family
-        spent, size = set(self.spent), state_size(family, self.strategy)
-        neighbours = {at: state.noise(present(self.path_id), at, size) for at in adjacent(spent, level)}
+        neighbours = self.neighbours(level, state_size(family, self.strategy))
         noise = neighbours.get(level)
         if noise is None:
             noise = next_state(family, self.strategy, neighbours, level, rng=rng)
@@ -170,12 +168,11 @@ class WorkloadPath(NoisePath):
         content = io.BytesIO()
         rows.write_parquet(content)
         file = state.write_attachment(self.held.record, _ROWS, content.getvalue())
-        return self.held.new_round(
-            self,
+        return self.new_round(
             request,
             metadata,
             stored=request.as_json() | {"strategy": self.strategy.name, "rows": file.name},
-            level_noise=None if level in spent else noise,
+            level_noise=None if level in neighbours else noise,
             attachments=[file],
         )
 
@@ -290,15 +287,16 @@ def workload_metadata(
     )
 
 
-def open_path(held: Held, request: WorkloadRequest, known: PathRecord | None) -> WorkloadPath:
-    """Return the path of this workload and strategy; "auto" takes the strategy that was chosen before."""
-    workload = present(request.workload) if known is None else Workload.parse(str(known.workload))
-    strategy = None if request.strategy == AUTO else strategy_named(request.strategy, workload)
-    for path in held.record.paths if known is None else [known]:
-        same = path.kind == "workload" and path.workload == str(workload)
-        if same and strategy is None:
-            strategy = strategy_named(str(path.strategy), workload)
-    return WorkloadPath(held, strategy or chosen_strategy(held.declaration, workload))
+def open_path(held: Held, request: WorkloadRequest) -> WorkloadPath:
+    """Return the path of an existing release, or of this workload; "auto" keeps the strategy chosen before."""
+    made = held.state.release_named(held.record, request.name)
+    for path in held.record.paths:
+        same = path.kind == "workload" and path.workload == str(request.workload) and request.strategy == AUTO
+        if same if made is None else path.path_id == made.path_id:
+            return WorkloadPath(held, strategy_named(str(path.strategy), Workload.parse(str(path.workload))))
+    workload, name = present(request.workload), request.strategy
+    auto = name == AUTO
+    return WorkloadPath(held, chosen_strategy(held.declaration, workload) if auto else strategy_named(name, workload))
 
 
 def chosen_strategy(declaration: Declaration, workload: Workload) -> Strategy:

@@ -29,9 +29,9 @@ from sparsehist.ledger.ledger import Ledger
 from sparsehist.ledger.table import DEFAULT_DELTA, Row, cost_in_words, event_for_people, ledger_rows
 from sparsehist.privacy import as_level
 from sparsehist.release import any_kind
-from sparsehist.release.metadata import CellMetadata, Metadata, RunningMetadata
+from sparsehist.release.metadata import CellMetadata, Metadata, RunningMetadata, read_metadata
 from sparsehist.release.parameter_rows import asked_text
-from sparsehist.release.pipeline import published_metadata
+from sparsehist.release.pipeline import published
 from sparsehist.release.plots import key_label, require_plots
 from sparsehist.release.releases import Release
 from sparsehist.release.stored_declaration import declaration_of, read_bounding
@@ -94,7 +94,8 @@ def store_report(home: Home, *, delta: float = DEFAULT_DELTA, curator: bool = Fa
         store_id, generation = state.store_id, state.generation
         series = [
             OneSeries(
-                declaration_of(record), record.series_id, published_metadata(state, record),
+                declaration_of(record), record.series_id,
+                [read_metadata(made.metadata) for made in published(state, record)],
                 _secrets(state, record) if curator else {},
             )
             for record in state.all_series()

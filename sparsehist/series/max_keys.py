@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -32,7 +32,7 @@ from sparsehist.declaration.checks import checked_name, checked_whole
 from sparsehist.declaration.declaration import LARGEST_BOUND, NoiseChoice
 from sparsehist.domain import Domain, Integers, Product
 from sparsehist.domain.base import key_names
-from sparsehist.errors import DeclarationError, NameTakenError, NotFoundError, SeriesDiffersError, of_kind
+from sparsehist.errors import DeclarationError, NotFoundError, of_kind
 from sparsehist.histogram import threshold_for_false_keys
 from sparsehist.noise import family_named
 from sparsehist.privacy import Level, as_level, level_text
@@ -40,7 +40,6 @@ from sparsehist.release import any_kind
 from sparsehist.release.creation import NewLog, checked_source, counted_into, reading_of, with_source
 from sparsehist.release.home import Home, home_of
 from sparsehist.release.key_discovery import Round, check_room
-from sparsehist.release.pipeline import published_metadata
 from sparsehist.release.releases import Release
 from sparsehist.series.store import Store
 from sparsehist.store.layout import spill_directory
@@ -52,10 +51,9 @@ BOUNDS = (
 )
 """What is chosen from."""
 
-_USUAL_LEVEL = Fraction(1, 10)
 _FIRST_BOUND, _FIRST_SHARE = 5, Fraction(1, 4)
 # Each class holds numbers up to twice those of the one before; the last ones hold all larger numbers.
-_CLASSES, _CLASSES_OF_LARGEST = 12, 10
+_CLASSES = Product(keys=Integers(12), largest=Integers(10))
 _PLACES = 2 ** ((np.arange(4) + 0.5) / 4)
 # Classes below a threshold of nearly three standard deviations are taken as empty: most are, and noise would add up.
 _FALSE_CLASSES = 0.4
@@ -106,18 +104,14 @@ def choose_max_keys(
 ) -> MaxKeysChoice:
     """Choose max_keys, and "keep" or "share", by two small private releases of the log.
 
-    The releases are charged to the population, in addition to later releases of the log. A repeated call with the
-    same name returns the same choice at no cost.
+    The releases are charged to the population, in addition to later releases of the log. They are made from the
+    series `{name}_keys` and `{name}_profile`; a repeated call returns the same choice at no cost.
 
-    Parameters are as for `create`, except these. The source is the log itself, not `Counts`. The choice makes two
-    series, `{name}_keys` and `{name}_profile`. `noise` is the family of the later series, and `release_level` the
-    level of the later release, which decides how much noise a bound costs; 0.1 if it is not known. The error is
-    minimised for the `largest_keys` largest keys, a public number of at least 1. `level` is the cost of the choice. A
-    quarter of it is spent on the release of keys: `plan(domain=…, max_keys=5, shows=1000)` returns the quarter needed
-    to show a key of 1,000 units.
-
-    Returns:
-        The choice, with the estimates behind it.
+    Parameters are as for `create`, except these. The source is the log itself, not `Counts`. `noise` is the family of
+    the later series, and `release_level` the level of the later release, which decides how much noise a bound costs;
+    0.1 if it is not known. The error is minimised for the `largest_keys` largest keys, a public number. `level` is
+    the cost of the choice; a quarter of it is spent on the release of keys, and `plan(domain=…, max_keys=5,
+    shows=1000)` returns the quarter needed to show a key of 1,000 units.
 
     Raises:
         DeclarationError: If a parameter is wrong.
@@ -139,165 +133,126 @@ def choose_max_keys(
     if isinstance(source, Counts):
         raise DeclarationError("Counts do not hold units: choose max_keys from the log itself")
     checked_whole("largest_keys", largest_keys, 1, LARGEST_BOUND)
-    whole = as_level(level)
-    few, most = (level_text(whole * share) for share in (_FIRST_SHARE, 1 - _FIRST_SHARE))
-    later = _USUAL_LEVEL if release_level is None else as_level(release_level)
     checked_name("choice", name)
-    shared = not family_named(noise if isinstance(noise, str) else "gaussian", 1).integer
+    whole, later = as_level(level), as_level("0.1" if release_level is None else release_level)
+    few, most = (level_text(whole * share) for share in (_FIRST_SHARE, 1 - _FIRST_SHARE))
+    family = family_named(noise if isinstance(noise, str) else "gaussian", 1)
     declared: dict[str, Any] = {
-        "unit": unit, "key": key, "domain": domain, "noise": noise, "bounding": "share" if shared else "keep",
-        "population": population, "on_null": on_null, "on_outside": on_outside,
+        "unit": unit, "key": key, "domain": domain, "noise": noise, "population": population,
+        "bounding": "keep" if family.integer else "share", "on_null": on_null, "on_outside": on_outside,
     }  # fmt: skip
     first = Declaration(name=f"{name}_keys", max_keys=_FIRST_BOUND, **declared)
-    classes = Product(keys=Integers(_CLASSES), largest=Integers(_CLASSES_OF_LARGEST))
-    of_classes: dict[str, Any] = {"key": classes.names, "domain": classes, "max_keys": 1, "bounding": "keep"}
-    second = replace(first, name=f"{name}_profile", unit=None, **of_classes)
+    keyed: dict[str, Any] = {"key": _CLASSES.names, "domain": _CLASSES, "max_keys": 1, "bounding": "keep"}
+    second = replace(first, name=f"{name}_profile", unit=None, **keyed)
     home, counting = home_of(store), counting or Counting()
     check_room(home, [Round(first, level_text(whole))])  # first, so a refusal names the level of the call
-    planned = [Round(first, few), Round(second, most)]
-    if release_level is not None:
-        planned.append(Round(replace(first, name="later"), level_text(later)))
-    check_room(home, planned)
+    planned = [Round(first, few), Round(second, most), Round(replace(first, name="later"), level_text(later))]
+    check_room(home, planned[:2] if release_level is None else planned)
     with reporting(counting.progress) as report:
         counting = replace(counting, progress=report)
         first = with_source(first, source)
-        try:
-            made = counted_into(home, NewLog(source, first, "resume"), counting).series_id
-        except SeriesDiffersError:
-            told = "was made from another log or otherwise declared: give this choice another name"
-            raise NameTakenError(f"the choice {name!r} {told}") from None
-        _check_level(home, first, name, whole)
+        record = counted_into(home, NewLog(source, first, "resume"), counting)
         false_keys = None if first.domain.is_open else 1
-        keys = of_kind(any_kind.release(home, first, made, "largest", level=few, false_keys=false_keys), Release)
-        _check_stands_out(keys, first, few, whole)
+        released = any_kind.release(home, first, record.series_id, "largest", level=few, false_keys=false_keys)
+        keys = _distinct_from_noise(released, first, few, whole)
         largest = keys.frame.head(largest_keys)
         with home.hold() as state:
             known = state.series(second.name)
         if known is None:
-            units = _profile(home, source, first, largest.select(first.key), report, **counting.resources())
+            counts = Counts(_profile(home, source, first, largest.select(first.key), counting), largest=1)
             # Its units are those of the log, so the assumptions about the log hold for it.
             second = replace(second, unit=first.unit, source=first.source)
-            known = counted_into(home, NewLog(_table(units, classes), second, counted_here=True), counting)
-        profile = any_kind.release(home, second, known.series_id, "profile", level=most, false_keys=_FALSE_CLASSES)
-        shown = of_kind(profile, Release)
-        _check_stands_out(shown, second, most, whole)
-    wanted = largest_keys if first.domain.is_open else min(largest_keys, first.domain.size)
-    scale = _scale(largest["noisy_count"].to_numpy(), wanted)
-    estimates = _estimates(shown.frame, largest.height, scale, first, later)
+            known = counted_into(home, NewLog(counts, second, counted_here=True), counting)
+        released = any_kind.release(home, second, known.series_id, "profile", level=most, false_keys=_FALSE_CLASSES)
+        profile = _distinct_from_noise(released, second, most, whole)
+    n_largest = largest_keys if first.domain.is_open else min(largest_keys, first.domain.size)
+    scale = _scale(largest["noisy_count"].to_numpy(), n_largest)
+    estimates = _estimates(profile.frame, largest.height, scale, first, later)
     best = estimates.sort("error", "max_keys").group_by("bounding", maintain_order=True).first()
-    kept, weighed = (best.filter(pl.col("bounding") == way).row(0, named=True) for way in ("keep", "share"))
-    chosen = weighed if shared and weighed["error"] < _WORTH_SHARING * kept["error"] else kept
+    kept, weighed = (best.filter(bounding=bounding).row(0, named=True) for bounding in ("keep", "share"))
+    worth_it = not family.integer and weighed["error"] < _WORTH_SHARING * kept["error"]
+    chosen = weighed if worth_it else kept
     return MaxKeysChoice(
         chosen["max_keys"], chosen["bounding"], estimates, level_text(whole), first.name, second.name
     )
 
 
-def _check_level(home: Home, declared: Declaration, name: str, level: Fraction) -> None:
-    """Refuse an existing choice of this name at another level."""
-    with home.hold() as state:
-        made = published_metadata(state, home.find(state, declared.name))
-    if made and as_level(made[0].level) / _FIRST_SHARE != level:
-        at = level_text(as_level(made[0].level) / _FIRST_SHARE)
-        raise NameTakenError(f"the choice {name!r} was made at level {at}: ask at that level, or use another name")
-
-
-def _check_stands_out(shown: Release, declared: Declaration, level: str, whole: Fraction) -> None:
+def _distinct_from_noise(released: object, declared: Declaration, level: str, whole: Fraction) -> Release:
     """Refuse a release that may be noise alone; this is decided by published numbers, so it reveals nothing else."""
-    family, size = declared.family_in_units, 1 if declared.domain.is_open else declared.domain.size
-    factor = 100 if declared.family.currency == "rho" else 10  # for a tenth of the noise, since rho is quadratic
-    least, finer = (
-        threshold_for_false_keys(family, level_text(at), size, _BY_CHANCE) / declared.unit_of_counts
-        for at in (as_level(level), factor * as_level(level))
-    )
-    if (shown.frame["noisy_count"] > (0.0 if declared.domain.is_open else least)).any():
-        return
-    larger = f"level {level_text(factor * whole)}, with a tenth of the noise"
+    release, least = of_kind(released, Release), 0.0
     if not declared.domain.is_open:
-        larger += f", where one of more than {finer:,.0f} does; here it takes {least:,.0f}"
+        threshold = threshold_for_false_keys(declared.family_in_units, level, declared.domain.size, _BY_CHANCE)
+        least = threshold / declared.unit_of_counts
+    if (release.frame["noisy_count"] > least).any():
+        return release
+    larger = level_text((100 if declared.family.currency == "rho" else 10) * whole)  # rho is quadratic
     raise NotFoundError(
         f"at level {level_text(whole)} what the choice published may be noise alone, and it stays spent: no count "
-        f"stands out. Choose again under another name at {larger}; or take a bound you know. "
-        f"Beforehand, plan(domain=…, max_keys={_FIRST_BOUND}, shows=…) names the level for keys of so many units, a "
-        "quarter of the price"
+        f"stands out. Choose again under another name at level {larger}, with a tenth of the noise; or take a bound "
+        f"you know. Beforehand, plan(domain=…, max_keys={_FIRST_BOUND}, shows=…) names the level for keys of so many "
+        "units, a quarter of the price"
     )
 
 
 def _profile(
-    home: Home,
-    source: object,
-    first: Declaration,
-    largest: pl.DataFrame,
-    report: Callable[[str], None],
-    **counted: Any,
+    home: Home, source: object, first: Declaration, largest: pl.DataFrame, counting: Counting
 ) -> pl.DataFrame:
-    """Return each unit with its classes, by distinct keys and by keys among the largest; omit units without keys."""
-    source = checked_source(source, first)
+    """Return the number of units in each class; a unit's class is its numbers of keys and of largest keys.
+
+    Units without a key among the largest are omitted. Empty classes are included: if all are empty, noise must be
+    released.
+    """
+    names = key_names(first.domain.columns)
     with ExitStack() as spills:
         with home.hold() as state:
             spill = spills.enter_context(spill_directory(state.spill))
         pairs = list_pairs(
-            source, salt=secrets.token_bytes(SALT_BYTES), temporary_directory=spill, progress=report,
-            **reading_of(first), **counted,
+            checked_source(source, first), salt=secrets.token_bytes(SALT_BYTES), temporary_directory=spill,
+            progress=counting.progress, **reading_of(first), **counting.resources(),
         )  # fmt: skip
-    names = key_names(first.domain.columns)
     marked = largest.rename(dict(zip(first.key, names, strict=True))).with_columns(among=pl.lit(1))
-    sizes = (
+    units = (
         pairs.frame()
         .join(marked, on=names, how="left")
         .group_by("unit")
         .agg(keys=pl.len(), largest=pl.col("among").sum())
         .filter(pl.col("largest") > 0)
     )
-    return sizes.select(
-        unit=pl.int_range(pl.len()),
-        keys=_class_of("keys", _CLASSES),
-        largest=_class_of("largest", _CLASSES_OF_LARGEST),
-    )
+    classes = _CLASSES.keys(np.arange(_CLASSES.size))
+    classes.columns = list(_CLASSES.names)
+    counted = units.select(_class_of(name) for name in _CLASSES.names).group_by(_CLASSES.names).len("count")
+    counts = pl.col("count").fill_null(0).cast(pl.Int64)
+    return classes.join(counted, on=classes.columns, how="left").with_columns(counts)
 
 
-def _table(units: pl.DataFrame, classes: Product) -> Counts:
-    """Return units by class, with empty classes: if all are empty, noise must be released, not a refusal."""
-    every = classes.keys(np.arange(classes.size))
-    every.columns = list(classes.names)
-    counted = units.group_by(every.columns).agg(count=pl.len().cast(pl.Int64))
-    joined = every.join(counted, on=every.columns, how="left")
-    return Counts(joined.with_columns(pl.col("count").fill_null(0)), largest=1)
-
-
-def _class_of(column: str, classes: int) -> pl.Expr:
+def _class_of(column: str) -> pl.Expr:
     """Return the number of binary digits minus one, which is exact, unlike a rounded logarithm."""
+    classes = int(_CLASSES.components[_CLASSES.names.index(column)].size)
     bits = pl.sum_horizontal(*(pl.col(column) >= 2**bit for bit in range(1, classes)))
-    return bits.cast(pl.Int64)
+    return bits.cast(pl.Int64).alias(column)
 
 
-def _middle(classes: pl.Series) -> FloatArray:
-    """Return a typical number of keys for each class: the geometric mean of its ends."""
-    least = 2.0 ** classes.to_numpy().astype(np.float64)
-    return np.sqrt(least * (2 * least - 1))
-
-
-def _scale(noisy: FloatArray, wanted: int) -> float:
-    """Return the root mean square loss of the `wanted` largest keys per pair cut from the shown keys."""
+def _scale(noisy: FloatArray, n_largest: int) -> float:
+    """Return the root mean square loss of the `n_largest` largest keys per pair cut from the shown keys."""
     shown = np.maximum(noisy, 1.0)  # sorted; noisy counts may be negative
-    others = shown[-1] * shown.size * np.log(max(1.0, wanted / shown.size))
-    return float(np.sqrt((shown.sum() + others) / wanted) / np.sqrt(shown).sum())
+    others = shown[-1] * shown.size * np.log(max(1.0, n_largest / shown.size))
+    return float(np.sqrt((shown.sum() + others) / n_largest) / np.sqrt(shown).sum())
 
 
 def _estimates(
-    table: pl.DataFrame, n_largest: int, scale: float, declared: Declaration, level: Fraction
+    profile: pl.DataFrame, n_largest: int, scale: float, declared: Declaration, level: Fraction
 ) -> pl.DataFrame:
     """Return bias and noise of a key among the largest at a level, for each bound."""
-    share_power = 0.5 if declared.family.norm == "l2" else 1.0
     # A unit cannot have more of the largest keys than it has keys, or than exist: other classes are noise.
-    possible = (pl.col("largest") <= pl.col("keys")) & (2 ** pl.col("largest") <= n_largest)
-    table = table.filter(possible)
-    # The numbers of keys of a class's units are spread over the class.
-    keys = np.multiply.outer(_PLACES, 2.0 ** table["keys"].to_numpy())
-    pairs = table["noisy_count"].to_numpy() * np.minimum(_middle(table["largest"]), n_largest)
+    profile = profile.filter(pl.col("largest") <= pl.col("keys"), 2 ** pl.col("largest") <= n_largest)
+    # The numbers of keys of a class's units are spread over the class; of largest keys, they are its geometric mean.
+    keys = np.multiply.outer(_PLACES, 2.0 ** profile["keys"].to_numpy())
+    least = 2.0 ** profile["largest"].to_numpy()
+    pairs = profile["noisy_count"].to_numpy() * np.minimum(np.sqrt(least * (2 * least - 1)), n_largest)
     rows = []
     for bound in BOUNDS:
         noise = family_named(declared.noise, bound).std(level)
-        for bounding, power in (("keep", 1.0), ("share", share_power)):
+        for bounding, power in (("keep", 1.0), ("share", 0.5 if declared.family.norm == "l2" else 1.0)):
             bias = float(pairs @ (1 - np.minimum(1, bound / keys) ** power).mean(axis=0)) * scale
             rows.append((bound, bounding, bias, noise, float(np.hypot(bias, noise))))
     return pl.DataFrame(rows, schema=["max_keys", "bounding", "bias", "noise", "error"], orient="row")

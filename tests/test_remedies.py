@@ -132,15 +132,15 @@ def test_text_of_another_kind_names_the_option_that_reads_it(command, value, dom
     assert command(*SHELL, domain, "--key-type", f"key={kind}")[0] == 0
 
 
-def test_the_guarantee_of_a_workload_states_cuts():
-    """The guarantee of sums says that pairs above max_keys are cut."""
+def test_the_metadata_of_a_workload_state_cuts():
+    """The metadata of sums say that pairs above max_keys are cut."""
     keys = list(string.ascii_lowercase)
     log = pl.DataFrame({"UserID": range(260), "a": keys * 10, "b": ["x", "y"] * 130})
     domain = sh.Product(a=sh.Catalogue(keys), b=sh.Catalogue(["x", "y"]))
     series = create(sh.open(":memory:", seed=2), log, key=["a", "b"], max_keys=3, domain=domain)
     with pytest.warns(CountsWarning, match="how many were cut"):
         sums = series.release("sums", workload="marginals(k=1)", level=1)
-    assert "at most 3 keys of each unit: pairs beyond that were cut" in sums.metadata["guarantee"]
+    assert "cells of a unit beyond max_keys are missing" in sums.metadata["counts"]
 
 
 def test_the_requested_pair_stands_first(command):

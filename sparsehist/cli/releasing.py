@@ -40,7 +40,7 @@ _ABOUT_LEVELS = """\
 adds: to what the population has spent; epsilon: of all its releases then, at delta 1e-6 (— if that is too small)."""
 _ABOUT_STRATEGIES = """\
 Nothing was released. std: root of the mean variance of a query, in units.
-lower_bound: no factorization has less at one key per unit; ratio: of the variances."""
+ratio: of this variance to the least of any factorization, at one key per unit."""
 Workload = Annotated[
     str | None,
     Parameter(

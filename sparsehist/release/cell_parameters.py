@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from numbers import Real
 from typing import Any, ClassVar
 
 from sparsehist.declaration import Declaration
 from sparsehist.declaration.checks import checked_name
 from sparsehist.domain import Open
-from sparsehist.errors import (
-    BudgetExceededError,
-    DeclarationError,
-    LevelError,
-    ThresholdError,
-    of_kind,
-    present,
-    shown,
-)
+from sparsehist.errors import BudgetExceededError, DeclarationError, ThresholdError, of_kind, present, shown
 from sparsehist.histogram import (
     count_near,
     draws_all_empty,
@@ -36,11 +30,10 @@ from sparsehist.ledger.spent import PathName, measure_path
 from sparsehist.noise.family import Family
 from sparsehist.privacy import as_level, level_text
 from sparsehist.release.measure_parameters import SumsAsked, measure_metadata, measure_slack
-from sparsehist.release.metadata import CellMetadata, Request
+from sparsehist.release.metadata import CellMetadata, Request, check_std
 from sparsehist.store import Past
 
 _LARGEST_THRESHOLD = 2.0**48
-_LARGEST_FLOAT = 10**300  # a domain may be larger
 # Half of what a round can draw, so that no refusal depends on the counts.
 _MOST_FALSE_KEYS = 2.0**30
 
@@ -51,6 +44,8 @@ DEFAULT_FALSE_KEYS = 0.01
 # reveal differences between counts.
 LARGEST_COUNT = 2**34
 _LEAST_STD, _LARGEST_STD = 2.0**-8, 2.0**32
+
+_Past = Sequence[tuple[Point, Family, float]]
 
 
 @dataclass(frozen=True)
@@ -70,9 +65,9 @@ class CellRequest(Request):
         return tuple((measure_path(sums.measure.name), sums.level) for sums in self.measures)
 
     def as_json(self) -> dict[str, Any]:
-        asked = {"threshold": self.threshold, "false_keys": self.false_keys, "open_delta": self.open_delta}
+        chosen = {"threshold": self.threshold, "false_keys": self.false_keys, "open_delta": self.open_delta}
         levels = {sums.measure.name: level_text(sums.level) for sums in self.measures} or None
-        return super().as_json() | asked | {"measures": levels}
+        return super().as_json() | chosen | {"measures": levels}
 
     def chosen(self, made: CellMetadata) -> dict[str, Any]:
         """Return the request as it is stored, with the values chosen in the metadata."""
@@ -90,7 +85,7 @@ def requested(
     max_false_keys: float = 1e7,
 ) -> CellRequest:
     """Check parameters as far as possible without a store; `levels` is the result of `level_asked`."""
-    if sum(given is not None for given in (threshold, false_keys, open_delta)) > 1:
+    if sum(value is not None for value in (threshold, false_keys, open_delta)) > 1:
         raise DeclarationError(
             "give threshold= or false_keys=, not both; in an open domain open_delta= or threshold=",
             parameter="threshold" if open_delta is None else "open_delta",
@@ -99,7 +94,7 @@ def requested(
         checked_name("release", name),
         **levels or {},
         threshold=_within("threshold", threshold, -_LARGEST_THRESHOLD, _LARGEST_THRESHOLD),
-        false_keys=_within("false_keys", false_keys, 0, math.inf),
+        false_keys=_within("false_keys", false_keys, 0, sys.float_info.max),
         open_delta=_within("open_delta", open_delta, 0, math.nextafter(1, 0), DeclarationError),
         max_false_keys=present(_within("max_false_keys", max_false_keys, 0, _MOST_FALSE_KEYS)),
     )
@@ -111,16 +106,9 @@ def _within(
     """Return a number above `low` and at most `high`, or None for None."""
     if value is None:
         return None
-    try:
-        number = math.nan if isinstance(value, bool | str | bytes) else float(value)
-    except (TypeError, ValueError, OverflowError):
-        number = math.nan
-    if not math.isfinite(number):
-        raise DeclarationError(f"{what} must be a finite number, got {shown(value)}", parameter=what)
-    if not low < number <= high:
-        bounds = f"lie between {low:.3g} and {high:.3g}" if high < math.inf else f"be above {low:g}"
-        raise kind(f"{what} must {bounds}, got {shown(value)}", parameter=what)
-    return number
+    if isinstance(value, bool) or not isinstance(value, Real) or not low < value <= high:
+        raise kind(f"{what} must be a number above {low:.3g}, at most {high:.3g}; got {shown(value)}", parameter=what)
+    return float(value)
 
 
 def cell_metadata(declaration: Declaration, request: CellRequest, past: Past) -> CellMetadata:
@@ -146,7 +134,7 @@ def parameters_at(
     family: Family,
     declaration: Declaration,
     request: CellRequest,
-    past: Sequence[tuple[Point, Family, float]],
+    past: _Past,
     still_lazy: Callable[[float], float | None],
 ) -> dict[str, Any]:
     """Return the metadata of a release of cells (step 0) or of one step, given its point and noise.
@@ -156,13 +144,7 @@ def parameters_at(
     empty cells that a release could publish and still draw them lazily.
     """
     (_, level), unit, std = point, declaration.unit_of_counts, family.std(point[1])
-    if not _LEAST_STD <= std <= _LARGEST_STD:
-        fine = std < _LEAST_STD
-        raise LevelError(
-            f"the level is too {'fine' if fine else 'coarse'} at max_keys={declaration.max_keys}: the standard "
-            f"deviation of its noise is {std:.3g} counts, and counts and noise share one grid only from "
-            f"{_LEAST_STD:.3g} to {_LARGEST_STD:.3g}: ask for a {'smaller' if fine else 'larger'} level"
-        )
+    check_std(std, _LEAST_STD, _LARGEST_STD, "counts", f" at max_keys={declaration.max_keys}")
     if declaration.domain.is_open:
         chosen = _open_threshold(point, family, declaration, request, past)
     else:
@@ -188,8 +170,8 @@ def _closed_threshold(
     size, unit, level = declaration.domain.size, declaration.unit_of_counts, present(request.level)
     if request.open_delta is not None:
         raise DeclarationError(
-            f"open_delta={request.open_delta!r} is for open domains; {declaration.domain.describe()} is declared as "
-            "a whole: give false_keys= or threshold="
+            f"open_delta={request.open_delta!r} is for open domains; for {declaration.domain.describe()} give "
+            "false_keys= or threshold="
         )
 
     def enough(false_keys: float) -> float:
@@ -201,19 +183,19 @@ def _closed_threshold(
         threshold = enough(false_keys)
     effective = effective_threshold(threshold * unit, published_step(family, level))
     expected = expected_false_keys(family, level, effective, size)
-    limit = f"the limit is max_false_keys={request.max_false_keys:.3g}"
     if expected > request.max_false_keys:
         raise ThresholdError(
             f"threshold {threshold!r} would publish about {expected:.3g} empty cells of the domain's "
-            f"{Decimal(size):.3g}; {limit}, which a threshold of {enough(request.max_false_keys)!r} keeps"
+            f"{Decimal(size):.3g}, above max_false_keys={request.max_false_keys:.3g}; "
+            f"a threshold of {enough(request.max_false_keys)!r} would do"
         )
     share = still_lazy(effective) if size > request.max_false_keys else None
     if share is not None:
-        hidden = float(min(Fraction(share) * size, Fraction(_LARGEST_FLOAT)))
+        hidden = float(min(Fraction(share) * size, Fraction(sys.float_info.max)))  # a domain may be larger
         raise ThresholdError(
             f"threshold {threshold!r} would, after the releases before it, leave so few of the domain's "
-            f"{Decimal(size):.3g} cells hidden that every one of them had to be drawn; {limit}; a threshold of "
-            f"{enough(hidden)!r} would do"
+            f"{Decimal(size):.3g} cells hidden that every one of them had to be drawn, more than "
+            f"max_false_keys={request.max_false_keys:.3g}; a threshold of {enough(hidden)!r} would do"
         )
     return {
         "threshold": threshold,
@@ -224,25 +206,18 @@ def _closed_threshold(
 
 
 def _open_threshold(
-    point: Point,
-    family: Family,
-    declaration: Declaration,
-    request: CellRequest,
-    past: Sequence[tuple[Point, Family, float]],
+    point: Point, family: Family, declaration: Declaration, request: CellRequest, past: _Past
 ) -> dict[str, Any]:
     """Return the threshold that the series' remaining delta allows, the effective one, and the delta left."""
     if request.false_keys is not None:
         raise DeclarationError(
-            f"false_keys={request.false_keys!r} has no meaning for {declaration.domain.describe()}: keys that nobody "
-            "touched are never published, so there are no false keys. Give open_delta=, threshold= or neither"
+            f"false_keys={request.false_keys!r} is not for {declaration.domain.describe()}: keys that nobody touched "
+            "are never published, so there are no false keys. Give open_delta=, threshold= or neither"
         )
-    before, unit = (
-        OpenBudget(of_kind(declaration.domain, Open).delta, declaration.touched),
-        declaration.unit_of_counts,
-    )
+    before = OpenBudget(of_kind(declaration.domain, Open).delta, declaration.touched)
     for release in past:
         before = before.after(*release)
-    left, share, threshold = before.remaining, request.open_delta, request.threshold
+    unit, left, share, threshold = declaration.unit_of_counts, before.remaining, request.open_delta, request.threshold
     if threshold is None:
         if share is None:
             share = min(left, left if request.open_room is None else request.open_room) / 2
@@ -252,7 +227,7 @@ def _open_threshold(
                     "them. Nothing was spent"
                 )
         if share > left:
-            raise _refusal(share, before, "what remains may be asked for")
+            raise _refusal(share, before, "at most the remaining delta may be spent")
         threshold = before.lowest_threshold(point, family, share) / unit
     effective = effective_threshold(threshold * unit, published_step(family, point[1]))
     after = before.after(point, family, effective)
@@ -260,7 +235,7 @@ def _open_threshold(
         advice = "no threshold would do"
         if left > 0:
             enough = before.lowest_threshold(point, family, left) / unit
-            advice = f"threshold={enough!r} would take all that remains"
+            advice = f"threshold={enough!r} would spend all that remains"
         raise _refusal(float(before.added(point, family, effective)), before, advice)
     return {
         "threshold": threshold,
@@ -282,12 +257,9 @@ def _refusal(requested: float, budget: OpenBudget, advice: str) -> BudgetExceede
 
 def joint_statement(declaration: Declaration, words: str, finest: Fraction, delta: float) -> str:
     """Return the joint guarantee of all releases of an open domain; `words` are those of the finest level."""
-    spent = f"{delta:.6g}"
-    is_zcdp = declaration.family.currency == "rho"
-    together = (
-        f"{spent}-approximate {level_text(finest)}-zCDP" if is_zcdp else f"{words}, with {spent} added to its delta"
-    )
+    zcdp = f"{delta:.6g}-approximate {level_text(finest)}-zCDP"
+    joint = zcdp if declaration.family.currency == "rho" else f"{words}, with {delta:.6g} added to its delta"
     return (
-        f"this release and all earlier ones of the series together: {together} (delta_infinity: the probability that "
-        "a key which only one unit has is ever published)"
+        f"this release and all earlier ones of the series together: {joint} (delta_infinity: the probability that a "
+        "key which only one unit has is ever published)"
     )

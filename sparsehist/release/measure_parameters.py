@@ -17,7 +17,7 @@ from sparsehist.histogram import numerical_slack
 from sparsehist.noise import Family, Gaussian
 from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.privacy.guarantees import EpsilonDelta
-from sparsehist.release.metadata import CellMetadata
+from sparsehist.release.metadata import CellMetadata, check_std
 from sparsehist.typing import FloatArray
 
 if TYPE_CHECKING:
@@ -44,14 +44,8 @@ class SumsAsked:
 
     def __post_init__(self) -> None:
         """Refuse a level whose noise, added to a sum, does not fit a double."""
-        std = self.family.std(self.level)
-        if not _LEAST_STD <= std <= _LARGEST_STD:
-            fine = std < _LEAST_STD
-            raise LevelError(
-                f"level {level_text(self.level)} is too {'fine' if fine else 'coarse'} for the measure "
-                f"{self.measure.name!r}: the standard deviation of its noise is {std:.3g} steps, and must be from "
-                f"{_LEAST_STD:.3g} to {_LARGEST_STD:.3g}: ask for a {'smaller' if fine else 'larger'} level"
-            )
+        where = f" for the measure {self.measure.name!r}"
+        check_std(self.family.std(self.level), _LEAST_STD, _LARGEST_STD, "steps", where)
 
     @property
     def std(self) -> float:
@@ -151,52 +145,42 @@ def measure_slack(declaration: Declaration, asked: Sequence[SumsAsked]) -> float
 def measure_limits(frame: pl.DataFrame, about: CellMetadata, alpha: float) -> dict[str, FloatArray]:
     """Return confidence limits of the sums and means of a release, each wrong with probability at most alpha.
 
-    Columns price_sum_low, price_sum_high, price_mean_low, price_mean_high and so on; shape (rows,) each. If the
-    denominator of a mean may be 0, its limits are infinite, or 0 where the measure cannot be negative.
+    Columns price_sum_low, price_sum_high, price_mean_low, price_mean_high and so on; shape (rows,) each. Means have
+    limits with Gaussian noise only. If the denominator may be 0, they are infinite, or 0 where the measure cannot be
+    negative.
     """
-    found: dict[str, FloatArray] = {}
-
-    def keep(column: str, sums: SumsAsked, low: FloatArray, high: FloatArray) -> None:
-        least = -math.inf if sums.measure.signed else 0.0
-        found[f"{column}_low"], found[f"{column}_high"] = np.maximum(low, least), np.maximum(high, least)
-
+    limits: dict[str, FloatArray] = {}
     laws = {sums.measure.name: sums for sums in sums_published(about)}
     values = {name: frame[sums.measure.sum_column].to_numpy() for name, sums in laws.items()}
+    events = laws.get(EVENTS)
     for name, sums in laws.items():
         distance = sums.within(alpha)
-        keep(sums.measure.sum_column, sums, values[name] - distance, values[name] + distance)
-    events = laws.pop(EVENTS, None)
-    if events is not None and about.declaration.shares is None:
-        for name, sums in laws.items():
-            keep(name + MEAN_COLUMN, sums, *_ratio_limits(values[name], sums, values[EVENTS], events, alpha))
-    return found
+        ends = {sums.measure.sum_column: (values[name] - distance, values[name] + distance)}
+        has_mean = name != EVENTS and about.declaration.shares is None and isinstance(sums.family, Gaussian)
+        if has_mean and events is not None:
+            ends[name + MEAN_COLUMN] = _ratio_limits(values[name], sums, values[EVENTS], events, alpha)
+        least = -math.inf if sums.measure.signed else 0.0
+        for column, (low, high) in ends.items():
+            limits |= {f"{column}_low": np.maximum(low, least), f"{column}_high": np.maximum(high, least)}
+    return limits
 
 
 def _ratio_limits(
     above: FloatArray, law_above: SumsAsked, below: FloatArray, law_below: SumsAsked, alpha: float
 ) -> tuple[FloatArray, FloatArray]:
-    """Return confidence limits of a ratio of two true sums with independent noise.
+    """Return Fieller's limits of a ratio of two true sums with independent Gaussian noise.
 
-    Gaussian noise: Fieller's limits, all ratios r for which (above - r below)² is at most z² times its variance.
-    Other noise: the least and largest ratio over a box that holds both sums.
+    They enclose all ratios r for which (above - r below)² is at most z² times its variance.
     """
-    unbounded = np.full(above.size, np.inf)
-    if isinstance(law_above.family, Gaussian):
-        z = float(Gaussian(1.0).inverse_log_tail(math.log(alpha / 2), 0.5))
-        square = below**2 - z**2 * law_below.variance
-        product, rest = above * below, above**2 - z**2 * law_above.variance
-        root = np.sqrt(np.maximum(product**2 - square * rest, 0.0))
-        ends = [
-            np.divide(product + sign * root, square, out=sign * unbounded, where=square > 0) for sign in (-1.0, 1.0)
-        ]
-        return ends[0], ends[1]
-    far, near = law_above.within(alpha / 2), law_below.within(alpha / 2)
-    corners = [
-        np.divide(above + sign * far, below + side * near, out=sign * unbounded, where=below > near)
+    z = float(Gaussian(1.0).inverse_log_tail(math.log(alpha / 2), 0.5))
+    square = below**2 - z**2 * law_below.variance
+    product, rest = above * below, above**2 - z**2 * law_above.variance
+    root = np.sqrt(np.maximum(product**2 - square * rest, 0.0))
+    low, high = (
+        np.divide(product + sign * root, square, out=np.full(above.size, sign * np.inf), where=square > 0)
         for sign in (-1.0, 1.0)
-        for side in (-1.0, 1.0)
-    ]
-    return np.minimum.reduce(corners), np.maximum.reduce(corners)
+    )
+    return low, high
 
 
 def means(columns: Mapping[str, FloatArray]) -> dict[str, FloatArray]:
@@ -204,10 +188,9 @@ def means(columns: Mapping[str, FloatArray]) -> dict[str, FloatArray]:
     events = columns.get(f"{EVENTS}_sum")
     if events is None:
         return {}
+    counted = np.where(events > 0, events, np.nan)
     return {
-        name.removesuffix("_sum") + MEAN_COLUMN: np.divide(
-            values, events, out=np.full(events.size, np.nan), where=events > 0
-        )
+        name.removesuffix("_sum") + MEAN_COLUMN: values / counted
         for name, values in columns.items()
         if values is not events
     }

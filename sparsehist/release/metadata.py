@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Any, ClassVar
 
 from sparsehist.declaration import Declaration
-from sparsehist.errors import DeclarationError, InputError, raise_alone
+from sparsehist.errors import DeclarationError, InputError, LevelError, raise_alone
 from sparsehist.ledger.spent import PathName
 from sparsehist.noise import Family, Gaussian
 from sparsehist.privacy import Level, as_level, level_text
@@ -58,6 +58,16 @@ def level_asked(
         level = EpsilonDelta(epsilon, 0 if delta is None else delta)
     read = None if level is None else level_or_goal(level)
     return {"level": None, "goal": read} if isinstance(read, EpsilonDelta) else {"level": read, "goal": None}
+
+
+def check_std(std: float, least: float, largest: float, unit: str, where: str = "") -> None:
+    """Refuse a level whose noise, added to a count or sum, does not fit the grid that both share in a double."""
+    if not least <= std <= largest:
+        wrong, right = ("fine", "smaller") if std < least else ("coarse", "larger")
+        raise LevelError(
+            f"the level is too {wrong}{where}: the standard deviation of its noise is {std:.3g} {unit}, and must be "
+            f"from {least:.3g} to {largest:.3g}: give a {right} level"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

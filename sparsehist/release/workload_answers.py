@@ -19,13 +19,12 @@ import polars as pl
 from sparsehist.declaration.checks import checked_confidence
 from sparsehist.domain import Domain, Product
 from sparsehist.entropy import generator
-from sparsehist.errors import DeclarationError, InputError, NotFoundError, of_kind, raise_alone, shown
+from sparsehist.errors import DeclarationError, InputError, NotFoundError, raise_alone, shown
 from sparsehist.histogram import count_near, grid_step, numerical_slack, round_to_grid
 from sparsehist.ledger.spent import PathName
 from sparsehist.noise import Family
 from sparsehist.noise.family import NoiseArray
 from sparsehist.privacy import Level, as_level, level_text
-from sparsehist.release.metadata import WorkloadMetadata, read_metadata
 from sparsehist.store.series_files import SeriesFiles
 from sparsehist.store.support import LOTS, salt_for
 from sparsehist.typing import FloatArray, Generator, IntArray
@@ -103,13 +102,9 @@ def queries_frame(queries: Mapping[str, IntArray], domain: Domain, names: Sequen
     instead for ranges of a column; or the number of the query.
     """
     columns = key_domains(domain)
-    if set(queries) == {"low", "high"}:
-        if len(columns) != 1:
-            raise DeclarationError(f"a range needs a domain of one column, got {len(columns)}")
-        return pl.DataFrame({end: columns[0].keys(queries[end])["key_0"] for end in ("low", "high")})
-    known: dict[str, tuple[str, Domain]] = {}
+    known = {end: (end, columns[0]) for end in ("low", "high") if len(columns) == 1}
     for i, (name, column) in enumerate(zip(names, columns, strict=True)):
-        known[f"column_{i}"] = (name, column)
+        known |= {f"column_{i}": (name, column)}
         known |= {f"{end}_{i}": (f"{name}_{end}", column) for end in ("low", "high")}
     if set(queries) <= set(known) and len({known[kind][0] for kind in queries}) == len(queries):
         return pl.DataFrame([_values(numbers, *known[kind]) for kind, numbers in queries.items()])
@@ -121,38 +116,34 @@ def _values(numbers: IntArray, name: str, domain: Domain) -> pl.Series:
     if not given.any():
         return pl.Series(name, [None] * len(numbers), dtype=domain.dtypes[0])
     values = domain.keys(np.where(given, numbers, 0))["key_0"]
-    return pl.select(pl.when(pl.Series(given)).then(values).alias(name)).to_series()
+    return values.scatter(np.flatnonzero(~given), None).alias(name)
 
 
 def quantiles(release: WorkloadRelease, probabilities: Sequence[float], confidence: float) -> pl.DataFrame:
     """Estimate quantiles from prefix sums; see `WorkloadRelease.quantiles`."""
     from scipy.special import ndtri
 
-    about = of_kind(read_metadata(release.metadata), WorkloadMetadata)
     frame = release.frame
     if release.implicit:
-        keys = frame[about.declaration.key[0]]
+        keys = frame[:, 0]
         frame = release.answers(pl.Series([keys[0]] * len(keys), dtype=keys.dtype), keys)
     elif "low" in frame.columns:
         frame = frame.filter(pl.col("low") == pl.col("low").min()).unique("high").sort("high")
-    if "low" not in frame.columns or frame.height != Workload.parse(about.workload).n_cells:
+    if "low" not in frame.columns or frame.height != Workload.parse(release.metadata["workload"]).n_cells:
         raise DeclarationError(
             "quantiles need prefix sums of all cells of one column of keys: release workload=sh.workload.Prefix()"
         )
     prefix, std = (frame[name].to_numpy() for name in ("noisy_answer", "std"))
-    rising, keys = np.maximum.accumulate(prefix), frame["high"]
-    factor = float(ndtri(0.5 + confidence / 2))
+    factor, last, rising = float(ndtri(0.5 + confidence / 2)), len(prefix) - 1, np.maximum.accumulate(prefix)
     rows = []
     for share in (checked_confidence(given, "a probability") for given in probabilities):
-        excess, room = prefix - share * prefix[-1], factor * (std + share * std[-1])
-        reached = np.flatnonzero(excess >= -room)  # keys that may be the quantile
-        below = np.flatnonzero(excess < room)  # keys that may lie before the quantile
-        value = int(np.searchsorted(rising, share * prefix[-1]))
-        low = int(reached[0]) if reached.size else len(keys) - 1
-        high = min(int(below[-1]) + 1 if below.size else 0, len(keys) - 1)
-        rows.append((share, *(keys[at] for at in (min(max(value, low), high), low, high))))
-    of_keys = dict.fromkeys(("value", "low", "high"), keys.dtype)
-    return pl.DataFrame(rows, {"q": pl.Float64, **of_keys}, orient="row")
+        excess, margin = prefix - share * prefix[-1], factor * (std + share * std[-1])
+        low = np.flatnonzero(excess >= -margin).min(initial=last)  # the first key that may be the quantile
+        high = min(np.flatnonzero(excess < margin).max(initial=-1) + 1, last)  # all before may lie below it
+        value = min(max(np.searchsorted(rising, share * prefix[-1]), low), high)
+        rows.append((share, *(frame["high"][int(at)] for at in (value, low, high))))
+    schema = dict.fromkeys(("value", "low", "high"), frame["high"].dtype)
+    return pl.DataFrame(rows, [("q", pl.Float64()), *schema.items()], orient="row")
 
 
 def positions(keys: pl.Series, asked: Any) -> IntArray:

@@ -16,7 +16,7 @@ import polars as pl
 
 from sparsehist.declaration import Declaration
 from sparsehist.declaration.checks import checked_name
-from sparsehist.errors import CountsWarning, DeclarationError, LevelError, of_kind, present
+from sparsehist.errors import CountsWarning, DeclarationError, of_kind, present
 from sparsehist.histogram import grid_step
 from sparsehist.ledger.spent import PathName
 from sparsehist.noise.family import Family
@@ -24,7 +24,7 @@ from sparsehist.privacy import Level, level_text
 from sparsehist.privacy.guarantees import EpsilonDelta
 from sparsehist.release.cell_parameters import LAZILY
 from sparsehist.release.home import Home
-from sparsehist.release.metadata import Request, WorkloadMetadata, read_metadata
+from sparsehist.release.metadata import Request, WorkloadMetadata, check_std, read_metadata
 from sparsehist.release.pipeline import AUTO, Held, NoisePath
 from sparsehist.release.planning import LEVELS, checked_levels
 from sparsehist.release.spending import ledger_for, level_for
@@ -45,17 +45,12 @@ from sparsehist.store import NewRound
 from sparsehist.store.private_files import verified
 from sparsehist.workload import Identity, Strategy, Workload, choose, compare, next_state, state_size, strategy_named
 
-_COLUMNS = ("noisy_answer", "std")
 _ROWS = ".rows"
 # Answers on the grid fit the 53 bits of a double unless the noise is far larger than any count.
-_LARGEST_STD = 2.0**40
+_LEAST_STD, _LARGEST_STD = 2.0**-8, 2.0**40
 # The grid fits the answer with the least noise; answers with much more noise would not fit a double.
 _FARTHEST = 2.0**30
-_SCHEMA: dict[str, type] = {
-    **dict.fromkeys(("strategy", "level"), str),
-    **dict.fromkeys(("std", "lower_bound", "ratio", "sensitivity"), float),
-    "chosen": bool,
-}
+_SCHEMA = {"strategy": str, "level": str, "std": float, "ratio": float, "sensitivity": float, "chosen": bool}
 
 
 @dataclass(frozen=True)
@@ -94,27 +89,20 @@ def requested(
         raise DeclarationError(
             "a series with an open domain has no workloads: queries ask about all cells, and those cannot be listed"
         )
-    asked = Workload.parse(workload) if isinstance(workload, str) else workload
-    if asked is not None and not isinstance(asked, Workload):
-        raise DeclarationError(
-            f"workload must be a Workload or its text, got {type(workload).__name__}; a matrix is given as "
-            "sh.workload.Matrix(matrix)"
-        )
     check_noise(declaration.family)
-    if taken := set(_COLUMNS).intersection(declaration.key):
+    if taken := {"noisy_answer", "std"}.intersection(declaration.key):
         raise DeclarationError(
             f"a key column is called {min(taken)!r}, a name that releases of workloads use: rename it"
         )
-    if asked is not None:
-        parts = zip(declaration.key, key_domains(declaration.domain), strict=True)
-        keys = {name: numbers_of(part, name) for name, part in parts}
-        asked = asked.for_domain(column_sizes(declaration.domain), keys)
-    return WorkloadRequest(
-        checked_name("release", name),
-        **levels or {},
-        workload=asked,
-        strategy=strategy.name if isinstance(strategy, Strategy) else strategy or AUTO,
-    )
+    if workload is not None:
+        workload = Workload.parse(workload) if isinstance(workload, str) else workload
+        if not isinstance(workload, Workload):
+            raise DeclarationError(f"workload must be a Workload or its text, got {type(workload).__name__}")
+        columns = zip(declaration.key, key_domains(declaration.domain), strict=True)
+        keys = {column: numbers_of(part, column) for column, part in columns}
+        workload = workload.for_domain(column_sizes(declaration.domain), keys)
+    word = strategy.name if isinstance(strategy, Strategy) else strategy or AUTO
+    return WorkloadRequest(checked_name("release", name), **levels or {}, workload=workload, strategy=word)
 
 
 @dataclass(frozen=True, repr=False)
@@ -144,10 +132,8 @@ class WorkloadPath(NoisePath):
     def metadata(self, request: WorkloadRequest) -> WorkloadMetadata:
         return workload_metadata(self.held.declaration, self.strategy, request, self._price, past=self.spent)
 
-    def statement(self, request: WorkloadRequest, metadata: WorkloadMetadata) -> str:
-        level, keys = present(request.level), metadata.declaration.max_keys
-        counted = f"sums are over at most {keys} keys of each unit" if keys > 1 else "sums count one key of each unit"
-        return f"{self._family.statement(level)}; {LAZILY}; {counted}: pairs beyond that were cut and are missing"
+    def statement(self, request: WorkloadRequest, _metadata: WorkloadMetadata) -> str:
+        return f"{self._family.statement(present(request.level))}; {LAZILY}"
 
     def draw(self, request: WorkloadRequest, metadata: WorkloadMetadata, *, rng: np.random.Generator) -> NewRound:
         """Draw the noise of the level, and make the rows, which are stored with the round."""
@@ -236,19 +222,17 @@ def price_of(declaration: Declaration, strategy: Strategy) -> Price:
     in_l2 = declaration.family.norm == "l2"
     size = strategy.l2(declaration.max_keys) if in_l2 else strategy.l1(declaration.max_keys)
     if not strategy.workload.explicit:
-        middle = strategy.workload.n_cells // 2  # columns are scaled least in the middle, most at the ends
-        cells = np.array([0, middle])
+        cells = np.array([0, strategy.workload.n_cells // 2])  # columns are scaled least in the middle, most at ends
         return Price(size, float(strategy.range_variances(cells, cells).min()), strategy.mean_variance())
     variance = strategy.variance()
-    asking = variance[variance > 0]
-    if not asking.size:
+    nonzero = variance[variance > 0]
+    if not nonzero.size:
         raise DeclarationError(f"{strategy.workload.describe()} asks nothing: its matrix is zero")
-    least, spread = float(asking.min()), math.sqrt(float(asking.max() / asking.min()))
+    least, spread = float(nonzero.min()), math.sqrt(float(nonzero.max() / nonzero.min()))
     if spread > _FARTHEST and not (strategy.invertible or strategy.workload.integral):
         raise DeclarationError(
-            f"the answers of {strategy.workload.describe()} under {strategy.name} differ too much in noise to share "
-            f"a grid: the largest deviation is {spread:.3g} times the least; ask them apart, or take "
-            "strategy='identity'"
+            f"the noise of the answers of {strategy.workload.describe()} differs too much to share a grid: by a "
+            f"factor of {spread:.3g}; release them as separate workloads, or use strategy='identity'"
         )
     return Price(size, least, float(variance.mean()))
 
@@ -262,12 +246,7 @@ def workload_metadata(
     std, mean_std = noise_std * math.sqrt(price.least), noise_std * math.sqrt(price.mean)
     by_cell, grid = cell_grid(strategy, noise_std), grid_step(std)
     added = (std,) if by_cell is None else (std, noise_std)  # cells get noise too
-    if std < 2.0**-8 or max(added) > _LARGEST_STD:
-        raise LevelError(
-            f"the level gives answers a standard deviation of {std:.3g} counts, at "
-            f"{noise_std:.3g} for each unit of noise; answers and noise share one grid only where that is from "
-            f"{2.0**-8:.3g} to {_LARGEST_STD:.3g}"
-        )
+    check_std(std if std < _LEAST_STD else max(added), _LEAST_STD, _LARGEST_STD, "counts")
     return WorkloadMetadata(
         declaration=declaration,
         name=request.name,
@@ -317,18 +296,14 @@ def planned_strategies(
 ) -> pl.DataFrame:
     """Return the table of `Series.plan_workload`."""
     workload = present(requested(declaration, "plan", workload=workload).workload)
-    chosen = chosen_strategy(declaration, workload).name
     with home.hold() as state:
         ledger = ledger_for(state, home.find(state, declaration.name, series_id), declaration, whole=True)
-    asked = checked_levels(LEVELS if levels is None else levels)
-    exact = [level_for(one, ledger, declaration) if isinstance(one, EpsilonDelta) else one for one in asked]
-    rows = []
-    for one in compare(workload, declaration.max_keys, **_kind_of_noise(declaration)):
-        strategy = strategy_named(one.strategy, workload)
-        family, mean = family_for(declaration.family, strategy, one.sensitivity), strategy.mean_variance()
-        for level in exact:
-            std = family.std(level) * math.sqrt(mean)
-            bound = None if one.ratio is None else std / math.sqrt(one.ratio)
-            about = (one.ratio, one.sensitivity, one.strategy == chosen)
-            rows.append((one.strategy, level_text(level), std, bound, *about))
+    chosen, rows = chosen_strategy(declaration, workload).name, []
+    for each in compare(workload, declaration.max_keys, **_kind_of_noise(declaration)):
+        strategy = strategy_named(each.strategy, workload)
+        family, mean = family_for(declaration.family, strategy, each.sensitivity), strategy.mean_variance()
+        for at in checked_levels(LEVELS if levels is None else levels):
+            level = level_for(at, ledger, declaration) if isinstance(at, EpsilonDelta) else at
+            std, is_chosen = family.std(level) * math.sqrt(mean), each.strategy == chosen
+            rows.append((each.strategy, level_text(level), std, each.ratio, each.sensitivity, is_chosen))
     return pl.DataFrame(rows, schema=_SCHEMA, orient="row")

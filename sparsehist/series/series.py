@@ -256,8 +256,8 @@ class Series(CountedSeries):
 
         Returns:
             One row per strategy and level, best first: strategy, level, std (root of the mean variance of a query, in
-            counts), lower_bound (on the std of any factorization, at one cell per unit; null if unknown), ratio (of
-            these variances), sensitivity (of R·x), chosen (whether "auto" takes it).
+            counts), ratio (of this variance to the least of any factorization, at one cell per unit; null if
+            unknown), sensitivity (of R·x), chosen (whether "auto" takes it).
 
         Raises:
             DeclarationError: If the workload does not fit the domain, or the noise has no workloads.

@@ -247,11 +247,13 @@ def test_intervals_of_sums_and_means_hold_the_truth_as_often_as_they_say(noise: 
     found = series.release("one", level="0.05", measures="0.05", threshold=-1000).intervals(0.9)
     held = {}
     for name, truth in (("price_sum", 900.0), ("events_sum", 1500.0), ("price_mean", 0.6)):
+        if noise != "gaussian" and name == "price_mean":
+            continue
         held[name] = int(found.select(pl.lit(truth).is_between(f"{name}_low", f"{name}_high")).sum().item())
     assert_consistent(binomial_test(held["price_sum"], n, 0.9), "intervals of sums")
     if noise == "gaussian":
         assert_consistent(binomial_test(held["price_mean"], n, 0.9), "Fieller intervals")
-    assert held["price_mean"] >= 0.89 * n and held["events_sum"] >= 0.88 * n
+    assert held["events_sum"] >= 0.88 * n
     narrow = found.select((pl.col("price_sum_high") - pl.col("price_sum_low")) / 2 * 0.8).to_series()
     missed = int(((found["price_sum"] - 900.0).abs() <= narrow).sum())
     assert_detected(binomial_test(missed, n, 0.9), "intervals 20 % too narrow")

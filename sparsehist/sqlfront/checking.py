@@ -262,7 +262,7 @@ class ScriptCheck:
             return _MADE_BEFORE
         declaration = series.declaration
         request: Any = any_kind.request_of(declaration, statement.name, **release_parameters(statement))[0]
-        if not request.complete:
+        if request.missing:
             raise NotFoundError(f"there is no release {statement.name}: AT LEVEL makes one")
         path, metadata = self._path(series, request)
         request, public, spends = prepared(self.ledger, series.series_id, declaration, path, request, metadata)

@@ -1,12 +1,11 @@
 """Interactive queries: a session answers predicates; it is a noise path, charged in full when it opens.
 
-A round of the path is the opening or one update: a measured answer and the noise of the next threshold. An update is
-one attachment of its round, so it is stored completely or not at all. The hypothesis is computed from the updates.
+The first round of the path opens the session. Each later round is an update: a measured answer and the noise of the
+next threshold, in one attachment, so all of it is stored or nothing. The hypothesis is computed from the updates.
 """
 
 from __future__ import annotations
 
-import io
 import secrets
 import threading
 import zlib
@@ -15,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fractions import Fraction
+from operator import attrgetter
 from typing import Any, ClassVar, NoReturn, Self
 
 import numpy as np
@@ -86,7 +86,7 @@ class QueryRequest(Request):
 
     kind: ClassVar[str] = INTERACTIVE
 
-    accuracy: Fraction | None = None
+    accuracy: str | None = None
     mass: int | None = None
     most_updates: int | None = None
     start: Release | None = None
@@ -96,9 +96,8 @@ class QueryRequest(Request):
         return [*super().missing, *(["accuracy="] if self.accuracy is None else [])]
 
     def as_json(self) -> dict[str, Any]:
-        exact = {"level": self.level, "accuracy": self.accuracy}
-        texts = {name: None if value is None else level_text(value) for name, value in exact.items()}
-        return texts | {"mass": self.mass, "most_updates": self.most_updates, "start": self.started_from}
+        limits = {"mass": self.mass, "most_updates": self.most_updates}
+        return super().as_json() | {"accuracy": self.accuracy, **limits, "start": self.started_from}
 
     @property
     def started_from(self) -> str | None:
@@ -120,24 +119,18 @@ def queries_requested(
 ) -> QueryRequest:
     """Check what can be checked without a store."""
     domain = declaration.domain
-    if domain.is_open:
-        raise DeclarationError("a series with an open domain has no interactive queries: its cells cannot be listed")
-    if not 2 <= domain.size <= MOST_CELLS:
+    if domain.is_open or not 2 <= domain.size <= MOST_CELLS:
         raise DeclarationError(
             f"interactive queries weigh every cell of a domain, from 2 to {MOST_CELLS:,} of them; "
-            f"{domain.describe()} has {domain.describe_size()}"
+            f"{domain.describe()} is not one"
         )
-    if declaration.shares is not None:
-        raise DeclarationError("sessions of interactive queries are for series with bounding='keep'")
-    if currency_of(declaration.noise) not in (PURE, ZCDP):
+    if declaration.shares is not None or currency_of(declaration.noise) not in (PURE, ZCDP):
         raise DeclarationError(
-            f"{declaration.noise} noise has no interactive queries: take 'gaussian', 'laplace' or 'discrete_laplace'"
+            "interactive queries need bounding='keep' and 'gaussian', 'laplace' or 'discrete_laplace' noise"
         )
-    exact = None if accuracy is None else at_least_zero(accuracy, "accuracy")
-    read = None if level is None else as_level(level)
-    request = QueryRequest(
-        checked_name("session of queries", name), read, accuracy=exact, start=start, **limits
-    )  # fmt: skip
+    checked_name("session of queries", name)
+    exact = None if accuracy is None else level_text(at_least_zero(accuracy, "accuracy"))
+    request = QueryRequest(name, None if level is None else as_level(level), accuracy=exact, start=start, **limits)
     if not request.missing:
         parameters = _weighing(declaration, request)
         if start is not None:
@@ -153,7 +146,7 @@ def _weighing(
         cells=declaration.domain.size,
         mass=session.mass if mass is None else mass,
         level=as_level(str(present(session.level))),
-        accuracy=at_least_zero(str(present(session.accuracy)), "accuracy"),
+        accuracy=present(session.accuracy),
         sensitivity=declaration.max_keys,
         most_updates=session.most_updates,
         started=session.start is not None,
@@ -162,9 +155,9 @@ def _weighing(
     )
 
 
-def _start_counts(declaration: Declaration, start: Release | pl.DataFrame) -> FloatArray:
+def _start_counts(declaration: Declaration, start: object) -> FloatArray:
     """Return the noisy counts of a release for all cells, 0 for unpublished ones; shape (cells,)."""
-    frame = start.frame if isinstance(start, Release) else start
+    frame = getattr(start, "frame", None)
     domain, columns = declaration.domain, list(declaration.key)
     if not isinstance(frame, pl.DataFrame) or not {*columns, "noisy_count"} <= set(frame.columns):
         raise DeclarationError(f"start must be a release with the columns {', '.join(columns)} and noisy_count")
@@ -178,10 +171,9 @@ def _start_counts(declaration: Declaration, start: Release | pl.DataFrame) -> Fl
 
 @dataclass(frozen=True, repr=False)
 class QueryPath(NoisePath):
-    """The noise path of a session, with the bounded counts of all cells; shape (cells,). Secret."""
+    """The noise path of a session."""
 
     session: str
-    counts: FloatArray
 
     @property
     def name(self) -> PathName:
@@ -199,7 +191,7 @@ class QueryPath(NoisePath):
             threshold=None,
             numerical_slack=0.0,
             queries="adaptive predicates over the keys",
-            accuracy=level_text(present(request.accuracy)),
+            accuracy=present(request.accuracy),
             most_updates=parameters.updates,
             mass=request.mass,
             watch_level=level_text(watch),
@@ -221,12 +213,11 @@ class QueryPath(NoisePath):
         (threshold_noise,) = parameters.noise(2).sample(1, watch, rng=rng).tolist()
         if mass is None:
             (missed,) = parameters.noise(1).sample(1, watch, rng=rng).tolist()
-            mass = max(1, int(self.counts.sum()) + missed)
+            mass = max(1, int(held.files.all_counted()["count"].sum()) + missed)
         attached = []
         if request.start is not None:  # a copy: the release may be deleted
-            sink = io.BytesIO()
-            request.start.frame.select(*held.declaration.key, "noisy_count").write_parquet(sink)
-            attached = [held.state.write_attachment(held.record, _START, sink.getvalue())]
+            copy = zlib.compress(_start_counts(held.declaration, request.start).tobytes(), 1)
+            attached = [held.state.write_attachment(held.record, _START, copy)]
         noise = np.array([threshold_noise, mass], np.int64)
         return self.new_round(request, metadata, level_noise=noise, attachments=attached)
 
@@ -234,50 +225,13 @@ class QueryPath(NoisePath):
         """Return an empty frame: the session reads its mass and its answers itself."""
         return pl.DataFrame(schema=_ANSWERS)
 
-    def commit(self, update: Update, about: InteractiveMetadata, asked_at: str) -> None:
-        """Commit an update, which costs nothing: the session was charged when it opened."""
-        state = self.held.state
-        said = replace(
-            about, name=f"{about.name}{ANSWER}{update.number}", update=update.number, store=state.store_id,
-            round=secrets.token_hex(8), released_at=asked_at, generation=state.generation + 1,
-        )  # fmt: skip
-        attached = [state.write_attachment(self.held.record, _UPDATE, update.as_bytes())]
-        request = QueryRequest(said.name, as_level(about.level))
-        state.commit_round(self.new_round(request, said, level_noise=None, attachments=attached))
-
-    def opened(self, about: InteractiveMetadata) -> MultiplicativeWeights:
-        """Return the session as it was before its first update."""
-        path, declaration, start = present(self.record), self.held.declaration, None
-        threshold_noise, mass = self.held.state.noise(path.path_id, as_level(about.level), 2).tolist()
-        parameters = _weighing(declaration, about, mass)
-        for file in path.files:
-            if file.name.endswith(_START):
-                kept = pl.read_parquet(io.BytesIO(verified(self.held.record.directory, file)))
-                start = _start_counts(declaration, kept)
-        first, no_pulls = first_guess(parameters, start), np.zeros(parameters.cells)
-        return MultiplicativeWeights(
-            parameters, self.counts, first, no_pulls, parameters.updates, float(threshold_noise)
-        )
-
-    def updates(self, known: set[str]) -> list[Update]:
-        """Return the updates in files not yet in `known`, in order; add these files to `known`."""
-        new = [file for file in present(self.record).files if file.name.endswith(_UPDATE) and file.name not in known]
-        read = [Update.from_bytes(verified(self.held.record.directory, file)) for file in new]
-        read.sort(key=lambda update: update.number)
-        if [update.number for update in read] != list(range(len(known) + 1, len(known) + len(read) + 1)):
-            raise StoreDamagedError(f"an update of {self.session!r} is missing; restore the store from a backup")
-        known.update(file.name for file in new)
-        return read
-
 
 class QuerySession:
     """Adaptive queries (predicates over the keys of a series); `Series.interactive` opens a session.
 
-    The session was charged in full when it opened. Each measured answer is committed before it is returned, so a
-    crash loses no answer, and a session that is opened again continues where it stopped. A measured predicate always
-    gets the same answer, at no cost.
-
-    The counts of all cells stay in memory; nothing else of the store is kept between calls.
+    The session was charged in full when it opened. A measured answer is committed before it is returned, and the same
+    predicate always gets it again. A session that is opened again continues where it stopped. The counts of all cells
+    stay in memory.
 
     Attributes:
         name: Name of the session, unique among the releases of its series.
@@ -287,20 +241,25 @@ class QuerySession:
         """Use `Series.interactive` instead."""
         self._home, self._declaration, self._series_id, self.name = home, declaration, series_id, request.name
         self._lock = threading.Lock()
-        self._generation = -1
-        self._updates: dict[bytes, Update] = {}
-        self._files: set[str] = set()
+        self._updates: dict[bytes, Update] = {}  # by predicate
+        self._read: set[str] = set()  # names of the files of these updates
         self._pending: Update | None = None
-        domain = declaration.domain
+        domain, counts = declaration.domain, np.zeros(declaration.domain.size)
         self._keys = domain.keys(np.arange(domain.size, dtype=np.int64))
         self._keys.columns = list(declaration.key)
-        self._counts = np.zeros(domain.size)
-        with self._holding() as path:
+        with self._hold() as path:
             counted = path.held.files.all_counted()
-            self._counts[domain.index(counted.drop("count"))] = counted["count"].to_numpy()
-            made = pipeline.release(path.held, request, lambda *_: path)
-            self._about = of_kind(read_metadata(made.metadata), InteractiveMetadata)
-            self._state = path.opened(self._about)
+            counts[domain.index(counted.drop("count"))] = counted["count"].to_numpy()
+            release = pipeline.release(path.held, request, lambda *_: path)
+            self._about = of_kind(read_metadata(release.metadata), InteractiveMetadata)
+            record, level = present(path.record), as_level(self._about.level)
+            threshold_noise, mass = path.held.state.noise(record.path_id, level, 2).tolist()
+            parameters, start = _weighing(declaration, self._about, mass), None
+            for file in record.files:
+                if file.name.endswith(_START):
+                    start = np.frombuffer(zlib.decompress(verified(path.held.record.directory, file)))
+            first, pulls = first_guess(parameters, start), np.zeros(domain.size)
+            self._state = MultiplicativeWeights(parameters, counts, first, pulls, parameters.updates, threshold_noise)
             self._refresh(path)
 
     @property
@@ -343,32 +302,31 @@ class QuerySession:
         Raises:
             DeclarationError: If it is not such an expression.
             BudgetExceededError: If all updates are used up.
-            NotFoundError: If the series was dropped.
-            StoreInUseError: If another process or thread holds the store.
-            StoreError: If a measured answer cannot be committed. The next call commits it first.
+            StoreError: If the store is in use, or an answer cannot be committed: then the next call commits it first.
         """
         asked = self._cells(predicate)
         packed = np.packbits(asked).tobytes()
         # Lock the store before comparing: whether a lock fails must not depend on the data.
-        with self._lock, self._holding() as path:
+        with self._lock, self._hold() as path:
             # Read the clock before comparing: how long it takes depends on secrets.
             asked_at = datetime.now(UTC).isoformat(timespec="seconds")
             self._refresh(path)
             self._commit_pending(path, asked_at)
-            if (known := self._measured(packed)) is not None:
-                return known
-            if not self.updates_left:
-                raise BudgetExceededError(
-                    f"all {self.parameters.updates} updates of {self.name!r} are used up, and so is its level of "
-                    f"{self._about.level}; its hypothesis and measured answers can still be read"
-                )
-            after, answer = self._state.ask(asked, rng=self._home.generator())
-            if not answer.fresh:
-                return answer
-            high = np.array_equal(after.pulls > self._state.pulls, asked)
-            self._pending = Update(0, high, int(answer.value), int(after.threshold_noise), packed)
-            self._commit_pending(path, asked_at)
-            return present(self._measured(packed))
+            if packed not in self._updates:
+                if not self.updates_left:
+                    raise BudgetExceededError(
+                        f"all {self.parameters.updates} updates of {self.name!r} are used up, and so is its level of "
+                        f"{self._about.level}; its hypothesis and measured answers can still be read"
+                    )
+                after, answer = self._state.ask(asked, rng=self._home.generator())
+                if not answer.fresh:
+                    return answer
+                high = np.array_equal(after.pulls > self._state.pulls, asked)
+                number, noise = len(self._updates) + 1, int(after.threshold_noise)
+                self._pending = Update(number, high, int(answer.value), noise, packed)
+                self._commit_pending(path, asked_at)
+            value = float(self._updates[packed].value)
+            return WeightedAnswer(value, self.parameters.error, fresh=True, updates_left=self.updates_left)
 
     def __repr__(self) -> str:
         """Show public parameters only."""
@@ -381,46 +339,49 @@ class QuerySession:
         raise InputError("a QuerySession holds true counts and cannot be copied: open the session again by its name")
 
     @contextmanager
-    def _holding(self) -> Iterator[QueryPath]:
+    def _hold(self) -> Iterator[QueryPath]:
         """Lock the store, and yield the path of the session."""
         with self._home.hold() as state:
             self._home.work()
             record = self._home.find(state, self._declaration.name, self._series_id)
-            yield QueryPath(Held(self._home, state, record, self._declaration), self.name, self._counts)
-
-    def _measured(self, packed: bytes) -> WeightedAnswer | None:
-        """Return the stored answer to a predicate, or None if it was not measured before."""
-        if packed not in self._updates:
-            return None
-        value = float(self._updates[packed].value)
-        return WeightedAnswer(value, self.parameters.error, fresh=True, updates_left=self.updates_left)
+            yield QueryPath(Held(self._home, state, record, self._declaration), self.name)
 
     def _commit_pending(self, path: QueryPath, asked_at: str) -> None:
-        """Commit the update that the last comparison requires.
+        """Commit the update that the last comparison requires; it costs nothing, as the whole session was charged.
 
         If this fails, the caller has learnt the result of the comparison, so the next call commits it first.
         """
-        update = self._pending
+        update, state, record = self._pending, path.held.state, path.held.record
         if update is not None and self.updates_left and update.packed not in self._updates:
-            path.commit(replace(update, number=len(self._updates) + 1), self._about, asked_at)
+            number = len(self._updates) + 1
+            metadata = replace(
+                self._about, name=f"{self.name}{ANSWER}{number}", update=number, store=state.store_id,
+                round=secrets.token_hex(8), released_at=asked_at, generation=state.generation + 1,
+            )  # fmt: skip
+            attached = [state.write_attachment(record, _UPDATE, replace(update, number=number).as_bytes())]
+            request = QueryRequest(metadata.name, as_level(metadata.level))
+            state.commit_round(path.held.new_round(path, request, metadata, level_noise=None, attachments=attached))
             self._refresh(path)
         self._pending = None
 
     def _refresh(self, path: QueryPath) -> None:
         """Apply the updates committed since the last call, by this or another process."""
-        if path.held.state.generation == self._generation:
-            return
-        added, cells = path.updates(self._files), self.parameters.cells
-        self._updates |= {update.packed: update for update in added}
-        for update in added:
-            query = np.unpackbits(np.frombuffer(update.packed, np.uint8), count=cells).astype(np.float64)
+        files = [
+            one for one in present(path.record).files if one.name.endswith(_UPDATE) and one.name not in self._read
+        ]
+        updates = [Update.from_bytes(verified(path.held.record.directory, file)) for file in files]
+        for number, update in enumerate(sorted(updates, key=attrgetter("number")), len(self._updates) + 1):
+            if update.number != number:
+                raise StoreDamagedError(f"an update of {self.name!r} is missing; restore the store from a backup")
+            query = np.unpackbits(np.frombuffer(update.packed, np.uint8), count=self.parameters.cells)
             self._state = replace(
                 self._state,
-                pulls=self._state.pulls + pull(query, high=update.high),
+                pulls=self._state.pulls + pull(query.astype(np.float64), high=update.high),
                 updates_left=self.updates_left - 1,
                 threshold_noise=float(update.threshold_noise),
             )
-        self._generation = path.held.state.generation
+            self._updates[update.packed] = update
+        self._read |= {file.name for file in files}
 
     def _cells(self, predicate: pl.Expr) -> BoolArray:
         """Return where a predicate holds; shape (cells,)."""

@@ -33,7 +33,7 @@ from sparsehist.ledger.spent import CELLS, Account
 from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.release import any_kind
 from sparsehist.release.cell_parameters import cell_metadata, requested
-from sparsehist.release.creation import NewLog, PairFilter, counted_into, with_source
+from sparsehist.release.creation import counted_into
 from sparsehist.release.home import Home, home_of
 from sparsehist.release.metadata import level_asked
 from sparsehist.release.spending import prepared
@@ -122,11 +122,11 @@ def discover_keys(
     check_room(home, planned)
     found = pl.DataFrame(schema={key_names(1)[0]: planned[0].declared.domain.dtypes[0]})
     for each in planned:
-        declared = with_source(each.declared, source)
+        others = partial(_without, found)
         try:
-            made = counted_into(home, NewLog(source, declared, "resume"), counting, bound=_WithoutFound(found))
+            record = counted_into(home, source, each.declared, counting, if_exists="resume", choose=others)
             release = any_kind.release(
-                home, declared, made.series_id, "keys", level=each.level, threshold=each.threshold
+                home, record.name, record.series_id, "keys", level=each.level, threshold=each.threshold
             )
         except (SeriesDiffersError, NameTakenError):
             told = "was made from another log or otherwise declared: give this discovery another name"
@@ -204,12 +204,6 @@ class Round:
     threshold: float | None = None
 
 
-class _WithoutFound(PairFilter):
-    """A filter that removes discovered keys from the set of every unit. It stores nothing of the log."""
-
-    def __init__(self, found: pl.DataFrame) -> None:
-        self._found = found
-
-    def kept(self, pairs: pl.DataFrame, columns: str | Sequence[str]) -> pl.DataFrame:  # noqa: ARG002 - any columns
-        """Return the pairs whose key was not discovered yet."""
-        return pairs.join(self._found, on=self._found.columns, how="anti")
+def _without(found: pl.DataFrame, pairs: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, bytes]]:
+    """Return the pairs whose key was not discovered yet; nothing else of the log is stored."""
+    return pairs.join(found, on=found.columns, how="anti"), {}

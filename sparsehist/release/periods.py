@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from datetime import date
+from datetime import date, datetime
 from functools import partial
-from pathlib import Path
+from typing import Any
 
 import polars as pl
 
 from sparsehist.counting.contract import Counts
 from sparsehist.counting.progress import Counting
 from sparsehist.declaration import Declaration
-from sparsehist.declaration.checks import checked_name
 from sparsehist.domain.unread import UnreadDomain
 from sparsehist.errors import (
     DeclarationError,
@@ -23,6 +24,7 @@ from sparsehist.errors import (
     RefusedError,
     StoreInUseError,
     present,
+    shown,
 )
 from sparsehist.ledger.budgets import budget_within
 from sparsehist.ledger.ledger import Ledger
@@ -31,17 +33,18 @@ from sparsehist.ledger.table import DEFAULT_DELTA, finite_or_none
 from sparsehist.privacy import Level, level_text, total_cost
 from sparsehist.privacy.epsilon_delta import guarantee
 from sparsehist.privacy.guarantees import EpsilonDelta
-from sparsehist.release.calendar import span_of
 from sparsehist.release.cell_parameters import CellRequest, cell_metadata
-from sparsehist.release.creation import NewLog, PairFilter, counted_into, with_source
+from sparsehist.release.creation import counted_into
 from sparsehist.release.home import Home
 from sparsehist.release.planning import Plan, Planner, checked_levels
 from sparsehist.release.steps import comparable_units, kind_of_all
 from sparsehist.release.stored_declaration import check_alike, declaration_of
-from sparsehist.store import RegisteredFile, SeriesRecord, State, ensure_store, write_file
+from sparsehist.store import RegisteredFile, SeriesRecord, State, ensure_store
 from sparsehist.store.private_files import verified
 
 _UNITS = "units"
+_EXAMPLES = {"day": "2026-03-17", "week": "2026-W12", "month": "2026-03"}
+_FORMATS = {"day": "%Y-%m-%d", "week": "%G-W%V", "month": "%Y-%m"}
 _PLANNED = "planned"
 _LONGEST_NAME = 63 - len("_20260317")
 
@@ -131,17 +134,24 @@ def append_period(
             f"the catalogue of {periodic.name!r} comes into {home!r} with the first period: declare the series again "
             "with if_exists='reuse' and append one"
         )
-    span = span_of(rule.period, period)
     if isinstance(source, Counts) and rule.most_periods is not None:
         raise DeclarationError("most_periods needs rows with their units: append the log, not counts")
-    name = checked_name("series", f"{periodic.name}_{span.name}")
-    declaration = with_source(replace(periodic, name=name, every=None, period=span.label), source)
+    label, name = names_of_period(periodic, period)
+    declaration = replace(periodic, name=name, every=None, period=label)
+    further: dict[str, Any] = {}
     with home.hold() as state:
-        known = [record.name for record in periods_of(state, periodic.name)]
-    if name not in known and len(known) >= rule.n_periods:
-        raise DeclarationError(f"all {rule.n_periods} {rule.period}s of {periodic.name!r} have been appended")
-    bound = None if rule.most_periods is None else FirstPeriods(periodic.name, rule.most_periods)
-    return counted_into(home, NewLog(source, declaration, "resume"), counting, bound=bound)
+        records = periods_of(state, periodic.name)
+        is_new = all(record.name != name for record in records)
+        if is_new:
+            Ledger.of(state).check_series(declaration)
+            if len(records) >= rule.n_periods:
+                raise DeclarationError(f"all {rule.n_periods} {rule.period}s of {periodic.name!r} have been appended")
+        if rule.most_periods is not None:
+            earlier = _EarlierPeriods([record.series_id for record in records], periodic)
+            if is_new:  # otherwise it is returned as it is; if it is dropped meanwhile, the check refuses
+                earlier.read(state, records)
+            further = {"choose": earlier.choose, "check": earlier.check}
+    return counted_into(home, source, declaration, counting, if_exists="resume", **further)
 
 
 def plan_period(
@@ -182,30 +192,26 @@ def finish_periods(home: Home, name: str) -> None:
                 state.finish_series(record, [_UNITS], who=home.who)
 
 
-class FirstPeriods(PairFilter):
-    """A filter that keeps units which counted in fewer than `most_periods` periods before.
+class _EarlierPeriods:
+    """The units that counted in `most_periods` periods, so that they count in no further one. Secret.
 
     Whether a unit counts in a period depends only on the earlier periods in which that unit counts. Each period
-    stores a list of its units in the directory of its series; the list is as secret as the log. Holds secrets.
+    stores a list of its units in the directory of its series; the list is as secret as the log.
     """
 
-    def __init__(self, population: str, most_periods: int) -> None:
-        self._population, self._most = population, most_periods
-        self._seen: list[str] = []
-        self._full = pl.DataFrame()
-        self._kind = ""
-        self._units = pl.Series("unit", [])
+    def __init__(self, seen: Sequence[str], periodic: Declaration) -> None:
+        self._seen, self._periodic = seen, periodic
+        self._full, self._kind = pl.DataFrame(), ""
 
-    def begin(self, state: State) -> None:
-        """Read which units counted in `most_periods` periods already."""
-        records = periods_of(state, self._population)
-        gone = any(one.dropped and one.releases for one in Ledger.of(state).of_population(self._population))
+    def read(self, state: State, records: Sequence[SeriesRecord]) -> None:
+        """Read the lists of units."""
+        population = self._periodic.name
+        gone = any(one.dropped and one.releases for one in Ledger.of(state).of_population(population))
         if gone or any(_units_of(record) is None for record in records):
             raise RefusedError(
-                f"who counted in the periods of {self._population!r} was erased, by finish or by dropping one that "
-                "was released: nothing more can be added"
+                f"who counted in the periods of {population!r} was erased, by finish or by dropping one that was "
+                "released: nothing more can be added"
             )
-        self._seen = [record.series_id for record in records]
         tables = []
         for record in records:
             table = pl.read_ipc(io.BytesIO(verified(record.directory, present(_units_of(record)))))
@@ -214,32 +220,29 @@ class FirstPeriods(PairFilter):
                 tables.append(table.rename({self._kind: "unit"}))
         if tables:
             counted = pl.concat(tables).group_by("unit").len()
-            self._full = counted.filter(pl.col("len") >= self._most).select("unit")
+            most = present(present(self._periodic.every).most_periods)
+            self._full = counted.filter(pl.col("len") >= most).select("unit")
 
-    def kept(self, pairs: pl.DataFrame, columns: str | Sequence[str]) -> pl.DataFrame:
-        """Return the pairs of those units (in these columns) that count in this period."""
-        units, kind = comparable_units(pairs["unit"], columns)
+    def choose(self, pairs: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, bytes]]:
+        """Return the pairs of the units that count in this period, and the list of these units."""
+        units, kind = comparable_units(pairs["unit"], present(self._periodic.unit))
         pairs = pairs.with_columns(units.alias("unit"))
-        self._kind = kind_of_all(self._kind, kind, "periods")
+        kind = kind_of_all(self._kind, kind, "periods")
         if self._full.height:
             pairs = pairs.join(self._full, on="unit", how="anti")
-        self._units = pairs["unit"].unique()
-        return pairs
+        sink = io.BytesIO()
+        counted = pairs["unit"].unique().sort().alias(kind).to_frame()
+        counted.write_ipc(sink, compat_level=pl.CompatLevel.oldest())
+        return pairs, {_UNITS: sink.getvalue()}
 
     def check(self, state: State) -> None:
-        """Refuse to commit if periods were added or dropped since `begin`."""
-        if [record.series_id for record in periods_of(state, self._population)] != self._seen:
+        """Refuse to commit if periods were added or dropped meanwhile."""
+        population = self._periodic.name
+        if [record.series_id for record in periods_of(state, population)] != self._seen:
             raise StoreInUseError(
-                f"a period of {self._population!r} was added or dropped meanwhile, and units of both may count in "
-                "one of them only: nothing was written, begin again"
+                f"a period of {population!r} was added or dropped meanwhile, and units of both may count in one of "
+                "them only: nothing was written, begin again"
             )
-
-    def files(self, directory: Path, *, durable: bool) -> list[RegisteredFile]:
-        """Write the list of units that count in this period; its column is named after their kind."""
-        sink = io.BytesIO()
-        frame = self._units.alias(self._kind).to_frame().sort(self._kind)
-        frame.write_ipc(sink, compat_level=pl.CompatLevel.oldest())
-        return [write_file(directory / _UNITS, sink.getbuffer(), durable=durable)]
 
 
 def periods_of(state: State, population: str) -> list[SeriesRecord]:
@@ -249,3 +252,16 @@ def periods_of(state: State, population: str) -> list[SeriesRecord]:
 
 def _units_of(record: SeriesRecord) -> RegisteredFile | None:
     return next((file for file in record.files if file.name == _UNITS), None)
+
+
+def names_of_period(periodic: Declaration, named: str | date) -> tuple[str, str]:
+    """Return a period, such as "2026-W12", and the name of its series, given its name or a day in it."""
+    kind, day = present(periodic.every).period, named
+    if isinstance(named, str) and (kind == "week" or "W" not in named.upper()):
+        text = f"{named}-01" if kind == "month" and re.fullmatch(r"\d{4}-\d\d", named) else named.upper()
+        with suppress(ValueError):
+            day = date.fromisoformat(text)  # which reads a week as its Monday
+    if not isinstance(day, date) or isinstance(day, datetime):
+        raise DeclarationError(f"period must name one, such as {_EXAMPLES[kind]}; got {shown(named)}")
+    label = day.strftime(_FORMATS[kind])
+    return label, f"{periodic.name}_{label.replace('-', '').lower()}"

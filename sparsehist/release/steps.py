@@ -21,7 +21,6 @@ import numpy as np
 import polars as pl
 
 from sparsehist.counting.contract import Counts, UnitPairs
-from sparsehist.counting.count import list_pairs
 from sparsehist.counting.in_memory import mixed
 from sparsehist.counting.progress import Counting, reporting
 from sparsehist.counting.tuples import types_of_tuple
@@ -37,7 +36,7 @@ from sparsehist.errors import (
     present,
     promise,
 )
-from sparsehist.release.creation import checked_source, reading_of, with_source
+from sparsehist.release.creation import pairs_of_log, with_source
 from sparsehist.release.home import PATIENCE, Home
 from sparsehist.store import RegisteredFile, SeriesRecord, State, StepRecord
 from sparsehist.store.layout import spill_directory
@@ -242,12 +241,9 @@ def append_step(
             record = home.find(state, declaration.name, series_id)
             _appended_before(state, record, step)
             spill = spills.enter_context(spill_directory(state.spill))
-        source = checked_source(source, declaration)
         # Counting does not lock the store, so others may release.
-        pairs = list_pairs(
-            source, salt=record.salt, temporary_directory=spill, progress=report, **reading_of(declared),
-            **counting.resources(),
-        )  # fmt: skip
+        how = counting.resources() | {"temporary_directory": spill, "progress": report}
+        pairs = pairs_of_log(source, declared, salt=record.salt, **how)
         report("appending")
         day = Day.of_pairs(pairs, present(declaration.unit), record.salt)
         # Wait longer, so that counting was not in vain because another process is releasing.

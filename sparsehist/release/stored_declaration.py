@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from sparsehist.declaration import Declaration
 from sparsehist.domain import Domain
 from sparsehist.errors import NameTakenError, SeriesDiffersError
-from sparsehist.store import RegisteredFile, SeriesRecord, write_file
+from sparsehist.store import SeriesRecord
 
 if TYPE_CHECKING:
     from sparsehist.counting.contract import Bounding
@@ -26,40 +26,35 @@ def declaration_of(record: SeriesRecord) -> Declaration:
     return Declaration.from_json(record.declaration, files=copies)
 
 
-def check_alike(
-    what: str, known: Declaration, declared: Declaration, if_exists: str, *, remedy: str = "use another name"
-) -> None:
-    """Refuse a taken name, unless it may be reused and the declarations are equal; `what` begins the error."""
+def check_alike(series: str, known: Declaration, declared: Declaration, if_exists: str) -> None:
+    """Refuse a taken name, unless it may be reused and the declarations are equal; `series` begins the error."""
     stored = known.as_json()
     differing = [name for name in declared.differing(stored) if name != "name"]
     made = ", ".join(f"{name}={stored.get(name)!r}" for name in differing)
     if if_exists == "error":
-        told = f", declared with {made}: use another name" if made else "; if_exists='reuse' returns it"
-        raise NameTakenError(f"{what}{told}", parameter="name")
+        remedy = f", declared with {made}: use another name" if made else "; if_exists='reuse' returns it"
+        raise NameTakenError(f"{series}{remedy}", parameter="name")
     if made:
-        raise SeriesDiffersError(f"{what}, and its declaration differs: it was made with {made}; {remedy}")
+        raise SeriesDiffersError(
+            f"{series}, and its declaration differs: it was made with {made}; declare the same or use another name"
+        )
 
 
-def write_catalogues(directory: Path, domain: Domain, *, durable: bool) -> list[RegisteredFile]:
-    """Write a copy of every catalogue that is too long for the text of the domain."""
-    written = []
+def files_beside_counts(domain: Domain, met: Bounding | None = None) -> dict[str, bytes]:
+    """Return the content of further files: catalogues too long for the domain's text, and statistics of bounding.
+
+    The statistics are secret, for the curator's report.
+    """
+    content = {} if met is None else {_BOUNDING: json.dumps(asdict(met)).encode()}
     for digest, catalogue in domain.attachments().items():
         copy = io.BytesIO()
         catalogue.write_parquet(copy)
-        written.append(write_file(directory / f"{_CATALOGUE}{digest}.parquet", copy.getbuffer(), durable=durable))
-    return written
-
-
-def write_bounding(directory: Path, met: Bounding | None, *, durable: bool) -> list[RegisteredFile]:
-    """Write the statistics of bounding, if known, for the curator's report. Secret."""
-    if met is None:
-        return []
-    return [write_file(directory / _BOUNDING, json.dumps(asdict(met)).encode(), durable=durable)]
+        content[f"{_CATALOGUE}{digest}.parquet"] = copy.getvalue()
+    return content
 
 
 def read_bounding(record: SeriesRecord) -> dict[str, int]:
-    """Read the result of `write_bounding`, as a dict; empty if there is none. Secret."""
+    """Read the statistics of bounding, as a dict; empty if there are none. Secret."""
     if all(file.name != _BOUNDING for file in record.files):
         return {}
-    found: dict[str, int] = json.loads((record.directory / _BOUNDING).read_bytes())
-    return found
+    return dict(json.loads((record.directory / _BOUNDING).read_bytes()))

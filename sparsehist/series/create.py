@@ -14,7 +14,7 @@ from sparsehist.declaration.declaration import NoiseChoice
 from sparsehist.domain import Domain
 from sparsehist.errors import DeclarationError, shown
 from sparsehist.privacy import Level
-from sparsehist.release.creation import NewLog, counted_into, declared_into, with_source
+from sparsehist.release.creation import counted_into, declared_into, with_source
 from sparsehist.release.periods import declare_periods
 from sparsehist.series.series import PeriodicSeries, RunningSeries, Series
 from sparsehist.series.store import Store
@@ -124,5 +124,5 @@ def create(  # type: ignore[misc] # overloads leave out what they share
         raise DeclarationError("create needs a log, unless steps= or every= is given")
     if isinstance(log, Counts) and log.counted_by is not None:
         log.counted_by.check(key=declaration.key, max_keys=declaration.max_keys, measures=declaration.measures)
-    asked = NewLog(log, with_source(declaration, log), if_exists)
-    return Series(store, asked.declaration, counted_into(store, asked, counting).series_id)
+    record = counted_into(store, log, declaration, counting, if_exists=if_exists)
+    return Series(store, with_source(declaration, log), record.series_id)

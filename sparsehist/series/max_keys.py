@@ -25,7 +25,6 @@ import polars as pl
 
 from sparsehist.counting import Counting
 from sparsehist.counting.contract import SALT_BYTES, Choice, Counts
-from sparsehist.counting.count import list_pairs
 from sparsehist.counting.progress import reporting
 from sparsehist.declaration import Declaration
 from sparsehist.declaration.checks import checked_name, checked_whole
@@ -37,7 +36,7 @@ from sparsehist.histogram import threshold_for_false_keys
 from sparsehist.noise import family_named
 from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.release import any_kind
-from sparsehist.release.creation import NewLog, checked_source, counted_into, reading_of, with_source
+from sparsehist.release.creation import counted_into, pairs_of_log, with_source
 from sparsehist.release.home import Home, home_of
 from sparsehist.release.key_discovery import Round, check_room
 from sparsehist.release.releases import Release
@@ -151,7 +150,7 @@ def choose_max_keys(
     with reporting(counting.progress) as report:
         counting = replace(counting, progress=report)
         first = with_source(first, source)
-        record = counted_into(home, NewLog(source, first, "resume"), counting)
+        record = counted_into(home, source, first, counting, if_exists="resume")
         false_keys = None if first.domain.is_open else 1
         released = any_kind.release(home, first, record.series_id, "largest", level=few, false_keys=false_keys)
         keys = _distinct_from_noise(released, first, few, whole)
@@ -162,7 +161,7 @@ def choose_max_keys(
             counts = Counts(_profile(home, source, first, largest.select(first.key), counting), largest=1)
             # Its units are those of the log, so the assumptions about the log hold for it.
             second = replace(second, unit=first.unit, source=first.source)
-            known = counted_into(home, NewLog(counts, second, counted_here=True), counting)
+            known = counted_into(home, counts, second, counting, counted_here=True)
         released = any_kind.release(home, second, known.series_id, "profile", level=most, false_keys=_FALSE_CLASSES)
         profile = _distinct_from_noise(released, second, most, whole)
     n_largest = largest_keys if first.domain.is_open else min(largest_keys, first.domain.size)
@@ -206,10 +205,8 @@ def _profile(
     with ExitStack() as spills:
         with home.hold() as state:
             spill = spills.enter_context(spill_directory(state.spill))
-        pairs = list_pairs(
-            checked_source(source, first), salt=secrets.token_bytes(SALT_BYTES), temporary_directory=spill,
-            progress=counting.progress, **reading_of(first), **counting.resources(),
-        )  # fmt: skip
+        how = counting.resources() | {"temporary_directory": spill, "progress": counting.progress}
+        pairs = pairs_of_log(source, first, salt=secrets.token_bytes(SALT_BYTES), **how)
     marked = largest.rename(dict(zip(first.key, names, strict=True))).with_columns(among=pl.lit(1))
     units = (
         pairs.frame()

@@ -19,12 +19,11 @@ from sparsehist.ledger.table import DEFAULT_DELTA, Row, for_people, ledger_rows
 from sparsehist.privacy import Level
 from sparsehist.privacy.guarantees import EpsilonDelta
 from sparsehist.release import any_kind, periods, steps
-from sparsehist.release.calendar import span_of
 from sparsehist.release.cell_parameters import requested
 from sparsehist.release.limits import raise_cap
 from sparsehist.release.measure_parameters import sums_asked
 from sparsehist.release.parameter_rows import declaration_rows
-from sparsehist.release.periods import periods_of
+from sparsehist.release.periods import names_of_period, periods_of
 from sparsehist.release.pipeline import RELEASES, rows_of_releases
 from sparsehist.release.planning import COUNTS, LEVELS, Plan, levels_or_goal
 from sparsehist.release.releases import Release, WorkloadRelease
@@ -462,9 +461,8 @@ class PeriodicSeries(DeclaredSeries):
         Raises:
             NotFoundError: If the period was not appended.
         """
-        name = f"{self.name}_{span_of(self.rule.period, period).name}"
         with self.store.hold() as state:
-            record = self.store.find(state, name)
+            record = self.store.find(state, names_of_period(self.declaration, period)[1])
         return Series(self.store, declaration_of(record), record.series_id)
 
     def appended(self) -> list[str]:

@@ -25,11 +25,10 @@ from sparsehist.ledger.ledger import Ledger
 from sparsehist.ledger.spent import CELLS, Account, PathName
 from sparsehist.privacy import level_text
 from sparsehist.release import any_kind
-from sparsehist.release.calendar import span_of
 from sparsehist.release.cell_parameters import cell_metadata
 from sparsehist.release.key_discovery import charged, planned_rounds
 from sparsehist.release.limits import budget_event, cap_event, disjoint_event
-from sparsehist.release.periods import declared_periods
+from sparsehist.release.periods import declared_periods, names_of_period
 from sparsehist.release.pipeline import AUTO
 from sparsehist.release.release_files import ENDINGS, check_target
 from sparsehist.release.running_round import running_metadata
@@ -203,8 +202,8 @@ class ScriptCheck:
             raise StatementError("APPEND TO takes STEP for a running series, and PERIOD for one of periods")
         if declaration.every is None:
             return LogQuery(declaration, public)
-        span = span_of(declaration.every.period, statement.asked["period"])
-        added = replace(declaration, name=f"{statement.name}_{span.name}", every=None, period=span.label)
+        label, name = names_of_period(declaration, statement.asked["period"])
+        added = replace(declaration, name=name, every=None, period=label)
         known = self.series.setdefault(added.name, _Series(added))
         return LogQuery(declaration, public, adds=None if known and known.series_id else added)
 

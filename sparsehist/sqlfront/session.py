@@ -32,7 +32,7 @@ from sparsehist.guarantee.statement import Source, check_words, folded, quoted
 from sparsehist.ledger.ledger import Ledger
 from sparsehist.ledger.table import DEFAULT_DELTA, SCHEMA, ledger_rows
 from sparsehist.release import any_kind
-from sparsehist.release.creation import NewLog, counted_into, declared_into, with_source
+from sparsehist.release.creation import counted_into, declared_into
 from sparsehist.release.home import Home
 from sparsehist.release.key_discovery import discover_keys
 from sparsehist.release.limits import declare_disjoint, raise_cap, set_budget
@@ -159,9 +159,8 @@ class Session:
         elif declaration.steps is not None:
             declared_into(store, declaration, if_exists)
         else:
-            source = self._source(statement)
-            asked = NewLog(source, with_source(declaration, source), if_exists)
-            counted_into(store, asked, Counting(**log.further))
+            source, counting = self._source(statement), Counting(**log.further)
+            counted_into(store, source, declaration, counting, if_exists=if_exists)
         return statement.outcome(f"{'created' if log.adds else 'kept'} the series {statement.name}")
 
     def _append_to(self, statement: Statement, store: Home) -> Outcome:

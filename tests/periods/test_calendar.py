@@ -7,19 +7,22 @@ from datetime import date, timedelta
 
 import pytest
 
-from sparsehist.release.calendar import span_of
+import sparsehist as sh
+from sparsehist.declaration import Declaration
+from sparsehist.release.periods import names_of_period
 
 DAYS = [date(2019, 12, 1) + timedelta(day) for day in range(3000)]
+FIRST = {"day": lambda _: True, "week": lambda day: day.isoweekday() == 1, "month": lambda day: day.day == 1}
 
 
 @pytest.mark.parametrize("period", ["day", "week", "month"])
 def test_periods_share_out_all_days(period: str) -> None:
     """Each day is in exactly one period, which its name and each of its days identify."""
-    spans = [span_of(period, day) for day in DAYS]
-    assert all(span.first <= day <= span.last for span, day in zip(spans, DAYS, strict=True))
-    assert all(span_of(period, span.label) == span for span in spans)
-    assert all(span_of(period, day.isoformat()) == span for span, day in zip(spans, DAYS, strict=True))
-    by_name = {span.name: span for span in spans}
-    assert len(by_name) == len(set(spans))
-    whole = sorted(by_name.values(), key=lambda span: span.first)
-    assert all(after.first - before.last == timedelta(1) for before, after in itertools.pairwise(whole))
+    every = sh.Every(period)
+    log = Declaration(name="log", unit="user", key="key", max_keys=1, domain=sh.Integers(5), every=every)
+    names = [names_of_period(log, day) for day in DAYS]
+    assert names == [names_of_period(log, label) for label, _ in names]
+    assert names == [names_of_period(log, day.isoformat()) for day in DAYS]
+    assert all(every.names("log", name) for _, name in names)
+    for day, (before, after) in zip(DAYS[1:], itertools.pairwise(names), strict=True):
+        assert (after != before) == (after > before) == FIRST[period](day)

@@ -1,9 +1,8 @@
 """Discover keys privately in a few rounds of weighted counts, and publish them as a catalogue.
 
-In each round a unit with m keys adds 1/sqrt(m) to each of them, rounded down, so its weights have an L2 norm of at
-most 1. Gaussian noise is added, and the keys above a threshold are discovered. They are removed from all units, so
-the next round gives the other keys more weight. Each round is a series over an open domain with one release, so
-ledger, budget and recovery from crashes work as for any series.
+Each round is a series over an open domain with one release. A unit with m keys adds 1/sqrt(m), rounded down, to each
+of them, so its weights have an L2 norm of at most 1. Discovered keys are removed from all units, so the next round
+gives the other keys more weight.
 
 Source: MAD2R (arXiv:2502.08878) and DP-SIPS (arXiv:2301.01998) for the rounds; docs/mathematics.md, "Discovery".
 """
@@ -72,9 +71,9 @@ def discover_keys(
 ) -> Catalogue:
     """Discover keys of a log privately, and return them as a catalogue.
 
-    This finds far more keys than releases of an open domain publish, and a series over the catalogue needs no delta.
-    All levels and thresholds are fixed before the first round. The rounds stand in the ledger as series `{name}_1`, …
-    over open domains; asked again with the same name, the store gives the same catalogue at no cost.
+    This finds far more keys than a release of an open domain publishes, and a series over the catalogue needs no
+    delta. The rounds stand in the ledger as series `{name}_1`, …; the same name again returns the same catalogue, at
+    no cost.
 
     Args:
         store: Directory of the store, made if there is none; ":memory:" for experiments; or a Store.
@@ -96,8 +95,6 @@ def discover_keys(
         The discovered keys, sorted. Public: print them, save them with `write_parquet`, declare them as a domain.
 
     Raises:
-        DeclarationError: If a parameter is wrong.
-        DataError: If the log breaks a rule.
         BudgetExceededError: If the population's budget has no room for all rounds; before anything is drawn.
         NotFoundError: If no key was found, because the level is too small for this log. The level is spent.
         NameTakenError: If the name is taken by another discovery.
@@ -125,9 +122,8 @@ def discover_keys(
         others = partial(_without, found)
         try:
             record = counted_into(home, source, each.declared, counting, if_exists="resume", choose=others)
-            release = any_kind.release(
-                home, record.name, record.series_id, "keys", level=each.level, threshold=each.threshold
-            )
+            spent: dict[str, Any] = {"level": each.level, "open_delta": each.open_delta}
+            release = any_kind.release(home, record.name, record.series_id, "keys", **spent)
         except (SeriesDiffersError, NameTakenError):
             told = "was made from another log or otherwise declared: give this discovery another name"
             raise NameTakenError(f"the discovery {name!r} {told}") from None
@@ -163,10 +159,7 @@ def planned_rounds(
         series = Declaration(
             name=f"{name}_{number}", key=(key,), max_keys=1, domain=domain, bounding=bounding, **declared
         )
-        text = level_text(exact * share)
-        budget = OpenBudget(domain.delta, series.touched)
-        lowest = budget.lowest_threshold((0, as_level(text)), series.family_in_units, budget.remaining)
-        planned.append(Round(series, text, lowest / series.unit_of_counts))
+        planned.append(Round(series, level_text(exact * share), OpenBudget(domain.delta, series.touched).remaining))
     return planned
 
 
@@ -186,7 +179,7 @@ def charged(ledger: Ledger, planned: Iterable[Round]) -> Ledger:
         if declaration.domain.is_open:
             ledger = ledger.with_open_series(declaration.population)
         ledger = ledger.with_series(Account(declaration.name, declaration))
-        asked = requested("planned", level_asked(each.level), threshold=each.threshold)
+        asked = requested("planned", level_asked(each.level), open_delta=each.open_delta)
         public = partial(cell_metadata, declaration, past=())
         *_, spends = prepared(ledger, declaration.name, declaration, CELLS, asked, public)
         ledger.check(*spends)
@@ -200,8 +193,7 @@ class Round:
 
     declared: Declaration
     level: str
-    # The round's share of delta bounds the probability that a unit's own keys exceed it; None: chosen by false keys.
-    threshold: float | None = None
+    open_delta: float | None = None  # of an open domain; None for the default of a release
 
 
 def _without(found: pl.DataFrame, pairs: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, bytes]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -37,10 +36,9 @@ from sparsehist.release.cell_parameters import CellRequest, cell_metadata
 from sparsehist.release.creation import counted_into
 from sparsehist.release.home import Home
 from sparsehist.release.planning import Plan, Planner, checked_levels
-from sparsehist.release.steps import comparable_units, kind_of_all
+from sparsehist.release.steps import as_bytes, comparable_units, kind_of_all, read_frame
 from sparsehist.release.stored_declaration import check_alike, declaration_of
 from sparsehist.store import RegisteredFile, SeriesRecord, State, ensure_store
-from sparsehist.store.private_files import verified
 
 _UNITS = "units"
 _EXAMPLES = {"day": "2026-03-17", "week": "2026-W12", "month": "2026-03"}
@@ -214,7 +212,7 @@ class _EarlierPeriods:
             )
         tables = []
         for record in records:
-            table = pl.read_ipc(io.BytesIO(verified(record.directory, present(_units_of(record)))))
+            table = read_frame(record.directory, present(_units_of(record)))
             if table.height:  # the column's name is the kind of the units; an empty table has no kind
                 self._kind = table.columns[0]
                 tables.append(table.rename({self._kind: "unit"}))
@@ -230,10 +228,7 @@ class _EarlierPeriods:
         kind = kind_of_all(self._kind, kind, "periods")
         if self._full.height:
             pairs = pairs.join(self._full, on="unit", how="anti")
-        sink = io.BytesIO()
-        counted = pairs["unit"].unique().sort().alias(kind).to_frame()
-        counted.write_ipc(sink, compat_level=pl.CompatLevel.oldest())
-        return pairs, {_UNITS: sink.getvalue()}
+        return pairs, {_UNITS: as_bytes(pairs["unit"].unique().sort().alias(kind).to_frame())}
 
     def check(self, state: State) -> None:
         """Refuse to commit if periods were added or dropped meanwhile."""

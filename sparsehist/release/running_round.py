@@ -131,7 +131,7 @@ class RunningPath(NoisePath):
         if self.held.declaration.domain.is_open:
             noise = np.where(counts > 0, noise, -np.inf)
         shown = shown_cells(Tracked(known, counts), noise, false_keys, metadata.effective_threshold, metadata.grid)
-        return published_frame(self.held.declaration.key, self.files.keys, shown)
+        return published_frame(self.held.declaration.key, self.files.all_keys.__getitem__, shown)
 
     def _tracked(self) -> tuple[IntArray, pl.DataFrame]:
         """Return the numbers of tracked keys, -1 for keys that never had a unit; and the latter keys, in order.

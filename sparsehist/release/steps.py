@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -118,24 +119,18 @@ class Day:
 
 def added(day: Day, files: StepFiles, max_keys: int) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the new keys of a step, in the order of their numbers, and its pairs that count. Secret."""
-    known, n_units, names = files.all_keys.height, day.units.len(), day.keys.columns
+    known, names = files.all_keys.height, day.keys.columns
     codes = pl.int_range(known, known + day.keys.height, dtype=pl.UInt32, eager=True)
     numbers = files.numbers_of(day.keys).fill_null(codes)  # new keys get temporary numbers
     before = files.pairs_of(day.units)
+    room = max_keys - np.bincount(before["row"], minlength=day.units.len())
     fresh = day.pairs.with_columns(key=numbers.gather(day.pairs["code"])).join(before, on=["row", "key"], how="anti")
-    room = max_keys - np.bincount(before["row"], minlength=n_units)
-    asked, row = np.bincount(fresh["row"], minlength=n_units), fresh["row"].to_numpy()
-    over = fresh.filter(pl.Series(((asked > room) & (room > 0))[row], dtype=pl.Boolean))
-    first = (
-        over.hstack(day.keys[over["code"]])
-        .with_columns(room=room[over["row"].to_numpy()])
-        .sort("row", "order", *names)
-        .filter(pl.int_range(pl.len()).over("row") < pl.col("room"))
-    )
-    fits = fresh.filter(pl.Series((asked <= room)[row], dtype=pl.Boolean))
-    kept = pl.concat([fits, first.select(fits.columns)])
-    is_new = np.bincount(kept.filter(pl.col("key") >= known)["code"], minlength=day.keys.height) > 0
-    new = day.keys.with_row_index("code").filter(pl.Series(is_new, dtype=pl.Boolean)).sort(names)
+    fresh = fresh.with_columns(room=room[fresh["row"].to_numpy()])
+    fits = pl.len().over("row") <= pl.col("room")
+    over = fresh.filter(~fits, pl.col("room") > 0)
+    first = over.hstack(day.keys[over["code"]]).sort("row", "order", *names).select(fresh.columns)
+    kept = pl.concat([fresh.filter(fits), first.filter(pl.int_range(pl.len()).over("row") < pl.col("room"))])
+    new = day.keys.with_row_index("code")[kept.filter(pl.col("key") >= known)["code"].unique()].sort(names)
     number_of = numbers.to_numpy(writable=True)
     number_of[new["code"].to_numpy()] = known + np.arange(new.height)
     pairs = {"unit": day.units.gather(kept["row"]), "key": number_of[kept["code"].to_numpy()]}
@@ -176,13 +171,8 @@ class StepFiles:
         return self._read(_PAIRS)
 
     def _read(self, part: str) -> pl.DataFrame | None:
-        if part not in self._latest:
-            return None
-        return pl.read_ipc(io.BytesIO(verified(self._directory, self._latest[part])))
-
-    def keys(self, numbers: IntArray) -> pl.DataFrame:
-        """Return the keys with these numbers, in that order."""
-        return self.all_keys[numbers]
+        file = self._latest.get(part)
+        return None if file is None else read_frame(self._directory, file)
 
     def numbers_of(self, keys: pl.DataFrame) -> pl.Series:
         """Return the number of each key, null for those that have none."""
@@ -214,13 +204,11 @@ class StepFiles:
         promise(self.all_keys.height + keys.height <= _MOST_KEYS, "more than 2**32 keys")
         units = np.bincount(pairs["key"])
         numbers = np.flatnonzero(units)
-        content: dict[str, bytes | memoryview] = {
-            _COUNTS: np.stack([numbers, units[numbers]]).astype("<i8").tobytes()
-        }
+        content = {_COUNTS: np.stack([numbers, units[numbers]]).astype("<i8").tobytes()}
         if keys.height:
-            content[_KEYS] = _as_ipc(self.all_keys, keys)
+            content[_KEYS] = as_bytes(self.all_keys, keys)
         if pairs.height:
-            content[_PAIRS] = _as_ipc(*([] if self._pairs is None else [self._pairs]), pairs)
+            content[_PAIRS] = as_bytes(*([] if self._pairs is None else [self._pairs]), pairs)
         replaced = [file.name for part, file in self._latest.items() if part in content]
         written = [state.write_attachment(record, f"-{self.n_steps}.{part}", what) for part, what in content.items()]
         return written, replaced
@@ -283,10 +271,16 @@ def _appended_before(state: State, record: SeriesRecord, step: int) -> list[Step
     return before
 
 
-def _as_ipc(*frames: pl.DataFrame) -> memoryview:
+def as_bytes(*frames: pl.DataFrame) -> bytes:
+    """Return the rows of all frames as the content of a file."""
     sink = io.BytesIO()
     pl.concat(frames).write_ipc(sink, compat_level=pl.CompatLevel.oldest())
-    return sink.getbuffer()
+    return sink.getvalue()
+
+
+def read_frame(directory: Path, file: RegisteredFile) -> pl.DataFrame:
+    """Read a file that `as_bytes` made; refuse a damaged one."""
+    return pl.read_ipc(io.BytesIO(verified(directory, file)))
 
 
 def _step_and_part(file: RegisteredFile) -> tuple[int, str]:

@@ -360,7 +360,7 @@ class QuerySession:
             )  # fmt: skip
             attached = [state.write_attachment(record, _UPDATE, replace(update, number=number).as_bytes())]
             request = QueryRequest(metadata.name, as_level(metadata.level))
-            state.commit_round(path.held.new_round(path, request, metadata, level_noise=None, attachments=attached))
+            state.commit_round(path.new_round(request, metadata, level_noise=None, attachments=attached))
             self._refresh(path)
         self._pending = None
 

@@ -1,30 +1,8 @@
 """All errors that sparsehist raises on purpose.
 
-Each is a subclass of those above it in the tree::
-
-    SparsehistError
-    ├── InputError                     bad input; nothing was drawn or written        (exit code 2)
-    │   ├── DeclarationError           a declared parameter; the message carries its value
-    │   │   ├── LevelError             a level that is not a positive, finite number
-    │   │   ├── LevelOrderError        levels in an order the call does not allow
-    │   │   ├── ThresholdError         a threshold that is not possible; names one that is
-    │   │   ├── DomainError            a domain that cannot be built or parsed
-    │   │   └── StatementError         a SQL statement that cannot be read or run; says where
-    │   │       ├── GuaranteeError     a query whose rows of one unit may depend on other units
-    │   │       └── NotAllowedError    a statement that a reader of releases may not run
-    │   ├── DataError                  bad log; the message names column, rule and remedy, never a value
-    │   ├── NameTakenError             the name is taken by another series or release
-    │   │   └── SeriesDiffersError     same name, but other declaration, query or log (exit code 5)
-    │   └── NotFoundError              no store, series, release or file of that name, or an extra is missing
-    ├── RefusedError                   a privacy limit; nothing was spent             (exit code 3)
-    │   ├── CapExceededError
-    │   └── BudgetExceededError
-    ├── LawError                       a promise that would be broken; nothing was released (exit code 2)
-    └── StoreError                     the durable state                              (exit code 2)
-        ├── StoreInUseError            another process or thread holds the lock                   (exit code 4)
-        ├── StoreVersionError          written by another version of sparsehist
-        ├── StoreDamagedError          a file is missing, truncated or altered
-        └── StoreRolledBackError       older than what was already published from it
+`SparsehistError` is the base class. Below it, `InputError` is for bad input, `RefusedError` for privacy limits,
+`StoreError` for the durable state, and `LawError` for broken promises. Each class has its exit code of the command
+line: 2, or 3 for privacy limits, 4 for a store in use, and 5 for a series that differs.
 
 An engine's message may quote a key or a unit. So `raise_alone` raises the error that replaces it, without a reference
 to it.
@@ -60,15 +38,18 @@ def shown(value: object) -> str:
 
     A frame, a column or a list as a wrong argument may contain data of the log.
     """
-    if value is None or isinstance(value, bool | float | Fraction | Decimal | date):
-        return str(value) if isinstance(value, Fraction | Decimal | date) else repr(value)
-    if isinstance(value, int):
-        return repr(value) if abs(value) < 10**_LONGEST_NUMBER else f"a number of over {_LONGEST_NUMBER} digits"
-    if isinstance(value, str):
-        return repr(value) if len(value) <= _LONGEST_SHOWN else f"a text of over {_LONGEST_SHOWN} characters"
-    kind = f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
-    article = "" if isinstance(value, type) else "an " if kind[0].lower() in "aeiou" else "a "
-    return f"{article}{kind}"
+    if isinstance(value, Fraction | Decimal | date):
+        return str(value)
+    if isinstance(value, int) and abs(value) >= 10**_LONGEST_NUMBER:
+        return f"a number of over {_LONGEST_NUMBER} digits"
+    if isinstance(value, str) and len(value) > _LONGEST_SHOWN:
+        return f"a text of over {_LONGEST_SHOWN} characters"
+    if value is None or isinstance(value, int | float | str):
+        return repr(value)
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    kind = type(value).__name__
+    return f"{'an' if kind[0].lower() in 'aeiou' else 'a'} {kind}"
 
 
 def read_each(name: str, values: object, read: Callable[[Any], _Read], wanted: str) -> list[_Read]:
@@ -132,8 +113,8 @@ class SparsehistError(Exception):
 
     exit_code = 2
 
-    def __init__(self, *told: object, parameter: str | None = None) -> None:
-        super().__init__(*(without_credentials(one) if isinstance(one, str) else one for one in told))
+    def __init__(self, message: str = "", *, parameter: str | None = None) -> None:
+        super().__init__(without_credentials(message))
         self.parameter = parameter
 
     def __str__(self) -> str:
@@ -241,10 +222,6 @@ class StoreInUseError(StoreError):
     """Another process or thread holds the store."""
 
     exit_code = 4
-
-
-class StoreVersionError(StoreError):
-    """The store was written by another version of the format."""
 
 
 class StoreDamagedError(StoreError):

@@ -21,8 +21,6 @@ from typing import Any, NoReturn, TypeVar
 
 from sparsehist.errors import DeclarationError, shown
 
-_SHOWN_DIGITS = 60
-_SHOWN_LETTERS = 80
 _CONSTANTS = (int, float, bool, str, type(None))
 _Kind = TypeVar("_Kind")
 
@@ -42,14 +40,6 @@ def write_literal(value: str | int | date) -> str:
         return f"'{value}'" if isinstance(value, date) else repr(value)
     # The leading double quote makes repr always choose single quotes, so a value has only one text.
     return "'" + repr('"' + value)[2:]
-
-
-def show(value: object) -> str:
-    """Return any argument as one short line for an error."""
-    if isinstance(value, int) and abs(value) >= 10**_SHOWN_DIGITS:  # Python refuses to write very large ones
-        return f"an integer of more than {_SHOWN_DIGITS} digits"
-    text = repr(value)
-    return text if len(text) <= _SHOWN_LETTERS else f"{text[: _SHOWN_LETTERS - 1]}…"
 
 
 @dataclass(frozen=True, repr=False)
@@ -89,31 +79,31 @@ class Notation:
             reason = getattr(error, "msg", None) or str(error) or type(error).__name__
             if "leading zeros" in reason:  # 2026-01-31 is read as numbers
                 reason = "dates stand in quotes, such as '2026-01-31'"
-            raise self.error(f"cannot read the {self.what} {show(text)}: {reason}; {self.advice()}") from None
+            raise self.error(f"cannot read the {self.what} {shown(text)}: {reason}; {self.advice()}") from None
 
     def kind(self, form: Form, kinds: Mapping[str, _Kind]) -> _Kind:
         """What a name stands for, in capitals or not."""
         if form.name.lower() not in kinds:
-            raise self.error(f"there is no {self.what} {show(form.name)}; {self.advice()}")
+            raise self.error(f"there is no {self.what} {shown(form.name)}; {self.advice()}")
         return kinds[form.name.lower()]
 
     def record(self, text: str, kinds: Mapping[str, Callable[..., _Kind]]) -> _Kind:
-        """Read a form, and make what its name stands for of its arguments."""
+        """Read a form, and call the function of its name with its arguments."""
         form = self.read(text)
         try:
             return self.kind(form, kinds)(*form.values, **form.named)
         except TypeError:
-            raise self.error(f"{self.what} {show(text)} has an unknown argument") from None
+            raise self.error(f"{self.what} {shown(text)} has an unknown argument") from None
 
     def form(self, value: object) -> Form:
         """Return an argument that has to be a form itself."""
-        if not isinstance(value, Form):
-            raise self.error(f"{_quoted(value)} is no {self.what}; {self.advice()}")
-        return value
+        if isinstance(value, Form):
+            return value
+        raise self.error(f"{_source(value)} is no {self.what}; {self.advice()}")
 
     def refuse(self, value: object, form: Form) -> NoReturn:
         """Refuse a value as an argument of a form."""
-        self._refuse(_quoted(value), form.name)
+        self._refuse(_source(value), form.name)
 
     def _refuse(self, source: str, name: str) -> NoReturn:
         raise self.error(f"{name.lower()}(): {source} is not a value; values are {self.values}; {self.advice()}")
@@ -122,12 +112,12 @@ class Notation:
         if self.bare and isinstance(node, ast.Name):
             return Form(node.id, (), {}, node)
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
-            raise self.error(f"{show(ast.unparse(node))} is no {self.what}; {self.advice()}")
+            raise self.error(f"{_source(node)} is no {self.what}; {self.advice()}")
         name = node.func.id
         named: dict[str, Any] = {}
         for key, value in (pair for word in node.keywords for pair in self._pairs(word)):
             if key in named:
-                raise self.error(f"{name}() has {show(key)} twice")
+                raise self.error(f"{name}() has {shown(key)} twice")
             named[key] = self._value(value, name)
         return Form(name, tuple(self._value(value, name) for value in node.args), named, node)
 
@@ -137,30 +127,21 @@ class Notation:
         if isinstance(node, ast.Tuple | ast.List):
             items = [self._value(item, name) for item in node.elts]
             return tuple(items) if isinstance(node, ast.Tuple) else items
-        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.UAdd):
-            number = node.operand.value if isinstance(node.operand, ast.Constant) else None
-            if type(number) is not int:
-                raise self.error(
-                    f"{name.lower()}(): only an integer can have a sign, got {show(ast.unparse(node.operand))}"
-                )
-            return -number if isinstance(node.op, ast.USub) else number
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
+            number = node.operand.value
+            return -number if type(number) is int else self._refuse(_source(node), name)
         if isinstance(node, ast.Constant) and type(node.value) in _CONSTANTS:
             return node.value
-        return self._refuse(show(ast.unparse(node)), name)
+        return self._refuse(_source(node), name)
 
     def _pairs(self, word: ast.keyword) -> Iterable[tuple[str, ast.expr]]:
-        """One argument, or those of ``**{'any name': …}``, for names that are no Python identifiers."""
+        """Return one argument, or those of ``**{'any name': …}``, for names that are no Python identifiers."""
         if word.arg is not None:
             return [(word.arg, word.value)]
-        if not isinstance(word.value, ast.Dict):
-            source = show(ast.unparse(word.value))
-            raise self.error(f"** needs names in braces, such as **{{'a name': …}}, got {source}")
-        pairs = []
-        for key, value in zip(word.value.keys, word.value.values, strict=True):
-            if not isinstance(key, ast.Constant) or not isinstance(key.value, str):
-                raise self.error("** needs names that are text, such as **{'a name': …}")
-            pairs.append((key.value, value))
-        return pairs
+        names: list[Any] = [getattr(key, "value", None) for key in getattr(word.value, "keys", [None])]
+        if not all(isinstance(name, str) for name in names):
+            raise self.error(f"** needs names in quotes, such as **{{'a name': …}}, got {_source(word.value)}")
+        return zip(names, word.value.values, strict=True)  # type: ignore[attr-defined] # it has keys
 
     def _refuse_joined_text(self, text: str) -> None:
         """Refuse 'a' 'b', which Python would silently read as 'ab'."""
@@ -168,12 +149,14 @@ class Notation:
         tokens = tokenize.generate_tokens(io.StringIO(text).readline)
         kinds = [token.type for token in tokens if token.type not in ignored]
         if any(one == next_one == tokenize.STRING for one, next_one in pairwise(kinds)):
-            raise self.error(f"{show(text)} has two texts side by side; put a comma between them")
+            raise self.error(f"{shown(text)} has two texts side by side; put a comma between them")
 
 
-def _quoted(value: object) -> str:
+def _source(value: object) -> str:
     """Return a value as it was written, in quotes."""
-    return show(value if isinstance(value, int) and abs(value) >= 10**_SHOWN_DIGITS else repr(value))
+    return shown(
+        value if isinstance(value, int) else ast.unparse(value) if isinstance(value, ast.AST) else repr(value)
+    )
 
 
 def _is_plain_name(name: str) -> bool:

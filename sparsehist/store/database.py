@@ -22,7 +22,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from sparsehist.errors import StoreDamagedError, StoreError, StoreInUseError, StoreVersionError, raise_alone
+from sparsehist.errors import StoreDamagedError, StoreError, StoreInUseError, raise_alone
 from sparsehist.store.layout import STATE
 from sparsehist.store.private_files import PRIVATE, altered, disk_errors, read_regular, write_file
 from sparsehist.store.statements import statement
@@ -43,7 +43,7 @@ class Database:
     def __init__(self, store: Path, *, durable: bool, create: bool = False) -> None:
         """Open the state file of a store, or create an empty one."""
         if sqlite3.sqlite_version_info < _OLDEST:
-            raise StoreVersionError(
+            raise StoreError(
                 f"SQLite {sqlite3.sqlite_version} is too old: a store needs a Python with SQLite 3.37 or newer"
             )
         self._path, self._durable, self._process, self._known_changes = store / STATE, durable, os.getpid(), -1

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from sparsehist.errors import NotFoundError, StoreDamagedError, StoreError, StoreInUseError, StoreVersionError
+from sparsehist.errors import NotFoundError, StoreDamagedError, StoreError, StoreInUseError
 from sparsehist.store.private_files import PRIVATE, disk_errors, read_json, write_file
 
 FORMAT_VERSION = 1
@@ -65,7 +65,7 @@ def check_format(store: Path) -> None:
     except (OSError, ValueError, KeyError, TypeError):
         raise StoreDamagedError(f"{store / _FORMAT} is missing or altered; restore the store from a backup") from None
     if version != FORMAT_VERSION:
-        raise StoreVersionError(
+        raise StoreError(
             f"store {store} has format {version!r}, this sparsehist reads format {FORMAT_VERSION}; upgrade sparsehist"
         )
     for name in (STATE, SERIES):

@@ -12,8 +12,8 @@ from sparsehist.errors import (
     NameTakenError,
     NotFoundError,
     StoreDamagedError,
+    StoreError,
     StoreRolledBackError,
-    StoreVersionError,
 )
 from sparsehist.store import adopt, create_store, lifecycle, open_state
 from sparsehist.store.witnesses import Mark, raise_mark, read_mark
@@ -67,7 +67,7 @@ def test_a_store_is_made_only_where_nothing_is(tmp_path, path):
 def test_another_version_is_refused(path):
     """A store of another format is refused with the remedy."""
     (path / "format").write_text(json.dumps({"sparsehist store": 2}))
-    with pytest.raises(StoreVersionError, match="upgrade"), open_state(path):
+    with pytest.raises(StoreError, match="upgrade"), open_state(path):
         pass
 
 

@@ -12,19 +12,20 @@ from __future__ import annotations
 
 import io
 import mmap
+import tempfile
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, pairwise
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import BinaryIO, Literal, TypeAlias
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 
 from sparsehist.errors import StoreDamagedError, StoreError
 from sparsehist.store.private_files import (
-    HashedFile,
     altered,
     atomic_file,
     check_file,
@@ -33,19 +34,15 @@ from sparsehist.store.private_files import (
     write_file,
 )
 from sparsehist.store.records import RegisteredFile
-from sparsehist.store.support import SortedHashes, hash_keys, plain
+from sparsehist.store.support import hash_keys, in_order, plain
 from sparsehist.threads import cores, in_threads
-from sparsehist.typing import AnyArray, IntArray, WordArray, secret
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from sparsehist.typing import IntArray, WordArray, secret
 
 COUNTS, SUPPORT, INDEX = "counts", "support", "index"
 BATCH_ROWS, SUPPORT_ROWS = 1 << 14, 1 << 12
 _COUNT = "count"
 SUM = "sum_"
 """Prefix of columns of sums; the number of the measure follows."""
-_FEW = 1 << 16
 Groups: TypeAlias = "tuple[IntArray, IntArray, IntArray]"
 """For each count, in increasing order: the count, the position of its first key, the number of its keys."""
 
@@ -68,9 +65,8 @@ def write_series_files(
 def order_by_count(counts: IntArray, *, rng: np.random.Generator) -> IntArray:
     """Return the order of rows by count, without those that count 0, uniformly random among equal counts."""
     order = rng.permutation(np.flatnonzero(counts))
-    # numpy sorts 16-bit numbers by radix, in a tenth of the time.
-    dtype = np.uint16 if counts.max(initial=0) < _FEW else np.int64
-    return order[np.argsort(counts[order].astype(dtype), kind="stable")]
+    by_count: IntArray = order[pl.Series(counts[order]).arg_sort().to_numpy()]
+    return by_count
 
 
 def write_sorted(
@@ -90,6 +86,7 @@ def write_sorted(
     rest = iter(pieces)
     first = next(rest)
     schema = plain(first.clear()).schema
+    sizes: Counter[int] = Counter()
 
     def prepared(rows: pl.DataFrame) -> tuple[memoryview, IntArray, WordArray]:
         table = plain(rows)
@@ -97,49 +94,47 @@ def write_sorted(
         counts = rows[_COUNT].cast(pl.Int64).to_numpy()
         return memoryview(batch.serialize()), counts, hash_keys(rows.select(_keys(rows.columns)), salt, table)
 
-    sizes: Counter[int] = Counter()
-    largest = n_rows = 0
-    with SortedHashes(directory) as hashes, atomic_file(directory / COUNTS, durable=durable) as file:
-        counts_index = _PartWriter(file)
+    def batches(hashes: BinaryIO) -> Iterator[tuple[memoryview, int]]:
+        """Yield the parts of `counts`, and append the hashes of their keys to a file."""
         frames = (piece for piece in chain([first], rest) if len(piece))
         for content, counts, of_keys in in_threads(prepared, frames, threads or cores()):
-            if counts[0] < max(largest, 1) or (np.diff(counts) < 0).any():
+            if counts[0] < max(sizes, default=1) or (np.diff(counts) < 0).any():
                 raise StoreError("the counts are not in increasing order; count again")
-            counts_index.write(content, n_rows)
+            yield content, sizes.total()
             sizes.update(dict(zip(*(part.tolist() for part in np.unique(counts, return_counts=True)), strict=True)))
-            hashes.add(of_keys)
-            largest, n_rows = int(counts[-1]), n_rows + len(counts)
-        with atomic_file(directory / SUPPORT, durable=durable) as support:
-            support_index = _PartWriter(support)
-            for held, positions in hashes.in_order(SUPPORT_ROWS):
-                support_index.write(memoryview(held.tobytes() + positions.tobytes()), held[0])
-    sink = io.BytesIO()
+            of_keys.tofile(hashes)
+
+    with tempfile.TemporaryFile(dir=directory) as file:
+        counts, counts_index = _write_parts(directory / COUNTS, batches(file), durable=durable)
+        hashes = np.memmap(file, np.uint64, "r") if sizes else np.empty(0, np.uint64)
+        parts = in_order(hashes, SUPPORT_ROWS)
+        pairs = ((memoryview(some.tobytes() + positions.tobytes()), some[0]) for some, positions in parts)
+        support, support_index = _write_parts(directory / SUPPORT, pairs, durable=durable)
+    content = io.BytesIO()
     np.savez(
-        sink,
+        content,
         groups=np.array(list(sizes.items()), np.int64).reshape(-1, 2),
         schema=np.frombuffer(schema.serialize(), np.uint8),
-        counts=counts_index.as_array(),
-        support=support_index.as_array(),
+        counts=counts_index,
+        support=support_index,
     )
-    return [file.registered, support.registered, write_file(directory / INDEX, sink.getbuffer(), durable=durable)]
+    return [counts, support, write_file(directory / INDEX, content.getbuffer(), durable=durable)]
 
 
 def _keys(columns: Iterable[str]) -> list[str]:
     return [name for name in columns if name != _COUNT and not name.startswith(SUM)]
 
 
-class _PartWriter:
-    """A writer of the parts of a file; it records the end, checksum and first entry of each part."""
-
-    def __init__(self, file: HashedFile) -> None:
-        self._file, self._parts = file, list[tuple[int, int, int]]()
-
-    def write(self, content: memoryview, first: int) -> None:
-        self._file.write(content)
-        self._parts.append((self._file.size, zlib.crc32(content), int(first)))
-
-    def as_array(self) -> WordArray:
-        return np.array(self._parts, np.uint64).reshape(-1, 3).T
+def _write_parts(
+    path: Path, parts: Iterable[tuple[memoryview, int]], *, durable: bool
+) -> tuple[RegisteredFile, WordArray]:
+    """Write parts with their first entries; return the end, checksum and first entry of each part by row."""
+    index: list[tuple[int, int, int]] = []
+    with atomic_file(path, durable=durable) as file:
+        for content, first in parts:
+            file.write(content)
+            index.append((file.size, zlib.crc32(content), int(first)))
+    return file.registered, np.array(index, np.uint64).reshape(-1, 3).T
 
 
 class _Parts:
@@ -162,6 +157,16 @@ class _Parts:
             self._checked.add(number)
         return content
 
+    def of_values(self, values: WordArray, side: Literal["left", "right"]) -> Iterator[tuple[int, slice]]:
+        """Yield each part that may contain some of the sorted values, and their slice.
+
+        The side is "right" if a part may end with the first entry of the next one.
+        """
+        low = np.searchsorted(values, self.first)
+        high = np.append(np.searchsorted(values, self.first[1:], side), len(values))
+        for number in np.flatnonzero(low < high[: len(low)]).tolist():
+            yield number, slice(low[number], high[number])
+
 
 @secret
 class SeriesFiles:
@@ -174,8 +179,6 @@ class SeriesFiles:
 
     def __init__(self, directory: Path, files: Iterable[RegisteredFile], salt: bytes) -> None:
         """Open the files; reads the index only."""
-        import pyarrow as pa
-
         registered = {file.name: file for file in files}
         if not {COUNTS, SUPPORT, INDEX} <= set(registered):
             raise StoreDamagedError(f"{directory} is not the directory of a whole series; restore a backup")
@@ -201,27 +204,31 @@ class SeriesFiles:
         positions = np.asarray(positions, dtype=np.int64)
         if len(positions) and not (positions.min() >= 0 and positions.max() < self.n_nonzero):
             raise altered(self._counts.path)
-        part = np.searchsorted(self._counts.first, positions.view(np.uint64), side="right") - 1
-        order = np.argsort(part, kind="stable")
-        starts = self._counts.first.view(np.int64)
-        found = [
-            self._batch(number, columns).take(pl.Series(positions[order[some]] - starts[number]).to_arrow())
-            for number, some in _by_part(part[order])
+        order, first = np.argsort(positions), self._counts.first.view(np.int64)
+        rows = [
+            self._batch(number).take(pa.array(positions[order[some]] - first[number]))
+            for number, some in self._counts.of_values(positions[order].view(np.uint64), "left")
         ]
-        table = self._table(found, columns).take(pl.Series(np.argsort(order)).to_arrow())
-        return pl.DataFrame(pl.from_arrow(table))
+        return self._frame(pa.Table.from_batches(rows, self._schema).take(pa.array(np.argsort(order))), columns)
 
     def positions(self, keys: pl.DataFrame) -> IntArray:
         """Return the positions of keys in the counts; -1 for those without a count."""
-        found = np.full(keys.height, -1, dtype=np.int64)
         keys = keys.select(self._columns)
-        asked, position = self._candidates(hash_keys(keys, self._salt))
-        held = self.keys(position)
-        same = np.ones(len(asked), dtype=np.bool_)
-        for name in self._columns:
-            same &= (keys[name][asked] == held[name]).to_numpy()
-        found[asked[same]] = position[same]
-        return found
+        hashes = hash_keys(keys, self._salt)
+        order, pairs = np.argsort(hashes), [np.empty((2, 0), np.int64)]
+        for number, some in self._support.of_values(hashes[order], "right"):
+            stored, positions = np.frombuffer(self._support[number], np.uint64).reshape(2, -1)
+            low, high = (np.searchsorted(stored, hashes[order[some]], side) for side in ("left", "right"))
+            row, at = np.repeat(order[some], high - low), _ranges(low, high)
+            pairs.append(np.stack([row, positions[at].astype(np.int64)]))
+        # Different keys may have the same hash.
+        row, position = np.concatenate(pairs, axis=1)
+        same = np.ones(len(row), dtype=np.bool_)
+        for column in self.keys(position):
+            same &= (keys[column.name][row] == column).to_numpy()
+        result = np.full(keys.height, -1, dtype=np.int64)
+        result[row[same]] = position[same]
+        return result
 
     def all_keys(self) -> pl.DataFrame:
         """Return all keys, in the order of positions."""
@@ -232,44 +239,19 @@ class SeriesFiles:
         return self._whole([*self._columns, _COUNT])
 
     def _whole(self, columns: Sequence[str]) -> pl.DataFrame:
-        batches = [self._batch(number, columns) for number in range(len(self._counts))]
-        return pl.DataFrame(pl.from_arrow(self._table(batches, columns)))
+        batches = [self._batch(number) for number in range(len(self._counts))]
+        return self._frame(pa.Table.from_batches(batches, self._schema), columns)
 
-    def _table(self, batches: Sequence[pa.RecordBatch], columns: Sequence[str]) -> pa.Table:
-        import pyarrow as pa
+    @staticmethod
+    def _frame(table: pa.Table, columns: Sequence[str]) -> pl.DataFrame:
+        return pl.DataFrame(pl.from_arrow(table.select(columns)))
 
-        return pa.Table.from_batches(batches, schema=pa.schema([self._schema.field(name) for name in columns]))
-
-    def _batch(self, number: int, columns: Sequence[str]) -> pa.RecordBatch:
-        import pyarrow as pa
-
-        return pa.ipc.read_record_batch(pa.py_buffer(self._counts[number]), self._schema).select(list(columns))
-
-    def _candidates(self, hashes: WordArray) -> tuple[IntArray, IntArray]:
-        """Return all pairs (index into `hashes`, position whose key has that hash)."""
-        # Equal hashes may be at the end of one part and at the beginning of the next ones.
-        low = np.maximum(np.searchsorted(self._support.first, hashes, side="left") - 1, 0)
-        asked, part = _ranges(low, np.searchsorted(self._support.first, hashes, side="right"))
-        order = np.argsort(part, kind="stable")
-        asked, found = asked[order], [np.empty((2, 0), np.int64)]
-        for number, some in _by_part(part[order]):
-            held, positions = np.frombuffer(self._support[number], np.uint64).reshape(2, -1)
-            low, high = (np.searchsorted(held, hashes[asked[some]], side=side) for side in ("left", "right"))
-            at, place = _ranges(low, high)
-            found.append(np.stack([asked[some][at], positions[place].astype(np.int64)]))
-        one, other = np.concatenate(found, axis=1)
-        return one, other
+    def _batch(self, number: int) -> pa.RecordBatch:
+        return pa.ipc.read_record_batch(pa.py_buffer(self._counts[number]), self._schema)
 
 
-def _ranges(low: AnyArray, high: AnyArray) -> tuple[IntArray, IntArray]:
-    """Return all pairs of an index i and a number from low[i] to high[i] − 1."""
-    sizes = np.maximum(high - low, 0)
-    index = np.repeat(np.arange(len(sizes)), sizes)
-    return index, np.arange(len(index)) + np.repeat(low - np.cumsum(sizes) + sizes, sizes)
-
-
-def _by_part(parts: AnyArray) -> Iterator[tuple[int, slice]]:
-    """Yield each number in the sorted `parts`, with its slice."""
-    bounds = np.flatnonzero(np.diff(parts, prepend=-1, append=-1)).tolist() if len(parts) else []
-    for low, high in pairwise(bounds):
-        yield int(parts[low]), slice(low, high)
+def _ranges(low: IntArray, high: IntArray) -> IntArray:
+    """Return the numbers from low[i] to high[i] − 1, for each i."""
+    sizes = high - low
+    numbers: IntArray = np.arange(sizes.sum()) + np.repeat(low - np.cumsum(sizes) + sizes, sizes)
+    return numbers

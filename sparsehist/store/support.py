@@ -14,16 +14,13 @@ Integers, booleans and dates are one word in two's complement, with length 8.
 from __future__ import annotations
 
 import hashlib
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Self
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 
 from sparsehist.errors import promise
-from sparsehist.store.private_files import disk_errors
 from sparsehist.typing import ByteArray, IntArray, WordArray
 
 if TYPE_CHECKING:
@@ -105,39 +102,17 @@ def _absorb(state: WordArray, word: WordArray) -> None:
     state ^= state >> np.uint64(32)
 
 
-class SortedHashes:
-    """A sorter of hashes with positions: it collects them in a temporary file, and sorts them by parts."""
+def in_order(hashes: WordArray, rows: int) -> Iterator[tuple[WordArray, WordArray]]:
+    """Yield hashes in increasing order, with their positions, at most `rows` at a time.
 
-    def __init__(self, directory: Path) -> None:
-        self._file: BinaryIO = tempfile.TemporaryFile(dir=directory)  # noqa: SIM115  closed in __exit__
-        self._directory, self._n = directory, 0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
-
-    def add(self, hashes: WordArray) -> None:
-        """Add the hashes of the next positions."""
-        with disk_errors(self._directory):
-            self._file.write(hashes.tobytes())
-        self._n += len(hashes)
-
-    def in_order(self, rows: int) -> Iterator[tuple[WordArray, WordArray]]:
-        """Yield all hashes in increasing order, with their positions, at most `rows` at a time."""
-        with disk_errors(self._directory):
-            self._file.flush()
-        hashes = np.memmap(self._file, np.uint64, "r", shape=(self._n,)) if self._n else np.empty(0, np.uint64)
-        starts = range(0, max(self._n, 1), _SORTED)
-        bits = (len(starts) - 1).bit_length()
-        for number in range(1 << bits):
-            found = [
-                low + np.flatnonzero(hashes[low : low + _SORTED] >> np.uint64(64 - bits) == number) for low in starts
-            ]
-            positions = np.concatenate(found).astype(np.uint64)
-            part = np.asarray(hashes[positions])
-            order = pl.Series(part).arg_sort().to_numpy()
-            for low in range(0, len(order), rows):
-                piece = order[low : low + rows]
-                yield part[piece], positions[piece]
+    The hashes may be memory-mapped: they are sorted by parts, each of the hashes with the same leading bits.
+    """
+    bits, starts = (len(hashes) // _SORTED).bit_length(), range(0, max(len(hashes), 1), _SORTED)
+    for number in range(1 << bits):
+        chosen = [np.flatnonzero(hashes[low : low + _SORTED] >> np.uint64(64 - bits) == number) for low in starts]
+        positions = np.concatenate([low + some for low, some in zip(starts, chosen, strict=True)])
+        part = np.asarray(hashes[positions])
+        order = pl.Series(part).arg_sort().to_numpy()
+        for low in range(0, len(order), rows):
+            some = order[low : low + rows]
+            yield part[some], positions[some].astype(np.uint64)

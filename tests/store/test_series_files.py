@@ -61,7 +61,7 @@ def test_order_within_a_group_is_uniform(tmp_path):
 
 @pytest.mark.parametrize("largest", [1, 2**15, 2**16, 2**33, 2**62])
 def test_order_is_by_count_for_counts_of_any_size(largest):
-    """The sort by digits orders counts below, at and beyond each digit."""
+    """Counts of any size are sorted."""
     counts = seeded(5).integers(1, largest, 3000, endpoint=True)
     order = series_files.order_by_count(counts, rng=seeded(6))
     assert sorted(order.tolist()) == list(range(3000))

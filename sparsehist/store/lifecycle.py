@@ -24,9 +24,9 @@ from sparsehist.store.layout import (
     store_id_at,
     write_format,
 )
-from sparsehist.store.opening import check_is_newest, held, open_state, read_identity
-from sparsehist.store.private_files import NEW, PRIVATE, disk_errors, sync_directory
-from sparsehist.store.witnesses import MARK_SUFFIX, Mark, raise_mark, raise_published_generation
+from sparsehist.store.opening import check_is_newest, held, open_state
+from sparsehist.store.private_files import NEW, disk_errors, synchronise
+from sparsehist.store.witnesses import MARK_SUFFIX
 
 
 def create_store(path: Path, *, durable: bool = True) -> None:
@@ -81,10 +81,10 @@ def backup(path: str | os.PathLike[str], destination: str | os.PathLike[str], *,
         disk_errors(destination),
     ):
         ignore = shutil.ignore_patterns(LOCK, SPILL)
-        shutil.copytree(path, building, ignore=ignore, dirs_exist_ok=True, copy_function=_copy_durably)
-        for directory in [*(place for place in building.rglob("*") if place.is_dir()), building]:
-            directory.chmod(0o700)
-            sync_directory(directory)
+        shutil.copytree(path, building, ignore=ignore, dirs_exist_ok=True)
+        building.chmod(0o700)
+        for place in (*building.rglob("*"), building):
+            synchronise(place)
 
 
 def adopt(path: str | os.PathLike[str], *, home_is_gone: bool = False, wait: float = 0.0) -> None:
@@ -105,40 +105,21 @@ def adopt(path: str | os.PathLike[str], *, home_is_gone: bool = False, wait: flo
         StoreRolledBackError: If the original still exists at its path, or is known to have been used since.
     """
     path = Path(path).resolve()
-    with held(path, wait=wait, durable=True) as database:
-        identity = read_identity(database, path)
-        if store_id_at(identity.home) == identity.store_id and not path.samefile(identity.home):
+    with held(path, wait=wait, durable=True) as state:
+        home, identity = state.home, identity_of(path)
+        if store_id_at(home) == state.store_id and not path.samefile(home):
             raise StoreRolledBackError(
-                f"the store this one was copied from still stands at {identity.home}; two of them would draw two "
-                "noises for one level. Use that one, or remove it first"
+                f"the store this one was copied from still stands at {home}; two of them would draw two noises for "
+                "one level. Use that one, or remove it first"
             )
-        check_is_newest(path, identity)
-        generation, home = identity.generation, identity.home
-        is_original = identity.identity == identity_of(path)
-        if not is_original and home_is_gone is not True:
+        check_is_newest(state)
+        if identity != state.identity and home_is_gone is not True:
             raise DeclarationError(
                 f"to adopt {path}, vouch that the store at {home} is gone for good, that no other copy of it is "
                 "used, and that nothing was released after this copy was made: home_is_gone=True, or --home-is-gone"
             )
-        if is_original and home == path:
-            return
-        with database.transaction():
-            generation += 1
-            database.run(
-                "update store set generation = generation + 1, identity = $identity where generation = $seen",
-                seen=identity.generation,
-                identity=identity_of(path),
-            )
-            database.insert_event("adopt store", generation, who=None)
-        # If the process dies before the home is set, the store counts as moved: every opening raises both marks.
-        for place in (path, home):
-            if os.access(place.parent, os.W_OK):
-                raise_mark(place, identity.store_id, Mark(generation, identity_of(path)))
-        for directory in identity.publications:
-            if os.access(directory, os.W_OK):
-                raise_published_generation(directory, identity.store_id, generation)
-        with database.transaction():
-            database.run("update store set home = $home", home=str(path))
+        if (identity, path) != (state.identity, home):
+            state.adopt(identity)
 
 
 def _check_is_free(path: Path) -> None:
@@ -167,14 +148,4 @@ def _building(path: Path, *, durable: bool) -> Iterator[Path]:
             raise NameTakenError(f"{path} exists already; choose another place") from None
         if durable:
             with disk_errors(path.parent):
-                sync_directory(path.parent)
-
-
-def _copy_durably(source: str, target: str) -> str:
-    """Copy one file with mode 0600 and synchronise it."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-    with Path(source).open("rb") as read, os.fdopen(os.open(target, flags, PRIVATE), "wb") as write:
-        shutil.copyfileobj(read, write, 1 << 20)
-        write.flush()
-        os.fsync(write.fileno())
-    return target
+                synchronise(path.parent)

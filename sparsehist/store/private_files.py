@@ -111,7 +111,7 @@ def atomic_file(
         finally:
             os.close(descriptor)
         if durable:
-            sync_directory(path.parent)
+            synchronise(path.parent)
 
 
 def write_file(
@@ -123,9 +123,9 @@ def write_file(
     return file.registered
 
 
-def sync_directory(directory: Path) -> None:
-    """Make the names in a directory survive a power cut."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+def synchronise(path: Path) -> None:
+    """Make the content of a file, or the names in a directory, survive a power cut."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
     finally:

@@ -9,17 +9,24 @@ import secrets
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import datetime, timedelta
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sparsehist.errors import NameTakenError, NotFoundError, StoreError, StoreInUseError, StoreRolledBackError
+from sparsehist.errors import (
+    NameTakenError,
+    NotFoundError,
+    StoreDamagedError,
+    StoreError,
+    StoreInUseError,
+    StoreRolledBackError,
+)
 from sparsehist.privacy.levels import as_level, level_text
 from sparsehist.store.database import Database, as_text, now
-from sparsehist.store.layout import SERIES, SPILL
-from sparsehist.store.private_files import check_file, disk_errors, sync_directory, verify_file, write_file
+from sparsehist.store.layout import FORMAT_VERSION, SERIES, SPILL, store_id_at
+from sparsehist.store.private_files import check_file, disk_errors, synchronise, verify_file, write_file
 from sparsehist.store.records import (
     NewRound,
     NoiseArray,
@@ -32,7 +39,7 @@ from sparsehist.store.records import (
     Tracked,
 )
 from sparsehist.store.rounds import PathHistory, Round, sealed
-from sparsehist.store.witnesses import Mark, listed_in_ledger, raise_mark
+from sparsehist.store.witnesses import Mark, listed_in_ledger, raise_mark, raise_published_generation
 
 if TYPE_CHECKING:
     import polars as pl
@@ -44,21 +51,6 @@ _TIMES = ("first_release", "last_release", "dropped", "happened")
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  UTC; frames have times without a zone
 
 
-@dataclass(frozen=True)
-class StoreIdentity:
-    """The id of a store, its generation, and the path (`home`) where it was made or adopted.
-
-    `identity` is that of the original's format file (`layout.identity_of`); `publications` are directories whose
-    public ledger lists the store.
-    """
-
-    store_id: str
-    generation: int
-    identity: str
-    home: Path
-    publications: tuple[Path, ...]
-
-
 class State:
     """An open, locked store; `open_state` makes it, and it is unusable after that block.
 
@@ -66,14 +58,21 @@ class State:
         path: The directory of the store.
         store_id: Random id of the store.
         generation: Number of commits so far.
+        identity: Identity of the original's format file (`layout.identity_of`).
+        home: Path where the store was made or adopted.
         publications: Directories with a public ledger that lists this store.
         durable: Whether writes are synchronised to the disk.
     """
 
-    def __init__(self, path: Path, database: Database, identity: StoreIdentity, *, durable: bool) -> None:
-        self.path, self.store_id, self.generation = path, identity.store_id, identity.generation
-        self.publications, self.durable = frozenset(identity.publications), durable
-        self._database, self._identity, self._series = database, identity, path / SERIES
+    def __init__(self, path: Path, database: Database, *, durable: bool) -> None:
+        """Read the row of the store; it must agree with the format file."""
+        self.path, self.durable, self._database, self._series = path, durable, database, path / SERIES
+        rows = database.run("select format_version, store_id, generation, identity, home from store")
+        if len(rows) != 1 or rows[0][:2] != (FORMAT_VERSION, store_id_at(path)):
+            raise StoreDamagedError(f"the state of store {path} was altered; restore it from a backup")
+        self.store_id, self.identity, self.home = str(rows[0][1]), str(rows[0][3]), Path(rows[0][4])
+        self.generation: int = rows[0][2]
+        self.publications = frozenset(Path(name) for (name,) in database.run("select directory from publication"))
         self._histories: dict[int, PathHistory] = {}
 
     @property
@@ -218,7 +217,7 @@ class State:
             written.rename(directory)
         if self.durable:
             for place in (directory, directory.parent):
-                sync_directory(place)
+                synchronise(place)
         for file in record.files:
             check_file(directory, file)
         details = {"unverified": True} if record.declaration.get("unverified") else None
@@ -352,7 +351,7 @@ class State:
             for place in map(Path, unknown):
                 shutil.rmtree(place) if place.is_dir() else place.unlink(missing_ok=True)
                 if self.durable and place.parent.exists():
-                    sync_directory(place.parent)
+                    synchronise(place.parent)
 
     def write_attachment(self, record: SeriesRecord, suffix: str, content: bytes | memoryview) -> RegisteredFile:
         """Write a file for a path, which the next round registers."""
@@ -384,14 +383,27 @@ class State:
             self._database.run("insert or ignore into publication values ($directory)", directory=str(directory))
         self.publications |= {directory}
 
+    def adopt(self, identity: str) -> None:
+        """Make this copy the original, at its current path."""
+        with self._changing("adopt store"):
+            self._database.run("update store set identity = $identity", identity=identity)
+            self._event("adopt store", who=None)
+            self.identity = identity
+        # If the process dies before the home is set, the store counts as moved: every opening raises both marks.
+        for directory in self.publications:
+            if os.access(directory, os.W_OK):
+                raise_published_generation(directory, self.store_id, self.generation)
+        with self._database.transaction():
+            self._database.run("update store set home = $home", home=str(self.path))
+
     def raise_marks(self) -> None:
         """Raise the mark beside the store to the generation; if it was moved, the mark at its home too."""
         if not self.durable or not self.generation:
             return
-        mark, home = Mark(self.generation, self._identity.identity), self._identity.home
+        mark = Mark(self.generation, self.identity)
         raise_mark(self.path, self.store_id, mark)
-        if home != self.path and os.access(home.parent, os.W_OK):
-            raise_mark(home, self.store_id, mark)
+        if self.home != self.path and os.access(self.home.parent, os.W_OK):
+            raise_mark(self.home, self.store_id, mark)
 
     @contextmanager
     def _changing(self, what: str, *, rounds: int = 1) -> Iterator[None]:

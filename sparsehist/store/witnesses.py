@@ -12,13 +12,13 @@ import fcntl
 import json
 import os
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from sparsehist.errors import StoreDamagedError, StoreError, StoreRolledBackError
-from sparsehist.store.private_files import NEW, PUBLIC, disk_errors, read_json, read_regular, write_all, write_file
+from sparsehist.store.private_files import NEW, PUBLIC, disk_errors, read_json, read_regular, write_file
 from sparsehist.store.records import RegisteredFile
 
 MARK_SUFFIX = ".generation"
@@ -36,68 +36,60 @@ def mark_path(store: Path) -> Path:
 class Mark(NamedTuple):
     """The newest committed generation of a store, and the identity of the copy that committed it (`identity_of`)."""
 
-    generation: int
-    identity: str
-
-
-NO_MARK = Mark(-1, "")
+    generation: int = -1
+    identity: str = ""
 
 
 def read_mark(store: Path, store_id: str) -> Mark:
-    """Return the mark of a store at a path; `NO_MARK` if there is none.
+    """Return the mark of a store at a path; generation -1 if there is none.
 
     Raises:
         StoreDamagedError: If the mark cannot be read: guessing it could let noise be drawn twice.
     """
-    return _read_marks(mark_path(store))[0].get(store_id, NO_MARK)
+    return _read_marks(mark_path(store))[0].get(store_id, Mark())
 
 
 def raise_mark(store: Path, store_id: str, mark: Mark) -> None:
     """Write a mark durably; its generation never decreases, and marks of other stores are kept."""
     path = mark_path(store)
     marks, size = _read_marks(path)
-    if marks.get(store_id, NO_MARK).generation >= mark.generation:
+    if marks.get(store_id, Mark()).generation >= mark.generation:
         return
     if not 0 < size < _LONGEST_MARK:
-        write_file(path, b"".join(_line(*each) for each in (marks | {store_id: mark}).items()), durable=True)
+        marks[store_id] = mark
+        write_file(path, b"".join(_line(*each) for each in marks.items()), durable=True)
         return
-    with disk_errors(path):  # appending a line takes one synchronisation, a new file two
-        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW)
-        try:
-            write_all(descriptor, memoryview(_line(store_id, mark)))
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    with disk_errors(path), path.open("ab") as file:  # appending takes one synchronisation, a new file two
+        file.write(_line(store_id, mark))
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _line(store_id: str, mark: Mark) -> bytes:
-    said = f"{store_id} {mark.generation} {mark.identity}".encode()
-    return b"%s %08x\n" % (said, zlib.crc32(said))
+    text = f"{store_id} {mark.generation} {mark.identity}".encode()
+    return b"%s %08x\n" % (text, zlib.crc32(text))
 
 
 def _read_marks(path: Path) -> tuple[dict[str, Mark], int]:
     """Return the marks by store, and the size of the file; 0 if its last line is incomplete, so do not append."""
-    marks: dict[str, Mark] = {}
+    marks, lines, readable = dict[str, Mark](), list[bytes](), True
     try:
         content = read_regular(path)
-        first, *lines, unfinished = content.split(b"\n")  # ValueError if empty; only the last line can be incomplete
-        for line in (first, *lines):
+        *lines, unfinished = content.split(b"\n")  # only the last line can be incomplete
+        for line in lines:
             store_id, generation, identity, _ = line.decode().split(" ")
             marks[store_id] = Mark(int(generation), identity)
-            if line + b"\n" != _line(store_id, marks[store_id]):
-                raise _unreadable(path)
+            readable &= line + b"\n" == _line(store_id, marks[store_id])
     except (FileNotFoundError, NotADirectoryError):
         return {}, 0
     except (OSError, ValueError):
-        raise _unreadable(path) from None
+        readable = False
+    if not (readable and lines):
+        raise StoreDamagedError(
+            f"{path} cannot be read as a mark of generations; restore it, for it guards against drawing noise twice "
+            "from an old copy of the store"
+        )
     return marks, 0 if unfinished else len(content)
-
-
-def _unreadable(path: Path) -> StoreDamagedError:
-    return StoreDamagedError(
-        f"{path} cannot be read as a mark of generations; restore it, for it guards against drawing noise twice "
-        "from an old copy of the store"
-    )
 
 
 def listed_in_ledger(directory: Path, store_id: str) -> dict[str, Any]:
@@ -122,10 +114,9 @@ def _editing_ledger(directory: Path) -> Iterator[dict[str, Any]]:
     with _locked(directory):
         with disk_errors(path):
             stores = _read_ledger(path)
-        before = _as_text(stores)
         yield stores
-        if (text := _as_text(stores)) != before or not path.exists():
-            write_file(path, text.encode(), durable=True, mode=PUBLIC)
+        text = json.dumps({"format": _FORMAT, "stores": stores}, sort_keys=True) + "\n"
+        write_file(path, text.encode(), durable=True, mode=PUBLIC)
 
 
 def publish(directory: Path, entry: dict[str, Any]) -> None:
@@ -169,19 +160,15 @@ def write_published(target: Path, content: bytes | memoryview) -> RegisteredFile
         return write_file(target, content, durable=True, mode=PUBLIC, temporary=temporary)
 
 
-def _as_text(stores: Mapping[str, Any]) -> str:
-    return json.dumps({"format": _FORMAT, "stores": stores}, sort_keys=True) + "\n"
-
-
 def _read_ledger(path: Path) -> dict[str, Any]:
     """Return the entries of a ledger by store; empty if there is no ledger, PermissionError if it may not be read."""
     try:
         ledger = read_json(path)
         stores: dict[str, Any] = ledger["stores"]
-        made = [release for store in stores.values() for release in store["releases"]]
-        numbers = [entry["generation"] for entry in (*stores.values(), *made)]
-        rounds = [release["round"] for release in made]
-        readable = ledger["format"] == _FORMAT and {*map(type, numbers)} <= {int} and {*map(type, rounds)} <= {str}
+        releases = [release for store in stores.values() for release in store["releases"]]
+        types = {type(entry["generation"]) for entry in (*stores.values(), *releases)}
+        types |= {type(release["round"]) for release in releases} - {str}
+        readable = ledger["format"] == _FORMAT and types <= {int}
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except PermissionError:

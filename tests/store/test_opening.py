@@ -15,7 +15,8 @@ from sparsehist.errors import (
     StoreError,
     StoreRolledBackError,
 )
-from sparsehist.store import adopt, create_store, lifecycle, open_state
+from sparsehist.store import adopt, create_store, open_state
+from sparsehist.store import state as state_module
 from sparsehist.store.witnesses import Mark, raise_mark, read_mark
 from tests.store.example import Model, make_store
 
@@ -197,7 +198,7 @@ def test_of_two_copies_adopted_at_one_generation_one_goes_on(tmp_path, path, mon
         shutil.copytree(path, place)
     shutil.rmtree(path)
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):  # noqa: PT012
-        patch.setattr(lifecycle, "raise_mark", die)
+        patch.setattr(state_module, "raise_mark", die)
         adopt(copy, home_is_gone=True)
     adopt(other, home_is_gone=True)
     with pytest.raises(StoreRolledBackError, match="shows that"), open_state(copy):

@@ -30,8 +30,7 @@ create table store (                   -- one row
     store_id       text    not null,
     generation     integer not null,   -- raised by one in every transaction that changes what was released
     identity       text    not null,   -- inode and time of change of the file `format`
-    home           text    not null,   -- where the store was made or adopted last
-    created        integer not null
+    home           text    not null    -- where the store was made or adopted last
 ) strict;
 
 create table series (                  -- appended; a dropped one keeps its row, without its salt
@@ -94,7 +93,6 @@ create table step (                    -- appended; steps of running series
     digest     blob,                   -- keyed, of the given pairs; secret; null once they are erased
     unit_kind  text    not null,       -- type as which units are compared
     source     text    not null,       -- 'checked query', 'unchecked source' or '' (files)
-    appended   integer not null,
     primary key (series_id, step)
 ) strict;
 
@@ -103,10 +101,7 @@ create table event (                   -- appended, never changed; limits are re
     generation integer not null,       -- of the store after it; a refusal does not raise it
     happened   integer not null,
     who        text    not null,
-    what       text    not null,       -- 'create store', 'create series', 'release', 'drop series', 'adopt store',
-                                       -- 'set budget', 'raise cap', 'declare disjoint', 'declare periods',
-                                       -- 'drop periods',
-                                       -- 'append', 'finish series', 'finish periods', 'refuse'
+    what       text    not null,       -- 'create store', 'release', 'refuse', 'set budget', …
     series_id  text,
     path_id    integer,
     level      text,
@@ -115,8 +110,6 @@ create table event (                   -- appended, never changed; limits are re
     reason     text,                   -- as the caller gave it
     details    text                    -- JSON; public parameters only
 ) strict;
-
-create index event_of_kind on event (what);
 
 create table publication (             -- directories with a public ledger that lists this store
     directory text primary key
@@ -216,37 +209,19 @@ order by min(generation);
 -- out: series_id, declaration (JSON), dropped, kind, workload, strategy, levels (JSON list of exact texts),
 --      releases (their number), first_release, last_release, first_generation, numerical_slack (the sum over releases),
 --      delta_infinity (the largest is joint for all releases of the path)
-with spent as (
-    select
-        path_id,
-        json_group_array(level) filter (where spends) as levels,
-        count(*) as releases,
-        min(released) as first_release,
-        max(released) as last_release,
-        min(generation) as first_generation,
-        total(json_extract(metadata, '$.numerical_slack')) as numerical_slack,
-        max(json_extract(metadata, '$.delta_infinity')) as delta_infinity
-    from release
-    group by path_id
-)
-
 select
-    series.series_id,
-    series.declaration,
-    series.dropped,
-    path.kind,
-    path.workload,
-    path.strategy,
-    coalesce(spent.levels, '[]') as levels,
-    coalesce(spent.releases, 0) as releases,
-    spent.first_release,
-    spent.last_release,
-    coalesce(spent.first_generation, 0) as first_generation,
-    coalesce(spent.numerical_slack, 0.0) as numerical_slack,
-    coalesce(spent.delta_infinity, 0.0) as delta_infinity
+    series.series_id, series.declaration, series.dropped, path.kind, path.workload, path.strategy,
+    json_group_array(release.level) filter (where release.spends) as levels,
+    count(release.generation) as releases,
+    min(release.released) as first_release,
+    max(release.released) as last_release,
+    coalesce(min(release.generation), 0) as first_generation,
+    total(json_extract(release.metadata, '$.numerical_slack')) as numerical_slack,
+    coalesce(max(json_extract(release.metadata, '$.delta_infinity')), 0.0) as delta_infinity
 from path
 inner join series on path.series_id = series.series_id
-left join spent on path.path_id = spent.path_id
+left join release on path.path_id = release.path_id
+group by path.path_id
 order by path.path_id;
 
 

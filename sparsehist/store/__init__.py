@@ -16,7 +16,7 @@ from sparsehist.store.records import (
     Tracked,
 )
 from sparsehist.store.state import State
-from sparsehist.store.witnesses import LEDGER_NAME, listed_in_ledger, publish, write_published
+from sparsehist.store.witnesses import LEDGER_NAME, publish, write_published
 
 __all__ = [
     "LEDGER_NAME",
@@ -35,7 +35,6 @@ __all__ = [
     "create_store",
     "ensure_store",
     "is_store",
-    "listed_in_ledger",
     "open_state",
     "publish",
     "read_json",

@@ -10,7 +10,6 @@ import shutil
 import stat
 import tempfile
 import time
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -37,14 +36,14 @@ def identity_of(store: Path) -> str:
     No program can set a change time. Moving the directory within its file system keeps both.
     """
     with disk_errors(store):
-        found = (store / _FORMAT).stat()
-    return f"{found.st_ino}:{found.st_ctime_ns}"
+        file = (store / _FORMAT).stat()
+    return f"{file.st_ino}:{file.st_ctime_ns}"
 
 
-def store_id_at(place: Path) -> str | None:
+def store_id_at(store: Path) -> str | None:
     """Return the id of the store at a path, None if its format file cannot be read."""
     try:
-        return str(read_json(place / _FORMAT)["store_id"])
+        return str(read_json(store / _FORMAT)["store_id"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -56,10 +55,7 @@ def is_store(store: Path) -> bool:
 
 
 def check_format(store: Path) -> None:
-    """Refuse a store of another format version, a store without its state, or one that other users can write to.
-
-    Warn if any user can replace the store, because its parent directory is writable to all.
-    """
+    """Refuse a store of another format version, a store without its state, or one that other users can write to."""
     try:
         version = read_json(store / _FORMAT)["sparsehist store"]
     except (OSError, ValueError, KeyError, TypeError):
@@ -74,11 +70,6 @@ def check_format(store: Path) -> None:
     if store.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise StoreError(
             f"other users can write to the store {store}: make sure that nobody did, then `chmod 700 {store}`"
-        )
-    if store.parent.stat().st_mode & (stat.S_IWOTH | stat.S_ISVTX) == stat.S_IWOTH:
-        warnings.warn(
-            f"any user can replace the store {store}: `chmod o-w {store.parent}`, or move the store",
-            stacklevel=2,
         )
 
 

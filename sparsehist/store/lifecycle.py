@@ -10,13 +10,12 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from sparsehist.errors import DeclarationError, NameTakenError, NotFoundError, StoreRolledBackError
-from sparsehist.store.database import Database, now
+from sparsehist.store.database import Database
 from sparsehist.store.layout import (
     FORMAT_VERSION,
     LOCK,
     SERIES,
     SPILL,
-    exclusive_lock,
     identity_of,
     is_store,
     locked_directory,
@@ -42,7 +41,7 @@ def create_store(path: Path, *, durable: bool = True) -> None:
         with closing(Database(building, durable=durable, create=True)) as database, database.transaction():
             database.insert(
                 "store", format_version=FORMAT_VERSION, store_id=store_id, generation=0,
-                identity=identity_of(building), home=str(path), created=now(),
+                identity=identity_of(building), home=str(path),
             )  # fmt: skip
             database.insert_event("create store", 0, who=None)
 
@@ -73,13 +72,7 @@ def backup(path: str | os.PathLike[str], destination: str | os.PathLike[str], *,
     """
     _check_is_free(Path(destination))
     path, destination = Path(path).resolve(), Path(destination).resolve()
-    with open_state(path, wait=wait):
-        pass
-    with (
-        exclusive_lock(path / LOCK, wait=wait),
-        _building(destination, durable=True) as building,
-        disk_errors(destination),
-    ):
+    with open_state(path, wait=wait), _building(destination, durable=True) as building, disk_errors(destination):
         ignore = shutil.ignore_patterns(LOCK, SPILL)
         shutil.copytree(path, building, ignore=ignore, dirs_exist_ok=True)
         building.chmod(0o700)

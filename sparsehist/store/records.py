@@ -57,7 +57,7 @@ class PathRecord:
         return self.kind, self.workload, self.strategy
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class SeriesRecord:
     """A series; its first path is that of the cells. Directory and paths are set when it is registered.
 
@@ -67,10 +67,10 @@ class SeriesRecord:
 
     series_id: str
     name: str
-    declaration: Mapping[str, Any]
-    salt: bytes
+    declaration: Mapping[str, Any] = field(repr=False)
+    salt: bytes = field(repr=False)
     files: Sequence[RegisteredFile]
-    made_from: str = "{}"
+    made_from: str = field(default="{}", repr=False)
     directory: Path = Path()
     paths: tuple[PathRecord, ...] = ()
 
@@ -83,9 +83,6 @@ class SeriesRecord:
     def population(self) -> str:
         """The declared population."""
         return str(self.declaration["population"])
-
-    def __repr__(self) -> str:
-        return f"SeriesRecord(name={self.name!r}, series_id={self.series_id!r})"
 
 
 @dataclass(frozen=True)

@@ -300,7 +300,7 @@ class State:
             check_file(record.directory, file)
         series_id, details = record.series_id, {"step": step.step + 1, "source": step.source}
         with self._changing("append"):
-            self._database.insert("step", series_id=series_id, **asdict(step), appended=now())
+            self._database.insert("step", series_id=series_id, **asdict(step))
             source = max(record.declaration.get("source") or "", step.source)
             declaration = as_text({**record.declaration, "source": source})
             sql = "update series set declaration = $declaration where series_id = $series_id"

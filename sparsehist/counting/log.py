@@ -111,7 +111,7 @@ def shown(file: str) -> str:
 
 
 class engine_errors(AbstractContextManager[None]):  # noqa: N801  used as a statement, like contextlib.suppress
-    """A context that replaces an engine's exception by our own error, whose text may quote the log or credentials.
+    """A context that replaces an engine's exception, whose text may quote the log or credentials, by our own error.
 
     Args:
         label: Name of the source, for errors.

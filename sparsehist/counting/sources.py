@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import polars as pl
-from polars.io.plugins import register_io_source
 
 from sparsehist.counting.contract import Files, Query
 from sparsehist.counting.files import open_files
@@ -81,23 +80,15 @@ def _refuse_twice(label: str, names: Sequence[str], columns: Sequence[str]) -> N
 
 
 def _of_relation(relation: duckdb.DuckDBPyRelation, columns: Sequence[str], label: str) -> Log:
-    """Read a relation of DuckDB as a stream, which can be opened repeatedly."""
+    """Read a relation of DuckDB as a lazy frame."""
+    from sparsehist.guarantee.statement import quoted  # imports DuckDB, which files do not need
+
     _refuse_twice(label, [name.casefold() for name in relation.columns], [name.casefold() for name in columns])
     for name, kind in zip(relation.columns, relation.types, strict=True):
         if name in columns and kind == "TIME WITH TIME ZONE":
             raise DataError(f"column {name!r} is {kind}, which loses its zone when read: cast it to text")
     dtypes = dict(zip(relation.columns, relation.limit(0).pl().dtypes, strict=True))
-    wanted = [name for name in dict.fromkeys(columns) if name in dtypes] or list(dtypes)
     # Select by position, because DuckDB may change names in its output. Other columns are not read.
-    places = [f'#{relation.columns.index(name) + 1} as "{name.replace(chr(34), 2 * chr(34))}"' for name in wanted]
-    projected = relation.project(", ".join(places))
-
-    def read(
-        with_columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, _: int | None
-    ) -> Iterator[pl.DataFrame]:
-        with projected.to_arrow_reader() if n_rows is None else projected.limit(n_rows).to_arrow_reader() as reader:
-            for batch in reader:
-                frame = pl.DataFrame(batch).select(with_columns or wanted)
-                yield frame if predicate is None else frame.filter(predicate)
-
-    return Log(register_io_source(read, schema={name: dtypes[name] for name in wanted}), dtypes, label)
+    numbered = enumerate(relation.columns, 1)
+    chosen = [f"#{number} as {quoted(name)}" for number, name in numbered if not columns or name in columns]
+    return Log(relation.project(", ".join(chosen) or "*").pl(lazy=True), dtypes, label)

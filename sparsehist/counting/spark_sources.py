@@ -6,7 +6,6 @@ import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib import import_module
 from typing import Any
 
 import polars as pl
@@ -41,36 +40,6 @@ def _dtype(given: Any) -> pl.DataType:
     if name == "DecimalType":
         return pl.UInt64() if (given.precision, given.scale) == (20, 0) else pl.Decimal(given.precision, given.scale)
     return _TYPES.get(name, pl.Object())
-
-
-def column(functions: Any, name: str) -> Any:
-    """Return the column with exactly this name, whatever characters it has."""
-    return functions.col("`" + name.replace("`", "``") + "`")
-
-
-def listed(frame: Any, values: pl.Series) -> Any:
-    """Return values as a frame in the session of another frame."""
-    table = values.to_frame().to_arrow(compat_level=pl.CompatLevel.oldest())
-    return frame.sparkSession.createDataFrame(table)
-
-
-def hidden(frame: Any, text: str) -> Any:
-    """Return a constant text column that plans do not show (EXPLAIN, UI and event log show literals)."""
-    return listed(frame, pl.Series("hidden", [text])).scalar()
-
-
-def functions_for(frame: Any) -> Any:
-    """Return the module of column functions for a frame."""
-    return import_module(f"{_package(frame)}.functions")
-
-
-def window_for(frame: Any) -> Any:
-    """Return the class that makes windows for a frame."""
-    return import_module(f"{_package(frame)}.window").Window
-
-
-def _package(frame: Any) -> str:
-    return "pyspark.sql.connect" if ".connect." in type(frame).__module__ else "pyspark.sql"
 
 
 @contextmanager

@@ -1,16 +1,15 @@
-"""Count with Spark's own columns and frames; only counts are returned.
+"""Count with Spark SQL; only counts are returned.
 
-Rows are grouped by unit once. Then pairs are made distinct and counted; only pairs of units above the bound are
-hashed and sorted in the portable order. No Python runs on the executors, and no value depends on the task that
-computed it, so a task can be repeated.
+The query is that of `counting_sql`, with the rules of a series: bad rows may be refused, and counts may be shares.
+Rows are shuffled once by unit; only pairs of units above the bound are hashed and sorted in the portable order. No
+Python runs on the executors, and no value depends on the task that computed it, so a task can be repeated.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -20,20 +19,18 @@ from sparsehist.counting.contract import CountRequest
 from sparsehist.counting.keys import OUTSIDE_REMEDY, missing_error
 from sparsehist.counting.log import Log, engine_errors
 from sparsehist.counting.measured import check_number, steps_sql, sum_names, unmeasured_error
-from sparsehist.counting.spark_sources import column, functions_for, hidden, listed, quiet, window_for
-from sparsehist.counting.tuples import part_of_tuple
-from sparsehist.counting.with_sql import Dialect
-from sparsehist.declaration.measures import Measure
+from sparsehist.counting.spark_sources import quiet
+from sparsehist.counting.with_sql import Dialect, check_name
 from sparsehist.domain import Catalogue, Domain, Hash64, Integers
 from sparsehist.domain.base import key_names
 from sparsehist.errors import DataError, SparsehistError
 
-Column = Any
-"""A Spark column; the type checker need not import Spark."""
 Frame = Any
+"""A Spark frame; the type checker need not import Spark."""
 _MISSING, _OUTSIDE, _UNMEASURED = "sparsehist: missing", "sparsehist: outside", "sparsehist: unmeasured"
 _REFUSED = re.compile(rf"({_MISSING}|{_OUTSIDE}|{_UNMEASURED}) (\d+)")
 _SQL = Dialect("spark")
+_SALT = "(select value from @salt@)"  # in a table, since plans, event log and UI show literals
 PART_KEYS = 2_000_000
 """Number of keys sent to the driver at once."""
 
@@ -51,21 +48,6 @@ def count(log: Log, wanted: CountRequest) -> pl.DataFrame:
         return _collected(counted(log, wanted), wanted.domain)
 
 
-def counted(log: Log, wanted: CountRequest) -> Frame:
-    """Return the lazy frame of counts by key: columns key_0, …, count and sum_0, …."""
-    F = functions_for(log.rows)
-    # Units with more keys have the last weight.
-    weight = F.lit(wanted.weights[-1][0])
-    for part, most in reversed(wanted.weights[:-1]):
-        weight = F.when(F.col("keys") <= most, part).otherwise(weight)
-    keys, sums = key_names(wanted.domain.columns), []
-    for name, each in zip(sum_names(wanted.measures), wanted.measures, strict=True):
-        most = F.floor(weight * F.lit(each.most_steps).cast("long") / wanted.full)
-        cut = F.greatest(F.least(F.col(name), most), -most if each.signed else F.lit(0))
-        sums.append(F.sum(cut).cast("long").alias(name))
-    return kept(log, wanted).groupBy(*keys).agg(F.sum(weight).cast("long").alias("count"), *sums)
-
-
 def in_order(log: Log, wanted: CountRequest, salt: bytes) -> Iterator[pl.DataFrame]:
     """Count units by key, and yield the keys in parts, ordered by count, then by a secret hash.
 
@@ -77,149 +59,126 @@ def in_order(log: Log, wanted: CountRequest, salt: bytes) -> Iterator[pl.DataFra
     Yields:
         Columns key_0, …, count and sum_0, …, at most about `PART_KEYS` rows; at least one frame, perhaps empty.
     """
-    F, keys = functions_for(log.rows), key_names(wanted.domain.columns)
-    hashed = _digest(F, log, salt, keys, wanted.domain.dtypes)
+    columns = zip(key_names(wanted.domain.columns), wanted.domain.dtypes, strict=True)
+    digest = _SQL.write("sha256", " || ".join([_SALT, *(_SQL.part("key", dtype, key) for key, dtype in columns)]))
     with _refusals(log, wanted):
-        found = counted(log, wanted).withColumn("order", hashed).persist()
-        n_parts = max(1, -(-found.count() // PART_KEYS))
-        placed = found.repartitionByRange(n_parts, "count", "order").withColumn("part", F.spark_partition_id())
+        frames = {"counts": counted(log, wanted), "salt": _table(log, pl.Series([salt.hex()]))}
+        hashed = _run(f"select *, {digest} as digest from @counts@", **frames).persist()  # noqa: S608  quoted
+        n_parts = max(1, -(-hashed.count() // PART_KEYS))
+        placed = hashed.repartitionByRange(n_parts, "count", "digest").selectExpr("*", "spark_partition_id() as part")
         placed = placed.persist()
         try:
             for number in range(n_parts):
-                rows = _collected(placed.where(F.col("part") == number).drop("part"), wanted.domain)
-                yield rows.sort("count", "order").drop("order")
+                rows = _collected(placed.where(f"part = {number}").drop("part"), wanted.domain)
+                yield rows.sort("count", "digest").drop("digest")
         finally:
             placed.unpersist()
-            found.unpersist()
+            hashed.unpersist()
 
 
 @contextmanager
 def _refusals(log: Log, wanted: CountRequest) -> Iterator[None]:
     """Replace refusals raised inside Spark by our own errors."""
 
-    def told_apart(failure: BaseException) -> SparsehistError | None:
-        found = _REFUSED.search(str(failure))
-        if found is None:
+    def refusal(failure: BaseException) -> SparsehistError | None:
+        raised = _REFUSED.search(str(failure))
+        if raised is None:
             return None
-        at = int(found[2])
-        if found[1] == _OUTSIDE:
+        at = int(raised[2])
+        if raised[1] == _OUTSIDE:
             domain = wanted.domain.describe()
             return DataError(f"key column(s) {wanted.key[at]!r}: there are keys outside {domain}: {OUTSIDE_REMEDY}")
-        if found[1] == _UNMEASURED:
+        if raised[1] == _UNMEASURED:
             return unmeasured_error(wanted.measures[at])
         of_unit = at < len(wanted.unit)
-        name = wanted.unit[at] if of_unit else wanted.key[at - len(wanted.unit)]
-        return missing_error(name, "unit" if of_unit else "key")
+        return missing_error((*wanted.unit, *wanted.key)[at], "unit" if of_unit else "key")
 
-    with quiet(), engine_errors(log.label, log, told_apart):
+    with quiet(), engine_errors(log.label, log, refusal):
         yield
 
 
 def _collected(frame: Frame, domain: Domain) -> pl.DataFrame:
     """Collect counts on the driver, in canonical dtypes."""
-    found = pl.DataFrame(pl.from_arrow(frame.toArrow()))
-    return found.cast(dict(zip(key_names(domain.columns), domain.dtypes, strict=True)))
+    counts = pl.DataFrame(pl.from_arrow(frame.toArrow()))
+    return counts.cast(dict(zip(key_names(domain.columns), domain.dtypes, strict=True)))
 
 
-def kept(log: Log, wanted: CountRequest) -> Frame:
-    """Return the pairs that count: columns unit_0, …, key_0, …, sum_0, … and the unit's number of keys."""
-    F, window = functions_for(log.rows), window_for(log.rows)
-    units = [f"unit_{i}" for i in range(len(wanted.unit))]
-    keys = key_names(wanted.domain.columns)
+def _table(log: Log, values: pl.Series) -> Frame:
+    """Return values as a frame with one column, `value`, in the session of a log."""
+    table = values.alias("value").to_frame().to_arrow(compat_level=pl.CompatLevel.oldest())
+    return log.rows.sparkSession.createDataFrame(table)
+
+
+def _run(text: str, **frames: Frame) -> Frame:
+    """Return the lazy frame of a query, in which @name@ stands for a frame."""
+    text = re.sub("@([a-z]+[0-9]*)@", r"{\1}", text.replace("{", "{{").replace("}", "}}"))
+    return next(iter(frames.values())).sparkSession.sql(text, **frames)
+
+
+def counted(log: Log, wanted: CountRequest) -> Frame:
+    """Return the lazy frame of counts by key: columns key_0, …, count and sum_0, …."""
     wanted.report("counting")
-    # Group by unit only, although pairs are to be distinct: so rows are shuffled only once.
-    placed = _placed(log, wanted).repartition(*units)
-    pairs = placed.dropDuplicates([*units, *keys])
-    if wanted.measures:
-        pairs = placed.groupBy(*units, *keys).agg(*(F.sum(name).alias(name) for name in sum_names(wanted.measures)))
-    of_unit = window.partitionBy(*units)
-    sized = pairs.withColumn("keys", F.count(F.lit(1)).over(of_unit))
-    dtypes = [*(log.dtypes[name] for name in wanted.unit), *wanted.domain.dtypes]
-    above = F.col("keys") > wanted.most_keys
-    order = F.when(above, _digest(F, log, wanted.salt, [*units, *keys], dtypes))
-    numbered = sized.withColumn("place", F.row_number().over(of_unit.orderBy(order)))
-    return numbered.where(~above | (F.col("place") <= wanted.most_keys)).drop("place")
+    measured = [each.column for each in wanted.measures]
+    for column in (*wanted.unit, *wanted.key, *measured):
+        if column is not None:
+            check_name(column)
+    frames = {"log": log.rows, "salt": _table(log, pl.Series([wanted.salt.hex()]))}
+    units, cells, steps = [], [], []
+    for at, column in enumerate(wanted.unit):
+        dtype, source = log.dtypes[column], f"source.u_{at}"
+        present = _ruled(wanted.on_null, _MISSING, at, _present(source, dtype))
+        units.append((_SQL.part(column, dtype, _comparable(source, dtype)), present))
+    for at, (column, part) in enumerate(zip(wanted.key, wanted.domain.parts, strict=True)):
+        dtype, source = log.dtypes[column], f"source.k_{at}"
+        present, whole = _present(source, dtype), isinstance(part, Hash64) and dtype == pl.UInt64
+        if isinstance(part, Catalogue):
+            values = part.values.cast(pl.Decimal(20, 0)) if part.values.dtype == pl.UInt64 else part.values
+            frames[f"values{at}"] = _table(log, values)
+            cell = _comparable(source, dtype)
+            inside = f"{cell} in (select value from @values{at}@)"  # noqa: S608  quoted
+        else:
+            cell, inside = _SQL.cell(source, Integers(0, 2**64 - 1) if whole else part)
+        if dtype == pl.String:
+            inside = f"is_valid_utf8({source}) and {inside}"
+        missing = _ruled(wanted.on_null, _MISSING, len(wanted.unit) + at, present)
+        inside = _ruled(wanted.on_outside, _OUTSIDE, at, f"(not ({present}) or {inside})")
+        cells.append((cell, f"{missing} and {inside}"))
+    for at, each in enumerate(wanted.measures):
+        exact = np.float32 if each.column and check_number(each.column, log) == pl.Float32 else np.float64
+        step, measurable = steps_sql(each, f"source.m_{at}", _SQL.write, exact)
+        steps.append((step, measurable and _ruled(wanted.on_null, _UNMEASURED, at, measurable)))
+    weight = "case " + " ".join(f"when kept.size <= {most} then {part}" for part, most in wanted.weights[:-1])
+    weight = f"{weight} else {wanted.weights[-1][0]} end" if len(wanted.weights) > 1 else str(wanted.weights[-1][0])
+    totals = []
+    for name, each in zip(sum_names(wanted.measures), wanted.measures, strict=True):
+        most = f"(cast({each.most_steps} as bigint) * {weight} div {wanted.full})"
+        least = f"-{most}" if each.signed else "0"
+        totals.append((name, f"cast(sum(greatest(least(kept.{name}, {most}), {least})) as bigint)"))
+    text = _SQL.select(
+        table="@log@", columns=(wanted.unit, wanted.key, measured), units=units, cells=cells, steps=steps,
+        domain=wanted.domain, measures=wanted.measures, salt=_SALT, most_keys=wanted.most_keys,
+        key_names=key_names(wanted.domain.columns), total=f"cast(sum({weight}) as bigint)", count="count",
+        totals=totals, hint="/*+ repartition(unit) */ ",
+    )  # fmt: skip
+    return _run(text, **frames)
 
 
-def _digest(F: Any, log: Log, salt: bytes, names: Sequence[str], dtypes: Sequence[pl.DataType]) -> Column:
-    """Return the SHA-256 of a salt and the texts of columns."""
-    texts = [F.expr(_text(name, dtype)) for name, dtype in zip(names, dtypes, strict=True)]
-    return F.sha2(F.concat(hidden(log.rows, salt.hex()), *texts).cast("binary"), 256)
+def _present(column: str, dtype: pl.DataType) -> str:
+    """Return the condition that a value is neither null nor empty, which is never null itself."""
+    empty = f" and octet_length({column}) > 0" if dtype in (pl.String, pl.Binary) else ""
+    return f"{column} is not null{empty}"
 
 
-def _text(name: str, dtype: pl.DataType) -> str:
-    """Return SQL that writes a column after its type and length (`counting/tuples.py`)."""
-    letter = part_of_tuple("", dtype)
-    if isinstance(dtype, pl.Datetime) and not dtype.time_zone:
-        # It is read as UTC, in any time zone of the session.
-        name = f"cast({name} || 'Z' as timestamp)"
-    return _SQL.part(letter, name)
-
-
-def _placed(log: Log, wanted: CountRequest) -> Frame:
-    """Return valid rows as columns unit_0, …, key_0, …, sum_0, …; drop or refuse other rows."""
-    F, sums = functions_for(log.rows), sum_names(wanted.measures)
-    frame = log.rows.select(
-        *(_present(F, log, name).alias(f"unit_{i}") for i, name in enumerate(wanted.unit)),
-        *(_present(F, log, name).alias(f"raw_{i}") for i, name in enumerate(wanted.key)),
-        *(_amount(F, log, each).alias(name) for name, each in zip(sums, wanted.measures, strict=True)),
-    )
-    roles = [*(f"unit_{i}" for i in range(len(wanted.unit))), *(f"raw_{i}" for i in range(len(wanted.key)))]
-    frame = _without_nulls(F, frame, roles, _MISSING if wanted.on_null == "error" else None)
-    for name, each in zip(sums, wanted.measures, strict=True):
-        frame = frame.withColumn(name, _steps(F, log, name, each))
-    frame = _without_nulls(F, frame, sums, _UNMEASURED if wanted.on_null == "error" else None)
-    for i, part in enumerate(wanted.domain.parts):
-        frame = _cell(F, frame, i, part, log.dtypes[wanted.key[i]])
-    refusal = _OUTSIDE if wanted.on_outside == "error" else None
-    return _without_nulls(F, frame, key_names(wanted.domain.columns), refusal)
-
-
-def _present(F: Any, log: Log, name: str) -> Column:
-    """Return a column, null where it is empty; text is compared byte by byte, whatever its collation."""
-    found = column(F, name)
-    if log.dtypes[name] == pl.String:
-        found = F.collate(found.cast("string"), "UTF8_BINARY")
-    if log.dtypes[name] in (pl.String, pl.Binary):
-        found = F.when(F.octet_length(found) > 0, found)
-    return found
-
-
-def _amount(F: Any, log: Log, measure: Measure) -> Column:
-    """Return the value of a row; 1 for a measure that counts rows."""
-    if measure.column is None:
-        return F.lit(1)
-    check_number(measure.column, log)
-    return column(F, measure.column)
-
-
-def _steps(F: Any, log: Log, name: str, measure: Measure) -> Column:
-    """Return a row's steps, null where it cannot be measured."""
-    exact = np.float32 if log.dtypes.get(measure.column or "") == pl.Float32 else np.float64
-    steps, measurable = steps_sql(measure, name, _SQL.write, exact)
-    return F.expr(f"case when {measurable or 'true'} then {steps} end")
-
-
-def _without_nulls(F: Any, frame: Frame, columns: Sequence[str], refusal: str | None) -> Frame:
-    """Drop rows with a null, or make Spark fail at the first."""
-    if refusal is None and columns:
-        return frame.where(reduce(lambda one, other: one & other, (F.col(name).isNotNull() for name in columns)))
-    for i, name in enumerate(columns):
-        stop = F.raise_error(F.lit(f"{refusal} {i}"))
-        frame = frame.withColumn(name, F.when(F.col(name).isNotNull(), F.col(name)).otherwise(stop))
-    return frame
-
-
-def _cell(F: Any, frame: Frame, i: int, domain: Domain, dtype: pl.DataType) -> Frame:
-    """Replace the column raw_i by key_i: its cell, null outside the domain."""
-    raw, cell = f"raw_{i}", f"key_{i}"
-    if isinstance(domain, Catalogue):
-        values = domain.values.cast(pl.Decimal(20, 0)) if domain.dtypes[0] == pl.UInt64 else domain.values
-        listing = F.broadcast(listed(frame, values.alias(cell)))
-        return frame.join(listing, F.col(raw) == F.col(cell), "left").drop(raw)
-    if isinstance(domain, Hash64) and dtype == pl.UInt64:
-        domain = Integers(0, 2**64 - 1)
-    value, inside = _SQL.cell(raw, domain)
+def _comparable(column: str, dtype: pl.DataType) -> str:
+    """Return a value such that equal units or keys are equal: text without a collation, moments as of UTC."""
     if dtype == pl.String:
-        inside = f"is_valid_utf8({raw}) and {inside}"
-    return frame.withColumn(cell, F.expr(f"case when {inside} then {value} end")).drop(raw)
+        return _SQL.write("text", column)
+    in_no_zone = isinstance(dtype, pl.Datetime) and not dtype.time_zone
+    return f"cast({column} || 'Z' as timestamp)" if in_no_zone else column
+
+
+def _ruled(choice: str, refusal: str, at: int, condition: str) -> str:
+    """Return a condition that drops bad rows, or makes Spark fail at the first one."""
+    if choice == "drop":
+        return condition
+    return f"case when {condition} then true else cast(raise_error('{refusal} {at}') as boolean) end"

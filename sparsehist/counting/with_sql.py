@@ -12,13 +12,13 @@ import re
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import polars as pl
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from sqlglot import exp
 
 from sparsehist.counting.contract import SALT_BYTES, Counts
-from sparsehist.counting.log import engine_errors
 from sparsehist.counting.measured import steps_sql, sum_names
 from sparsehist.counting.sources import open_log
 from sparsehist.counting.tuples import part_of_tuple
@@ -151,24 +151,11 @@ class CountingSql:
         """The salt as parameters of the query, by name if the dialect has names."""
         return {"salt": self.salt.hex()}
 
-    def check(self, *, key: str | Sequence[str], max_keys: int, measures: Sequence[Measure] = ()) -> None:
-        """Refuse a series with another key, bound or measure than the query had; any domain is accepted.
-
-        Raises:
-            DeclarationError: If they differ.
-        """
-        keys = (key,) if isinstance(key, str) else tuple(key)
-        if (keys, max_keys) != (self.key, self.max_keys):
-            raise DeclarationError(
-                f"these counts were made with key={list(self.key)} and max_keys={self.max_keys}, not with "
-                f"key={list(keys)} and max_keys={max_keys}"
-            )
-        if not set(measures) <= set(self.measures):
-            raise DeclarationError(
-                f"these counts were made with measures={list(map(str, self.measures))}, not with "
-                f"{list(map(str, measures))}",
-                parameter="measures",
-            )
+    def check(self, *, key: Sequence[str], max_keys: int, measures: Sequence[Measure]) -> None:
+        """Refuse a series with another key, bound or measure than the query had; any domain is accepted."""
+        known = f"key={list(self.key)}, max_keys={self.max_keys} and measures={list(map(str, self.measures))}"
+        if (tuple(key), max_keys) != (self.key, self.max_keys) or not set(measures) <= set(self.measures):
+            raise DeclarationError(f"these counts were made with {known}: declare the series with the same")
 
     def counts(self, result: object) -> Counts:
         """Return the result of the query as a log for `create`.
@@ -181,17 +168,10 @@ class CountingSql:
         """
         columns = [*self.key, self.count, *(each.steps_column for each in self.measures)]
         log = open_log(result, columns)
-        exact = dict(zip(self.key, self.domain.dtypes, strict=True))
-        with engine_errors(log.label, log):
-            rows = log.rows.select(columns).with_columns(
-                pl.col(name).cast(to) for name, to in exact.items() if _is_whole_decimal(log.dtypes[name])
-            )
-        return Counts(rows, self.count, counted_by=self, largest=1)
-
-
-def _is_whole_decimal(dtype: pl.DataType) -> bool:
-    """Return whether a type holds whole numbers of more than 63 bits as decimals."""
-    return isinstance(dtype, pl.Decimal) and dtype.scale == 0
+        # Warehouses return whole numbers of more than 63 bits as decimals.
+        decimals = {name for name in self.key if getattr(log.dtypes[name], "scale", None) == 0}
+        exact = {name: to for name, to in zip(self.key, self.domain.dtypes, strict=True) if name in decimals}
+        return Counts(log.rows.select(columns).cast(exact), self.count, counted_by=self, largest=1)
 
 
 def counting_sql(
@@ -249,52 +229,39 @@ def counting_sql(
     declared = Declaration(name="log", unit=parts, key=keys, max_keys=max_keys, domain=domain)
     if len(salt) != SALT_BYTES:
         raise DeclarationError(f"the salt must have {SALT_BYTES} bytes")
-    told = as_mapping("unit_types", unit_types or {})
-    if not parts or not set(told) <= set(parts) or not set(told.values()) <= set(UNIT_TYPES):
+    types = as_mapping("unit_types", unit_types or {})
+    if not set(types) <= set(parts) or not set(types.values()) <= set(UNIT_TYPES):
         raise DeclarationError(f"unit_types gives unit columns one of {', '.join(map(repr, UNIT_TYPES))}, got others")
     names = tuple(table.split(".")) if isinstance(table, str) else tuple(table)
     for name in (*names, *parts, *keys, count):
-        _check_name(name)
+        check_name(name)
     added = measures_of(measures)
     results = [*keys, count, *(each.steps_column for each in added)]
     if len(set(results)) < len(results):
         raise DeclarationError("the columns of keys, of the count and of sums, such as price_steps, need other names")
     say = Dialect(dialect)
-    own = [*(f"u_{i}" for i in range(len(parts))), *(f"k_{i}" for i in range(len(keys)))]
-    columns = list(zip((*parts, *keys), own, strict=True))
-    columns += [(each.column, f"m_{i}") for i, each in enumerate(added) if each.column is not None]
-    units = [say.unit(name, f"source.u_{i}", told.get(name, "text")) for i, name in enumerate(parts)]
-    placed = [say.cell(f"source.k_{i}", part) for i, part in enumerate(domain.parts)]
-    steps = [steps_sql(each, f"source.m_{i}", say.write) for i, each in enumerate(added)]
-    sums, cells = sum_names(added), key_names(len(keys))
-    texts = [
-        say.part(part_of_tuple("key", dtype), f"sized.{i}") for i, dtype in zip(cells, domain.dtypes, strict=True)
-    ]
-    totals = [say.write("bigint", f"sum(kept.{name})") for name in sums]
-    templates = Environment(  # noqa: S701  of SQL, not of HTML: sqlglot quotes
-        loader=PackageLoader("sparsehist", "templates"), undefined=StrictUndefined
-    )
-    sql = templates.get_template("counting.sql.jinja").render(
-        columns=[(say.name(name), alias) for name, alias in columns],
+    sql = say.select(
         table=".".join(map(say.name, names)),
-        unit=" || ".join(part for part, _ in units),
-        cells=[cell for cell, _ in placed],
-        conditions=[condition for _, condition in (*units, *placed, *steps) if condition],
-        steps=[step for step, _ in steps],
-        sums=sums,
-        bounds=[(each.least_steps, each.most_steps) for each in added],
-        totals=[(say.name(each.steps_column), total) for each, total in zip(added, totals, strict=True)],
-        keys=cells,
-        digest=say.write("sha256", " || ".join([say.words["salt"], "sized.unit", *texts])),
-        max_keys=max_keys,
+        columns=(parts, keys, [each.column for each in added]),
+        units=[say.unit(name, f"source.u_{i}", types.get(name, "text")) for i, name in enumerate(parts)],
+        cells=[say.cell(f"source.k_{i}", part) for i, part in enumerate(domain.parts)],
+        steps=[steps_sql(each, f"source.m_{i}", say.write) for i, each in enumerate(added)],
+        domain=domain,
+        measures=added,
+        salt=say.words["salt"],
+        most_keys=max_keys,
         key_names=list(map(say.name, keys)),
         count=say.name(count),
+        totals=[
+            (say.name(each.steps_column), say.write("bigint", f"sum(kept.{name})"))
+            for each, name in zip(added, sum_names(added), strict=True)
+        ],
     )
     return CountingSql(sql, dialect, declared.key, max_keys, domain, count, salt, added)
 
 
-def _check_name(name: object) -> None:
-    # Warehouses read these characters differently, or substitute them (Spark and ${…}).
+def check_name(name: object) -> None:
+    """Refuse names that warehouses read differently, or in which they substitute variables (Spark and ${…})."""
     if not isinstance(name, str) or not name or not name.isprintable() or re.search(r"[\\`]|\$\{", name):
         raise DeclarationError(
             "names are text without control characters, backslashes, backticks and ${, not "
@@ -316,20 +283,68 @@ class Dialect:
         """Quote a name."""
         return exp.to_identifier(name, quoted=True).sql(self._dialect)
 
+    def select(
+        self,
+        *,
+        columns: Sequence[Sequence[str | None]],
+        units: Sequence[tuple[str, str]],
+        cells: Sequence[tuple[str, str]],
+        steps: Sequence[tuple[str, str]],
+        domain: Domain,
+        measures: Sequence[Measure],
+        salt: str,
+        **parts: Any,
+    ) -> str:
+        """Fill in the template.
+
+        Args:
+            columns: Columns of the log for units, keys and measures (None for one without a column).
+            units: Text of each part of the unit, and the condition of its rows.
+            cells: Cell of each part of the key, and the condition of its rows.
+            steps: Steps of each measure, and the condition of its rows.
+            domain: Where the keys belong.
+            measures: What is added up.
+            salt: SQL of the salt.
+            parts: Further fields of the template.
+        """
+        keys = key_names(domain.columns)
+        texts = [self.part("key", dtype, f"sized.{key}") for key, dtype in zip(keys, domain.dtypes, strict=True)]
+        templates = Environment(  # noqa: S701  of SQL, not of HTML: sqlglot quotes
+            loader=PackageLoader("sparsehist", "templates"), undefined=StrictUndefined
+        )
+        return templates.get_template("counting.sql.jinja").render(
+            columns=[
+                (self.name(name), f"{letter}_{i}")
+                for letter, names in zip("ukm", columns, strict=True)
+                for i, name in enumerate(names)
+                if name is not None
+            ],
+            unit=" || ".join(text for text, _ in units),
+            cells=[cell for cell, _ in cells],
+            steps=[step for step, _ in steps],
+            conditions=[condition for _, condition in (*units, *cells, *steps) if condition],
+            keys=keys,
+            sums=sum_names(measures),
+            bounds=[(each.least_steps, each.most_steps) for each in measures],
+            digest=self.write("sha256", " || ".join([salt, "sized.unit", *texts])),
+            **{"hint": "", "total": "count(*)"} | parts,
+        )
+
     def unit(self, name: str, column: str, kind: str) -> tuple[str, str]:
         """Return the text of a part of the unit that is hashed, and the condition that it is not missing.
 
         If the engine checks types, a number instead of text, or a fraction instead of a whole number, is refused:
         equal values could have two texts, and so be two units.
         """
-        letter = part_of_tuple(name, UNIT_TYPES[kind])
+        dtype = UNIT_TYPES[kind]
         if kind == "text":
-            return self.part(letter, self.write("text", column)), f"{self.write('size', column)} > 0"
+            return self.part(name, dtype, self.write("text", column)), f"{self.write('size', column)} > 0"
         column = self.write("whole", column) if kind == "integer" else column
-        return self.part(letter, column), f"{column} is not null"
+        return self.part(name, dtype, column), f"{column} is not null"
 
-    def part(self, letter: str, value: str) -> str:
-        """Return a value after its letter and length; texts are already compared byte by byte."""
+    def part(self, name: str, dtype: pl.DataType, value: str) -> str:
+        """Return a value after the letter of its type and its length; texts are already compared byte by byte."""
+        letter = part_of_tuple(name, dtype)
         if letter == "d":
             value = self.write("days", self.write("date", value))
         elif letter == "u":

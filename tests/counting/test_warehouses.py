@@ -128,5 +128,5 @@ def test_sums_are_those_of_the_local_engine(engine: str) -> None:
         series = sh.create(":memory:", made.counts(found), **declared, measures=measures)
         assert "price_sum" in series.release("one", level=1, measures=1).frame.columns
         other = sh.Measure("price", clip=100, step="0.01")
-        with pytest.raises(DeclarationError, match="made with measures"):
+        with pytest.raises(DeclarationError, match=r"made with .*measures"):
             sh.create(":memory:", made.counts(found), **declared, measures=other)

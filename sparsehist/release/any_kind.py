@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -25,7 +25,6 @@ from sparsehist.release.stored_declaration import declaration_of
 
 _OF_CELLS = ("threshold", "false_keys", "open_delta", "measures")
 _OF_WORKLOADS = ("workload", "strategy")
-_OF_STEPS = ("step",)
 
 
 def request_of(
@@ -45,16 +44,20 @@ def request_of(
     """
     given = {word: value for word, value in asked.items() if value is not None}
     levels = level_asked(level, epsilon, delta)
+    of_workload = "workload" in given or (made_as == "workload" and not given.keys() & set(_OF_CELLS))
+    refused = dict.fromkeys(_OF_WORKLOADS, "for workloads: give workload=")
+    if of_workload:
+        refused = dict.fromkeys(_OF_CELLS, "for releases of cells, and this is a release of a workload")
     if declaration.steps is None:
-        _refuse(given, _OF_STEPS, "for running series, and this series is not one")
-    if "workload" in given or (made_as == "workload" and not given.keys() & set(_OF_CELLS)):
+        refused["step"] = "for running series, and this series is not one"
+    for word in given.keys() & refused.keys():
+        raise DeclarationError(f"{word}= is {refused[word]}", parameter=word)
+    if of_workload:
         if declaration.steps is not None:
             raise DeclarationError("a running series has no workloads", parameter="workload")
-        _refuse(given, _OF_CELLS, "for releases of cells, and this is a release of a workload")
         from sparsehist.release import workload_round  # imports scipy's linear algebra, which is slow
 
         return workload_round.requested(declaration, name, levels, **given), workload_round.open_path
-    _refuse(given, _OF_WORKLOADS, "for workloads: give workload=")
     sums = sums_asked(declaration, given.pop("measures", None))
     step = given.pop("step", None)
     cells = replace(requested(name, levels, **given, max_false_keys=max_false_keys), measures=sums)
@@ -64,12 +67,6 @@ def request_of(
 
     number = None if step is None else declaration.steps.step_of(step)
     return running_round.RunningRequest(**vars(cells), step=number), running_round.open_path
-
-
-def _refuse(given: Iterable[str], words: Iterable[str], told: str) -> None:
-    for word in given:
-        if word in words:
-            raise DeclarationError(f"{word}= is {told}", parameter=word)
 
 
 def plan(
@@ -94,16 +91,14 @@ def plan(
     request = of_kind(request_of(declaration, "plan", **asked)[0], CellRequest)
     with home.hold() as state:
         record, ledger = home.find(state, declaration.name, series_id), Ledger.of(state)
-        if declaration.steps is None:
-            of_cells = partial(cell_metadata, declaration, past=state.past(record.path_id))
-            planner = Planner(ledger, series_id, declaration, request, of_cells)
-        else:
+        public: Any = cell_metadata
+        past: Any = state.past
+        if declaration.steps is not None:
             from sparsehist.release import running_round
 
-            running = of_kind(request, running_round.RunningRequest)
-            past = running_round.open_path(pipeline.Held(home, state, record, declaration), running).past
-            metadata = partial(running_round.running_metadata, declaration, past=past)
-            planner = Planner(ledger, series_id, declaration, running, metadata)
+            public, past = running_round.running_metadata, state.past_points
+        metadata = partial(public, declaration, past=past(record.path_id))
+    planner = Planner(ledger, series_id, declaration, request, metadata)
     levels = levels_or_goal(levels, epsilon, delta)
     return planner.plan(counts, levels=levels, shows=shows, probability=probability, equal=equal)
 

@@ -9,12 +9,11 @@ from __future__ import annotations
 import secrets
 import threading
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fractions import Fraction
-from operator import attrgetter
 from typing import Any, ClassVar, NoReturn, Self
 
 import numpy as np
@@ -26,7 +25,6 @@ from sparsehist.errors import (
     BudgetExceededError,
     DeclarationError,
     InputError,
-    StoreDamagedError,
     of_kind,
     present,
     raise_alone,
@@ -49,11 +47,11 @@ from sparsehist.release.home import Home
 from sparsehist.release.metadata import InteractiveMetadata, Request, read_metadata
 from sparsehist.release.pipeline import ANSWER, Held, NoisePath
 from sparsehist.release.releases import Release
-from sparsehist.store import NewRound
+from sparsehist.store import NewRound, RegisteredFile
 from sparsehist.store.private_files import verified
 from sparsehist.typing import BoolArray, FloatArray
 
-_UPDATE, _START = ".update", ".start"
+_START = "0.start"
 _ASKED = "is this cell asked for"
 _ANSWERS = {"update": pl.Int64, "value": pl.Int64}
 
@@ -62,22 +60,21 @@ _ANSWERS = {"update": pl.Int64, "value": pl.Int64}
 class Update:
     """A measured answer of a session. The noise of the next threshold is secret, the rest is public."""
 
-    number: int  # from 1
     high: bool  # whether the hypothesis was too high
     value: int  # in counts
     threshold_noise: int  # of the next threshold, in counts
     packed: bytes  # the predicate: one bit per cell
 
     def as_bytes(self) -> bytes:
-        """Return four numbers, then the compressed predicate."""
-        head = np.array([self.number, self.high, self.value, self.threshold_noise], "<i8")
+        """Return three numbers, then the compressed predicate."""
+        head = np.array([self.high, self.value, self.threshold_noise], "<i8")
         return head.tobytes() + zlib.compress(self.packed, 1)
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Self:
         """Read the result of `as_bytes`."""
-        number, high, value, threshold_noise = np.frombuffer(content, "<i8", 4).tolist()
-        return cls(number, bool(high), value, threshold_noise, zlib.decompress(content[32:]))
+        high, value, threshold_noise = np.frombuffer(content, "<i8", 3).tolist()
+        return cls(bool(high), value, threshold_noise, zlib.decompress(content[24:]))
 
 
 @dataclass(frozen=True, repr=False)
@@ -179,6 +176,16 @@ class QueryPath(NoisePath):
     def name(self) -> PathName:
         return (INTERACTIVE, self.session, "multiplicative_weights")
 
+    @property
+    def contents(self) -> Callable[[str], bytes | None]:
+        """Return a function that reads an attachment: "0.start", or an update such as "1.update"; None if absent."""
+        files = {file.name.rpartition("-")[2]: file for file in present(self.record).files}
+        return lambda name: verified(self.held.record.directory, files[name]) if name in files else None
+
+    def attach(self, name: str, content: bytes) -> list[RegisteredFile]:
+        """Write an attachment for the next round."""
+        return [self.held.state.write_attachment(self.held.record, f"-{name}", content)]
+
     def metadata(self, request: QueryRequest) -> InteractiveMetadata:
         parameters = _weighing(self.held.declaration, request)
         watch, answer = parameters.levels
@@ -217,7 +224,7 @@ class QueryPath(NoisePath):
         attached = []
         if request.start is not None:  # a copy: the release may be deleted
             copy = zlib.compress(_start_counts(held.declaration, request.start).tobytes(), 1)
-            attached = [held.state.write_attachment(held.record, _START, copy)]
+            attached = self.attach(_START, copy)
         noise = np.array([threshold_noise, mass], np.int64)
         return self.new_round(request, metadata, level_noise=noise, attachments=attached)
 
@@ -241,8 +248,7 @@ class QuerySession:
         """Use `Series.interactive` instead."""
         self._home, self._declaration, self._series_id, self.name = home, declaration, series_id, request.name
         self._lock = threading.Lock()
-        self._updates: dict[bytes, Update] = {}  # by predicate
-        self._read: set[str] = set()  # names of the files of these updates
+        self._updates: dict[bytes, Update] = {}  # by predicate, in order
         self._pending: Update | None = None
         domain, counts = declaration.domain, np.zeros(declaration.domain.size)
         self._keys = domain.keys(np.arange(domain.size, dtype=np.int64))
@@ -252,14 +258,12 @@ class QuerySession:
             counts[domain.index(counted.drop("count"))] = counted["count"].to_numpy()
             release = pipeline.release(path.held, request, lambda *_: path)
             self._about = of_kind(read_metadata(release.metadata), InteractiveMetadata)
-            record, level = present(path.record), as_level(self._about.level)
-            threshold_noise, mass = path.held.state.noise(record.path_id, level, 2).tolist()
-            parameters, start = _weighing(declaration, self._about, mass), None
-            for file in record.files:
-                if file.name.endswith(_START):
-                    start = np.frombuffer(zlib.decompress(verified(path.held.record.directory, file)))
-            first, pulls = first_guess(parameters, start), np.zeros(domain.size)
-            self._state = MultiplicativeWeights(parameters, counts, first, pulls, parameters.updates, threshold_noise)
+            level, start = as_level(self._about.level), path.contents(_START)
+            threshold_noise, mass = path.held.state.noise(present(path.path_id), level, 2).tolist()
+            parameters = _weighing(declaration, self._about, mass)
+            guess = first_guess(parameters, None if start is None else np.frombuffer(zlib.decompress(start)))
+            zero, left = np.zeros(domain.size), parameters.updates
+            self._state = MultiplicativeWeights(parameters, counts, guess, zero, left, threshold_noise)
             self._refresh(path)
 
     @property
@@ -281,7 +285,7 @@ class QuerySession:
     def answers(self) -> pl.DataFrame:
         """The measured answers: update (0 is the mass, if it was measured) and value, in counts."""
         rows = [] if self._about.mass is not None else [(0, present(self.parameters.mass))]
-        rows += [(update.number, update.value) for update in self._updates.values()]
+        rows += [(number, update.value) for number, update in enumerate(self._updates.values(), 1)]
         return pl.DataFrame(rows, schema=_ANSWERS, orient="row")
 
     @property
@@ -322,8 +326,7 @@ class QuerySession:
                 if not answer.fresh:
                     return answer
                 high = np.array_equal(after.pulls > self._state.pulls, asked)
-                number, noise = len(self._updates) + 1, int(after.threshold_noise)
-                self._pending = Update(number, high, int(answer.value), noise, packed)
+                self._pending = Update(high, int(answer.value), int(after.threshold_noise), packed)
                 self._commit_pending(path, asked_at)
             value = float(self._updates[packed].value)
             return WeightedAnswer(value, self.parameters.error, fresh=True, updates_left=self.updates_left)
@@ -351,14 +354,14 @@ class QuerySession:
 
         If this fails, the caller has learnt the result of the comparison, so the next call commits it first.
         """
-        update, state, record = self._pending, path.held.state, path.held.record
+        update, state = self._pending, path.held.state
         if update is not None and self.updates_left and update.packed not in self._updates:
             number = len(self._updates) + 1
             metadata = replace(
                 self._about, name=f"{self.name}{ANSWER}{number}", update=number, store=state.store_id,
                 round=secrets.token_hex(8), released_at=asked_at, generation=state.generation + 1,
             )  # fmt: skip
-            attached = [state.write_attachment(record, _UPDATE, replace(update, number=number).as_bytes())]
+            attached = path.attach(f"{number}.update", update.as_bytes())
             request = QueryRequest(metadata.name, as_level(metadata.level))
             state.commit_round(path.new_round(request, metadata, level_noise=None, attachments=attached))
             self._refresh(path)
@@ -366,13 +369,9 @@ class QuerySession:
 
     def _refresh(self, path: QueryPath) -> None:
         """Apply the updates committed since the last call, by this or another process."""
-        files = [
-            one for one in present(path.record).files if one.name.endswith(_UPDATE) and one.name not in self._read
-        ]
-        updates = [Update.from_bytes(verified(path.held.record.directory, file)) for file in files]
-        for number, update in enumerate(sorted(updates, key=attrgetter("number")), len(self._updates) + 1):
-            if update.number != number:
-                raise StoreDamagedError(f"an update of {self.name!r} is missing; restore the store from a backup")
+        read = path.contents
+        while (content := read(f"{len(self._updates) + 1}.update")) is not None:
+            update = Update.from_bytes(content)
             query = np.unpackbits(np.frombuffer(update.packed, np.uint8), count=self.parameters.cells)
             self._state = replace(
                 self._state,
@@ -381,7 +380,6 @@ class QuerySession:
                 threshold_noise=float(update.threshold_noise),
             )
             self._updates[update.packed] = update
-        self._read |= {file.name for file in files}
 
     def _cells(self, predicate: pl.Expr) -> BoolArray:
         """Return where a predicate holds; shape (cells,)."""

@@ -58,7 +58,7 @@ class RunningPath(NoisePath):
     @property
     def past(self) -> PastPoints:
         """Earlier releases."""
-        return [] if (path_id := self.path_id) is None else self.held.state.past_points(path_id)
+        return self.held.state.past_points(self.held.record.path_id)
 
     def metadata(self, request: RunningRequest) -> RunningMetadata:
         step, declaration = present(request.step), self.held.declaration
@@ -79,7 +79,7 @@ class RunningPath(NoisePath):
         return f"this release and all earlier ones of the series together: {words}; {LAZILY}"
 
     def draw(self, request: RunningRequest, metadata: RunningMetadata, *, rng: np.random.Generator) -> NewRound:
-        declaration, path_id, all_keys = self.held.declaration, self.path_id, self.files.all_keys
+        declaration, path_id, all_keys = self.held.declaration, self.held.record.path_id, self.files.all_keys
         domain, counts_at = declaration.domain, self.files.counts_at
         point = Point(metadata.step - 1, present(request.level))
         past = _history(self.past, is_open=domain.is_open)
@@ -87,7 +87,7 @@ class RunningPath(NoisePath):
         known, false_keys = self._tracked()
         untracked = np.setdiff1d(np.arange(all_keys.height), known)
         taken = pl.concat([all_keys, false_keys])
-        noise = [self.held.state.noise(present(path_id), (step, level), known.size) for step, level, _ in self.past]
+        noise = [self.held.state.noise(path_id, at, known.size) for at in past.points]
         drawn = draw_step_round(
             noise_over_steps(declaration),
             past,
@@ -118,14 +118,14 @@ class RunningPath(NoisePath):
             positions=positions,
             counts=np.zeros(positions.size, np.int64),  # true counts differ by step: the files of steps hold them
             empty_keys=fresh,
-            paths={(at.step, at.level): drawn.paths[i] for i, at in enumerate(history.points)},
+            paths=dict(zip(history.points, drawn.paths, strict=True)),
             step=point.step,
         )
 
     def rows(self, level: Fraction, metadata: RunningMetadata) -> pl.DataFrame:
         """Read a committed release: it never changes, since the counts of a step never change."""
         step, (known, false_keys) = metadata.step - 1, self._tracked()
-        noise = self.held.state.noise(present(self.path_id), (step, level), known.size)
+        noise = self.held.state.noise(self.held.record.path_id, (step, level), known.size)
         counts = np.zeros(known.size, np.int64)
         counts[known >= 0] = self.files.counts_at([step], known[known >= 0])[0]
         if self.held.declaration.domain.is_open:
@@ -138,11 +138,11 @@ class RunningPath(NoisePath):
 
         A false key that gets units later keeps its noise.
         """
-        path_id = self.path_id
-        known = np.empty(0, np.int64) if path_id is None else self.held.state.tracked(path_id).position.copy()
+        path_id = self.held.record.path_id
+        known = self.held.state.tracked(path_id).position.copy()
         if not (known < 0).any():
             return known, self.files.all_keys.clear()
-        keys = self.held.state.empty_keys(present(path_id))
+        keys = self.held.state.empty_keys(path_id)
         known[known < 0] = found = self.files.numbers_of(keys).cast(pl.Int64).fill_null(-1).to_numpy()
         return known, keys.filter(pl.Series(found < 0))
 

@@ -245,7 +245,7 @@ def test_nothing_secret_is_shown_copied_or_left(tmp_path):
     session.ask(EARLY)
     assert "12500" not in repr(session)
     assert "7654321" not in repr(replace(session._state, threshold_noise=7_654_321))
-    assert "object at" in repr(Update(1, True, 5, 77, b"x"))
+    assert "object at" in repr(Update(True, 5, 77, b"x"))
     with pytest.raises(InputError, match="open the session again"):
         pickle.dumps(session)
     (kept,) = (tmp_path / "s" / "series").glob("*/*.update")

@@ -155,19 +155,7 @@ class StatementError(DeclarationError):
 
 
 class GuaranteeError(StatementError):
-    """A query may break the guarantee: rows of one unit may depend on the rows of others.
-
-    Attributes:
-        reason: The reason, and what to write instead.
-        start: First character of the wrong part of the query.
-        end: Position after its last character.
-        tied: Whether breaking the ties of an ORDER BY would help.
-    """
-
-    def __init__(self, message: str, *, reason: str = "", start: int = 0, end: int = 1, tied: bool = False) -> None:
-        """Keep the message and its position."""
-        super().__init__(message)
-        self.reason, self.start, self.end, self.tied = reason or message, start, end, tied
+    """A query may break the guarantee: rows of one unit may depend on others. The message says what to write."""
 
 
 class NotAllowedError(StatementError):

@@ -89,7 +89,7 @@ def check_query(
         parameters: Values for $name.
 
     Raises:
-        GuaranteeError: If rows may depend on other units; the message says where, why and what to change.
+        GuaranteeError: If rows may depend on other units; the message says why and what to change.
         StatementError: If DuckDB cannot plan it.
 
     Example:
@@ -99,6 +99,6 @@ def check_query(
         >>> check_query("select user_id, query from log limit 10", unit="user_id", tables={"log": log})
         Traceback (most recent call last):
         ...
-        sparsehist.errors.GuaranteeError: line 1, column 38: LIMIT and OFFSET count the rows of all units; ...
+        sparsehist.errors.GuaranteeError: LIMIT and OFFSET count the rows of all units; ...
     """
     checked(Query(query, tables or {}, public or {}, parameters), unit, key)

@@ -21,11 +21,11 @@ from sparsehist.errors import (
     InputError,
     SparsehistError,
     StatementError,
-    present,
     raise_alone,
 )
-from sparsehist.guarantee.check import Check
+from sparsehist.guarantee.check import Check, TieError
 from sparsehist.guarantee.extensions import draw_no_progress
+from sparsehist.guarantee.language import REASONS
 from sparsehist.guarantee.plan import plan_of
 from sparsehist.guarantee.statement import Lookup, Rewriting, Rewritten, Source, break_ties, folded, quoted
 from sparsehist.store.layout import spill_directory
@@ -47,14 +47,10 @@ Columns = dict[str, str]
 class Closed:
     """A query over views of its sources, with their columns and types; `verified` if it was checked."""
 
-    query: Rewritten
+    text: str
+    sources: Mapping[str, Source]
     columns: Mapping[str, Columns]
-    verified: bool = False
-
-    @property
-    def sources(self) -> dict[str, Source]:
-        """The source of each view."""
-        return self.query.sources
+    verified: bool
 
     def relation(self) -> duckdb.DuckDBPyRelation:
         """Return the rows of the query as a relation, which is computed when it is read."""
@@ -64,17 +60,17 @@ class Closed:
         directory = spill.enter_context(spill_directory())
         connection.execute("set temp_directory = $directory", {"directory": str(directory)})
         # CTEs may be computed twice, and relations of a connection can only be read one at a time.
-        once = "WITH " not in self.query.text.upper() and self.query.text.count("memory.main.source_") == 1
+        once = "WITH " not in self.text.upper() and self.text.count("memory.main.source_") == 1
         for view, source in self.sources.items():
             _put(connection, view, source, self.columns[view], streamed=once)
-        floats = [kind for typed in self.columns.values() for kind in typed.values() if _holds_floats(kind)]
+        floats = [kind for typed in self.columns.values() for kind in typed.values() if _has_floats(kind)]
         if floats:
             in_lists = any("[" in kind or "MAP(" in kind for kind in floats)
             connection.execute(f"set disabled_optimizers = '{_BY_STATISTICS}{',filter_pushdown' * in_lists}'")
-        files = [file for one in self.sources.values() for file in one.files]
+        files = [file for source in self.sources.values() for file in source.files]
         connection.execute("set allowed_paths = $files", {"files": files})
         connection.execute(statement("guarantee_lock"))
-        relation = connection.sql(self.query.text)
+        relation = connection.sql(self.text)
         weakref.finalize(relation, spill.close)
         return relation
 
@@ -97,36 +93,35 @@ def close(
     with duckdb.connect(":memory:", config={"threads": 1, **_CLOSED}) as connection:
         query = Rewriting(connection, text, lookup, parameters, frozenset(public_files), restricted).done()
         columns = {view: _columns_of(connection, source) for view, source in query.sources.items()}
-        if not unit or not restricted:
-            return Closed(query, columns)
-        for view, typed in columns.items():
-            fields = ", ".join(f"{quoted(name)} {kind}" for name, kind in typed.items())
-            connection.execute(f"create table hidden_{view} ({fields})")
-            listed = ", ".join(map(quoted, typed))
-            connection.execute(f"create view {view} as select {listed} from hidden_{view}")  # noqa: S608  quoted
-        connection.execute(statement("guarantee_lock"))
-        return Closed(_checked(connection, query, tuple(unit), tuple(key)), columns, verified=True)
+        verified = restricted and bool(unit)
+        if verified:
+            for view, typed in columns.items():
+                fields = ", ".join(f"{quoted(name)} {kind}" for name, kind in typed.items())
+                connection.execute(f"create table hidden_{view} ({fields})")
+                listed = ", ".join(map(quoted, typed))
+                connection.execute(f"create view {view} as select {listed} from hidden_{view}")  # noqa: S608  quoted
+            connection.execute(statement("guarantee_lock"))
+            query = _with_order(connection, query, tuple(unit), tuple(key))
+        return Closed(query.text, query.sources, columns, verified)
 
 
-def _checked(
+def _with_order(
     connection: duckdb.DuckDBPyConnection, query: Rewritten, units: tuple[str, ...], keys: tuple[str, ...]
 ) -> Rewritten:
-    """Check a query, then with ties broken by rows, then also by their text; return the first that passes."""
-    refused: GuaranteeError | None = None
-    for by_text in (None, False, True):
-        tried = query if by_text is None else break_ties(connection, query, by_text=by_text)
-        try:
-            _check(connection, tried, units, keys)
-        except GuaranteeError as problem:
-            refused = problem
-            if not problem.tied:
-                break
-        except StatementError:
-            if refused is None:
-                raise
-        else:
-            return tried
-    raise present(refused)
+    """Check a query; if the order of rows that tie matters, check and return it with ties broken."""
+    try:
+        _check(connection, query, units, keys)
+    except TieError as problem:
+        tie, ordered = problem, break_ties(connection, query)
+    else:
+        return query
+    try:
+        _check(connection, ordered, units, keys)
+    except GuaranteeError:
+        raise
+    except StatementError:
+        raise_alone(tie)
+    return ordered
 
 
 def _check(
@@ -135,21 +130,21 @@ def _check(
     """Check the plan of a query over empty tables."""
     try:
         columns = connection.sql(query.text).columns
-        ((found,),) = connection.execute(statement("guarantee_plan"), {"query": query.text}).fetchall()
-        plan = plan_of(found)
+        ((text,),) = connection.execute(statement("guarantee_plan"), {"query": query.text}).fetchall()
+        plan = plan_of(text)
     except duckdb.Error as problem:
-        raise_alone(StatementError(f"DuckDB cannot plan the query: {_said(problem)}"))
+        raise_alone(StatementError(f"DuckDB cannot plan the query: {_message_of(problem)}"))
     except ValueError:  # JSON has no value such as nan
         plan = {"error": True}
     if plan["error"] or len(plan["plans"]) != 1:
-        raise_alone(query.refusal("no plan"))
-    Check(query, units).run(plan["plans"][0], columns, keys)
+        raise_alone(GuaranteeError(REASONS["no plan"]))
+    Check(query.sources, units, [query.renamed(unit) for unit in units]).run(plan["plans"][0], columns, keys)
 
 
-def _said(problem: duckdb.Error) -> str:
+def _message_of(problem: duckdb.Error) -> str:
     """Return DuckDB's message about a query over empty tables; such a message contains no data."""
-    said = str(problem).splitlines()[0].split(": ", 1)[-1] if str(problem) else type(problem).__name__
-    return re.sub(r"\b(memory\.main\.)?(hidden_)?source_(\d+)\b", r"source \3", said)
+    message = str(problem).partition("\n")[0].split(": ", 1)[-1] or type(problem).__name__
+    return re.sub(r"\b(memory\.main\.)?(hidden_)?source_(\d+)\b", r"source \3", message)
 
 
 def _columns_of(connection: duckdb.DuckDBPyConnection, source: Source) -> Columns:
@@ -173,7 +168,7 @@ def _columns_of(connection: duckdb.DuckDBPyConnection, source: Source) -> Column
     return columns
 
 
-def _holds_floats(kind: str) -> bool:
+def _has_floats(kind: str) -> bool:
     return "FLOAT" in kind or "DOUBLE" in kind
 
 
@@ -184,7 +179,7 @@ def _put(
     listed = []
     for name, kind in columns.items():
         cast = f"cast({quoted(name)} as {kind})"
-        if _holds_floats(kind):  # CASE keeps conditions out of the reader of a file
+        if _has_floats(kind):  # CASE keeps conditions out of the reader of a file
             cast = f"case when {quoted(name)} is null then null else {cast} end"
         listed.append(f"{cast} as {quoted(name)}")
     reader = source.reader

@@ -6,17 +6,17 @@ Anything that is not listed is refused; the lists are for the tested versions of
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
-from sparsehist.guarantee.language import RANKS
+from sparsehist.guarantee.language import RANKED
 
 Node = dict[str, Any]
 
 _CALL = "qname arguments positional_arguments function_data has_serialize"
-_EXPRESSIONS = {
+_JOIN = "conditions join_type mark_index mark_types predicate"
+_FIELDS = {
     "BOUND_REF": "index",
-    "BOUND_COLUMN_REF": "binding depth",
     "BOUND_CONSTANT": "value",
     "BOUND_FUNCTION": f"{_CALL} is_operator named_arguments",
     "BOUND_CASE": "case_checks else_expr",
@@ -28,12 +28,9 @@ _EXPRESSIONS = {
     "BOUND_WINDOW": f"{_CALL} partitions orders start end start_expr end_expr exclude_clause filters distinct "
     "ignore_nulls sql_range_order_type sql_range_start sql_range_end sql_range_start_boundary "
     "sql_range_end_boundary",
-}
-_JOIN = "conditions join_type mark_index mark_types left_projection_map right_projection_map predicate"
-_OPERATORS = {
     "PROJECTION": "table_index expressions",
-    "GET": f"{_CALL} table_index returned_types names parameters input_table_types input_table_names projected_input "
-    "column_indexes extra_info ordinality_idx source_ordinality table_filters_by_projection",
+    "GET": f"{_CALL} table_index returned_types names parameters input_table_types input_table_names column_indexes "
+    "extra_info table_filters_by_projection ordinality_idx source_ordinality",
     "FILTER": "expressions",
     "COMPARISON_JOIN": _JOIN,
     "ANY_JOIN": f"{_JOIN} condition",
@@ -41,40 +38,47 @@ _OPERATORS = {
     "AGGREGATE_AND_GROUP_BY": "expressions groups grouping_sets group_index aggregate_index groupings_index "
     "distinct_validity",
     "WINDOW": "expressions window_index",
-    "DISTINCT": "distinct_type distinct_targets order_by",
+    "DISTINCT": "distinct_type distinct_targets",
     "UNION": "table_index column_count setop_all allow_out_of_order",
-    "ORDER_BY": "orders",
     "UNNEST": "unnest_index expressions",
     "MATERIALIZED_CTE": "table_index column_count ctename materialize",
     "CTE_REF": "table_index cte_index chunk_types bound_columns",
     "EXPRESSION_GET": "table_index expr_types expressions",
     "DUMMY_SCAN": "table_index",
 }
+"""The fields of each expression and operator."""
+_CORRELATED = (
+    "EMPTY_RESULT LIMIT DELIM_GET CHUNK_GET BOUND_COLUMN_REF left_projection_map right_projection_map".split()
+)
+"""Parts of the plans of correlated subqueries."""
 _ABSENT: tuple[object, ...] = (None, [], {}, False, "NONE")
 
 
-def plan_of(written: str) -> Node:
+def plan_of(text: str) -> Node:
     """Read a plan from JSON without source positions and aliases, so that equal expressions compare equal."""
 
     def plain(node: Node) -> Node:
         return {key: value for key, value in node.items() if key != "alias" and not key.startswith("query_location")}
 
-    return dict(json.loads(written, object_hook=plain))
+    return dict(json.loads(text, object_hook=plain))
 
 
 def kind_of(node: Node) -> str:
-    """Return the kind of an operator."""
-    return str(node.get("type", "")).removeprefix("LOGICAL_")
+    """Return the kind of an expression or operator."""
+    return str(node.get("expression_class") or str(node.get("type", "")).removeprefix("LOGICAL_"))
 
 
-def unknown_in(node: Node) -> str:
-    """Return the first unlisted part of an operator or expression; empty if all parts are listed."""
-    kind = node.get("expression_class", kind_of(node))
-    listed = _EXPRESSIONS.get(kind, _OPERATORS.get(kind))
-    if listed is None:
-        return str(node["type"] if "expression_class" in node else kind)
-    known = {"type", "children", "expression_class", "return_type", *listed.split()}
-    return next((key for key, value in node.items() if value not in _ABSENT and key not in known), "")
+def unlisted(node: Node) -> tuple[str, str]:
+    """Return the reason to refuse an operator or expression, and its unlisted part; empty if all parts are listed."""
+    kind = kind_of(node)
+    known = {"type", "children", "expression_class", "return_type", *_FIELDS.get(kind, "").split()}
+    unknown = [] if kind in _FIELDS else [str(node["type"]).removeprefix("LOGICAL_")]
+    unknown += [key for key, value in node.items() if value not in _ABSENT and key not in known]
+    if str(node.get("ctename", "")).startswith("__duckdb_delim"):
+        unknown.append("LIMIT")
+    if not unknown:
+        return "", ""
+    return "correlated" if unknown[0] in _CORRELATED else "unknown", unknown[0].replace("_", " ").lower()
 
 
 def type_of(expression: Node) -> Any:
@@ -90,7 +94,7 @@ def function_of(node: Node) -> str:
     return str((node.get("qname") or {}).get("path", [""])[-1]).lower()
 
 
-def place_of(expression: Node) -> int | None:
+def column_of(expression: Node) -> int | None:
     """Return the column number if an expression is only a column; else None."""
     return int(expression.get("index", 0)) if expression["expression_class"] == "BOUND_REF" else None
 
@@ -105,39 +109,30 @@ def parts(part: object) -> Iterator[Node]:
             yield from parts(value)
 
 
-def refs(*expressions: Node) -> set[int]:
+def columns_in(*expressions: Node) -> set[int]:
     """Return the columns that expressions use."""
-    found: set[int] = set()
+    columns: set[int] = set()
     for one in expressions:
-        at = place_of(one)
-        found |= {at} if at is not None else refs(*parts(one))
-    return found
+        column = column_of(one)
+        columns |= {column} if column is not None else columns_in(*parts(one))
+    return columns
 
 
 def orders_of(expression: Node) -> list[Node]:
     """Return the expressions by which an aggregate or window is ordered."""
-    given = (expression.get("order_bys") or {}).get("orders", ())
-    return [order["expression"] for order in (*expression.get("orders", ()), *given)]
+    orders = (expression.get("order_bys") or {}).get("orders", ())
+    return [order["expression"] for order in (*expression.get("orders", ()), *orders)]
 
 
 def picks_rows(window: Node) -> bool:
     """Return whether a window function gives different results to rows that tie in its order."""
-    if window["type"] in RANKS:
+    if window["type"] in RANKED:
         return False
     frame = f"{window.get('start')} {window.get('end')} {window.get('exclude_clause', 'NO_OTHER')}"
     return window["type"] != "WINDOW_AGGREGATE" or "_ROWS" in frame or not frame.endswith("NO_OTHER")
 
 
-def conditions_of(expressions: Iterable[Node]) -> list[Node]:
+def conditions_of(expressions: list[Node]) -> list[Node]:
     """Return the conditions that must all be true."""
-    found = []
-    for one in expressions:
-        found += conditions_of(one["children"]) if one["type"] == "CONJUNCTION_AND" else [one]
-    return found
-
-
-def descendants(node: Node) -> Iterator[Node]:
-    """Yield an operator and all below it, parents first."""
-    yield node
-    for child in node.get("children", ()):
-        yield from descendants(child)
+    split = (conditions_of(one["children"]) if one["type"] == "CONJUNCTION_AND" else [one] for one in expressions)
+    return [one for some in split for one in some]

@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, NoReturn
+from typing import Any
 
 import duckdb
 
@@ -22,11 +22,8 @@ from sparsehist.guarantee.files import READERS, guess_of, reader_of
 from sparsehist.store.statements import statement
 
 Node = dict[str, Any]
-NOWHERE = 2**63
-_PLACE = ("query_location", "query_location_length")
 _KINDS = ("type", "join_type", "ref_type", "setop_type", "subquery_type")
 _QUERIES = ("SELECT_NODE", "SET_OPERATION_NODE")
-_ROW_MAKERS = ("unnest", "range", "generate_series")
 _IN_ANY_FRAME = ("row_number", "ntile", "lag", "lead")
 
 
@@ -49,32 +46,22 @@ Lookup = Callable[[tuple[str, ...]], Source | None]
 """A function from the parts of a name in FROM to its source; None if it is not a table."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Rewritten:
     """A query over numbered views."""
 
-    text: str = field(repr=False)  # the text that is checked and run
+    text: str  # the text that is checked and run
+    tree: Node  # the parse tree of `text`
     sources: dict[str, Source]  # sources by the name of their view
-    written: str = field(repr=False)  # the original query
-    tree: Node = field(repr=False)  # the parse tree of `text`, with positions in `written`
-
-    def refusal(self, reason: str, call: str = "", **words: object) -> GuaranteeError:
-        """Return the error that refuses the query for a reason of the language, placed at the call of a function."""
-        calls = (node for node in nodes(self.tree) if str(node.get("function_name", "")).lower() == call)
-        span = min(filter(None, map(span_of, calls)), default=None)
-        written = "" if span is None else self.written.encode()[slice(*span)].decode()
-        said = language.REASONS[reason].format(call=written, **words)
-        return refusal(self.written, said, span, tied=reason == "ties")
 
     def renamed(self, name: str) -> set[str]:
         """Return the columns that the query renames or casts to this name, directly or in several steps."""
-        found, known = {folded(name)}, 0
-        while known < len(found):
-            known = len(found)
-            for node in nodes(self.tree):
-                if folded(str(node.get("alias", ""))) in found:
-                    found |= {folded(copied) for copied in _uncast(node).get("column_names", ())[-1:]}
-        return found
+        names, added = set[str](), {folded(name)}
+        while added:
+            names |= added
+            renaming = (node for node in nodes(self.tree) if folded(str(node.get("alias", ""))) in names)
+            added = {folded(column) for node in renaming for column in _column_names(node)[-1:]} - names
+        return names
 
 
 def nodes(part: object, without: Container[str] = ()) -> Iterator[Node]:
@@ -87,33 +74,19 @@ def nodes(part: object, without: Container[str] = ()) -> Iterator[Node]:
         yield from nodes(value, without)
 
 
-def span_of(node: Node) -> tuple[int, int] | None:
-    """Return the span of a node in bytes, if it has a source position."""
-    start = int(node.get("query_location", NOWHERE))
-    return (start, start + max(1, int(node.get("query_location_length", 0)))) if start < NOWHERE else None
-
-
-def _uncast(node: Node) -> Node:
-    return _uncast(node["child"]) if node.get("class") == "CAST" else node
-
-
-def line_and_column(text: str, at: int) -> tuple[int, int]:
-    """Return the line and column of a character, both from 1."""
-    return text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
-
-
-def refusal(text: str, reason: str, span: tuple[int, int] | None = None, *, tied: bool = False) -> GuaranteeError:
-    """Return the error that refuses a query; `span` is in bytes, by default the whole text."""
-    written = text.encode()
-    start, end = (len(written[:at].decode(errors="ignore")) for at in span or (0, len(written)))
-    line, column = line_and_column(text, start)
-    message = f"line {line}, column {column}: {reason}"
-    return GuaranteeError(message, reason=reason, start=start, end=end, tied=tied)
-
-
 def folded(name: str) -> str:
     """Return a name as DuckDB folds it: with ASCII letters in lower case."""
     return "".join(letter.lower() if letter.isascii() else letter for letter in name)
+
+
+def quoted(name: str) -> str:
+    """Return an identifier in quotes."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def quoted_text(text: str) -> str:
+    """Return a text as SQL writes it."""
+    return "'" + str(text).replace("'", "''") + "'"
 
 
 def check_words(text: str, parameters: Mapping[str, Any]) -> None:
@@ -141,79 +114,48 @@ class Rewriting:
 
     def done(self) -> Rewritten:
         """Return the rewritten query; refuse anything but one SELECT of the language over known sources."""
-        tree = self._parsed(self.text)
+        tree = _tree_of(self.parser, self.text)
         if tree["error"] or len(tree["statements"]) != 1:
-            at = int(tree.get("position", NOWHERE)) if tree["error"] else 0
             more = "" if tree["error"] else "; this is more than one statement"
-            reason = f"a series is made from one SELECT of the language that docs/sql.md describes{more}"
-            raise refusal(self.text, reason, (at, at + 1) if at < NOWHERE else None)
+            raise GuaranteeError(f"a series is made from one SELECT of the language in docs/sql.md{more}")
         select = tree["statements"][0]
         select["node"] = self._walk(select["node"], frozenset())
-        return Rewritten(self._text_of(tree), self.sources, self.text, tree)
+        return Rewritten(_text_of(self.parser, tree), tree, self.sources)
 
-    def _parsed(self, text: str, *, places: bool = True) -> Node:
-        ((found,),) = self.parser.execute(statement("guarantee_tree"), {"query": text}).fetchall()
-        return dict(json.loads(found, object_hook=None if places else _without_place))
-
-    def _text_of(self, tree: Node) -> str:
-        ((text,),) = self.parser.execute(statement("guarantee_text"), {"tree": json.dumps(tree)}).fetchall()
-        return str(text)
-
-    def _refuse(self, node: Node, reason: str) -> NoReturn:
-        span = span_of(node) or min(filter(None, map(span_of, nodes(node))), default=None)
-        raise refusal(self.text, reason, span)
-
-    def _walk(self, part: Any, ctes: frozenset[str]) -> Any:  # noqa: C901  one rule for each kind of node
+    def _walk(self, part: Any, ctes: frozenset[str]) -> Any:
         if isinstance(part, list):
             return [self._walk(one, ctes) for one in part]
         if not isinstance(part, dict):
             return part
         if self.restricted:
-            self._check(part)
+            part = _checked(part)
         kind = part.get("type")
         if part.get("class") == "PARAMETER":
             return self._constant(part)
-        if kind == "TABLE_FUNCTION" and isinstance(part.get("function"), dict):
-            called = str(part["function"]["function_name"]).lower()
-            if called in ("delta_scan", "iceberg_scan"):
-                raise_alone(StatementError(LACKING))
-            if called in READERS or (called not in _ROW_MAKERS and self.restricted):
+        if kind == "TABLE_FUNCTION":
+            name = str(part["function"]["function_name"]).lower()
+            if name in READERS or (self.restricted and name not in ("unnest", "range", "generate_series")):
                 return self._file(part, self._walk(part["function"], ctes))
         if kind == "BASE_TABLE":
             return self._table(part, ctes)
         if kind == "RECURSIVE_CTE_NODE":  # only in unchecked queries
             ctes |= {folded(part["cte_name"])}
         for entry in (part.get("cte_map") or {}).get("map", []):
-            if entry["key"].lower().startswith("__duckdb"):
-                self._refuse(part, "names that begin with __duckdb are DuckDB's own")
             entry["value"] = self._walk(entry["value"], ctes)
             ctes |= {folded(entry["key"])}
-        return {key: value if key == "cte_map" else self._walk(value, ctes) for key, value in part.items()}
-
-    def _check(self, node: Node) -> None:
-        """Refuse a part outside the language."""
-        words = {word for word in map(node.get, _KINDS) if isinstance(word, str)} | ({"sample"} & node.keys())
-        refused = min(words & language.REASONS.keys(), default="")
-        if refused:
-            self._refuse(node, language.REASONS[refused])
-        if node.get("class") in ("FUNCTION", "WINDOW"):
-            name = str(node["function_name"]).lower()
-            known = language.WRITTEN | language.ORDERLESS | language.ADDING | language.ORDERED | READERS.keys()
-            if node["class"] == "WINDOW":
-                known |= frozenset(language.WINDOWS.split())
-            if name not in known or len((node.get("qualified_name") or {}).get("path", [name])) != 1:
-                self._refuse(node, f"{name} is not in the language of a series' query; {language.instead_of(name)}")
+        part = {key: value if key == "cte_map" else self._walk(value, ctes) for key, value in part.items()}
+        return self._with_unnest(part) if kind == "SELECT_NODE" and self.restricted else part
 
     def _constant(self, node: Node) -> Node:
         """Replace a parameter by its value, with the type that DuckDB binds."""
         name = str(node.get("identifier", "")).lower()
-        given = {known.lower(): value for known, value in self.parameters.items()}
+        values = {known.lower(): value for known, value in self.parameters.items()}
         try:
-            ((written, kind),) = self.parser.execute(statement("guarantee_value"), {"value": given[name]}).fetchall()
+            ((text, kind),) = self.parser.execute(statement("guarantee_value"), {"value": values[name]}).fetchall()
         except (KeyError, duckdb.Error):
-            self._refuse(node, f"the parameter ${name} has no value, or one of a type that DuckDB does not take")
-        made = self._expression("null" if written is None else f"cast({quoted_text(written)} as {kind})")
-        return made | {key: node[key] for key in ("alias", *_PLACE) if key in node}
+            raise_alone(GuaranteeError(f"the parameter ${name} has no value, or one of a type that DuckDB refuses"))
+        constant = self._expression("null" if text is None else f"cast({quoted_text(text)} as {kind})")
+        return constant | {"alias": node.get("alias", "")}
 
     def _table(self, node: Node, ctes: frozenset[str]) -> Node:
         path = tuple((node.get("qualified_name") or {}).get("path", [node["table_name"]]))
@@ -224,10 +166,9 @@ class Rewriting:
             alias = re.split(r"[/\\]", path[0])[-1].split(".")[0]
             return self._file(node, self._expression(f"{reader}({quoted_text(path[0])})"), alias)
         if source is None:
-            self._refuse(
-                node,
+            raise GuaranteeError(
                 f"{'.'.join(path)} is no table here; give it in tables= or public=, or name a file in quotes. "
-                "Variables of your program are not seen",
+                "Variables of your program are not seen"
             )
         return self._view(node, source, path[-1])
 
@@ -235,43 +176,46 @@ class Rewriting:
         """Replace files by a view, and keep the call of their reader as text."""
         name = str(call["function_name"]).lower()
         if name not in READERS:
-            self._refuse(node, f"{name}(…) is no source: use {', '.join(READERS)}, or give a table in tables=")
-        given = [_option(argument) for argument in call.get("arguments", ())]
+            raise GuaranteeError(f"{name}(…) is no source: use {', '.join(READERS)}, or give a table in tables=")
+        arguments = [_option(argument) for argument in call.get("arguments", ())]
         try:
-            values = [self._value_of(value) for _, value in given]
+            values = [self._value_of(value) for _, value in arguments]
         except (duckdb.Error, ValueError):
-            self._refuse(node, f"what {name} reads and how must be constants or parameters")
-        options = {option: value for (option, _), value in zip(given, values, strict=True) if option}
-        paths = [] if not values or given[0][0] else values[0] if isinstance(values[0], list) else values[:1]
-        if not paths or len(options) != len(given) - 1 or not all(isinstance(path, str) for path in paths):
-            self._refuse(node, f"{name} is read from files named in the query: a text or a list of texts")
-        called, alias = ", ".join(paths), alias or name
+            raise_alone(GuaranteeError(f"the arguments of {name} must be constants or parameters"))
+        options = {option: value for (option, _), value in zip(arguments, values, strict=True) if option}
+        paths = [] if not values or arguments[0][0] else values[0] if isinstance(values[0], list) else values[:1]
+        if not paths or len(options) != len(arguments) - 1 or not all(isinstance(path, str) for path in paths):
+            raise GuaranteeError(f"{name} takes the path of a file or a list of paths, and options by name")
+        label, alias = ", ".join(paths), alias or name
         if not self.looks_at_files:
-            return self._view(node, Source(called), alias)
-        if "://" in called:
+            return self._view(node, Source(label), alias)
+        if "://" in label:
             raise_alone(StatementError(LACKING))
         public = set(paths) <= self.public_files
         if not public and self.restricted and (reason := guess_of(name, paths, options)):
-            self._refuse(node, reason)
-        asked = statement("guarantee_files")
-        files = [file for path in paths for (file,) in self.parser.execute(asked, {"path": path}).fetchall()]
+            raise GuaranteeError(reason)
+        query = statement("guarantee_files")
+        files = [file for path in paths for (file,) in self.parser.execute(query, {"path": path}).fetchall()]
         if not files:
-            self._refuse(node, f"{name} finds no file of that name")
+            raise GuaranteeError(f"{name} finds no file of that name")
         call["arguments"][0]["expression"] = self._expression(f"[{', '.join(map(quoted_text, files))}]")
-        tree = self._parsed("from range(1)")
+        tree = _tree_of(self.parser, "from range(1)")
         tree["statements"][0]["node"]["from_table"]["function"] = {**call, "alias": ""}
-        source = Source(called, public=public, reader=f"({self._text_of(tree)})", files=tuple(files))
-        return self._view(node, source, alias)
+        reader = f"({_text_of(self.parser, tree)})"
+        return self._view(node, Source(label, public=public, reader=reader, files=tuple(files)), alias)
 
-    def _expression(self, text: str) -> Node:
-        """Return the parse tree of an expression, without source positions."""
-        return dict(self._parsed(f"select {text}", places=False)["statements"][0]["node"]["select_list"][0])
+    def _expression(self, text: str, **inserted: Node) -> Node:
+        """Return the parse tree of an expression; columns of the names in `inserted` are replaced."""
+        return dict(_tree_of(self.parser, f"select {text}", inserted)["statements"][0]["node"]["select_list"][0])
+
+    def _from(self, text: str, **inserted: Node) -> Node:
+        """Return the parse tree of a table in FROM; columns and tables of the names in `inserted` are replaced."""
+        return dict(_tree_of(self.parser, f"from {text}", inserted)["statements"][0]["node"]["from_table"])
 
     def _value_of(self, constant: Node) -> Any:
         """Evaluate an expression without tables; it must return one value."""
-        tree = self._parsed("select 1")
-        tree["statements"][0]["node"]["select_list"] = [{**constant, "alias": ""}]
-        ((value,),) = self.parser.execute(self._text_of(tree)).fetchall()
+        tree = _tree_of(self.parser, "select constant", {"constant": {**constant, "alias": ""}})
+        ((value,),) = self.parser.execute(_text_of(self.parser, tree)).fetchall()
         return value
 
     def _view(self, node: Node, source: Source, alias: str) -> Node:
@@ -279,24 +223,101 @@ class Rewriting:
         new = f"source_{len(self.sources) + 1}"
         view = next((view for view, known in self.sources.items() if known == source), new)
         self.sources[view] = source
-        made: Node = self._parsed(f"from memory.main.{view}", places=False)["statements"][0]["node"]["from_table"]
         kept = {key: value for key, value in node.items() if key != "function"}
-        return {**kept, **made, "alias": node.get("alias") or alias}
+        return {**kept, **self._from(f"memory.main.{view}"), "alias": node.get("alias") or alias}
+
+    def _with_unnest(self, select: Node) -> Node:
+        """Replace `FROM log, unnest(log.tags) AS t(x)` by a query that unnests in its SELECT.
+
+        The query has the alias of `log`, and one more column: a struct of the columns of `t`.
+        """
+        tables = [one for one in nodes(select.get("from_table"), _QUERIES) if _is_unnest(one)]
+        fields: dict[tuple[str, ...], list[str]] = {}
+        for table in tables:
+            alias = table.get("alias", "")
+            for column in table.get("column_name_alias", ()):
+                fields[folded(alias), folded(column)] = [f"unnest {alias}", column]
+                fields.setdefault((folded(column),), [f"unnest {alias}", column])
+        if not tables:
+            return select
+        others = set(map(folded, _tables(select["from_table"])))
+        for node in [node for part in select.values() for node in nodes(part, _QUERIES)]:
+            names = node.get("column_names", [])
+            key = tuple(map(folded, names[:2]))
+            if key not in fields and not (len(names) > 1 and key[0] in others):
+                key = key[:1]
+            if key in fields:
+                node["column_names"] = fields[key] + names[len(key) :]
+        return select | {"from_table": self._unnested(select["from_table"])}
+
+    def _unnested(self, table: Node) -> Node:
+        join = table.get("type") == "JOIN"
+        if join and not _is_unnest(table["right"]):
+            return table | {side: self._unnested(table[side]) for side in ("left", "right")}
+        if not join and not _is_unnest(table):
+            return table
+        left, right = (self._unnested(table["left"]), table["right"]) if join else ({}, table)
+        name, arguments = left.get("alias") or left.get("table_name"), right["function"].get("arguments", ())
+        columns, values = right.get("column_name_alias", ()), ["unnest(list)", "unnest(range(1, len(list) + 1))"]
+        usual = table.get("ref_type") == "CROSS" and name and right.get("alias") and len(arguments) == 1
+        if not usual or len(columns) != 1 + ("with_ordinality" in right):
+            raise GuaranteeError(
+                "write unnest directly after its table: FROM log, unnest(list) AS t(x), or unnest(list) WITH "
+                "ORDINALITY AS t(x, i); or write SELECT unnest(list) in a query in FROM"
+            )
+        struct = ", ".join(f"{quoted_text(column)}: {value}" for column, value in zip(columns, values, strict=False))
+        query = f"select {{{struct}}} as {quoted('unnest ' + right['alias'])}, * from log"  # noqa: S608  quoted
+        return self._from(f"({query}) as {quoted(str(name))}", log=left, list=arguments[0]["expression"])
 
 
-def break_ties(parser: duckdb.DuckDBPyConnection, rewritten: Rewritten, *, by_text: bool) -> Rewritten:
+def _tree_of(parser: duckdb.DuckDBPyConnection, text: str, inserted: Mapping[str, Node] | None = None) -> Node:
+    """Return the parse tree of a text, without source positions; columns and tables of these names are replaced."""
+
+    def plain(node: Node) -> Node:
+        name = (node.get("column_names") or [node.get("table_name")])[0]
+        kept = {key: value for key, value in node.items() if not key.startswith("query_location")}
+        return (inserted or {}).get(str(name), kept)
+
+    ((tree,),) = parser.execute(statement("guarantee_tree"), {"query": text}).fetchall()
+    return dict(json.loads(tree, object_hook=plain))
+
+
+def _text_of(parser: duckdb.DuckDBPyConnection, tree: Node) -> str:
+    ((text,),) = parser.execute(statement("guarantee_text"), {"tree": json.dumps(tree)}).fetchall()
+    return str(text)
+
+
+def _checked(node: Node) -> Node:
+    """Refuse a part outside the language; remove ORDER BY, which has no effect on the rows of a result."""
+    words = {word for word in map(node.get, _KINDS) if isinstance(word, str)} | ({"sample"} & node.keys())
+    refused = min(words & language.REASONS.keys(), default="")
+    if refused:
+        raise GuaranteeError(language.REASONS[refused])
+    if node.get("class") in ("FUNCTION", "WINDOW"):
+        name = str(node["function_name"]).lower()
+        if (
+            name not in language.WRITTEN | READERS.keys()
+            or len(node.get("qualified_name", {}).get("path", [name])) != 1
+        ):
+            raise GuaranteeError(language.REASONS["function"].format(what=name, instead=language.instead_of(name)))
+    if "modifiers" not in node:
+        return node
+    return node | {"modifiers": [one for one in node["modifiers"] if one["type"] != "ORDER_MODIFIER"]}
+
+
+def break_ties(parser: duckdb.DuckDBPyConnection, query: Rewritten) -> Rewritten:
     """Return the same query with more columns in each ORDER BY that picks rows, or an ORDER BY where it has none.
 
-    They are the groups of a SELECT, for its windows, or else the rows of all tables in FROM, and `by_text` their text
-    too: it tells apart floating-point numbers that are equal but not alike.
+    They are the groups of a SELECT, for its windows, or else the rows of all tables in FROM, and their text too: it
+    distinguishes floating-point numbers that are equal but not alike.
     """
-    tree = json.loads(json.dumps(rewritten.tree))
+    tree = json.loads(json.dumps(query.tree))
     for select in [node for node in nodes(tree) if node.get("type") == "SELECT_NODE"]:
         groups = [one for one in select.get("group_expressions", ()) if one["class"] in ("COLUMN_REF", "FUNCTION")]
         names = _tables(select.get("from_table") or {})
         tables: list[Node] = [{"class": "COLUMN_REF", "type": "COLUMN_REF", "column_names": [name]} for name in names]
         cast = {"class": "CAST", "type": "OPERATOR_CAST", "cast_type": {"id": "VARCHAR"}}
-        tables += [{**cast, "child": table} for table in tables if by_text]
+        tables += [{**cast, "child": table} for table in tables]
         for node in [node for part in select.values() for node in nodes(part, _QUERIES)]:
             in_window = node.get("class") == "WINDOW"
             if _keeps_its_rows(node) if in_window else node.get("function_name") in language.ORDERED:
@@ -306,8 +327,7 @@ def break_ties(parser: duckdb.DuckDBPyConnection, rewritten: Rewritten, *, by_te
                 ordered = node if in_window else node.setdefault("order_bys", {"type": "ORDER_MODIFIER"})
                 order = {"type": "ORDER_DEFAULT", "null_order": "ORDER_DEFAULT"}
                 ordered["orders"] = [*ordered.get("orders", ()), *({**order, "expression": one} for one in columns)]
-    ((text,),) = parser.execute(statement("guarantee_text"), {"tree": json.dumps(tree)}).fetchall()
-    return replace(rewritten, text=str(text), tree=tree)
+    return replace(query, text=_text_of(parser, tree), tree=tree)
 
 
 def _keeps_its_rows(window: Node) -> bool:
@@ -325,18 +345,13 @@ def _tables(table: Node) -> list[str]:
     return [name] if (name := table.get("alias") or table.get("table_name")) else []
 
 
-def quoted(name: str) -> str:
-    """Return an identifier in quotes."""
-    return '"' + name.replace('"', '""') + '"'
+def _is_unnest(table: Node) -> bool:
+    return table.get("type") == "TABLE_FUNCTION" and table["function"]["function_name"].lower() == "unnest"
 
 
-def quoted_text(text: str) -> str:
-    """Return a text as SQL writes it."""
-    return "'" + str(text).replace("'", "''") + "'"
-
-
-def _without_place(node: Node) -> Node:
-    return {key: value for key, value in node.items() if key not in _PLACE}
+def _column_names(node: Node) -> list[str]:
+    """Return the parts of a column's name, without the casts around it."""
+    return _column_names(node["child"]) if node.get("class") == "CAST" else node.get("column_names", [])
 
 
 def _option(argument: Node) -> tuple[str, Node]:

@@ -14,7 +14,6 @@ from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import TokenError
 
 from sparsehist.errors import StatementError, raise_alone
-from sparsehist.guarantee.statement import line_and_column
 
 # DuckDB accepts no zero byte, which ends a text, and no lone surrogate.
 _NO_TEXT = re.compile("[\0\ud800-\udfff]")
@@ -63,7 +62,7 @@ class Piece:
     @property
     def line(self) -> int:
         """The line in which it begins."""
-        return line_and_column(self.script, self.place.start)[0]
+        return _line_and_column(self.script, self.place.start)[0]
 
     def error(self, message: str, place: Place | None = None) -> StatementError:
         """Return an error that shows a position of the script, by default the whole statement."""
@@ -103,6 +102,10 @@ def _words(script: str) -> list[Word]:
     return found
 
 
+def _line_and_column(text: str, at: int) -> tuple[int, int]:
+    return text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
+
+
 def pointed(message: str, script: str, place: Place) -> str:
     r"""Return a message with its position: the line of the script, and a caret under the wrong text.
 
@@ -112,7 +115,7 @@ def pointed(message: str, script: str, place: Place) -> str:
           relase x
           ^^^^^^
     """
-    line, column = line_and_column(script, place.start)
+    line, column = _line_and_column(script, place.start)
     shown = script.split("\n")[line - 1].replace("\t", " ")
     marked = max(1, min(place.end - place.start, len(shown) - column + 1))
     return f"line {line}, column {column}: {message}\n  {shown}\n  {' ' * (column - 1)}{'^' * marked}"

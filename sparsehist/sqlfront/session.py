@@ -18,7 +18,6 @@ from sparsehist.counting.queries import as_table
 from sparsehist.counting.queries import checked as checked_query
 from sparsehist.errors import (
     DeclarationError,
-    GuaranteeError,
     InputError,
     NotFoundError,
     SparsehistError,
@@ -45,7 +44,7 @@ from sparsehist.sqlfront.checking import LogQuery, ScriptCheck, check_plain, rel
 from sparsehist.sqlfront.engine_words import public_message
 from sparsehist.sqlfront.reading import Statement
 from sparsehist.sqlfront.results import TAKEN_NAMES, Outcome, SqlResult, failed, put, stoppable
-from sparsehist.sqlfront.script import Piece, Place, pieces, pointed
+from sparsehist.sqlfront.script import Piece, pieces
 from sparsehist.store import SeriesRecord, State, ensure_store, is_store, write_file
 from sparsehist.store.layout import spill_directory
 from sparsehist.store.private_files import PUBLIC
@@ -194,27 +193,21 @@ class Session:
             return Query(statement.query, parameters=bound)
 
     def check_query(self, statement: Statement, log: LogQuery, *, settled: bool = True) -> ClosedQuery | None:
-        """Check the query of a log and return its executable form; errors show the position in the script.
+        """Check the query of a log and return its executable form.
 
         If `settled` is False, its tables may still change: only its syntax is checked, and None is returned.
         """
         bound = self._bound(asked_for(statement.query, self.parameters))
         public = {folded(name) for name in log.public_tables}
-        try:
-            if log.declaration.unverified:
-                return None
-            if not settled:
-                check_words(statement.query, bound)
-                return None
-            self._check_settings()
-            query = Query(statement.query, public={name: name for name in log.public_tables}, parameters=bound)
-            lookup = lambda path: self._source_named(path, public)  # noqa: E731  one argument of the call below
-            return checked_query(query, log.declaration.unit or (), log.declaration.key, lookup)
-        except GuaranteeError as problem:
-            start = statement.query_place.start
-            where = Place(start + problem.start, start + problem.end)
-            message = pointed(problem.reason, statement.piece.script, where)
-            raise_alone(GuaranteeError(message, reason=problem.reason, start=where.start, end=where.end))
+        if log.declaration.unverified:
+            return None
+        if not settled:
+            check_words(statement.query, bound)
+            return None
+        self._check_settings()
+        query = Query(statement.query, public={name: name for name in log.public_tables}, parameters=bound)
+        lookup = lambda path: self._source_named(path, public)  # noqa: E731  one argument of the call below
+        return checked_query(query, log.declaration.unit or (), log.declaration.key, lookup)
 
     def _source_named(self, path: tuple[str, ...], public: set[str]) -> Source | None:
         """Return the source of a name in a series' query: a given table, a release, or a table of this session."""

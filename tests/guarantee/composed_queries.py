@@ -61,7 +61,6 @@ SAFE = {
     "ties of a list": "select user_id, array_to_string(list(query order by n), '') as query, max(n) as n, min(ts) as ts from {s} x group by user_id",
     "top of groups": "select user_id, query, count(*) as n, max(ts) as ts from {s} x group by user_id, query qualify row_number() over (partition by user_id order by count(*) desc, query) = 1",
     "ordinality": "select x.user_id, t.q || t.o as query, n, ts from {s} x, unnest([x.query, 'z']) with ordinality t(q, o)",
-    "left unnest": "select x.user_id, coalesce(t.q, '-') as query, n, ts from {s} x left join unnest([x.query, 'z']) t(q) on true",
     "twice": "with c as (select user_id, query, n, ts from {s} x) select a.user_id, a.query || b.query as query, b.n, a.ts from c a join c b on a.user_id = b.user_id and a.ts < b.ts",
     "counts joined": "select x.user_id, x.query, x.n + t.k as n, x.ts from {s} x join (select user_id, count(*) as k from clicks group by user_id) t using (user_id)",
     "at once": "select user_id, unnest(list(distinct query)) as query, max(n) as n, min(ts) as ts from {s} x group by user_id",

@@ -90,7 +90,7 @@ def accepted(query, held=None):
         world = checked(Query(query, given, {"areas": AREAS, "days": DAYS}), "user_id").world
     except (GuaranteeError, StatementError):
         return None
-    return re.sub(r"memory\.main\.(source_\d+)", lambda found: world.sources[found[1]].name, world.query.text)
+    return re.sub(r"memory\.main\.(source_\d+)", lambda found: world.sources[found[1]].name, world.text)
 
 
 def rows_of(connection, query):

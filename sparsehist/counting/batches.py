@@ -26,7 +26,7 @@ def plain(name: str, dtype: pl.DataType) -> pl.Expr:
         return column.reinterpret(signed=True)
     if is_whole(dtype):
         return column.to_physical().cast(pl.Int64)
-    return column if dtype in (pl.Binary, *DICTIONARIES) else column.cast(pl.String).cast(pl.Binary)
+    return column if isinstance(dtype, (pl.Binary, *DICTIONARIES)) else column.cast(pl.String).cast(pl.Binary)
 
 
 def restored(values: pl.Series, dtype: pl.DataType) -> pl.Series:
@@ -36,7 +36,7 @@ def restored(values: pl.Series, dtype: pl.DataType) -> pl.Series:
     if dtype == pl.Binary or is_whole(dtype):
         return values.cast(dtype)
     text = values.cast(pl.String)
-    return text if dtype in TEXTS else text.cast(dtype)
+    return text if isinstance(dtype, TEXTS) else text.cast(dtype)
 
 
 def is_present(name: str, dtype: pl.DataType) -> pl.Expr:
@@ -44,7 +44,7 @@ def is_present(name: str, dtype: pl.DataType) -> pl.Expr:
     column = pl.col(name)
     if is_whole(dtype):
         return column.is_not_null()
-    full = column != "" if dtype in DICTIONARIES else column.bin.size() > 0
+    full = column != "" if isinstance(dtype, DICTIONARIES) else column.bin.size() > 0
     return full.fill_null(value=False)
 
 

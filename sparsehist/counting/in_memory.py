@@ -10,7 +10,6 @@ do not fit in memory are written to disk; distinct texts stay in memory.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -21,12 +20,11 @@ from sparsehist.counting.contract import Bounding, CountRequest, UnitPairs
 from sparsehist.counting.keys import missing_error, outside_error
 from sparsehist.counting.log import Log, engine_errors
 from sparsehist.counting.measured import row_columns, row_steps, sum_names, unmeasured_error
-from sparsehist.counting.memory import allowed_memory
+from sparsehist.counting.progress import memory_bytes
 from sparsehist.counting.rows import GROUP_BITS, Rows
 from sparsehist.counting.tuples import sha256_of, tuple_text
 from sparsehist.counting.words import Numbers32or64, Words, key_range, odd
-from sparsehist.errors import DeclarationError
-from sparsehist.store.layout import spill_directory
+from sparsehist.domain.base import key_names
 from sparsehist.threads import cores, in_threads
 from sparsehist.typing import AnyArray, BoolArray, IndexArray, IntArray, NDArray, WordArray, secret
 
@@ -64,41 +62,37 @@ def name() -> str:
 def count(log: Log, wanted: CountRequest) -> tuple[pl.DataFrame, Bounding]:
     """Count units by key: return columns key_0, …, count, sum_0, … of kept keys, and statistics of bounding."""
     names = ["count", *sum_names(wanted.measures)]
-    met = above = 0
+    distinct = above = 0
     parts: list[Pairs] = []
-    with spill_directory(wanted.temporary_directory) as directory:
-        read = WordLog(log, wanted, directory)
-        dense = read.keys.n_cells <= DENSE * len(read.rows)
-        totals = [np.zeros(read.keys.n_cells if dense else 0, np.int64) for _ in names]
-        for pairs in read.pairs():
-            met, above = met + int(pairs.sizes.sum()), above + int((pairs.sizes > wanted.max_keys).sum())
-            if not dense:
-                parts.append(pairs)
-                continue
-            places = pairs.cells.astype(np.intp)
+    read = WordLog(log, wanted)
+    dense = read.keys.n_cells <= DENSE * len(read.rows)
+    totals = [np.zeros(read.keys.n_cells if dense else 0, np.int64) for _ in names]
+    for pairs in read.pairs():
+        distinct += int(pairs.sizes.sum())
+        above += int((pairs.sizes > wanted.max_keys).sum())
+        if dense:
+            positions = pairs.cells.astype(np.intp)
             for total, added in zip(totals, pairs.added, strict=True):
-                np.add.at(total, places, 1 if added is None else added)
-        read.rows.clear()
+                np.add.at(total, positions, 1 if added is None else added)
+        else:
+            parts.append(pairs)
+    read.rows.clear()
     wanted.report("counting")
-    if dense:
-        cells = np.flatnonzero(totals[0])
-        found = pl.DataFrame(
-            {"cell": cells} | {name: total[cells] for name, total in zip(names, totals, strict=True)}
-        )
+    if parts:
+        sums = _added_up(parts, names)
     else:
-        found = _added_up(parts, names)
-    frame = read.keys.frame(found["cell"].to_numpy().view(np.uint64) if dense else found["cell"].to_numpy())
-    return frame.with_columns(found.drop("cell")), Bounding(met, above)
+        cells = np.flatnonzero(totals[0])
+        columns = {name: total[cells] for name, total in zip(names, totals, strict=True)}
+        sums = pl.DataFrame({"cell": cells.astype(np.uint64), **columns})
+    return read.keys.frame(sums["cell"].to_numpy()).with_columns(sums.drop("cell")), Bounding(distinct, above)
 
 
 def kept_pairs(log: Log, wanted: CountRequest) -> UnitPairs:
     """List the pairs that count."""
-    with spill_directory(wanted.temporary_directory) as directory:
-        read = WordLog(log, wanted, directory)
-        parts = list(read.pairs())
+    read = WordLog(log, wanted)
+    parts = list(read.pairs())
     distinct, codes = np.unique(_joined([part.cells for part in parts], np.uint32), return_inverse=True)
-    words = _joined([part.units for part in parts], np.uint64)
-    frame = read.unit_frame(words)
+    frame = read.unit_frame(_joined([part.units for part in parts], np.uint64))
     units = _texts(frame) if frame.width > 1 else frame.to_series()
     sizes = _joined([part.kept for part in parts], np.int64)
     return UnitPairs(units.alias("unit"), sizes, codes.astype(np.uint32), read.keys.frame(distinct))
@@ -113,19 +107,18 @@ class WordLog:
         rows: The words; those of units are multiplied by a secret odd number, a bijection that breaks up patterns.
     """
 
-    def __init__(self, log: Log, wanted: CountRequest, directory: Path) -> None:
-        allowed = allowed_memory(wanted.memory_limit)
-        self._wanted, self._dtypes = wanted, log.dtypes
-        self.units = Words.of_columns([log.dtypes[name] for name in wanted.unit], [None] * len(wanted.unit))
-        self.keys = Words.of_columns([log.dtypes[name] for name in wanted.key], wanted.domain.parts)
-        self.rows = Rows(directory, allowed // 2)
+    def __init__(self, log: Log, wanted: CountRequest) -> None:
+        self._wanted, dtypes = wanted, log.dtypes
+        self.units = Words(wanted.unit, [dtypes[name] for name in wanted.unit], None)
+        self.keys = Words(key_names(len(wanted.key)), [dtypes[name] for name in wanted.key], wanted.domain)
+        self.rows = Rows(wanted.temporary_directory, memory_bytes(wanted.memory_limit) // 2)
         self._multiplier = odd(wanted.salt, b"multiplier")
         self._inverse = np.uint64(pow(int(self._multiplier), -1, 2**64))
-        self._read(log, allowed)
+        self._read(log)
 
-    def _read(self, log: Log, allowed: int) -> None:
+    def _read(self, log: Log) -> None:
         """Read the log into words batch by batch, and map its keys to cells of the domain."""
-        wanted, dtypes = self._wanted, self._dtypes
+        wanted, dtypes = self._wanted, log.dtypes
         steps = row_steps(wanted.measures, log)
         rules = {name: is_present(name, dtypes[name]) for name in wanted.read}
         rules |= {name: pl.col(name).is_not_null() for name in steps}
@@ -137,14 +130,10 @@ class WordLog:
         beyond: set[str] = set()
 
         def add(batch: pl.DataFrame) -> None:
-            batch = kept(kept(batch, rules, missing), ranges, beyond)
-            keys = self.keys.numbers([batch[name].rechunk() for name in wanted.key])
-            units = self.units.numbers([batch[name].rechunk() for name in wanted.unit]) * self._multiplier
+            batch = kept(kept(batch, rules, missing), ranges, beyond).rechunk()
+            keys = self.keys.numbers(batch.select(wanted.key).get_columns())
+            units = self.units.numbers(batch.select(wanted.unit).get_columns()) * self._multiplier
             self.rows.add(units, keys, *(batch[name].to_numpy() for name in steps))
-            if self.units.memory + self.keys.memory > allowed:
-                raise DeclarationError(
-                    "memory_limit is too small for the distinct texts of units and keys: allow more memory"
-                )
 
         pl.Series(np.zeros(0))  # Polars imports numpy with the first array, which is not thread-safe
         with engine_errors(log.label, log):
@@ -176,9 +165,8 @@ class WordLog:
         cells, inside = self.keys.cells(keys)
         if inside is not None:
             units, cells, *steps = (column[inside] for column in (units, cells, *steps))
-        hashes = self.units.hashes(self.units.cells(units * self._inverse)[0])
-        hashes += self.keys.hashes(cells)
-        units, cells, order, starts = distinct_pairs(units, cells, mixed(hashes), bits, self._ranks)
+        hashes = mixed(self.units.hashes(units * self._inverse) + self.keys.hashes(cells))
+        units, cells, order, starts = distinct_pairs(units, cells, hashes, bits, self._ranks)
         of_rows = iter(steps)
         sums = [
             np.diff(starts, append=order.size)
@@ -187,17 +175,17 @@ class WordLog:
             for measure in wanted.measures
         ]
         first = first_of_runs(units)
-        own = np.flatnonzero(first)
-        sizes = np.diff(own, append=units.size)
+        begins = np.flatnonzero(first)
+        sizes = np.diff(begins, append=units.size)
         if sizes.max(initial=0) > wanted.most_keys:
             number = np.cumsum(first) - 1
-            chosen = np.arange(units.size) - np.take(own, number, mode="clip") < wanted.most_keys
+            chosen = np.arange(units.size) - np.take(begins, number, mode="clip") < wanted.most_keys
             if wanted.portable:
                 above = np.flatnonzero(np.repeat(sizes > wanted.most_keys, sizes))
-                texts = _texts(self.unit_frame(units[above] * self._inverse)) + _texts(self.keys.frame(cells[above]))
-                digests = sha256_of(texts, wanted.salt).alias("digest")
-                place = digests.to_frame().select(pl.col("digest").rank("ordinal").over(pl.Series(number[above])))
-                chosen[above] = place.to_series().to_numpy() <= wanted.most_keys
+                texts = _texts(self.unit_frame(units[above])) + _texts(self.keys.frame(cells[above]))
+                digests = sha256_of(texts, wanted.salt).to_frame("digest")
+                rank = digests.select(pl.col("digest").rank("ordinal").over(pl.Series(number[above])))
+                chosen[above] = rank.to_series().to_numpy() <= wanted.most_keys
             cells, sums = cells[chosen], [each[chosen] for each in sums]
         counting = np.minimum(sizes, wanted.most_keys)
         weights = None
@@ -207,19 +195,17 @@ class WordLog:
         for measure, each in zip(wanted.measures, sums, strict=True):
             most = measure.most_steps * (1 if weights is None else weights) // wanted.full
             np.clip(each, -most if measure.signed else 0, most, out=each)
-        units = np.take(units, own, mode="clip") * self._inverse
-        return Pairs(units, sizes, counting, cells, [weights, *sums])
+        return Pairs(np.take(units, begins, mode="clip"), sizes, counting, cells, [weights, *sums])
 
     def _ranks(self, cells: Numbers32or64) -> IndexArray:
         """Rank cells by value; equal values have equal ranks."""
-        values = self.keys.frame(cells).select(pl.struct(pl.all()))
-        ranks: IndexArray = values.to_series().rank("dense").to_numpy()
+        values = self.keys.frame(cells).to_struct()
+        ranks: IndexArray = values.rank("dense").to_numpy()
         return ranks
 
-    def unit_frame(self, words: WordArray) -> pl.DataFrame:
-        """Turn words back into units."""
-        values = self.units.values(self.units.cells(words)[0])
-        return pl.DataFrame(dict(zip(self._wanted.unit, values, strict=True)))
+    def unit_frame(self, units: WordArray) -> pl.DataFrame:
+        """Turn the words of rows back into units."""
+        return self.units.frame(units * self._inverse)
 
 
 def _texts(frame: pl.DataFrame) -> pl.Series:
@@ -297,18 +283,14 @@ def mixed(words: WordArray) -> WordArray:
 
 def _added_up(parts: list[Pairs], names: Sequence[str]) -> pl.DataFrame:
     """Return the distinct cells and their totals; empty `parts` to save a copy."""
-    cells = pl.Series("cell", _joined([part.cells for part in parts], np.uint32))
-    columns = list(zip(*(part.added for part in parts), strict=True)) or [(None,), *[()] * (len(names) - 1)]
-    given = {
-        name: _joined([each for each in column if each is not None], np.int64)
-        for name, column in zip(names, columns, strict=True)
-        if not any(each is None for each in column)
-    }
+    cells = pl.Series("cell", np.concatenate([part.cells for part in parts]))
+    columns = zip(names, zip(*(part.added for part in parts), strict=True), strict=True)
+    added = {name: np.concatenate(column) for name, column in columns if column[0] is not None}
     parts.clear()
-    if not given:  # twice as fast as `group_by`
+    if not added:  # twice as fast as `group_by`
         return cells.sort().rle().struct.unnest().select(cell="value", count=pl.col("len").cast(pl.Int64))
-    added = [pl.col(name).sum() if name in given else pl.len().cast(pl.Int64).alias(name) for name in names]
-    return pl.LazyFrame({"cell": cells} | given).group_by("cell").agg(added).collect(engine="streaming")
+    totals = [pl.col(name).sum() if name in added else pl.len().cast(pl.Int64).alias(name) for name in names]
+    return pl.LazyFrame({"cell": cells, **added}).group_by("cell").agg(totals).collect(engine="streaming")
 
 
 def _run_sums(values: AnyArray, starts: IndexArray) -> IntArray:

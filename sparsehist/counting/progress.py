@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from sparsehist.declaration.checks import checked_whole
@@ -23,7 +26,8 @@ class Counting:
     Attributes:
         engine: "auto": Spark counts its own frames, this process everything else; "memory" and "spark" require that
             engine.
-        memory_limit: Bytes, or text such as "4GB". Rows use half of it; more rows are written to disk.
+        memory_limit: Bytes, or text such as "4GB"; by default half of the memory of this machine or container. Rows
+            use half of it; more rows are written to disk. Distinct texts stay in memory.
         threads: At most this many; the number of cores by default.
         progress: None shows phases on a terminal, True always, False never; or a function to be called with each
             phase.
@@ -47,6 +51,23 @@ class Counting:
     def resources(self) -> dict[str, Any]:
         """Memory limit and threads, as arguments of `count_keys`."""
         return {"memory_limit": self.memory_limit, "threads": self.threads}
+
+
+def memory_bytes(limit: str | int | None) -> int:
+    """Return a limit in bytes; by default half of the memory of this machine or container."""
+    if limit is None:
+        of_container = Path("/sys/fs/cgroup/memory.max")
+        text = of_container.read_text(encoding="ascii").strip() if of_container.exists() else ""
+        machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        return min(machine, int(text) if text.isdigit() else machine) // 2
+    if isinstance(limit, int) and not isinstance(limit, bool) and limit > 0:
+        return limit
+    pattern = r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B\s*"
+    match = re.fullmatch(pattern, limit, re.IGNORECASE) if isinstance(limit, str) else None
+    if match is None:
+        raise DeclarationError(f'memory_limit must be bytes or a text such as "4GB", not {shown(limit)}')
+    number, prefix, binary = match.groups()
+    return int(float(number) * (1024 if binary else 1000) ** " KMGT".index(prefix.upper() or " "))
 
 
 @contextmanager

@@ -81,7 +81,7 @@ def test_colliding_hashes_merge_nothing_and_choose_by_value(bits, monkeypatch):
 
 def test_the_test_can_fail(monkeypatch):
     """Negative control: an order by codes, which the whole log shapes, is caught by the deletion test."""
-    monkeypatch.setattr(words, "value_hash", lambda values, seed: np.arange(len(values), dtype=np.uint64) << THIRTY)
+    monkeypatch.setattr(words, "row_hash", lambda values, seed: np.arange(len(values), dtype=np.uint64) << THIRTY)
     with pytest.raises(AssertionError):
         assert_deletions_change_nothing_else(a_log(300, 12), max_keys=3)
 
@@ -171,13 +171,17 @@ def test_products_and_tuples_of_all_widths():
     rng = np.random.default_rng(4)
     drawn = rng.integers(-(2**62), 2**62, size=(9, 4))[rng.integers(0, 9, size=200)]
     log = pl.DataFrame(drawn, schema=["a", "b", "c", "user_id"]).with_columns(
-        t=pl.col("a").cast(pl.String), n=pl.col("b") % 5, user_id=pl.int_range(pl.len()) % 7
+        t=pl.col("a").cast(pl.String),
+        n=pl.col("b") % 5,
+        user_id=pl.int_range(pl.len()) % 7,
+        u=pl.col("b").cast(pl.String).cast(pl.Categorical),
     )
     wide = f"integers({-(2**62)}, {2**62})"
     for key, text in (
         (("a", "b", "c"), f"product(a={wide}, b={wide}, c={wide})"),
         (("t", "n"), "product(t=strings(max_bytes=20), n=integers(-5, 5))"),
         (("t", "a", "n"), f"product(t=strings(max_bytes=20), a={wide}, n=integers(-5, 5))"),
+        (("t", "u", "a"), f"product(t=strings(max_bytes=20), u=strings(max_bytes=20), a={wide})"),
     ):
         domain = Domain.parse(text)
         assert kept_pairs(log, key=key, domain=domain, max_keys=99) == set(log.select("user_id", *key).rows())

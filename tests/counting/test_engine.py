@@ -18,7 +18,7 @@ from sparsehist.counting.in_memory import first_of_runs
 from sparsehist.counting.words import Words
 from sparsehist.domain import Domain
 from sparsehist.entropy import seeded
-from sparsehist.errors import DataError, DeclarationError
+from sparsehist.errors import DataError
 from sparsehist.threads import in_threads
 from tests.counting.logs import SALT, a_log, count, kept_pairs
 
@@ -59,7 +59,7 @@ KEYS = {
 
 def few_hashes(bits):
     """Make a hash of so few bits that values collide."""
-    whole = codes.value_hash
+    whole = codes.row_hash
     return lambda values, seed: whole(values, seed) >> np.uint64(64 - bits) if bits else np.zeros(len(values), "u8")
 
 
@@ -77,31 +77,33 @@ def in_batches(values, sizes):
 @pytest.mark.parametrize("pool", [BYTES, FAR], ids=["bytes", "numbers"])
 def test_equal_values_and_only_they_have_equal_codes(pool, bits, threads, monkeypatch):
     """Whatever the hashes, batches and threads: equal values have one code, different values different codes."""
-    monkeypatch.setattr(codes, "value_hash", few_hashes(bits))
+    monkeypatch.setattr(codes, "row_hash", few_hashes(bits))
     monkeypatch.setattr(codes, "_BLOCK", 5)
     monkeypatch.setattr(codes, "_FIRST_BITS", 1)
     rng = seeded(bits)
     more = pl.Series(np.arange(1000))
     many = pool if bits < 7 else pl.concat([pool, more if pool is FAR else more.cast(pl.String).cast(pl.Binary)])
     values = many.gather(rng.integers(0, len(many), size=4 * len(many)))
-    table = Codes(pool.dtype)
-    found = list(in_threads(table.codes, in_batches(values, iter(lambda: rng.integers(0, 60), -1)), threads))
-    assert table.values().gather(np.concatenate(found)).to_list() == values.to_list()
-    assert len(table.values()) == values.n_unique() == len(set(table.values()))
+    table = Codes([pool.dtype])
+    parts = in_batches(values.to_frame(), iter(lambda: rng.integers(0, 60), -1))
+    found = np.concatenate(list(in_threads(table.codes, parts, threads)))
+    distinct = table.values().to_series()
+    assert distinct.gather(found).to_list() == values.to_list()
+    assert len(distinct) == values.n_unique() == len(set(distinct))
 
 
 def test_a_table_without_comparison_would_be_caught(monkeypatch):
     """Negative control: codes that trust hashes merge values, and the check above sees it."""
-    monkeypatch.setattr(codes, "value_hash", few_hashes(0))
+    monkeypatch.setattr(codes, "row_hash", few_hashes(0))
     monkeypatch.setattr(codes.Codes, "_stray_codes", lambda self, values: np.zeros(len(values), dtype=np.uint32))
-    table = Codes(pl.Binary())
-    found = table.codes(BYTES)
-    assert table.values().gather(found).to_list() != BYTES.to_list()
+    table = Codes([pl.Binary()])
+    found = table.codes(BYTES.to_frame())
+    assert table.values().to_series().gather(found).to_list() != BYTES.to_list()
 
 
 def test_categories_keep_their_numbers_from_batch_to_batch():
     """A category keeps its number in every batch, although Polars renumbers categories that no column holds."""
-    found = Words.of_columns([pl.Categorical()], [None])
+    found = Words(["text"], [pl.Categorical()], None)
     of_own = pl.Categorical(pl.Categories("numbered-anew"))
     numbers = [found.numbers([pl.Series([text], dtype=of_own)]).item() for text in "abcab"]
     found.place(SALT)
@@ -221,16 +223,6 @@ def test_rows_on_disk_count_as_rows_in_memory(tmp_path, monkeypatch, portable, w
             assert counted.bounding == expected.bounding
     assert on_disk
     assert [path.name for path in tmp_path.iterdir()] == ["log.parquet"]
-
-
-def test_distinct_texts_beyond_the_limit_are_refused(tmp_path):
-    """Distinct texts count towards the memory limit; repeated texts do not."""
-    few = pl.select(user_id=pl.int_range(400_000), query=(pl.int_range(400_000) % 7).cast(pl.String))
-    many = few.with_columns(query=pl.col("user_id").cast(pl.String))
-    assert count(few, memory_limit="4MB").frame.height == 7
-    for log in (many, many.select(user_id="query", query=pl.lit("a"))):
-        with pytest.raises(DeclarationError, match=r"memory_limit.*distinct texts"):
-            count(log, memory_limit="4MB")
 
 
 def test_values_of_a_dictionary_that_no_row_has_are_not_of_the_log(tmp_path):

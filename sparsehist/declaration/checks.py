@@ -14,52 +14,48 @@ _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 _Value = TypeVar("_Value")
 
 
+def checked(holds: object, rule: str, value: _Value, parameter: str | None = None) -> _Value:
+    """Return the value if the rule holds; else raise an error that says the rule and shows the value."""
+    if holds:
+        return value
+    raise DeclarationError(f"{rule}, got {shown(value)}", parameter=parameter)
+
+
 def checked_name(what: str, name: str) -> str:
     """Return the name of a series, release or population, if it is valid."""
-    if isinstance(name, str) and _NAME.fullmatch(name):
-        return name
     rule = f"the name of a {what} is a lower-case letter, then up to 62 of a-z, 0-9 and _"
-    raise DeclarationError(f"{rule}; got {shown(name)}", parameter="name")
+    return checked(isinstance(name, str) and _NAME.fullmatch(name), rule, name, "name")
 
 
 def checked_text(what: str, text: str | None, *, needed: bool = False) -> str | None:
     """Check that a name or reason is short and printable, because the ledger keeps it forever."""
     valid = isinstance(text, str) and 0 < len(text.strip()) <= LONGEST_REASON and text.isprintable()
-    if valid or (text is None and not needed):
-        return text
     rule = f"{what} stays in the ledger for good: one line of text, up to {LONGEST_REASON} characters"
-    raise DeclarationError(f"{rule}, got {shown(text)}", parameter=what)
+    return checked(valid or (text is None and not needed), rule, text, what)
 
 
 def checked_whole(what: str, number: int, least: int, most: int, *, of: str = "") -> int:
     """Return a whole number within bounds; `of` says what it counts."""
-    if isinstance(number, int) and not isinstance(number, bool) and least <= number <= most:
-        return number
-    rule = f"{what} must be a whole number{of} from {least} to {most}"
-    raise DeclarationError(f"{rule}, got {shown(number)}", parameter=what)
+    valid = isinstance(number, int) and not isinstance(number, bool) and least <= number <= most
+    return checked(valid, f"{what} must be a whole number{of} from {least} to {most}", number, what)
 
 
 def checked_wait(wait: float) -> float:
     """Return a number of seconds to wait."""
-    if isinstance(wait, int | float) and not isinstance(wait, bool) and wait >= 0:  # refuses NaN too
-        return wait
-    raise DeclarationError(f"wait must be a number of seconds, 0 or more, got {shown(wait)}", parameter="wait")
+    valid = isinstance(wait, int | float) and not isinstance(wait, bool) and wait >= 0  # refuses NaN too
+    return checked(valid, "wait must be a number of seconds, 0 or more", wait, "wait")
 
 
 def checked_confidence(confidence: float, what: str = "confidence") -> float:
     """Return a number strictly between 0 and 1."""
-    if isinstance(confidence, int | float) and 0 < confidence < 1:
-        return float(confidence)
-    raise DeclarationError(f"{what} must lie strictly between 0 and 1, got {shown(confidence)}")
+    valid = isinstance(confidence, int | float) and 0 < confidence < 1
+    return float(checked(valid, f"{what} must lie strictly between 0 and 1", confidence))
 
 
 def checked_choice(what: str, value: _Value, allowed: tuple[_Value, ...]) -> _Value:
     """Return the value if it is allowed."""
-    if isinstance(value, type(allowed[0])) and value in allowed:
-        return value
-    raise DeclarationError(
-        f"{what} must be one of {', '.join(map(repr, allowed))}, got {shown(value)}", parameter=what
-    )
+    valid = isinstance(value, type(allowed[0])) and value in allowed
+    return checked(valid, f"{what} must be one of {', '.join(map(repr, allowed))}", value, what)
 
 
 def checked_output(what: str, target: Path, endings: tuple[str, ...]) -> Path:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, NoReturn
 
 from sparsehist.declaration.bounding import Keep, Share, Shares, bounding_of
-from sparsehist.declaration.checks import checked_name
+from sparsehist.declaration.checks import checked, checked_name
 from sparsehist.declaration.measures import MEAN_COLUMN, Measure, measures_of
 from sparsehist.declaration.parameters import Record, json_of, parameter, parameters
 from sparsehist.declaration.recurring import Every, Steps, every_of, steps_of
@@ -41,8 +41,8 @@ _MEASURED = ("gaussian", "laplace", "discrete_laplace")
 
 def _columns(what: str, names: object) -> tuple[str, ...]:
     columns: tuple[Any, ...] = tuple(names) if isinstance(names, list | tuple) else (names,)
-    if not columns or not all(isinstance(column, str) and column for column in columns):
-        raise DeclarationError(f"{what} must be a column's name or a list of names, got {shown(names)}")
+    valid = columns and all(isinstance(column, str) and column for column in columns)
+    checked(valid, f"{what} must be a column's name or a list of names", names, what)
     if len(set(columns)) != len(columns):
         raise DeclarationError(f"{what} names a column twice")
     if what == "key" and "noisy_count" in columns:
@@ -253,19 +253,9 @@ class Declaration(Record):
                 f"is {self.domain.describe()}",
                 parameter="domain",
             )
-        if isinstance(self.domain, UnreadDomain) or not self.key_types:
-            return
-        import polars as pl  # not for declarations that are only shown
-
-        for column, kind in self.key_types:
+        for column, _ in self.key_types:
             if column not in self.key:
                 _refuse("key_types", f"a type is given for {column!r}, which is no key column")
-            if kind != "text" and self.domain.accepts(self.key.index(column), pl.String()):
-                _refuse(
-                    "key_types",
-                    f"the type of {column!r} is {kind}, but {self.domain.describe()} takes any text there: declare a "
-                    f"domain of {kind}s, or leave the type out",
-                )
 
     @property
     def key_columns(self) -> tuple[str, ...]:
@@ -297,11 +287,6 @@ class Declaration(Record):
     def n_steps(self) -> int | None:
         """Number of steps of a running series; None for others."""
         return None if self.steps is None else self.steps.number
-
-    @property
-    def portable(self) -> bool:
-        """Whether every engine keeps the same keys of a unit."""
-        return self.bounding.portable
 
     @property
     def shares(self) -> Shares | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -32,11 +32,9 @@ def _refusal(words: str) -> DeclarationError:
 
 
 def _number(value: Any) -> Fraction:
-    try:
+    with suppress(ArithmeticError, TypeError, ValueError):
         if not isinstance(value, bool):
             return exactly(value)
-    except (ArithmeticError, TypeError, ValueError):
-        pass
     raise _refusal(f"clip and step must be numbers, got {shown(value)}")
 
 
@@ -70,34 +68,30 @@ class Measure:
     step: Any = 1
 
     def __post_init__(self) -> None:
-        column, clip = self.column, self.clip
+        column = self.column
         if column is not None and (not isinstance(column, str) or not _NAME.fullmatch(column)):
             raise _refusal(f"a measure names one column, of letters, digits and _, got {shown(column)}")
-        if column == EVENTS:
-            raise _refusal(
-                "events is the number of rows, sh.Measure.events(most=50): its clip is a whole number and it has no "
-                "step; rename a column of that name"
-            )
-        both = clip if isinstance(clip, tuple) else (0, clip)
-        if len(both) != 2:
-            raise _refusal(f"clip is B or (-B, B), got {shown(clip)}")
-        step, low, high = map(_number, (self.step, *both))
-        got = f"got clip={shown(both[0])} to {shown(both[1])}, step={shown(self.step)}"
-        if step <= 0 or high <= 0 or low not in (0, -high):
-            raise _refusal(f"clip is B or (-B, B) with B above 0, and step is above 0; {got}")
-        steps = high / step
-        if steps.denominator != 1 or steps > _LONGEST:
-            raise _refusal(f"clip must be a multiple of step, at most 2**30 of them; {got}")
-        if max(step.numerator, step.denominator) > _LONGEST:
-            raise _refusal(f"step must be a fraction of numbers below 2**30, such as 0.01 or 1000; {got}")
+        bounds = self.clip if isinstance(self.clip, tuple) and len(self.clip) == 2 else (0, self.clip)
+        step, low, high = map(_number, (self.step, *bounds))
+        steps = high / step if step > 0 else Fraction(0)
+        rules = (
+            (column != EVENTS, "rename the column events: sh.Measure.events(most=50) is the number of rows"),
+            (steps > 0 and low in (0, -high), "clip is B or (-B, B) with B above 0, and step is above 0"),
+            (steps.denominator == 1 and steps <= _LONGEST, "clip must be a multiple of step, at most 2**30 of them"),
+            (max(step.numerator, step.denominator) <= _LONGEST,
+             "step must be a fraction of numbers below 2**30, such as 0.01 or 1000"),
+            (column or (step == 1 and low == 0), "events have a whole number as clip, and no step"),
+        )  # fmt: skip
+        for holds, rule in rules:
+            if not holds:
+                got = f"clip={shown(bounds[0])} to {shown(bounds[1])}, step={shown(self.step)}"
+                raise _refusal(f"{rule}; got {got}")
         object.__setattr__(self, "clip", (low, high))
         object.__setattr__(self, "step", step)
 
     @classmethod
     def events(cls, *, most: int) -> Measure:
         """Count the rows of a unit at a key, at most `most` of them."""
-        if isinstance(most, bool) or not isinstance(most, int):
-            raise _refusal(f"most must be a whole number of rows, got {shown(most)}")
         return cls(None, clip=most)
 
     @property
@@ -146,17 +140,13 @@ class Measure:
             raise _refusal("cannot read a measure")
         name, low, high, step = found.groups()
         clip = low if high is None else (low, high)
-        if name == EVENTS and low.isdigit() and high is None and step in (None, "1"):
-            return cls.events(most=int(low))
-        return cls(name, clip=clip, step=1 if step is None else step)
+        return cls(None if name == EVENTS else name, clip=clip, step=1 if step is None else step)
 
 
-def measures_of(given: object) -> tuple[Measure, ...]:
+def measures_of(measures: object) -> tuple[Measure, ...]:
     """Read a list of measures, each a `Measure` or its text; their names must differ."""
-    if given is None:
-        return ()
-    listed: list[Any] = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else [given]
-    measures = tuple(each if isinstance(each, Measure) else Measure.parse(each) for each in listed)
-    if len({measure.name for measure in measures}) != len(measures):
+    listed: list[Any] = list(measures) if isinstance(measures, list | tuple) else [measures] if measures else []
+    read = tuple(each if isinstance(each, Measure) else Measure.parse(each) for each in listed)
+    if len({measure.name for measure in read}) != len(read):
         raise DeclarationError("measures contain a column twice: declare each column once", parameter="measures")
-    return measures
+    return read

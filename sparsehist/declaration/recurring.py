@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import partial
 from typing import Any
 
-from sparsehist.declaration.checks import checked_choice, checked_whole
+from sparsehist.declaration.checks import checked, checked_choice, checked_whole
 from sparsehist.declaration.parameters import Record, parameter, reader
 from sparsehist.errors import DeclarationError, shown
 from sparsehist.privacy import Level
@@ -27,11 +28,9 @@ def _day(what: str, day: Any) -> date:
     """Return a date, read from its text or unchanged."""
     if type(day) is date:
         return day
-    try:
+    with suppress(TypeError, ValueError):
         return date.fromisoformat(day)
-    except (TypeError, ValueError):
-        words = f"{what} must be a day such as '2026-01-31', got {shown(day)}"
-        raise DeclarationError(words, parameter=what) from None
+    raise DeclarationError(f"{what} must be a day such as '2026-01-31', got {shown(day)}", parameter=what)
 
 
 @dataclass(frozen=True)
@@ -62,12 +61,8 @@ class Steps(Record):
         """
         if isinstance(step, int) and not isinstance(step, bool):
             return checked_whole("step", step, 1, self.number)
-        if self.start is None:
-            raise DeclarationError(
-                f"step must be a number from 1 to {self.number}, got {shown(step)}; days name steps where they were "
-                "declared with start=, as in sh.Steps(365, start='2026-01-01')",
-                parameter="step",
-            )
+        rule = f"step must be a number from 1 to {self.number}, or a day if steps were declared with start="
+        checked(self.start is not None, rule, step, "step")
         day, first, width = _day("step", step), _day("start", self.start), _DAYS[self.every]
         number = (day - first).days // width + 1
         if not 1 <= number <= self.number:
@@ -105,17 +100,13 @@ class Every(Record):
         """Check every parameter; the default number of periods is stored as None."""
         super().__post_init__()
         checked_choice("protects", self.protects, (USER, self.unit_period))
-        if self.periods == self._usual:
+        if self.periods == _PER_YEAR[self.period]:
             self._fix("periods", None)
 
     @property
     def n_periods(self) -> int:
         """The most periods."""
-        return self._usual if self.periods is None else self.periods
-
-    @property
-    def _usual(self) -> int:
-        return _PER_YEAR[self.period]
+        return self.periods or _PER_YEAR[self.period]
 
     @property
     def unit_period(self) -> str:
@@ -137,11 +128,7 @@ class Every(Record):
     def names(self, log: str, series: str) -> bool:
         """Return whether a period of the given log could have this name."""
         name = r"\d{4}w\d\d" if self.period == "week" else r"\d+"
-        return series.startswith(f"{log}_") and bool(re.fullmatch(name, series.removeprefix(f"{log}_")))
-
-    def without_budget(self) -> Every:
-        """Return the same periods without their budget, which the ledger keeps."""
-        return replace(self, budget=None)
+        return re.fullmatch(f"{log}_{name}", series) is not None
 
 
 steps_of = reader("steps", "write steps(365, start='2026-01-01')", Steps)

@@ -191,7 +191,7 @@ def _counted(
         declared = {"domain": declaration.domain} | how | {"unit": "unit", "key": log.drop("unit").columns}
     may_be_empty = choose is not None or declaration.period is not None
     declared |= {
-        "max_keys": declaration.max_keys, "weights": declaration.touched, "portable": declaration.portable,
+        "max_keys": declaration.max_keys, "weights": declaration.touched, "portable": declaration.bounding.portable,
     }  # fmt: skip
     options: dict[str, Any] = {"salt": salt, "durable": durable, "threads": how["threads"]}
     met = None

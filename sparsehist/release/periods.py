@@ -61,7 +61,7 @@ def declare_periods(home: Home, declaration: Declaration, if_exists: str) -> Dec
             "most_periods needs the column of the unit, to know who counted before", parameter="every"
         )
     limit = None if every.budget is None else budget_within(every.budget, opens=declaration.domain.is_open)
-    declared = replace(declaration, every=every.without_budget())
+    declared = replace(declaration, every=replace(every, budget=None))
     ensure_store(home.path)
     with home.hold() as state:
         ledger = Ledger.of(state)

@@ -64,7 +64,6 @@ def test_json_gives_the_same_declaration(given):
         ({"bounding": Share(most_keys=3)}, "bounding", "from max_keys=20"),
         ({"steps": 7, "every": "week"}, "every", "not both"),
         ({"key_types": {"user": "date"}}, "key_types", "no key column"),
-        ({"key_types": {"url": "date"}}, "key_types", "any text"),
         ({"key": ["url", "day"]}, "domain", "must name the columns"),
     ],
 )

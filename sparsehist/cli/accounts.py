@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,7 +11,7 @@ from rich.markup import escape
 import sparsehist as sh
 from sparsehist.cli.answer import Answer, parameters_table, rows_table
 from sparsehist.cli.options import DEFAULT, SeriesName, StorePath, Using, given
-from sparsehist.declaration.declaration import UNCHECKED_SOURCE
+from sparsehist.declaration.declaration import UNCHECKED_SOURCE, Declaration
 from sparsehist.errors import DeclarationError
 from sparsehist.ledger.ledger import Ledger
 from sparsehist.ledger.table import event_for_people, for_people, ledger_rows
@@ -37,34 +35,28 @@ def show(store: StorePath, /, *, using: Using = DEFAULT) -> Answer:
     For example:
       sparsehist show logs.sparsehist
     """
-    home = using.home(store)
     listed: list[dict[str, Any]] = []
     periodic: list[dict[str, Any]] = []
     shown: list[Any] = []
-    with home.hold() as state:
-        ledger = Ledger.of(state)
-        for record in sorted(state.all_series(), key=attrgetter("name")):
+    with using.home(store).hold() as state:
+        ledger, added = Ledger.of(state), dict[str, list[str]]()
+        for record in state.all_series():
             declared = declaration_of(record)
-            if declared.period is None:
-                releases = pipeline.rows_of_releases(state, record)
-                listed.append({"name": record.name, "declaration": declared.as_json(), "releases": releases})
-                shown += [f"[bold]{record.name}[/]", parameters_table(declaration_rows(declared))]
-                used = [row | {"level": level_text(in_prose(as_level(row["level"])))} for row in releases]
-                shown.append(rows_table(used, seldom=("workload", "threshold")) if used else "  no releases yet")
-        spent = ledger_rows(ledger, short=True) if ledger.limits.periods else []
-        for row in spent:
-            if row["periods"] is not None:
-                from sparsehist.release import periods  # and counting, which other series do without
-
-                name = row["population"]
-                declared, added = periods.declared_periods(state, name), periods.periods_of(state, name)
-                names = [str(declaration_of(record).period) for record in added]
-                about = {"name": name, "declaration": declared.as_json(), "progress": row, "added": names}
-                periodic.append(about)
-                shown += [f"[bold]{name}[/], one series per {ledger.limits.periods[name].period}"]
-                costs = [(word.replace("_", " "), row[word]) for word in ("periods", "budget", "per_period")]
-                costs += [("appended", ", ".join(names) or "nothing yet")]
-                shown.append(parameters_table([*declaration_rows(declared), *costs]))
+            if declared.period is not None:
+                added.setdefault(declared.population, []).append(declared.period)
+                continue
+            releases = pipeline.rows_of_releases(state, record)
+            listed.append({"name": record.name, "declaration": declared.as_json(), "releases": releases})
+            levels = [row | {"level": level_text(in_prose(as_level(row["level"])))} for row in releases]
+            table = rows_table(levels, seldom=("workload", "threshold")) if levels else "  no releases yet"
+            shown += [f"[bold]{record.name}[/]", parameters_table(declaration_rows(declared)), table]
+        spent = {row["population"]: row for row in ledger_rows(ledger, short=True)}
+        for name, stored in ledger.limits.declarations.items():
+            declared, row, periods = Declaration.from_json(stored), spent[name], added.get(name, [])
+            periodic.append({"name": name, "declaration": declared.as_json(), "progress": row, "added": periods})
+            costs = [(word.replace("_", " "), row[word]) for word in ("periods", "budget", "per_period")]
+            costs += [("appended", ", ".join(periods) or "nothing yet")]
+            shown += [f"[bold]{name}[/], a periodic series", parameters_table([*declaration_rows(declared), *costs])]
     return Answer({"store": str(store), "series": listed, "periodic": periodic}, shown or ["the store has no series"])
 
 
@@ -84,13 +76,11 @@ def ledger(
     paths), per population (the sum over its series), and one for everybody: the
     most that one person may bear, the sum over populations except those declared
     disjoint. `spent` is in rho of zCDP or epsilon of pure DP, rounded up to four
-    digits (`level` in --json is exact); `epsilon` holds at --delta for what did
-    happen. `remaining` is what the limits leave: of a path, the largest level it
-    may be released at. `ex ante` means that a limit stood before the first
-    release and was never raised or changed. Dropped series stay.
+    digits (`level` in --json is exact). `ex ante` means that a limit was set
+    before the first release and never raised or changed. Dropped series stay.
 
     For example:
-      sparsehist ledger logs.sparsehist --events --json > ledger.json
+      sparsehist ledger logs.sparsehist --events
 
     Args:
         delta: At which epsilon is shown.
@@ -103,26 +93,15 @@ def ledger(
         happened = state.events() if events else []
     shown: list[Any] = ["nothing: the store has no series, or none of these"]
     if rows:
-        shown = [rows_table(for_people(rows)), *_remarks(rows, delta)]
+        shown = [rows_table(for_people(rows)), _ABOUT_LEDGER.format(delta=delta)]
+    warnings = [(row["series"] or row["population"] or row["scope"], row["warning"]) for row in rows]
+    warnings += [(row["series"], "unchecked source") for row in rows if row["source"] == UNCHECKED_SOURCE]
+    shown += [f"[bold]warning[/], {name}: {escape(text)}" for name, text in dict.fromkeys(warnings) if text]
     data: dict[str, Any] = {"store": str(store), "delta": delta, "ledger": rows}
     if events:
         data["events"] = happened
         shown.append(rows_table([event_for_people(event) for event in happened]))
     return Answer(data, shown)
-
-
-def _remarks(rows: Sequence[dict[str, Any]], delta: float) -> Iterator[str]:
-    """Yield remarks on how to read the table, and its warnings."""
-    yield _ABOUT_LEDGER.format(delta=delta)
-    for row in (row for row in rows if row["scope"] != "path"):
-        what = row["series"] or row["population"] or row["scope"]
-        limit = row["limit_at_first_release"]
-        if limit is not None and row["standing"] == "ex post":
-            yield f"The limit of {row['scope']} {what} was {limit} when its first release was made."
-        if row["warning"] is not None:
-            yield f"[bold]warning[/], {what}: {escape(row['warning'])}"
-    for name in dict.fromkeys(row["series"] for row in rows if row["source"] == UNCHECKED_SOURCE):
-        yield f"[bold]warning[/], series {name}: unchecked source; see sparsehist show"
 
 
 def limit(
@@ -146,9 +125,8 @@ def limit(
     Releases beyond a budget are refused before anything is drawn (exit code 3),
     however levels are chosen by looking at earlier releases. A budget set before
     the first release holds ex ante; one set, raised or changed later holds ex
-    post, and the ledger says so. A cap that is raised holds ex post. Costs of
-    disjoint populations do not add up for anybody; nothing can check that they
-    are, so the person who declares it is responsible.
+    post, and the ledger says so. A cap that is raised holds ex post. Nothing can
+    check that populations are disjoint: the person who declares it is responsible.
 
     For example:
       sparsehist limit logs.sparsehist --epsilon 8 --delta 1e-6 \
@@ -175,25 +153,18 @@ def limit(
         raise DeclarationError(
             "give a budget (--rho, or --epsilon and --delta), or --series and --cap, or --disjoint twice or more"
         )
-    home = using.home(store)
+    home, data = using.home(store), {"store": str(store)}
     if series is not None:
         raise_cap(home, series, cap or "", reason=reason or "")
         shown = f"the cap of the series {series} is {escape(str(cap))} from now on"
-        return Answer({"store": str(store), "series": series, "cap": cap, "status": "raised"}, [shown])
+        return Answer(data | {"series": series, "cap": cap, "status": "raised"}, [shown])
     if disjoint is not None:
         declare_disjoint(home, disjoint, reason=reason or "")
         shown = f"the populations {', '.join(disjoint)} are disjoint: their costs are not added"
-        data: dict[str, Any] = {"disjoint": disjoint, "status": "declared"}
-    else:
-        said = set_budget(home, population=population, reason=reason, **budget)
-        shown = f"the budget of population {population} is {escape(said)}"
-        data = {"population": population, "said": said, "status": "set"}
-    with home.hold() as state:  # warn if the name has no series: it may be misspelt
-        known = {record.population for record in state.all_series()}
-    missing = [name for name in disjoint or [population] if name not in known]
-    there = f"series are in {', '.join(sorted(known))}" if known else "the store has no series"
-    notes = [f"No series is in {', '.join(missing)} yet; {there}"] if missing else []
-    return Answer({"store": str(store)} | data, [shown, *notes])
+        return Answer(data | {"disjoint": disjoint, "status": "declared"}, [shown])
+    said = set_budget(home, population=population, reason=reason, **budget)
+    shown = f"the budget of population {population} is {escape(said)}"
+    return Answer(data | {"population": population, "said": said, "status": "set"}, [shown])
 
 
 def report(
@@ -218,8 +189,8 @@ def report(
     check_target("--out", out, store, (".html",))
     page = using.store(store).report(delta=delta, curator=curator)
     write_file(out, page.encode(), durable=False, mode=PRIVATE if curator else PUBLIC)
-    told = "for the curator only: it holds exact numbers" if curator else "public parameters and published rows only"
-    return Answer({"store": str(store), "out": str(out), "curator": curator}, [f"{escape(str(out))}: {told}"])
+    content = "for the curator only: it has exact numbers" if curator else "public parameters and published rows only"
+    return Answer({"store": str(store), "out": str(out), "curator": curator}, [f"{escape(str(out))}: {content}"])
 
 
 def backup(
@@ -227,9 +198,9 @@ def backup(
 ) -> Answer:
     """Copy a store, consistently and durably.
 
-    The copy is as secret as the store. It is refused until it is adopted in the
-    place of a lost store, and always once the store has released something
-    after it: two stores would draw two noises for one level.
+    The copy is as secret as the store. It is refused until it is adopted in place
+    of a lost store, and always once the store has released something after it:
+    two stores would draw two noises for one level.
 
     For example:
       sparsehist backup logs.sparsehist /backups/logs.sparsehist
@@ -238,7 +209,7 @@ def backup(
         destination: New directory for the copy.
     """
     using.store(store).backup(destination)
-    shown = [f"copied {escape(str(store))} to {escape(str(destination))}; it holds the same secrets"]
+    shown = [f"copied {escape(str(store))} to {escape(str(destination))}; it has the same secrets"]
     return Answer({"store": str(store), "backup": str(destination)}, shown)
 
 
@@ -246,16 +217,14 @@ def adopt(store: StorePath, /, *, home_is_gone: bool = False, using: Using = DEF
     """Accept a copied or restored store in place of one that is gone for good.
 
     Refused while the original is still where it was, and if anything was released
-    from it since the copy was made, as far as that can be known. With
-    --home-is-gone you vouch that the store this was copied from is gone for good,
-    that no other copy of it is used, and that nothing was released after this copy
-    was made.
+    from it since the copy was made, as far as that can be known.
 
     For example:
       sparsehist adopt logs.sparsehist --home-is-gone
 
     Args:
-        home_is_gone: You vouch for all of this.
+        home_is_gone: You vouch that the original is gone for good, that no other copy of it is used, and that nothing
+            was released after this copy was made.
     """
     sh.adopt(using.home(store).path, home_is_gone=home_is_gone, wait=using.wait)
     return Answer({"store": str(store), "status": "adopted"}, [f"{escape(str(store))} is ready for use"])
@@ -283,5 +252,4 @@ def drop(
         raise DeclarationError(f"{warning}Dropping {series} cannot be undone: give --yes to confirm")
     using.store(store).drop(series, reason=reason)
     data = {"store": str(store), "series": series, "status": "dropped"}
-    shown = [f"{warning}Erased the series {series}; what it has cost stays in the ledger"]
-    return Answer(data | ({"warning": warning.strip()} if warning else {}), shown)
+    return Answer(data, [f"{warning}Erased the series {series}; what it has cost stays in the ledger"])

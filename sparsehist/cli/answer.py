@@ -24,9 +24,7 @@ MISSING = "—"
 _PIPED_WIDTH = 10_000
 """Columns of a pipe: tables keep their natural width."""
 _LONGEST_CELL = 400  # characters
-_AFTER_OPTION = re.compile(r"--[a-z-]+ $")
-_PARAMETER = re.compile(r"""(?<![-\w(.?&])([a-z]+(?:_[a-z]+)*)=(?![{])(?:(["'])(.*?)\2|([^\s"',;:)]*))""")
-_SPELLED = {"key_types": "key_type"}
+_PARAMETER = re.compile(r"""(?<!-type )(?<![-\w(.?&])([a-z]+(?:_[a-z]+)*)=(?!{)(?:(["'])(.*?)\2|([^\s"',;:)]*))""")
 
 
 @dataclass(frozen=True)
@@ -51,17 +49,12 @@ def print_answer(answer: Answer, *, as_json: bool) -> None:
     if as_json:  # one line of ASCII
         sys.stdout.write(json.dumps(answer.data, default=_as_text).replace("\x7f", "\\u007f") + "\n")
         return
-    on_terminal = sys.stdout.isatty()
-    console = Console(width=None if on_terminal else _PIPED_WIDTH, highlight=False, emoji=False)
-    with console.capture() as captured:
-        for part in answer.shown:
-            if isinstance(part, str):
-                console.print(printable(part, keep="\n"), soft_wrap=part.startswith("  "))
-            else:
-                console.print(part)
-    lines = captured.get().splitlines()
-    sys.stdout.write("".join((line if on_terminal else line.rstrip()) + "\n" for line in lines))
-    sys.stdout.flush()
+    console = Console(width=None if sys.stdout.isatty() else _PIPED_WIDTH, highlight=False, emoji=False)
+    for part in answer.shown:
+        if isinstance(part, str):
+            console.print(printable(part, keep="\n"), soft_wrap=part.startswith("  "))
+        else:
+            console.print(part)
     if answer.complaint:
         print_error(answer.complaint)
 
@@ -87,10 +80,7 @@ def in_options(message: str) -> str:
     """
 
     def option(found: re.Match[str]) -> str:
-        if _AFTER_OPTION.search(message[: found.start()]):
-            return found[0]
-        name = _SPELLED.get(found[1], found[1]).replace("_", "-")
-        value = shlex.quote(found[3]) if found[2] else found[4]
+        name, value = found[1].replace("_", "-"), shlex.quote(found[3]) if found[2] else found[4]
         return f"--{name}" if value in ("", "True") else f"--{name} {value}"
 
     return _PARAMETER.sub(option, message)
@@ -106,38 +96,30 @@ def parameters_table(rows: Sequence[tuple[str, object]]) -> Table:
     return table
 
 
-def rows_table(
-    rows: Sequence[Mapping[str, Any]], *, keys: Sequence[str] = (), exact: bool = False, seldom: Sequence[str] = ()
-) -> Table:
+def rows_table(rows: Sequence[Mapping[str, Any]], *, exact: bool = False, seldom: Sequence[str] = ()) -> Table:
     """Return a table of rows with the same columns: numbers are aligned right, and null is a dash.
 
-    Values of `keys`, and all if `exact`, are shown unrounded; columns of `seldom` are omitted if all are null.
+    Values are shown unrounded if `exact`; columns of `seldom` are omitted if all are null.
     """
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
-    written = []
+    columns = []
     for name in rows[0] if rows else ():
         values = [row[name] for row in rows]
         kinds = {type(value) for value in values} - {type(None)}
         if kinds or name not in seldom:
-            plain = exact or (name in keys and kinds == {int})
             numbers = kinds and kinds <= {int, float, Decimal}
             table.add_column(escape(printable(name)), justify="right" if numbers else "left", overflow="fold")
-            written.append([escape(_cell_text(value, plain=plain)) for value in values])
-    for row in zip(*written, strict=True):
+            columns.append([escape(_cell_text(value, exact=exact)) for value in values])
+    for row in zip(*columns, strict=True):
         table.add_row(*row)
     return table
 
 
-def _cell_text(value: Any, *, plain: bool) -> str:
+def _cell_text(value: Any, *, exact: bool) -> str:
     if value is None:
         return MISSING
-    if isinstance(value, float) and not plain:
+    if isinstance(value, float) and not exact:
         return f"{value:,.1f}" if abs(value) >= 1 else f"{value:.3g}"
-    text = f"{value:,}" if type(value) is int and not plain else str(value)
+    text = f"{value:,}" if type(value) is int and not exact else str(value)
     cut = f"… ({len(text):,} characters)" if len(text) > _LONGEST_CELL else ""
     return printable(text[:_LONGEST_CELL]) + cut
-
-
-def counted(n: int, what: str) -> str:
-    """Return a number with its noun: 1 row, 2 rows."""
-    return f"{n:,} {what}" if n == 1 else f"{n:,} {what}s"

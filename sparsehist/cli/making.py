@@ -9,17 +9,8 @@ from cyclopts import App, Parameter
 from rich.markup import escape
 
 import sparsehist as sh
-from sparsehist.cli.answer import Answer, counted, in_options, parameters_table, rows_table
-from sparsehist.cli.options import (
-    DEFAULT,
-    READ,
-    ReadingOptions,
-    SeriesName,
-    StorePath,
-    Using,
-    given,
-    options_of,
-)
+from sparsehist.cli.answer import Answer, in_options, parameters_table, rows_table
+from sparsehist.cli.options import DEFAULT, READ, ReadingOptions, SeriesName, StorePath, Using, given, options_of
 from sparsehist.declaration.checks import checked_output
 from sparsehist.errors import DeclarationError, InputError
 from sparsehist.ledger.ledger import Ledger
@@ -27,14 +18,12 @@ from sparsehist.release.parameter_rows import declaration_rows
 from sparsehist.series.series import Series
 
 _Created = options_of("Created")
-_Checked = options_of("Checked", ("unit", "key", "domain", "max_keys", "on_null", "on_outside"), needed=())
-_Discovered = options_of("Discovered", ("unit", "population", "on_null"))
-_Chosen = options_of(
-    "Chosen", ("unit", "key", "domain", "noise", "population", "on_null", "on_outside"), needed=("key", "domain")
-)
+_Checked = options_of("Checked", "unit key domain max_keys on_null on_outside", needed="")
+_Discovered = options_of("Discovered", "unit population on_null")
+_Chosen = options_of("Chosen", "unit key domain noise population on_null on_outside", needed="key domain")
 choose = App(
     name="choose",
-    help="Choose parameters of a series by small private releases, which stand in the ledger.",
+    help="Choose parameters of a series by small private releases, which the ledger lists.",
     help_format="plaintext",
     default_parameter=Parameter(negative=()),
 )
@@ -51,14 +40,12 @@ def create(
 ) -> Answer:
     r"""Count a log into a new series, or declare one whose logs are appended.
 
-    Reads the log once, counts for every key how many units touched it, keeps at
-    most --max-keys keys of each unit, and stores the counts in a private
-    directory (mode 0700). Nothing is published and nothing is spent yet. The
-    declaration (unit, key, bound, domain, noise, cap) is fixed from then on.
+    Counts for every key how many units touched it, with at most --max-keys keys of
+    each unit, and stores the counts in a private directory (mode 0700). Nothing is
+    published and nothing is spent yet. The declaration is fixed from then on.
 
-    With --steps (running counts of one log that goes on) or --every (one
-    histogram per day, week or month) nothing is counted yet: append adds the
-    log of each step or period.
+    With --steps (running counts of one log that goes on) or --every (one histogram
+    per day, week or month), append adds the log of each step or period.
 
     For example:
       sparsehist create logs.sparsehist --input 'log/*.parquet' --unit user_id \
@@ -84,19 +71,17 @@ def create(
     series: Any = sh.create(opened, log, **asked, if_exists=if_exists, counting=reading.counting())
     declaration, status = series.declaration, "reused" if existed else "created"
     data = {"store": str(store), "series": name, "status": status, "declaration": declaration.as_json()}
+    example = f"append {store} --series {name} --step 1 --input log.parquet"
+    if not appended:
+        example = f"release {store} --series {name} --name public --level 0.01 --out public.parquet"
+    elif "every" in asked:
+        example = example.replace("--step 1", "--period 2026-W01")
     shown: list[Any] = [
         f"[bold]{status} the series {name}[/] in {escape(str(store))}",
         parameters_table(declaration_rows(declaration)),
+        "Next, for example:",
+        f"  sparsehist {escape(example)}",
     ]
-    if appended:
-        which = "--step 1" if "steps" in asked else "--period 2026-W01"
-        next_step = f"sparsehist append {store} --series {name} {which} --input log.parquet"
-        shown += ["Logs are appended. For example:", f"  {escape(next_step)}"]
-    elif released := series.releases().height:
-        shown.append(f"It has {released} releases: see sparsehist show {escape(str(store))}")
-    else:
-        next_step = f"sparsehist release {store} --series {name} --name public --level 0.01 --out public.parquet"
-        shown += ["Nothing is published yet. Next, for example:", f"  {escape(next_step)}"]
     if len(warning := opened.ledger(series=name, full=True)["warning"].drop_nulls()):
         data["warning"] = warning[0]
         shown.append(f"[bold]warning[/], population {declaration.population}: {escape(warning[0])}")
@@ -129,18 +114,15 @@ def append(
     """
     if (step is None) == (period is None):
         raise DeclarationError("append takes --step for a running series, or --period for a periodic one")
-    goes_on = _appended(using.store(store), series)
-    log, counting = reading.files(), reading.counting()
-    if period is None:
-        appended, what = goes_on.append(log, **given(step=step), counting=counting), f"step {step}"
-    else:
-        before, what = goes_on.appended(), f"period {period}"
-        made = goes_on.append(log, period=period, counting=counting)
-        appended = made.declaration.period not in before
-    data = {"store": str(store), "series": series, "status": "appended" if appended else "repeated"}
-    done = f"appended {what} to {series}; nothing is published by that"
-    again = f"{what} of {series} was appended with this log before; nothing changed"
-    return Answer(data | given(step=step, period=period), [done if appended else again])
+    growing, asked = _growing(using.store(store), series), given(step=step, period=period)
+    before = growing.appended()
+    growing.append(reading.files(), **asked, counting=reading.counting())
+    status = "appended" if growing.appended() != before else "repeated"
+    data = {"store": str(store), "series": series, "status": status, **asked}
+    what = f"step {step}" if period is None else f"period {period}"
+    if status == "appended":
+        return Answer(data, [f"appended {what} to {series}; nothing is published by that"])
+    return Answer(data, [f"{what} of {series} was appended with this log before; nothing changed"])
 
 
 def finish(store: StorePath, /, *, series: SeriesName, yes: bool = False, using: Using = DEFAULT) -> Answer:
@@ -154,7 +136,7 @@ def finish(store: StorePath, /, *, series: SeriesName, yes: bool = False, using:
     Args:
         yes: You mean it.
     """
-    ending = _appended(using.store(store), series)
+    ending = _growing(using.store(store), series)
     if not yes:
         raise DeclarationError(f"finishing {series} cannot be undone: give --yes to confirm")
     ending.finish()
@@ -162,12 +144,12 @@ def finish(store: StorePath, /, *, series: SeriesName, yes: bool = False, using:
     return Answer({"store": str(store), "series": series, "status": "finished"}, shown)
 
 
-def _appended(store: sh.Store, name: str) -> Any:
+def _growing(store: sh.Store, name: str) -> Any:
     """Return a running or periodic series."""
-    found = store.series(name)
-    if isinstance(found, Series):
+    series = store.series(name)
+    if isinstance(series, Series):
         raise DeclarationError(f"{name} was counted once: only a running or periodic series takes more")
-    return found
+    return series
 
 
 def check(
@@ -183,8 +165,7 @@ def check(
 
     Runs every rule over the log: rows without unit or key, keys outside the
     domain, units above the bound. Nothing is written. Exits with 2 if `create`
-    would refuse the log. The numbers are those of the true log: they are for its
-    owner, are not private, and must not be published.
+    would refuse the log. The numbers are not private and must not be published.
 
     With --store it compares every file of a store with its digest instead.
 
@@ -200,21 +181,19 @@ def check(
     if store is not None:
         with using.home(store).hold() as state:
             state.verify()
-        whole = f"{escape(str(store))} is intact: no file was changed"
-        return Answer({"store": str(store), "status": "whole"}, [whole])
+        intact = f"{escape(str(store))} is intact: no file was changed"
+        return Answer({"store": str(store), "status": "intact"}, [intact])
     asked = given(declared)
     if len({"unit", "key", "domain", "max_keys"} & asked.keys()) < 4:
         raise DeclarationError(
             "to check a log, give its files, --unit, --key, --domain and --max-keys; to check a store, --store"
         )
-    found = sh.check_log(reading.files(log or ()), key_types=reading.types(), counting=reading.counting(), **asked)
-    rules = [row | {"outcome": in_options(row["outcome"])} for row in found.to_dicts()]
-    refused = any(row["outcome"].startswith("refused") for row in rules)
-    shown: list[Any] = [rows_table(rules)]
+    rules = sh.check_log(reading.files(log or ()), key_types=reading.types(), counting=reading.counting(), **asked)
+    rows = [row | {"outcome": in_options(row["outcome"])} for row in rules.to_dicts()]
+    refused = any(row["outcome"].startswith("refused") for row in rows)
     verdict = "[bold red]`create` would refuse this log[/]" if refused else "`create` would take this log"
-    shown.append(f"{verdict}. The numbers are secret: they are for the owner of the log.")
-    data = {"refused": refused, "rules": rules}
-    return Answer(data, shown, exit_code=InputError.exit_code if refused else 0)
+    shown = [rows_table(rows), f"{verdict}. The numbers are secret: they are for the owner of the log."]
+    return Answer({"refused": refused, "rules": rows}, shown, exit_code=InputError.exit_code if refused else 0)
 
 
 @choose.command
@@ -232,11 +211,9 @@ def max_keys(
 ) -> Answer:
     r"""Choose --max-keys and --bounding for a log, privately and at a small price.
 
-    Two small releases, which stand in the ledger and which later releases add
-    to, show the largest keys and how many keys units have: enough to weigh what
-    each bound would cut against its noise. Asked again, it costs nothing. What
-    plan --max-keys 5 --shows 1000 names for the domain is a quarter of the
-    level at which a key of 1,000 units is seen.
+    Two small releases, whose cost adds to that of later ones, show the largest
+    keys and how many keys units have: enough to compare what each bound would cut
+    with its noise. Asked again, it costs nothing.
 
     For example:
       sparsehist choose max-keys logs.sparsehist --input 'log/*.parquet' \
@@ -258,7 +235,7 @@ def max_keys(
         "max_keys": choice.max_keys, "bounding": choice.bounding, "level": choice.level,
         "series": [choice.keys, choice.profile], "estimates": choice.estimates.to_dicts(),
     }  # fmt: skip
-    shown: list[Any] = [
+    shown = [
         f"[bold]--max-keys {choice.max_keys} --bounding {choice.bounding}[/]",
         "Estimated error of a key among the largest, in counts, at the best bounds:",
         rows_table(best),
@@ -286,9 +263,9 @@ def keys(
 ) -> Answer:
     r"""Find keys that nobody can list, privately, and write them as a catalogue.
 
-    Rounds of weighted counts over an open domain, which stand in the ledger. The
-    catalogue is public: declare it as the domain of a series. Asked again with
-    the same name, the store gives the same keys at no cost.
+    Rounds of weighted counts over an open domain. The catalogue is public: declare
+    it as the domain of a series. Asked again with the same name, the store gives
+    the same keys at no cost.
 
     For example:
       sparsehist choose keys logs.sparsehist --input 'log/*.parquet' \
@@ -312,8 +289,8 @@ def keys(
     )  # fmt: skip
     found.write_parquet(out)
     data = {"keys": found.size, "out": str(out), "level": level, "delta": delta}
-    shown: list[Any] = [
-        f"{counted(found.size, 'key')} found and written to {escape(str(out))}; level {level} is spent.",
+    shown = [
+        f"{found.size:,} keys found and written to {escape(str(out))}; level {level} is spent.",
         f"As a domain: {escape(f'catalogue(file={str(out)!r})')}",
     ]
     return Answer(data, shown)

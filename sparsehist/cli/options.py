@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, field, make_dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -70,7 +70,7 @@ class PublishedOptions:
 
     Args:
         threshold: Publish cells whose noisy count is above this many units.
-        false_keys: Instead of --threshold: empty keys to expect among the published; 0.01 when neither is given.
+        false_keys: Instead of --threshold: published empty keys to expect; 0.01 when neither is given.
         open_delta: In an open domain, instead of a threshold: the delta to use; by default half of what remains.
         measures: Publish sums for the keys of this table: a level for all measures, or by name, price=0.5,events=1/3.
         step: For a running series: count units up to this step.
@@ -91,7 +91,7 @@ class ReadingOptions:
     Args:
         input: Parquet, CSV or JSON lines: file or quoted glob; may be repeated.
         delimiter: Separator of the fields of CSV files; by default a comma, or a tab in .tsv files.
-        hive: Column that stands in names of folders, as in day=2024-01-31/a.parquet; may be repeated.
+        hive: Column in the names of folders, as in day=2024-01-31/a.parquet; may be repeated.
         memory_limit: Memory for counting, such as 4GB; further rows are written to disk.
         threads: At most this many; all cores by default.
     """
@@ -125,34 +125,32 @@ class ReadingOptions:
 READ = ReadingOptions()
 
 
-def options_of(
-    name: str, only: Collection[str] = (), *, needed: Collection[str] | None = None, record: type = Declaration
-) -> type:
+def options_of(name: str, only: str = "", needed: str | None = None, record: type = Declaration) -> type:
     """Make a dataclass whose fields are options of a series; cyclopts flattens it into those of a command.
 
     Args:
         name: Name of the dataclass.
-        only: The parameters to include; by default all except those about reading files.
-        needed: The required parameters; by default all parameters without a default value.
+        only: Names of the parameters to include; by default all except those about reading files.
+        needed: Names of required parameters; by default all parameters without a default value.
         record: The class whose parameters become options.
     """
-    made: list[tuple[str, Any, Any]] = []
+    options: list[tuple[str, Any, Any]] = []
     for word, about in parameters(record).items():
-        if about.option is not None and (word in only if only else word != "key_types"):
-            must = about.default is MISSING if needed is None else word in needed
+        if about.option is not None and (word in only.split() if only else word != "key_types"):
+            required = about.default is MISSING if needed is None else word in needed.split()
             default = about.default if isinstance(about.default, str) else None
             option = Parameter(name="--measure" if word == "measures" else None, help=about.help)
-            hint: Any = about.option if must or default is not None else about.option | None
-            made.append((word, Annotated[hint, option], field() if must else field(default=default)))
-    return make_dataclass(name, made, frozen=True, kw_only=True, namespace={"__module__": __name__})
+            hint: Any = about.option if required or default is not None else about.option | None
+            options.append((word, Annotated[hint, option], field() if required else field(default=default)))
+    return make_dataclass(name, options, frozen=True, kw_only=True, namespace={"__module__": __name__})
 
 
 def given(*records: Any, **asked: Any) -> dict[str, Any]:
     """Return the options that the user passed, as arguments of the Python interface."""
-    found = {name: value for record in records if record is not None for name, value in vars(record).items()}
-    found = {name: value for name, value in (found | asked).items() if value is not None}
-    if isinstance(found.get("unit"), list):  # several columns, given one by one or joined by commas
-        found["unit"] = tuple(name for word in found["unit"] for name in word.split(","))
-    if str(found.get("step", "")).isdecimal():
-        found["step"] = int(found["step"])
-    return found
+    options = {name: value for record in records if record is not None for name, value in vars(record).items()}
+    passed = {name: value for name, value in (options | asked).items() if value is not None}
+    if isinstance(passed.get("unit"), list):  # several columns, given one by one or joined by commas
+        passed["unit"] = tuple(name for word in passed["unit"] for name in word.split(","))
+    if str(passed.get("step", "")).isdecimal():
+        passed["step"] = int(passed["step"])
+    return passed

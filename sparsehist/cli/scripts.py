@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,21 +16,11 @@ from sparsehist.cli.answer import Answer, print_answer, print_error, rows_table
 from sparsehist.cli.options import DEFAULT, Using, given
 from sparsehist.cli.releasing import MOST_ROWS, levels_for_people
 from sparsehist.errors import DeclarationError, InputError, SparsehistError, StatementError
-from sparsehist.ledger.table import SCHEMA, for_people
+from sparsehist.ledger.table import for_people
 from sparsehist.sqlfront.parameters import parameters_from
-from sparsehist.sqlfront.results import Outcome
-from sparsehist.sqlfront.script import pieces, pointed
+from sparsehist.sqlfront.results import Outcome, failed
+from sparsehist.sqlfront.script import pieces
 from sparsehist.sqlfront.session import Session, asked_for, run_script
-
-_SELDOM_USED = ("workload", "strategy", "refused")
-_HELP = """\
-Statements end with a semicolon; they may take several lines.
-  CREATE SERIES name WITH (unit = …, key = …, max_keys = …, domain = '…') AS SELECT …;
-  RELEASE name FROM series AT LEVEL 0.01 TO 'file.parquet';
-  PLAN FROM series AT LEVEL 0.01, 0.1;  SHOW SERIES;  SHOW LEDGER;  DROP SERIES name;
-  SHOW TABLES;  SELECT * FROM series.release LIMIT 20;   and all of DuckDB's SQL
-Published files (--analyst) are for reading only.
-Ctrl-C cancels a line or a statement, Ctrl-D or .quit leaves."""
 
 Rows = Annotated[
     int, Parameter(validator=Number(gte=1, lte=MOST_ROWS), help="Print at most this many rows of a result.")
@@ -51,12 +41,11 @@ def run(
 ) -> Answer:
     """Run a script of SQL.
 
-    CREATE SERIES, RELEASE, PLAN, SHOW SERIES | RELEASES | LEDGER and DROP SERIES
-    work on the store, all else goes to DuckDB; a release is the table
-    series.release. The whole script is checked first: if anything is wrong,
-    nothing runs. It stops at the first error; what was committed before stays.
-    Values of --param are read as in SQL if they are numbers, true, false, null or
-    'text'; everything else is text.
+    CREATE SERIES, RELEASE and other statements work on the store, all else goes to
+    DuckDB; a release is the table series.release. The whole script is checked
+    first: if anything is wrong, nothing runs. It stops at the first error; what was
+    committed before stays. Values of --param are read as in SQL if they are
+    numbers, true, false, null or 'text'; everything else is text.
 
     For example:
       sparsehist run script.sql --store logs.sparsehist --param level=0.01
@@ -95,8 +84,8 @@ def sql(
 ) -> Answer:
     """Open a prompt for SQL on a store, or on published files.
 
-    Statements end with a semicolon and may take several lines; .help explains. A
-    script on standard input is run.
+    Statements end with a semicolon and may take several lines. A script on
+    standard input is run.
 
     For example:
       sparsehist sql logs.sparsehist
@@ -110,7 +99,7 @@ def sql(
     limits = given(memory_limit=memory_limit, time_limit=time_limit)
     if store is None and analyst is not None:
         with sh.open_analyst(analyst, **limits) as reading:
-            return _converse(lambda text: described(list(_read_only(reading, text, rows))))
+            return _converse(lambda text: described(_read_only(reading, text, rows)))
     if store is None or analyst is not None or limits:
         raise DeclarationError(
             "pass either a store, or --analyst with a directory of published files; --memory-limit and --time-limit "
@@ -139,20 +128,14 @@ def _converse(run_text: Callable[[str], Answer]) -> Answer:
         return run_text(_read(Path("-")))
     import readline  # noqa: F401 - gives `input` line editing and recall
 
-    sys.stdout.write("Statements end with a semicolon; .help explains, Ctrl-D leaves\n")
+    sys.stdout.write("Statements end with a semicolon; docs/sql.md lists them; Ctrl-D leaves\n")
     typed = ""
     while True:
         try:
             typed += input("...> " if typed else "sql> ") + "\n"
-            command = typed.strip().rstrip(";").lower()
-            if command in (".quit", ".exit", "exit", "quit"):
-                return Answer({}, [])
-            if command in (".help", "help"):
-                sys.stdout.write(_HELP + "\n")
-            elif command and not is_complete(typed):
+            if typed.strip() and not is_complete(typed):
                 continue
-            elif command:
-                print_answer(run_text(typed), as_json=False)
+            print_answer(run_text(typed), as_json=False)
         except KeyboardInterrupt:
             sys.stdout.write("\ninterrupted; what was committed stays\n")
         except EOFError:
@@ -177,25 +160,22 @@ def is_complete(typed: str) -> bool:
 
 def _read_only(session: sh.AnalystSession, script: str, rows: int) -> Iterator[Outcome]:
     """Run queries on published tables, up to the first that fails."""
-    try:
-        for piece in pieces(script):
-            try:
-                frame = session.sql(piece.text)
-            except StatementError as problem:
-                problem.args = (pointed(str(problem), script, piece.place),)
-                yield Outcome(piece.number, piece.line, "failed", error=problem)
-                return
-            yield Outcome(piece.number, piece.line, "duckdb", frame.head(rows), more=frame.height > rows)
-    except StatementError as problem:
-        yield Outcome(0, 1, "not run", error=problem)
+    for piece in pieces(script):
+        try:
+            frame = session.sql(piece.text)
+        except StatementError as problem:
+            yield failed(piece, problem)
+            return
+        yield Outcome(piece.number, piece.line, "duckdb", frame.head(rows), more=frame.height > rows)
 
 
-def described(outcomes: Sequence[Outcome], *, script: str | None = None) -> Answer:
+def described(outcomes: Iterable[Outcome], *, script: str | None = None) -> Answer:
     """Return the outcomes of statements as an answer: JSON and tables."""
+    outcomes = list(outcomes)
     errors = [outcome.error for outcome in outcomes if outcome.error is not None]
     data: dict[str, Any] = {"script": script, "statements": [_as_data(outcome) for outcome in outcomes]}
     if errors:
-        data["error"] = {"type": type(errors[0]).__name__, "message": str(errors[0])}
+        data["error"] = _error(errors[0])
     shown = [part for outcome in outcomes for part in _as_shown(outcome)]
     complaint = "\n".join(map(str, errors))
     if errors and all(outcome.kind == "not run" for outcome in outcomes):
@@ -203,39 +183,34 @@ def described(outcomes: Sequence[Outcome], *, script: str | None = None) -> Answ
     return Answer(data, shown, errors[0].exit_code if errors else 0, complaint)
 
 
+def _error(problem: SparsehistError) -> dict[str, str]:
+    return {"type": type(problem).__name__, "message": str(problem)}
+
+
 def _as_data(outcome: Outcome) -> dict[str, Any]:
-    said: dict[str, Any] = {"number": outcome.number, "line": outcome.line, "kind": outcome.kind}
+    data: dict[str, Any] = {"number": outcome.number, "line": outcome.line, "kind": outcome.kind}
     if outcome.said:
-        said["said"] = outcome.said
-    if outcome.frame is not None and outcome.kind != "release":
-        said |= {"rows": outcome.frame.to_dicts(), "more": outcome.more}
+        data["said"] = outcome.said
     if outcome.release is not None:
         status = "repeated" if outcome.release.repeated else "released"
-        said |= {"status": status, "rows": len(outcome.release), "metadata": dict(outcome.release.metadata)}
+        data |= {"status": status, "rows": len(outcome.release), "metadata": outcome.release.metadata}
+    elif outcome.frame is not None:
+        data |= {"rows": outcome.frame.to_dicts(), "more": outcome.more}
     if outcome.error is not None:
-        said["error"] = {"type": type(outcome.error).__name__, "message": str(outcome.error)}
-    return said
+        data["error"] = _error(outcome.error)
+    return data
 
 
 def _as_shown(outcome: Outcome) -> Iterator[Any]:
     if outcome.said:
         yield escape(f"line {outcome.line}: {outcome.said}")
-    if outcome.frame is None or outcome.kind == "release":
+    if outcome.frame is None or outcome.release is not None:
         return
     rows = outcome.frame.head(MOST_ROWS).to_dicts()
-    if outcome.kind == "duckdb":
-        yield rows_table(rows, exact=True)
-    else:
-        yield rows_table(_for_people(rows), seldom=_SELDOM_USED)
+    if outcome.kind == "show ledger":
+        rows = for_people(rows)
+    elif outcome.kind == "plan" and "adds" in outcome.frame.columns:
+        rows = levels_for_people(rows)
+    yield rows_table(rows, exact=outcome.kind == "duckdb", seldom=("workload", "strategy")) if rows else "no rows"
     if outcome.more:
         yield f"… the first {outcome.frame.height:,} rows; --rows prints more"
-    elif not rows:
-        yield "no rows"
-
-
-def _for_people(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Shorten our own tables, which are wider than a terminal."""
-    columns = list(rows[0]) if rows else []
-    if columns == list(SCHEMA):
-        return for_people(rows)
-    return levels_for_people(rows) if "population_epsilon" in columns else rows

@@ -104,15 +104,13 @@ def sales(here):
 
 
 def test_sums_are_declared_planned_and_released(sparsehist, sales):
-    """A plan without a store, the plan of a series and its release agree; a refusal names the level that fits."""
+    """The plan of a series and its release agree; a refusal names the level that fits."""
     measures = "--measure price:clip=100,step=0.01 --measure events:clip=5"
     domain = "--key country --domain catalogue('DE','ES','FR','US')"
     assert sparsehist(f"create s {sales} {domain} --max-keys 2 {measures} --name shop --cap 2").code == 0
     asked = "--level 0.5 --measures price=1,events=1/4 --json"
     (row,) = sparsehist(f"plan s --series shop {asked}").json["levels"]
     assert (row["adds"], row["price_sum_adds"], row["events_sum_adds"]) == ("1.75", "1", "0.25")
-    (alone,) = sparsehist(f"plan --cells 4 --max-keys 2 {measures} {asked}").json["levels"]
-    assert {name: row[name] for name in alone} == alone
     released = sparsehist(f"release s --series shop --name may --head 3 {asked}").json
     assert released["metadata"]["measure_stds"] == {"price": row["price_sum_std"], "events": row["events_sum_std"]}
     assert set(released["head"][0]) == {"country", "noisy_count", "price_sum", "events_sum", "price_mean"}
@@ -149,9 +147,9 @@ def test_a_workload_is_planned_released_and_listed(sparsehist, declared):
 
 def test_plans_without_a_store_and_after_releases(sparsehist, store):
     """Levels and counts are planned without a store; the plan of a series knows its releases and its cap."""
-    shown = sparsehist("plan --cells 1e69 --max-keys 20 --level 0.01 --level 0.5")
+    shown = sparsehist("plan --domain strings(max_bytes=32) --max-keys 20 --level 0.01 --level 0.5")
     assert "rho 0.01" in shown.out and "95 %" in shown.out
-    planned = sparsehist("plan --cells 1e9 --max-keys 2 --level 1/3 --json").json
+    planned = sparsehist("plan --domain integers(1000000) --max-keys 2 --level 1/3 --json").json
     assert [row["level"] for row in planned["levels"]] == ["1/3"]
     assert {"probability", "relative_error", "count"} <= set(planned["counts"][0])
     assert sparsehist("release s --series visits --name public --level 0.5").code == 0
@@ -163,9 +161,8 @@ def test_plans_without_a_store_and_after_releases(sparsehist, store):
 @pytest.mark.parametrize(
     "options",
     [
-        "--cells many --max-keys 2", "--cells 1e99999999 --max-keys 2", "--cells 1.5 --max-keys 2", "--cells 100",
-        "--max-keys 2", "--series visits", "s --series visits --max-keys 2",
-        "--cells 100 --max-keys 2 --measures 1", "--cells 100 --max-keys 2 --measure price:clip=5",
+        "--domain integers(9)", "--max-keys 2", "--series visits", "s --series visits --max-keys 2",
+        "--domain integers(9) --max-keys 2 --measures 1", "--domain integers(9) --max-keys 2 --workload total()",
     ],
 )  # fmt: skip
 def test_what_cannot_be_planned_exits_with_2(sparsehist, store, options):

@@ -19,7 +19,7 @@ from sparsehist.privacy import as_level, level_text
 from sparsehist.privacy.levels import in_prose
 from sparsehist.release import pipeline
 from sparsehist.release.limits import declare_disjoint, raise_cap, set_budget
-from sparsehist.release.parameter_rows import declaration_rows
+from sparsehist.release.metadata import declaration_rows
 from sparsehist.release.stored_declaration import declaration_of
 from sparsehist.store.private_files import PRIVATE, PUBLIC, write_file
 

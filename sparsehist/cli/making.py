@@ -14,7 +14,7 @@ from sparsehist.cli.options import DEFAULT, READ, ReadingOptions, SeriesName, St
 from sparsehist.declaration.checks import checked_output
 from sparsehist.errors import DeclarationError, InputError
 from sparsehist.ledger.ledger import Ledger
-from sparsehist.release.parameter_rows import declaration_rows
+from sparsehist.release.metadata import declaration_rows
 from sparsehist.series.series import Series
 
 _Created = options_of("Created")

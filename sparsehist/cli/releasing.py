@@ -25,8 +25,7 @@ from sparsehist.cli.options import (
 )
 from sparsehist.errors import DeclarationError, InputError, StoreError
 from sparsehist.release import any_kind
-from sparsehist.release.metadata import read_metadata
-from sparsehist.release.parameter_rows import release_rows
+from sparsehist.release.metadata import read_metadata, release_rows
 from sparsehist.release.release_files import check_target
 
 MOST_ROWS = 1000

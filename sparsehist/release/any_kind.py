@@ -18,7 +18,7 @@ from sparsehist.release.cell_parameters import CellRequest, cell_metadata, reque
 from sparsehist.release.home import Home
 from sparsehist.release.measure_parameters import sums_asked
 from sparsehist.release.metadata import Request, level_asked
-from sparsehist.release.planning import COUNTS, Plan, Planner, levels_or_goal
+from sparsehist.release.planning import COUNTS, Plan, Planner, checked_levels
 from sparsehist.release.release_files import check_target
 from sparsehist.release.releases import Release, WorkloadRelease
 from sparsehist.release.stored_declaration import declaration_of
@@ -99,8 +99,8 @@ def plan(
             public, past = running_round.running_metadata, state.past_points
         metadata = partial(public, declaration, past=past(record.path_id))
     planner = Planner(ledger, series_id, declaration, request, metadata)
-    levels = levels_or_goal(levels, epsilon, delta)
-    return planner.plan(counts, levels=levels, shows=shows, probability=probability, equal=equal)
+    candidates = checked_levels(levels, epsilon, delta)
+    return planner.plan(counts, levels=candidates, shows=shows, probability=probability, equal=equal)
 
 
 def release(

@@ -1,4 +1,9 @@
-"""The noise path of a series' cells: draw a round, and read the rows of a committed release."""
+"""The noise paths of a series' cells and of its measures: draw a round, and read the rows of a committed release.
+
+The path of a measure holds the true sum, and the noise at all levels, of every cell that a release with this measure
+published. The noise of counts is independent of it, so counts may choose the rows (docs/mathematics.md, measures). A
+round of sums is committed together with its round of cells.
+"""
 
 from __future__ import annotations
 
@@ -9,23 +14,40 @@ import numpy as np
 import polars as pl
 
 from sparsehist.domain import Domain, draw_free
+from sparsehist.domain.base import key_names
 from sparsehist.errors import present
 from sparsehist.histogram import NewlyTracked, draw_round
-from sparsehist.ledger.spent import CELLS, PathName
+from sparsehist.histogram.dense import noise_at_level
+from sparsehist.histogram.grid import round_to_grid
+from sparsehist.histogram.round import plain_path
+from sparsehist.ledger.spent import CELLS, PathName, measure_path
 from sparsehist.noise.family import NoiseArray
+from sparsehist.privacy import level_text
 from sparsehist.release.cell_parameters import LAZILY, CellRequest, cell_metadata, joint_statement
-from sparsehist.release.measure_parameters import means, sums_published
-from sparsehist.release.measure_round import MeasurePath
+from sparsehist.release.measure_parameters import SumsAsked, means, sums_published
 from sparsehist.release.metadata import CellMetadata
-from sparsehist.release.pipeline import Held, NoisePath
+from sparsehist.release.pipeline import ANSWER, Held, NoisePath
 from sparsehist.release.published_rows import Shown, is_in, published_frame, shown_cells
-from sparsehist.store import NewRound, Past, Spot, Tracked
+from sparsehist.store import NewRound, Past, PathRecord, Spot, Tracked
 from sparsehist.store.series_files import SeriesFiles
-from sparsehist.typing import BoolArray, IntArray
+from sparsehist.typing import BoolArray, FloatArray, IntArray
 
 
 @dataclass(frozen=True, repr=False)
-class CellPath(NoisePath):
+class _TrackingPath(NoisePath):
+    """A noise path that tracks cells."""
+
+    def tracked(self) -> tuple[Tracked, pl.DataFrame]:
+        """Return the tracked cells, and the keys of the empty ones in the order of cells."""
+        path_id, domain = self.path_id, self.held.declaration.domain
+        tracked = Tracked(*np.zeros((2, 0), np.int64)) if path_id is None else self.held.state.tracked(path_id)
+        if path_id is not None and (tracked.position < 0).any():
+            return tracked, self.held.state.empty_keys(path_id)
+        return tracked, pl.DataFrame(schema=dict(zip(key_names(domain.columns), domain.dtypes, strict=True)))
+
+
+@dataclass(frozen=True, repr=False)
+class CellPath(_TrackingPath):
     """The noise path of the cells of a series; it exists from the start."""
 
     @property
@@ -54,18 +76,18 @@ class CellPath(NoisePath):
         return f"{words}; {LAZILY}" + "".join(sums.statement for sums in request.measures)
 
     def draw(self, request: CellRequest, metadata: CellMetadata, *, rng: np.random.Generator) -> NewRound:
-        state, files, declaration = self.held.state, self.held.files, self.held.declaration
-        level, past, tracked = present(request.level), self._past, state.tracked(self.path_id)
-        threshold = metadata.effective_threshold * declaration.unit_of_counts
-        n_tracked, spent = tracked.position.size, {known for known, _ in past}
+        files, declaration = self.held.files, self.held.declaration
+        level, past, (tracked, empty_keys) = present(request.level), self._past, self.tracked()
+        threshold, n_tracked = metadata.effective_threshold * declaration.unit_of_counts, tracked.position.size
         taken = _taken(files, tracked)
         counts, sizes = _untracked_groups(files, taken, tracked, declaration.domain)
+        neighbours = self.neighbours(level, n_tracked)
         drawn = draw_round(
             declaration.family_in_units,
             past,
             level,
             threshold,
-            neighbours=self.neighbours(level, n_tracked),
+            neighbours=neighbours,
             n_tracked=n_tracked,
             n_untracked=sizes,
             counts=counts,
@@ -73,14 +95,13 @@ class CellPath(NoisePath):
         )
         new = drawn.new
         positions, new_counts = _assign_cells(files, taken, new, counts)
-        known = self.held.empty_keys(self.path_id, tracked)
         n_empty = int(np.count_nonzero(positions < 0))
-        new_keys = _draw_empty_keys(declaration.domain, files, known, n_empty, rng=rng)
+        new_keys = _draw_empty_keys(declaration.domain, files, empty_keys, n_empty, rng=rng)
         beside: list[NewRound] = []
         if request.measures:
             after = Tracked(np.append(tracked.position, positions), np.append(tracked.count, new_counts))
             noise = np.append(drawn.tracked, new.values)
-            shown = self._shown(after, noise, pl.concat([known, new_keys]), metadata)
+            shown = self._shown(after, noise, pl.concat([empty_keys, new_keys]), metadata)
             beside = [
                 MeasurePath(self.held, sums).draw_sums(request.name, shown, metadata.round, rng=rng)
                 for sums in request.measures
@@ -92,7 +113,7 @@ class CellPath(NoisePath):
             stored=request.chosen(metadata),
             beside=beside,
             threshold=threshold,
-            level_noise=None if level in spent else drawn.tracked,
+            level_noise=None if level in neighbours else drawn.tracked,
             positions=positions,
             counts=new_counts,
             empty_keys=new_keys,
@@ -101,10 +122,9 @@ class CellPath(NoisePath):
 
     def rows(self, level: Fraction, metadata: CellMetadata) -> pl.DataFrame:
         """Read a committed release: it is the same each time."""
-        state, declaration = self.held.state, self.held.declaration
-        tracked = state.tracked(self.path_id)
-        noise = state.noise(self.path_id, level, tracked.position.size)
-        shown = self._shown(tracked, noise, self.held.empty_keys(self.path_id, tracked), metadata)
+        declaration, (tracked, empty_keys) = self.held.declaration, self.tracked()
+        noise = self.held.state.noise(self.path_id, level, tracked.position.size)
+        shown = self._shown(tracked, noise, empty_keys, metadata)
         del tracked, noise  # free memory before the rows are made
         beside = {
             sums.measure.sum_column: MeasurePath(self.held, sums).sums(shown) for sums in sums_published(metadata)
@@ -117,6 +137,71 @@ class CellPath(NoisePath):
         unit = self.held.declaration.unit_of_counts
         grid = None if self.held.declaration.family.integer else metadata.grid * unit
         return shown_cells(tracked, noise, empty_keys, metadata.effective_threshold * unit, grid, unit=unit)
+
+
+@dataclass(frozen=True, repr=False)
+class MeasurePath(_TrackingPath):
+    """The noise path of one measure; its first round opens it."""
+
+    asked: SumsAsked
+
+    @property
+    def name(self) -> PathName:
+        return measure_path(self.asked.measure.name)
+
+    def draw_sums(self, release: str, shown: Shown, round_id: str | None, *, rng: np.random.Generator) -> NewRound:
+        """Draw the noise of a release; for cells that are new on the path, at all earlier levels too."""
+        declaration, path_id, measure = self.held.declaration, self.path_id, self.asked.measure
+        family, level, (tracked, empty_keys) = self.asked.family, self.asked.level, self.tracked()
+        neighbours, n_tracked = self.neighbours(level, tracked.position.size), tracked.position.size
+        level_noise = None
+        if level not in neighbours:
+            level_noise = noise_at_level(family, level, neighbours, n_tracked, rng=rng)
+        nonempty = np.setdiff1d(shown.position[shown.position >= 0], tracked.position)
+        new_empty = shown.empty_keys.join(empty_keys, on=empty_keys.columns, how="anti")
+        sums = self.held.files.sums(nonempty, declaration.measures.index(measure))
+        positions = np.append(nonempty, np.full(new_empty.height, -1))
+        levels = tuple(sorted({*self.spent, level}))
+        drawn = plain_path(family, levels, positions.size, rng=rng)
+        paths: dict[Spot, NoiseArray] = dict(zip(levels, drawn, strict=True))
+        opened = PathRecord(self.held.record.series_id, *self.name, family.integer)
+        name, request = f"{release}{ANSWER}{measure.name}", {"level": level_text(level)}
+        about = {"kind": opened.kind, "series": declaration.name, "name": name, "measure": str(measure), **request}
+        return NewRound(
+            opened if path_id is None else path_id,
+            name,
+            level,
+            request,
+            {**about, "round": round_id},
+            level_noise,
+            positions=positions,
+            counts=np.append(sums, np.zeros(new_empty.height, np.int64)),
+            empty_keys=new_empty,
+            paths=paths,
+            who=self.held.home.who,
+        )
+
+    def sums(self, shown: Shown) -> FloatArray:
+        """Return noisy sums for the rows of a release, in units of the measure's column."""
+        (tracked, empty_keys), step = self.tracked(), self.asked.measure.step
+        of_cell, nonempty = np.empty(shown.position.size, np.int64), shown.position >= 0
+        order = np.argsort(tracked.position, kind="stable")  # empty cells come first
+        of_cell[nonempty] = order[np.searchsorted(tracked.position[order], shown.position[nonempty])]
+        numbered = empty_keys.with_columns(cell=order[: empty_keys.height])
+        cells = shown.empty_keys.join(numbered, on=empty_keys.columns, how="left", maintain_order="left")["cell"]
+        of_cell[~nonempty] = cells.to_numpy()
+        noise = self.held.state.noise(present(self.path_id), self.asked.level, tracked.position.size)[of_cell]
+        steps = noisy_sums(tracked.count[of_cell], noise, self.asked.grid)
+        return np.asarray(steps * step.numerator / step.denominator, np.float64)
+
+
+def noisy_sums(sums: IntArray, noise: NoiseArray, grid: float) -> FloatArray:
+    """Round sums and their noise to the grid, in steps; any shape.
+
+    Its part on the grid is added last, so large sums do not cost digits of the noise.
+    """
+    on_grid = np.floor(sums / grid) * grid
+    return np.asarray(on_grid + round_to_grid((sums - on_grid) + noise, grid), np.float64)
 
 
 def open_path(held: Held, _request: CellRequest) -> CellPath:

@@ -1,4 +1,7 @@
-"""Requests and metadata of releases: frozen records of public values, fixed before anything is drawn."""
+"""Requests and metadata of releases: frozen records of public values, fixed before anything is drawn.
+
+Terminals and notebooks show them as rows of a name and a value.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,13 @@ from fractions import Fraction
 from typing import Any, ClassVar
 
 from sparsehist.declaration import Declaration
+from sparsehist.declaration.parameters import rows as parameter_rows
 from sparsehist.errors import DeclarationError, InputError, LevelError, raise_alone
 from sparsehist.ledger.spent import PathName
 from sparsehist.noise import Family, Gaussian
 from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.privacy.guarantees import EpsilonDelta, level_or_goal
+from sparsehist.privacy.levels import in_prose
 
 
 @dataclass(frozen=True)
@@ -226,3 +231,41 @@ def _read_declaration(stored: Any) -> Declaration:
         return Declaration.from_json(stored)
     except (InputError, KeyError, TypeError, AttributeError, RecursionError):
         raise_alone(InputError("the metadata of a release has a declaration that cannot be read"))
+
+
+def declaration_rows(declared: Declaration) -> list[tuple[str, str]]:
+    """Return the public parameters of a series as rows for people."""
+    counts = [] if declared.unit else [("unit", "counts bounded elsewhere")]
+    return [*counts, *parameter_rows(declared), *([("guarantee", declared.rests_on)] if declared.rests_on else [])]
+
+
+def asked_text(about: Metadata) -> str:
+    """Return the requested level; or the (epsilon, delta) given instead, and the level chosen for it."""
+    if about.epsilon_delta is None:
+        return about.level
+    goal = EpsilonDelta.parse(about.epsilon_delta).in_words
+    return f"{goal} (level {level_text(in_prose(as_level(about.level)))})"
+
+
+def release_rows(about: Metadata) -> list[tuple[str, str]]:
+    """Return the parameters needed to interpret a count or an answer, as rows."""
+    guarantee = about.guarantee.replace("numerical_slack", f"a numerical slack of {about.numerical_slack:.1g}")
+    rows = [("level", asked_text(about)), ("guarantee", guarantee)]
+    std = f"{about.noise}, standard deviation{{}} {about.std:.4g} units"
+    if isinstance(about, WorkloadMetadata):
+        noise = f"{std.format(' of an answer')} (root mean square)"
+        counts = about.counts or "units"
+        return [("workload", f"{about.workload}, by {about.strategy}"), *rows, ("noise", noise), ("counts", counts)]
+    rows.append(("noise", std.format("")))
+    if isinstance(about, RunningMetadata):
+        rows.insert(0, ("step", f"{about.step} of {about.declaration.n_steps}"))
+    if isinstance(about, CellMetadata):
+        for name, level in (about.measure_levels or {}).items():
+            std = f"{(about.measure_stds or {})[name]:.4g}"
+            rows.append((f"{name}_sum", f"level {level}, standard deviation {std}"))
+        rows.append(("threshold", f"{about.threshold:,.4f} units"))
+        rows.append(("expected false keys", f"{about.expected_false_keys:.3g}"))
+        if about.delta_infinity is not None:
+            spent = f"{about.delta_infinity:.4g} spent so far, {about.delta_remaining:.4g} left"
+            rows.append(("delta of the series", spent))
+    return rows

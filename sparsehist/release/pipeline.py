@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sparsehist.declaration import Declaration
-from sparsehist.domain.base import key_names
 from sparsehist.errors import NameTakenError, NotFoundError, StoreError, present
 from sparsehist.ledger.ledger import check_release
 from sparsehist.ledger.spent import PathName
@@ -26,7 +25,7 @@ from sparsehist.privacy.levels import in_prose
 from sparsehist.release.home import Home
 from sparsehist.release.metadata import Metadata, Request, read_metadata
 from sparsehist.release.spending import ledger_for, of_all_periods, prepared
-from sparsehist.store import NewRound, PathRecord, ReleaseRecord, SeriesRecord, State, Tracked
+from sparsehist.store import NewRound, PathRecord, ReleaseRecord, SeriesRecord, State
 
 if TYPE_CHECKING:
     import polars as pl
@@ -50,15 +49,6 @@ class Held:
     def files(self) -> SeriesFiles:
         """Counts and keys of a series whose log was counted once (not a running series)."""
         return self.state.series_files(self.record)
-
-    def empty_keys(self, path_id: int | None, tracked: Tracked) -> pl.DataFrame:
-        """Return the keys of the tracked empty cells of a path, by cell number."""
-        if path_id is not None and (tracked.position < 0).any():
-            return self.state.empty_keys(path_id)
-        import polars as pl
-
-        domain = self.declaration.domain
-        return pl.DataFrame(schema=dict(zip(key_names(domain.columns), domain.dtypes, strict=True)))
 
 
 @dataclass(frozen=True, repr=False)

@@ -55,7 +55,7 @@ class Plan:
             probability), adds (exact text in `currency`: what this release alone would add to the cost of its
             population), population_epsilon (afterwards, at delta 1e-6) and refused (why a cap or budget would
             refuse it, if one would); for open domains delta_share and delta_remaining too; for each measure
-            price_sum_std (in units of the column) and price_sum_adds (its part of `adds`).
+            price_sum_std (in units of the column).
         counts: One row per level and true count: probability (that the key is published), error (mean distance of
             the published noisy count from the true one, in counts, given that it is published) and relative_error
             (error divided by count).
@@ -153,8 +153,8 @@ def plan(
         budget = budget_within(within, route=route, opens=histogram.is_open)
         ledger = replace(ledger, limits=Limits(budgets={declaration.population: budget}))
     planner = Planner(ledger, "plan", declaration, request, partial(cell_metadata, declaration, past=()))
-    levels = levels_or_goal(levels, epsilon, delta)
-    return planner.plan(counts, levels=levels, shows=shows, probability=probability, equal=equal)
+    candidates = checked_levels(levels, epsilon, delta)
+    return planner.plan(counts, levels=candidates, shows=shows, probability=probability, equal=equal)
 
 
 def _domain_of(d: int | None, domain: object) -> Domain:
@@ -167,15 +167,16 @@ def _domain_of(d: int | None, domain: object) -> Domain:
     return UnreadDomain(f"{d} cells", size=d)
 
 
-def levels_or_goal(levels: Any, epsilon: Level | None, delta: Level | None) -> Any:
-    """Return candidate levels, or the (epsilon, delta) given instead of them."""
-    if epsilon is None and delta is None:
-        return levels
-    return [level_asked(levels, epsilon, delta)["goal"]]
-
-
-def checked_levels(levels: Level | EpsilonDelta | Iterable[Level | EpsilonDelta]) -> list[Fraction | EpsilonDelta]:
-    """Return candidate levels, exact and without duplicates."""
+def checked_levels(
+    levels: Level | EpsilonDelta | Iterable[Level | EpsilonDelta] | None,
+    epsilon: Level | None = None,
+    delta: Level | None = None,
+) -> list[Fraction | EpsilonDelta]:
+    """Return candidate levels, or the (epsilon, delta) given instead, exact and without duplicates; none for None."""
+    if epsilon is not None or delta is not None:
+        return [level_asked(levels, epsilon, delta)["goal"]]  # type: ignore[arg-type] # refuses levels
+    if levels is None:
+        return []
     wanted = "a positive, finite number (such as 0.1, '1/3' or 2)"
     exact = list(dict.fromkeys(read_each("levels", levels, level_or_goal, wanted)))
     if not exact:
@@ -200,13 +201,13 @@ class Planner:
         self,
         counts: Sequence[int],
         *,
-        levels: Any,
+        levels: Sequence[Fraction | EpsilonDelta],
         shows: int | None = None,
         probability: float = 0.95,
         equal: int | None = None,
     ) -> Plan:
         """Return the plan at these levels, or at the levels that `shows` and `equal` ask for; see `plan`."""
-        candidates: list[Fraction | EpsilonDelta] = [] if levels is None else checked_levels(levels)
+        candidates = [*levels]
         if shows is not None:
             candidates.append(self._level_that_shows(shows, probability))
         if equal is not None:
@@ -220,7 +221,6 @@ class Planner:
             by_level.append(_level_row(about) | _cost_in(self.ledger, spends))
             by_count += _count_rows(about, whole)
         types: dict[str, Any] = {"refused": str, "population_epsilon": float}
-        types |= {f"published_{100 * p:.0f}": int for p in PROBABILITIES}
         frame = pl.DataFrame(by_level, schema_overrides=types, infer_schema_length=None)
         return Plan(frame, pl.DataFrame(by_count), self.declaration.noise)
 
@@ -285,24 +285,18 @@ def _count_rows(about: CellMetadata, counts: Sequence[int]) -> Iterator[dict[str
 
 def _cost_in(ledger: Ledger, spends: Sequence[Spending]) -> dict[str, Any]:
     """Return the cost of one release in a ledger; "adds" is exact text, "0" if a finer one was released before."""
-    account = ledger.accounts[spends[0].series_id]
+    population = ledger.accounts[spends[0].series_id].population
     try:
         ledger.check(*spends)
         refused = None
     except RefusedError as refusal:
         refused = str(refusal)
-    before, after = (
-        one.cost_of(one.of_population(account.population)) for one in (ledger, ledger.with_release(*spends))
-    )
+    ledgers = (ledger, ledger.with_release(*spends))
+    before, after = (each.cost_of(each.of_population(population)) for each in ledgers)
     adds, currency = "", after.currency
     if before.amount is not None and after.amount is not None and (before.currency == currency or not before.amount):
-        adds = _text(after.amount - before.amount)
+        adds = level_text(after.amount - before.amount) if after.amount > before.amount else "0"
     elif before.rho is not None and after.rho is not None:  # costs in two currencies
         adds, currency = f"{after.rho - before.rho:.6g}", "rho"
-    sums = {f"{each.path[1]}_sum_adds": _text(each.level - account.on(each.path).finest) for each in spends[1:]}
     epsilon = finite_or_none(guarantee(after, DEFAULT_DELTA))
-    return {"adds": adds, "currency": currency, **sums, "population_epsilon": epsilon, "refused": refused}
-
-
-def _text(added: Fraction) -> str:
-    return level_text(added) if added > 0 else "0"
+    return {"adds": adds, "currency": currency, "population_epsilon": epsilon, "refused": refused}

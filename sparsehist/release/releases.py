@@ -13,14 +13,21 @@ import numpy as np
 import polars as pl
 
 from sparsehist.declaration.checks import checked_confidence, checked_whole
-from sparsehist.errors import DeclarationError, InputError, NotFoundError, as_mapping, of_kind, printable
+from sparsehist.errors import (
+    DeclarationError,
+    InputError,
+    NotFoundError,
+    as_mapping,
+    of_kind,
+    printable,
+    raise_alone,
+)
 from sparsehist.html import ABOUT, html_table, in_notebook, shown
 from sparsehist.privacy import as_level
 from sparsehist.release.home import Home
-from sparsehist.release.metadata import CellMetadata, WorkloadMetadata, read_metadata
-from sparsehist.release.parameter_rows import asked_text, release_rows
+from sparsehist.release.metadata import CellMetadata, WorkloadMetadata, asked_text, read_metadata, release_rows
 from sparsehist.release.release_files import ENDINGS, PARQUET, read_release, write_release
-from sparsehist.typing import FloatArray
+from sparsehist.typing import FloatArray, IntArray
 
 if TYPE_CHECKING:
     from sparsehist.workload import Strategy
@@ -285,8 +292,8 @@ class WorkloadRelease(AnyRelease):
             (noisy_answer, std), in counts.
 
         Raises:
-            NotFoundError: If the workload does not contain the range, or an end is not a key of the domain.
-            DeclarationError: If the release has no ranges, or the range ends before it begins.
+            NotFoundError: If an end is not a key of the domain.
+            DeclarationError: If the release lists its queries, or the range ends before it begins.
         """
         row = self.answers([low], [high]).row(0, named=True)
         return row["noisy_answer"], row["std"]
@@ -297,29 +304,17 @@ class WorkloadRelease(AnyRelease):
         Returns:
             low, high, noisy_answer and std, in counts; m rows.
         """
-        from sparsehist.release.workload_answers import as_keys, positions
-
-        if self.implicit:
-            keys = self.frame[self._about.declaration.key[0]]
-            first, last = (positions(keys, ends) for ends in (lows, highs))
-            if (first > last).any():
-                raise DeclarationError("a range ends before it begins, in the order of the domain")
-            sums = self._prefix_sums[last + 1] - self._prefix_sums[first]
-            # Each range costs a transform of the whole column, so repeated ranges are computed once.
-            ends, which = np.unique(np.stack([first, last]), axis=1, return_inverse=True)
-            std = np.sqrt(self._strategy.range_variances(*ends))[which] * self._about.noise_std
-            asked = {"low": keys.gather(first), "high": keys.gather(last)}
-            return pl.DataFrame({**asked, "noisy_answer": sums, "std": std})
-        if not set(_ENDS) <= set(self.frame.columns):
-            raise DeclarationError(f"the release {self.name!r} has no ranges: filter its frame instead")
-        given = [as_keys(keys, self.frame[end].dtype) for end, keys in zip(_ENDS, (lows, highs), strict=True)]
-        if len(given[0]) != len(given[1]):
-            raise DeclarationError("lows and highs need one entry for each range")
-        wanted = pl.DataFrame(dict(zip(_ENDS, given, strict=True)))
-        found = wanted.join(self.frame.unique(_ENDS), on=_ENDS, how="left", maintain_order="left")
-        if found["noisy_answer"].null_count():
-            raise NotFoundError(f"the workload {self._about.workload} does not list one of these ranges")
-        return found
+        if not self.implicit:
+            raise DeclarationError(f"the release {self.name!r} lists its queries: filter its frame instead")
+        keys = self._frame[:, 0]
+        first, last = (self._positions(ends) for ends in (lows, highs))
+        if (first > last).any():
+            raise DeclarationError("a range ends before it begins, in the order of the domain")
+        sums = self._prefix_sums[last + 1] - self._prefix_sums[first]
+        # Each range costs a transform of the whole column, so repeated ranges are computed once.
+        ends, which = np.unique(np.stack([first, last]), axis=1, return_inverse=True)
+        std = np.sqrt(self._strategy.range_variances(*ends))[which] * self._about.noise_std
+        return pl.DataFrame({"low": keys[first], "high": keys[last], "noisy_answer": sums, "std": std})
 
     def quantiles(self, probabilities: Sequence[float], *, confidence: float = 0.95) -> pl.DataFrame:
         """Estimate quantiles of the key over all units from prefix sums: post-processing, at no cost.
@@ -340,9 +335,39 @@ class WorkloadRelease(AnyRelease):
 
         Source: our own derivation; docs/mathematics.md, measures.
         """
-        from sparsehist.release.workload_answers import quantiles
+        from scipy.special import ndtri
 
-        return quantiles(self, probabilities, checked_confidence(confidence))
+        frame, factor = self._frame, float(ndtri(0.5 + checked_confidence(confidence) / 2))
+        if self.implicit:
+            frame = self.answers(frame[:1, 0].new_from_index(0, len(self)), frame[:, 0])
+        elif "low" in frame.columns:
+            frame = frame.filter(pl.col("low") == pl.col("low").min()).unique("high").sort("high")
+        if "low" not in frame.columns or frame.height != self._strategy.workload.n_cells:
+            raise DeclarationError(
+                "quantiles need prefix sums of all cells of one column of keys: release workload=sh.workload.Prefix()"
+            )
+        keys, prefix, std = frame["high"], frame["noisy_answer"].to_numpy(), frame["std"].to_numpy()
+        last, rising = len(prefix) - 1, np.maximum.accumulate(prefix)
+        rows = []
+        for share in (checked_confidence(probability, "a probability") for probability in probabilities):
+            excess, margin = prefix - share * prefix[-1], factor * (std + share * std[-1])
+            low = np.flatnonzero(excess >= -margin).min(initial=last)  # the first key that may be the quantile
+            high = min(np.flatnonzero(excess < margin).max(initial=-1) + 1, last)  # all before may lie below it
+            value = np.clip(np.searchsorted(rising, share * prefix[-1]), low, high)
+            rows.append((share, *(keys[int(at)] for at in (value, low, high))))
+        schema = [("q", pl.Float64()), *((name, keys.dtype) for name in ("value", *_ENDS))]
+        return pl.DataFrame(rows, schema, orient="row")
+
+    def _positions(self, asked: Any) -> IntArray:
+        """Return the positions of keys in the order of the domain."""
+        keys = self._frame[:, 0]
+        wanted = as_keys(asked, keys.dtype).alias("key").to_frame()
+        numbered = keys.alias("key").to_frame().with_row_index("position")
+        found = wanted.join(numbered, on="key", how="left", maintain_order="left")["position"]
+        if found.null_count():
+            which = shown(wanted[0, 0]) if len(wanted) == 1 else "one of these"
+            raise NotFoundError(f"{which} is no key of the domain {keys.name!r} was declared with")
+        return found.to_numpy().astype(np.int64)
 
     @cached_property
     def _about(self) -> WorkloadMetadata:
@@ -357,6 +382,20 @@ class WorkloadRelease(AnyRelease):
         from sparsehist.workload import Workload, strategy_named
 
         return strategy_named(self._about.strategy, Workload.parse(self._about.workload))
+
+
+def as_keys(
+    asked: Any, dtype: pl.DataType, what: str = "this release", error: type[InputError] = NotFoundError
+) -> pl.Series:
+    """Return keys that a caller gave as a series of the key's type; dates may be text."""
+    try:
+        if dtype != pl.Date:
+            return pl.Series(asked, dtype=dtype)
+        days = pl.Series(asked)
+        return days if days.dtype == pl.Date else days.str.to_date("%Y-%m-%d")
+    except (TypeError, ValueError, pl.exceptions.PolarsError, OverflowError):
+        kind = "dates such as '2026-01-31'" if dtype == pl.Date else f"of type {dtype}"
+        raise_alone(error(f"the keys of {what} are {kind}"))
 
 
 def read(path: str | os.PathLike[str]) -> Release | WorkloadRelease:

@@ -1,12 +1,18 @@
-"""The noise path of a workload: choose its strategy, draw a round, and return the answers."""
+"""The noise path of a workload: choose its strategy, draw a round, and round its answers.
+
+Rounding must reveal no more than the noisy value. If the state holds one number per cell, each cell gets noise
+rounded to a grid that divides 1, before cells are summed. Otherwise exact whole answers get rounded noise. Noise is
+rounded up or down at random, so that its mean stays the same (docs/mathematics.md, "Numerical slack").
+"""
 
 from __future__ import annotations
 
+import hashlib
 import io
 import math
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, is_dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
@@ -16,40 +22,50 @@ import polars as pl
 
 from sparsehist.declaration import Declaration
 from sparsehist.declaration.checks import checked_name
-from sparsehist.errors import CountsWarning, DeclarationError, of_kind, present
-from sparsehist.histogram import grid_step
+from sparsehist.domain import Domain, Product
+from sparsehist.entropy import generator
+from sparsehist.errors import CountsWarning, DeclarationError, of_kind, present, shown
+from sparsehist.histogram import count_near, grid_step, numerical_slack, round_to_grid
 from sparsehist.ledger.spent import PathName
-from sparsehist.noise.family import Family
-from sparsehist.privacy import Level, level_text
+from sparsehist.noise.family import Family, NoiseArray
+from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.privacy.guarantees import EpsilonDelta
 from sparsehist.release.cell_parameters import LAZILY
 from sparsehist.release.home import Home
 from sparsehist.release.metadata import Request, WorkloadMetadata, check_std, read_metadata
 from sparsehist.release.pipeline import AUTO, Held, NoisePath
 from sparsehist.release.planning import LEVELS, checked_levels
+from sparsehist.release.releases import as_keys
 from sparsehist.release.spending import ledger_for, level_for
-from sparsehist.release.workload_answers import (
-    cell_grid,
-    cells_of,
-    check_noise,
-    column_sizes,
-    family_for,
-    key_domains,
-    lots_for,
-    noisy_answers,
-    numbers_of,
-    queries_frame,
-    slack_of,
-)
 from sparsehist.store import NewRound
 from sparsehist.store.private_files import verified
-from sparsehist.workload import Identity, Strategy, Workload, choose, compare, next_state, state_size, strategy_named
+from sparsehist.store.series_files import SeriesFiles
+from sparsehist.store.support import LOTS, salt_for
+from sparsehist.typing import FloatArray, Generator, IntArray
+from sparsehist.workload import (
+    Cells,
+    Identity,
+    Strategy,
+    Workload,
+    answers_of_state,
+    cells_of_state,
+    choose,
+    compare,
+    next_state,
+    state_size,
+    strategy_named,
+)
+from sparsehist.workload.queries.workload import AnswerArray, KeyNumbers
 
 _ROWS = ".rows"
 # Answers on the grid fit the 53 bits of a double unless the noise is far larger than any count.
 _LEAST_STD, _LARGEST_STD = 2.0**-8, 2.0**40
 # The grid fits the answer with the least noise; answers with much more noise would not fit a double.
 _FARTHEST = 2.0**30
+# The values of a column with more values, such as text, are not numbered.
+_NUMBERED = 2**63
+# In a query, this means that the key column is summed over.
+_ALL_VALUES = -1
 _SCHEMA = {"strategy": str, "level": str, "std": float, "ratio": float, "sensitivity": float, "chosen": bool}
 
 
@@ -147,12 +163,8 @@ class WorkloadPath(NoisePath):
         answers = noisy_answers(
             family, self.strategy, noise, cells, grid=metadata.grid, by_cell=metadata.cell_grid, lots=lots
         )
-        rows = pl.DataFrame({"noisy_count": answers})
-        if self.strategy.workload.explicit:
-            std = metadata.noise_std * np.sqrt(self.strategy.variance())
-            rows = pl.DataFrame({"noisy_answer": answers, "std": std})
         content = io.BytesIO()
-        rows.write_parquet(content)
+        self._frame(answers, metadata).write_parquet(content)
         file = state.write_attachment(self.held.record, _ROWS, content.getvalue())
         return self.new_round(
             request,
@@ -162,18 +174,20 @@ class WorkloadPath(NoisePath):
             attachments=[file],
         )
 
+    def _frame(self, answers: AnswerArray, metadata: WorkloadMetadata) -> pl.DataFrame:
+        """Return one row per query, or one per cell if queries are not listed."""
+        workload, domain, key = self.strategy.workload, self.held.declaration.domain, self.held.declaration.key
+        if not workload.explicit:
+            cells = domain.keys(np.arange(workload.n_cells, dtype=np.int64)).rename({"key_0": key[0]})
+            return cells.with_columns(noisy_count=answers)
+        std = metadata.noise_std * np.sqrt(self.strategy.variance())
+        return queries_frame(present(workload.queries()), domain, key).with_columns(noisy_answer=answers, std=std)
+
     def rows(self, _level: Fraction, metadata: WorkloadMetadata) -> pl.DataFrame:
-        """Return one row per query, or one per cell if queries are not listed, as committed."""
-        held, workload = self.held, self.strategy.workload
-        domain, key = held.declaration.domain, held.declaration.key
-        stored = present(held.state.release_named(held.record, metadata.name)).request["rows"]
-        (file,) = (file for file in present(self.record).files if file.name == stored)
-        answers = pl.read_parquet(io.BytesIO(verified(held.record.directory, file)))
-        if workload.explicit:
-            about = queries_frame(present(workload.queries()), domain, key)
-        else:
-            about = domain.keys(np.arange(workload.n_cells, dtype=np.int64)).rename({"key_0": key[0]})
-        return pl.concat([about, answers], how="horizontal")
+        """Return the rows as they were committed."""
+        stored = present(self.held.state.release_named(self.held.record, metadata.name)).request["rows"]
+        file = next(file for file in present(self.record).files if file.name == stored)
+        return pl.read_parquet(io.BytesIO(verified(self.held.record.directory, file)))
 
 
 _ONCE_PER_CELL = (
@@ -276,6 +290,163 @@ def open_path(held: Held, request: WorkloadRequest) -> WorkloadPath:
     workload, name = present(request.workload), request.strategy
     auto = name == AUTO
     return WorkloadPath(held, chosen_strategy(held.declaration, workload) if auto else strategy_named(name, workload))
+
+
+def key_domains(domain: Domain) -> tuple[Domain, ...]:
+    """Return the domain of each key column."""
+    return domain.components if isinstance(domain, Product) else (domain,)
+
+
+def column_sizes(domain: Domain) -> tuple[int, ...]:
+    """Number of values of each key column."""
+    return tuple(column.size for column in key_domains(domain))
+
+
+def numbers_of(domain: Domain, name: str) -> KeyNumbers:
+    """Return a function from the keys of a column, as a caller gives them, to their numbers."""
+
+    def numbers(keys: Sequence[Any]) -> IntArray:
+        if domain.size >= _NUMBERED:
+            raise DeclarationError(f"{domain.describe()} has too many keys for ranges of {name}")
+        given = pl.DataFrame({"key_0": as_keys(keys, domain.dtypes[0], name, DeclarationError)})
+        inside = domain.contains(given)
+        if not inside.all():
+            raise DeclarationError(f"{shown(keys[int(np.argmin(inside))])} is no key of {name}: {domain.describe()}")
+        return domain.index(given)
+
+    return numbers
+
+
+def cells_of(files: SeriesFiles, domain: Domain) -> Cells:
+    """Return the bounded counts of a series by cell number. Secret; reads the whole counts file."""
+    counted, columns = files.all_counted(), key_domains(domain)
+    coordinates = tuple(
+        # There are at most 2**31 queries, so every query sums over a column that is too large to be numbered.
+        np.zeros(counted.height, np.int64)
+        if column.size >= _NUMBERED
+        else column.index(counted.select(pl.col(f"key_{i}").alias("key_0")))
+        for i, column in enumerate(columns)
+    )
+    return Cells(column_sizes(domain), coordinates, counted["count"].to_numpy().astype(np.int64, copy=False))
+
+
+def queries_frame(queries: Mapping[str, IntArray], domain: Domain, names: Sequence[str]) -> pl.DataFrame:
+    """Describe the queries in keys instead of numbers.
+
+    The columns are low and high; or the key columns, null if the query sums over one, with name_low and name_high
+    instead for ranges of a column; or the number of the query.
+    """
+    columns = key_domains(domain)
+    known = {end: (end, columns[0]) for end in ("low", "high") if len(columns) == 1}
+    for i, (name, column) in enumerate(zip(names, columns, strict=True)):
+        known |= {f"column_{i}": (name, column)}
+        known |= {f"{end}_{i}": (f"{name}_{end}", column) for end in ("low", "high")}
+    if set(queries) <= set(known) and len({known[kind][0] for kind in queries}) == len(queries):
+        return pl.DataFrame([_values(numbers, *known[kind]) for kind, numbers in queries.items()])
+    return pl.DataFrame(dict(queries))
+
+
+def _values(numbers: IntArray, name: str, domain: Domain) -> pl.Series:
+    given = numbers != _ALL_VALUES
+    if not given.any():
+        return pl.Series(name, [None] * len(numbers), dtype=domain.dtypes[0])
+    values = domain.keys(np.where(given, numbers, 0))["key_0"]
+    return values.scatter(np.flatnonzero(~given), None).alias(name)
+
+
+def check_noise(family: Family) -> None:
+    """Refuse a family of noise that does not support workloads."""
+    if family.norm is None or not is_dataclass(family):
+        raise DeclarationError(
+            f"{type(family).__name__} noise has no workloads: take noise='gaussian', 'laplace' or 'discrete_laplace'"
+        )
+
+
+def family_for(family: Family, strategy: Strategy, sensitivity: float) -> Family:
+    """Return the family of the noise on R·x: that of the series, with the sensitivity of the strategy."""
+    if family.integer and not strategy.integral:
+        raise DeclarationError(
+            f"{type(family).__name__} noise needs counts: the strategy {strategy.name} measures sums with real "
+            "weights; strategy='auto' takes one that measures counts"
+        )
+    remade: Callable[..., Family] = replace
+    return remade(family, sensitivity=round(sensitivity) if family.integer else sensitivity)
+
+
+def cell_grid(strategy: Strategy, noise_std: float) -> float | None:
+    """Return the grid of the noise of each cell, which is rounded before it is summed; None if answers are rounded.
+
+    The grid divides 1, so counts may be added afterwards. A sum a·(R⁻¹Z) has the variance a(RᵀR)⁻¹aᵀ, at least a·aᵀ
+    over the largest eigenvalue of RᵀR. Random rounding adds a·aᵀ/6 times the square of the grid, less than 7e-4 of
+    that.
+    """
+    if not strategy.invertible:
+        return None
+    trace = strategy.workload.n_cells * strategy.l2(1) ** 2
+    return grid_step(noise_std / math.sqrt(min(trace, strategy.largest_eigenvalue())))
+
+
+def slack_of(
+    family: Family, strategy: Strategy, level: Level, max_keys: int, *, least: float, past: Sequence[Level]
+) -> float:
+    """Return the numerical slack of a release, from the noisy numbers that are rounded first.
+
+    `least` is the least variance of an answer, for Z of variance 1; `past` are the levels released on this path.
+    """
+    std, near, workload = family.std(level), count_near(past, level), strategy.workload
+    if strategy.word == "identity":  # only cells of the changed unit differ between neighbours
+        return numerical_slack(min(max_keys, workload.n_cells), std, grid_step(std), near=near)
+    number, variance = workload.n_queries, strategy.mean_variance
+    grid = cell_grid(strategy, std)
+    if grid is not None:
+        number, variance = workload.n_cells, strategy.cell_variance
+    spread = std * math.sqrt(variance())
+    return numerical_slack(
+        number, spread, grid or grid_step(std * math.sqrt(least)), near=near, terms=strategy.n_noise
+    )
+
+
+def noisy_answers(
+    family: Family,
+    strategy: Strategy,
+    noise: NoiseArray,
+    cells: Cells,
+    *,
+    grid: float,
+    by_cell: float | None,
+    lots: Generator,
+) -> AnswerArray:
+    """Return A·x + L·Z for every listed query, on the grid; shape (queries,). `by_cell` is the result of `cell_grid`.
+
+    If queries are not listed: return noisy cells whose sums over any range are A·x + L·Z, shape (cells,). Prefix sums
+    of the noise are rounded to the grid, so the sum over a range has one rounding error, not many.
+    """
+    workload = strategy.workload
+    if by_cell is None and workload.explicit:
+        added, exact = answers_of_state(family, strategy, noise), workload.answers(cells)
+        return exact + rounded(added, grid, lots) if workload.integral else rounded(exact + added, grid, lots)
+    added, counts = cells_of_state(family, strategy, noise), cells.dense().reshape(-1)
+    if by_cell is not None:
+        added = rounded(added, by_cell, lots)
+    if workload.explicit:
+        return round_to_grid(workload.apply(counts + added), grid)
+    return np.asarray(counts + np.diff(round_to_grid(np.cumsum(added), grid), prepend=0.0), np.float64)
+
+
+def lots_for(secret: bytes, path: PathName, level: Level) -> Generator:
+    """Return the generator that rounds the noise of a level of a path: independent of the noise, and reproducible."""
+    about = "\n".join((*map(str, path), level_text(as_level(level))))
+    key = hashlib.blake2b(about.encode(), key=salt_for(LOTS, secret), digest_size=16).digest()
+    return generator(int.from_bytes(key))
+
+
+def rounded(values: AnswerArray, step: float, lots: Generator) -> FloatArray:
+    """Round values randomly to multiples of a step, a power of two, so that the mean is the value."""
+    units = np.asarray(values, np.float64) / step
+    below = np.floor(units)
+    below += lots.random(below.shape) < units - below
+    below *= step
+    return below
 
 
 def chosen_strategy(declaration: Declaration, workload: Workload) -> Strategy:

@@ -29,8 +29,7 @@ from sparsehist.ledger.ledger import Ledger
 from sparsehist.ledger.table import DEFAULT_DELTA, Row, cost_in_words, event_for_people, ledger_rows
 from sparsehist.privacy import as_level
 from sparsehist.release import any_kind
-from sparsehist.release.metadata import CellMetadata, Metadata, RunningMetadata, read_metadata
-from sparsehist.release.parameter_rows import asked_text
+from sparsehist.release.metadata import CellMetadata, Metadata, RunningMetadata, asked_text, read_metadata
 from sparsehist.release.pipeline import published
 from sparsehist.release.plots import key_label, require_plots
 from sparsehist.release.releases import Release

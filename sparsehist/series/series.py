@@ -22,10 +22,10 @@ from sparsehist.release import any_kind, periods, steps
 from sparsehist.release.cell_parameters import requested
 from sparsehist.release.limits import raise_cap
 from sparsehist.release.measure_parameters import sums_asked
-from sparsehist.release.parameter_rows import declaration_rows
+from sparsehist.release.metadata import declaration_rows
 from sparsehist.release.periods import names_of_period, periods_of
 from sparsehist.release.pipeline import RELEASES, rows_of_releases
-from sparsehist.release.planning import COUNTS, LEVELS, Plan, levels_or_goal
+from sparsehist.release.planning import COUNTS, LEVELS, Plan, checked_levels
 from sparsehist.release.releases import Release, WorkloadRelease
 from sparsehist.release.stored_declaration import declaration_of
 from sparsehist.store import SeriesRecord, State
@@ -506,7 +506,7 @@ class PeriodicSeries(DeclaredSeries):
         chosen = requested("plan", threshold=threshold, false_keys=false_keys, open_delta=open_delta)
         chosen = replace(chosen, measures=sums_asked(self.declaration, measures))
         if epsilon is not None or delta is not None:
-            levels = levels_or_goal(None, epsilon, delta)
+            levels = checked_levels(None, epsilon, delta)
         return periods.plan_period(self.store, self.declaration, levels, chosen, counts)
 
     def finish(self) -> None:

@@ -18,7 +18,7 @@ from sparsehist.privacy import Level
 from sparsehist.release import periods
 from sparsehist.release.home import Home
 from sparsehist.release.limits import declare_disjoint, set_budget
-from sparsehist.release.parameter_rows import declaration_rows
+from sparsehist.release.metadata import declaration_rows
 from sparsehist.release.pipeline import published
 from sparsehist.release.stored_declaration import declaration_of
 from sparsehist.series.series import PeriodicSeries, RunningSeries, Series

@@ -11,7 +11,7 @@ from sparsehist import entropy
 from sparsehist.errors import DeclarationError, LevelError
 from sparsehist.histogram import round_to_grid
 from sparsehist.noise import Gaussian
-from sparsehist.release.workload_answers import cell_grid, family_for, noisy_answers
+from sparsehist.release.workload_round import cell_grid, family_for, noisy_answers
 from sparsehist.workload import Cells, Matrix, strategy_named
 
 MANY = 1.0 + entropy.seeded(2).random(100_000)

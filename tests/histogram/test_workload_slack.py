@@ -14,9 +14,8 @@ from sparsehist.entropy import seeded
 from sparsehist.histogram import count_near, grid_step, numerical_slack
 from sparsehist.ledger.spent import PathName
 from sparsehist.noise import Gaussian
-from sparsehist.release import workload_answers
-from sparsehist.release.workload_answers import cell_grid, lots_for, slack_of
-from sparsehist.release.workload_round import path_name
+from sparsehist.release import workload_round
+from sparsehist.release.workload_round import cell_grid, lots_for, path_name, slack_of
 from sparsehist.workload import (
     Identity,
     Kronecker,
@@ -123,7 +122,7 @@ def test_lots_have_the_stated_probabilities_and_are_drawn_again_alike() -> None:
     path = path_name(strategy_named("identity", Prefix(8)))
 
     def lots(secret: bytes, path: PathName, level: str) -> np.ndarray:
-        return workload_answers.rounded(values, 0.5, lots_for(secret, path, level))
+        return workload_round.rounded(values, 0.5, lots_for(secret, path, level))
 
     found = lots(b"secret", path, "1/2")
     assert np.array_equal(found, lots(b"secret", path, "0.5"))

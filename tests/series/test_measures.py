@@ -208,9 +208,8 @@ def test_what_a_plan_says_of_measures_is_served() -> None:
     series = a_series(noise="laplace")
     series.release("first", level=1, measures={"price": "1/2"})
     asked = {"price": 1, "events": "1/4"}
-    for name, level, adds in (("coarse", "0.5", ["0.5", "0.25"]), ("fine", "2", ["0", "0"])):
+    for name, level in (("coarse", "0.5"), ("fine", "2")):
         row = series.plan([level], measures=asked).levels.row(0, named=True)
-        assert [row["price_sum_adds"], row["events_sum_adds"]] == adds
         before = Fraction(spent(series))
         made = series.release(name, level=level, measures=asked).metadata
         assert made["measure_stds"] == {"price": row["price_sum_std"], "events": row["events_sum_std"]}

@@ -13,8 +13,7 @@ import sparsehist as sh
 from sparsehist.declaration import Declaration
 from sparsehist.declaration.parameters import parameter, parameters, sql_words
 from sparsehist.errors import DeclarationError
-from sparsehist.release.metadata import read_metadata
-from sparsehist.release.parameter_rows import declaration_rows
+from sparsehist.release.metadata import declaration_rows, read_metadata
 
 LOG = pl.DataFrame({"user": range(600), "hour": [i % 24 for i in range(600)]})
 

@@ -29,7 +29,7 @@ from sparsehist.histogram.open_domain import OpenBudget, Point
 from sparsehist.ledger.spent import PathName, measure_path
 from sparsehist.noise.family import Family
 from sparsehist.privacy import as_level, level_text
-from sparsehist.release.measure_parameters import SumsAsked, measure_metadata, measure_slack
+from sparsehist.release.measure_parameters import SumsAsked
 from sparsehist.release.metadata import CellMetadata, Request, check_std
 from sparsehist.store import Past
 
@@ -64,10 +64,14 @@ class CellRequest(Request):
     def beside(self) -> tuple[tuple[PathName, Fraction], ...]:
         return tuple((measure_path(sums.measure.name), sums.level) for sums in self.measures)
 
+    @property
+    def measure_levels(self) -> dict[str, str] | None:
+        """Levels by measure, as text; None without measures."""
+        return {sums.measure.name: level_text(sums.level) for sums in self.measures} or None
+
     def as_json(self) -> dict[str, Any]:
-        chosen = {"threshold": self.threshold, "false_keys": self.false_keys, "open_delta": self.open_delta}
-        levels = {sums.measure.name: level_text(sums.level) for sums in self.measures} or None
-        return super().as_json() | chosen | {"measures": levels}
+        choices = {name: getattr(self, name) for name in ("threshold", "false_keys", "open_delta")}
+        return super().as_json() | choices | {"measures": self.measure_levels}
 
     def chosen(self, made: CellMetadata) -> dict[str, Any]:
         """Return the request as it is stored, with the values chosen in the metadata."""
@@ -123,10 +127,12 @@ def cell_metadata(declaration: Declaration, request: CellRequest, past: Past) ->
 
     spent = [((0, as_level(known)), family, bound) for known, bound in past]
     about = parameters_at((0, level), family, declaration, request, spent, still_lazy)
-    about["numerical_slack"] += measure_slack(declaration, request.measures)
-    shares = declaration.shares
+    for sums in request.measures:
+        std = sums.family.std(sums.level)
+        about["numerical_slack"] += numerical_slack(declaration.most_touched, std, sums.grid)
+    shares, stds = declaration.shares, {sums.measure.name: sums.std for sums in request.measures}
     counts = None if shares is None else f"weighted counts: {shares.describe()}"
-    return CellMetadata(**about, **measure_metadata(request.measures), counts=counts)
+    return CellMetadata(**about, measure_levels=request.measure_levels, measure_stds=stds or None, counts=counts)
 
 
 def parameters_at(

@@ -6,17 +6,15 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sparsehist.declaration import Declaration
 from sparsehist.declaration.measures import EVENTS, MEAN_COLUMN, Measure
-from sparsehist.errors import DeclarationError, LevelError, shown
-from sparsehist.histogram import numerical_slack
+from sparsehist.errors import DeclarationError, shown
 from sparsehist.noise import Family, Gaussian
-from sparsehist.privacy import Level, as_level, level_text
-from sparsehist.privacy.guarantees import EpsilonDelta
+from sparsehist.privacy import Level, as_level
 from sparsehist.release.metadata import CellMetadata, check_std
 from sparsehist.typing import FloatArray
 
@@ -81,65 +79,36 @@ class SumsAsked:
 
 def levels_by_name(measures: Sequence[Measure], asked: Level | Mapping[str, Level]) -> dict[str, Level]:
     """Read measures=: a level for all measures, or a level by name, also as text: price=0.5, events=1/3."""
-    if isinstance(asked, str) and "=" in asked:
-        pairs = [part.partition("=") for part in asked.split(",")]
-        asked = {name.strip(): level.strip() for name, _, level in pairs}
-        if len(asked) < len(pairs):
-            raise DeclarationError("measures= names a measure twice: give each one level", parameter="measures")
     names = [measure.name for measure in measures]
-    if not names:
+    pairs: list[tuple[str, Level]] = [(name, asked) for name in names if not isinstance(asked, Mapping)]
+    if isinstance(asked, Mapping):
+        pairs = list(asked.items())
+    elif isinstance(asked, str) and "=" in asked:
+        parts = [part.partition("=") for part in asked.split(",")]
+        pairs = [(name.strip(), level.strip()) for name, _, level in parts]
+    levels = dict(pairs)
+    if not levels or len(levels) < len(pairs) or not levels.keys() <= set(names):
         raise DeclarationError(
-            "the series has no measures: declare them when it is created, measures=[sh.Measure(…)]",
+            f"measures= gives one level for each measure of the series, or one for all; measures of the series: "
+            f"{', '.join(names) or 'none'}; got {shown(asked)}",
             parameter="measures",
         )
-    given = asked if isinstance(asked, Mapping) else dict.fromkeys(names, asked)
-    if not given or not set(given) <= set(names):
-        raise DeclarationError(
-            f"measures= names measures of the series with their levels, or gives one level for all of "
-            f"{', '.join(names)}, got {shown(asked)}",
-            parameter="measures",
-        )
-    return dict(given)
+    return levels
 
 
 def sums_asked(declaration: Declaration, asked: Level | Mapping[str, Level] | None) -> tuple[SumsAsked, ...]:
     """Return the sums of the measures of a series at the levels that measures= names."""
     levels = {} if asked is None else levels_by_name(declaration.measures, asked)
     return tuple(
-        SumsAsked(each, each.noise(declaration.family), _level(each.name, levels[each.name]))
+        SumsAsked(each, each.noise(declaration.family), as_level(levels[each.name], f"the level of {each.name}"))
         for each in declaration.measures
         if each.name in levels
     )
 
 
-def _level(name: str, value: Level) -> Fraction:
-    if isinstance(value, EpsilonDelta):
-        raise LevelError(
-            f"the measure {name} takes a level, such as 0.5: epsilon with delta stands for the level of the counts"
-        )
-    return as_level(value, f"the level of the measure {name}")
-
-
-def measure_metadata(asked: Sequence[SumsAsked]) -> dict[str, Any]:
-    """Return the metadata about the measures of a release; empty without measures."""
-    if not asked:
-        return {}
-    return {
-        "measure_levels": {sums.measure.name: level_text(sums.level) for sums in asked},
-        "measure_stds": {sums.measure.name: sums.std for sums in asked},
-    }
-
-
 def sums_published(about: CellMetadata) -> tuple[SumsAsked, ...]:
     """Return the sums of a release, read from its metadata."""
     return sums_asked(about.declaration, about.measure_levels)
-
-
-def measure_slack(declaration: Declaration, asked: Sequence[SumsAsked]) -> float:
-    """Return the numerical slack that the sums of a release add."""
-    return math.fsum(
-        numerical_slack(declaration.most_touched, sums.family.std(sums.level), sums.grid) for sums in asked
-    )
 
 
 def measure_limits(frame: pl.DataFrame, about: CellMetadata, alpha: float) -> dict[str, FloatArray]:

@@ -120,11 +120,11 @@ class Metadata:
 
     def as_dict(self) -> dict[str, Any]:
         """Return a plain dict for people and files: keys in the order of the fields, values that JSON has."""
-        known = {each.name: getattr(self, each.name) for each in fields(self)}
-        absent = {each.name for each in fields(self) if each.default is None and known[each.name] is None}
-        known["declaration"] = self.declaration.as_json()
-        head = {"kind": self.kind, "series": self.series, "noise": self.noise}
-        return head | {name: value for name, value in known.items() if name not in absent}
+        known = {"kind": self.kind, "series": self.series, "noise": self.noise}
+        for each in fields(self):
+            if each.default is not None or getattr(self, each.name) is not None:
+                known[each.name] = getattr(self, each.name)
+        return known | {"declaration": self.declaration.as_json()}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,24 +18,18 @@ def require_plots() -> Any:
     return alt
 
 
-def largest_rows(rows: Sequence[Mapping[str, Any]], about: str, releases: Sequence[str] = ()) -> Any:
-    """Draw key, low, value and high of each row below each other; `releases` are told apart by colour."""
+def largest_rows(rows: Sequence[Mapping[str, Any]], about: str, releases: Sequence[str]) -> Any:
+    """Draw key, low, value and high of each row below each other, a colour for each release."""
     alt = require_plots()
-    key = alt.Y("key:N", title=None, sort=None, axis=alt.Axis(labelLimit=260))
-    colour = {
-        "color": alt.Color("release:N", sort=list(releases), scale=alt.Scale(range=list(COLOURS))),
-        "yOffset": alt.YOffset("release:N", sort=list(releases)),
-    }
-    step = 10 + 8 * max(len(releases), 1)
-    base = alt.Chart(alt.InlineData(values=list(rows))).properties(
-        width=460, height=alt.Step(step, **{"for": "position"})
+    base = alt.Chart(alt.InlineData(values=list(rows))).encode(
+        y=alt.Y("key:N", title=None, sort=None, axis=alt.Axis(labelLimit=260)),
+        yOffset=alt.YOffset("release:N", sort=list(releases)),
+        color=alt.Color("release:N", sort=list(releases), scale=alt.Scale(range=list(COLOURS))),
     )
-    if releases:
-        base = base.encode(**colour)
-    plain = {} if releases else {"color": COLOURS[2]}
-    spans = base.mark_rule(strokeWidth=2, **plain).encode(y=key, x=alt.X("low:Q", title=about), x2="high:Q")
-    dots = base.mark_point(filled=True, size=45, opacity=1, **plain).encode(y=key, x="value:Q")
-    return spans + dots
+    spans = base.mark_rule(strokeWidth=2).encode(x=alt.X("low:Q", title=about), x2="high:Q")
+    dots = base.mark_point(filled=True, size=45, opacity=1).encode(x="value:Q")
+    height = alt.Step(10 + 8 * len(releases), **{"for": "position"})
+    return (spans + dots).properties(width=460, height=height)
 
 
 def key_label(key: Sequence[Any]) -> str:

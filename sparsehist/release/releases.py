@@ -173,8 +173,8 @@ class Release(AnyRelease):
         Returns:
             The frame with two more columns of Float64, in counts: `low`, at least 0 (1 in an open domain), and
             `high`. For a measure also `price_sum_low` and `price_sum_high`, for clipped sums of bounded pairs; with
-            events `price_mean_low` and `price_mean_high` (Fieller), infinite if the number of events may be 0. With
-            `simultaneous`, the confidence holds for each kind of column separately.
+            events and Gaussian noise `price_mean_low` and `price_mean_high` (Fieller), infinite if the number of
+            events may be 0. With `simultaneous`, the confidence holds for each kind of column separately.
 
         Raises:
             DeclarationError: If the confidence does not lie strictly between 0 and 1.
@@ -188,8 +188,6 @@ class Release(AnyRelease):
             >>> release = series.release("public", level=0.5, threshold=100)
             >>> [round(limit, 1) for limit in release.intervals().select("low", "high").row(0)]
             [897.3, 901.2]
-
-        Source: our own derivation; see `sparsehist.histogram.intervals`.
         """
         from sparsehist.histogram.intervals import count_limits  # slow import, not needed to read a release
         from sparsehist.release.measure_parameters import measure_limits
@@ -214,8 +212,6 @@ class Release(AnyRelease):
 
         Raises:
             InputError: If a key column is named estimate or estimate_error.
-
-        Source: our own derivation; see `sparsehist.histogram.intervals`.
         """
         from sparsehist.histogram.intervals import count_estimates
 
@@ -241,8 +237,8 @@ class Release(AnyRelease):
         frame = self.intervals(confidence).head(most)
         rows = frame.select(*_ENDS, value="noisy_count").to_dicts()
         for i, key in enumerate(frame.select(self._about.declaration.key).iter_rows()):
-            rows[i]["key"] = f"{i + 1}. {key_label(key)}"
-        chart = largest_rows(rows, f"units, with {100 * confidence:g} % intervals")
+            rows[i] |= {"key": f"{i + 1}. {key_label(key)}", "release": self.name}
+        chart = largest_rows(rows, f"units, with {100 * confidence:g} % intervals", [self.name])
         return chart.properties(background="#ffffff", title=f"The largest rows of {self.name}")
 
     @property
@@ -333,7 +329,7 @@ class WorkloadRelease(AnyRelease):
         Raises:
             DeclarationError: If the release has no prefix sums of all cells, or a probability is out of range.
 
-        Source: our own derivation; docs/mathematics.md, measures.
+        Source: our own derivation (docs/mathematics.md, measures).
         """
         from scipy.special import ndtri
 
@@ -399,13 +395,7 @@ def as_keys(
 
 
 def read(path: str | os.PathLike[str]) -> Release | WorkloadRelease:
-    """Read a release from Parquet, without its store; import nothing that the file names.
-
-    Args:
-        path: The file.
-
-    Returns:
-        The release: the same rows and metadata.
+    """Read a release from a Parquet file, without its store; import nothing that the file names.
 
     Raises:
         NotFoundError: If there is no such file.

@@ -15,6 +15,7 @@ import polars as pl
 from sparsehist.counting.contract import Counts
 from sparsehist.counting.progress import Counting
 from sparsehist.declaration import Declaration
+from sparsehist.declaration.checks import checked_name
 from sparsehist.domain.unread import UnreadDomain
 from sparsehist.errors import (
     DeclarationError,
@@ -44,18 +45,12 @@ _UNITS = "units"
 _EXAMPLES = {"day": "2026-03-17", "week": "2026-W12", "month": "2026-03"}
 _FORMATS = {"day": "%Y-%m-%d", "week": "%G-W%V", "month": "%Y-%m"}
 _PLANNED = "planned"
-_LONGEST_NAME = 63 - len("_20260317")
 
 
 def declare_periods(home: Home, declaration: Declaration, if_exists: str) -> Declaration:
     """Declare a periodic series and its budget, or return the declaration of the existing equal one."""
     name, every = declaration.name, present(declaration.every)
-    if len(name) > _LONGEST_NAME:
-        raise DeclarationError(
-            f"the name of a periodic series has at most {_LONGEST_NAME} letters, as each period adds its own; got "
-            f"{name!r}",
-            parameter="name",
-        )
+    checked_name("series of each period", f"{name}_20260317")
     if declaration.unit is None and every.most_periods is not None:
         raise DeclarationError(
             "most_periods needs the column of the unit, to know who counted before", parameter="every"
@@ -110,12 +105,9 @@ def _in_use(ledger: Ledger, population: str) -> bool:
 
 def declared_periods(state: State, name: str) -> Declaration:
     """Return the declaration of a periodic series, with the catalogues copied for its last period, if it has one."""
-    stored = Ledger.of(state).limits.declarations[name]
+    declaration = Declaration.from_json(Ledger.of(state).limits.declarations[name])
     records = periods_of(state, name)
-    if records:
-        domain = declaration_of(records[-1]).domain
-        return replace(Declaration.from_json(stored), domain=domain)
-    return Declaration.from_json(stored)
+    return replace(declaration, domain=declaration_of(records[-1]).domain) if records else declaration
 
 
 def append_period(
@@ -145,10 +137,13 @@ def append_period(
             if len(records) >= rule.n_periods:
                 raise DeclarationError(f"all {rule.n_periods} {rule.period}s of {periodic.name!r} have been appended")
         if rule.most_periods is not None:
-            earlier = _EarlierPeriods([record.series_id for record in records], periodic)
-            if is_new:  # otherwise it is returned as it is; if it is dropped meanwhile, the check refuses
-                earlier.read(state, records)
-            further = {"choose": earlier.choose, "check": earlier.check}
+            # An existing period is returned as it is. If it is dropped meanwhile, `_check_same` refuses.
+            full, kind = _units_before(state, periodic, records) if is_new else (pl.DataFrame(), "")
+            known = [record.series_id for record in records]
+            further = {
+                "choose": partial(_count_in_period, periodic, full, kind),
+                "check": partial(_check_same, periodic, known),
+            }
     return counted_into(home, source, declaration, counting, if_exists="resume", **further)
 
 
@@ -190,54 +185,47 @@ def finish_periods(home: Home, name: str) -> None:
                 state.finish_series(record, [_UNITS], who=home.who)
 
 
-class _EarlierPeriods:
-    """The units that counted in `most_periods` periods, so that they count in no further one. Secret.
+def _units_before(state: State, periodic: Declaration, records: Sequence[SeriesRecord]) -> tuple[pl.DataFrame, str]:
+    """Return the units that counted in `most_periods` periods, and the kind of all units before. Secret.
 
-    Whether a unit counts in a period depends only on the earlier periods in which that unit counts. Each period
-    stores a list of its units in the directory of its series; the list is as secret as the log.
+    Each period stores a list of its units in the directory of its series; the list is as secret as the log.
     """
+    gone = any(one.dropped and one.releases for one in Ledger.of(state).of_population(periodic.name))
+    if gone or any(_units_of(record) is None for record in records):
+        raise RefusedError(
+            f"who counted in the periods of {periodic.name!r} was erased, by finish or by dropping one that was "
+            "released: nothing more can be added"
+        )
+    lists = [read_frame(record.directory, present(_units_of(record))) for record in records]
+    lists = [units for units in lists if units.height]  # an empty list has no kind of units
+    if not lists:
+        return pl.DataFrame(), ""
+    counted = pl.concat([units.rename({units.columns[0]: "unit"}) for units in lists]).group_by("unit").len()
+    most_periods = present(present(periodic.every).most_periods)
+    return counted.filter(pl.col("len") >= most_periods).select("unit"), lists[0].columns[0]
 
-    def __init__(self, seen: Sequence[str], periodic: Declaration) -> None:
-        self._seen, self._periodic = seen, periodic
-        self._full, self._kind = pl.DataFrame(), ""
 
-    def read(self, state: State, records: Sequence[SeriesRecord]) -> None:
-        """Read the lists of units."""
-        population = self._periodic.name
-        gone = any(one.dropped and one.releases for one in Ledger.of(state).of_population(population))
-        if gone or any(_units_of(record) is None for record in records):
-            raise RefusedError(
-                f"who counted in the periods of {population!r} was erased, by finish or by dropping one that was "
-                "released: nothing more can be added"
-            )
-        tables = []
-        for record in records:
-            table = read_frame(record.directory, present(_units_of(record)))
-            if table.height:  # the column's name is the kind of the units; an empty table has no kind
-                self._kind = table.columns[0]
-                tables.append(table.rename({self._kind: "unit"}))
-        if tables:
-            counted = pl.concat(tables).group_by("unit").len()
-            most = present(present(self._periodic.every).most_periods)
-            self._full = counted.filter(pl.col("len") >= most).select("unit")
+def _count_in_period(
+    periodic: Declaration, full: pl.DataFrame, known_kind: str, pairs: pl.DataFrame
+) -> tuple[pl.DataFrame, dict[str, bytes]]:
+    """Return the pairs of the units that count in a period, and the list of these units, named by their kind.
 
-    def choose(self, pairs: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, bytes]]:
-        """Return the pairs of the units that count in this period, and the list of these units."""
-        units, kind = comparable_units(pairs["unit"], present(self._periodic.unit))
-        pairs = pairs.with_columns(units.alias("unit"))
-        kind = kind_of_all(self._kind, kind, "periods")
-        if self._full.height:
-            pairs = pairs.join(self._full, on="unit", how="anti")
-        return pairs, {_UNITS: as_bytes(pairs["unit"].unique().sort().alias(kind).to_frame())}
+    Whether a unit counts depends only on the earlier periods in which that unit counted.
+    """
+    units, kind = comparable_units(pairs["unit"], present(periodic.unit))
+    pairs, kind = pairs.with_columns(units.alias("unit")), kind_of_all(known_kind, kind, "periods")
+    if full.height:
+        pairs = pairs.join(full, on="unit", how="anti")
+    return pairs, {_UNITS: as_bytes(pairs["unit"].unique().sort().alias(kind).to_frame())}
 
-    def check(self, state: State) -> None:
-        """Refuse to commit if periods were added or dropped meanwhile."""
-        population = self._periodic.name
-        if [record.series_id for record in periods_of(state, population)] != self._seen:
-            raise StoreInUseError(
-                f"a period of {population!r} was added or dropped meanwhile, and units of both may count in one of "
-                "them only: nothing was written, begin again"
-            )
+
+def _check_same(periodic: Declaration, known: Sequence[str], state: State) -> None:
+    """Refuse to commit if periods were added or dropped meanwhile."""
+    if [record.series_id for record in periods_of(state, periodic.name)] != known:
+        raise StoreInUseError(
+            f"a period of {periodic.name!r} was added or dropped meanwhile, and units of both may count in one of "
+            "them only: nothing was written, begin again"
+        )
 
 
 def periods_of(state: State, population: str) -> list[SeriesRecord]:

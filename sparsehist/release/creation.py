@@ -67,23 +67,12 @@ def counted_into(
     declaration: Declaration,
     counting: Counting | None = None,
     *,
-    if_exists: str = "error",
-    counted_here: bool = False,
+    if_exists: str = "error",  # or "reuse"; or "resume", which accepts rows that cannot be compared
+    counted_here: bool = False,  # whether the source is `Counts` that this package made of the declared units
     choose: PairsChosen | None = None,
-    check: Callable[[State], None] | None = None,
+    check: Callable[[State], None] | None = None,  # refuses to commit if what `choose` relies on has changed
 ) -> SeriesRecord:
-    """Count a log into a new series, or return the existing equal one; create the store if there is none.
-
-    Args:
-        home: The store.
-        source: The log, as for `create`.
-        declaration: The declaration of the series.
-        counting: Settings of counting.
-        if_exists: "error" or "reuse"; or "resume", which accepts rows that cannot be compared.
-        counted_here: Whether the source is `Counts` that this package made of the declared units.
-        choose: Further rules for which pairs of a unit and a key count.
-        check: Called with the state before the commit, to refuse if what `choose` relies on has changed.
-    """
+    """Count a log into a new series, or return the existing equal one; create the store if there is none."""
     declaration, counting = with_source(declaration, source), counting or Counting()
     if counting.engine == ("memory" if is_spark_frame(source) else "spark"):
         raise DeclarationError(f"engine={counting.engine!r} does not count this log", parameter="counting")

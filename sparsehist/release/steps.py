@@ -33,7 +33,6 @@ from sparsehist.errors import (
     DeclarationError,
     NameTakenError,
     RefusedError,
-    StoreDamagedError,
     present,
     promise,
 )
@@ -46,7 +45,7 @@ from sparsehist.store.support import hash_keys
 from sparsehist.typing import IntArray, WordArray
 
 _WHOLE = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32)
-_KEYS, _COUNTS, _PAIRS = "keys", "counts", "pairs"
+_KEYS, _PAIRS = "keys", "pairs"
 _MOST_KEYS = 2**32 - 1
 
 
@@ -138,27 +137,22 @@ def added(day: Day, files: StepFiles, max_keys: int) -> tuple[pl.DataFrame, pl.D
 
 
 class StepFiles:
-    """The files of a running series with its steps so far; each is read when first needed. Secret."""
+    """The files of a running series with its steps so far; each is read when first needed. Secret.
+
+    Files are attachments: "keys", "pairs", and for each step, named by its number from 0, new units by key number.
+    """
 
     def __init__(self, state: State, record: SeriesRecord, dtypes: Sequence[pl.DataType]) -> None:
         self._directory = record.directory
         self._schema = dict(zip(key_names(len(dtypes)), dtypes, strict=True))
         self.n_steps = len(state.steps(record))
-        self._counts: list[RegisteredFile] = []
-        self._latest: dict[str, RegisteredFile] = {}
-        for file in sorted((file for path in state.paths(record) for file in path.files), key=_step_and_part):
-            part = _step_and_part(file)[1]
-            if part == _COUNTS:
-                self._counts.append(file)
-            else:
-                self._latest[part] = file
-        if len(self._counts) != self.n_steps:
-            raise StoreDamagedError(f"{self._directory} is not the directory of a whole series; restore a backup")
+        attached = (file for path in state.paths(record) for file in path.files)
+        self._files = {file.name.partition(".")[2]: file for file in attached}
 
     @property
     def unit_files(self) -> list[str]:
         """Names of the files that record which units counted."""
-        return [file.name for part, file in self._latest.items() if part == _PAIRS]
+        return [file.name for part, file in self._files.items() if part == _PAIRS]
 
     @cached_property
     def all_keys(self) -> pl.DataFrame:
@@ -171,7 +165,7 @@ class StepFiles:
         return self._read(_PAIRS)
 
     def _read(self, part: str) -> pl.DataFrame | None:
-        file = self._latest.get(part)
+        file = self._files.get(part)
         return None if file is None else read_frame(self._directory, file)
 
     def numbers_of(self, keys: pl.DataFrame) -> pl.Series:
@@ -191,8 +185,9 @@ class StepFiles:
         place = np.full(self.all_keys.height, -1, np.int64)
         place[some] = np.arange(some.size)
         counts = np.zeros((len(steps), some.size), np.int64)
-        for step, file in enumerate(self._counts[: max(steps, default=-1) + 1]):
-            numbers, units = np.frombuffer(verified(self._directory, file), "<i8").reshape(2, -1)
+        for step in range(max(steps, default=-1) + 1):
+            content = verified(self._directory, self._files[str(step)])
+            numbers, units = np.frombuffer(content, "<i8").reshape(2, -1)
             at = place[numbers]
             counts[np.searchsorted(steps, step), at[at >= 0]] += units[at >= 0]
         return np.cumsum(counts, axis=0)
@@ -204,13 +199,13 @@ class StepFiles:
         promise(self.all_keys.height + keys.height <= _MOST_KEYS, "more than 2**32 keys")
         units = np.bincount(pairs["key"])
         numbers = np.flatnonzero(units)
-        content = {_COUNTS: np.stack([numbers, units[numbers]]).astype("<i8").tobytes()}
+        content = {str(self.n_steps): np.stack([numbers, units[numbers]]).astype("<i8").tobytes()}
         if keys.height:
             content[_KEYS] = as_bytes(self.all_keys, keys)
         if pairs.height:
             content[_PAIRS] = as_bytes(*([] if self._pairs is None else [self._pairs]), pairs)
-        replaced = [file.name for part, file in self._latest.items() if part in content]
-        written = [state.write_attachment(record, f"-{self.n_steps}.{part}", what) for part, what in content.items()]
+        replaced = [file.name for part, file in self._files.items() if part in content]
+        written = [state.write_attachment(record, f".{part}", what) for part, what in content.items()]
         return written, replaced
 
 
@@ -281,8 +276,3 @@ def as_bytes(*frames: pl.DataFrame) -> bytes:
 def read_frame(directory: Path, file: RegisteredFile) -> pl.DataFrame:
     """Read a file that `as_bytes` made; refuse a damaged one."""
     return pl.read_ipc(io.BytesIO(verified(directory, file)))
-
-
-def _step_and_part(file: RegisteredFile) -> tuple[int, str]:
-    step, _, part = file.name.rpartition("-")[2].partition(".")
-    return int(step), part

@@ -60,8 +60,8 @@ def write(place: Path) -> None:
                 made.release(release, level=level).write_parquet(place / f"{name}_{release}.parquet")
     store.series("cells").raise_cap("5", reason="a second study")
     store.series("listed").release("ranges", workload="prefix()", level=LEVEL).write_parquet(place / "ranges.parquet")
-    session = store.series("listed").interactive("ad_hoc", level="0.3", accuracy="0.4", mass=600)
-    session.ask(pl.col("key") < "k5")
+    session = store.series("listed").interactive("ad_hoc", level="0.3", accuracy="0.4", mass=100_000)
+    session.ask(pl.lit(value=True))  # far from the declared mass, so it is measured
     store.drop("gone", reason="asked for")
     store.declare_disjoint(["default", "others"], reason="by country")
     daily = sh.create(store, name="daily", steps=sh.Steps(8, start=DAYS[0]), **one)

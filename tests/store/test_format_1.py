@@ -41,6 +41,7 @@ def test_a_store_of_format_1_is_opened_and_goes_on(place):
         if name not in ("daily", "opened"):
             finer = series.release("finer", level="2.5" if name.startswith("weekly") else "3")
             assert set(series.release("again", level=LEVEL).frame.columns) == set(finer.frame.columns)
+    assert store.series("listed").interactive("ad_hoc").answers.height == 1
     daily = store.series("daily")
     assert daily.append(log().filter(day=DAYS[0]), step=1) is False
     assert daily.append(log().filter(day=DAYS[1]), step=3) is True

@@ -205,7 +205,7 @@ def max_keys(
     name: str = "choice",
     largest_keys: int = 500,
     level: str = "0.005",
-    release_level: str | None = None,
+    release_level: str = "0.1",
     reading: ReadingOptions = READ,
     using: Using = DEFAULT,
 ) -> Answer:
@@ -224,7 +224,7 @@ def max_keys(
         name: Its series are called NAME_keys and NAME_profile.
         largest_keys: Minimise the error over this many of the largest keys.
         level: The price, exact.
-        release_level: Level of the later release; refuse if the budget has no room for both.
+        release_level: Level of the later release.
     """
     choice = sh.choose_max_keys(
         using.store(store), reading.files(), name=name, largest_keys=largest_keys, level=level,

@@ -18,18 +18,14 @@ def require_plots() -> Any:
     return alt
 
 
-def largest_rows(rows: Sequence[Mapping[str, Any]], about: str, releases: Sequence[str]) -> Any:
-    """Draw key, low, value and high of each row below each other, a colour for each release."""
+def largest_rows(rows: Sequence[Mapping[str, Any]], about: str) -> Any:
+    """Draw key, low, value and high of each row below each other."""
     alt = require_plots()
-    base = alt.Chart(alt.InlineData(values=list(rows))).encode(
-        y=alt.Y("key:N", title=None, sort=None, axis=alt.Axis(labelLimit=260)),
-        yOffset=alt.YOffset("release:N", sort=list(releases)),
-        color=alt.Color("release:N", sort=list(releases), scale=alt.Scale(range=list(COLOURS))),
-    )
+    key = alt.Y("key:N", title=None, sort=None, axis=alt.Axis(labelLimit=260))
+    base = alt.Chart(alt.InlineData(values=list(rows))).encode(y=key, color=alt.value(COLOURS[2]))
     spans = base.mark_rule(strokeWidth=2).encode(x=alt.X("low:Q", title=about), x2="high:Q")
     dots = base.mark_point(filled=True, size=45, opacity=1).encode(x="value:Q")
-    height = alt.Step(10 + 8 * len(releases), **{"for": "position"})
-    return (spans + dots).properties(width=460, height=height)
+    return (spans + dots).properties(width=460, height=alt.Step(18))
 
 
 def key_label(key: Sequence[Any]) -> str:

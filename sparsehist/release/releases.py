@@ -237,8 +237,8 @@ class Release(AnyRelease):
         frame = self.intervals(confidence).head(most)
         rows = frame.select(*_ENDS, value="noisy_count").to_dicts()
         for i, key in enumerate(frame.select(self._about.declaration.key).iter_rows()):
-            rows[i] |= {"key": f"{i + 1}. {key_label(key)}", "release": self.name}
-        chart = largest_rows(rows, f"units, with {100 * confidence:g} % intervals", [self.name])
+            rows[i]["key"] = f"{i + 1}. {key_label(key)}"
+        chart = largest_rows(rows, f"units, with {100 * confidence:g} % intervals")
         return chart.properties(background="#ffffff", title=f"The largest rows of {self.name}")
 
     @property

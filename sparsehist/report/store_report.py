@@ -276,36 +276,24 @@ def _limits(largest: pl.DataFrame, release: Release) -> list[Row]:
     return [{_KEY: [row.pop(column) for column in largest.columns], **row} for row in rows]
 
 
-def _largest_keys(name: str, limits: Mapping[str, Sequence[Row]]) -> Iterator[Table | Picture]:
-    """Yield a table of the largest keys, their sums in the finest release that has any, and a picture."""
-    releases = list(limits)
-    ranked = list(enumerate(zip(*limits.values(), strict=True), 1))
-    rows = [
-        {_KEY: " · ".join(map(str, each[0][_KEY]))}
-        | {release: _interval(row) for release, row in zip(releases, each, strict=True)}
-        for _, each in ranked
-    ]
+def _largest_keys(name: str, limits: dict[str, list[Row]]) -> Iterator[Table]:
+    """Yield a table of the largest keys, and one of their sums in the finest release that has any."""
+    *_, finest = limits.values()
+    keys = [" · ".join(map(str, row[_KEY])) for row in finest]
+    published = zip(*(map(_interval, of_release) for of_release in limits.values()), strict=True)
     caption = f"The largest keys of {name}: noisy counts (units) with {CONFIDENCE:.0%} intervals of bounded counts"
-    yield Table(caption, rows, len(releases))
-    for release in reversed(releases):
-        measured = [column for column in (limits[release] or [{}])[0] if column.endswith(("_sum", MEAN_COLUMN))]
-        if measured:
-            sums = [
-                {_KEY: row[_KEY]} | {column: _interval(each, column) for column in measured}
-                for row, each in zip(rows, limits[release], strict=True)
-            ]
+    table = [{_KEY: key, **dict(zip(limits, each, strict=True))} for key, each in zip(keys, published, strict=True)]
+    yield Table(caption, table, len(limits))
+    for release, of_release in reversed(limits.items()):
+        sums = [column for column in (of_release or [{}])[0] if column.endswith(("_sum", MEAN_COLUMN))]
+        if sums:
             caption = f"Measures of the largest keys of {name} in {release}, with {CONFIDENCE:.0%} intervals"
-            yield Table(caption, sums, len(measured))
-            break
-    spans = [
-        {"key": f"{rank}. {key_label(row[_KEY])}", "release": release, "value": row["noisy_count"]}
-        | {end: row[end] for end in ("low", "high")}
-        for rank, each in ranked
-        for release, row in zip(releases, each, strict=True)
-        if row["noisy_count"] is not None
-    ]
-    if spans:
-        yield charts.largest_keys(name, spans, releases)
+            table = [
+                {_KEY: key} | {column: _interval(row, column) for column in sums}
+                for key, row in zip(keys, of_release, strict=True)
+            ]
+            yield Table(caption, table, len(sums))
+            return
 
 
 def _interval(row: Row, column: str = "noisy_count") -> str:

@@ -44,11 +44,8 @@ from sparsehist.series.store import Store
 from sparsehist.store.layout import spill_directory
 from sparsehist.typing import FloatArray
 
-BOUNDS = (
-    *(*range(1, 17), 18, 20, 22, 25, 28, 30, 35, 40, 45, 50, 55, 60, 70, 80, 90, 100, 110, 125, 140, 160, 180, 200),
-    *(225, 250, 280, 300, 350, 400, 450, 500, 550, 600, 700, 800, 900, 1000, 1200, 1400, 1600, 1800, 2000),
-)
-"""What is chosen from."""
+BOUNDS = tuple(dict.fromkeys(round(1.1**power) for power in range(81)))
+"""The candidates, from 1 to 2,048."""
 
 _FIRST_BOUND, _FIRST_SHARE = 5, Fraction(1, 4)
 # Each class holds numbers up to twice those of the one before; the last ones hold all larger numbers.
@@ -96,7 +93,7 @@ def choose_max_keys(
     population: str = "default",
     largest_keys: int = 500,
     level: Level = "0.005",
-    release_level: Level | None = None,
+    release_level: Level = "0.1",
     on_null: Choice = "error",
     on_outside: Choice = "error",
     counting: Counting | None = None,
@@ -107,16 +104,15 @@ def choose_max_keys(
     series `{name}_keys` and `{name}_profile`; a repeated call returns the same choice at no cost.
 
     Parameters are as for `create`, except these. The source is the log itself, not `Counts`. `noise` is the family of
-    the later series, and `release_level` the level of the later release, which decides how much noise a bound costs;
-    0.1 if it is not known. The error is minimised for the `largest_keys` largest keys, a public number. `level` is
+    the later series, and `release_level` the level of the later release, which decides how much noise a bound costs.
+    The error is minimised for the `largest_keys` largest keys, a public number. `level` is
     the cost of the choice; a quarter of it is spent on the release of keys, and `plan(domain=…, max_keys=5,
     shows=1000)` returns the quarter needed to show a key of 1,000 units.
 
     Raises:
         DeclarationError: If a parameter is wrong.
         DataError: If the log breaks a rule.
-        BudgetExceededError: If the population's budget does not allow the choice or, if `release_level` is given, the
-            later release; before anything is drawn.
+        BudgetExceededError: If the population's budget does not allow the choice; before anything is drawn.
         NotFoundError: If one of the two releases might be noise alone, because the level is too small for this log.
             The level is spent.
         NameTakenError: If the name is taken by another choice.
@@ -127,13 +123,13 @@ def choose_max_keys(
         >>> log = pl.DataFrame({"user": [i // 8 for i in rows], "page": [f"p{i % 8}" for i in rows]})
         >>> pages = sh.Strings(max_bytes=4)
         >>> sh.choose_max_keys(sh.open(":memory:", seed=2), log, unit="user", key="page", domain=pages).max_keys
-        15
+        16
     """
     if isinstance(source, Counts):
         raise DeclarationError("Counts do not hold units: choose max_keys from the log itself")
     checked_whole("largest_keys", largest_keys, 1, LARGEST_BOUND)
     checked_name("choice", name)
-    whole, later = as_level(level), as_level("0.1" if release_level is None else release_level)
+    whole, later = as_level(level), as_level(release_level)
     few, most = (level_text(whole * share) for share in (_FIRST_SHARE, 1 - _FIRST_SHARE))
     family = family_named(noise if isinstance(noise, str) else "gaussian", 1)
     declared: dict[str, Any] = {
@@ -144,9 +140,7 @@ def choose_max_keys(
     keyed: dict[str, Any] = {"key": _CLASSES.names, "domain": _CLASSES, "max_keys": 1, "bounding": "keep"}
     second = replace(first, name=f"{name}_profile", unit=None, **keyed)
     home, counting = home_of(store), counting or Counting()
-    check_room(home, [Round(first, level_text(whole))])  # first, so a refusal names the level of the call
-    planned = [Round(first, few), Round(second, most), Round(replace(first, name="later"), level_text(later))]
-    check_room(home, planned[:2] if release_level is None else planned)
+    check_room(home, [Round(first, few), Round(second, most)])
     with reporting(counting.progress) as report:
         counting = replace(counting, progress=report)
         first = with_source(first, source)

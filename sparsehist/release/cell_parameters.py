@@ -73,11 +73,6 @@ class CellRequest(Request):
         choices = {name: getattr(self, name) for name in ("threshold", "false_keys", "open_delta")}
         return super().as_json() | choices | {"measures": self.measure_levels}
 
-    def chosen(self, made: CellMetadata) -> dict[str, Any]:
-        """Return the request as it is stored, with the values chosen in the metadata."""
-        chosen = {"threshold": made.threshold, "false_keys": made.false_keys, "open_delta": made.delta_share}
-        return self.as_json() | chosen
-
 
 def requested(
     name: str,

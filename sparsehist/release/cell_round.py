@@ -110,7 +110,6 @@ class CellPath(_TrackingPath):
         return self.new_round(
             request,
             metadata,
-            stored=request.chosen(metadata),
             beside=beside,
             threshold=threshold,
             level_noise=None if level in neighbours else drawn.tracked,

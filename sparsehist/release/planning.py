@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -14,11 +14,10 @@ import polars as pl
 from sparsehist.declaration import Declaration, Keep, Share
 from sparsehist.declaration.checks import checked_confidence, checked_whole
 from sparsehist.declaration.declaration import NoiseChoice, domain_of
-from sparsehist.declaration.measures import Measure
 from sparsehist.domain import Domain
 from sparsehist.domain.base import GREATEST_SIZE
 from sparsehist.domain.unread import UnreadDomain
-from sparsehist.errors import DeclarationError, LevelError, RefusedError, as_mapping, read_each, shown
+from sparsehist.errors import DeclarationError, LevelError, RefusedError, read_each, shown
 from sparsehist.histogram.thresholds import least_count, mean_error, publication_probability
 from sparsehist.html import in_notebook, table_of_dicts
 from sparsehist.ledger.budgets import Limits, budget_within
@@ -33,7 +32,7 @@ from sparsehist.privacy.filters import GAUSSIAN_ROUTE, POISSON_ROUTE, PURE_ROUTE
 from sparsehist.privacy.guarantees import EpsilonDelta, level_or_goal
 from sparsehist.privacy.levels import rounded_down
 from sparsehist.release.cell_parameters import LARGEST_COUNT, CellRequest, cell_metadata, requested
-from sparsehist.release.measure_parameters import sums_asked, sums_published
+from sparsehist.release.measure_parameters import sums_published
 from sparsehist.release.metadata import CellMetadata, level_asked
 from sparsehist.release.spending import prepared
 
@@ -88,7 +87,6 @@ def plan(
     false_keys: float | None = None,
     threshold: float | None = None,
     open_delta: float | None = None,
-    measures: Mapping[Measure | str, Level] | None = None,
     counts: Sequence[int] = COUNTS,
     shows: int | None = None,
     probability: float = 0.95,
@@ -109,7 +107,6 @@ def plan(
         false_keys: Expected number of empty cells published; by default 0.01 if there is no threshold.
         threshold: Instead of `false_keys`, in counts.
         open_delta: For an open domain, instead: the delta that the release may spend; by default half of it.
-        measures: Measures to declare, each with the level of its sums, such as {sh.Measure("price", clip=100): 0.5}.
         counts: True counts at which the error is shown.
         shows: Instead of levels: the least one, rounded up to 4 digits, at which a key of this true count is
             published with `probability`.
@@ -135,17 +132,10 @@ def plan(
         '0.00675007016184'
     """
     histogram = _domain_of(d, domain)
-    by_measure = as_mapping("measures", measures or {})
-    declared: Any = {
-        "key": [f"key_{i}" for i in range(histogram.columns)], "measures": tuple(by_measure), "bounding": bounding,
-        "noise": noise,
-    }  # fmt: skip
+    key = [f"key_{i}" for i in range(histogram.columns)]
+    declared: Any = {"key": key, "bounding": bounding, "noise": noise}
     declaration = Declaration(name="plan", domain=histogram, max_keys=max_keys, **declared)
-    by_name = {each.name: level for each, level in zip(declaration.measures, by_measure.values(), strict=True)}
-    request = replace(
-        requested("plan", threshold=threshold, false_keys=false_keys, open_delta=open_delta),
-        measures=sums_asked(declaration, by_name or None),
-    )
+    request = requested("plan", threshold=threshold, false_keys=false_keys, open_delta=open_delta)
     ledger = Ledger().with_series(Account("plan", declaration))
     if within is not None:
         law = law_of(declaration.noise)

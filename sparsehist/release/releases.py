@@ -13,15 +13,7 @@ import numpy as np
 import polars as pl
 
 from sparsehist.declaration.checks import checked_confidence, checked_whole
-from sparsehist.errors import (
-    DeclarationError,
-    InputError,
-    NotFoundError,
-    as_mapping,
-    of_kind,
-    printable,
-    raise_alone,
-)
+from sparsehist.errors import DeclarationError, InputError, NotFoundError, as_mapping, of_kind, printable, raise_alone
 from sparsehist.html import ABOUT, html_table, in_notebook, shown
 from sparsehist.privacy import as_level
 from sparsehist.release.home import Home

@@ -112,7 +112,6 @@ class RunningPath(NoisePath):
         return self.new_round(
             request,
             metadata,
-            stored=request.chosen(metadata),
             threshold=metadata.effective_threshold,
             level_noise=None if point in past.points else drawn.tracked,
             positions=positions,

@@ -12,7 +12,7 @@ import io
 import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, is_dataclass, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
@@ -97,15 +97,13 @@ def requested(
 ) -> WorkloadRequest:
     """Check parameters as far as possible without a store."""
     if declaration.shares is not None:
-        raise DeclarationError(
-            f"the series {declaration.name!r} shares the weight of units with many keys (bounding='share'): "
-            "workloads need a series with bounding='keep'"
-        )
+        raise DeclarationError("workloads need a series with bounding='keep'")
     if declaration.domain.is_open:
+        raise DeclarationError("a series with an open domain has no workloads: its cells cannot be listed")
+    if declaration.family.norm is None:
         raise DeclarationError(
-            "a series with an open domain has no workloads: queries ask about all cells, and those cannot be listed"
+            f"{declaration.noise} noise has no workloads: use noise='gaussian', 'laplace' or 'discrete_laplace'"
         )
-    check_noise(declaration.family)
     if taken := {"noisy_answer", "std"}.intersection(declaration.key):
         raise DeclarationError(
             f"a key column is called {min(taken)!r}, a name that releases of workloads use: rename it"
@@ -114,9 +112,9 @@ def requested(
         workload = Workload.parse(workload) if isinstance(workload, str) else workload
         if not isinstance(workload, Workload):
             raise DeclarationError(f"workload must be a Workload or its text, got {type(workload).__name__}")
-        columns = zip(declaration.key, key_domains(declaration.domain), strict=True)
-        keys = {column: numbers_of(part, column) for column, part in columns}
-        workload = workload.for_domain(column_sizes(declaration.domain), keys)
+        columns = dict(zip(declaration.key, key_domains(declaration.domain), strict=True))
+        keys = {column: numbers_of(domain, column) for column, domain in columns.items()}
+        workload = workload.for_domain(tuple(domain.size for domain in columns.values()), keys)
     word = strategy.name if isinstance(strategy, Strategy) else strategy or AUTO
     return WorkloadRequest(checked_name("release", name), **levels or {}, workload=workload, strategy=word)
 
@@ -201,9 +199,8 @@ def warn_of_counts(declaration: Declaration, request: WorkloadRequest) -> None:
     if request.workload is None or _counted(declaration, request.workload) == "units":
         return
     warnings.warn(
-        f"answers of {request.workload.describe()} count {_ONCE_PER_CELL}; the store's report shows how many were "
-        "cut. For distinct units, make a series whose key is only what is asked about, with max_keys=1 where a unit "
-        "has one such key",
+        f"answers of {request.workload.describe()} count {_ONCE_PER_CELL}. For distinct units, make a series whose "
+        "key is only what the workload asks about, with max_keys=1 if a unit has one such key",
         CountsWarning,
         stacklevel=4,
     )
@@ -288,18 +285,12 @@ def open_path(held: Held, request: WorkloadRequest) -> WorkloadPath:
         if same if made is None else path.path_id == made.path_id:
             return WorkloadPath(held, strategy_named(str(path.strategy), Workload.parse(str(path.workload))))
     workload, name = present(request.workload), request.strategy
-    auto = name == AUTO
-    return WorkloadPath(held, chosen_strategy(held.declaration, workload) if auto else strategy_named(name, workload))
+    return WorkloadPath(held, chosen_strategy(held.declaration, workload, name))
 
 
 def key_domains(domain: Domain) -> tuple[Domain, ...]:
     """Return the domain of each key column."""
     return domain.components if isinstance(domain, Product) else (domain,)
-
-
-def column_sizes(domain: Domain) -> tuple[int, ...]:
-    """Number of values of each key column."""
-    return tuple(column.size for column in key_domains(domain))
 
 
 def numbers_of(domain: Domain, name: str) -> KeyNumbers:
@@ -327,7 +318,8 @@ def cells_of(files: SeriesFiles, domain: Domain) -> Cells:
         else column.index(counted.select(pl.col(f"key_{i}").alias("key_0")))
         for i, column in enumerate(columns)
     )
-    return Cells(column_sizes(domain), coordinates, counted["count"].to_numpy().astype(np.int64, copy=False))
+    sizes = tuple(column.size for column in columns)
+    return Cells(sizes, coordinates, counted["count"].to_numpy().astype(np.int64, copy=False))
 
 
 def queries_frame(queries: Mapping[str, IntArray], domain: Domain, names: Sequence[str]) -> pl.DataFrame:
@@ -352,14 +344,6 @@ def _values(numbers: IntArray, name: str, domain: Domain) -> pl.Series:
         return pl.Series(name, [None] * len(numbers), dtype=domain.dtypes[0])
     values = domain.keys(np.where(given, numbers, 0))["key_0"]
     return values.scatter(np.flatnonzero(~given), None).alias(name)
-
-
-def check_noise(family: Family) -> None:
-    """Refuse a family of noise that does not support workloads."""
-    if family.norm is None or not is_dataclass(family):
-        raise DeclarationError(
-            f"{type(family).__name__} noise has no workloads: take noise='gaussian', 'laplace' or 'discrete_laplace'"
-        )
 
 
 def family_for(family: Family, strategy: Strategy, sensitivity: float) -> Family:
@@ -449,8 +433,10 @@ def rounded(values: AnswerArray, step: float, lots: Generator) -> FloatArray:
     return below
 
 
-def chosen_strategy(declaration: Declaration, workload: Workload) -> Strategy:
-    """Return the strategy for "auto": of those that the noise supports, the one with the smallest mean error."""
+def chosen_strategy(declaration: Declaration, workload: Workload, name: str = AUTO) -> Strategy:
+    """Return a strategy by name; "auto" is the one with the smallest mean error that the noise supports."""
+    if name != AUTO:
+        return strategy_named(name, workload)
     return choose(workload, declaration.max_keys, **_kind_of_noise(declaration))
 
 

@@ -288,14 +288,12 @@ class ScriptCheck:
             metadata: Any = cell_metadata if declaration.steps is None else running_metadata
             return CELLS, partial(metadata, declaration, past=series.past)
         from sparsehist.release import workload_round  # imports scipy's linear algebra
-        from sparsehist.workload import strategy_named
 
         workload, name = request.workload, request.strategy
         if name == AUTO:  # a workload keeps the strategy of its first release
             paths = self.ledger.accounts[series.series_id].paths
             name = next((path[2] for path in paths if path[1] == str(workload)), AUTO)
-        chosen = workload_round.chosen_strategy
-        strategy = chosen(declaration, workload) if name == AUTO else strategy_named(str(name), workload)
+        strategy = workload_round.chosen_strategy(declaration, workload, str(name))
         price = workload_round.price_of(declaration, strategy)
         return workload_round.path_name(strategy), partial(
             workload_round.workload_metadata, declaration, strategy, price=price, past=()

@@ -14,7 +14,7 @@ import copy
 import json
 import operator
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -86,14 +86,6 @@ class Budget:
     def as_json(self) -> dict[str, Any]:
         """Return the budget as events store it: exact texts, with the derived limits."""
         return dict(json.loads(json.dumps(asdict(self), default=level_text)))
-
-    def reserving(self) -> Budget | None:
-        """Return the budget with half of delta for open domains; None if in rho, pure, or with a declared split."""
-        if self.epsilon is None or self.split.declared or self.split.open or not self.split.noise:
-            return None
-        split = _split(self.split.noise, self.noise.route, None, opens=True)
-        noise = filter_on(self.noise.route, self.epsilon, split.noise, self.noise.order)
-        return replace(self, noise=noise, split=split)
 
     def is_within(self, other: Budget) -> bool:
         """Return whether the other budget has the same route and allows every release that this one allows."""
@@ -226,12 +218,6 @@ class Limits:
         """Return the limits after one more event; arguments are those of `State.declare`."""
         changed = copy.deepcopy(self)
         changed.add(event, event.get("details", {}))
-        return changed
-
-    def with_budget(self, population: str, budget: Budget) -> Limits:
-        """Return the limits with another budget of a population."""
-        changed = copy.copy(self)
-        changed.budgets = {**self.budgets, population: [*self.budgets[population][:-1], (0, budget)]}
         return changed
 
     def cap(self, series_id: str, declared: Fraction | None, first_release: int = 0) -> Limit:

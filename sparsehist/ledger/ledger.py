@@ -142,28 +142,12 @@ class Ledger:
             raise BudgetExceededError(
                 f"{beginning(population, budget)}, which cannot charge {ways_to_charge(declared.noise, account.law)}"
             )
-        if declared.domain.is_open and not budget.split.open and self.reserving(population) is None:
+        if declared.domain.is_open and not budget.split.open:
             raise BudgetExceededError(
                 f"{beginning(population, budget)}, which reserves no delta for open domains: set the budget again "
                 f"with {'delta=' if budget.delta == 0 or budget.epsilon is None else 'open_share=0.5'}, or declare "
                 "the domain"
             )
-
-    def reserving(self, population: str) -> Budget | None:
-        """Return the budget that a population's first open series causes; None if the current one is kept.
-
-        If nothing was released under the budget, half of its delta goes to open domains, as if it were set after the
-        series; unless `open_share` was given.
-        """
-        budget = self.budget_of(population)
-        if budget is None or any(account.releases for account in self.of_population(population)):
-            return None
-        return budget.reserving()
-
-    def with_open_series(self, population: str) -> Ledger:
-        """Return the ledger after an open series is declared: the population's budget reserves delta."""
-        reserved = self.reserving(population)
-        return self if reserved is None else replace(self, limits=self.limits.with_budget(population, reserved))
 
     def check_budget(self, population: str, budget: Budget) -> None:
         """Refuse a budget that cannot charge the series of its population."""
@@ -266,23 +250,6 @@ class Ledger:
         """Return the cost of the periods of a population to one unit in one period."""
         accounts = self.of_population(population)
         return _costliest(accounts, rule.per_period(len(accounts)))
-
-    def periods_left(self, population: str) -> int:
-        """Return how many more periods can be released at the level of the last one; delta is not considered.
-
-        Periods that were added and not released are included. If nothing was released, all periods.
-        """
-        rule, budget = self.limits.periods[population], self.budget_of(population)
-        accounts = self.of_population(population)
-        left = rule.n_periods - sum(account.releases > 0 for account in accounts)
-        if budget is None or left == rule.n_periods:
-            return left
-        charges = [self._charge(budget.noise, one, 0) for one in self._in_order_of_charge(budget.noise, population)]
-        for more in range(1, left + 1):
-            every = sorted([*charges, *[charges[-1]] * more], reverse=True)
-            if sum(every[: rule.protected(max(len(accounts), len(every)))], _NOTHING) > budget.noise.limit:
-                return more - 1
-        return left
 
     def charged(self, charges: Filter, population: str, without: str | None = None) -> Fraction:
         """Return the sum of a filter's charges for a population; `without` leaves out one series."""

@@ -81,7 +81,7 @@ def counted_into(
         with home.hold() as state:
             record = state.series(declaration.name)
             if record is None:
-                _check_new(state, declaration, home.who)
+                Ledger.of(state).check_series(declaration)
                 spill = spills.enter_context(spill_directory(state.spill))
         if record is None:
             # Counting does not lock the store, so others may release.
@@ -91,7 +91,7 @@ def counted_into(
             with home.hold(at_least=PATIENCE) as state:
                 record = state.series(declaration.name)
                 if record is None:
-                    _check_new(state, declaration, home.who)
+                    Ledger.of(state).check_series(declaration)
                     if check is not None:
                         check(state)
                     return _registered(state, home, declaration, new, written)
@@ -107,7 +107,7 @@ def declared_into(home: Home, declaration: Declaration, if_exists: str) -> Serie
             series = f"{home!r} has a series {declaration.name!r} already"
             check_alike(series, declaration_of(record), declaration, if_exists)
             return record
-        _check_new(state, declaration, home.who)
+        Ledger.of(state).check_series(declaration)
         with spill_directory(state.spill) as spill:
             written = spill / "series"
             written.mkdir(mode=0o700)
@@ -122,18 +122,6 @@ def _registered(state: State, home: Home, declaration: Declaration, new: SeriesR
     """Move the files of a series into the store and commit it."""
     state.commit_series(new, written, integer_noise=declaration.family.integer, who=home.who)
     return present(state.series(new.name))
-
-
-def _check_new(state: State, declared: Declaration, who: str | None) -> None:
-    """Refuse a series that exceeds the budget. The population's first open series reserves delta."""
-    ledger = Ledger.of(state)
-    ledger.check_series(declared)
-    reserved = ledger.reserving(declared.population) if declared.domain.is_open else None
-    if reserved is not None:
-        state.declare(
-            "set budget", who=who, population=declared.population, reason="the first open domain reserves delta",
-            details=reserved.as_json(),
-        )  # fmt: skip
 
 
 def checked_source(source: object, declaration: Declaration) -> object:

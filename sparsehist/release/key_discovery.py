@@ -176,8 +176,6 @@ def charged(ledger: Ledger, planned: Iterable[Round]) -> Ledger:
     for each in planned:
         declaration = each.declared
         ledger.check_series(declaration)
-        if declaration.domain.is_open:
-            ledger = ledger.with_open_series(declaration.population)
         ledger = ledger.with_series(Account(declaration.name, declaration))
         asked = requested("planned", level_asked(each.level), open_delta=each.open_delta)
         public = partial(cell_metadata, declaration, past=())

@@ -249,8 +249,6 @@ class ScriptCheck:
             for what, details in events.items():
                 self.ledger = self.ledger.with_event(what=what, population=declaration.name, details=details)
             return
-        if declaration.domain.is_open:
-            self.ledger = self.ledger.with_open_series(declaration.population)
         series = present(self.series[declaration.name])
         series.series_id = f"{declaration.name} {len(self.ledger.accounts)}"
         self.ledger = self.ledger.with_series(Account(series.series_id, declaration))

@@ -99,13 +99,9 @@ class Budget:
 
 @dataclass(frozen=True)
 class Limit:
-    """A cap or budget: the current one, the one at the first release, and whether it is ex ante or ex post.
-
-    Each is None if there is no limit; the last two also if nothing was released.
-    """
+    """The current cap or budget, and whether it is ex ante or ex post; None without a limit or a release."""
 
     now: Any
-    at_first_release: Any
     standing: str | None
 
 
@@ -233,13 +229,10 @@ class Limits:
 def _limit(history: Sequence[tuple[int, Any]], first_release: int, is_within: Any) -> Limit:
     now = history[-1][1] if history else None
     if not first_release:
-        return Limit(now, None, None)
+        return Limit(now, None)
     before = [value for generation, value in history if generation < first_release]
     since = [value for generation, value in history if generation >= first_release]
-    if not before:
-        return Limit(now, None, EX_POST)
-    kept = all(is_within(value, before[-1]) for value in since)
-    return Limit(now, before[-1], EX_ANTE if kept else EX_POST)
+    return Limit(now, EX_ANTE if before and all(is_within(value, before[-1]) for value in since) else EX_POST)
 
 
 def budget_from(said: Mapping[str, Any]) -> Budget:

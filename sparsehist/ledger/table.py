@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from sparsehist.declaration import Every
-from sparsehist.ledger.budgets import Limit, budget_from
+from sparsehist.ledger.budgets import budget_from
 from sparsehist.ledger.ledger import Ledger
 from sparsehist.ledger.spent import Account, PathName, amount_text
 from sparsehist.privacy import Cost, as_level, level_text
@@ -23,7 +23,7 @@ SCHEMA: dict[str, type] = {
     "releases": int,
     **dict.fromkeys(("currency", "level"), str),
     **dict.fromkeys(("cost", "delta_infinity", "numerical_slack", "epsilon", "delta"), float),
-    **dict.fromkeys(("cap", "budget", "limit_at_first_release", "remaining", "standing", "warning"), str),
+    **dict.fromkeys(("cap", "budget", "remaining", "standing", "warning"), str),
     **dict.fromkeys(("first_release", "last_release", "dropped"), datetime),
     "unverified": bool,
     "source": str,
@@ -39,7 +39,10 @@ EVENTS: dict[str, type] = {
 }
 
 Row = dict[str, Any]
-_LIMITS = ("budget", "limit_at_first_release")
+_FOR_PEOPLE = (
+    "scope", "population", "series", "path", "releases", "epsilon", "spent", "limit", "remaining", "standing",
+    "periods", "per_period", "dropped",
+)  # fmt: skip
 
 
 def ledger_rows(
@@ -76,43 +79,39 @@ def cost_in_words(row: Row) -> str:
     return "see epsilon" if row["cost"] is None else f"rho ≈ {round(row['cost'], 6)}"
 
 
-FOR_PEOPLE = "scope population series releases epsilon spent limit remaining standing".split()
-
-
 def for_people(rows: Sequence[Row]) -> list[Row]:
     """Return the rows with the columns that are shown to people."""
-    kept = list(FOR_PEOPLE)
-    if any(row["path"] not in (None, "cells") for row in rows):
-        kept.insert(3, "path")
-    if any(row["periods"] is not None for row in rows):
-        kept += ["periods", "per_period"]
-    if any(row["dropped"] is not None for row in rows):
-        kept.append("dropped")
-    return [{column: _for_people(row)[column] for column in kept} for row in rows]
-
-
-def _for_people(row: Row) -> Row:
-    return row | {
-        "spent": cost_in_words(row),
-        "epsilon": None if row["epsilon"] is None else round(row["epsilon"], 4),
-        # Rows of paths repeat the cap of their series, so leave it out.
-        "limit": None if row["scope"] == "path" else row["budget"] or row["cap"],
-        "dropped": None if row["dropped"] is None else f"{row['dropped']:%Y-%m-%d}",
-    }
+    empty = {column for column in ("periods", "per_period", "dropped") if all(row[column] is None for row in rows)}
+    if all(row["path"] in (None, "cells") for row in rows):
+        empty.add("path")
+    shown = [
+        row
+        | {
+            "spent": cost_in_words(row),
+            "epsilon": None if row["epsilon"] is None else round(row["epsilon"], 4),
+            # Rows of paths repeat the cap of their series, so leave it out.
+            "limit": None if row["scope"] == "path" else row["budget"] or row["cap"],
+            "dropped": None if row["dropped"] is None else f"{row['dropped']:%Y-%m-%d}",
+        }
+        for row in rows
+    ]
+    return [{column: row[column] for column in _FOR_PEOPLE if column not in empty} for row in shown]
 
 
 def event_for_people(event: Row) -> Row:
     """Return an event with its details in words, in the column of reasons."""
     details = json.loads(event["details"] or "{}")
-    said = {name: value for name, value in details.items() if value and not isinstance(value, dict)}
-    if "every" in details:
-        words = details["every"]
-    elif "split" in details:
+    if "split" in details:
         words = str(budget_from(details))
     else:
-        words = said.get("because") or ", ".join(
-            f"{name.replace('_', ' ')} {', '.join(value) if isinstance(value, list) else value}"
-            for name, value in said.items()
+        words = (
+            details.get("every")
+            or details.get("because")
+            or ", ".join(
+                f"{name.replace('_', ' ')} {', '.join(value) if isinstance(value, list) else value}"
+                for name, value in details.items()
+                if value and not isinstance(value, dict)
+            )
         )
     return {
         "happened": f"{event['happened']:%Y-%m-%d %H:%M:%S}",
@@ -127,14 +126,15 @@ def event_for_people(event: Row) -> Row:
 
 def _rows_of_series(ledger: Ledger, account: Account, delta: float) -> list[Row]:
     """Return the rows of the paths of a series, and of the series itself."""
-    declared = account.declared
+    declared, cap = account.declared, ledger.cap(account.series_id)
     shown: Row = {
         "population": account.population,
         "series": account.name,
         "dropped": account.dropped,
         "unverified": declared.unverified,
         "source": declared.source or None,
-        **_limit_columns("cap", ledger.cap(account.series_id)),
+        "cap": None if cap.now is None else level_text(cap.now),
+        "standing": cap.standing,
     }
 
     def left(path: PathName) -> str | None:
@@ -157,7 +157,10 @@ def _rows_of_series(ledger: Ledger, account: Account, delta: float) -> list[Row]
 
 def _row_of_population(ledger: Ledger, population: str, delta: float) -> Row:
     limit, accounts = ledger.budget(population), ledger.of_population(population)
-    columns = _columns("population", ledger, accounts, delta) | _limit_columns("budget", limit)
+    columns = _columns("population", ledger, accounts, delta) | {
+        "budget": None if limit.now is None else str(limit.now),
+        "standing": limit.standing,
+    }
     units = sorted({text for account in accounts if (text := account.declared.unit_text) is not None})
     if len(units) > 1:
         mixed = (
@@ -168,8 +171,8 @@ def _row_of_population(ledger: Ledger, population: str, delta: float) -> Row:
     left = ledger.remaining(population)
     rule = ledger.limits.periods.get(population)
     if rule is not None:
-        limits = {name: value for name in _LIMITS if (value := columns[name]) is not None}
-        columns |= {name: f"{value} per {rule.protects}" for name, value in limits.items()}
+        if columns["budget"] is not None:
+            columns["budget"] += f" per {rule.protects}"
         columns |= _period_columns(ledger, population, rule, delta)
     remaining = None if left is None else f"{limit.now.noise.route} {amount_text(left)}"
     return columns | {"population": population, "remaining": remaining}
@@ -247,14 +250,3 @@ def _why_none(cost: Cost, delta: float) -> str:
     if cost.delta_infinity >= delta:
         return f"no epsilon at delta {delta:.3g}: open domains have spent {cost.delta_infinity:.3g} of it"
     return f"no epsilon at delta {delta:.3g}: ask at a larger delta"
-
-
-def _limit_columns(what: str, limit: Limit) -> Row:
-    def shown(value: Any) -> str | None:
-        return None if value is None else str(value) if what == "budget" else level_text(value)
-
-    return {
-        what: shown(limit.now),
-        "limit_at_first_release": shown(limit.at_first_release),
-        "standing": limit.standing,
-    }

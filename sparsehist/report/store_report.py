@@ -132,10 +132,10 @@ def _spent(rows: Sequence[Row], epsilon: str, periodic: Mapping[str, object]) ->
         after = {"remaining": row["remaining"], "standing": row["standing"]}
         if row["scope"] in ("population", "everybody"):
             who = "everybody" if row["scope"] == "everybody" else f"population {row['population']}"
-            populations.append({"who": who} | cost | {"budget": _limit(row, "budget")} | after)
+            populations.append({"who": who} | cost | {"budget": row["budget"] or "none"} | after)
         elif row["scope"] == "series" and row["population"] not in periodic:
             names = {"series": row["series"] + " (erased)" * bool(row["dropped"]), "population": row["population"]}
-            series.append(names | cost | {"cap": _limit(row, "cap")} | after)
+            series.append(names | cost | {"cap": row["cap"] or "none"} | after)
         elif row["releases"] and row["population"] not in periodic:
             slack = {"δ of open domains": row["delta_infinity"], "numerical slack": row["numerical_slack"]}
             paths.append({"path": f"{row['series']}: {row['path']}", "noise": row["noise"]} | cost | slack)
@@ -144,11 +144,6 @@ def _spent(rows: Sequence[Row], epsilon: str, periodic: Mapping[str, object]) ->
         Table("Series: costs of the noise paths of one histogram add up", series),
         Table("Noise paths: each costs its finest release, however many there are", paths),
     ]
-
-
-def _limit(row: Row, column: str) -> str:
-    now, first = row[column], row["limit_at_first_release"]
-    return (now or "none") + (f" ({first} at the first release)" if first and first != now else "")
 
 
 def _declared(declarations: Sequence[Declaration]) -> list[Table]:

@@ -43,14 +43,14 @@ def test_a_budget_refuses_with_3_and_the_ledger_says_so(sparsehist, store):
 
 
 def test_a_cap_is_raised_for_a_reason(sparsehist, store):
-    """The cap of 1 refuses, is raised by name, and the ledger shows the first one too."""
+    """The cap of 1 refuses and is raised with a reason; the ledger shows that it holds ex post."""
     assert sparsehist(f"{RELEASE} a --level 1").code == 0
     assert sparsehist(f"{RELEASE} b --level 1.5").code == 3
     assert sparsehist("limit s --series visits --cap 0.5 --reason x").code == 2
     assert sparsehist("limit s --series visits --cap 2 --reason more --json").json["status"] == "raised"
     assert sparsehist(f"{RELEASE} b --level 1.5").code == 0
     row = next(row for row in sparsehist("ledger s --json").json["ledger"] if row["scope"] == "series")
-    assert (row["cap"], row["limit_at_first_release"], row["standing"]) == ("2", "1", "ex post")
+    assert (row["cap"], row["standing"]) == ("2", "ex post")
 
 
 def test_disjoint_populations_do_not_add_up(sparsehist, store, declared):

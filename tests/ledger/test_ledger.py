@@ -195,14 +195,14 @@ def test_limits_hold_ex_ante_until_they_are_raised_after_a_release(store):
     assert spent(store, "series")["standing"] is None
     series.release("a", level=1, threshold=50)
     store.set_budget(rho=2)
-    standing = ("limit_at_first_release", "standing")
+    standing = ("budget", "cap", "standing")
     limits = pl.col("scope").is_in(["series", "population"])
     known = store.ledger(full=True).filter(limits).sort("scope")
-    assert known.select(standing).rows() == [("rho 4", "ex ante"), ("1", "ex ante")]
+    assert known.select(standing).rows() == [("rho 2", None, "ex ante"), (None, "1", "ex ante")]
     series.raise_cap(2, reason="a second study")
     store.set_budget(rho=5, reason="a second study")
     known = store.ledger(full=True).filter(limits).sort("scope")
-    assert known.select(standing).rows() == [("rho 4", "ex post"), ("1", "ex post")]
+    assert known.select(standing).rows() == [("rho 5", None, "ex post"), (None, "2", "ex post")]
 
 
 @pytest.mark.parametrize(

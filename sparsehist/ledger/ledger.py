@@ -52,7 +52,6 @@ class Ledger:
 
     @classmethod
     def of(cls, state: State) -> Ledger:
-        """Return the ledger of an open store."""
         accounts: dict[str, Account] = {}
         for row in state.ledger():
             series_id, dropped, path = (row.pop(name) for name in ("series_id", "dropped", "path"))
@@ -82,7 +81,6 @@ class Ledger:
         return after.with_release(*beside) if beside else after
 
     def of_population(self, population: str) -> list[Account]:
-        """Return the series of a population."""
         return [account for account in self.accounts.values() if account.population == population]
 
     def ended_by_dropping(self, series: str) -> str:
@@ -96,16 +94,13 @@ class Ledger:
         return ""
 
     def cap(self, series_id: str) -> Limit:
-        """Return the cap of a series."""
         account = self.accounts[series_id]
         return self.limits.cap(series_id, account.declared.cap, account.first_generation)
 
     def budget(self, population: str) -> Limit:
-        """Return the budget of a population."""
         return self.limits.budget(population, first_generation(self.of_population(population)))
 
     def budget_of(self, population: str) -> Budget | None:
-        """Return the current budget of a population."""
         budget: Budget | None = self.limits.budget(population).now
         return budget
 
@@ -150,7 +145,6 @@ class Ledger:
             )
 
     def check_budget(self, population: str, budget: Budget) -> None:
-        """Refuse a budget that cannot charge the series of its population."""
         for account in self.of_population(population):
             for path, spent in account.paths.items():
                 law = account.law_on(path)
@@ -201,7 +195,6 @@ class Ledger:
         return charges.largest(room, another.law, another.keys, earlier=earlier, times=times)
 
     def remaining(self, population: str) -> Fraction | None:
-        """Return the remaining budget on its route; None if there is no budget."""
         budget = self.budget_of(population)
         if budget is None:
             return None
@@ -303,7 +296,6 @@ class Ledger:
         return charges.limit - self.charged(charges, population, without=account.series_id), earlier
 
     def _largest_charged(self, budget: Budget, account: Account, path: PathName) -> Fraction:
-        """Return the largest level at which a budget allows a path."""
         law, keys = account.law_on(path), account.keys
         charges = budget.filter_for(law)
         if charges is None:
@@ -318,7 +310,6 @@ class Ledger:
         return shortened(whole - account.finest(path)) if fits else _NOTHING
 
     def _fits(self, charges: Filter, release: Spending, account: Account) -> bool:
-        """Return whether a filter has room for a release, exactly."""
         room, earlier = self._room(charges, account)
         if charges.by_path(account.law):
             return self._charge_by_path(charges, account.with_release(release, 1)) <= room
@@ -363,7 +354,6 @@ class Ledger:
         )
 
     def _check_delta(self, budget: Budget, release: Spending, population: str) -> None:
-        """Compare the delta that open domains spend with their share."""
         limit = budget.split.open
         before, after = self.delta_open(population), self.with_release(release).delta_open(population)
         if after <= limit or after <= before:

@@ -82,11 +82,9 @@ class Account:
     dropped: datetime | None = None
 
     def on(self, path: PathName) -> Spent:
-        """Return the cost of a path."""
         return self.paths.get(path, NOTHING_SPENT)
 
     def only(self, path: PathName) -> Account:
-        """Return the account of this path alone."""
         return replace(self, paths={path: self.on(path)})
 
     def with_release(self, release: Spending, generation: int) -> Account:
@@ -104,7 +102,6 @@ class Account:
 
     @property
     def name(self) -> str:
-        """Name of the series."""
         return self.declared.name
 
     @property
@@ -139,7 +136,6 @@ class Account:
 
     @property
     def releases(self) -> int:
-        """Number of releases, over all paths."""
         return sum(spent.releases for spent in self.paths.values())
 
     @property
@@ -158,7 +154,6 @@ class Account:
 
     @property
     def cost(self) -> Cost:
-        """The cost of all paths together."""
         currency, keys = currency_of(self.declared.noise), self.keys
         return total_cost(
             path_cost(

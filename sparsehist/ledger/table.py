@@ -101,18 +101,11 @@ def for_people(rows: Sequence[Row]) -> list[Row]:
 def event_for_people(event: Row) -> Row:
     """Return an event with its details in words, in the column of reasons."""
     details = json.loads(event["details"] or "{}")
-    if "split" in details:
-        words = str(budget_from(details))
-    else:
-        words = (
-            details.get("every")
-            or details.get("because")
-            or ", ".join(
-                f"{name.replace('_', ' ')} {', '.join(value) if isinstance(value, list) else value}"
-                for name, value in details.items()
-                if value and not isinstance(value, dict)
-            )
-        )
+    words = str(budget_from(details)) if "split" in details else details.get("every") or details.get("because")
+    if words is None:
+        texts = {name: value for name, value in details.items() if value and not isinstance(value, dict)}
+        lists = {name: value if isinstance(value, list) else [value] for name, value in texts.items()}
+        words = ", ".join(f"{name.replace('_', ' ')} {', '.join(map(str, lists[name]))}" for name in lists)
     return {
         "happened": f"{event['happened']:%Y-%m-%d %H:%M:%S}",
         "who": event["who"],
@@ -156,10 +149,12 @@ def _rows_of_series(ledger: Ledger, account: Account, delta: float) -> list[Row]
 
 
 def _row_of_population(ledger: Ledger, population: str, delta: float) -> Row:
-    limit, accounts = ledger.budget(population), ledger.of_population(population)
+    limit, accounts, left = ledger.budget(population), ledger.of_population(population), ledger.remaining(population)
     columns = _columns("population", ledger, accounts, delta) | {
+        "population": population,
         "budget": None if limit.now is None else str(limit.now),
         "standing": limit.standing,
+        "remaining": None if left is None else f"{limit.now.noise.route} {amount_text(left)}",
     }
     units = sorted({text for account in accounts if (text := account.declared.unit_text) is not None})
     if len(units) > 1:
@@ -168,52 +163,43 @@ def _row_of_population(ledger: Ledger, population: str, delta: float) -> Row:
             "only for people who have one of each"
         )
         columns["warning"] = "; ".join(filter(None, (columns["warning"], mixed)))
-    left = ledger.remaining(population)
-    rule = ledger.limits.periods.get(population)
-    if rule is not None:
+    if (rule := ledger.limits.periods.get(population)) is not None:
         if columns["budget"] is not None:
             columns["budget"] += f" per {rule.protects}"
         columns |= _period_columns(ledger, population, rule, delta)
-    remaining = None if left is None else f"{limit.now.noise.route} {amount_text(left)}"
-    return columns | {"population": population, "remaining": remaining}
+    return columns
 
 
 def _period_columns(ledger: Ledger, population: str, rule: Every, delta: float) -> Row:
     """Return the cost of a periodic series to one unit in one period, and its numbers of periods."""
-    cost = ledger.cost_per_period(population, rule)
-    epsilon = guarantee(cost, delta)
-    accounts = ledger.of_population(population)
+    cost, accounts = ledger.cost_per_period(population, rule), ledger.of_population(population)
     added = sum(account.releases > 0 or account.dropped is None for account in accounts)
     released = sum(account.releases > 0 for account in accounts)
     most = "" if rule.most_periods is None else f" (a unit in at most {rule.most_periods})"
     return {
         "periods": f"{added} of {rule.n_periods} {rule.period}s added{most}, {released} released",
         "per_period": f"{level_text(cost.amount) if cost.amount else 0} per {rule.unit_period}",
-        "per_period_epsilon": finite_or_none(epsilon),
+        "per_period_epsilon": finite_or_none(guarantee(cost, delta)),
     }
 
 
 def _everybody(ledger: Ledger, populations: list[str], delta: float) -> Row:
     """Take the largest value of each column over all sets of populations that one person may belong to."""
-    accounts = ledger.accounts.values()
-    each = [
+    accounts = list(ledger.accounts.values())
+    rows = [
         _columns("everybody", ledger, [account for account in accounts if account.population in chosen], delta)
         for chosen in shared_by_one_person(populations, ledger.limits.disjoint)
     ]
-    spending = [row for row in each if row["cost"] != 0]
-    currencies = {row["currency"] for row in spending}
-    unbounded = any(row["cost"] is None for row in each)
-    levels = [row["level"] for row in spending]
-    summed = not unbounded and len(currencies) == 1 and None not in levels
-    worst: Row = {
-        "currency": "none" if unbounded else currencies.pop() if len(currencies) == 1 else ZCDP,
-        "level": level_text(max(map(as_level, levels))) if summed else None,
-        "cost": None if unbounded else max(row["cost"] for row in each),
-        "epsilon": None if any(row["epsilon"] is None for row in each) else max(row["epsilon"] for row in each),
-        "warning": next((row["warning"] for row in each if row["warning"]), None),
-    }
-    worst |= {name: max(row[name] for row in each) for name in ("delta_infinity", "numerical_slack")}
-    return _columns("everybody", ledger, list(accounts), delta) | worst
+    worst: Row = {"warning": next((row["warning"] for row in rows if row["warning"]), None)}
+    for column in ("cost", "epsilon", "delta_infinity", "numerical_slack"):
+        values = [row[column] for row in rows]
+        worst[column] = None if None in values else max(values)
+    levels, currencies = ({row[column] for row in rows if row["cost"] != 0} for column in ("level", "currency"))
+    currency = currencies.pop() if len(currencies) == 1 else ZCDP
+    summed = worst["cost"] is not None and not currencies and levels and None not in levels
+    worst["currency"] = "none" if worst["cost"] is None else currency
+    worst["level"] = level_text(max(map(as_level, levels))) if summed else None
+    return _columns("everybody", ledger, accounts, delta) | worst
 
 
 def _columns(scope: str, ledger: Ledger, accounts: Sequence[Account], delta: float) -> Row:
@@ -238,7 +224,6 @@ def _columns(scope: str, ledger: Ledger, accounts: Sequence[Account], delta: flo
 
 
 def finite_or_none(epsilon: float) -> float | None:
-    """Return an epsilon, or None if it is infinite."""
     return epsilon if math.isfinite(epsilon) else None
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from sparsehist import audiences, dense, errors, histogram, interactive, local, noise, privacy, workload
     from sparsehist.counting import Counting, Counts, Files, Query, check_log
-    from sparsehist.counting.queries import check_query
+    from sparsehist.counting.sources import check_query
     from sparsehist.counting.with_sql import counting_sql
     from sparsehist.declaration import Every, Keep, Measure, Share, Steps
     from sparsehist.dense.multiple_release import MultipleRelease
@@ -37,7 +37,7 @@ __all__ = [
 _NAMES = {
     "counting": "Counting Counts Files Query check_log", "counting.with_sql": "counting_sql",
     "declaration": "Every Keep Measure Share Steps", "dense.multiple_release": "MultipleRelease",
-    "domain": "Catalogue Dates Domain Hash64 Integers Open Product Strings", "counting.queries": "check_query",
+    "domain": "Catalogue Dates Domain Hash64 Integers Open Product Strings", "counting.sources": "check_query",
     "release.key_discovery": "discover_keys", "privacy.guarantees": "EpsilonDelta", "release.planning": "Plan plan",
     "release.releases": "Release WorkloadRelease read", "series.create": "create",
     "series.max_keys": "choose_max_keys", "series.store": "Store open sql",

@@ -30,21 +30,7 @@ def count_keys(source: object, *, may_be_empty: bool = False, **declared: Any) -
     Args:
         source: As for `create`.
         may_be_empty: Whether a log without valid rows is accepted.
-        declared: What to count, as for `request`.
-
-    Raises:
-        DeclarationError: If source and declaration do not fit each other.
-        NotFoundError: If a file does not exist.
-        DataError: If the log breaks a rule; the message names column, rule and remedy, never a value.
-
-    Example:
-        >>> import pathlib, tempfile, sparsehist as sh
-        >>> log = pl.DataFrame({"user_id": [1, 1, 2], "query": ["a", "b", "a"]})
-        >>> with tempfile.TemporaryDirectory() as directory:
-        ...     counted = count_keys(log, unit="user_id", key=["query"], max_keys=2, domain=sh.Strings(max_bytes=32),
-        ...                          salt=bytes(16), temporary_directory=pathlib.Path(directory))
-        >>> counted.frame.sort("key_0").rows()
-        [('a', 2), ('b', 1)]
+        declared: Fields of a `CountRequest`.
     """
     wanted = request(**declared)
     if isinstance(source, Counts):
@@ -65,13 +51,8 @@ def count_keys(source: object, *, may_be_empty: bool = False, **declared: Any) -
 def sorted_keys(source: object, order: bytes, **declared: Any) -> tuple[str, Iterator[pl.DataFrame]]:
     """Count a Spark frame in bounded local memory, in the order of a series' files.
 
-    Args:
-        source: A Spark frame.
-        order: 16 secret bytes that determine the order of keys with equal counts.
-        declared: As for `count_keys`.
-
-    Returns:
-        The engine; and frames of columns key_0, …, count and sum_0, …, at least one.
+    Returns the engine, and at least one frame of columns key_0, …, count and sum_0, …. `order` is 16 secret bytes
+    that determine the order of keys with equal counts.
     """
     from sparsehist.counting import with_spark
 
@@ -87,11 +68,7 @@ def sorted_keys(source: object, order: bytes, **declared: Any) -> tuple[str, Ite
 
 
 def list_pairs(source: object, **declared: Any) -> UnitPairs:
-    """List the distinct pairs of a unit and a key of the domain, without bounding.
-
-    Arguments and errors are those of `count_keys`, but the source may be empty, and may be neither `Counts` nor a
-    Spark frame.
-    """
+    """List the distinct pairs of a unit and a key of the domain, without bounding; not of Counts or Spark frames."""
     wanted = request(max_keys=_UNBOUNDED, **declared)
     return in_memory.kept_pairs(opened(source, wanted), wanted)
 

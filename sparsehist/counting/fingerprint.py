@@ -15,7 +15,7 @@ from typing import Any
 
 from sparsehist.counting.contract import ClosedQuery, Counts, Query
 from sparsehist.counting.files import as_files, is_remote, paths_of
-from sparsehist.counting.queries import checked
+from sparsehist.counting.sources import checked_query
 
 
 def fingerprint(source: object, key: str | None = None) -> dict[str, str]:
@@ -28,7 +28,7 @@ def fingerprint(source: object, key: str | None = None) -> dict[str, str]:
     source = source.frame if isinstance(source, Counts) else source
     words = []
     if isinstance(source, Query):
-        source = checked(source, ())
+        source = checked_query(source, ())
         values = sorted((name, repr(value)) for name, value in (source.parameters or {}).items())
         words = [source.sql.strip().rstrip(";"), sorted(source.public), values]
     files = _files(source)

@@ -15,7 +15,7 @@ from sparsehist.counting.keys import place
 from sparsehist.counting.log import TEXTS, Log, engine_errors
 from sparsehist.counting.progress import Counting, reporting
 from sparsehist.counting.tuples import tuple_text
-from sparsehist.declaration.declaration import Declaration
+from sparsehist.declaration.declaration import Declaration, domain_of
 from sparsehist.domain.base import Domain, key_names
 from sparsehist.errors import DataError
 
@@ -48,10 +48,6 @@ def check_log(
         a quarter, half, twice and four times of it: the units above this bound, and the pairs and the share of all
         pairs that it cuts.
 
-    Raises:
-        DeclarationError: If a declared parameter is wrong.
-        NotFoundError: If a file does not exist.
-
     Example:
         >>> import sparsehist as sh
         >>> log = pl.DataFrame({"user_id": [1, 1, 2], "query": ["a", "b", None]})
@@ -62,13 +58,13 @@ def check_log(
     """
     counting = counting or Counting()
     declared: dict[str, Any] = {
-        "unit": unit, "key": key, "max_keys": max_keys, "domain": domain, "on_null": on_null,
-        "on_outside": on_outside, "key_types": key_types or {},
+        "unit": unit, "key": key, "max_keys": max_keys, "on_null": on_null, "on_outside": on_outside,
+        "key_types": key_types or {}, "domain": domain_of(domain),
     }  # fmt: skip
-    checked = Declaration(name="log", **declared)
-    declared |= {"domain": checked.domain, "salt": b"", "temporary_directory": Path()}
+    Declaration(name="log", **declared)
     with reporting(counting.progress) as progress:
-        rows = list(_checked(source, request(**declared, progress=progress)))
+        wanted = request(**declared, salt=b"", temporary_directory=Path(), progress=progress)
+        rows = list(_checked(source, wanted))
     return pl.DataFrame(rows, schema=_SCHEMA)
 
 

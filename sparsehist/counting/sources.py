@@ -1,22 +1,38 @@
-"""Open any kind of source as a `Log`."""
+"""Open any kind of source as a `Log`; rewrite and check queries, which run on a new, closed DuckDB.
+
+Spark frames, classic or Connect, are recognised without importing Spark, and read only by Spark.
+"""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+import logging
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from sparsehist.counting.contract import Files, Query
+from sparsehist.counting.contract import ClosedQuery, Files, Query
 from sparsehist.counting.files import open_files
 from sparsehist.counting.log import QUERY_LABEL, Log, engine_errors
-from sparsehist.counting.queries import checked
-from sparsehist.counting.spark_sources import SPARK_LABEL, dtypes_of, is_spark_frame, quiet
-from sparsehist.errors import DataError, DeclarationError, present
+from sparsehist.errors import DataError, DeclarationError, SparsehistError, present, raise_alone
 
 if TYPE_CHECKING:
     import duckdb
+
+    from sparsehist.guarantee.statement import Lookup
+
+SPARK_LABEL = "the Spark frame"
+# The Polars type of each Spark type; unsigned 64-bit numbers are read as decimals of 20 digits.
+_TYPES: dict[str, pl.DataType] = {
+    "BooleanType": pl.Boolean(), "ByteType": pl.Int8(), "ShortType": pl.Int16(), "IntegerType": pl.Int32(),
+    "LongType": pl.Int64(), "FloatType": pl.Float32(), "DoubleType": pl.Float64(), "StringType": pl.String(),
+    "CharType": pl.String(), "VarcharType": pl.String(), "BinaryType": pl.Binary(), "DateType": pl.Date(),
+    "TimestampType": pl.Datetime("us", "UTC"), "TimestampNTZType": pl.Datetime("us"),
+}  # fmt: skip
 
 
 def open_log(source: object, columns: Sequence[str]) -> Log:
@@ -52,7 +68,7 @@ def _open(source: object, columns: Sequence[str]) -> Log:
             return Log(source.lazy(), dict(source.collect_schema()), label)
     if isinstance(source, Query):
         with engine_errors(QUERY_LABEL):
-            return _of_relation(present(checked(source, ()).world).relation(), columns, QUERY_LABEL)
+            return _of_relation(present(checked_query(source, ()).world).relation(), columns, QUERY_LABEL)
     kind = type(source)
     if kind.__module__.startswith(("duckdb", "_duckdb")) and kind.__name__ == "DuckDBPyRelation":
         with engine_errors("the relation"):
@@ -92,3 +108,130 @@ def _of_relation(relation: duckdb.DuckDBPyRelation, columns: Sequence[str], labe
     numbered = enumerate(relation.columns, 1)
     chosen = [f"#{number} as {quoted(name)}" for number, name in numbered if not columns or name in columns]
     return Log(relation.project(", ".join(chosen) or "*").pl(lazy=True), dtypes, label)
+
+
+def checked_query(
+    query: Query, unit: str | Sequence[str], key: str | Sequence[str] = (), lookup: Lookup | None = None
+) -> ClosedQuery:
+    """Return a query with its current sources, files and types fixed. The query is not run.
+
+    Args:
+        query: Refused if it may mix units, unless it is unverified or `unit` is empty.
+        unit: Columns of the result that name the unit.
+        key: Columns that the result must have.
+        lookup: Function that returns the meaning of further names in FROM.
+    """
+    if isinstance(query, ClosedQuery):
+        return query
+    from sparsehist.guarantee.closed import close  # imports DuckDB, which files do not need
+    from sparsehist.guarantee.statement import Source, folded
+
+    units, keys = ((names,) if isinstance(names, str) else tuple(names) for names in (unit, key))
+    known = {
+        folded(name): Source(name, public=public, opens=partial(_named_table, name, table), origin=table)
+        for public, tables in ((False, query.tables), (True, query.public))
+        for name, table in tables.items()
+    }
+
+    def source_of(path: tuple[str, ...]) -> Source | None:
+        source = lookup(path) if lookup is not None else None
+        return known.get(".".join(path)) if source is None else source
+
+    world = close(
+        query.sql, source_of, query.parameters or {}, public_files=query.public, unit=units, key=keys,
+        restricted=not query.unverified,
+    )  # fmt: skip
+    return ClosedQuery(query.sql, query.tables, query.public, query.parameters, query.unverified, world)
+
+
+def as_table(source: object) -> object:
+    """Read files and lazy frames with Polars; leave other sources to DuckDB."""
+    log = Log(source, {}, "the lazy frame") if isinstance(source, pl.LazyFrame) else open_files(source)
+    if log is None:
+        return source
+    with engine_errors(log.label, log):
+        return log.rows.collect(engine="streaming")
+
+
+def _named_table(name: str, table: object) -> object:
+    try:
+        return as_table(table)
+    except SparsehistError as problem:
+        raise_alone(type(problem)(f"tables={{{name!r}: …}}: {problem}"))
+
+
+def check_query(
+    query: str,
+    *,
+    unit: str | Sequence[str],
+    key: str | Sequence[str] = (),
+    tables: Mapping[str, object] | None = None,
+    public: Mapping[str, object] | None = None,
+    parameters: Mapping[str, Any] | None = None,
+) -> None:
+    """Refuse a query unless each unit's rows depend only on that unit's own rows and on public tables.
+
+    The query is not run: DuckDB plans it over empty tables. docs/sql.md describes allowed queries.
+
+    Args:
+        query: One SELECT.
+        unit: Column of the result that names the unit, or several that name it together.
+        key: Key columns that the result must have.
+        tables: What the query reads, by name: frames, Arrow tables, relations, paths, `Files`.
+        public: Tables without data of any unit; a file that the query names is public if its path is given here.
+        parameters: Values for $name.
+
+    Raises:
+        GuaranteeError: If rows may depend on other units; the message says why and what to change.
+        StatementError: If DuckDB cannot plan it.
+
+    Example:
+        >>> import polars as pl
+        >>> log = pl.DataFrame({"user_id": [1, 2], "query": ["a", "b"]})
+        >>> check_query("select user_id, query from log where query <> ''", unit="user_id", tables={"log": log})
+        >>> check_query("select user_id, query from log limit 10", unit="user_id", tables={"log": log})
+        Traceback (most recent call last):
+        ...
+        sparsehist.errors.GuaranteeError: LIMIT and OFFSET count the rows of all units; ...
+    """
+    checked_query(Query(query, tables or {}, public or {}, parameters), unit, key)
+
+
+def is_spark_frame(source: object) -> bool:
+    """Return whether a source is a frame of Spark."""
+    return type(source).__module__.startswith("pyspark.sql.") and type(source).__name__ == "DataFrame"
+
+
+def dtypes_of(frame: Any) -> dict[str, pl.DataType]:
+    """Return the Polars type of each column of a Spark frame."""
+    fields = frame.schema.fields
+    if len({field.name for field in fields}) < len(fields):
+        raise DataError("the Spark frame has two columns with the same name: rename one of them")
+    return {field.name: _dtype(field.dataType) for field in fields}
+
+
+def _dtype(given: Any) -> pl.DataType:
+    name = type(given).__name__
+    if name == "DecimalType":
+        return pl.UInt64() if (given.precision, given.scale) == (20, 0) else pl.Decimal(given.precision, given.scale)
+    return _TYPES.get(name, pl.Object())
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Silence PySpark in this thread: it logs error messages, which may contain values of the log."""
+    from pyspark.logger import PySparkLogger
+
+    thread = threading.get_ident()
+
+    def is_of_others(record: logging.LogRecord) -> bool:
+        return record.thread != thread
+
+    loggers = [PySparkLogger.getLogger(f"{kind}QueryContextLogger") for kind in ("DataFrame", "SQL")]
+    for logger in loggers:
+        logger.addFilter(is_of_others)
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.removeFilter(is_of_others)

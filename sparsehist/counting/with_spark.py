@@ -19,7 +19,7 @@ from sparsehist.counting.contract import CountRequest
 from sparsehist.counting.keys import OUTSIDE_REMEDY, missing_error
 from sparsehist.counting.log import Log, engine_errors
 from sparsehist.counting.measured import check_number, steps_sql, sum_names, unmeasured_error
-from sparsehist.counting.spark_sources import quiet
+from sparsehist.counting.sources import quiet
 from sparsehist.counting.with_sql import Dialect, check_name
 from sparsehist.domain import Catalogue, Domain, Hash64, Integers
 from sparsehist.domain.base import key_names

@@ -1,8 +1,6 @@
 """Count in the warehouse of the log: one SELECT, whose result has only counts.
 
-As with other engines, rows without a unit or a key and keys outside the domain are dropped, pairs are made distinct,
-a unit with too many keys keeps the first in the portable order (`counting/tuples.py`), and units are counted by key.
-The query is a template; `DIALECTS` holds the differences between dialects. sqlglot quotes names and texts, and the
+The query is a template, and `DIALECTS` holds the differences between dialects. sqlglot quotes names and texts; the
 salt is a parameter.
 """
 
@@ -118,23 +116,8 @@ class CountingSql:
     Attributes:
         sql: One SELECT: key columns by name, the count, and sums in steps, such as price_steps; the salt is a
             parameter.
-        dialect: SQL dialect of the query.
-        key: Key columns.
-        max_keys: Distinct keys a unit may have.
-        domain: Where the keys belong.
-        count: Name of the count column.
         salt: 16 secret bytes that decide which keys a unit with too many keeps.
-        measures: What is added up.
-
-    Example:
-        >>> made = counting_sql("duckdb", "log", unit="user_id", key="query", max_keys=20,
-        ...                     domain="strings(max_bytes=32)")
-        >>> import duckdb
-        >>> with duckdb.connect() as warehouse:
-        ...     _ = warehouse.sql("create table log as select 7 as number, '1' as user_id, 'weather' as query")
-        ...     found = warehouse.sql(made.sql, params=made.parameters).pl()
-        >>> found.rows()
-        [('weather', 1)]
+        dialect, key, max_keys, domain, count, measures: As for `counting_sql`.
     """
 
     sql: str
@@ -148,7 +131,7 @@ class CountingSql:
 
     @property
     def parameters(self) -> dict[str, str]:
-        """The salt as parameters of the query, by name if the dialect has names."""
+        """Parameters of the query, by name if the dialect has names."""
         return {"salt": self.salt.hex()}
 
     def check(self, *, key: Sequence[str], max_keys: int, measures: Sequence[Measure]) -> None:
@@ -213,12 +196,13 @@ def counting_sql(
         DeclarationError: If a parameter is wrong, or not supported in the dialect.
 
     Example:
-        >>> made = counting_sql("postgres", "web.log", unit="user_id", key="day", max_keys=3,
-        ...                     domain="dates('2024-01-01', '2024-01-31')", unit_types={"user_id": "integer"})
-        >>> print(made.sql[:94])
-        with source as (
-            select log."user_id" as u_0, log."day" as k_0
-            from "web"."log" as log
+        >>> query = counting_sql("duckdb", "log", unit="user_id", key="query", max_keys=20,
+        ...                      domain="strings(max_bytes=32)")
+        >>> import duckdb
+        >>> with duckdb.connect() as warehouse:
+        ...     _ = warehouse.sql("create table log as select '1' as user_id, 'weather' as query")
+        ...     warehouse.sql(query.sql, params=query.parameters).fetchall()
+        [('weather', 1)]
     """
     if dialect not in DIALECTS:
         raise DeclarationError(f"dialect must be one of {', '.join(map(repr, DIALECTS))}, not {shown(dialect)}")
@@ -297,15 +281,8 @@ class Dialect:
     ) -> str:
         """Fill in the template.
 
-        Args:
-            columns: Columns of the log for units, keys and measures (None for one without a column).
-            units: Text of each part of the unit, and the condition of its rows.
-            cells: Cell of each part of the key, and the condition of its rows.
-            steps: Steps of each measure, and the condition of its rows.
-            domain: Where the keys belong.
-            measures: What is added up.
-            salt: SQL of the salt.
-            parts: Further fields of the template.
+        `columns` are those of the log for units, keys and measures; `units`, `cells` and `steps` are pairs of a value
+        and the condition that a row has one; `parts` are further fields of the template.
         """
         keys = key_names(domain.columns)
         texts = [self.part("key", dtype, f"sized.{key}") for key, dtype in zip(keys, domain.dtypes, strict=True)]
@@ -389,15 +366,14 @@ class Dialect:
             )
         values, cell = part.values, column
         if values.dtype == pl.String:
-            cell = self.write("text", column)
+            cell = column = self.write("text", column)
             written = [self._text(value) for value in values if self.words["nul"] or "\0" not in value]
         elif values.dtype == pl.Date:
             cell = self.write("date", column)
             column, written = self.write("days", cell), values.to_physical().cast(pl.String).to_list()
         else:
             written = [exp.convert(value).sql(self._dialect) for value in values]
-        at = column if values.dtype == pl.Date else cell
-        return cell, f"{at} in ({', '.join(written or ['null'])})"
+        return cell, f"{column} in ({', '.join(written or ['null'])})"
 
     def _text(self, text: str) -> str:
         """Return a text as a literal, split where queries cannot hold it (NUL) or Spark would substitute (${)."""

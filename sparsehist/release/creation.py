@@ -18,7 +18,7 @@ from sparsehist.counting.contract import ClosedQuery, Counts, Files, Query, Unit
 from sparsehist.counting.count import EMPTY, list_pairs, sorted_keys
 from sparsehist.counting.fingerprint import changes, fingerprint
 from sparsehist.counting.progress import Counting, reporting
-from sparsehist.counting.spark_sources import is_spark_frame
+from sparsehist.counting.sources import checked_query, is_spark_frame
 from sparsehist.declaration import Declaration
 from sparsehist.declaration.declaration import CHECKED_QUERY, UNCHECKED_SOURCE
 from sparsehist.errors import DataError, DeclarationError, InputError, SeriesDiffersError, present
@@ -128,10 +128,8 @@ def checked_source(source: object, declaration: Declaration) -> object:
     """Return the source to count; refuse a query that may mix units, unless it is declared unverified."""
     if not isinstance(source, Query):
         return source
-    from sparsehist.counting.queries import checked  # imports DuckDB, which files do not need
-
     query = replace(source, unverified=source.unverified or declaration.unverified)
-    return checked(query, declaration.unit or (), declaration.key_columns)
+    return checked_query(query, declaration.unit or (), declaration.key_columns)
 
 
 def _reading(declaration: Declaration) -> dict[str, Any]:

@@ -14,8 +14,7 @@ import polars as pl
 
 from sparsehist.counting.contract import ClosedQuery, Query
 from sparsehist.counting.progress import Counting
-from sparsehist.counting.queries import as_table
-from sparsehist.counting.queries import checked as checked_query
+from sparsehist.counting.sources import as_table, checked_query
 from sparsehist.errors import (
     DeclarationError,
     InputError,

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from sparsehist.counting.contract import Query
-from sparsehist.counting.queries import checked
+from sparsehist.counting.sources import checked_query
 from sparsehist.errors import GuaranteeError, StatementError
 
 AREAS = pl.DataFrame(
@@ -87,7 +87,7 @@ def accepted(query, held=None):
     """A query as it is run on tables of these names; None if it is refused."""
     given = tables(1) if held is None else held
     try:
-        world = checked(Query(query, given, {"areas": AREAS, "days": DAYS}), "user_id").world
+        world = checked_query(Query(query, given, {"areas": AREAS, "days": DAYS}), "user_id").world
     except (GuaranteeError, StatementError):
         return None
     return re.sub(r"memory\.main\.(source_\d+)", lambda found: world.sources[found[1]].name, world.text)

@@ -8,7 +8,7 @@ import pytest
 
 import sparsehist as sh
 from sparsehist.counting.contract import Query
-from sparsehist.counting.queries import checked
+from sparsehist.counting.sources import checked_query
 from sparsehist.errors import GuaranteeError, SparsehistError, StatementError
 from sparsehist.sqlfront.session import Session, run_script
 from tests.guarantee.oracle import AREAS
@@ -18,7 +18,9 @@ LOG = pl.DataFrame({"user_id": [1, 1, 2, 9], "query": ["b", "a", "c", "d"], "ts"
 
 def rows(query, tables=None, **parameters):
     """The rows of a query that was checked."""
-    found = checked(Query(query, {"log": LOG} if tables is None else tables, {"areas": AREAS}, parameters), "user_id")
+    found = checked_query(
+        Query(query, {"log": LOG} if tables is None else tables, {"areas": AREAS}, parameters), "user_id"
+    )
     return sorted(found.world.relation().fetchall())
 
 
@@ -91,7 +93,7 @@ def test_statistics_of_a_file_which_leave_nan_out_decide_nothing(query, tmp_path
     found, plain = [], []
     for log in (FLOATS, FLOATS.head(1)):
         log.write_parquet("f.parquet")
-        rows = checked(Query(query, {}, {"areas": areas}), "user_id").world.relation().fetchall()
+        rows = checked_query(Query(query, {}, {"areas": areas}), "user_id").world.relation().fetchall()
         found.append([row for row in rows if row[0] == 1])
         with duckdb.connect() as alone:
             alone.register("areas", areas)
@@ -175,14 +177,14 @@ def test_a_letter_that_only_python_folds_makes_another_column():
     twice = pl.DataFrame({"\u212aid": [1, 2], "kid": [3, 4], "query": ["a", "b"]})
     query = Query('select "\u212aid" as kid, query from log', {"log": twice})
     with pytest.raises(GuaranteeError, match="must be the column kid"):
-        checked(query, "kid")
-    assert checked(Query("select kid, query from log", {"log": twice}), "kid").is_checked
+        checked_query(query, "kid")
+    assert checked_query(Query("select kid, query from log", {"log": twice}), "kid").is_checked
 
 
 def test_sources_do_not_change_between_check_and_run(tmp_path):
     """The types that were checked are those that are run; files that come later are not read."""
     LOG.write_parquet(tmp_path / "a.parquet")
-    made = checked(
+    made = checked_query(
         Query(f"select user_id, sum(ts)::varchar as query from '{tmp_path}/*.parquet' group by 1"), "user_id"
     )
     LOG.with_columns(user_id=pl.lit(99)).write_parquet(tmp_path / "b.parquet")
@@ -199,7 +201,7 @@ def test_nothing_but_the_sources_can_be_read(tmp_path, monkeypatch):
     for call in ("read_text('other.parquet')", "glob('*')", "parquet_metadata('other.parquet')"):
         query = Query(f"select l.user_id, 'a' as query from 'log.parquet' l, {call}", unverified=True)
         with pytest.raises((duckdb.Error, GuaranteeError)):
-            checked(query, "user_id").world.relation().fetchall()
+            checked_query(query, "user_id").world.relation().fetchall()
     assert list(tmp_path.glob(".tmp*")) == []
 
 
@@ -227,7 +229,7 @@ def test_credentials_stand_in_no_error_and_not_in_the_connection(caplog, capfd):
     log = sh.Files("s3://bucket/log.parquet", storage_options=options)
     query = Query("select user_id, query from log", {"log": log})
     with pytest.raises(SparsehistError) as refused:
-        checked(query, "user_id")
+        checked_query(query, "user_id")
     assert SECRET not in f"{refused.value!r}{refused.value}{query!r}{log!r}{caplog.text}{capfd.readouterr()}"
     assert refused.value.__cause__ is None
     with pytest.raises(GuaranteeError, match="duckdb_secrets"):

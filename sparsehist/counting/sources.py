@@ -21,11 +21,8 @@ from sparsehist.counting.log import QUERY_LABEL, Log, engine_errors
 from sparsehist.errors import DataError, DeclarationError, SparsehistError, present, raise_alone
 
 if TYPE_CHECKING:
-    import duckdb
-
     from sparsehist.guarantee.statement import Lookup
 
-SPARK_LABEL = "the Spark frame"
 # The Polars type of each Spark type; unsigned 64-bit numbers are read as decimals of 20 digits.
 _TYPES: dict[str, pl.DataType] = {
     "BooleanType": pl.Boolean(), "ByteType": pl.Int8(), "ShortType": pl.Int16(), "IntegerType": pl.Int32(),
@@ -62,45 +59,33 @@ def _open(source: object, columns: Sequence[str]) -> Log:
     if log is not None:
         return log
     source = source.paths if isinstance(source, Files) else source  # rows, with the types that columns become
-    if isinstance(source, (pl.DataFrame, pl.LazyFrame)):
-        label = "the frame" if isinstance(source, pl.DataFrame) else "the lazy frame"
-        with engine_errors(label):
-            return Log(source.lazy(), dict(source.collect_schema()), label)
-    if isinstance(source, Query):
-        with engine_errors(QUERY_LABEL):
-            return _of_relation(present(checked_query(source, ()).world).relation(), columns, QUERY_LABEL)
-    kind = type(source)
-    if kind.__module__.startswith(("duckdb", "_duckdb")) and kind.__name__ == "DuckDBPyRelation":
-        with engine_errors("the relation"):
-            return _of_relation(source, columns, "the relation")  # type: ignore[arg-type]
+    label = QUERY_LABEL if isinstance(source, Query) else f"the {type(source).__name__}"
     if is_spark_frame(source):
-        with quiet(), engine_errors(SPARK_LABEL):
-            return Log(source, dtypes_of(source), SPARK_LABEL)
-    if hasattr(source, "__arrow_c_stream__"):
-        own = getattr(source, "column_names", getattr(source, "columns", ()))  # of Arrow, of pandas
-        names = [str(name) for name in own if isinstance(name, str)]
-        _refuse_twice("the table", names, names)
-        with engine_errors("the table"):
-            frame = pl.DataFrame(source)
-            return Log(frame.lazy(), dict(frame.schema), "the table")
+        with quiet(), engine_errors(label):
+            return Log(source, _spark_dtypes(source), label)
+    with engine_errors(label):
+        if isinstance(source, Query):
+            return _of_relation(present(checked_query(source, ()).world).relation(), columns, label)
+        if type(source).__name__ == "DuckDBPyRelation":
+            return _of_relation(source, columns, label)
+        if hasattr(source, "__arrow_c_stream__"):
+            source = pl.DataFrame(source)
+        if isinstance(source, (pl.DataFrame, pl.LazyFrame)):
+            return Log(source.lazy(), dict(source.collect_schema()), label)
     raise DeclarationError(
         "a log is a path, a list of paths, a Polars or Spark frame (such as pl.scan_delta(…)), a DuckDB relation, a "
-        f"Query, Counts or anything with an Arrow stream, not {kind.__name__}"
+        f"Query, Counts or anything with an Arrow stream, not {type(source).__name__}"
     )
 
 
-def _refuse_twice(label: str, names: Sequence[str], columns: Sequence[str]) -> None:
-    for name in columns:
-        if names.count(name) > 1:
-            raise DeclarationError(f"{label} has more than one column {name!r}: rename one of them")
-
-
-def _of_relation(relation: duckdb.DuckDBPyRelation, columns: Sequence[str], label: str) -> Log:
+def _of_relation(relation: Any, columns: Sequence[str], label: str) -> Log:
     """Read a relation of DuckDB as a lazy frame."""
     from sparsehist.guarantee.statement import quoted  # imports DuckDB, which files do not need
 
-    _refuse_twice(label, [name.casefold() for name in relation.columns], [name.casefold() for name in columns])
+    folded = [name.casefold() for name in relation.columns]
     for name, kind in zip(relation.columns, relation.types, strict=True):
+        if name in columns and folded.count(name.casefold()) > 1:
+            raise DeclarationError(f"{label} has more than one column {name!r}: rename one of them")
         if name in columns and kind == "TIME WITH TIME ZONE":
             raise DataError(f"column {name!r} is {kind}, which loses its zone when read: cast it to text")
     dtypes = dict(zip(relation.columns, relation.limit(0).pl().dtypes, strict=True))
@@ -146,7 +131,7 @@ def checked_query(
 
 def as_table(source: object) -> object:
     """Read files and lazy frames with Polars; leave other sources to DuckDB."""
-    log = Log(source, {}, "the lazy frame") if isinstance(source, pl.LazyFrame) else open_files(source)
+    log = Log(source, {}, "the LazyFrame") if isinstance(source, pl.LazyFrame) else open_files(source)
     if log is None:
         return source
     with engine_errors(log.label, log):
@@ -202,19 +187,18 @@ def is_spark_frame(source: object) -> bool:
     return type(source).__module__.startswith("pyspark.sql.") and type(source).__name__ == "DataFrame"
 
 
-def dtypes_of(frame: Any) -> dict[str, pl.DataType]:
+def _spark_dtypes(frame: Any) -> dict[str, pl.DataType]:
     """Return the Polars type of each column of a Spark frame."""
-    fields = frame.schema.fields
-    if len({field.name for field in fields}) < len(fields):
-        raise DataError("the Spark frame has two columns with the same name: rename one of them")
-    return {field.name: _dtype(field.dataType) for field in fields}
-
-
-def _dtype(given: Any) -> pl.DataType:
-    name = type(given).__name__
-    if name == "DecimalType":
-        return pl.UInt64() if (given.precision, given.scale) == (20, 0) else pl.Decimal(given.precision, given.scale)
-    return _TYPES.get(name, pl.Object())
+    dtypes: dict[str, pl.DataType] = {}
+    for field in frame.schema.fields:
+        kind = field.dataType
+        if field.name in dtypes:
+            raise DataError("the Spark frame has two columns with the same name: rename one of them")
+        dtypes[field.name] = _TYPES.get(type(kind).__name__, pl.Object())
+        if type(kind).__name__ == "DecimalType":
+            whole = (kind.precision, kind.scale) == (20, 0)
+            dtypes[field.name] = pl.UInt64() if whole else pl.Decimal(kind.precision, kind.scale)
+    return dtypes
 
 
 @contextmanager

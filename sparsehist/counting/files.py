@@ -76,7 +76,7 @@ def as_files(source: object) -> Files | None:
 def paths_of(files: Files) -> list[str]:
     """List the local files that the paths and patterns match; URLs are returned unchanged."""
     paths = [files.paths] if isinstance(files.paths, (str, Path)) else files.paths
-    found = []
+    files_of_paths = []
     for path in map(str, paths):
         matches = _matches(path)
         if not matches:
@@ -86,8 +86,8 @@ def paths_of(files: Files) -> list[str]:
                 f"{name} names no regular file: give a file, a pattern such as 'log/*.parquet', or a URL of s3, gs, "
                 "az or https; in Python, SQL is sh.Query('select …')"
             )
-        found += matches
-    return found
+        files_of_paths += matches
+    return files_of_paths
 
 
 def is_remote(path: str) -> bool:
@@ -162,7 +162,7 @@ def _of_folders(name: str, paths: pl.Series) -> pl.Series:
 
 
 def _of_folder(name: str, path: str) -> str | None:
-    found = re.search(rf"(?:^|/){re.escape(name)}=([^/]*)/", path)
-    if found is None:
+    folder = re.search(rf"(?:^|/){re.escape(name)}=([^/]*)/", path)
+    if folder is None:
         raise DataError(f"file {shown(path)!r} is not in a folder {name}=…, as declared for this column")
-    return None if found[1] == _NO_VALUE else unquote(found[1])
+    return None if folder[1] == _NO_VALUE else unquote(folder[1])

@@ -116,21 +116,21 @@ class engine_errors(AbstractContextManager[None]):  # noqa: N801  used as a stat
     Args:
         label: Name of the source, for errors.
         log: The log; its files are tried one by one to find the unreadable file.
-        known: Function that returns the error for failures with known texts.
+        error_of: Function that returns the error for failures with known texts.
     """
 
     def __init__(
         self,
         label: str,
         log: Log | None = None,
-        known: Callable[[BaseException], SparsehistError | None] | None = None,
+        error_of: Callable[[BaseException], SparsehistError | None] = lambda _: None,
     ) -> None:
-        self._label, self._log, self._known = label, log, known
+        self._label, self._log, self._error_of = label, log, error_of
 
     def __exit__(self, kind: object, failure: BaseException | None, trace: object) -> None:
         if not isinstance(failure, _FAILURES) or isinstance(failure, (SparsehistError, MemoryError)):
             return
-        error = (self._known and self._known(failure)) or _explained(failure, self._label, self._log)
+        error = self._error_of(failure) or _explained(failure, self._label, self._log)
         del failure, trace  # locals of frames are visible in a debugger: these held the engine's message
         raise_alone(error)
 
@@ -138,9 +138,7 @@ class engine_errors(AbstractContextManager[None]):  # noqa: N801  used as a stat
 def _explained(failure: BaseException, label: str, log: Log | None) -> SparsehistError:
     kind = type(failure).__name__
     if kind == "OutOfMemoryException":
-        return DeclarationError(
-            "memory_limit is too small for this log even with spilling: allow more memory or fewer threads"
-        )
+        return DeclarationError("memory_limit is too small for this log: allow more memory or fewer threads")
     if lacks_extension(failure):
         return DataError(LACKING)
     if label == QUERY_LABEL:
@@ -148,14 +146,14 @@ def _explained(failure: BaseException, label: str, log: Log | None) -> Sparsehis
     for file, scan in ({} if log is None else log.files).items():
         try:
             scan.select(pl.all().null_count()).collect(engine="streaming")
-        except _FAILURES as seen:
-            label, failure = f"file {shown(file)!r}", seen
+        except _FAILURES as failure_of_file:
+            label, failure = f"file {shown(file)!r}", failure_of_file
             break
     words = f"{type(failure).__name__}: {failure}"
-    found = next((reason for said, reason in _REASONS.items() if re.search(said, words)), None)
-    of_file = label.startswith("file ") and found is not None
-    reason = f": {found}" if of_file else f" ({kind}): check that it is complete and that its columns are readable"
-    return DataError(f"{label} cannot be read{reason}{_CREDENTIALS if '://' in label else ''}")
+    reasons = [f": {reason}" for pattern, reason in _REASONS.items() if re.search(pattern, words)]
+    if not label.startswith("file ") or not reasons:
+        reasons = [f" ({kind}): check that it is complete and that its columns are readable"]
+    return DataError(f"{label} cannot be read{reasons[0]}{_CREDENTIALS if '://' in label else ''}")
 
 
 def check_unit_dtypes(log: Log, units: Sequence[str], *, portable: bool = False) -> None:
@@ -179,18 +177,18 @@ def check_unit_dtypes(log: Log, units: Sequence[str], *, portable: bool = False)
 def check_key_dtypes(log: Log, key: Sequence[str], domain: Domain) -> None:
     """Refuse key columns that do not fit the domain; dates may be ISO text, whole numbers text only in CSV files."""
     for column, name in enumerate(key):
-        wanted, dtype = domain.dtypes[column], log.dtypes[name]
-        parsed = dtype == pl.String and (wanted == pl.Date or (name in log.texts and wanted.is_integer()))
+        expected, dtype = domain.dtypes[column], log.dtypes[name]
+        parsed = dtype == pl.String and (expected == pl.Date or (name in log.texts and expected.is_integer()))
         if parsed or domain.accepts(column, dtype):
             continue
-        kind = "date" if wanted == pl.Date else "integer" if wanted.is_integer() else "text"
+        kind = "date" if expected == pl.Date else "integer" if expected.is_integer() else "text"
         remedy = f"read it with sh.Files(…, types={{{name!r}: {kind!r}}}), in a shell --key-type {name}={kind}"
         if isinstance(dtype, pl.List):
             remedy = f"make a row of each element, by frame.explode({name!r}) or unnest in SQL"
         remedy = "cast it in the Spark frame" if log.of_spark else remedy
         if dtype.is_float() or dtype.is_decimal():
             raise _fractions(f"key column {name!r}", dtype, remedy)
-        raise DataError(f"key column {name!r} has dtype {dtype}, and {domain.describe()} wants {wanted}: {remedy}")
+        raise DataError(f"key column {name!r} has dtype {dtype}, and {domain.describe()} needs {expected}: {remedy}")
 
 
 def _fractions(column: str, dtype: pl.DataType, remedy: str) -> DataError:

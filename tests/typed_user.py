@@ -24,7 +24,7 @@ def creates(log: pl.LazyFrame) -> Series:
         )  # fmt: skip
         assert_type(series, Series)
         assert_type(store.ledger(full=True), pl.DataFrame)
-        assert_type(store.report(curator=True), str)
+        assert_type(store.report(), str)
     return series
 
 

@@ -21,7 +21,7 @@ from sparsehist.release import pipeline
 from sparsehist.release.limits import declare_disjoint, raise_cap, set_budget
 from sparsehist.release.metadata import declaration_rows
 from sparsehist.release.stored_declaration import declaration_of
-from sparsehist.store.private_files import PRIVATE, PUBLIC, write_file
+from sparsehist.store.private_files import PUBLIC, write_file
 
 _ABOUT_LEDGER = """\
 A path costs its finest level; paths and series of a population add up, and populations too unless they
@@ -167,9 +167,7 @@ def limit(
     return Answer(data | {"population": population, "said": said, "status": "set"}, [shown])
 
 
-def report(
-    store: StorePath, /, *, out: Path, delta: float = 1e-6, curator: bool = False, using: Using = DEFAULT
-) -> Answer:
+def report(store: StorePath, /, *, out: Path, delta: float = 1e-6, using: Using = DEFAULT) -> Answer:
     """Write a report that a privacy officer can read and sign: one HTML page.
 
     It says what was promised to whom, what remains, every release with its error,
@@ -182,15 +180,13 @@ def report(
     Args:
         out: The page, a .html file; outside the store.
         delta: At which epsilon is shown.
-        curator: Add exact numbers that only the curator may see; the page says that it is secret.
     """
     from sparsehist.release.release_files import check_target
 
     check_target("--out", out, store, (".html",))
-    page = using.store(store).report(delta=delta, curator=curator)
-    write_file(out, page.encode(), durable=False, mode=PRIVATE if curator else PUBLIC)
-    content = "for the curator only: it has exact numbers" if curator else "public parameters and published rows only"
-    return Answer({"store": str(store), "out": str(out), "curator": curator}, [f"{escape(str(out))}: {content}"])
+    write_file(out, using.store(store).report(delta=delta).encode(), durable=False, mode=PUBLIC)
+    said = f"{escape(str(out))}: public parameters and published rows only"
+    return Answer({"store": str(store), "out": str(out)}, [said])
 
 
 def backup(

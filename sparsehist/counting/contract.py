@@ -151,14 +151,6 @@ class UnitPairs:
         return self.keys[self.codes].insert_column(0, units.alias("unit"))
 
 
-@dataclass(frozen=True, repr=False)
-class Bounding:
-    """Distinct pairs of a unit and a key before bounding, and units with more than max_keys keys. Secret."""
-
-    pairs: int
-    units_above: int
-
-
 @dataclass(frozen=True)
 class CountedKeys:
     """All keys of the log in the domain, with their numbers of units. Secret.
@@ -168,12 +160,10 @@ class CountedKeys:
             (Int64; 0 if all units with the key keep other keys), and sum_0, … (Int64, in steps) for each measure.
         engine: The engine, such as "polars 2.1.0". A unit with too many keys keeps the same ones only with the same
             salt and engine.
-        bounding: Statistics of bounding; None if it was done elsewhere, or the engine has none.
     """
 
     frame: pl.DataFrame = field(repr=False)
     engine: str
-    bounding: Bounding | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -39,13 +39,13 @@ def count_keys(source: object, *, may_be_empty: bool = False, **declared: Any) -
     if log.of_spark:
         from sparsehist.counting import with_spark  # imports the writer of SQL, which no other log needs
 
-        engine, frame, met = with_spark.name(), with_spark.count(log, wanted), None
+        engine, frame = with_spark.name(), with_spark.count(log, wanted)
     else:
-        engine, (frame, met) = in_memory.name(), in_memory.count(log, wanted)
+        engine, frame = in_memory.name(), in_memory.count(log, wanted)
     if frame.is_empty() and not may_be_empty:
         raise DataError(EMPTY)
     check_sums(frame, wanted.measures)
-    return CountedKeys(frame, engine, met)
+    return CountedKeys(frame, engine)
 
 
 def sorted_keys(source: object, order: bytes, **declared: Any) -> tuple[str, Iterator[pl.DataFrame]]:

@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 
 from sparsehist.counting.batches import batches, is_present, is_whole, kept
-from sparsehist.counting.contract import Bounding, CountRequest, UnitPairs
+from sparsehist.counting.contract import CountRequest, UnitPairs
 from sparsehist.counting.keys import missing_error, outside_error
 from sparsehist.counting.log import Log, engine_errors
 from sparsehist.counting.measured import row_columns, row_steps, sum_names, unmeasured_error
@@ -59,17 +59,14 @@ def name() -> str:
     return f"polars {pl.__version__}"
 
 
-def count(log: Log, wanted: CountRequest) -> tuple[pl.DataFrame, Bounding]:
-    """Count units by key: return columns key_0, …, count, sum_0, … of kept keys, and statistics of bounding."""
+def count(log: Log, wanted: CountRequest) -> pl.DataFrame:
+    """Count units by key: return columns key_0, …, count, sum_0, … of kept keys."""
     names = ["count", *sum_names(wanted.measures)]
-    distinct = above = 0
     parts: list[Pairs] = []
     read = WordLog(log, wanted)
     dense = read.keys.n_cells <= DENSE * len(read.rows)
     totals = [np.zeros(read.keys.n_cells if dense else 0, np.int64) for _ in names]
     for pairs in read.pairs():
-        distinct += int(pairs.sizes.sum())
-        above += int((pairs.sizes > wanted.max_keys).sum())
         if dense:
             positions = pairs.cells.astype(np.intp)
             for total, added in zip(totals, pairs.added, strict=True):
@@ -84,7 +81,7 @@ def count(log: Log, wanted: CountRequest) -> tuple[pl.DataFrame, Bounding]:
         cells = np.flatnonzero(totals[0])
         columns = {name: total[cells] for name, total in zip(names, totals, strict=True)}
         sums = pl.DataFrame({"cell": cells.astype(np.uint64), **columns})
-    return read.keys.frame(sums["cell"].to_numpy()).with_columns(sums.drop("cell")), Bounding(distinct, above)
+    return read.keys.frame(sums["cell"].to_numpy()).with_columns(sums.drop("cell"))
 
 
 def kept_pairs(log: Log, wanted: CountRequest) -> UnitPairs:

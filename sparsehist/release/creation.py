@@ -169,21 +169,20 @@ def _counted(
         "max_keys": declaration.max_keys, "weights": declaration.touched, "portable": declaration.bounding.portable,
     }  # fmt: skip
     options: dict[str, Any] = {"salt": salt, "durable": durable, "threads": how["threads"]}
-    met = None
     if is_spark_frame(log) and not home.reproducible:
         engine, pieces = sorted_keys(log, salt_for(ORDER, salt), **declared)
         written.mkdir(mode=0o700)
         files = write_sorted(written, _countable(pieces, may_be_empty=may_be_empty), **options)
     else:
         counted = count_keys(log, may_be_empty=may_be_empty, **declared)
-        engine, met, frame = counted.engine, counted.bounding, counted.frame
+        engine, frame = counted.engine, counted.frame
         if home.reproducible:  # engines return rows in any order, and may omit keys with count 0
             frame = frame.filter(pl.col("count") > 0).sort(pl.all())
         (frame,) = _countable([frame], may_be_empty=True)
         how["progress"]("writing")
         written.mkdir(mode=0o700)
         files = write_series_files(written, frame, rng=rng, **options)
-    content |= files_beside_counts(declaration.domain, met)
+    content |= files_beside_counts(declaration.domain)
     files += [write_file(written / name, each, durable=durable) for name, each in content.items()]
     if fingerprint(source, made_from["key"]) != made_from:
         raise DataError("files of the log changed while it was counted: count it again when they are complete")

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import io
-import json
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from sparsehist.declaration import Declaration
 from sparsehist.domain import Domain
 from sparsehist.errors import NameTakenError, SeriesDiffersError
 from sparsehist.store import SeriesRecord
 
-if TYPE_CHECKING:
-    from sparsehist.counting.contract import Bounding
-
-_CATALOGUE, _BOUNDING = "catalogue-", "bounding"
+_CATALOGUE = "catalogue-"
 
 
 def declaration_of(record: SeriesRecord) -> Declaration:
@@ -40,21 +34,11 @@ def check_alike(series: str, known: Declaration, declared: Declaration, if_exist
         )
 
 
-def files_beside_counts(domain: Domain, met: Bounding | None = None) -> dict[str, bytes]:
-    """Return the content of further files: catalogues too long for the domain's text, and statistics of bounding.
-
-    The statistics are secret, for the curator's report.
-    """
-    content = {} if met is None else {_BOUNDING: json.dumps(asdict(met)).encode()}
+def files_beside_counts(domain: Domain) -> dict[str, bytes]:
+    """Return the content of further files: catalogues too long for the domain's text."""
+    content = {}
     for digest, catalogue in domain.attachments().items():
         copy = io.BytesIO()
         catalogue.write_parquet(copy)
         content[f"{_CATALOGUE}{digest}.parquet"] = copy.getvalue()
     return content
-
-
-def read_bounding(record: SeriesRecord) -> dict[str, int]:
-    """Read the statistics of bounding, as a dict; empty if there are none. Secret."""
-    if all(file.name != _BOUNDING for file in record.files):
-        return {}
-    return dict(json.loads((record.directory / _BOUNDING).read_bytes()))

@@ -1,9 +1,8 @@
 """The report of a store as one self-contained HTML page: guarantees, costs and releases.
 
 Everything on it is a public parameter or was published. Its outline follows the questions of NIST SP 800-226
-(Guidelines for Evaluating Differential Privacy Guarantees, 2025). The curator's page adds exact numbers that only the
-curator may see. The page has no script and makes no request; its policy allows one style sheet, by hash. The
-templates escape all text that comes from a store.
+(Guidelines for Evaluating Differential Privacy Guarantees, 2025). The page has no script and makes no request; its
+policy allows one style sheet, by hash. The templates escape all text that comes from a store.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from sparsehist.release.metadata import CellMetadata, Metadata, RunningMetadata,
 from sparsehist.release.pipeline import published
 from sparsehist.release.plots import key_label, require_plots
 from sparsehist.release.releases import Release
-from sparsehist.release.stored_declaration import declaration_of, read_bounding
+from sparsehist.release.stored_declaration import declaration_of
 from sparsehist.report import charts
 from sparsehist.report.charts import MOST_LINES, Picture
 from sparsehist.report.side_by_side import side_by_side
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
     import polars as pl
 
     from sparsehist.release.home import Home
-    from sparsehist.store import SeriesRecord, State
 
 COUNTS = (3, 10, 30, 100, 300, 1000, 3000, 10_000)
 CONFIDENCE = 0.95
@@ -75,7 +73,6 @@ class OneSeries:
     declaration: Declaration
     series_id: str
     releases: list[Metadata]
-    secret: Row
 
     @property
     def cells(self) -> list[CellMetadata]:
@@ -84,7 +81,7 @@ class OneSeries:
         return sorted(cells, key=lambda about: as_level(about.level))
 
 
-def store_report(home: Home, *, delta: float = DEFAULT_DELTA, curator: bool = False) -> str:
+def store_report(home: Home, *, delta: float = DEFAULT_DELTA) -> str:
     """Return the report of a store as HTML; see `Store.report`."""
     require_plots()
     with home.hold() as state:
@@ -95,7 +92,6 @@ def store_report(home: Home, *, delta: float = DEFAULT_DELTA, curator: bool = Fa
             OneSeries(
                 declaration_of(record), record.series_id,
                 [read_metadata(made.metadata) for made in published(state, record)],
-                _secrets(state, record) if curator else {},
             )
             for record in state.all_series()
         ]  # fmt: skip
@@ -106,7 +102,7 @@ def store_report(home: Home, *, delta: float = DEFAULT_DELTA, curator: bool = Fa
             periodic.setdefault(each.declaration.population, []).append(each)
     style = files("sparsehist.templates").joinpath("report.css").read_text(encoding="utf-8")
     return templates().get_template("report.html.jinja").render(
-        curator=curator, version=__version__, store=home.path.name, store_id=store_id, generation=generation,
+        version=__version__, store=home.path.name, store_id=store_id, generation=generation,
         made_at=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"), delta=delta, style=Markup(style),  # noqa: S704 - ours
         digest=base64.b64encode(hashlib.sha256(style.encode()).digest()).decode(),
         everybody=next((row for row in rows if row["scope"] == "everybody"), None),
@@ -185,9 +181,6 @@ def _of_series(home: Home, series: OneSeries) -> Iterator[Table | Picture | str]
     if len(finest_of_step) > 1:
         steps = sorted(finest_of_step)[-_MOST_ROWS:]
         yield _over_time(name, "step", {str(step): _read(home, series, finest_of_step[step]) for step in steps}, key)
-    yield Table(
-        f"SECRET: exact numbers of {name}", [{"what": what, "value": n} for what, n in series.secret.items()], 1
-    )
 
 
 def _of_periods(home: Home, name: str, periods: Sequence[OneSeries]) -> Iterator[Table | Picture | str]:
@@ -207,12 +200,6 @@ def _of_periods(home: Home, name: str, periods: Sequence[OneSeries]) -> Iterator
     if len(over) > 1:
         yield _over_time(name, "period", over, periods[0].declaration.key)
     yield _promises(name, [about for each in periods for about in each.releases])
-    secret = [
-        {"period": str(each.declaration.period), "keys": next(iter(each.secret.values()))}
-        for each in periods
-        if each.secret
-    ]
-    yield Table(f"SECRET: keys with a count in each period of {name}", secret, 1)
 
 
 def _read(home: Home, series: OneSeries, name: str) -> Release:
@@ -313,25 +300,3 @@ def _over_time(name: str, what: str, released: Mapping[str, Release], columns: S
 
 def _events(wanted: Sequence[str], events: Sequence[Row]) -> list[Row]:
     return [event_for_people(event) for event in events if event["what"] in wanted]
-
-
-def _secrets(state: State, record: SeriesRecord) -> Row:
-    """Return what only the curator may see of a series: exact sizes."""
-    declaration = declaration_of(record)
-    if declaration.steps is not None:  # its counts differ from step to step
-        return {"bias of bounding": "not known: what did not count in a step is not kept"}
-    count, _, cells = state.series_files(record).groups
-    bounded = int((count * cells).sum()) / declaration.unit_of_counts
-    sizes = {
-        "keys with a count": int(cells.sum()),
-        "sum of all bounded counts": f"{bounded:,.0f}",
-        "cells whose noise was drawn": len(state.tracked(record.path_id).position),
-    }
-    met = read_bounding(record)
-    if not met:
-        return sizes | {"bias of bounding": "not known: bounded elsewhere"}
-    lost = met["pairs"] - bounded
-    return sizes | {
-        "bias of bounding: of all pairs, lost": f"{lost:,.0f} ({lost / max(met['pairs'], 1):.3%})",
-        "units above the bound": met["units_above"],
-    }

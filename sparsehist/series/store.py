@@ -241,7 +241,7 @@ class Store(Home):
         """
         declare_disjoint(self, populations, reason=reason)
 
-    def report(self, *, delta: float = DEFAULT_DELTA, curator: bool = False) -> str:
+    def report(self, *, delta: float = DEFAULT_DELTA) -> str:
         """Return the report for the person responsible for the releases: one self-contained HTML page.
 
         The report follows the questions of NIST SP 800-226, and contains only public parameters and published rows:
@@ -250,7 +250,6 @@ class Store(Home):
 
         Args:
             delta: The delta at which epsilon is shown.
-            curator: Add exact numbers of each series; the page then says that it is for the curator only.
 
         Returns:
             The page. It makes no network requests and runs no scripts.
@@ -261,7 +260,7 @@ class Store(Home):
         """
         from sparsehist.report.store_report import store_report
 
-        return store_report(self, delta=delta, curator=curator)
+        return store_report(self, delta=delta)
 
 
 def open(

@@ -6,7 +6,6 @@ import copy
 import io
 import logging
 import pickle
-import re
 import traceback
 import warnings
 from pathlib import Path
@@ -75,7 +74,6 @@ def test_no_output_holds_a_secret(tmp_path: Path, caplog: pytest.LogCaptureFixtu
             assert not holds_secret(repr(shown))
         for told in (store._repr_html_(), series._repr_html_(), store.report()):
             assert not holds_secret(told)
-        assert "SECRET" not in re.sub("SECRET[:.]", "", store.report(curator=True))
     assert not holds_secret((tmp_path / "store.generation").read_bytes())
     assert not any(holds_secret(str(path)) for path in tmp_path.rglob("*"))
     captured = capfd.readouterr()

@@ -211,7 +211,7 @@ def test_rows_on_disk_count_as_rows_in_memory(tmp_path, monkeypatch, portable, w
     log.write_parquet(tmp_path / "log.parquet", row_group_size=100)
     asked = {"max_keys": 2, "portable": portable, "weights": weights, "temporary_directory": tmp_path}
     expected = count(log, **asked)
-    assert expected.frame["count"].sum() > 0 and expected.bounding.units_above > 100
+    assert expected.frame["count"].sum() > 0
     on_disk = []
     write = rows.Rows._written
     monkeypatch.setattr(rows.Rows, "_written", lambda self, columns: on_disk.append(0) or write(self, columns))
@@ -220,7 +220,6 @@ def test_rows_on_disk_count_as_rows_in_memory(tmp_path, monkeypatch, portable, w
         for source, threads in ((log, 1), (tmp_path / "log.parquet", 3)):
             counted = count(source, threads=threads, **asked)
             assert counted.frame.sort(pl.all()).equals(expected.frame.sort(pl.all()))
-            assert counted.bounding == expected.bounding
     assert on_disk
     assert [path.name for path in tmp_path.iterdir()] == ["log.parquet"]
 

@@ -16,7 +16,6 @@ import sparsehist as sh
 from sparsehist.cli.entry import run
 from sparsehist.html import shown
 from tests.browser import SCHEMES, WIDTHS, visit
-from tests.cases import slow
 
 pytest.importorskip("vl_convert", reason="reports need the extra `plots`")
 
@@ -141,14 +140,10 @@ def test_nothing_on_it_runs_or_asks(page):
     assert not set("\u202e\u2066") & set(page)
 
 
-def test_secrets_are_on_the_curators_page_only(store, page):
-    """Keys below every threshold are on no page; exact sums are on the curator's, which is marked SECRET."""
-    secret = store.report(curator=True)
-    for text in (page, secret):
-        assert SECRET_KEY not in text and str(SECRET_UNIT) not in text
-    assert "SECRET" not in page
-    assert "<title>SECRET. Curator&#39;s privacy report of s</title>" in secret and "Do not publish it" in secret
-    assert f"<bdi>{BOUNDED:,}</bdi>" in secret and f"{BOUNDED:,}" not in page
+def test_no_secret_is_on_the_page(page):
+    """Keys below every threshold, units and exact sums are not shown."""
+    for secret in (SECRET_KEY, str(SECRET_UNIT), f"{BOUNDED:,}"):
+        assert secret not in page
 
 
 def test_a_periodic_series_is_one_section(page):
@@ -168,23 +163,20 @@ def test_no_epsilon_at_this_delta_is_a_sentence_of_its_own():
 
 
 def test_the_command_writes_it(store, tmp_path):
-    """The page is written outside the store; only its owner may read the curator's."""
-    for words, mode in (((), 0o644), (("--curator",), 0o600)):
-        out = tmp_path / f"report{mode:o}.html"
-        assert run(["report", str(store.path), "--out", str(out), *words]) == 0
-        assert out.stat().st_mode & 0o777 == mode
-        assert ("SECRET" in out.read_text()) == bool(words)
+    """The page is written outside the store."""
+    out = tmp_path / "report.html"
+    assert run(["report", str(store.path), "--out", str(out)]) == 0
+    assert out.stat().st_mode & 0o777 == 0o644
     for wrong in (store.path / "report.html", tmp_path / "report.txt"):
         assert run(["report", str(store.path), "--out", str(wrong)]) == 2
         assert not wrong.exists()
 
 
-@pytest.mark.parametrize("secret", [False, slow(True)], ids=["public", "curator"])
-def test_a_browser_shows_it_whole(browser, store, tmp_path, secret):
+def test_a_browser_shows_it_whole(browser, page, tmp_path):
     """The page logs and requests nothing, nothing is clipped, charts are drawn, and axe-core finds no fault."""
-    place = tmp_path / "report.html"
-    place.write_text(store.report(curator=secret))
-    with visit(browser, place.as_uri()) as seen:
+    file = tmp_path / "report.html"
+    file.write_text(page)
+    with visit(browser, file.as_uri()) as seen:
         for width, scheme in product(WIDTHS, SCHEMES):
             assert seen.show(width=width, scheme=scheme) == []
             if width == 1280 or scheme == "light":
@@ -194,7 +186,7 @@ def test_a_browser_shows_it_whole(browser, store, tmp_path, secret):
         assert all(charts.nth(i).bounding_box()["height"] > 60 for i in range(charts.count()))
         assert seen.tab.locator("script").count() == 0
         assert seen.messages == []
-        assert seen.requests == [place.as_uri()]
+        assert seen.requests == [file.as_uri()]
 
 
 def test_a_wrong_page_is_noticed(browser, tmp_path):

@@ -88,10 +88,10 @@ class Home:
             return record
         if series_id is not None:
             raise NotFoundError(f"the series {name!r} was dropped from {self!r}")
-        held = ", ".join(sorted(known.name for known in state.all_series())) or "none"
+        names = ", ".join(sorted(known.name for known in state.all_series())) or "none"
         if name in Ledger.of(state).limits.periods:
-            raise NotFoundError(f"{name!r} is a periodic series, and each of its periods a series: {held}")
-        raise NotFoundError(f"{self!r} has no series {name!r}; it has {held}")
+            raise NotFoundError(f"{name!r} is a periodic series, and each of its periods a series: {names}")
+        raise NotFoundError(f"{self!r} has no series {name!r}; it has {names}")
 
     def close(self) -> None:
         """Erase a store in memory."""

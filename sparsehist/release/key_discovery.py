@@ -117,23 +117,24 @@ def discover_keys(
         population=population, on_null=on_null,
     )  # fmt: skip
     check_room(home, planned)
-    found = pl.DataFrame(schema={key_names(1)[0]: planned[0].declared.domain.dtypes[0]})
+    discovered = pl.DataFrame(schema={key_names(1)[0]: planned[0].declared.domain.dtypes[0]})
     for each in planned:
-        others = partial(_without, found)
+        others = partial(_without, discovered)
         try:
             record = counted_into(home, source, each.declared, counting, if_exists="resume", choose=others)
             spent: dict[str, Any] = {"level": each.level, "open_delta": each.open_delta}
             release = any_kind.release(home, record.name, record.series_id, "keys", **spent)
         except (SeriesDiffersError, NameTakenError):
-            told = "was made from another log or otherwise declared: give this discovery another name"
-            raise NameTakenError(f"the discovery {name!r} {told}") from None
-        found = pl.concat([found, release.frame.select(pl.col(key).alias(found.columns[0]))])
-    if found.is_empty():
+            raise NameTakenError(
+                f"the discovery {name!r} was made from another log or otherwise declared: use another name"
+            ) from None
+        discovered = pl.concat([discovered, release.frame.select(pl.col(key).alias(discovered.columns[0]))])
+    if discovered.is_empty():
         raise NotFoundError(
             f"no key of the log stood out at level {level_text(as_level(level))}, which is spent: discover again "
             "under another name at a larger level or delta"
         )
-    return Catalogue(found.to_series().sort())
+    return Catalogue(discovered.to_series().sort())
 
 
 def planned_rounds(
@@ -177,9 +178,9 @@ def charged(ledger: Ledger, planned: Iterable[Round]) -> Ledger:
         declaration = each.declared
         ledger.check_series(declaration)
         ledger = ledger.with_series(Account(declaration.name, declaration))
-        asked = requested("planned", level_asked(each.level), open_delta=each.open_delta)
+        request = requested("planned", level_asked(each.level), open_delta=each.open_delta)
         public = partial(cell_metadata, declaration, past=())
-        *_, spends = prepared(ledger, declaration.name, declaration, CELLS, asked, public)
+        *_, spends = prepared(ledger, declaration.name, declaration, CELLS, request, public)
         ledger.check(*spends)
         ledger = ledger.with_release(*spends)
     return ledger
@@ -194,6 +195,6 @@ class Round:
     open_delta: float | None = None  # of an open domain; None for the default of a release
 
 
-def _without(found: pl.DataFrame, pairs: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, bytes]]:
+def _without(discovered: pl.DataFrame, pairs: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, bytes]]:
     """Return the pairs whose key was not discovered yet; nothing else of the log is stored."""
-    return pairs.join(found, on=found.columns, how="anti"), {}
+    return pairs.join(discovered, on=discovered.columns, how="anti"), {}

@@ -21,9 +21,9 @@ from sparsehist.release.home import Home
 def set_budget(home: Home, **asked: Any) -> str:
     """Set the budget of a population and return it in words; see `Store.set_budget`."""
     with home.hold() as state:
-        event, said = budget_event(Ledger.of(state), **asked)
+        event, words = budget_event(Ledger.of(state), **asked)
         state.declare(who=home.who, **event)
-    return said
+    return words
 
 
 def budget_event(
@@ -32,8 +32,8 @@ def budget_event(
     """Return the event that sets a budget, and the budget in words."""
     checked_name("population", population)
     checked_text("reason", reason)
-    held = (known.declared for known in ledger.of_population(population) if known.dropped is None)
-    limits = budget(**asked, opens=any(declared.domain.is_open for declared in held))
+    present = [account.declared for account in ledger.of_population(population) if account.dropped is None]
+    limits = budget(**asked, opens=any(declared.domain.is_open for declared in present))
     before = ledger.budget_of(population)
     if before is not None and not limits.is_within(before) and reason is None:
         raise DeclarationError(
@@ -48,8 +48,8 @@ def budget_event(
 def raise_cap(home: Home, series: str, level: Level, *, reason: str, series_id: str | None = None) -> None:
     """Raise the cap of a series; see `Series.raise_cap`."""
     with home.hold() as state:
-        found = home.find(state, series, series_id).series_id
-        state.declare(who=home.who, **cap_event(Ledger.of(state), found, level, reason=reason))
+        event = cap_event(Ledger.of(state), home.find(state, series, series_id).series_id, level, reason=reason)
+        state.declare(who=home.who, **event)
 
 
 def cap_event(ledger: Ledger, series_id: str, level: Level, *, reason: str) -> dict[str, Any]:
@@ -74,10 +74,10 @@ def declare_disjoint(home: Home, populations: Sequence[str], *, reason: str) -> 
 
 def disjoint_event(populations: Sequence[str], *, reason: str) -> dict[str, Any]:
     """Return the event that declares populations disjoint."""
-    named: list[str] = []
+    names: list[str] = []
     if not isinstance(populations, str):
-        named = read_each("populations", populations, partial(checked_name, "population"), "the name of one")
-    if len(named) < 2 or len(set(named)) < len(named):
+        names = read_each("populations", populations, partial(checked_name, "population"), "the name of one")
+    if len(names) < 2 or len(set(names)) < len(names):
         raise DeclarationError(f"give two or more populations, each named once; got {shown(populations)}")
     checked_text("reason", reason, needed=True)
-    return {"what": "declare disjoint", "reason": reason, "details": {"populations": sorted(named)}}
+    return {"what": "declare disjoint", "reason": reason, "details": {"populations": sorted(names)}}

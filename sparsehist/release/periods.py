@@ -61,8 +61,8 @@ def declare_periods(home: Home, declaration: Declaration, if_exists: str) -> Dec
     with home.hold() as state:
         ledger = Ledger.of(state)
         if name in ledger.limits.periods:
-            made = Declaration.from_json(ledger.limits.declarations[name])
-            check_alike(f"{home!r} has a periodic series {name!r} already", made, declaration, if_exists)
+            stored = Declaration.from_json(ledger.limits.declarations[name])
+            check_alike(f"{home!r} has a periodic series {name!r} already", stored, declaration, if_exists)
             return declared
         ledger.check_name(name)
         taken = [*ledger.limits.periods, *(record.name for record in state.all_series())]
@@ -161,7 +161,7 @@ def plan_period(
     planner = Planner(ledger, _PLANNED, declaration, chosen, partial(cell_metadata, declaration, past=()))
     exact, alone = checked_levels(levels), Ledger().with_series(Account(_PLANNED, declaration))
     costs = [alone.with_release(*planner.release(level)[1]).accounts[_PLANNED].cost for level in exact]
-    made = planner.plan(counts, levels=exact)
+    plan = planner.plan(counts, levels=exact)
     times = {
         "all_per_period": rule.per_period(rule.n_periods),
         "all_per_user": min(rule.n_periods, rule.most_periods or rule.n_periods),
@@ -172,7 +172,7 @@ def plan_period(
         further.append(pl.Series(name, [level_text(present(total.amount)) for total in totals]))
         epsilons = [finite_or_none(guarantee(total, DEFAULT_DELTA)) for total in totals]
         further.append(pl.Series(f"{name}_epsilon", epsilons, dtype=pl.Float64))
-    return replace(made, levels=made.levels.with_columns(further))
+    return replace(plan, levels=plan.levels.with_columns(further))
 
 
 def finish_periods(home: Home, name: str) -> None:

@@ -101,8 +101,8 @@ class QueryRequest(Request):
         """The release that the first hypothesis is made from, in words."""
         if self.start is None:
             return None
-        about = self.start.metadata
-        return f"{about.get('series')}.{about.get('name')} (round {about.get('round')})"
+        series, name, number = (self.start.metadata.get(key) for key in ("series", "name", "round"))
+        return f"{series}.{name} (round {number})"
 
 
 def queries_requested(
@@ -118,8 +118,7 @@ def queries_requested(
     domain = declaration.domain
     if domain.is_open or not 2 <= domain.size <= MOST_CELLS:
         raise DeclarationError(
-            f"interactive queries weigh every cell of a domain, from 2 to {MOST_CELLS:,} of them; "
-            f"{domain.describe()} is not one"
+            f"interactive queries need a domain of 2 to {MOST_CELLS:,} cells, got {domain.describe()}"
         )
     if declaration.shares is not None or currency_of(declaration.noise) not in (PURE, ZCDP):
         raise DeclarationError(
@@ -142,7 +141,7 @@ def _weighing(
     return Weighing(
         cells=declaration.domain.size,
         mass=session.mass if mass is None else mass,
-        level=as_level(str(present(session.level))),
+        level=str(present(session.level)),
         accuracy=present(session.accuracy),
         sensitivity=declaration.max_keys,
         most_updates=session.most_updates,
@@ -257,10 +256,10 @@ class QuerySession:
             counted = path.held.files.all_counted()
             counts[domain.index(counted.drop("count"))] = counted["count"].to_numpy()
             release = pipeline.release(path.held, request, lambda *_: path)
-            self._about = of_kind(read_metadata(release.metadata), InteractiveMetadata)
-            level, start = as_level(self._about.level), path.contents(_START)
+            self._metadata = of_kind(read_metadata(release.metadata), InteractiveMetadata)
+            level, start = as_level(self._metadata.level), path.contents(_START)
             threshold_noise, mass = path.held.state.noise(present(path.path_id), level, 2).tolist()
-            parameters = _weighing(declaration, self._about, mass)
+            parameters = _weighing(declaration, self._metadata, mass)
             guess = first_guess(parameters, None if start is None else np.frombuffer(zlib.decompress(start)))
             zero, left = np.zeros(domain.size), parameters.updates
             self._state = MultiplicativeWeights(parameters, counts, guess, zero, left, threshold_noise)
@@ -269,7 +268,7 @@ class QuerySession:
     @property
     def metadata(self) -> dict[str, object]:
         """Public parameters of the session."""
-        return self._about.as_dict()
+        return self._metadata.as_dict()
 
     @property
     def parameters(self) -> Weighing:
@@ -284,7 +283,7 @@ class QuerySession:
     @property
     def answers(self) -> pl.DataFrame:
         """The measured answers: update (0 is the mass, if it was measured) and value, in counts."""
-        rows = [] if self._about.mass is not None else [(0, present(self.parameters.mass))]
+        rows = [] if self._metadata.mass is not None else [(0, present(self.parameters.mass))]
         rows += [(number, update.value) for number, update in enumerate(self._updates.values(), 1)]
         return pl.DataFrame(rows, schema=_ANSWERS, orient="row")
 
@@ -308,8 +307,8 @@ class QuerySession:
             BudgetExceededError: If all updates are used up.
             StoreError: If the store is in use, or an answer cannot be committed: then the next call commits it first.
         """
-        asked = self._cells(predicate)
-        packed = np.packbits(asked).tobytes()
+        cells = self._cells(predicate)
+        packed = np.packbits(cells).tobytes()
         # Lock the store before comparing: whether a lock fails must not depend on the data.
         with self._lock, self._hold() as path:
             # Read the clock before comparing: how long it takes depends on secrets.
@@ -320,12 +319,12 @@ class QuerySession:
                 if not self.updates_left:
                     raise BudgetExceededError(
                         f"all {self.parameters.updates} updates of {self.name!r} are used up, and so is its level of "
-                        f"{self._about.level}; its hypothesis and measured answers can still be read"
+                        f"{self._metadata.level}; its hypothesis and measured answers can still be read"
                     )
-                after, answer = self._state.ask(asked, rng=self._home.generator())
+                after, answer = self._state.ask(cells, rng=self._home.generator())
                 if not answer.fresh:
                     return answer
-                high = np.array_equal(after.pulls > self._state.pulls, asked)
+                high = np.array_equal(after.pulls > self._state.pulls, cells)
                 self._pending = Update(high, int(answer.value), int(after.threshold_noise), packed)
                 self._commit_pending(path, asked_at)
             value = float(self._updates[packed].value)
@@ -334,7 +333,7 @@ class QuerySession:
     def __repr__(self) -> str:
         """Show public parameters only."""
         return (
-            f"QuerySession({self.name!r} of {self._declaration.name!r}, level={self._about.level}, "
+            f"QuerySession({self.name!r} of {self._declaration.name!r}, level={self._metadata.level}, "
             f"error={self.parameters.error:g}, updates_left={self.updates_left})"
         )
 
@@ -358,7 +357,7 @@ class QuerySession:
         if update is not None and self.updates_left and update.packed not in self._updates:
             number = len(self._updates) + 1
             metadata = replace(
-                self._about, name=f"{self.name}{ANSWER}{number}", update=number, store=state.store_id,
+                self._metadata, name=f"{self.name}{ANSWER}{number}", update=number, store=state.store_id,
                 round=secrets.token_hex(8), released_at=asked_at, generation=state.generation + 1,
             )  # fmt: skip
             attached = path.attach(f"{number}.update", update.as_bytes())
@@ -389,9 +388,9 @@ class QuerySession:
                 f"a predicate is a Polars expression over {columns}, got {type(predicate).__name__}"
             )
         try:
-            asked = self._keys.with_columns(predicate.alias(_ASKED)).get_column(_ASKED)
+            cells = self._keys.with_columns(predicate.alias(_ASKED)).get_column(_ASKED)
         except pl.exceptions.PolarsError as problem:
             raise_alone(DeclarationError(f"the predicate cannot be asked of {columns}: {problem}"))
-        if asked.dtype != pl.Boolean:
-            raise DeclarationError(f"a predicate is true or false for each key, but this one gives {asked.dtype}")
-        return asked.fill_null(value=False).to_numpy()
+        if cells.dtype != pl.Boolean:
+            raise DeclarationError(f"a predicate is true or false for each key, but this one gives {cells.dtype}")
+        return cells.fill_null(value=False).to_numpy()

@@ -142,8 +142,8 @@ class RunningPath(NoisePath):
         if not (known < 0).any():
             return known, self.files.all_keys.clear()
         keys = self.held.state.empty_keys(path_id)
-        known[known < 0] = found = self.files.numbers_of(keys).cast(pl.Int64).fill_null(-1).to_numpy()
-        return known, keys.filter(pl.Series(found < 0))
+        known[known < 0] = numbers = self.files.numbers_of(keys).cast(pl.Int64).fill_null(-1).to_numpy()
+        return known, keys.filter(pl.Series(numbers < 0))
 
 
 def running_metadata(declaration: Declaration, request: RunningRequest, past: PastPoints) -> RunningMetadata:

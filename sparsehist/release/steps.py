@@ -182,13 +182,13 @@ class StepFiles:
 
     def counts_at(self, steps: Sequence[int], some: IntArray) -> IntArray:
         """Return running counts of distinct keys, by number, at ascending steps; shape (steps, keys)."""
-        place = np.full(self.all_keys.height, -1, np.int64)
-        place[some] = np.arange(some.size)
+        column = np.full(self.all_keys.height, -1, np.int64)
+        column[some] = np.arange(some.size)
         counts = np.zeros((len(steps), some.size), np.int64)
         for step in range(max(steps, default=-1) + 1):
             content = verified(self._directory, self._files[str(step)])
             numbers, units = np.frombuffer(content, "<i8").reshape(2, -1)
-            at = place[numbers]
+            at = column[numbers]
             counts[np.searchsorted(steps, step), at[at >= 0]] += units[at >= 0]
         return np.cumsum(counts, axis=0)
 
@@ -242,8 +242,8 @@ def append_step(
             kind = kind_of_all(before[-1].unit_kind if before else "", day.unit_kind, "steps")
             files = StepFiles(state, record, declaration.domain.dtypes)
             written, replaced = files.write(state, record, *added(day, files, declaration.max_keys))
-            made = StepRecord(step - 1, day.digest, kind, declared.source)
-            state.commit_step(record, made, written, replaced, who=home.who)
+            new = StepRecord(step - 1, day.digest, kind, declared.source)
+            state.commit_step(record, new, written, replaced, who=home.who)
     return True
 
 

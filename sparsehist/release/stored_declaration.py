@@ -24,13 +24,13 @@ def check_alike(series: str, known: Declaration, declared: Declaration, if_exist
     """Refuse a taken name, unless it may be reused and the declarations are equal; `series` begins the error."""
     stored = known.as_json()
     differing = [name for name in declared.differing(stored) if name != "name"]
-    made = ", ".join(f"{name}={stored.get(name)!r}" for name in differing)
+    words = ", ".join(f"{name}={stored.get(name)!r}" for name in differing)
     if if_exists == "error":
-        remedy = f", declared with {made}: use another name" if made else "; if_exists='reuse' returns it"
+        remedy = f", declared with {words}: use another name" if words else "; if_exists='reuse' returns it"
         raise NameTakenError(f"{series}{remedy}", parameter="name")
-    if made:
+    if words:
         raise SeriesDiffersError(
-            f"{series}, and its declaration differs: it was made with {made}; declare the same or use another name"
+            f"{series}, and its declaration differs: it was made with {words}; declare the same or use another name"
         )
 
 

@@ -25,7 +25,7 @@ from sparsehist.errors import DataError, DeclarationError, InputError, SeriesDif
 from sparsehist.ledger.ledger import Ledger
 from sparsehist.release.cell_parameters import LARGEST_COUNT
 from sparsehist.release.home import PATIENCE, Home
-from sparsehist.release.stored_declaration import check_alike, declaration_of, files_beside_counts
+from sparsehist.release.stored_declaration import catalogue_files, check_alike, declaration_of
 from sparsehist.store import SeriesRecord, State, ensure_store, write_file
 from sparsehist.store.layout import spill_directory
 from sparsehist.store.series_files import write_series_files, write_sorted
@@ -111,7 +111,7 @@ def declared_into(home: Home, declaration: Declaration, if_exists: str) -> Serie
         with spill_directory(state.spill) as spill:
             written = spill / "series"
             written.mkdir(mode=0o700)
-            content = files_beside_counts(declaration.domain).items()
+            content = catalogue_files(declaration.domain).items()
             files = [write_file(written / name, each, durable=state.durable) for name, each in content]
             salt, series_id = home.generator().bytes(16), secrets.token_hex(8)
             new = SeriesRecord(series_id, declaration.name, declaration.as_json(), salt, files)
@@ -182,7 +182,7 @@ def _counted(
         how["progress"]("writing")
         written.mkdir(mode=0o700)
         files = write_series_files(written, frame, rng=rng, **options)
-    content |= files_beside_counts(declaration.domain)
+    content |= catalogue_files(declaration.domain)
     files += [write_file(written / name, each, durable=durable) for name, each in content.items()]
     if fingerprint(source, made_from["key"]) != made_from:
         raise DataError("files of the log changed while it was counted: count it again when they are complete")

@@ -34,7 +34,7 @@ def check_alike(series: str, known: Declaration, declared: Declaration, if_exist
         )
 
 
-def files_beside_counts(domain: Domain) -> dict[str, bytes]:
+def catalogue_files(domain: Domain) -> dict[str, bytes]:
     """Return the content of further files: catalogues too long for the domain's text."""
     content = {}
     for digest, catalogue in domain.attachments().items():

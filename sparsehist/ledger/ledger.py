@@ -244,6 +244,23 @@ class Ledger:
         accounts = self.of_population(population)
         return _costliest(accounts, rule.per_period(len(accounts)))
 
+    def periods_left(self, population: str) -> int:
+        """Return how many more periods can be released at the level of the last one; delta is not considered.
+
+        Appended periods without a release are included. If nothing was released, all periods.
+        """
+        rule, budget = self.limits.periods[population], self.budget_of(population)
+        accounts = self.of_population(population)
+        left = rule.n_periods - sum(account.releases > 0 for account in accounts)
+        if budget is None or left == rule.n_periods:
+            return left
+        charges = [self._charge(budget.noise, one, 0) for one in self._in_order_of_charge(budget.noise, population)]
+        for more in range(1, left + 1):
+            every = sorted([*charges, *[charges[-1]] * more], reverse=True)
+            if sum(every[: rule.protected(max(len(accounts), len(every)))], _NOTHING) > budget.noise.limit:
+                return more - 1
+        return left
+
     def charged(self, charges: Filter, population: str, without: str | None = None) -> Fraction:
         """Return the sum of a filter's charges for a population; `without` leaves out one series."""
         order = enumerate(self._in_order_of_charge(charges, population))

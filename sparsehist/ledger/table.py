@@ -177,7 +177,8 @@ def _period_columns(ledger: Ledger, population: str, rule: Every, delta: float) 
     released = sum(account.releases > 0 for account in accounts)
     most = "" if rule.most_periods is None else f" (a unit in at most {rule.most_periods})"
     return {
-        "periods": f"{added} of {rule.n_periods} {rule.period}s added{most}, {released} released",
+        "periods": f"{added} of {rule.n_periods} {rule.period}s added{most}, {released} released; "
+        f"{ledger.periods_left(population)} left to release",
         "per_period": f"{level_text(cost.amount) if cost.amount else 0} per {rule.unit_period}",
         "per_period_epsilon": finite_or_none(guarantee(cost, delta)),
     }

@@ -197,10 +197,11 @@ def test_a_year_of_weeks_costs_what_is_said() -> None:
     ],
 )
 def test_how_many_weeks_are_left(declared: dict[str, object], left: int) -> None:
-    """Exactly as many further weeks are released as the budget allows."""
+    """Exactly the number of weeks that `progress` names can still be released."""
     log = in_weeks(periods=52, **declared)
     for week, level in zip(WEEKS[:3], ("0.05", "0.1", "0.1"), strict=True):
         log.append(of_users("ab"), period=week).release("r", level=level)
+    assert log.progress()["periods"].endswith(f"; {left} left to release")
     for more in range(min(left, 8) + (left < 8)):
         series = log.append(of_users("ab"), period=f"2026-W{20 + more}")
         if more < left:

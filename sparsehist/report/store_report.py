@@ -19,16 +19,22 @@ from markupsafe import Markup
 
 from sparsehist import __version__
 from sparsehist.declaration import Declaration
-from sparsehist.declaration.declaration import CHECKED_QUERY, UNCHECKED_SOURCE
 from sparsehist.declaration.measures import MEAN_COLUMN
 from sparsehist.errors import SparsehistError, of_kind
 from sparsehist.histogram.thresholds import mean_error, publication_probability
-from sparsehist.html import shown, table_of_dicts, templates
+from sparsehist.html import ABOUT, shown, table_of_dicts, templates
 from sparsehist.ledger.ledger import Ledger
-from sparsehist.ledger.table import DEFAULT_DELTA, Row, cost_in_words, event_for_people, ledger_rows
+from sparsehist.ledger.table import DEFAULT_DELTA, Row, event_for_people, for_people, ledger_rows
 from sparsehist.privacy import as_level
 from sparsehist.release import any_kind
-from sparsehist.release.metadata import CellMetadata, Metadata, RunningMetadata, asked_text, read_metadata
+from sparsehist.release.metadata import (
+    CellMetadata,
+    Metadata,
+    RunningMetadata,
+    asked_text,
+    declaration_rows,
+    read_metadata,
+)
 from sparsehist.release.pipeline import published
 from sparsehist.release.plots import key_label, require_plots
 from sparsehist.release.releases import Release
@@ -49,8 +55,8 @@ _MOST_ROWS = 60
 """Of a table of releases or periods; the ledger lists all."""
 _LIMITS = ("set budget", "raise cap", "declare disjoint", "declare periods", "drop periods")
 _OTHER = ("drop series", "adopt store", "refuse")
-_SOURCES = {UNCHECKED_SOURCE: "nobody: a trusted source", CHECKED_QUERY: "a query, checked", "": "files as they are"}
-_HANDLED = {"drop": "left out", "error": "refused"}
+_SCOPES = ("scope", "population", "series", "path")
+_COSTS = ("releases", "epsilon", "spent", "limit", "remaining", "standing")
 _KEY = "key (largest first)"  # no release has this name, which would be the head of another column
 
 
@@ -106,10 +112,10 @@ def store_report(home: Home, *, delta: float = DEFAULT_DELTA) -> str:
         made_at=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"), delta=delta, style=Markup(style),  # noqa: S704 - ours
         digest=base64.b64encode(hashlib.sha256(style.encode()).digest()).decode(),
         everybody=next((row for row in rows if row["scope"] == "everybody"), None),
-        spent=_spent(rows, f"ε at δ = {shown(delta)}", periodic),
+        spent=Table(f"The ledger, with ε at δ = {shown(delta)}", _spent(rows, periodic)),
         periods=[row for row in rows if row["scope"] == "population" and row["periods"]],
         warnings=[row["warning"] for row in rows if row["warning"] and row["scope"] != "path"],
-        declared=_declared([each.declaration for each in (*single, *(each[-1] for each in periodic.values()))]),
+        declared=[_declared(each.declaration) for each in (*single, *(each[-1] for each in periodic.values()))],
         disjoint=[" and ".join(sorted(names)) for names in ledger.limits.disjoint],
         sections={
             **{f"Series {each.declaration.name}": list(_of_series(home, each)) for each in single},
@@ -120,43 +126,18 @@ def store_report(home: Home, *, delta: float = DEFAULT_DELTA) -> str:
     )  # fmt: skip
 
 
-def _spent(rows: Sequence[Row], epsilon: str, periodic: Mapping[str, object]) -> list[Table]:
-    """Return tables of costs by population, series and path; a periodic series is a row of populations."""
-    populations, series, paths = list[Row](), list[Row](), list[Row]()
-    for row in rows:
-        cost = {"releases": row["releases"], epsilon: row["epsilon"], "spent": cost_in_words(row)}
-        after = {"remaining": row["remaining"], "standing": row["standing"]}
-        if row["scope"] in ("population", "everybody"):
-            who = "everybody" if row["scope"] == "everybody" else f"population {row['population']}"
-            populations.append({"who": who} | cost | {"budget": row["budget"] or "none"} | after)
-        elif row["scope"] == "series" and row["population"] not in periodic:
-            names = {"series": row["series"] + " (erased)" * bool(row["dropped"]), "population": row["population"]}
-            series.append(names | cost | {"cap": row["cap"] or "none"} | after)
-        elif row["releases"] and row["population"] not in periodic:
-            slack = {"δ of open domains": row["delta_infinity"], "numerical slack": row["numerical_slack"]}
-            paths.append({"path": f"{row['series']}: {row['path']}", "noise": row["noise"]} | cost | slack)
+def _spent(rows: Sequence[Row], periodic: Mapping[str, object]) -> list[Row]:
+    """Return the rows of the ledger in seven columns; a periodic series is a row of populations."""
     return [
-        Table("Populations: costs of all series of the same people add up", populations),
-        Table("Series: costs of the noise paths of one histogram add up", series),
-        Table("Noise paths: each costs its finest release, however many there are", paths),
+        {"of": " ".join(filter(None, map(row.get, _SCOPES)))} | {column: row[column] for column in _COSTS}
+        for row in for_people(rows)
+        if row["series"] is None or (row["population"] not in periodic and row["releases"])
     ]
 
 
-def _declared(declarations: Sequence[Declaration]) -> list[Table]:
-    declared, counted = list[Row](), list[Row]()
-    for each in declarations:
-        name = {"series": each.name if each.period is None else f"{each.population} (each period)"}
-        declared.append(name | {
-            "unit": each.unit_text or "bounded elsewhere", "population": each.population, "key": ", ".join(each.key),
-            "domain": each.domain.describe(), "who checked the source": _SOURCES.get(each.source, each.source),
-        })  # fmt: skip
-        over = "" if each.steps is None else f" over all {each.n_steps} steps"
-        counted.append(name | {
-            "units": each.shares.describe() if each.shares else f"a unit counts towards {each.max_keys} keys{over}",
-            "rows without unit or key": _HANDLED[each.on_null],
-            "keys outside the domain": _HANDLED[each.on_outside],
-        })  # fmt: skip
-    return [Table("Declarations", declared), Table("What counts", counted)]
+def _declared(declaration: Declaration) -> Table:
+    rows = [dict(zip(ABOUT, row, strict=True)) for row in declaration_rows(declaration)]
+    return Table(f"Declaration of {declaration.name}", rows)
 
 
 def _of_series(home: Home, series: OneSeries) -> Iterator[Table | Picture | str]:

@@ -35,7 +35,7 @@ from sparsehist.release.cell_parameters import cell_metadata, requested
 from sparsehist.release.creation import counted_into
 from sparsehist.release.home import Home, home_of
 from sparsehist.release.metadata import level_asked
-from sparsehist.release.spending import prepared
+from sparsehist.release.pipeline import prepared
 
 _PARTS = 256
 """Weights are multiples of 1/256: with 200 keys, each weighs 18 of these (exactly 18.1)."""

@@ -34,7 +34,7 @@ from sparsehist.privacy.levels import rounded_down
 from sparsehist.release.cell_parameters import LARGEST_COUNT, CellRequest, cell_metadata, requested
 from sparsehist.release.measure_parameters import sums_published
 from sparsehist.release.metadata import CellMetadata, level_asked
-from sparsehist.release.spending import prepared
+from sparsehist.release.pipeline import prepared
 
 PROBABILITIES = (0.5, 0.95, 0.99)
 LEVELS = ("0.001", "0.01", "0.1", "1")

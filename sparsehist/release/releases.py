@@ -335,16 +335,13 @@ class WorkloadRelease(AnyRelease):
                 "quantiles need prefix sums of all cells of one column of keys: release workload=sh.workload.Prefix()"
             )
         keys, prefix, std = frame["high"], frame["noisy_answer"].to_numpy(), frame["std"].to_numpy()
-        last, rising = len(prefix) - 1, np.maximum.accumulate(prefix)
-        rows = []
-        for share in (checked_confidence(probability, "a probability") for probability in probabilities):
-            excess, margin = prefix - share * prefix[-1], factor * (std + share * std[-1])
-            low = np.flatnonzero(excess >= -margin).min(initial=last)  # the first key that may be the quantile
-            high = min(np.flatnonzero(excess < margin).max(initial=-1) + 1, last)  # all before may lie below it
-            value = np.clip(np.searchsorted(rising, share * prefix[-1]), low, high)
-            rows.append((share, *(keys[int(at)] for at in (value, low, high))))
-        schema = [("q", pl.Float64()), *((name, keys.dtype) for name in ("value", *_ENDS))]
-        return pl.DataFrame(rows, schema, orient="row")
+        shares = np.array([checked_confidence(each, "a probability") for each in probabilities])[:, np.newaxis]
+        excess, margin = prefix - shares * prefix[-1], factor * (std + shares * std[-1])
+        # The first key that may be the quantile, and the first key before which all may lie below it.
+        low = np.sum(~np.logical_or.accumulate(excess >= -margin, axis=1), axis=1).clip(max=len(keys) - 1)
+        high = np.sum(np.logical_or.accumulate((excess < margin)[:, ::-1], axis=1), axis=1).clip(max=len(keys) - 1)
+        value = np.searchsorted(np.maximum.accumulate(prefix), shares[:, 0] * prefix[-1]).clip(low, high)
+        return pl.DataFrame({"q": shares[:, 0], "value": keys[value], "low": keys[low], "high": keys[high]})
 
     def _positions(self, asked: Any) -> IntArray:
         """Return the positions of keys in the order of the domain."""

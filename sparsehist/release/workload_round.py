@@ -33,10 +33,9 @@ from sparsehist.privacy.guarantees import EpsilonDelta
 from sparsehist.release.cell_parameters import LAZILY
 from sparsehist.release.home import Home
 from sparsehist.release.metadata import Request, WorkloadMetadata, check_std, read_metadata
-from sparsehist.release.pipeline import AUTO, Held, NoisePath
+from sparsehist.release.pipeline import AUTO, Held, NoisePath, ledger_for, level_for
 from sparsehist.release.planning import LEVELS, checked_levels
 from sparsehist.release.releases import as_keys
-from sparsehist.release.spending import ledger_for, level_for
 from sparsehist.store import NewRound
 from sparsehist.store.private_files import verified
 from sparsehist.store.series_files import SeriesFiles

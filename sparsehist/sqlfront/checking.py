@@ -29,10 +29,9 @@ from sparsehist.release.cell_parameters import cell_metadata
 from sparsehist.release.key_discovery import charged, planned_rounds
 from sparsehist.release.limits import budget_event, cap_event, disjoint_event
 from sparsehist.release.periods import declared_periods, names_of_period
-from sparsehist.release.pipeline import AUTO
+from sparsehist.release.pipeline import AUTO, prepared
 from sparsehist.release.release_files import ENDINGS, check_target
 from sparsehist.release.running_round import running_metadata
-from sparsehist.release.spending import prepared
 from sparsehist.release.stored_declaration import declaration_of
 from sparsehist.sqlfront.engine_words import first_line
 from sparsehist.sqlfront.reading import NO_VALUE, Statement, read_statement

@@ -26,11 +26,10 @@ from sparsehist.ledger.spent import CELLS, Account, PathName
 from sparsehist.privacy import level_text
 from sparsehist.release import any_kind
 from sparsehist.release.cell_parameters import cell_metadata
-from sparsehist.release.key_discovery import charged, planned_rounds
-from sparsehist.release.limits import budget_event, cap_event, disjoint_event
+from sparsehist.release.limits import budget_event
 from sparsehist.release.periods import declared_periods, names_of_period
 from sparsehist.release.pipeline import AUTO, prepared
-from sparsehist.release.release_files import ENDINGS, check_target
+from sparsehist.release.release_files import check_target
 from sparsehist.release.running_round import running_metadata
 from sparsehist.release.stored_declaration import declaration_of
 from sparsehist.sqlfront.engine_words import first_line
@@ -44,15 +43,12 @@ if TYPE_CHECKING:
 
 _BEGUN = re.compile(r'create\s+series\s+(?:if\s+not\s+exists\s+)?"?(\w+)', re.IGNORECASE)
 _MAKES_NOTHING = frozenset({"SELECT", "EXPLAIN", "LOAD"})
-_MADE_BEFORE = "was made before; spends nothing"
 _PUBLIC = "public_tables"
 _HOW_TO_COUNT = ("memory_limit", "threads")
-_OF_DISCOVERY = ("unit", "key", "most_keys", "delta", "rounds", "kind", "population", "on_null")
 _WORDS = sql_words(Declaration)
 NEEDED = ("unit", *(word for word in _WORDS if word in needed(Declaration)))
 OPTIONS = (*NEEDED, *sorted({*_WORDS, _PUBLIC, *_HOW_TO_COUNT} - set(NEEDED)))
 """Options of CREATE SERIES, those that are needed first."""
-_ENDINGS = {"release": ENDINGS, "choose keys": (".parquet",), "report store": (".html",)}
 
 
 class LogQuery(NamedTuple):
@@ -60,7 +56,7 @@ class LogQuery(NamedTuple):
 
     declaration: Declaration
     public_tables: frozenset[str]
-    further: Mapping[str, Any] = {}  # parameters of `Counting`, or of `discover_keys`
+    counting: Mapping[str, Any] = {}
     adds: Declaration | None = None
 
 
@@ -142,7 +138,7 @@ class ScriptCheck:
         if store is None:
             raise NotFoundError("this statement needs a store: name one (store=, on the command line --store)")
         name = asked.get("series", statement.name)
-        named = "series" in asked or kind in ("append to", "set cap", "drop series")
+        named = "series" in asked or kind in ("append to", "drop series")
         if named and name not in self.series and "flag" not in asked:
             known = ", ".join(sorted(self.series)) or "none"
             raise NotFoundError(f"there is no series {name}; there are: {known}")
@@ -156,16 +152,14 @@ class ScriptCheck:
                 parameters = release_parameters(statement) | {"level": level}
                 any_kind.request_of(present(series).declaration, statement.name or "plan", **parameters)
         if "target" in asked:
-            check_target("TO", Path(str(asked["target"])), store.path, _ENDINGS[kind])
+            check_target("TO", Path(str(asked["target"])), store.path)
         return self._check_log(statement, series)
 
     def _check_log(self, statement: Statement, series: _Series | None) -> LogQuery | None:
-        """Check a statement that declares a series, appends to it or chooses keys, with its query."""
+        """Check a statement that declares a series or appends to it, with its query."""
         kind, log = statement.kind, None
         if kind == "create series":
             log = self._declared(statement)
-        elif kind == "choose keys":
-            log = _discovery(statement)
         elif kind == "append to" and series is not None:
             log = self._appended(statement, series.declaration)
         if log is not None and statement.query:
@@ -214,11 +208,6 @@ class ScriptCheck:
                 return "not run"
             case "release":
                 return self._release(statement)
-            case "choose keys":
-                rounds = [one for one in planned_rounds(**log.further) if one.declared.name not in self.series]
-                before, self.ledger = self.ledger, charged(self.ledger, rounds)
-                self.series |= {one.declared.name: _Series(one.declared, one.declared.name) for one in rounds}
-                return self._spending(rounds[0].declared.population, before) if rounds else _MADE_BEFORE
             case "drop series":
                 series, ended = self.series.get(statement.name), self.ledger.ended_by_dropping(statement.name)
                 if series is not None and series.series_id:
@@ -228,12 +217,6 @@ class ScriptCheck:
                 event, said = budget_event(self.ledger, **asked)
                 self.ledger = self.ledger.with_event(**event)
                 return f"sets the budget to {said}; spends nothing"
-            case "set cap":
-                series_id = self._counted(statement.name).series_id
-                event = cap_event(self.ledger, series_id, asked["level"], reason=asked["reason"])
-                self.ledger = self.ledger.with_event(**event)
-            case "declare disjoint":
-                self.ledger = self.ledger.with_event(**disjoint_event(asked["populations"], reason=asked["reason"]))
             case _ if log is not None and log.adds is not None:
                 self._add(log.adds)
         return "spends nothing"
@@ -253,9 +236,11 @@ class ScriptCheck:
         self.ledger = self.ledger.with_series(Account(series.series_id, declaration))
 
     def _release(self, statement: Statement) -> str:
-        series = self._counted(statement.asked["series"])
+        series = self.series[statement.asked["series"]]
+        if series is None or not series.series_id:
+            raise NotFoundError(f"there is no series {statement.asked['series']} with counts")
         if statement.name in series.releases:
-            return _MADE_BEFORE
+            return "was made before; spends nothing"
         declaration = series.declaration
         request: Any = any_kind.request_of(declaration, statement.name, **release_parameters(statement))[0]
         if request.missing:
@@ -270,13 +255,6 @@ class ScriptCheck:
             threshold = public.effective_threshold * declaration.unit_of_counts
             series.past.append((*step, spends[0].level, threshold))
         return self._spending(declaration.population, before)
-
-    def _counted(self, name: str) -> _Series:
-        """Return a series of the predicted ledger."""
-        series = self.series[name]
-        if series is None or not series.series_id:
-            raise NotFoundError(f"there is no series {name} with counts")
-        return series
 
     def _path(self, series: _Series, request: Any) -> tuple[PathName, partial[Any]]:
         """Return the noise path of a release, and the function that makes its metadata."""
@@ -319,13 +297,6 @@ def _options(
         raise StatementError(f"WITH has no {' and no '.join(missing)}")
     public = found.pop(_PUBLIC, ())
     return found, frozenset((public,) if isinstance(public, str) else public)
-
-
-def _discovery(statement: Statement) -> LogQuery:
-    """Check the options of CHOOSE KEYS; the further parameters are those of `discover_keys`."""
-    asked, public = _options(statement, (*_OF_DISCOVERY, _PUBLIC), _OF_DISCOVERY[:4])
-    asked |= {"name": statement.name, "level": statement.asked["level"], "delta": str(asked["delta"])}
-    return LogQuery(planned_rounds(**asked)[0].declared, public, asked)
 
 
 def check_plain(piece: Piece, session: Session) -> tuple[str, set[str]]:

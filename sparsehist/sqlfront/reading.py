@@ -244,9 +244,6 @@ def _options(words: Words) -> dict[str, Any]:
 _WITH = Clause("WITH (option = value, …)", "options", _options)
 _AS = Clause("AS query", "query", Words.query)
 _FROM = Clause("FROM series", "series", Words.name)
-_BECAUSE = Clause("BECAUSE 'reason'", "reason")
-_ONE_LEVEL = Clause("AT LEVEL level", "level")
-_DELTA = Clause("DELTA d", "delta", _number)
 _OF_RELEASE = (
     _FROM,
     Clause("AT LEVEL level", "level", _several(Words.value)),
@@ -259,7 +256,6 @@ _OF_RELEASE = (
     Clause("AT STEP n", "step", _number),
     Clause("MEASURES 'price=0.5'", "measures"),
 )
-_TO = Clause("TO 'file.parquet'", "target")
 
 
 @dataclass(frozen=True)
@@ -291,13 +287,11 @@ FORMS = (
     Form("APPEND TO", (
         _WITH, Clause("STEP n", "step", _number), Clause("PERIOD '2026-W12'", "period"), _AS,
     ), ("query",), "series"),
-    Form("RELEASE", (*_OF_RELEASE, _TO), ("series",), "release"),
+    Form("RELEASE", (*_OF_RELEASE, Clause("TO 'file.parquet'", "target")), ("series",), "release"),
     Form("PLAN", _OF_RELEASE, ("series", "level")),
-    Form("CHOOSE KEYS", (_WITH, _ONE_LEVEL, _TO, _AS), ("options", "level", "query"), "discovery"),
     Form("SHOW SERIES"),
     Form("SHOW RELEASES", (_FROM,)),
-    Form("SHOW LEDGER", (_FROM, _DELTA)),
-    Form("REPORT STORE", (Clause("TO 'report.html'", "target"), _DELTA), ("target",)),
+    Form("SHOW LEDGER", (_FROM, Clause("DELTA d", "delta", _number))),
     Form("DROP SERIES", names="series", flag="IF EXISTS"),
     Form("SET BUDGET", (
         Clause("FOR population", "population", Words.name),
@@ -306,12 +300,8 @@ FORMS = (
         Clause("RHO r", "rho"),
         Clause("ROUTE 'name'", "route"),
         Clause("OPEN SHARE s", "open_share"),
-        _BECAUSE,
+        Clause("BECAUSE 'reason'", "reason"),
     )),
-    Form("SET CAP", (_ONE_LEVEL, _BECAUSE), ("level", "reason"), "series"),
-    Form("DECLARE DISJOINT", (
-        Clause("population, population", "populations", _several(Words.name)), _BECAUSE,
-    ), ("populations", "reason")),
 )  # fmt: skip
 """All statements of our own; docs/sql_reference.md is made from them."""
 

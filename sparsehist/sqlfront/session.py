@@ -32,8 +32,8 @@ from sparsehist.ledger.table import DEFAULT_DELTA, SCHEMA, ledger_rows
 from sparsehist.release import any_kind
 from sparsehist.release.creation import counted_into, declared_into
 from sparsehist.release.home import Home
-from sparsehist.release.key_discovery import discover_keys
-from sparsehist.release.limits import declare_disjoint, raise_cap, set_budget
+from sparsehist.release.limits import set_budget
+from sparsehist.release.parameter_rows import declaration_rows
 from sparsehist.release.periods import append_period, declare_periods, drop
 from sparsehist.release.pipeline import RELEASES, rows_of_releases
 from sparsehist.release.releases import AnyRelease
@@ -44,17 +44,11 @@ from sparsehist.sqlfront.engine_words import public_message
 from sparsehist.sqlfront.reading import Statement
 from sparsehist.sqlfront.results import TAKEN_NAMES, Outcome, SqlResult, failed, put, stoppable
 from sparsehist.sqlfront.script import Piece, pieces
-from sparsehist.store import SeriesRecord, State, ensure_store, is_store, write_file
+from sparsehist.store import ensure_store, is_store
 from sparsehist.store.layout import spill_directory
-from sparsehist.store.private_files import PUBLIC
 from sparsehist.store.statements import statement as statement_named
 
 _DOTTED = re.compile(r'(?=\b(\w+)"?\s*\.\s*"?(\w+))')  # two names with a dot between them, overlapping
-_SERIES = {
-    **dict.fromkeys("name unit key domain noise cap population source".split(), pl.String),
-    **dict.fromkeys(("max_keys", "steps", "releases"), pl.Int64),
-    "unverified": pl.Boolean,
-}
 
 
 class Session:
@@ -157,7 +151,7 @@ class Session:
         elif declaration.steps is not None:
             declared_into(store, declaration, if_exists)
         else:
-            source, counting = self._source(statement), Counting(**log.further)
+            source, counting = self._source(statement), Counting(**log.counting)
             counted_into(store, source, declaration, counting, if_exists=if_exists)
         return statement.outcome(f"{'created' if log.adds else 'kept'} the series {statement.name}")
 
@@ -274,15 +268,6 @@ class Session:
         strategy = {name: value for name, value in asked.items() if name == "strategy"}
         return statement.outcome("planned; nothing is spent", planned.filter(**strategy))
 
-    def _choose_keys(self, statement: Statement, store: Home) -> Outcome:
-        target = statement.asked.get("target")
-        found = discover_keys(store, self._source(statement), **statement.log.further)
-        if target is not None:
-            found.write_parquet(Path(target))
-        written = "" if target is None else f", written to {target}: the domain is catalogue(file={target!r})"
-        said = f"found {found.size:,} keys at level {statement.asked['level']}{written}"
-        return statement.outcome(said, found.values.alias("value").to_frame())
-
     def _drop_series(self, statement: Statement, store: Home) -> Outcome:
         name = statement.name
         ensure_store(store.path)
@@ -301,23 +286,6 @@ class Session:
         population = statement.asked.get("population", "default")
         return statement.outcome(f"the budget of population {population} is {set_budget(store, **statement.asked)}")
 
-    def _set_cap(self, statement: Statement, store: Home) -> Outcome:
-        level, reason = statement.asked["level"], statement.asked["reason"]
-        raise_cap(store, statement.name, level, reason=reason)
-        return statement.outcome(f"the cap of the series {statement.name} is {level} from now on")
-
-    def _declare_disjoint(self, statement: Statement, store: Home) -> Outcome:
-        ensure_store(store.path)
-        declare_disjoint(store, **statement.asked)
-        return statement.outcome(f"declared that nobody is in two of {', '.join(statement.asked['populations'])}")
-
-    def _report_store(self, statement: Statement, store: Home) -> Outcome:
-        from sparsehist.report.store_report import store_report  # imports jinja2, an extra
-
-        target, delta = Path(statement.asked["target"]), statement.asked.get("delta", DEFAULT_DELTA)
-        write_file(target, store_report(store, delta=delta).encode(), durable=False, mode=PUBLIC)
-        return statement.outcome(f"the report is in {target}: public parameters and published rows only")
-
     def _show(self, statement: Statement, store: Home) -> Outcome:
         asked = {"delta": DEFAULT_DELTA, **statement.asked}
         with store.hold() as state:
@@ -328,9 +296,10 @@ class Session:
             records = [store.find(state, asked["series"])] if "series" in asked else state.all_series()
             records.sort(key=lambda record: record.name)
             if statement.kind == "show series":
-                return statement.outcome(frame=pl.DataFrame([_row(state, one) for one in records], schema=_SERIES))
-            made = [{"series": one.name, **row} for one in records for row in rows_of_releases(state, one)]
-        return statement.outcome(frame=pl.DataFrame(made, schema={"series": str, **RELEASES}))
+                shown = [{"name": one.name, **dict(declaration_rows(declaration_of(one)))} for one in records]
+                return statement.outcome(frame=pl.DataFrame(shown, infer_schema_length=None))
+            rows = [{"series": one.name, **row} for one in records for row in rows_of_releases(state, one)]
+        return statement.outcome(frame=pl.DataFrame(rows, schema={"series": str, **RELEASES}))
 
     def _bring_releases(self, piece: Piece) -> None:
         """Make tables for the releases that a statement names, if the session does not have them yet."""
@@ -354,19 +323,6 @@ class Session:
         """Return the values of parameters as DuckDB binds them; fractions become floats."""
         values = {name: self.parameters[name.lower()] for name in names}
         return {name: float(value) if isinstance(value, Fraction) else value for name, value in values.items()}
-
-
-def _row(state: State, record: SeriesRecord) -> dict[str, Any]:
-    declaration = declaration_of(record)
-    stored = declaration.as_json()
-    return {name: stored.get(name) for name in _SERIES} | {
-        "steps": declaration.n_steps,
-        "unit": declaration.unit_text,
-        "source": declaration.source or None,
-        "key": ", ".join(declaration.key),
-        "domain": declaration.domain.describe(),
-        "releases": len(rows_of_releases(state, record)),
-    }
 
 
 def asked_for(query: str, parameters: Mapping[str, Any]) -> dict[str, Any]:

@@ -29,7 +29,7 @@ def test_a_running_series_is_declared_and_appended_to_in_sql(tmp_path) -> None:
         assert ("appended with this log before" in said[2]) == again
         assert done.outcomes[3].release.repeated == again
         assert abs(done.outcomes[4].frame["noisy_count"].item() - 700) < 30
-        assert done.outcomes[5].frame.select("name", "steps").rows() == [("log", 5)]
+        assert done.outcomes[5].frame.select("name", "steps").rows() == [("log", "steps(5)")]
     series = sh.open(tmp_path / "store").series("log")
     assert (series.appended(), series.steps) == (2, 5)
     assert counts(series, 5, 10)[1].tolist() == [180] * 5 + [0, 0, 700, 0, 0]

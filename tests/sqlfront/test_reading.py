@@ -79,8 +79,6 @@ def test_create_series_is_read_with_values_of_every_kind():
         ("plan from b at epsilon 1 delta 1e-6, 1/2 delta 1e-7",
          {"level": (EpsilonDelta(1, "1e-6"), EpsilonDelta("1/2", "1e-7"))}),
         ("drop series if exists b", {"flag": True, "name": "b"}),
-        ("set cap b at level 1/3 because 'x'", {"name": "b", "level": "1/3", "reason": "x"}),
-        ("declare disjoint a, b because 'x'", {"populations": ("a", "b"), "reason": "x"}),
     ],
 )  # fmt: skip
 def test_our_statements_are_read(text, asked):

@@ -240,7 +240,7 @@ def test_measures_are_declared_as_texts(store):
 
 
 def test_every_source_says_what_was_checked(log, here):
-    """Metadata, ledger and SHOW SERIES say whether the source of a series was checked."""
+    """Metadata and ledger say whether the source of a series was checked."""
     log.write_parquet("log.parquet")
     query = sh.Query("select user_id, query from read_parquet($file)", parameters={"file": "log.parquet"})
     sources = {"a": (log, "unchecked source"), "b": ("log.parquet", None), "c": (query, "checked query")}
@@ -250,28 +250,4 @@ def test_every_source_says_what_was_checked(log, here):
             assert metadata["declaration"]["source"] == (said or "")
             assert ("is on trust" in metadata["guarantee"]) == (said == "unchecked source")
             assert store.ledger(series=name, full=True).filter(scope="series")["source"].to_list() == [said]
-        assert store.sql("show series").frame["source"].to_list() == [said for _, said in sources.values()]
-
-
-CHOOSE = """choose keys words with (unit = user_id, key = query, most_keys = 3, delta = 1e-6, rounds = 2)
-    at level 1 to 'words.parquet' as select user_id, query from log"""
-
-
-def test_keys_are_chosen_as_by_python(log, here):
-    """SQL and Python find the same keys for the same seed; the file is a domain; mixing units is refused."""
-    with sh.open(":memory:", seed=7) as store:
-        frame = store.sql(f"{CHOOSE}; {CHOOSE}", tables={"log": log}).frame
-        assert store.ledger(full=True).filter(scope="population")["level"].to_list() == ["1"]
-        with pytest.raises(errors.GuaranteeError, match="LIMIT"):
-            store.sql(CHOOSE.replace("from log", "from log limit 9"), tables={"log": log})
-        made = OPTIONS.replace("'strings(max_bytes=16)'", "$domain") + ", on_outside = 'drop'"
-        store.sql(
-            f"create series s with ({made}) as from log",
-            tables={"log": log}, parameters={"domain": "catalogue(file='words.parquet')"},
-        )  # fmt: skip
-    with sh.open(":memory:", seed=7) as store:
-        query = sh.Query("select user_id, query from log", tables={"log": log})
-        found = sh.discover_keys(
-            store, query, unit="user_id", key="query", most_keys=3, level=1, delta="1e-6", rounds=2, name="words"
-        )
-    assert frame["value"].to_list() == found.values.to_list() and "weather" in found.values
+        assert store.sql("show series").frame["name"].to_list() == ["a", "b", "c"]

@@ -19,8 +19,7 @@ Typical use:
   sparsehist ledger logs.sparsehist"""
 
 _EPILOGUE = """\
---json, anywhere on the line, prints one JSON object instead of text;
---log-level info reports progress on stderr, by names and declared parameters.
+--json, anywhere on the line, prints one JSON object instead of text.
 Exit codes: 0 done or already done, 2 bad input or a full disk, 3 refused by a
 budget or cap, 4 store in use, 5 the series exists but declaration, query or
 source differ; 1 internal error, 130 interrupted, 141 the reader of the output

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
-import logging
 import os
 import sys
 import traceback
@@ -30,7 +28,7 @@ def run(arguments: Sequence[str]) -> int:
     as_json = "--json" in arguments
     try:
         try:
-            words = _common_options(arguments)
+            words = [word for word in arguments if word != "--json"]
             if words and words[0] in app:
                 load(words[0])
             answer = app(words)
@@ -50,20 +48,6 @@ def run(arguments: Sequence[str]) -> int:
     return answer.exit_code
 
 
-def _common_options(arguments: Sequence[str]) -> list[str]:
-    """Read --json and --log-level at any position; return the other arguments."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--log-level", choices=("debug", "info", "warning", "error"))
-    known, words = parser.parse_known_args(arguments)
-    if known.log_level:
-        handler, log = logging.StreamHandler(), logging.getLogger("sparsehist")
-        handler.setFormatter(logging.Formatter("%(name)s: %(message)s"))
-        log.handlers = [handler]
-        log.setLevel(known.log_level.upper())
-    return words
-
-
 def _explained(problem: BaseException) -> Answer:
     """Return the answer to a failure; an unexpected error is shown by type and place, without its text."""
     kind, exit_code, message = "UsageError", BAD_INPUT, str(problem)
@@ -80,7 +64,7 @@ def _explained(problem: BaseException) -> Answer:
         from sparsehist.counting.log import shown  # names of folders may contain units
 
         kind, message = "InputError", f"{shown(str(problem.filename or 'a file'))}: permission is denied"
-    elif not isinstance(problem, argparse.ArgumentError):
+    else:
         frames = traceback.extract_tb(problem.__traceback__)
         frame = next((frame for frame in reversed(frames) if "sparsehist" in Path(frame.filename).parts), frames[-1])
         where = f"{type(problem).__name__} at {'/'.join(Path(frame.filename).parts[-2:])}:{frame.lineno}"

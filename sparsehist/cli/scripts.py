@@ -84,8 +84,8 @@ def sql(
 ) -> Answer:
     """Open a prompt for SQL on a store, or on published files.
 
-    Statements end with a semicolon and may take several lines. A script on
-    standard input is run.
+    A semicolon at the end of a line runs what was typed. A script on standard input
+    is run.
 
     For example:
       sparsehist sql logs.sparsehist
@@ -128,12 +128,12 @@ def _converse(run_text: Callable[[str], Answer]) -> Answer:
         return run_text(_read(Path("-")))
     import readline  # noqa: F401 - gives `input` line editing and recall
 
-    sys.stdout.write("Statements end with a semicolon; docs/sql.md lists them; Ctrl-D leaves\n")
+    sys.stdout.write("A semicolon at the end of a line runs what was typed; Ctrl-D leaves\n")
     typed = ""
     while True:
         try:
             typed += input("...> " if typed else "sql> ") + "\n"
-            if typed.strip() and not is_complete(typed):
+            if typed.strip() and not typed.rstrip().endswith(";"):
                 continue
             print_answer(run_text(typed), as_json=False)
         except KeyboardInterrupt:
@@ -143,19 +143,6 @@ def _converse(run_text: Callable[[str], Answer]) -> Answer:
         except SparsehistError as problem:
             print_error(str(problem))
         typed = ""
-
-
-def is_complete(typed: str) -> bool:
-    """Return whether every statement typed so far has ended.
-
-    Example:
-        >>> is_complete("select ';'"), is_complete("select 1;")
-        (False, True)
-    """
-    try:
-        return len(pieces(f"{typed}\nx")) > len(pieces(typed))  # a further word begins a further statement
-    except StatementError:
-        return False
 
 
 def _read_only(session: sh.AnalystSession, script: str, rows: int) -> Iterator[Outcome]:

@@ -168,19 +168,18 @@ def test_a_new_parameter_of_a_series_is_an_option():
     assert given(made)["flavour"] == "sweet"
 
 
-def test_a_log_of_steps_shows_no_data(here):
-    """--log-level writes what was done to stderr, without names, rows or sizes of the log; stdout is unchanged."""
+def test_a_log_of_steps_shows_no_data(sparsehist, caplog):
+    """The logger says what was done, without names, rows or sizes of the log; stdout is unchanged."""
     rows = {"user": [*(f"user{i}" for i in range(900)), "SECRETunit"], "url": [*["/home"] * 900, "SECRET-key"]}
     pl.DataFrame(rows).write_parquet("SECRETfile.parquet")
-    domain = "--domain 'strings(max_bytes=20)' --max-keys 1 --cap 1 --name visits"
-    made = _shell(f"--log-level info create s --input SECRETfile.parquet --unit user --key url {domain}").stderr
-    assert b"sparsehist: counting with polars" in made
-    assert b"sparsehist: create series done, generation 1" in made
+    domain = "--domain strings(max_bytes=20) --max-keys 1 --cap 1 --name visits"
     release = "release s --series visits --name public --level 0.5 --json"
-    first = _shell(f"{release} --log-level=debug")
-    again = _shell(release)
-    assert (first.returncode, first.stderr, again.stderr) == (0, b"sparsehist: release done, generation 2\n", b"")
-    assert first.stdout.replace(b'"released"', b'"repeated"') == again.stdout
-    refused = _shell("release s --series visits --name finer --level 2 --log-level=info")
-    assert refused.returncode == 3 and refused.stderr.startswith(b"sparsehist: release finer refused\n")
-    assert not [text for text in (made, refused.stderr) if b"SECRET" in text or b"90" in text]
+    with caplog.at_level("INFO", "sparsehist"):
+        assert sparsehist(f"create s --input SECRETfile.parquet --unit user --key url {domain}").code == 0
+        first = sparsehist(release)
+        assert sparsehist("release s --series visits --name finer --level 2").code == 3
+    for step in ("counting with polars", "create series done", "release done", "release finer refused"):
+        assert step in caplog.text
+    assert (first.code, first.err) == (0, "")
+    assert first.out.replace('"released"', '"repeated"') == sparsehist(release).out
+    assert "SECRET" not in caplog.text and "90" not in "".join(caplog.messages)

@@ -31,6 +31,7 @@ $(STAMP): pyproject.toml setup.py
 	@touch $@
 
 demo: $(STAMP)  ## release a real log at three privacy levels, out of order, for the cost of one
+	rm -rf .demo
 	$(BIN)/sparsehist demo
 
 docs: $(STAMP)  ## the site of documentation in build/site, without network

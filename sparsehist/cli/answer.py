@@ -8,7 +8,6 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -45,24 +44,15 @@ class Answer:
 
 
 def print_answer(answer: Answer, *, as_json: bool) -> None:
-    """Print to stdout, as one JSON object or for people; indented lines are commands to copy, so do not wrap them."""
+    """Print to stdout, as one JSON object or for people."""
     if as_json:  # one line of ASCII
-        sys.stdout.write(json.dumps(answer.data, default=_as_text).replace("\x7f", "\\u007f") + "\n")
+        sys.stdout.write(json.dumps(answer.data, default=str).replace("\x7f", "\\u007f") + "\n")
         return
     console = Console(width=None if sys.stdout.isatty() else _PIPED_WIDTH, highlight=False, emoji=False)
     for part in answer.shown:
-        if isinstance(part, str):
-            console.print(printable(part, keep="\n"), soft_wrap=part.startswith("  "))
-        else:
-            console.print(part)
+        console.print(printable(part, keep="\n") if isinstance(part, str) else part)
     if answer.complaint:
         print_error(answer.complaint)
-
-
-def _as_text(value: object) -> str:
-    if isinstance(value, datetime):  # times without a zone come from the store, which keeps UTC
-        return (value if value.tzinfo else value.replace(tzinfo=UTC)).isoformat(timespec="seconds")
-    return str(value)
 
 
 def print_error(message: str) -> None:

@@ -60,27 +60,18 @@ def create(
     asked = given(declared)
     appended = "steps" in asked or "every" in asked
     if appended and reading != READ:
-        raise DeclarationError(
-            "with --steps or --every, logs are appended: give --input and how to read it to append"
-        )
+        raise DeclarationError("with --steps or --every, give --input and how to read it to append")
     name, opened, existed = asked["name"], using.store(store), False
     if if_exists == "reuse" and store.exists():
         with opened.hold() as state:
             existed = state.series(name) is not None or name in Ledger.of(state).limits.periods
     log = None if appended else reading.files()
-    series: Any = sh.create(opened, log, **asked, if_exists=if_exists, counting=reading.counting())
-    declaration, status = series.declaration, "reused" if existed else "created"
+    declaration = sh.create(opened, log, **asked, if_exists=if_exists, counting=reading.counting()).declaration
+    status = "reused" if existed else "created"
     data = {"store": str(store), "series": name, "status": status, "declaration": declaration.as_json()}
-    example = f"append {store} --series {name} --step 1 --input log.parquet"
-    if not appended:
-        example = f"release {store} --series {name} --name public --level 0.01 --out public.parquet"
-    elif "every" in asked:
-        example = example.replace("--step 1", "--period 2026-W01")
     shown: list[Any] = [
-        f"[bold]{status} the series {name}[/] in {escape(str(store))}",
+        f"[bold]{status} the series {name}[/] in {escape(str(store))}; nothing is published yet",
         parameters_table(declaration_rows(declaration)),
-        "Next, for example:",
-        f"  sparsehist {escape(example)}",
     ]
     if len(warning := opened.ledger(series=name, full=True)["warning"].drop_nulls()):
         data["warning"] = warning[0]

@@ -111,11 +111,8 @@ class ReadingOptions:
         return sh.Files(paths, delimiter=self.delimiter, hive=self.hive or (), types=self.types())
 
     def types(self) -> dict[str, str]:
-        """Read --key-type."""
-        pairs = [text.rpartition("=") for text in self.key_type or ()]
-        if not all(column for column, _, _ in pairs):
-            raise DeclarationError("--key-type is column=date, column=integer or column=text")
-        return {column: kind for column, _, kind in pairs}
+        """Read --key-type: column=date, column=integer or column=text."""
+        return {column: kind for column, _, kind in (text.rpartition("=") for text in self.key_type or ())}
 
     def counting(self) -> sh.Counting:
         """Return the settings of counting."""

@@ -33,7 +33,7 @@ from sparsehist.release import any_kind
 from sparsehist.release.creation import counted_into, declared_into
 from sparsehist.release.home import Home
 from sparsehist.release.limits import set_budget
-from sparsehist.release.parameter_rows import declaration_rows
+from sparsehist.release.metadata import declaration_rows
 from sparsehist.release.periods import append_period, declare_periods, drop
 from sparsehist.release.pipeline import RELEASES, rows_of_releases
 from sparsehist.release.releases import AnyRelease

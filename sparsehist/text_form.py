@@ -27,11 +27,11 @@ _Kind = TypeVar("_Kind")
 
 def write_call(name: str, values: Sequence[str], named: Mapping[str, str]) -> str:
     """Return ``name(values…, named…)`` for arguments that are already text."""
-    plain = [f"{key}={value}" for key, value in named.items() if _is_plain_name(key)]
-    quoted = [f"{write_literal(key)}: {value}" for key, value in named.items() if not _is_plain_name(key)]
-    if quoted and plain:  # in one dictionary, since the order of columns matters
-        quoted, plain = [f"{write_literal(key)}: {value}" for key, value in named.items()], []
-    return f"{name}({', '.join([*values, *plain, *(['**{' + ', '.join(quoted) + '}'] if quoted else [])])})"
+    if all(map(_is_plain_name, named)):
+        arguments = [f"{key}={value}" for key, value in named.items()]
+    else:  # in one dictionary, since the order of columns matters
+        arguments = ["**{" + ", ".join(f"{write_literal(key)}: {value}" for key, value in named.items()) + "}"]
+    return f"{name}({', '.join([*values, *arguments])})"
 
 
 def write_literal(value: str | int | date) -> str:

@@ -75,13 +75,7 @@ class CountedSeries(DeclaredSeries):
         yield table_of_dicts("Its releases", self.releases().to_dicts())
 
     def raise_cap(self, level: Level, *, reason: str) -> None:
-        """Raise the cap of the series; from then on the cap holds ex post.
-
-        The ledger still shows the original cap.
-
-        Args:
-            level: The new cap, exact; above the current one.
-            reason: Reason, kept in the ledger.
+        """Raise the cap of the series; from then on the cap holds ex post, and the ledger shows both.
 
         Raises:
             DeclarationError: If the series has no cap, or the level is not above it, or the reason is missing.
@@ -91,11 +85,10 @@ class CountedSeries(DeclaredSeries):
         raise_cap(self.store, self.name, level, reason=reason, series_id=self.series_id)
 
     def releases(self) -> pl.DataFrame:
-        """Return name, workload, level, threshold and time of each release, in order.
+        """Return one row per release, in order; none if the series was dropped.
 
-        Returns:
-            One row per release: name, workload (null for cells), level, std, threshold and expected_false_keys (both
-            null for a workload or a session of queries), released_at. Empty if the series was dropped.
+        Columns name, workload (null for cells), level, std, threshold and expected_false_keys (both null for a
+        workload or a session of queries), released_at.
         """
         with self.store.hold() as state:
             record = state.series(self.name)
@@ -209,12 +202,6 @@ class CountedSeries(DeclaredSeries):
         those of `sparsehist.plan`; `equal` divides what the population's budget leaves; `step` and `measures` are
         as for `release`. A running series needs `step`, which need not have been appended.
 
-        Returns:
-            The plan: tables by level and by count.
-
-        Raises:
-            BudgetExceededError: If no delta of an open domain is left for a release.
-
         Example:
             >>> import polars as pl
             >>> import sparsehist as sh
@@ -248,10 +235,6 @@ class Series(CountedSeries):
         self, workload: Workload | str, levels: Level | EpsilonDelta | Iterable[Level | EpsilonDelta] | None = None
     ) -> pl.DataFrame:
         """Predict the error of each strategy for a workload; nothing is drawn or spent.
-
-        Args:
-            workload: The workload, or its text.
-            levels: Candidate levels, or an (epsilon, delta) in place of one; 0.001, 0.01, 0.1 and 1 by default.
 
         Returns:
             One row per strategy and level, best first: strategy, level, std (root of the mean variance of a query, in
@@ -456,11 +439,7 @@ class PeriodicSeries(DeclaredSeries):
         return Series(self.store, declaration_of(record), record.series_id)
 
     def series(self, period: str | date) -> Series:
-        """Return the series of a period.
-
-        Raises:
-            NotFoundError: If the period was not appended.
-        """
+        """Return the series of a period, or raise a NotFoundError if it was not appended."""
         with self.store.hold() as state:
             record = self.store.find(state, names_of_period(self.declaration, period)[1])
         return Series(self.store, declaration_of(record), record.series_id)
@@ -471,15 +450,11 @@ class PeriodicSeries(DeclaredSeries):
             return [str(declaration_of(record).period) for record in periods_of(state, self.name)]
 
     def progress(self, *, delta: float = DEFAULT_DELTA) -> Row:
-        """Return the cost of all periods so far, as their row of the ledger.
+        """Return the cost of all periods so far, as their row of the ledger, with epsilon at `delta`.
 
-        Args:
-            delta: The delta for which epsilon is shown.
-
-        Returns:
-            Among others `periods` (how many were appended, are declared, were released, and can still be released at
-            the level of the last one), `per_period` and `per_period_epsilon` (cost to one unit in one period),
-            `level` and `epsilon` (cost to one unit), `budget` and `remaining`.
+        It has, among others, `periods` (how many were appended, are declared, were released, and can still be
+        released at the level of the last one), `per_period` and `per_period_epsilon` (cost to one unit in one
+        period), `level` and `epsilon` (cost to one unit), `budget` and `remaining`.
         """
         with self.store.hold() as state:
             rows = ledger_rows(Ledger.of(state), delta, short=True)
@@ -510,8 +485,5 @@ class PeriodicSeries(DeclaredSeries):
         return periods.plan_period(self.store, self.declaration, levels, chosen, counts)
 
     def finish(self) -> None:
-        """Refuse further periods, and erase which units counted in which periods; releases remain possible.
-
-        The record exists only with `most_periods`.
-        """
+        """Refuse further periods, and erase which units counted in which periods; releases remain possible."""
         periods.finish_periods(self.store, self.name)

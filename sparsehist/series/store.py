@@ -98,12 +98,8 @@ class Store(Home):
         """Erase a series: its counts, keys and noise. Its costs remain in the ledger.
 
         After a released period of a periodic series with `most_periods` is dropped, no period can be appended: the
-        record of who counted in it is lost. A periodic series itself can be dropped, with its budget, while it holds
-        no period and none was released; it can then be created again, with another declaration.
-
-        Args:
-            name: Name of the series.
-            reason: Kept in the ledger.
+        record of who counted in it is lost. A periodic series can be dropped until it has a period. `reason` is kept
+        in the ledger.
 
         Raises:
             NotFoundError: If there is no such series.
@@ -135,10 +131,9 @@ class Store(Home):
                 docs/ledger.md describes them.
 
         Returns:
-            One row per noise path (its finest level), per series (the sum over its paths), per population (the sum
-            over its series; one row for all periods of a periodic series) and for everybody (the sum over
-            populations, the largest of disjoint ones). Dropped series are included. Columns scope, population,
-            series, path, level, epsilon (at delta), limit and remaining.
+            One row per noise path (its finest level), series (the sum over its paths), population (the sum over its
+            series, dropped ones included), and for everybody (the sum over populations, the largest of disjoint
+            ones). Columns scope, population, series, path, level, epsilon (at delta), limit and remaining.
 
         Raises:
             DeclarationError: If delta is not from 0 up to 1.
@@ -186,9 +181,8 @@ class Store(Home):
         """Set the largest total cost of the series of a population; releases beyond the budget are refused.
 
         A budget is a filter: it holds even if every level, series and workload is chosen by looking at all earlier
-        releases. Its route and its split of delta are fixed now (`sparsehist.privacy.filters`). A budget set before
-        the first release holds ex ante. If it is set or raised later, or its route or split is changed, it holds ex
-        post only, and needs a reason; the ledger shows which.
+        releases (`sparsehist.privacy.filters`). A budget set before the first release holds ex ante. If it is set,
+        raised or changed later, it holds ex post only, and needs a reason.
 
         Args:
             epsilon: Limit on epsilon at `delta`; pure differential privacy if delta is 0.
@@ -227,10 +221,6 @@ class Store(Home):
 
         The package cannot check this. The person who declares it is responsible, so the ledger records who and why.
 
-        Args:
-            populations: Two names or more.
-            reason: Reason, such as "separated by country of residence".
-
         Raises:
             DeclarationError: If they are not two different names or more, or there is no reason.
 
@@ -246,16 +236,10 @@ class Store(Home):
 
         The report follows the questions of NIST SP 800-226, and contains only public parameters and published rows:
         what was promised to whom, what remains, every release with its error, the largest keys, what is not promised.
-        Needs the extra `report`.
-
-        Args:
-            delta: The delta at which epsilon is shown.
-
-        Returns:
-            The page. It makes no network requests and runs no scripts.
+        It makes no network requests and runs no scripts. Epsilon is shown at `delta`. Needs the extra `plots`.
 
         Raises:
-            NotFoundError: If jinja2 is not installed.
+            NotFoundError: If altair is not installed.
             DeclarationError: If delta is not from 0 up to 1.
         """
         from sparsehist.report.store_report import store_report
@@ -279,9 +263,6 @@ def open(
         wait: Seconds that every call waits for a store in use before it fails.
         seed: Make a ":memory:" store reproducible.
         who: Name of the caller for the ledger; by default the user of the operating system.
-
-    Returns:
-        The store; a context manager.
 
     Raises:
         NotFoundError: If there is no store at `path`.

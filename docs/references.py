@@ -126,15 +126,13 @@ def sql() -> str:
 
 
 def query_language() -> str:
-    """What a query of a series may do, as a section of docs/sql.md."""
-    allowed = "\n".join(f"- **{part}**: {what}." for part, what in language.ALLOWED.items())
+    """Functions of a series' query, and replacements of what is refused, as a section of docs/sql.md."""
     functions = [(group, _words(names)) for group, names in language.FUNCTIONS.items()]
     aggregates = [(group, _words(names)) for group, names in language.AGGREGATES.items()]
     instead = [(_words(names), how) for names, how in language.INSTEAD.items()]
     refused = "\n".join(f"- {reason}" for reason in language.REFUSED.values())
     parts = [
         f"{_MADE}",
-        allowed,
         _table(("functions of one row", "names"), functions),
         _table(("aggregates", "names"), aggregates),
         "All else is refused, with the sentence that says how to write it:",
@@ -145,8 +143,8 @@ def query_language() -> str:
 
 
 def sql_page() -> str:
-    """docs/sql.md with its section on queries as the code has it."""
-    before, title, after = (DOCS / "sql.md").read_text(encoding="utf-8").partition("## What a query may do\n")
+    """docs/sql.md with its section on functions as the code has it."""
+    before, title, after = (DOCS / "sql.md").read_text(encoding="utf-8").partition("## Functions of a query\n")
     return f"{before}{title}\n{query_language()}\n\n## {after.partition(chr(10) + '## ')[2]}"
 
 

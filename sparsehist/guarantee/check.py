@@ -9,20 +9,31 @@ Two things are not checked: that private sources have the unit in the column of 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn
+from typing import Any
 
-from sparsehist.errors import GuaranteeError, raise_alone
+from sparsehist.errors import GuaranteeError
 from sparsehist.guarantee import language, plan
+from sparsehist.guarantee.language import require
 from sparsehist.guarantee.plan import Node, column_of, columns_in, function_of, kind_of, orders_of, parts, type_of
-from sparsehist.guarantee.statement import Source, folded, nodes
+from sparsehist.guarantee.statement import Rewriting, folded, nodes
 
 _EQUAL = ("COMPARE_EQUAL", "COMPARE_NOT_DISTINCT_FROM")
+_MARK = "whether IN is false or null depends on rows of all units; use it alone in WHERE, or write SEMI or ANTI JOIN"
+_UNLIKE = "merges values that are equal but not alike (0.0 and -0.0, 1 month and 30 days); cast to a decimal or text"
+_TIE = (
+    "depends on rows that tie in ORDER BY; add columns that distinguish all rows, or use rank(); give every query in "
+    "FROM a name, which no column has"
+)
+_UNFIT = (
+    "in which one unit may be written in several ways: store whole numbers or text (pandas turns whole numbers with "
+    "missing values into floats; astype('Int64') keeps them)"
+)
 
 
 class TieError(GuaranteeError):
-    """A query depends on the order of rows that tie, which more columns in ORDER BY may prevent."""
+    """A function depends on the order of rows that tie, which more columns in ORDER BY may prevent."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +42,7 @@ class Column:
 
     kind: Any = None
     unit: int | None = None  # the index of the part of the unit that every row of the column contains
-    barred: str = ""  # why it must not be used, as a key of `language.REASONS`
+    barred: str = ""  # why it must not be used
 
 
 @dataclass(frozen=True)
@@ -44,62 +55,50 @@ class Relation:
 
 
 class Check:
-    """The check of a query for units named by these columns.
+    """The check of a query for units named by these columns."""
 
-    `sources` are keyed by view; for each part of the unit, `renamed` has the columns that the query renames to it.
-    """
-
-    def __init__(self, sources: Mapping[str, Source], units: tuple[str, ...], renamed: Sequence[set[str]]) -> None:
-        self._sources, self._units, self._renamed = sources, units, renamed
+    def __init__(self, query: Rewriting, units: tuple[str, ...]) -> None:
+        self._query, self._units = query, units
         self._kinds: dict[int, str] = {}
         self._ctes: dict[int, Relation] = {}
 
     def run(self, root: Node, columns: Sequence[str], keys: tuple[str, ...]) -> None:
         """Refuse a plan unless each unit's rows depend only on that unit's own rows and on public tables."""
         for name in (*self._units, *keys):
-            if sum(folded(column) == folded(name) for column in columns) != 1 or name not in columns:
-                self._refuse("one column", name, columns=", ".join(columns))
+            once = sum(folded(column) == folded(name) for column in columns) == 1 and name in columns
+            require(once, f"the result must have one column {name}; its columns are {', '.join(columns)}")
         for node in nodes(root):
             if "expression_class" in node or str(node.get("type")).startswith("LOGICAL_"):
-                reason, what = plan.unlisted(node)
-                if reason:
-                    self._refuse(reason, what)
+                plan.check_fields(node)
         result = self._relation(root)
-        if not result.private:
-            self._refuse("all public")
+        require(result.private, "the query reads no private table: do not declare the table of the log public")
         self._check_usable(*result.columns)
         for part, unit in enumerate(self._units):
-            if result.columns[columns.index(unit)].unit != part:
-                self._refuse("no unit", unit)
-
-    def _refuse(self, reason: str, what: str = "", **words: str) -> NoReturn:
-        """Refuse the query for a reason of the language; `what` is the name of a column or function."""
-        equal = " AND ".join(f"a.{name} = b.{name}" for name in self._units)
-        words |= {"unit": ", ".join(self._units), "equal": equal, "instead": language.instead_of(what)}
-        kind = TieError if reason == "ties" else GuaranteeError
-        raise_alone(kind(language.REASONS[reason].format(what=what, **words)))
+            kept = result.columns[columns.index(unit)].unit == part
+            require(kept, f"{unit} must be the column {unit} of a private table, unchanged or with an injective cast")
 
     # Operators
 
     def _relation(self, node: Node) -> Relation:
-        relation: Relation = getattr(self, f"_{kind_of(node).lower()}")(node)
+        below: list[Relation] = []
+        for child in node.get("children", ()):
+            below.append(self._relation(child))
+            if kind_of(node) == "MATERIALIZED_CTE":
+                self._ctes.setdefault(int(node["table_index"]), below[0])
+        relation: Relation = getattr(self, f"_{kind_of(node).lower()}")(node, *below)
         return relation
 
-    def _below(self, node: Node, child: int = 0) -> Relation:
-        return self._relation(node["children"][child])
-
-    def _is_named_by(self, relation: Relation, columns: Iterable[int | None]) -> bool:
-        """Return whether the relation is public, or these columns name the complete unit of each row."""
-        units = {relation.columns[column].unit for column in columns if column is not None} - {None}
-        return not relation.private or len(units) == len(self._units)
+    def _require_unit(self, relation: Relation, columns: Iterable[int | None], refusal: str) -> None:
+        """Refuse the query unless the relation is public, or these columns name the complete unit of each row."""
+        parts = {relation.columns[column].unit for column in columns if column is not None} - {None}
+        require(not relation.private or len(parts) == len(self._units), f"{refusal} {', '.join(self._units)}")
 
     def _are_together(self, left: Relation, right: Relation, equal: Iterable[tuple[int | None, int | None]]) -> bool:
         """Return whether each row of a join belongs to one unit at most; `equal` are the parts that it compares."""
         same = {one for one, other in equal if one is not None and one == other}
         return not (left.private and right.private) or len(same) == len(self._units)
 
-    def _projection(self, node: Node) -> Relation:
-        below = self._below(node)
+    def _projection(self, node: Node, below: Relation) -> Relation:
         return Relation(tuple(self._column(below, one) for one in node["expressions"]), below.private)
 
     def _column(self, below: Relation, expression: Node) -> Column:
@@ -121,143 +120,118 @@ class Check:
         kept = language.keeps_units_apart(type_of(inside), type_of(expression))
         return self._unit(below, inside) if kept else None
 
-    def _get(self, node: Node) -> Relation:
+    def _get(self, node: Node, *below: Relation) -> Relation:
         function, data = function_of(node), node.get("function_data") or {}
-        if function in ("range", "generate_series") and not node.get("children"):
+        require(not below, plan.CORRELATED)
+        if function in ("range", "generate_series"):
             return Relation((Column({"id": "BIGINT"}),) * len(node.get("column_indexes", ())))
         *schema, table = data.get("qualified_name", {}).get("path") or [""]
-        source = self._sources.get(table.removeprefix("hidden_"))
+        source = self._query.sources.get(table)
         names, read = list(map(folded, node["names"])), [int(one.get("index", -1)) for one in node["column_indexes"]]
-        plain = function == "seq_scan" and schema == ["memory", "main"] and not node.get("children")
-        if source is None or not plain or not set(read) <= set(range(len(names))):
-            self._refuse("no source", function)
+        known = function == "seq_scan" and schema == ["memory", "main"] and set(read) <= set(range(len(names)))
+        if source is None or not known:
+            raise GuaranteeError(f"{function}(…) is no source in a series' query")
         columns = list(map(Column, node["returned_types"]))
         for part, unit in enumerate(() if source.public else self._units):
             named = [column for column, name in enumerate(names) if name == folded(unit)]
-            named = named or [column for column, name in enumerate(names) if name in self._renamed[part]]
-            if len(named) > 1:
-                self._refuse("two units", source.name, column=unit)
+            named = named or [column for column, name in enumerate(names) if name in self._query.renamed(unit)]
+            require(len(named) < 2, f"{source.name} has two columns that the query calls {unit}; rename one")
             for column in named:
-                self._check_unit(part, columns[column].kind)
+                kind = language.unit_kind(columns[column].kind)
+                require(kind, f"{unit} has the type {language.name_of(columns[column].kind)}, {_UNFIT}")
+                same = self._kinds.setdefault(part, kind) == kind  # different units must not compare equal
+                require(same, f"{unit} has different types in two tables; store it in one type")
                 columns[column] = replace(columns[column], unit=part)
         return Relation(tuple(columns[column] for column in read), not source.public)
 
-    def _check_unit(self, part: int, kind: Any) -> None:
-        """Refuse invalid types of units, and two different types: different units might compare equal."""
-        unit = language.unit_kind(kind)
-        if not unit:
-            self._refuse("unfit unit", self._units[part], kind=language.name_of(kind))
-        if self._kinds.setdefault(part, unit) != unit:
-            self._refuse("two types", self._units[part])
-
-    def _dummy_scan(self, _: Node) -> Relation:
-        return Relation((Column(),))
-
-    def _expression_get(self, node: Node) -> Relation:
-        below = self._below(node)
-        for row in node["expressions"]:
-            self._check(below.columns, *row)
-        return Relation(tuple(map(Column, node["expr_types"])), below.private)
-
-    def _filter(self, node: Node) -> Relation:
+    def _filter(self, node: Node, below: Relation) -> Relation:
         """Check the conditions of WHERE. One may be IN (query), if it is false or null for rows of other units."""
-        below, conditions = self._below(node), plan.conditions_of(node["expressions"])
+        conditions = plan.conditions_of(node["expressions"])
         alone = {column_of(one) for one in conditions}
-        marks = {column for column, one in enumerate(below.columns) if column in alone and one.barred == "condition"}
+        marks = {column for column, one in enumerate(below.columns) if column in alone and one.barred == _MARK}
         self._check(below.columns, *(one for one in conditions if column_of(one) not in marks))
-        columns = (
-            replace(one, barred="correlated") if column in alone else one for column, one in enumerate(below.columns)
-        )
-        return replace(below, columns=tuple(columns))
+        columns = enumerate(below.columns)
+        unusable = (replace(one, barred=plan.CORRELATED) if column in alone else one for column, one in columns)
+        return replace(below, columns=tuple(unusable))
 
-    def _comparison_join(self, node: Node) -> Relation:
-        how, left, right = str(node.get("join_type", "INNER")), self._below(node), self._below(node, 1)
-        if how not in ("INNER", "LEFT", "SEMI", "ANTI", "MARK"):
-            self._refuse("correlated")
-        paired = [one for one in node.get("conditions", ()) if "right" in one]
-        others = [one["left"] for one in node.get("conditions", ()) if "right" not in one]
+    def _comparison_join(self, node: Node, left: Relation, right: Relation) -> Relation:
+        how, conditions = str(node.get("join_type", "INNER")), node.get("conditions", ())
+        require(how in ("INNER", "LEFT", "SEMI", "ANTI", "MARK"), plan.CORRELATED)
+        paired = [one for one in conditions if "right" in one]
+        others = [one["left"] for one in conditions if "right" not in one]
         self._check(left.columns, *(one["left"] for one in paired))
         self._check(right.columns, *(one["right"] for one in paired))
         both = (*left.columns, *right.columns)
         self._check(both, *others, *filter(None, map(node.get, ("condition", "predicate"))))
-        equal = (
-            (self._unit(left, one["left"]), self._unit(right, one["right"]))
-            for one in paired
-            if one.get("comparison") in _EQUAL
-        )
-        together = self._are_together(left, right, equal)
-        if how == "INNER" and not together:
-            self._refuse("units meet")
-        if how != "INNER" and right.private and not (left.private and together):
-            self._refuse("partner")
+        equal = [one for one in paired if one.get("comparison") in _EQUAL]
+        units = [(self._unit(left, one["left"]), self._unit(right, one["right"])) for one in equal]
+        together = self._are_together(left, right, units)
+        remedy = f"write ON {' AND '.join(f'a.{unit} = b.{unit}' for unit in self._units)}, or declare a table public"
+        require(how != "INNER" or together, f"this joins rows of different units; {remedy}")
+        alone = not right.private or (left.private and together)
+        require(how == "INNER" or alone, f"whether a row has a partner depends on other units; {remedy}")
         added = {
             "INNER": right.columns,
             "LEFT": [replace(one, unit=None) for one in right.columns],
-            "MARK": [Column({"id": "BOOLEAN"}, barred="condition" if right.private else "")],
+            "MARK": [Column({"id": "BOOLEAN"}, barred=_MARK if right.private else "")],
         }.get(how, ())
         return Relation((*left.columns, *added), left.private or right.private)
 
     _any_join = _cross_product = _comparison_join
 
-    def _aggregate_and_group_by(self, node: Node) -> Relation:
-        groups, below = node.get("groups", []), self._below(node)
-        if len(node.get("grouping_sets", ())) > 1:
-            self._refuse("GROUPING_SETS")
-        if not self._is_named_by(below, map(column_of, groups)):
-            self._refuse("group")
+    def _aggregate_and_group_by(self, node: Node, below: Relation) -> Relation:
+        groups, one_set = node.get("groups", []), len(node.get("grouping_sets", ())) < 2
+        require(one_set, "in place of grouping sets write UNION ALL of one GROUP BY for each")
+        self._require_unit(below, map(column_of, groups), "this groups rows of several units; extend GROUP BY by")
         grouped = [self._column(below, group) for group in groups]
         self._check_alike(grouped, "GROUP BY")
-        aggregates = [self._aggregate(one, below) for one in node.get("expressions", ())]
+        aggregates = [self._aggregate(one, below, language.ORDERED) for one in node.get("expressions", ())]
         return Relation((*grouped, *aggregates), below.private, frozenset(range(len(groups))))
 
-    def _aggregate(self, one: Node, below: Relation, *, window: bool = False) -> Column:
-        """Return the column of an aggregate, which must not depend on the order of rows."""
+    def _aggregate(self, one: Node, below: Relation, ordered: frozenset[str]) -> Column:
+        """Return the column of an aggregate, which must not depend on the order of rows, or be in `ordered`."""
         name, kind, children = function_of(one), type_of(one), one.get("children", ())
         self._check(below.columns, *parts(one))
-        if name not in language.ADDING | language.ORDERLESS | (frozenset() if window else language.ORDERED):
-            self._refuse("function", name)
+        require(name in language.ADDING | language.ORDERLESS | ordered, language.refused_function(name))
         if not below.private:
             return Column(kind)
-        arguments = [part for part in children if columns_in(part)]
-        if columns_in(*children[1:]):  # max(x, n) takes n from the first row
-            self._refuse("unknown", f"{name} of a number in each row")
-        if name in language.ADDING and not all(language.adds_exactly(type_of(part)) for part in children):
-            self._refuse("floats", name)
-        if name in language.ORDERED and not columns_in(*arguments) <= self._distinguished(orders_of(one), below):
-            self._refuse("ties", name)
-        counts = name.startswith(("count", "bool_", "bit_"))
-        if name in language.ORDERLESS and not counts and not all(map(language.is_alike, map(type_of, arguments))):
-            self._refuse("alike", name)
+        kinds = [type_of(part) for part in children if columns_in(part)]
+        require(not columns_in(*children[1:]), f"{name} of a number in each row is {language.UNKNOWN}")
+        if name in language.ADDING:
+            exact = all(language.adds_exactly(type_of(part)) for part in children)
+            require(exact, f"floating-point {name} depends on the order of rows; write {name}(x::decimal(18, 3))")
+        elif name in language.ORDERED and not columns_in(*children) <= self._distinguished(orders_of(one), below):
+            raise TieError(f"{name} {_TIE}")
+        elif name in language.ORDERLESS and not name.startswith(("count", "bool_", "bit_")):
+            require(all(map(language.is_alike, kinds)), f"{name} {_UNLIKE}")
         return Column(kind)
 
-    def _window(self, node: Node) -> Relation:
+    def _window(self, node: Node, below: Relation) -> Relation:
         """Check windows. Those that pick rows need an order that distinguishes all rows, except equal ones.
 
         Two such windows with different orders are refused if rows may be equal, since ties may be broken differently.
         """
-        below, windows = self._below(node), node["expressions"]
+        windows = node["expressions"]
         columns = [self._one_window(one, below) for one in windows]
-        usable = {column for column, one in enumerate(below.columns) if one.barred in ("", "condition")}
+        usable = {column for column, one in enumerate(below.columns) if one.barred in ("", _MARK)}
         first = None
         for one in filter(plan.picks_rows, windows):
             distinguished = self._distinguished([*one.get("partitions", ()), *orders_of(one)], below)
             if below.unique is not None and below.unique <= distinguished:
                 continue
             if not usable <= distinguished:
-                self._refuse("ties", function_of(one) or str(one["type"]).removeprefix("WINDOW_").lower())
+                raise TieError(f"{function_of(one) or one['type'].removeprefix('WINDOW_').lower()} {_TIE}")
             order = (one.get("partitions"), one.get("orders"))
-            if (first or order) != order:
-                self._refuse("two windows")
-            first = order
+            first = first or order
+            require(first == order, "two windows in two orders may order ties differently; use one order for both")
         return Relation((*below.columns, *columns), below.private, below.unique)
 
     def _one_window(self, one: Node, below: Relation) -> Column:
         self._check(below.columns, *parts(one))
-        if one["type"] not in language.WINDOWS:
-            self._refuse("unknown", "this window function")
-        if not self._is_named_by(below, map(column_of, one.get("partitions", ()))):
-            self._refuse("window")
-        return self._aggregate(one, below, window=True) if one["type"] == "WINDOW_AGGREGATE" else Column(type_of(one))
+        require(one["type"] in language.WINDOWS, f"this window function is {language.UNKNOWN}")
+        partitions = map(column_of, one.get("partitions", ()))
+        self._require_unit(below, partitions, "the window contains rows of several units; write PARTITION BY")
+        return Column(type_of(one)) if one["type"] != "WINDOW_AGGREGATE" else self._aggregate(one, below, frozenset())
 
     @staticmethod
     def _distinguished(orders: list[Node], below: Relation) -> set[int]:
@@ -273,40 +247,36 @@ class Check:
         by_text = map(column_of, [part for one in structs if one in texts for part in one["children"]])
         return alike | {at for at in by_text if at is not None}
 
-    def _distinct(self, node: Node) -> Relation:
-        below, targets = self._below(node), set(map(column_of, node.get("distinct_targets", ())))
-        if not self._is_named_by(below, targets):
-            self._refuse("distinct")
-        if not targets >= set(range(len(below.columns))):
-            self._refuse("distinct on")
+    def _distinct(self, node: Node, below: Relation) -> Relation:
+        targets = set(map(column_of, node.get("distinct_targets", ())))
+        self._require_unit(below, targets, "DISTINCT merges rows of several units; extend SELECT by")
+        complete = targets >= set(range(len(below.columns)))
+        require(complete, "in place of DISTINCT ON write QUALIFY row_number() OVER (PARTITION BY … ORDER BY …) = 1")
         self._check_alike(below.columns, "DISTINCT")
         return below
 
-    def _union(self, node: Node) -> Relation:
-        sides = [self._below(node, child) for child in range(len(node["children"]))]
-        private = any(side.private for side in sides)
-        if private and not all(side.private for side in sides):
-            self._refuse("union with public")
+    def _union(self, node: Node, *sides: Relation) -> Relation:
+        private = sides[0].private
+        require(all(side.private == private for side in sides), "a union with public rows, which belong to no unit")
         columns = []
         for same in zip(*(side.columns for side in sides), strict=True):
             self._check_usable(*same)
             units = {one.unit for one in same}
             columns.append(Column(same[0].kind, units.pop() if len(units) == 1 else None))
         relation = Relation(tuple(columns), private)
-        if not self._is_named_by(relation, range(len(columns))):
-            self._refuse("union")
+        self._require_unit(
+            relation, range(len(columns)), "all parts of a union must have in one place, with one type,"
+        )
         if not node.get("setop_all"):
             self._check_alike(columns, "UNION")
         return relation
 
-    def _unnest(self, node: Node) -> Relation:
-        below = self._below(node)
+    def _unnest(self, node: Node, below: Relation) -> Relation:
         self._check(below.columns, *(one["child"] for one in node["expressions"]))
         return Relation((*below.columns, *(Column(type_of(one)) for one in node["expressions"])), below.private)
 
-    def _materialized_cte(self, node: Node) -> Relation:
-        self._ctes[int(node["table_index"])] = self._below(node)
-        return self._below(node, 1)
+    def _materialized_cte(self, _: Node, __: Relation, query: Relation) -> Relation:
+        return query
 
     def _cte_ref(self, node: Node) -> Relation:
         return self._ctes[int(node["cte_index"])]
@@ -315,29 +285,27 @@ class Check:
 
     def _check_usable(self, *columns: Column) -> None:
         for column in columns:
-            if column.barred:
-                self._refuse(column.barred)
+            require(not column.barred, column.barred)
 
     def _check_alike(self, columns: Iterable[Column], what: str) -> None:
         """Refuse columns in which equal values can be distinguished, since merging depends on the order of rows."""
         for column in columns:
             self._check_usable(column)
-            if not language.is_alike(column.kind):
-                self._refuse("alike", what)
+            require(language.is_alike(column.kind), f"{what} {_UNLIKE}")
 
     def _check(self, columns: Sequence[Column] | None, *expressions: Node) -> None:
         """Refuse expressions that depend on other rows; if `columns` is None, they may use every column."""
         for one in expressions:
-            column, kind = column_of(one), kind_of(one)
+            column, kind, name = column_of(one), kind_of(one), function_of(one)
             if column is not None:
                 self._check_usable(*(() if columns is None else [columns[column]]))
                 continue
-            if kind in ("BOUND_AGGREGATE", "BOUND_WINDOW"):
-                self._refuse("unknown", f"{function_of(one)} inside an expression")
-            if not language.is_known(type_of(one)):
-                self._refuse("type", language.name_of(type_of(one)).lower())
-            if kind == "BOUND_FUNCTION" and function_of(one) not in language.SCALARS:
-                self._refuse("function", function_of(one))
+            of_rows = kind in ("BOUND_AGGREGATE", "BOUND_WINDOW")
+            require(not of_rows, f"{name} inside an expression is {language.UNKNOWN}")
+            require(
+                language.is_known(type_of(one)), f"the type {language.name_of(type_of(one))} is {language.UNKNOWN}"
+            )
+            require(kind != "BOUND_FUNCTION" or name in language.SCALARS, language.refused_function(name))
             if kind == "BOUND_LAMBDA":
                 self._check(None, one["lambda_expr"])
             self._check(columns, *parts(one))

@@ -17,7 +17,6 @@ import duckdb
 
 from sparsehist.errors import (
     DeclarationError,
-    GuaranteeError,
     InputError,
     SparsehistError,
     StatementError,
@@ -25,9 +24,8 @@ from sparsehist.errors import (
 )
 from sparsehist.guarantee.check import Check, TieError
 from sparsehist.guarantee.extensions import draw_no_progress
-from sparsehist.guarantee.language import REASONS
 from sparsehist.guarantee.plan import plan_of
-from sparsehist.guarantee.statement import Lookup, Rewriting, Rewritten, Source, break_ties, folded, quoted
+from sparsehist.guarantee.statement import Lookup, Rewriting, Source, folded, quoted
 from sparsehist.store.layout import spill_directory
 from sparsehist.store.statements import statement
 
@@ -91,60 +89,38 @@ def close(
     The result must have the columns `key`. Raises GuaranteeError, or StatementError if DuckDB cannot plan it.
     """
     with duckdb.connect(":memory:", config={"threads": 1, **_CLOSED}) as connection:
-        query = Rewriting(connection, text, lookup, parameters, frozenset(public_files), restricted).done()
+        query = Rewriting(connection, text, lookup, parameters, frozenset(public_files), restricted)
         columns = {view: _columns_of(connection, source) for view, source in query.sources.items()}
         verified = restricted and bool(unit)
         if verified:
             for view, typed in columns.items():
                 fields = ", ".join(f"{quoted(name)} {kind}" for name, kind in typed.items())
-                connection.execute(f"create table hidden_{view} ({fields})")
-                listed = ", ".join(map(quoted, typed))
-                connection.execute(f"create view {view} as select {listed} from hidden_{view}")  # noqa: S608  quoted
+                connection.execute(f"create table {view} ({fields})")
             connection.execute(statement("guarantee_lock"))
-            query = _with_order(connection, query, tuple(unit), tuple(key))
+            try:
+                _check(connection, query, tuple(unit), tuple(key))
+            except TieError as tie:
+                query.break_ties()
+                _check(connection, query, tuple(unit), tuple(key), tie)
         return Closed(query.text, query.sources, columns, verified)
 
 
-def _with_order(
-    connection: duckdb.DuckDBPyConnection, query: Rewritten, units: tuple[str, ...], keys: tuple[str, ...]
-) -> Rewritten:
-    """Check a query; if the order of rows that tie matters, check and return it with ties broken."""
-    try:
-        _check(connection, query, units, keys)
-    except TieError as problem:
-        tie, ordered = problem, break_ties(connection, query)
-    else:
-        return query
-    try:
-        _check(connection, ordered, units, keys)
-    except GuaranteeError:
-        raise
-    except StatementError:
-        raise_alone(tie)
-    return ordered
-
-
 def _check(
-    connection: duckdb.DuckDBPyConnection, query: Rewritten, units: tuple[str, ...], keys: tuple[str, ...]
+    connection: duckdb.DuckDBPyConnection,
+    query: Rewriting,
+    units: tuple[str, ...],
+    keys: tuple[str, ...],
+    tie: TieError | None = None,
 ) -> None:
-    """Check the plan of a query over empty tables."""
+    """Check the plan of a query over empty tables; if DuckDB cannot plan it, raise the earlier error about ties."""
     try:
         columns = connection.sql(query.text).columns
         ((text,),) = connection.execute(statement("guarantee_plan"), {"query": query.text}).fetchall()
-        plan = plan_of(text)
     except duckdb.Error as problem:
-        raise_alone(StatementError(f"DuckDB cannot plan the query: {_message_of(problem)}"))
-    except ValueError:  # JSON has no value such as nan
-        plan = {"error": True}
-    if plan["error"] or len(plan["plans"]) != 1:
-        raise_alone(GuaranteeError(REASONS["no plan"]))
-    Check(query.sources, units, [query.renamed(unit) for unit in units]).run(plan["plans"][0], columns, keys)
-
-
-def _message_of(problem: duckdb.Error) -> str:
-    """Return DuckDB's message about a query over empty tables; such a message contains no data."""
-    message = str(problem).partition("\n")[0].split(": ", 1)[-1] or type(problem).__name__
-    return re.sub(r"\b(memory\.main\.)?(hidden_)?source_(\d+)\b", r"source \3", message)
+        message = str(problem).partition("\n")[0].split(": ", 1)[-1]  # over empty tables: it contains no data
+        message = re.sub(r"\b(memory\.main\.)?source_(\d+)\b", r"source \2", message)
+        raise_alone(tie or StatementError(f"DuckDB cannot plan the query: {message}"))
+    Check(query, units).run(plan_of(text), columns, keys)
 
 
 def _columns_of(connection: duckdb.DuckDBPyConnection, source: Source) -> Columns:
@@ -155,13 +131,12 @@ def _columns_of(connection: duckdb.DuckDBPyConnection, source: Source) -> Column
             is_relation = isinstance(table, duckdb.DuckDBPyRelation)
             connection.register("given", table.limit(0).to_arrow_table() if is_relation else table)
         rows = connection.execute(f"describe from {source.reader or 'given'}").fetchall()
+        connection.unregister("given")
     except SparsehistError:
         raise
     except Exception as problem:  # noqa: BLE001  an engine's message may quote the data
         kind = type(problem).__name__.removesuffix("Exception")
         raise_alone(InputError(f"the source {source.name} cannot be read ({kind})"))
-    finally:
-        connection.unregister("given")
     columns = {str(name): _ENUM.sub("VARCHAR", str(kind)) for name, kind, *_ in rows}
     if len({folded(name) for name in columns}) != len(rows):
         raise DeclarationError(f"the source {source.name} has two columns of one name: rename them apart")

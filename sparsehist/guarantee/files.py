@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
+from sparsehist.guarantee.language import require
+
 _FOLDERS = "hive_partitioning hive_types hive_types_autocast filename compression"
 READERS = {
     "read_parquet": f"{_FOLDERS} binary_as_string",
@@ -24,22 +26,19 @@ def reader_of(path: str) -> str:
     return _ENDINGS.get(PurePath(re.sub(r"\.(gz|zst)$", "", path.lower())).suffix, "")
 
 
-def guess_of(reader: str, paths: Sequence[str], options: Mapping[str, Any]) -> str:
-    """Return the reason why other rows may affect how a row is read; empty if there is none."""
-    unknown = sorted(set(options) - set(READERS[reader].split()))
-    if unknown:
-        return f"with {unknown[0]}, rows of other units may affect how {reader} reads a row; leave it out"
-    if reader != "read_parquet" and (not options.get("columns") or options.get("auto_detect") is not False):
-        return (
-            f"{reader} guesses names and types from the rows of all units; write auto_detect = false, "
-            "columns = {'user_id': 'VARCHAR', …}"
-        )
-    if reader == "read_json" and options.get("format") not in ("newline_delimited", "array"):
-        return "read_json guesses the format from the rows of all units; write format = 'newline_delimited'"
+def check_options(reader: str, paths: Sequence[str], options: Mapping[str, Any]) -> None:
+    """Refuse options with which other rows may affect how a row is read."""
+    unknown = ", ".join(sorted(options.keys() - READERS[reader].split()))
+    require(not unknown, f"with {unknown}, rows of other units may affect how {reader} reads a row; leave it out")
+    if reader != "read_parquet":
+        typed = options.get("columns") and options.get("auto_detect") is False
+        columns = "auto_detect = false, columns = {'user_id': 'VARCHAR', …}"
+        require(typed, f"{reader} guesses names and types from the rows of all units; write {columns}")
+    formatted = reader != "read_json" or options.get("format") in ("newline_delimited", "array")
+    require(formatted, "read_json guesses the format from the rows of all units; write format = 'newline_delimited'")
     typed = "hive_types" in options or False in (options.get("hive_partitioning"), options.get("hive_types_autocast"))
-    if not typed and any(re.search(r"[*?\[].*[/\\]", path) for path in paths):
-        return (
-            "types of columns in the names of folders are guessed from all folders; write hive_types = {…}, "
-            "hive_types_autocast = false or hive_partitioning = false"
-        )
-    return ""
+    folders = any(re.search(r"[*?\[].*[/\\]", path) for path in paths)
+    remedy = "hive_types = {…} or hive_partitioning = false"
+    require(
+        typed or not folders, f"types of columns in names of folders are guessed from all folders; write {remedy}"
+    )

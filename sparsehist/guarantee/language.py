@@ -10,21 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-Kind = dict[str, Any]
+from sparsehist.errors import GuaranteeError
 
-ALLOWED = {
-    "SELECT": "columns, `*`, `EXCLUDE`, `REPLACE`, expressions, `CASE`, casts, lambdas, `unnest(list)`",
-    "FROM": "tables of `tables=` and `public=`, files, queries in parentheses, `VALUES`, `range(n)`, "
-    "`log, unnest(list) [WITH ORDINALITY] AS t(x)`",
-    "JOIN": "`JOIN`, `LEFT JOIN`, `SEMI JOIN`, `ANTI JOIN`: with public tables on anything, with private ones on the "
-    "unit",
-    "WHERE": "conditions on the row; `x IN (SELECT …)` of a public table, `unit IN (SELECT unit …)` of a private one",
-    "GROUP BY, DISTINCT": "with the unit among the columns; `HAVING`; `DISTINCT ON` all columns of the SELECT",
-    "Windows": "`PARTITION BY` the unit; ranks, aggregates, `row_number`, `lag`, `lead`, `first_value`, "
-    "`last_value`, `nth_value`, `ntile`; `QUALIFY`",
-    "Together": "`WITH`, `UNION ALL`, `UNION` of logs that have the unit in the same column; `ORDER BY` is ignored",
-}
-"""Allowed parts of a query; `python docs/references.py` writes them into docs/sql.md."""
+Kind = dict[str, Any]
 
 FUNCTIONS = {
     "Operators": """
@@ -83,6 +71,7 @@ _BOUND = """
 """
 SCALARS = frozenset(f"{' '.join(FUNCTIONS.values())} {_SYNTAX} {_BOUND}".split())
 
+UNKNOWN = "not in the language of docs/sql.md; write it in a plainer way"
 REFUSED = {
     "LIMIT_MODIFIER LIMIT_PERCENT_MODIFIER": "LIMIT and OFFSET count the rows of all units; number those of each: "
     "row_number() OVER (PARTITION BY the unit ORDER BY …)",
@@ -91,7 +80,6 @@ REFUSED = {
     "EXCEPT INTERSECT": "EXCEPT and INTERSECT compare whole rows; write ANTI JOIN or SEMI JOIN on the unit and the "
     "other columns",
     "EXISTS NOT_EXISTS": "in place of EXISTS write SEMI JOIN … USING (user_id), of NOT EXISTS an ANTI JOIN",
-    "GROUPING_SETS": "in place of grouping sets, ROLLUP or CUBE write UNION ALL of one GROUP BY for each",
     "FULL OUTER": "in place of a FULL JOIN write UNION ALL of a LEFT JOIN and an ANTI JOIN",
     "RIGHT": "in place of a RIGHT JOIN write a LEFT JOIN with the tables swapped",
     "POSITIONAL": "a positional join depends on the order of rows; join on columns",
@@ -105,56 +93,16 @@ REFUSED = {
 }
 """Refused constructs by name in DuckDB's parse tree: the reason and a replacement."""
 
-REASONS = {
-    "unknown": "{what} is not in the language of docs/sql.md; write it in a plainer way",
-    "function": "{what} is not in the language of docs/sql.md; {instead}",
-    "type": "the type {what} is not in the language of docs/sql.md; cast to text",
-    "one column": "the result must have one column {what}; its columns are {columns}",
-    "all public": "the query reads no private table: name one that has {unit}, or do not declare it public",
-    "unfit unit": "{what} has the type {kind}, in which one unit may be written in several ways: store whole numbers "
-    "or text (pandas turns whole numbers with missing values into floats; astype('Int64') keeps them)",
-    "no unit": "{what} must be the column {what} of a private table, unchanged or with an injective cast",
-    "units meet": "this joins rows of different units; write JOIN … ON {equal}, or declare one of the tables public",
-    "partner": "whether a row has a partner depends on rows of other units; write ON {equal}, or declare the second "
-    "table public",
-    "condition": "whether IN is false or null depends on the rows of all units; make it a condition of its own in "
-    "WHERE, or write SEMI JOIN or ANTI JOIN",
-    "group": "this groups rows of several units; add {unit} to GROUP BY",
-    "window": "the window contains rows of several units; write OVER (PARTITION BY {unit} …)",
-    "distinct": "DISTINCT merges rows of several units; select {unit} too",
-    "distinct on": "DISTINCT ON keeps any of several rows; write QUALIFY row_number() OVER (PARTITION BY {unit}, … "
-    "ORDER BY …) = 1",
-    "union": "{unit} must be in one place in all parts of a union, with one type",
-    "union with public": "a union with public rows, which belong to no unit",
-    "ties": "{what} depends on the order of rows that tie in ORDER BY; order by columns that distinguish all rows "
-    "(and give every query in FROM a name, which no column has), or use rank()",
-    "two windows": "two windows in two orders may order rows that tie differently; use one order, or compute the "
-    "second window in a query around the first",
-    "floats": "the last digits of a floating-point {what} depend on the order of all rows; write "
-    "{what}(x::decimal(18, 3))",
-    "alike": "{what} merges values that are equal but not alike (0.0 and -0.0, 1 month and 30 days), and which one "
-    "remains depends on other units; cast to a decimal, a whole number or text",
-    "correlated": "a query in parentheses may not look at the row outside, nor be one of several rows; write a join "
-    "with a query that has the unit in its GROUP BY",
-    "no source": "{what}(…) is no source in a series' query",
-    "two units": "{what} has two columns that the query calls {column}; rename one",
-    "two types": "{what} has different types in two tables; store it in one type",
-    "no plan": "DuckDB cannot write the plan of this query; write it without values such as nan",
-} | {word: reason for words, reason in REFUSED.items() for word in words.split()}
-"""Reasons to refuse a query, with replacements."""
-
 INSTEAD = {
-    "now today current_date current_timestamp current_localtimestamp getvariable current_setting": "write a constant "
-    "or a parameter, $name",
-    "random uuid gen_random_uuid": "write a hash of the row: hash(query) % 10 = 0",
+    "now today current_date current_timestamp getvariable": "write a constant or a parameter, $name",
+    "random uuid": "write a hash of the row: hash(query) % 10 = 0",
     "age": "write date_diff('day', a, b)",
     "arg_max max_by": "write first(x ORDER BY y DESC)",
     "arg_min min_by": "write first(x ORDER BY y)",
     "mode": "count in a query of its own, then keep row_number() OVER (PARTITION BY the unit ORDER BY n DESC, x) = 1",
     "approx_count_distinct": "write count(DISTINCT x)",
-    "approx_quantile reservoir_quantile": "write quantile_cont(x, 0.5)",
-    "stddev var_samp variance": "compute it from sum(x), sum(x * x) and count(*) of decimals",
-    "timezone": "store times in one zone, or add an interval: ts + INTERVAL 2 HOUR",
+    "approx_quantile": "write quantile_cont(x, 0.5)",
+    "stddev variance": "compute it from sum(x), sum(x * x) and count(*) of decimals",
 }
 """Replacements of refused functions."""
 
@@ -208,7 +156,18 @@ def keeps_units_apart(before: Kind | None, after: Kind | None) -> bool:
     return "" not in kinds and (kinds[0] == kinds[1] or (name_of(before) in _TO_TEXT and kinds[1] == "VARCHAR"))
 
 
-def instead_of(function: str) -> str:
-    """Return a replacement for a refused function."""
-    known = (how for names, how in INSTEAD.items() if function in names.split())
-    return next(known, "compute it from the functions listed there, or before the log is stored")
+def require(condition: object, refusal: str) -> None:
+    """Refuse the query unless a condition holds."""
+    if not condition:
+        raise GuaranteeError(refusal)
+
+
+def entry(table: dict[str, str], *words: object) -> str:
+    """Return the text of a table for the first of these words; empty if it has none."""
+    return next((text for names, text in table.items() if not set(names.split()).isdisjoint(words)), "")
+
+
+def refused_function(name: str) -> str:
+    """Return the refusal of a function, with a replacement."""
+    instead = entry(INSTEAD, name) or "compute it from the functions listed there, or before the log is stored"
+    return f"{name} is not in the language of docs/sql.md; {instead}"

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from sparsehist.guarantee.language import RANKED
+from sparsehist.guarantee.language import RANKED, UNKNOWN, require
 
 Node = dict[str, Any]
 
@@ -43,14 +43,13 @@ _FIELDS = {
     "UNNEST": "unnest_index expressions",
     "MATERIALIZED_CTE": "table_index column_count ctename materialize",
     "CTE_REF": "table_index cte_index chunk_types bound_columns",
-    "EXPRESSION_GET": "table_index expr_types expressions",
-    "DUMMY_SCAN": "table_index",
 }
 """The fields of each expression and operator."""
-_CORRELATED = (
-    "EMPTY_RESULT LIMIT DELIM_GET CHUNK_GET BOUND_COLUMN_REF left_projection_map right_projection_map".split()
+_SUBQUERY = "EMPTY_RESULT LIMIT DELIM_GET CHUNK_GET BOUND_COLUMN_REF left_projection_map right_projection_map".split()
+CORRELATED = (
+    "a query in parentheses may not look at the row outside, nor be one of several rows; write a join with a query "
+    "that has the unit in its GROUP BY"
 )
-"""Parts of the plans of correlated subqueries."""
 _ABSENT: tuple[object, ...] = (None, [], {}, False, "NONE")
 
 
@@ -60,7 +59,13 @@ def plan_of(text: str) -> Node:
     def plain(node: Node) -> Node:
         return {key: value for key, value in node.items() if key != "alias" and not key.startswith("query_location")}
 
-    return dict(json.loads(text, object_hook=plain))
+    try:
+        read = json.loads(text, object_hook=plain)
+    except ValueError:  # JSON has no value such as nan
+        read = {}
+    plans = read.get("plans", ())
+    require(len(plans) == 1, "DuckDB cannot write the plan of this query; write it without values such as nan")
+    return dict(plans[0])
 
 
 def kind_of(node: Node) -> str:
@@ -68,17 +73,15 @@ def kind_of(node: Node) -> str:
     return str(node.get("expression_class") or str(node.get("type", "")).removeprefix("LOGICAL_"))
 
 
-def unlisted(node: Node) -> tuple[str, str]:
-    """Return the reason to refuse an operator or expression, and its unlisted part; empty if all parts are listed."""
+def check_fields(node: Node) -> None:
+    """Refuse an operator or expression with a part that is not listed."""
     kind = kind_of(node)
     known = {"type", "children", "expression_class", "return_type", *_FIELDS.get(kind, "").split()}
     unknown = [] if kind in _FIELDS else [str(node["type"]).removeprefix("LOGICAL_")]
     unknown += [key for key, value in node.items() if value not in _ABSENT and key not in known]
-    if str(node.get("ctename", "")).startswith("__duckdb_delim"):
-        unknown.append("LIMIT")
-    if not unknown:
-        return "", ""
-    return "correlated" if unknown[0] in _CORRELATED else "unknown", unknown[0].replace("_", " ").lower()
+    correlated = str(node.get("ctename", "")).startswith("__duckdb_delim") or not set(_SUBQUERY).isdisjoint(unknown)
+    require(not correlated, CORRELATED)
+    require(not unknown, f"{' '.join(unknown[:1]).replace('_', ' ').lower()} is {UNKNOWN}")
 
 
 def type_of(expression: Node) -> Any:

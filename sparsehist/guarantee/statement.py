@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Container, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import duckdb
@@ -18,7 +18,8 @@ import duckdb
 from sparsehist.errors import GuaranteeError, StatementError, raise_alone
 from sparsehist.guarantee import language
 from sparsehist.guarantee.extensions import LACKING
-from sparsehist.guarantee.files import READERS, guess_of, reader_of
+from sparsehist.guarantee.files import READERS, check_options, reader_of
+from sparsehist.guarantee.language import require
 from sparsehist.store.statements import statement
 
 Node = dict[str, Any]
@@ -29,39 +30,22 @@ _IN_ANY_FRAME = ("row_number", "ntile", "lag", "lead")
 
 @dataclass(frozen=True)
 class Source:
-    """One source of a query, by the name that the query gives it."""
+    """One source of a query, by the name that the query gives it.
+
+    Either files, with the DuckDB call that reads them, or `opens` returns a frame, Arrow table or relation.
+    """
 
     name: str
     public: bool = False  # whether the source is public (contains no data of any unit)
-    reader: str = field(default="", repr=False)  # for files: the DuckDB call that reads them
+    reader: str = field(default="", repr=False)
     files: tuple[str, ...] = field(default=(), repr=False)
-    opens: Callable[[], Any] | None = field(
-        default=None, repr=False
-    )  # the frame, Arrow table or relation, unless it is a file
+    opens: Callable[[], Any] | None = field(default=None, repr=False)
     origin: object = field(default=None, repr=False)  # the frame, path or `Files` that the caller passed
     checked: bool = True  # false for a table or view of a session, whose origin is not checked
 
 
 Lookup = Callable[[tuple[str, ...]], Source | None]
 """A function from the parts of a name in FROM to its source; None if it is not a table."""
-
-
-@dataclass(frozen=True, repr=False)
-class Rewritten:
-    """A query over numbered views."""
-
-    text: str  # the text that is checked and run
-    tree: Node  # the parse tree of `text`
-    sources: dict[str, Source]  # sources by the name of their view
-
-    def renamed(self, name: str) -> set[str]:
-        """Return the columns that the query renames or casts to this name, directly or in several steps."""
-        names, added = set[str](), {folded(name)}
-        while added:
-            names |= added
-            renaming = (node for node in nodes(self.tree) if folded(str(node.get("alias", ""))) in names)
-            added = {folded(column) for node in renaming for column in _column_names(node)[-1:]} - names
-        return names
 
 
 def nodes(part: object, without: Container[str] = ()) -> Iterator[Node]:
@@ -89,38 +73,61 @@ def quoted_text(text: str) -> str:
     return "'" + str(text).replace("'", "''") + "'"
 
 
-def check_words(text: str, parameters: Mapping[str, Any]) -> None:
-    """Refuse a query outside the language, for any tables; files need not exist."""
-    with duckdb.connect(":memory:", config={"autoinstall_known_extensions": False}) as parser:
-        Rewriting(parser, text, lambda path: Source(".".join(path)), parameters, looks_at_files=False).done()
-
-
 @dataclass
 class Rewriting:
-    """One pass over the parse tree, which replaces every source of a query by a numbered view.
+    """A query whose sources are replaced by numbered views: `text` is checked and run, `tree` is its parse tree.
 
     `parser` has no objects of the user; `lookup` returns the source of a name in FROM. Parts outside the language are
-    only refused if `restricted`; files must exist if it `looks_at_files`.
+    only refused if `restricted`.
     """
 
     parser: duckdb.DuckDBPyConnection
     text: str
     lookup: Lookup
     parameters: Mapping[str, Any]
-    public_files: frozenset[str] = frozenset()
-    restricted: bool = True
-    looks_at_files: bool = True
-    sources: dict[str, Source] = field(default_factory=dict)
+    public_files: frozenset[str]
+    restricted: bool
+    sources: dict[str, Source] = field(default_factory=dict)  # sources by the name of their view
 
-    def done(self) -> Rewritten:
-        """Return the rewritten query; refuse anything but one SELECT of the language over known sources."""
-        tree = _tree_of(self.parser, self.text)
-        if tree["error"] or len(tree["statements"]) != 1:
-            more = "" if tree["error"] else "; this is more than one statement"
-            raise GuaranteeError(f"a series is made from one SELECT of the language in docs/sql.md{more}")
-        select = tree["statements"][0]
+    def __post_init__(self) -> None:
+        """Rewrite the query; refuse anything but one SELECT of the language over known sources."""
+        self.tree = self._tree_of(self.text)
+        one = not self.tree["error"] and len(self.tree["statements"]) == 1
+        require(one, "a series is made from one SELECT of the language in docs/sql.md")
+        select = self.tree["statements"][0]
         select["node"] = self._walk(select["node"], frozenset())
-        return Rewritten(_text_of(self.parser, tree), tree, self.sources)
+        self.text = self._text_of(self.tree)
+
+    def renamed(self, name: str) -> set[str]:
+        """Return the columns that the query renames or casts to this name, directly or in several steps."""
+        names, added = set[str](), {folded(name)}
+        while added:
+            names |= added
+            renaming = (node for node in nodes(self.tree) if folded(str(node.get("alias", ""))) in names)
+            added = {folded(column) for node in renaming for column in _column_names(node)[-1:]} - names
+        return names
+
+    def _tree_of(self, text: str, **inserted: Node) -> Node:
+        """Return the parse tree of a text without source positions; replace columns and tables of these names."""
+
+        def plain(node: Node) -> Node:
+            name = (node.get("column_names") or [node.get("table_name")])[0]
+            kept = {key: value for key, value in node.items() if not key.startswith("query_location")}
+            return inserted.get(str(name), kept)
+
+        ((tree,),) = self.parser.execute(statement("guarantee_tree"), {"query": text}).fetchall()
+        return dict(json.loads(tree, object_hook=plain))
+
+    def _text_of(self, tree: Node) -> str:
+        ((text,),) = self.parser.execute(statement("guarantee_text"), {"tree": json.dumps(tree)}).fetchall()
+        return str(text)
+
+    def _expression(self, text: str) -> Node:
+        return dict(self._tree_of(f"select {text}")["statements"][0]["node"]["select_list"][0])
+
+    def _from(self, text: str, **inserted: Node) -> Node:
+        """Return the parse tree of a table in FROM; see `_tree_of`."""
+        return dict(self._tree_of(f"from {text}", **inserted)["statements"][0]["node"]["from_table"])
 
     def _walk(self, part: Any, ctes: frozenset[str]) -> Any:
         if isinstance(part, list):
@@ -128,12 +135,12 @@ class Rewriting:
         if not isinstance(part, dict):
             return part
         if self.restricted:
-            part = _checked(part)
+            _check_words(part)
         kind = part.get("type")
         if part.get("class") == "PARAMETER":
             return self._constant(part)
         if kind == "TABLE_FUNCTION":
-            name = str(part["function"]["function_name"]).lower()
+            name = part["function"]["function_name"].lower()
             if name in READERS or (self.restricted and name not in ("unnest", "range", "generate_series")):
                 return self._file(part, self._walk(part["function"], ctes))
         if kind == "BASE_TABLE":
@@ -174,49 +181,32 @@ class Rewriting:
 
     def _file(self, node: Node, call: Node, alias: str = "") -> Node:
         """Replace files by a view, and keep the call of their reader as text."""
-        name = str(call["function_name"]).lower()
-        if name not in READERS:
-            raise GuaranteeError(f"{name}(…) is no source: use {', '.join(READERS)}, or give a table in tables=")
-        arguments = [_option(argument) for argument in call.get("arguments", ())]
+        name, arguments = call["function_name"].lower(), list(map(_option, call.get("arguments", ())))
+        require(name in READERS, f"{name}(…) is no source: use {', '.join(READERS)}, or give a table in tables=")
+        usage = f"{name} takes constants: the path of a file or a list of paths, and options by name"
+        require(arguments and not arguments[0][0], usage)
+        tree = self._tree_of("select 1")
+        tree["statements"][0]["node"]["select_list"] = [value | {"alias": ""} for _, value in arguments]
         try:
-            values = [self._value_of(value) for _, value in arguments]
-        except (duckdb.Error, ValueError):
-            raise_alone(GuaranteeError(f"the arguments of {name} must be constants or parameters"))
+            (values,) = self.parser.execute(self._text_of(tree)).fetchall()
+        except duckdb.Error:
+            raise_alone(GuaranteeError(usage))
         options = {option: value for (option, _), value in zip(arguments, values, strict=True) if option}
-        paths = [] if not values or arguments[0][0] else values[0] if isinstance(values[0], list) else values[:1]
-        if not paths or len(options) != len(arguments) - 1 or not all(isinstance(path, str) for path in paths):
-            raise GuaranteeError(f"{name} takes the path of a file or a list of paths, and options by name")
-        label, alias = ", ".join(paths), alias or name
-        if not self.looks_at_files:
-            return self._view(node, Source(label), alias)
+        paths = values[0] if isinstance(values[0], list) else [values[0]]
+        named = len(options) == len(arguments) - 1
+        require(named and paths and all(isinstance(path, str) for path in paths), usage)
+        label, public = ", ".join(paths), self.public_files.issuperset(paths)
         if "://" in label:
             raise_alone(StatementError(LACKING))
-        public = set(paths) <= self.public_files
-        if not public and self.restricted and (reason := guess_of(name, paths, options)):
-            raise GuaranteeError(reason)
+        if not public and self.restricted:
+            check_options(name, paths, options)
         query = statement("guarantee_files")
         files = [file for path in paths for (file,) in self.parser.execute(query, {"path": path}).fetchall()]
-        if not files:
-            raise GuaranteeError(f"{name} finds no file of that name")
+        require(files, f"{name} finds no file of that name")
         call["arguments"][0]["expression"] = self._expression(f"[{', '.join(map(quoted_text, files))}]")
-        tree = _tree_of(self.parser, "from range(1)")
-        tree["statements"][0]["node"]["from_table"]["function"] = {**call, "alias": ""}
-        reader = f"({_text_of(self.parser, tree)})"
-        return self._view(node, Source(label, public=public, reader=reader, files=tuple(files)), alias)
-
-    def _expression(self, text: str, **inserted: Node) -> Node:
-        """Return the parse tree of an expression; columns of the names in `inserted` are replaced."""
-        return dict(_tree_of(self.parser, f"select {text}", inserted)["statements"][0]["node"]["select_list"][0])
-
-    def _from(self, text: str, **inserted: Node) -> Node:
-        """Return the parse tree of a table in FROM; columns and tables of the names in `inserted` are replaced."""
-        return dict(_tree_of(self.parser, f"from {text}", inserted)["statements"][0]["node"]["from_table"])
-
-    def _value_of(self, constant: Node) -> Any:
-        """Evaluate an expression without tables; it must return one value."""
-        tree = _tree_of(self.parser, "select constant", {"constant": {**constant, "alias": ""}})
-        ((value,),) = self.parser.execute(_text_of(self.parser, tree)).fetchall()
-        return value
+        function = {"type": "TABLE_FUNCTION", "function": call | {"alias": ""}}
+        reader = f"({self._text_of(self._tree_of('from reader', reader=function))})"
+        return self._view(node, Source(label, public=public, reader=reader, files=tuple(files)), alias or name)
 
     def _view(self, node: Node, source: Source, alias: str) -> Node:
         """Return the node of the numbered view that replaces a table; one view per source."""
@@ -231,103 +221,78 @@ class Rewriting:
 
         The query has the alias of `log`, and one more column: a struct of the columns of `t`.
         """
-        tables = [one for one in nodes(select.get("from_table"), _QUERIES) if _is_unnest(one)]
         fields: dict[tuple[str, ...], list[str]] = {}
-        for table in tables:
+        for table in filter(_is_unnest, nodes(select.get("from_table"), _QUERIES)):
             alias = table.get("alias", "")
             for column in table.get("column_name_alias", ()):
-                fields[folded(alias), folded(column)] = [f"unnest {alias}", column]
-                fields.setdefault((folded(column),), [f"unnest {alias}", column])
-        if not tables:
-            return select
-        others = set(map(folded, _tables(select["from_table"])))
+                fields[folded(column),] = fields[folded(alias), folded(column)] = [f"unnest {alias}", column]
+        tables = set(map(folded, _tables(select.get("from_table") or {})))
         for node in [node for part in select.values() for node in nodes(part, _QUERIES)]:
             names = node.get("column_names", [])
             key = tuple(map(folded, names[:2]))
-            if key not in fields and not (len(names) > 1 and key[0] in others):
+            if key not in fields and not (len(names) > 1 and key[0] in tables):
                 key = key[:1]
             if key in fields:
                 node["column_names"] = fields[key] + names[len(key) :]
-        return select | {"from_table": self._unnested(select["from_table"])}
+        return select | {"from_table": self._unnested(select["from_table"])} if "from_table" in select else select
 
     def _unnested(self, table: Node) -> Node:
-        join = table.get("type") == "JOIN"
-        if join and not _is_unnest(table["right"]):
-            return table | {side: self._unnested(table[side]) for side in ("left", "right")}
-        if not join and not _is_unnest(table):
+        if table.get("type") != "JOIN" and not _is_unnest(table):
             return table
-        left, right = (self._unnested(table["left"]), table["right"]) if join else ({}, table)
+        left, right = self._unnested(table.get("left", {})), table.get("right", table)
+        if not _is_unnest(right):
+            return table | {"left": left, "right": self._unnested(right)}
         name, arguments = left.get("alias") or left.get("table_name"), right["function"].get("arguments", ())
         columns, values = right.get("column_name_alias", ()), ["unnest(list)", "unnest(range(1, len(list) + 1))"]
         usual = table.get("ref_type") == "CROSS" and name and right.get("alias") and len(arguments) == 1
-        if not usual or len(columns) != 1 + ("with_ordinality" in right):
-            raise GuaranteeError(
-                "write unnest directly after its table: FROM log, unnest(list) AS t(x), or unnest(list) WITH "
-                "ORDINALITY AS t(x, i); or write SELECT unnest(list) in a query in FROM"
-            )
+        form = "FROM log, unnest(list) [WITH ORDINALITY] AS t(x), or SELECT unnest(list) in a query in FROM"
+        complete = usual and len(columns) == 1 + ("with_ordinality" in right)
+        require(complete, f"write unnest directly after its table: {form}")
         struct = ", ".join(f"{quoted_text(column)}: {value}" for column, value in zip(columns, values, strict=False))
         query = f"select {{{struct}}} as {quoted('unnest ' + right['alias'])}, * from log"  # noqa: S608  quoted
         return self._from(f"({query}) as {quoted(str(name))}", log=left, list=arguments[0]["expression"])
 
+    def break_ties(self) -> None:
+        """Add columns to each ORDER BY that picks rows, or an ORDER BY where it has none.
 
-def _tree_of(parser: duckdb.DuckDBPyConnection, text: str, inserted: Mapping[str, Node] | None = None) -> Node:
-    """Return the parse tree of a text, without source positions; columns and tables of these names are replaced."""
+        They are the groups of a SELECT, for its windows, or else the rows of all tables in FROM, and their text too:
+        it distinguishes floating-point numbers that are equal but not alike.
+        """
+        for select in [node for node in nodes(self.tree) if node.get("type") == "SELECT_NODE"]:
+            groups = [
+                one for one in select.get("group_expressions", ()) if one["class"] in ("COLUMN_REF", "FUNCTION")
+            ]
+            rows = [self._expression(quoted(name)) for name in _tables(select.get("from_table") or {})]
+            rows += [
+                {"class": "CAST", "type": "OPERATOR_CAST", "cast_type": {"id": "VARCHAR"}, "child": row}
+                for row in rows
+            ]
+            for node in [node for part in select.values() for node in nodes(part, _QUERIES)]:
+                in_window = node.get("class") == "WINDOW"
+                if _keeps_its_rows(node) if in_window else node.get("function_name") in language.ORDERED:
+                    columns = (groups or rows) if in_window else rows
+                    if node.get("distinct"):
+                        columns = [one["expression"] for one in node["arguments"][:1]]
+                    ordered = node if in_window else node.setdefault("order_bys", {"type": "ORDER_MODIFIER"})
+                    order = {"type": "ORDER_DEFAULT", "null_order": "ORDER_DEFAULT"}
+                    ordered["orders"] = [
+                        *ordered.get("orders", ()),
+                        *(order | {"expression": one} for one in columns),
+                    ]
+        self.text = self._text_of(self.tree)
 
-    def plain(node: Node) -> Node:
-        name = (node.get("column_names") or [node.get("table_name")])[0]
-        kept = {key: value for key, value in node.items() if not key.startswith("query_location")}
-        return (inserted or {}).get(str(name), kept)
 
-    ((tree,),) = parser.execute(statement("guarantee_tree"), {"query": text}).fetchall()
-    return dict(json.loads(tree, object_hook=plain))
-
-
-def _text_of(parser: duckdb.DuckDBPyConnection, tree: Node) -> str:
-    ((text,),) = parser.execute(statement("guarantee_text"), {"tree": json.dumps(tree)}).fetchall()
-    return str(text)
-
-
-def _checked(node: Node) -> Node:
+def _check_words(node: Node) -> None:
     """Refuse a part outside the language; remove ORDER BY, which has no effect on the rows of a result."""
-    words = {word for word in map(node.get, _KINDS) if isinstance(word, str)} | ({"sample"} & node.keys())
-    refused = min(words & language.REASONS.keys(), default="")
-    if refused:
-        raise GuaranteeError(language.REASONS[refused])
+    words = [word for word in map(node.get, _KINDS) if isinstance(word, str)] + ["sample"] * ("sample" in node)
+    refusal = language.entry(language.REFUSED, *words)
+    require(not refusal, refusal)
     if node.get("class") in ("FUNCTION", "WINDOW"):
-        name = str(node["function_name"]).lower()
-        if (
-            name not in language.WRITTEN | READERS.keys()
-            or len(node.get("qualified_name", {}).get("path", [name])) != 1
-        ):
-            raise GuaranteeError(language.REASONS["function"].format(what=name, instead=language.instead_of(name)))
-    if "modifiers" not in node:
-        return node
-    return node | {"modifiers": [one for one in node["modifiers"] if one["type"] != "ORDER_MODIFIER"]}
-
-
-def break_ties(parser: duckdb.DuckDBPyConnection, query: Rewritten) -> Rewritten:
-    """Return the same query with more columns in each ORDER BY that picks rows, or an ORDER BY where it has none.
-
-    They are the groups of a SELECT, for its windows, or else the rows of all tables in FROM, and their text too: it
-    distinguishes floating-point numbers that are equal but not alike.
-    """
-    tree = json.loads(json.dumps(query.tree))
-    for select in [node for node in nodes(tree) if node.get("type") == "SELECT_NODE"]:
-        groups = [one for one in select.get("group_expressions", ()) if one["class"] in ("COLUMN_REF", "FUNCTION")]
-        names = _tables(select.get("from_table") or {})
-        tables: list[Node] = [{"class": "COLUMN_REF", "type": "COLUMN_REF", "column_names": [name]} for name in names]
-        cast = {"class": "CAST", "type": "OPERATOR_CAST", "cast_type": {"id": "VARCHAR"}}
-        tables += [{**cast, "child": table} for table in tables]
-        for node in [node for part in select.values() for node in nodes(part, _QUERIES)]:
-            in_window = node.get("class") == "WINDOW"
-            if _keeps_its_rows(node) if in_window else node.get("function_name") in language.ORDERED:
-                columns = (groups or tables) if in_window else tables
-                if node.get("distinct"):
-                    columns = [one["expression"] for one in node["arguments"][:1]]
-                ordered = node if in_window else node.setdefault("order_bys", {"type": "ORDER_MODIFIER"})
-                order = {"type": "ORDER_DEFAULT", "null_order": "ORDER_DEFAULT"}
-                ordered["orders"] = [*ordered.get("orders", ()), *({**order, "expression": one} for one in columns)]
-    return replace(query, text=_text_of(parser, tree), tree=tree)
+        name = node["function_name"].lower()
+        plain = len(node.get("qualified_name", {}).get("path", [name])) == 1
+        require(plain and name in language.WRITTEN | READERS.keys(), language.refused_function(name))
+    if "modifiers" in node:
+        node["modifiers"] = [one for one in node["modifiers"] if one["type"] != "ORDER_MODIFIER"]
 
 
 def _keeps_its_rows(window: Node) -> bool:

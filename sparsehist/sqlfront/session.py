@@ -26,7 +26,7 @@ from sparsehist.errors import (
 )
 from sparsehist.guarantee.extensions import INSTALL_NOTHING, draw_no_progress
 from sparsehist.guarantee.files import reader_of
-from sparsehist.guarantee.statement import Source, check_words, folded, quoted
+from sparsehist.guarantee.statement import Source, folded, quoted
 from sparsehist.ledger.ledger import Ledger
 from sparsehist.ledger.table import DEFAULT_DELTA, SCHEMA, ledger_rows
 from sparsehist.release import any_kind
@@ -186,16 +186,10 @@ class Session:
             return Query(statement.query, parameters=bound)
 
     def check_query(self, statement: Statement, log: LogQuery, *, settled: bool = True) -> ClosedQuery | None:
-        """Check the query of a log and return its executable form.
-
-        If `settled` is False, its tables may still change: only its syntax is checked, and None is returned.
-        """
+        """Check the query of a log and return its executable form; None if its tables may change before it runs."""
         bound = self._bound(asked_for(statement.query, self.parameters))
         public = {folded(name) for name in log.public_tables}
-        if log.declaration.unverified:
-            return None
-        if not settled:
-            check_words(statement.query, bound)
+        if log.declaration.unverified or not settled:
             return None
         self._check_settings()
         query = Query(statement.query, public={name: name for name in log.public_tables}, parameters=bound)

@@ -57,7 +57,7 @@ def test_types_are_those_the_engine_computes_with(there):
     for call in (*(f"sum({added})" for added in floats), "avg(0.1e0)"):
         with pytest.raises(GuaranteeError, match=r"floating-point|cannot be written"):
             _check(f"select user_id, {call}::varchar as query from log group by user_id", there)
-    with pytest.raises(GuaranteeError, match="last digits of a floating-point"):
+    with pytest.raises(GuaranteeError, match="floating-point sum"):
         _check("select user_id, (sum(0.1e0) over (partition by user_id))::varchar as query from log", there)
     for added in ("n", "n * 1.5", "n % 1.5", "n * 2", "(n // 1.5)::decimal(18, 3)", "n % 2", "0.1"):
         _check(f"select user_id, sum({added})::varchar as query from log group by user_id", there)

@@ -141,7 +141,7 @@ WEAKENED = {
         ("first as it comes", "list as it comes"),
     ),
     "floats are added": (language, "adds_exactly", True, ("doubles",)),
-    "groups of several units": (check.Check, "_is_named_by", True, ("a key's count", "all's count", "all's rank")),
+    "groups of several units": (check.Check, "_require_unit", True, ("a key's count", "all's count", "all's rank")),
     "units meet in joins": (check.Check, "_are_together", True, ("cross", "join on the key", "twice on the key")),
 }
 

@@ -55,7 +55,7 @@ def open_files(source: object, columns: Sequence[str] = ()) -> Log | None:
         raise DeclarationError("JSON lines do not declare columns: give a frame as the table")
     if len(paths) > 1:
         dtypes = {name: _widest(dtype) for name, dtype in dtypes.items()}
-    wanted = {name: dtypes[name] for name in columns or dtypes if name in dtypes}
+    wanted = {name: dtypes[name] for name in columns or dtypes if name in dtypes and name not in files.hive}
     in_folders = [
         pl.col(_PATH).map_batches(partial(_of_folders, name), pl.String, is_elementwise=True).alias(name)
         for name in files.hive

@@ -15,20 +15,19 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from sparsehist.counting.contract import CountRequest
-from sparsehist.counting.keys import OUTSIDE_REMEDY, missing_error
+from sparsehist.counting.contract import Choice, CountRequest
+from sparsehist.counting.keys import missing_error, outside_error
 from sparsehist.counting.log import Log, engine_errors
 from sparsehist.counting.measured import check_number, steps_sql, sum_names, unmeasured_error
 from sparsehist.counting.sources import quiet
 from sparsehist.counting.with_sql import Dialect, check_name
 from sparsehist.domain import Catalogue, Domain, Hash64, Integers
 from sparsehist.domain.base import key_names
-from sparsehist.errors import DataError, SparsehistError
+from sparsehist.errors import DataError
 
 Frame = Any
 """A Spark frame; the type checker need not import Spark."""
-_MISSING, _OUTSIDE, _UNMEASURED = "sparsehist: missing", "sparsehist: outside", "sparsehist: unmeasured"
-_REFUSED = re.compile(rf"({_MISSING}|{_OUTSIDE}|{_UNMEASURED}) (\d+)")
+_REFUSED = "sparsehist refuses a row by rule "
 _SQL = Dialect("spark")
 _SALT = "(select value from @salt@)"  # in a table, since plans, event log and UI show literals
 PART_KEYS = 2_000_000
@@ -44,8 +43,9 @@ def name() -> str:
 
 def count(log: Log, wanted: CountRequest) -> pl.DataFrame:
     """Count units by key; return columns key_0, …, count and sum_0, …."""
-    with _refusals(log, wanted):
-        return _collected(counted(log, wanted), wanted.domain)
+    rules: list[DataError] = []
+    with _refusals(log, rules):
+        return _collected(counted(log, wanted, rules), wanted.domain)
 
 
 def in_order(log: Log, wanted: CountRequest, salt: bytes) -> Iterator[pl.DataFrame]:
@@ -61,9 +61,10 @@ def in_order(log: Log, wanted: CountRequest, salt: bytes) -> Iterator[pl.DataFra
     """
     columns = zip(key_names(wanted.domain.columns), wanted.domain.dtypes, strict=True)
     digest = _SQL.write("sha256", " || ".join([_SALT, *(_SQL.part("key", dtype, key) for key, dtype in columns)]))
-    with _refusals(log, wanted):
-        frames = {"counts": counted(log, wanted), "salt": _table(log, pl.Series([salt.hex()]))}
-        hashed = _run(f"select *, {digest} as digest from @counts@", **frames).persist()  # noqa: S608  quoted
+    rules: list[DataError] = []
+    with _refusals(log, rules):
+        frames = {"counts": counted(log, wanted, rules), "salt": _table(log, pl.Series([salt.hex()]))}
+        hashed = _run(f"select *, {digest} as digest from @counts@", frames).persist()  # noqa: S608  quoted
         n_parts = max(1, -(-hashed.count() // PART_KEYS))
         placed = hashed.repartitionByRange(n_parts, "count", "digest").selectExpr("*", "spark_partition_id() as part")
         placed = placed.persist()
@@ -77,23 +78,14 @@ def in_order(log: Log, wanted: CountRequest, salt: bytes) -> Iterator[pl.DataFra
 
 
 @contextmanager
-def _refusals(log: Log, wanted: CountRequest) -> Iterator[None]:
-    """Replace refusals raised inside Spark by our own errors."""
+def _refusals(log: Log, rules: list[DataError]) -> Iterator[None]:
+    """Replace what `_ruled` makes Spark raise by the error of that rule."""
 
-    def refusal(failure: BaseException) -> SparsehistError | None:
-        raised = _REFUSED.search(str(failure))
-        if raised is None:
-            return None
-        at = int(raised[2])
-        if raised[1] == _OUTSIDE:
-            domain = wanted.domain.describe()
-            return DataError(f"key column(s) {wanted.key[at]!r}: there are keys outside {domain}: {OUTSIDE_REMEDY}")
-        if raised[1] == _UNMEASURED:
-            return unmeasured_error(wanted.measures[at])
-        of_unit = at < len(wanted.unit)
-        return missing_error((*wanted.unit, *wanted.key)[at], "unit" if of_unit else "key")
+    def error_of(failure: BaseException) -> DataError | None:
+        raised = re.search(rf"{_REFUSED}(\d+)", str(failure))
+        return rules[int(raised[1])] if raised else None
 
-    with quiet(), engine_errors(log.label, log, refusal):
+    with quiet(), engine_errors(log.label, log, error_of):
         yield
 
 
@@ -109,14 +101,16 @@ def _table(log: Log, values: pl.Series) -> Frame:
     return log.rows.sparkSession.createDataFrame(table)
 
 
-def _run(text: str, **frames: Frame) -> Frame:
+def _run(text: str, frames: dict[str, Frame]) -> Frame:
     """Return the lazy frame of a query, in which @name@ stands for a frame."""
-    text = re.sub("@([a-z]+[0-9]*)@", r"{\1}", text.replace("{", "{{").replace("}", "}}"))
+    text = text.replace("{", "{{").replace("}", "}}")
+    for name in frames:
+        text = text.replace(f"@{name}@", f"{{{name}}}")
     return next(iter(frames.values())).sparkSession.sql(text, **frames)
 
 
-def counted(log: Log, wanted: CountRequest) -> Frame:
-    """Return the lazy frame of counts by key: columns key_0, …, count and sum_0, …."""
+def counted(log: Log, wanted: CountRequest, rules: list[DataError]) -> Frame:
+    """Return the lazy frame of counts by key: columns key_0, …, count and sum_0, …; add the errors of bad rows."""
     wanted.report("counting")
     measured = [each.column for each in wanted.measures]
     for column in (*wanted.unit, *wanted.key, *measured):
@@ -124,43 +118,46 @@ def counted(log: Log, wanted: CountRequest) -> Frame:
             check_name(column)
     frames = {"log": log.rows, "salt": _table(log, pl.Series([wanted.salt.hex()]))}
     units, cells, steps = [], [], []
-    for at, column in enumerate(wanted.unit):
-        dtype, source = log.dtypes[column], f"source.u_{at}"
-        present = _ruled(wanted.on_null, _MISSING, at, _present(source, dtype))
+    for i, column in enumerate(wanted.unit):
+        dtype, source = log.dtypes[column], f"source.u_{i}"
+        present = _ruled(rules, wanted.on_null, _present(source, dtype), missing_error(column, "unit"))
         units.append((_SQL.part(column, dtype, _comparable(source, dtype)), present))
-    for at, (column, part) in enumerate(zip(wanted.key, wanted.domain.parts, strict=True)):
-        dtype, source = log.dtypes[column], f"source.k_{at}"
-        present, whole = _present(source, dtype), isinstance(part, Hash64) and dtype == pl.UInt64
+    for i, (column, part) in enumerate(zip(wanted.key, wanted.domain.parts, strict=True)):
+        dtype, source = log.dtypes[column], f"source.k_{i}"
         if isinstance(part, Catalogue):
             values = part.values.cast(pl.Decimal(20, 0)) if part.values.dtype == pl.UInt64 else part.values
-            frames[f"values{at}"] = _table(log, values)
+            frames[f"values{i}"] = _table(log, values)
             cell = _comparable(source, dtype)
-            inside = f"{cell} in (select value from @values{at}@)"  # noqa: S608  quoted
+            inside = f"{cell} in (select value from @values{i}@)"  # noqa: S608  quoted
         else:
+            whole = isinstance(part, Hash64) and dtype == pl.UInt64
             cell, inside = _SQL.cell(source, Integers(0, 2**64 - 1) if whole else part)
         if dtype == pl.String:
             inside = f"is_valid_utf8({source}) and {inside}"
-        missing = _ruled(wanted.on_null, _MISSING, len(wanted.unit) + at, present)
-        inside = _ruled(wanted.on_outside, _OUTSIDE, at, f"(not ({present}) or {inside})")
-        cells.append((cell, f"{missing} and {inside}"))
-    for at, each in enumerate(wanted.measures):
+        present = _present(source, dtype)
+        outside = outside_error([i], wanted.key, wanted.domain, [False] * len(wanted.key))
+        inside = _ruled(rules, wanted.on_outside, f"(not ({present}) or {inside})", outside)
+        present = _ruled(rules, wanted.on_null, present, missing_error(column, "key"))
+        cells.append((cell, f"{present} and {inside}"))
+    for i, each in enumerate(wanted.measures):
         exact = np.float32 if each.column and check_number(each.column, log) == pl.Float32 else np.float64
-        step, measurable = steps_sql(each, f"source.m_{at}", _SQL.write, exact)
-        steps.append((step, measurable and _ruled(wanted.on_null, _UNMEASURED, at, measurable)))
-    weight = "case " + " ".join(f"when kept.size <= {most} then {part}" for part, most in wanted.weights[:-1])
-    weight = f"{weight} else {wanted.weights[-1][0]} end" if len(wanted.weights) > 1 else str(wanted.weights[-1][0])
+        step, measurable = steps_sql(each, f"source.m_{i}", _SQL.write, exact)
+        steps.append((step, measurable and _ruled(rules, wanted.on_null, measurable, unmeasured_error(each))))
+    weight = str(wanted.weights[-1][0])
+    for parts, most in reversed(wanted.weights[:-1]):
+        weight = f"case when kept.size <= {most} then {parts} else {weight} end"
     totals = []
     for name, each in zip(sum_names(wanted.measures), wanted.measures, strict=True):
-        most = f"(cast({each.most_steps} as bigint) * {weight} div {wanted.full})"
-        least = f"-{most}" if each.signed else "0"
-        totals.append((name, f"cast(sum(greatest(least(kept.{name}, {most}), {least})) as bigint)"))
+        high = f"(cast({each.most_steps} as bigint) * {weight} div {wanted.full})"
+        low = f"-{high}" if each.signed else "0"
+        totals.append((name, f"cast(sum(greatest(least(kept.{name}, {high}), {low})) as bigint)"))
     text = _SQL.select(
         table="@log@", columns=(wanted.unit, wanted.key, measured), units=units, cells=cells, steps=steps,
         domain=wanted.domain, measures=wanted.measures, salt=_SALT, most_keys=wanted.most_keys,
         key_names=key_names(wanted.domain.columns), total=f"cast(sum({weight}) as bigint)", count="count",
         totals=totals, hint="/*+ repartition(unit) */ ",
     )  # fmt: skip
-    return _run(text, **frames)
+    return _run(text, frames)
 
 
 def _present(column: str, dtype: pl.DataType) -> str:
@@ -177,8 +174,10 @@ def _comparable(column: str, dtype: pl.DataType) -> str:
     return f"cast({column} || 'Z' as timestamp)" if in_no_zone else column
 
 
-def _ruled(choice: str, refusal: str, at: int, condition: str) -> str:
+def _ruled(rules: list[DataError], choice: Choice, condition: str, error: DataError) -> str:
     """Return a condition that drops bad rows, or makes Spark fail at the first one."""
     if choice == "drop":
         return condition
-    return f"case when {condition} then true else cast(raise_error('{refusal} {at}') as boolean) end"
+    rules.append(error)
+    failure = f"raise_error('{_REFUSED}{len(rules) - 1}')"
+    return f"case when {condition} then true else cast({failure} as boolean) end"

@@ -72,7 +72,7 @@ def test_no_salt_stands_in_what_spark_writes_down(tmp_path: Path, events, kind: 
         **told, salt=bytes(range(16)), on_null="error", on_outside="error", memory_limit=None, threads=None,
         temporary_directory=Path(tempfile.gettempdir()), progress=None, portable=True,
     )  # fmt: skip
-    counted = with_spark.counted(open_log(frame, wanted.read), wanted)
+    counted = with_spark.counted(open_log(frame, wanted.read), wanted, [])
     control = counted.selectExpr("*", f"'{wanted.salt.hex()}'")
     assert "sha2" in explained(counted)
     assert wanted.salt.hex() not in explained(counted)

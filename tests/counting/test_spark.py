@@ -75,7 +75,7 @@ def test_no_python_runs_where_the_log_is():
         unit="u", key=("k",), max_keys=3, domain=Domain.parse("strings(max_bytes=8)"), salt=SALT, on_null="drop",
         on_outside="drop", temporary_directory=".", portable=True,
     )  # fmt: skip
-    plan = with_spark.counted(opened, wanted)._jdf.queryExecution().executedPlan().toString()
+    plan = with_spark.counted(opened, wanted, [])._jdf.queryExecution().executedPlan().toString()
     assert "Python" not in plan and "Pandas" not in plan
     assert plan.count("Exchange hashpartitioning(unit") == 1 and plan.count("Exchange") == 2
     assert plan.count("sha2(") == plan.count("CASE WHEN (size") == 1

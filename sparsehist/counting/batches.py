@@ -49,21 +49,20 @@ def is_present(name: str, dtype: pl.DataType) -> pl.Expr:
 
 
 def batches(log: Log, columns: Sequence[str], computed: Mapping[str, pl.Expr]) -> Iterator[pl.DataFrame]:
-    """Read columns of a log as `plain` gives them, and computed ones, in batches of at least `BATCH_ROWS` rows."""
+    """Read columns as `plain` gives them, and computed ones; the last batch may be small or empty."""
     rows = log.rows.select(*(plain(name, log.dtypes[name]) for name in columns), *computed.values())
-    waiting: list[pl.DataFrame] = []
+    waiting = [pl.DataFrame(schema=rows.collect_schema())]
     for frame in rows.collect_batches(chunk_size=BATCH_ROWS, maintain_order=False):
         waiting.append(frame)
         if sum(one.height for one in waiting) >= BATCH_ROWS:
             yield pl.concat(waiting)
-            waiting = []
-    if waiting:
-        yield pl.concat(waiting)
+            waiting = waiting[:1]
+    yield pl.concat(waiting)
 
 
 def kept(batch: pl.DataFrame, rules: Mapping[str, pl.Expr], broken: set[str]) -> pl.DataFrame:
     """Leave out the rows that break a rule, and add the columns of these rules to `broken`."""
-    held = batch.select(rule.all().alias(name) for name, rule in rules.items()).to_dicts()
-    failed = [name for row in held for name, holds in row.items() if not holds]
+    checks = batch.select(rule.all().alias(name) for name, rule in rules.items()).to_dicts()
+    failed = [name for check in checks for name, holds in check.items() if not holds]
     broken.update(failed)
     return batch.filter(*(rules[name] for name in failed)) if failed else batch

@@ -39,9 +39,8 @@ class Pairs(NamedTuple):
     """The distinct (unit, key) pairs of a group of units, ordered by unit. Secret.
 
     Attributes:
-        units: Each unit once; shape (units,).
+        units: Word of each unit, as in its rows; shape (units,).
         sizes: Number of distinct keys of each unit; shape (units,).
-        kept: Number of these that count; shape (units,).
         cells: Cells of the pairs that count; shape (pairs,).
         added: What each pair adds to its count, in parts (None if each adds 1), and to the sum of each measure, in
             steps, clipped to its weight times the bounds; shape (pairs,) each.
@@ -49,7 +48,6 @@ class Pairs(NamedTuple):
 
     units: WordArray
     sizes: IntArray
-    kept: IntArray
     cells: Numbers32or64
     added: list[IntArray | None]
 
@@ -67,20 +65,19 @@ def count(log: Log, wanted: CountRequest) -> pl.DataFrame:
     dense = read.keys.n_cells <= DENSE * len(read.rows)
     totals = [np.zeros(read.keys.n_cells if dense else 0, np.int64) for _ in names]
     for pairs in read.pairs():
-        if dense:
-            positions = pairs.cells.astype(np.intp)
-            for total, added in zip(totals, pairs.added, strict=True):
-                np.add.at(total, positions, 1 if added is None else added)
-        else:
+        if not dense:
             parts.append(pairs)
+            continue
+        for total, added in zip(totals, pairs.added, strict=True):
+            np.add.at(total, pairs.cells.astype(np.intp), 1 if added is None else added)
     read.rows.clear()
     wanted.report("counting")
-    if parts:
-        sums = _added_up(parts, names)
-    else:
+    if dense:
         cells = np.flatnonzero(totals[0])
         columns = {name: total[cells] for name, total in zip(names, totals, strict=True)}
         sums = pl.DataFrame({"cell": cells.astype(np.uint64), **columns})
+    else:
+        sums = _added_up(parts, names)
     return read.keys.frame(sums["cell"].to_numpy()).with_columns(sums.drop("cell"))
 
 
@@ -88,10 +85,10 @@ def kept_pairs(log: Log, wanted: CountRequest) -> UnitPairs:
     """List the pairs that count."""
     read = WordLog(log, wanted)
     parts = list(read.pairs())
-    distinct, codes = np.unique(_joined([part.cells for part in parts], np.uint32), return_inverse=True)
-    frame = read.unit_frame(_joined([part.units for part in parts], np.uint64))
+    distinct, codes = np.unique(np.concatenate([part.cells for part in parts]), return_inverse=True)
+    frame = read.unit_frame(np.concatenate([part.units for part in parts]))
     units = _texts(frame) if frame.width > 1 else frame.to_series()
-    sizes = _joined([part.kept for part in parts], np.int64)
+    sizes = np.minimum(np.concatenate([part.sizes for part in parts]), wanted.most_keys)
     return UnitPairs(units.alias("unit"), sizes, codes.astype(np.uint32), read.keys.frame(distinct))
 
 
@@ -153,8 +150,8 @@ class WordLog:
         """Yield the distinct pairs, and those that count, for each group of units, in threads."""
         self._wanted.report("bounding")
         bits = min(max((len(self.rows) // GROUP_ROWS).bit_length(), 1), GROUP_BITS)
-        groups = range(1 << bits if len(self.rows) else 0)
-        return in_threads(lambda group: self._bounded(group, bits), groups, self._wanted.threads or cores(), AHEAD)
+        threads = self._wanted.threads or cores()
+        return in_threads(lambda group: self._bounded(group, bits), range(1 << bits), threads, AHEAD)
 
     def _bounded(self, group: int, bits: int) -> Pairs:
         wanted = self._wanted
@@ -168,7 +165,7 @@ class WordLog:
         sums = [
             np.diff(starts, append=order.size)
             if measure.column is None
-            else _run_sums(np.take(next(of_rows), order, mode="clip"), starts)
+            else np.add.reduceat(np.take(next(of_rows), order, mode="clip"), starts, dtype=np.int64)
             for measure in wanted.measures
         ]
         first = first_of_runs(units)
@@ -192,7 +189,7 @@ class WordLog:
         for measure, each in zip(wanted.measures, sums, strict=True):
             most = measure.most_steps * (1 if weights is None else weights) // wanted.full
             np.clip(each, -most if measure.signed else 0, most, out=each)
-        return Pairs(np.take(units, begins, mode="clip"), sizes, counting, cells, [weights, *sums])
+        return Pairs(np.take(units, begins, mode="clip"), sizes, cells, [weights, *sums])
 
     def _ranks(self, cells: Numbers32or64) -> IndexArray:
         """Rank cells by value; equal values have equal ranks."""
@@ -232,10 +229,8 @@ def distinct_pairs(
     """
     for_position = np.uint64(max(units.size - 1, 1).bit_length())
     for_hash = np.uint64(64 - UNIT_BITS) - for_position
-    words = units << np.uint64(bits) >> np.uint64(64 - UNIT_BITS) << for_hash
-    words |= hashes >> np.uint64(64) - for_hash
-    words <<= for_position
-    words |= np.arange(units.size, dtype=np.uint64)
+    words = units << np.uint64(bits) >> np.uint64(64 - UNIT_BITS) << for_hash | hashes >> np.uint64(64) - for_hash
+    words = words << for_position | np.arange(units.size, dtype=np.uint64)
     words = pl.Series(words).sort(multithreaded=False).to_numpy()  # in a third of numpy's time
     order = (words & ((np.uint64(1) << for_position) - np.uint64(1))).astype(np.uint32)
     words = words >> for_position
@@ -288,15 +283,3 @@ def _added_up(parts: list[Pairs], names: Sequence[str]) -> pl.DataFrame:
         return cells.sort().rle().struct.unnest().select(cell="value", count=pl.col("len").cast(pl.Int64))
     totals = [pl.col(name).sum() if name in added else pl.len().cast(pl.Int64).alias(name) for name in names]
     return pl.LazyFrame({"cell": cells, **added}).group_by("cell").agg(totals).collect(engine="streaming")
-
-
-def _run_sums(values: AnyArray, starts: IndexArray) -> IntArray:
-    """Return sums over runs of values that begin at `starts`."""
-    before = np.append(0, np.cumsum(values, dtype=np.int64))
-    sums: IntArray = np.diff(np.take(before, np.append(starts, values.size), mode="clip"))
-    return sums
-
-
-def _joined(parts: Sequence[AnyArray], dtype: type[np.generic]) -> AnyArray:
-    """Concatenate arrays; there may be none."""
-    return np.concatenate(parts) if parts else np.zeros(0, dtype)

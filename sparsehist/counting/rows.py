@@ -32,7 +32,7 @@ class Rows:
 
     def add(self, *columns: AnyArray) -> None:
         """Add a batch of rows: words of units, words of keys, other numbers; all of shape (n,)."""
-        for start in range(0, columns[0].size, BLOCK):
+        for start in range(0, max(columns[0].size, 1), BLOCK):
             block = [column[start : start + BLOCK] for column in columns]
             group = (block[0] >> np.uint64(64 - GROUP_BITS)).astype(np.uint8)
             order = np.argsort(group, kind="stable")  # a radix sort: the numbers have 8 bits
@@ -40,7 +40,7 @@ class Rows:
             block = [np.take(column, order, mode="clip") for column in block]
             with self._lock:
                 self._room -= sum(column.nbytes for column in block)
-                on_disk = self._room < 0
+                on_disk = self._room < 0 and group.size > 0
             block = [self._written(column) for column in block] if on_disk else block
             self._blocks.append((block, bounds))
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
-
 import numpy as np
 import polars as pl
 import pyarrow as pa
@@ -25,36 +23,6 @@ from tests.counting.logs import SALT, a_log, count, kept_pairs
 COLUMNS = ["user_id", "query"]
 BYTES = pl.Series([b"\xc3\xa9", b"e", b"bytes that no view holds inside itself", b"ee", b"", b"\xff", b"x" * 300])
 FAR = pl.Series([0, 1, -1, 2**63 - 1, -(2**63), 2**32, 2**40, 77])
-VALUES = [
-    pl.Series([3, -5, 3, 2**40, -(2**63), 2**63 - 1]),
-    pl.Series([3, -5, 3, 2**31 - 1, 0, -(2**31)], dtype=pl.Int32),
-    pl.Series([3, -5, 3, 2**15 - 1, 0, -(2**15)], dtype=pl.Int16),
-    pl.Series([3, -5, 3, 127, 0, -128], dtype=pl.Int8),
-    pl.Series([200, 0, 200, 7, 255, 1], dtype=pl.UInt8),
-    pl.Series([200, 0, 200, 7, 2**16 - 1, 1], dtype=pl.UInt16),
-    pl.Series([200, 0, 200, 7, 2**32 - 1, 1], dtype=pl.UInt32),
-    pl.Series([2**64 - 1, 2**63, 0, 1, 2, 2**63], dtype=pl.UInt64),
-    pl.Series([2**64, 2**63, 0, 1, 2, 2**64], dtype=pl.Int128),
-    pl.Series(["é", "e", "é", "ee", "1", "梨"]),
-    pl.Series(["é", "e", "é", "ee", "1", "梨"], dtype=pl.Categorical),
-    pl.Series([b"\xff", b"a", b"\xff", b"\0", b"ab", b"b"]),
-    pl.Series([True, False, True, True, False, False]),
-    pl.Series(["2024-01-01", "1969-01-01"] * 3).str.to_date("%Y-%m-%d"),
-    pl.Series([dt.time(1), dt.time(2)] * 3),
-    pl.Series([dt.datetime.fromisoformat("1969-12-31T23:59:59.000001"), None] * 3).forward_fill(),
-    pl.Series([dt.timedelta(microseconds=-1), dt.timedelta(days=9)] * 3),
-]
-IDS = [f"{column.dtype}-{i}" for i, column in enumerate(VALUES)]
-# A domain and six different keys in it: the way each takes through the engine is another one.
-KEYS = {
-    "strings(max_bytes=8)": ["é", "e", "ee", "1", "梨", "x"],
-    "hash64()": ["é", "e", "ee", "1", "梨", "x"],
-    "integers(-9, 9)": [-9, -1, 0, 1, 8, 9],
-    f"integers({-(2**63)}, {2**63 - 1})": [-(2**63), 2**63 - 1, 0, 1, -1, 2**32],
-    "catalogue(-9, 5, 1000, 7, 8, 9)": [-9, 5, 1000, 7, 8, 9],
-    "dates('1960-01-01', '2030-01-01')": [dt.date(1960 + 14 * i, 1, 1) for i in range(6)],
-    "open('integer', delta='1e-6')": [-(2**63), 2**63 - 1, 0, 1, -1, 2**32],
-}
 
 
 def few_hashes(bits):
@@ -113,37 +81,9 @@ def test_categories_keep_their_numbers_from_batch_to_batch():
     assert anew == [0, 0]  # the control: without a column that is kept, two texts have one number
 
 
-def _brute_force(log, domain):
-    """Distinct units of each cell."""
-    cells = Domain.parse(domain).convert(log.select(key_0="query"))["key_0"]
-    pairs = set(zip(log["user_id"], cells, strict=True))
-    return {key: sum(1 for _, other in pairs if other == key) for key in set(cells)}
-
-
-@pytest.mark.parametrize("domain", KEYS)
-@pytest.mark.parametrize("units", VALUES, ids=IDS)
-def test_counts_of_every_type_equal_a_brute_force_count(units, domain, tmp_path):
-    """For units of every type, keys of every domain and four sources, counts equal brute force."""
-    rng = seeded(5)
-    log = pl.DataFrame(
-        {
-            "user_id": units.gather(rng.integers(0, 6, size=60)),
-            "query": pl.Series(KEYS[domain]).gather(rng.integers(0, 6, size=60)),
-        }
-    )
-    expected = _brute_force(log, domain)
-    sources = [log, log.lazy()]
-    if units.dtype != pl.Int128:  # which Arrow and Parquet do not have
-        sources.append(log.to_arrow())
-        log.write_parquet(tmp_path / "log.parquet", row_group_size=13)
-        sources.append(tmp_path / "log.parquet")
-    for source in sources:
-        assert dict(count(source, domain=Domain.parse(domain), max_keys=6).frame.rows()) == expected
-
-
 def test_a_range_of_almost_all_numbers_has_its_bounds():
     """A number outside a domain whose words have 64 bits is left out."""
-    log = pl.DataFrame({"user_id": [1, 1, 1], "query": [-(2**63), 2**63 - 1, 0]})
+    log = pl.DataFrame({"user_id": [True, True, False], "query": [-(2**63), 2**63 - 1, 0]})
     domain = Domain.parse(f"integers({-(2**63) + 1}, {2**63 - 1})")
     assert count(log, domain=domain, on_outside="drop").frame["count"].sum() == 2
 

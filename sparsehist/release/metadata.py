@@ -189,12 +189,9 @@ class InteractiveMetadata(Metadata):
 
     kind = "interactive"
 
-    queries: str  # in words
     accuracy: str  # largest error as a share of the mass; exact text
     most_updates: int  # answers measured before the session is used up
     mass: int | None  # declared sum of all bounded counts; None if it is measured with part of the level
-    watch_level: str  # epsilon of the comparisons until one update, exact text
-    answer_level: str  # epsilon of one measured answer, exact text
     start: str | None = None  # the release from which the first hypothesis was made
     update: int | None = None  # number of this answer; None for the session itself
 

@@ -187,21 +187,17 @@ class QueryPath(NoisePath):
 
     def metadata(self, request: QueryRequest) -> InteractiveMetadata:
         parameters = _weighing(self.held.declaration, request)
-        watch, answer = parameters.levels
         return InteractiveMetadata(
             declaration=self.held.declaration,
             name=request.name,
             level=level_text(present(request.level)),
-            std=parameters.noise(1).std(answer),
+            std=parameters.noise(1).std(parameters.levels[1]),
             grid=1.0,
             threshold=None,
             numerical_slack=0.0,
-            queries="adaptive predicates over the keys",
             accuracy=present(request.accuracy),
             most_updates=parameters.updates,
             mass=request.mass,
-            watch_level=level_text(watch),
-            answer_level=level_text(answer),
             start=request.started_from,
         )
 
@@ -214,18 +210,15 @@ class QueryPath(NoisePath):
     def draw(self, request: QueryRequest, metadata: InteractiveMetadata, *, rng: np.random.Generator) -> NewRound:
         """Draw the noise of the first threshold, and the noisy mass if it is not declared."""
         held, mass = self.held, metadata.mass
-        parameters = _weighing(held.declaration, metadata)
-        watch, _ = parameters.levels
-        (threshold_noise,) = parameters.noise(2).sample(1, watch, rng=rng).tolist()
+        parameters, attached = _weighing(held.declaration, metadata), list[RegisteredFile]()
+        threshold_noise = parameters.noise(2).sample(1, parameters.levels[0], rng=rng)[0]
         if mass is None:
-            (missed,) = parameters.noise(1).sample(1, watch, rng=rng).tolist()
-            mass = max(1, int(held.files.all_counted()["count"].sum()) + missed)
-        attached = []
+            noise = parameters.noise(1).sample(1, parameters.levels[0], rng=rng)[0]
+            mass = max(1, int(held.files.all_counted()["count"].sum() + noise))
         if request.start is not None:  # a copy: the release may be deleted
-            copy = zlib.compress(_start_counts(held.declaration, request.start).tobytes(), 1)
-            attached = self.attach(_START, copy)
-        noise = np.array([threshold_noise, mass], np.int64)
-        return self.new_round(request, metadata, level_noise=noise, attachments=attached)
+            attached = self.attach(_START, zlib.compress(_start_counts(held.declaration, request.start).tobytes(), 1))
+        drawn = np.array([threshold_noise, mass], np.int64)
+        return self.new_round(request, metadata, level_noise=drawn, attachments=attached)
 
     def rows(self, _level: Fraction, _metadata: InteractiveMetadata) -> pl.DataFrame:
         """Return an empty frame: the session reads its mass and its answers itself."""

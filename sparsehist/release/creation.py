@@ -141,9 +141,14 @@ def _reading(declaration: Declaration) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def pairs_of_log(source: object, declaration: Declaration, **how: Any) -> UnitPairs:
-    """Check the query of a log, and list its distinct pairs of unit and key."""
-    return list_pairs(checked_source(source, declaration), **_reading(declaration), **how)
+def pairs_of_log(home: Home, source: object, declaration: Declaration, salt: bytes, counting: Counting) -> UnitPairs:
+    """Check the query of a log, and list its distinct pairs of unit and key; others may use the store meanwhile."""
+    log = checked_source(source, declaration)
+    with ExitStack() as spills, reporting(counting.progress) as report:
+        with home.hold() as state:
+            spill = spills.enter_context(spill_directory(state.spill))
+        how = counting.resources() | {"temporary_directory": spill, "progress": report, "salt": salt}
+        return list_pairs(log, **_reading(declaration), **how)
 
 
 def _counted(

@@ -79,12 +79,7 @@ def declare_periods(home: Home, declaration: Declaration, if_exists: str) -> Dec
 
 
 def drop(home: Home, state: State, name: str, *, reason: str | None = None) -> None:
-    """Erase a series, or a periodic one without periods: its declaration and its budget.
-
-    Raises:
-        NotFoundError: If there is no such series.
-        RefusedError: If a periodic series holds periods, or some were released.
-    """
+    """Erase a series, or a periodic one that holds no period and of which none was released."""
     ledger = Ledger.of(state)
     if name not in ledger.limits.periods:
         home.find(state, name)

@@ -325,10 +325,7 @@ class QuerySession:
 
     def __repr__(self) -> str:
         """Show public parameters only."""
-        return (
-            f"QuerySession({self.name!r} of {self._declaration.name!r}, level={self._metadata.level}, "
-            f"error={self.parameters.error:g}, updates_left={self.updates_left})"
-        )
+        return f"QuerySession({self.name!r} of {self._declaration.name!r}, updates_left={self.updates_left})"
 
     def __reduce__(self) -> NoReturn:
         raise InputError("a QuerySession holds true counts and cannot be copied: open the session again by its name")

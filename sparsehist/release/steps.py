@@ -13,8 +13,7 @@ from __future__ import annotations
 import hashlib
 import io
 from collections.abc import Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -39,7 +38,6 @@ from sparsehist.errors import (
 from sparsehist.release.creation import pairs_of_log, with_source
 from sparsehist.release.home import PATIENCE, Home
 from sparsehist.store import RegisteredFile, SeriesRecord, State, StepRecord
-from sparsehist.store.layout import spill_directory
 from sparsehist.store.private_files import verified
 from sparsehist.store.support import hash_keys
 from sparsehist.typing import IntArray, WordArray
@@ -55,16 +53,14 @@ def comparable_units(units: pl.Series, columns: str | Sequence[str]) -> tuple[pl
     Tuples of several columns are given as text. The kind is empty if there are no units.
     """
     dtype = units.dtype
-    compared, kind = units.cast(pl.String) if dtype != pl.Binary else units.bin.encode("hex"), str(dtype)
-    if isinstance(dtype, pl.String | pl.Categorical | pl.Enum):
-        kind = "text"
-    elif dtype in _WHOLE:
-        compared, kind = units.cast(pl.Int64), "whole numbers"
-    elif dtype.is_temporal():
-        compared = units.to_physical().cast(pl.Int64)
-    if units.len() and not isinstance(columns, str) and len(columns) > 1:
-        kind = types_of_tuple(units[0])
-    return compared, kind if units.len() else ""
+    if dtype in _WHOLE or dtype.is_temporal():
+        units, kind = units.to_physical().cast(pl.Int64), "whole numbers" if dtype in _WHOLE else str(dtype)
+    else:
+        kind = "text" if isinstance(dtype, pl.String | pl.Categorical | pl.Enum) else str(dtype)
+        units = units.bin.encode("hex") if dtype == pl.Binary else units.cast(pl.String)
+    if not units.len():
+        return units, ""
+    return units, kind if isinstance(columns, str) or len(columns) == 1 else types_of_tuple(units[0])
 
 
 def kind_of_all(known: str, kind: str, before: str) -> str:
@@ -219,14 +215,11 @@ def append_step(
             "a running series has to know which units counted before: append the log, not counts made elsewhere"
         )
     declared = with_source(declaration, source)
-    with ExitStack() as spills, reporting(counting.progress) as report:
+    with reporting(counting.progress) as report:
         with home.hold() as state:
             record = home.find(state, declaration.name, series_id)
             _appended_before(state, record, step)
-            spill = spills.enter_context(spill_directory(state.spill))
-        # Counting does not lock the store, so others may release.
-        how = counting.resources() | {"temporary_directory": spill, "progress": report}
-        pairs = pairs_of_log(source, declared, salt=record.salt, **how)
+        pairs = pairs_of_log(home, source, declared, record.salt, replace(counting, progress=report))
         report("appending")
         day = Day.of_pairs(pairs, present(declaration.unit), record.salt)
         # Wait longer, so that counting was not in vain because another process is releasing.

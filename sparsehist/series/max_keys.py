@@ -15,7 +15,6 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
@@ -41,7 +40,6 @@ from sparsehist.release.home import Home, home_of
 from sparsehist.release.key_discovery import Round, check_room
 from sparsehist.release.releases import Release
 from sparsehist.series.store import Store
-from sparsehist.store.layout import spill_directory
 from sparsehist.typing import FloatArray
 
 BOUNDS = tuple(dict.fromkeys(round(1.1**power) for power in range(81)))
@@ -196,11 +194,7 @@ def _profile(
     released.
     """
     names = key_names(first.domain.columns)
-    with ExitStack() as spills:
-        with home.hold() as state:
-            spill = spills.enter_context(spill_directory(state.spill))
-        how = counting.resources() | {"temporary_directory": spill, "progress": counting.progress}
-        pairs = pairs_of_log(source, first, salt=secrets.token_bytes(SALT_BYTES), **how)
+    pairs = pairs_of_log(home, source, first, secrets.token_bytes(SALT_BYTES), counting)
     marked = largest.rename(dict(zip(first.key, names, strict=True))).with_columns(among=pl.lit(1))
     units = (
         pairs.frame()

@@ -14,7 +14,6 @@ import sparsehist as sh
 from sparsehist.cli.answer import MISSING, Answer, rows_table
 from sparsehist.errors import NameTakenError
 from sparsehist.privacy import level_text
-from sparsehist.report.side_by_side import coarse_to_fine, side_by_side
 from sparsehist.store.statements import shipped
 
 RELEASES = (("public", "0.01"), ("partner", "0.5"), ("internal", "0.1"))
@@ -47,14 +46,18 @@ def demo(*, directory: Annotated[Path, Parameter("--dir")] = Path(".demo")) -> A
     cost = series.store.ledger().filter(scope="population")["level"].item()
     independent = level_text(sum((release.level for release in releases), Fraction(0)))
     titles = pl.read_csv(shipped("data") / "msweb_catalogue.csv").select(pl.col("title").str.head(28), "url")
-    rows = titles.join(side_by_side(releases, ["url"]), on="url", maintain_order="right")
+    ordered = sorted(releases, key=lambda each: each.level)
+    counts = pl.concat(each.frame.with_columns(release=pl.lit(each.name)) for each in ordered)
+    table = counts.pivot("release", index="url", values="noisy_count")
+    table = table.sort(pl.coalesce(each.name for each in reversed(ordered)), descending=True)
+    rows = titles.join(table, on="url", maintain_order="right")
     # The largest keys, then some that only finer releases publish.
     finer = (rows.filter(pl.col("public").is_null()), rows.filter(pl.col("internal").is_null()))
     rows = pl.concat([rows.head(6), *(some.head(3) for some in finer)])
     parameters = [
         {"release": each.name, "rows published": len(each)}
         | {name: each.metadata[name] for name in ("level", "std", "threshold")}
-        for each in coarse_to_fine(releases)
+        for each in ordered
     ]
     where = escape(str(directory))
     shown = [

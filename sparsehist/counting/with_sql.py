@@ -134,10 +134,11 @@ class CountingSql:
         """Parameters of the query, by name if the dialect has names."""
         return {"salt": self.salt.hex()}
 
-    def check(self, *, key: Sequence[str], max_keys: int, measures: Sequence[Measure]) -> None:
+    def check(self, declared: Declaration) -> None:
         """Refuse a series with another key, bound or measure than the query had; any domain is accepted."""
         known = f"key={list(self.key)}, max_keys={self.max_keys} and measures={list(map(str, self.measures))}"
-        if (tuple(key), max_keys) != (self.key, self.max_keys) or not set(measures) <= set(self.measures):
+        same = declared.key == self.key and declared.max_keys == self.max_keys
+        if not same or not set(declared.measures) <= set(self.measures):
             raise DeclarationError(f"these counts were made with {known}: declare the series with the same")
 
     def counts(self, result: object) -> Counts:

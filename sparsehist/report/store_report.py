@@ -41,7 +41,6 @@ from sparsehist.release.releases import Release
 from sparsehist.release.stored_declaration import declaration_of
 from sparsehist.report import charts
 from sparsehist.report.charts import MOST_LINES, Picture
-from sparsehist.report.side_by_side import side_by_side
 
 if TYPE_CHECKING:
     import polars as pl
@@ -152,7 +151,7 @@ def _of_series(home: Home, series: OneSeries) -> Iterator[Table | Picture | str]
     if finest:
         yield _errors(name, finest)
         released = [_read(home, series, about.name) for about in finest]
-        largest = side_by_side(released, key).select(key).head(_LARGEST)
+        largest = released[-1].frame.select(key).head(_LARGEST)
         yield from _largest_keys(name, {release.name: _limits(largest, release) for release in released})
         yield (
             f"An interval holds the bounded count of a published key with a probability of {CONFIDENCE:.0%} over the "

@@ -123,6 +123,6 @@ def create(  # type: ignore[misc] # overloads leave out what they share
     if log is None:
         raise DeclarationError("create needs a log, unless steps= or every= is given")
     if isinstance(log, Counts) and log.counted_by is not None:
-        log.counted_by.check(key=declaration.key, max_keys=declaration.max_keys, measures=declaration.measures)
+        log.counted_by.check(declaration)
     record = counted_into(store, log, declaration, counting, if_exists=if_exists)
     return Series(store, with_source(declaration, log), record.series_id)

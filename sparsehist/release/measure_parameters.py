@@ -28,20 +28,13 @@ _BITS_BELOW_STD = 4
 
 @dataclass(frozen=True)
 class SumsAsked:
-    """Sums of one measure, released at a level.
-
-    Attributes:
-        measure: The measure that is summed.
-        family: Noise of a sum, in steps.
-        level: Level on the measure's noise path.
-    """
+    """Sums of one measure, released at a level."""
 
     measure: Measure
-    family: Family
-    level: Fraction
+    family: Family  # of the noise of a sum, in steps
+    level: Fraction  # on the measure's noise path
 
     def __post_init__(self) -> None:
-        """Refuse a level whose noise, added to a sum, does not fit a double."""
         where = f" for the measure {self.measure.name!r}"
         check_std(self.family.std(self.level), _LEAST_STD, _LARGEST_STD, "steps", where)
 
@@ -52,10 +45,7 @@ class SumsAsked:
 
     @property
     def grid(self) -> float:
-        """The grid of published sums, in steps: a power of two near a sixteenth of the standard deviation.
-
-        It may be above 1, unlike the grid of counts: truth and noise are rounded together.
-        """
+        """The grid of published sums, in steps, near std/16. It may exceed 1: truth and noise are rounded as one."""
         if self.family.integer:
             return 1.0
         return math.ldexp(1.0, math.frexp(self.family.std(self.level))[1] - 1 - _BITS_BELOW_STD)

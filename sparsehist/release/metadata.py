@@ -94,8 +94,6 @@ class Metadata:
     guarantee: str = ""  # in words
     declaration: Declaration  # of a running series, with the source of the steps released
     epsilon_delta: str | None = None  # the requested (epsilon, delta), if given instead of a level
-    protects: str | None = None  # the privacy unit of the budget of all periods: "user", or such as "user-week"
-    most_periods: int | None = None  # the most periods in which a unit counts
     per_period: str | None = None  # cost so far to one unit in one period, over all periods released
     per_user: str | None = None  # cost so far to one unit over all periods
     store: str | None = None
@@ -175,7 +173,6 @@ class WorkloadMetadata(Metadata):
 
     workload: str
     strategy: str
-    queries: str  # number of queries
     noise_std: float  # std of the noise added to each measurement of the strategy, in counts
     least_std: float  # std of the answer with the least noise, in counts
     sensitivity: float  # sensitivity of the measurements, in the norm that the noise needs
@@ -200,7 +197,6 @@ _Known = CellMetadata | WorkloadMetadata | InteractiveMetadata
 _RECORDS: dict[str, type[_Known]] = {
     record.kind: record for record in (CellMetadata, RunningMetadata, WorkloadMetadata, InteractiveMetadata)
 }
-
 
 _TYPES: dict[str, Any] = {"str": str, "int": int, "float": float | int, "None": type(None), "dict": dict}
 

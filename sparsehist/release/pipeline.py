@@ -166,8 +166,7 @@ def of_all_periods(
         f"all {rule.period}s of {population} released so far, this one included: {opens[0]}{each[0]}-zCDP per "
         f"{rule.unit_period}, {opens[1]}{each[1]}-zCDP per {USER}"
     )
-    periods = {"protects": rule.protects, "most_periods": rule.most_periods}
-    return words, {**periods, "per_period": each[0], "per_user": each[1]}
+    return words, {"per_period": each[0], "per_user": each[1]}
 
 
 def prepared(
@@ -232,8 +231,6 @@ def _split(goal: EpsilonDelta, budget: Budget | None, *, opens: bool) -> Split:
 
 Opener = Callable[[Held, Any], NoisePath]
 """A function that returns the noise path of an existing release, or the path to draw a new one on."""
-
-_KINDS = {"cells": "its cells", "workload": "a workload", "interactive": "interactive queries"}
 
 
 def release(held: Held, request: Request, open_path: Opener) -> Release | WorkloadRelease:
@@ -301,9 +298,7 @@ def find(held: Held, request: Request) -> ReleaseRecord | None:
     if made is None or kind is None:
         return None
     if kind != request.kind:
-        raise NameTakenError(
-            f"{name!r} is a release of {_KINDS[kind]} of {held.record.name!r}, not of {_KINDS[request.kind]}"
-        )
+        raise NameTakenError(f"{name!r} of {held.record.name!r} is a release of kind {kind!r}, not {request.kind!r}")
     known, asked = made.request, request.as_json()
     if differing := [word for word, value in asked.items() if value not in (None, AUTO, known.get(word))]:
         was = (f"no {word}" if known.get(word) is None else f"{word}={known[word]!r}" for word in differing)

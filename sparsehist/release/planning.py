@@ -114,9 +114,6 @@ def plan(
         equal: Instead of levels: the largest cap, rounded down to 12 digits, for each of this many series.
         within: For `equal`: the `EpsilonDelta` or rho that they share.
 
-    Returns:
-        The plan.
-
     Raises:
         DeclarationError: If a parameter is wrong; the message carries its value.
         LevelError: If a level is not valid, or cannot be served at this max_keys.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from sparsehist.declaration.checks import checked_confidence, checked_whole
+from sparsehist.declaration.checks import checked_confidence
 from sparsehist.errors import DeclarationError, InputError, NotFoundError, as_mapping, of_kind, printable, raise_alone
 from sparsehist.html import ABOUT, html_table, in_notebook, shown
 from sparsehist.privacy import as_level
@@ -24,7 +24,7 @@ from sparsehist.typing import FloatArray, IntArray
 if TYPE_CHECKING:
     from sparsehist.workload import Strategy
 
-_ROWS_SHOWN, _MOST_DRAWN = 10, 10_000
+_ROWS_SHOWN = 10
 _ENDS = ("low", "high")
 
 
@@ -208,30 +208,6 @@ class Release(AnyRelease):
         from sparsehist.histogram.intervals import count_estimates
 
         return self._with_columns(("estimate", "estimate_error"), count_estimates, {})
-
-    def plot(self, *, most: int = 20, confidence: float = 0.95) -> Any:
-        """Draw the largest rows with their intervals.
-
-        Args:
-            most: Rows to draw.
-            confidence: Confidence of each interval, as for `intervals`.
-
-        Returns:
-            An altair chart. Keys are escaped.
-
-        Raises:
-            DeclarationError: If `most` or the confidence is out of bounds.
-            NotFoundError: If altair is not installed; names the extra `plots`.
-        """
-        from sparsehist.release.plots import key_label, largest_rows
-
-        checked_whole("most", most, 1, _MOST_DRAWN)
-        frame = self.intervals(confidence).head(most)
-        rows = frame.select(*_ENDS, value="noisy_count").to_dicts()
-        for i, key in enumerate(frame.select(self._about.declaration.key).iter_rows()):
-            rows[i]["key"] = f"{i + 1}. {key_label(key)}"
-        chart = largest_rows(rows, f"units, with {100 * confidence:g} % intervals")
-        return chart.properties(background="#ffffff", title=f"The largest rows of {self.name}")
 
     @property
     def _about(self) -> CellMetadata:

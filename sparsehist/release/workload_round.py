@@ -253,8 +253,7 @@ def workload_metadata(
     """Return the metadata of a release, before anything is drawn; `past` are the levels released on its path."""
     family, level = family_for(declaration.family, strategy, price.sensitivity), present(request.level)
     noise_std = family.std(level)
-    std, mean_std = noise_std * math.sqrt(price.least), noise_std * math.sqrt(price.mean)
-    by_cell, grid = cell_grid(strategy, noise_std), grid_step(std)
+    std, by_cell = noise_std * math.sqrt(price.least), cell_grid(strategy, noise_std)
     added = (std,) if by_cell is None else (std, noise_std)  # cells get noise too
     check_std(std if std < _LEAST_STD else max(added), _LEAST_STD, _LARGEST_STD, "counts")
     return WorkloadMetadata(
@@ -262,13 +261,12 @@ def workload_metadata(
         name=request.name,
         workload=str(strategy.workload),
         strategy=strategy.name,
-        queries=str(strategy.workload.n_queries),
         level=level_text(level),
         noise_std=noise_std,
-        std=mean_std,
+        std=noise_std * math.sqrt(price.mean),
         least_std=std,
         sensitivity=price.sensitivity,
-        grid=grid,
+        grid=grid_step(std),
         cell_grid=by_cell,
         threshold=None,
         numerical_slack=slack_of(family, strategy, level, declaration.max_keys, least=price.least, past=past),

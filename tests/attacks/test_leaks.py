@@ -53,7 +53,6 @@ def every_output(release: sh.Release, directory: Path) -> dict[str, bytes]:
         "ipc of a slice": stream.getvalue(),
         **{ending: (directory / f"out.{ending}").read_bytes() for ending in endings},
         "pandas": release.frame.to_pandas().to_csv().encode(),
-        "plot": release.plot().to_json().encode(),
         "ledger": (directory / "sparsehist-ledger.json").read_bytes(),
         "shown": f"{release!r}{dict(release.metadata)!r}{release.frame!r}{release._repr_html_()}".encode(),
     }

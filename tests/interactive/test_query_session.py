@@ -218,9 +218,9 @@ def test_what_is_no_session_is_refused_by_name(series):
     for wrong, match in (({"level": 3}, "level='20'"), ({"mass": 5}, "no mass")):
         with pytest.raises(NameTakenError, match=match):
             series.interactive("ad_hoc", **ASKED | wrong)
-    with pytest.raises(NameTakenError, match="is a release of its cells"):
+    with pytest.raises(NameTakenError, match="is a release of kind 'cells'"):
         series.interactive("public")
-    with pytest.raises(NameTakenError, match="is a release of interactive queries"):
+    with pytest.raises(NameTakenError, match="is a release of kind 'interactive'"):
         series.release("ad_hoc")
     for wrong in ({"level": 0}, {"accuracy": 0.7}, {"mass": 0}, {"most_updates": 0}, {"start": "public"}):
         with pytest.raises(DeclarationError):

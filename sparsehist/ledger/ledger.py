@@ -408,17 +408,16 @@ def check_release(
     *beside: Spending,
     path_id: int | None = None,
     name: str | None = None,
-    who: str | None = None,
 ) -> None:
     """Refuse a release, or a charge beside it, beyond a limit; record the refusal as an event."""
     try:
         ledger.check(release)
     except RefusedError as refusal:
         state.record_refusal(
-            who=who, series_id=release.series_id, path_id=path_id, level=level_text(release.level), release=name,
+            series_id=release.series_id, path_id=path_id, level=level_text(release.level), release=name,
             population=ledger.accounts[release.series_id].population,
             details={"refused by": type(refusal).__name__, "because": str(refusal)},
         )  # fmt: skip
         raise
     if beside:
-        check_release(state, ledger.with_release(release), *beside, name=name, who=who)
+        check_release(state, ledger.with_release(release), *beside, name=name)

@@ -177,7 +177,6 @@ class MeasurePath(_TrackingPath):
             counts=np.append(sums, np.zeros(new_empty.height, np.int64)),
             empty_keys=new_empty,
             paths=paths,
-            who=self.held.home.who,
         )
 
     def sums(self, shown: Shown) -> FloatArray:

@@ -94,7 +94,7 @@ def counted_into(
                     Ledger.of(state).check_series(declaration)
                     if check is not None:
                         check(state)
-                    return _registered(state, home, declaration, new, written)
+                    return _registered(state, declaration, new, written)
     return _reused(home, record, source, declaration, if_exists)  # it existed, or another process made it first
 
 
@@ -115,12 +115,12 @@ def declared_into(home: Home, declaration: Declaration, if_exists: str) -> Serie
             files = [write_file(written / name, each, durable=state.durable) for name, each in content]
             salt, series_id = home.generator().bytes(16), secrets.token_hex(8)
             new = SeriesRecord(series_id, declaration.name, declaration.as_json(), salt, files)
-            return _registered(state, home, declaration, new, written)
+            return _registered(state, declaration, new, written)
 
 
-def _registered(state: State, home: Home, declaration: Declaration, new: SeriesRecord, written: Path) -> SeriesRecord:
+def _registered(state: State, declaration: Declaration, new: SeriesRecord, written: Path) -> SeriesRecord:
     """Move the files of a series into the store and commit it."""
-    state.commit_series(new, written, integer_noise=declaration.family.integer, who=home.who)
+    state.commit_series(new, written, integer_noise=declaration.family.integer)
     return present(state.series(new.name))
 
 

@@ -58,7 +58,8 @@ class Home:
                 "this process was forked after Polars had started its threads, which a fork does not carry over; "
                 "start workers by multiprocessing's 'spawn' or 'forkserver', or fork before the first release"
             )
-        with open_state(self.path, wait=max(self.wait, at_least), durable=not self.in_memory) as state:
+        wait = max(self.wait, at_least)
+        with open_state(self.path, wait=wait, durable=not self.in_memory, who=self.who) as state:
             yield state
 
     @property

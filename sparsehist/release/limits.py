@@ -22,7 +22,7 @@ def set_budget(home: Home, **asked: Any) -> str:
     """Set the budget of a population and return it in words; see `Store.set_budget`."""
     with home.hold() as state:
         event, words = budget_event(Ledger.of(state), **asked)
-        state.declare(who=home.who, **event)
+        state.declare(**event)
     return words
 
 
@@ -49,7 +49,7 @@ def raise_cap(home: Home, series: str, level: Level, *, reason: str, series_id: 
     """Raise the cap of a series; see `Series.raise_cap`."""
     with home.hold() as state:
         event = cap_event(Ledger.of(state), home.find(state, series, series_id).series_id, level, reason=reason)
-        state.declare(who=home.who, **event)
+        state.declare(**event)
 
 
 def cap_event(ledger: Ledger, series_id: str, level: Level, *, reason: str) -> dict[str, Any]:
@@ -69,7 +69,7 @@ def declare_disjoint(home: Home, populations: Sequence[str], *, reason: str) -> 
     """Declare that nobody is in two of these populations; see `Store.declare_disjoint`."""
     event = disjoint_event(populations, reason=reason)
     with home.hold() as state:
-        state.declare(who=home.who, **event)
+        state.declare(**event)
 
 
 def disjoint_event(populations: Sequence[str], *, reason: str) -> dict[str, Any]:

@@ -73,8 +73,8 @@ def declare_periods(home: Home, declaration: Declaration, if_exists: str) -> Dec
                 f"{every.period} of it: take another name"
             )
         if limit is not None:
-            state.declare("set budget", who=home.who, population=name, details=limit.as_json())
-        state.declare("declare periods", who=home.who, population=name, details=declaration.as_json())
+            state.declare("set budget", population=name, details=limit.as_json())
+        state.declare("declare periods", population=name, details=declaration.as_json())
     return declared
 
 
@@ -83,14 +83,14 @@ def drop(home: Home, state: State, name: str, *, reason: str | None = None) -> N
     ledger = Ledger.of(state)
     if name not in ledger.limits.periods:
         home.find(state, name)
-        state.drop_series(name, who=home.who, reason=reason)
+        state.drop_series(name, reason=reason)
     elif _in_use(ledger, name):
         raise RefusedError(
             f"{name!r} is a periodic series, which can be dropped while it holds no period and none was released: "
             "drop its periods, each a series"
         )
     else:
-        state.declare("drop periods", who=home.who, population=name, reason=reason)
+        state.declare("drop periods", population=name, reason=reason)
 
 
 def _in_use(ledger: Ledger, population: str) -> bool:
@@ -174,10 +174,10 @@ def finish_periods(home: Home, name: str) -> None:
     """Refuse further periods, and erase the record of which units counted in which periods."""
     with home.hold() as state:
         if name not in Ledger.of(state).limits.finished:
-            state.declare("finish periods", who=home.who, population=name)
+            state.declare("finish periods", population=name)
         for record in periods_of(state, name):
             if _units_of(record) is not None:
-                state.finish_series(record, [_UNITS], who=home.who)
+                state.finish_series(record, [_UNITS])
 
 
 def _units_before(state: State, periodic: Declaration, records: Sequence[SeriesRecord]) -> tuple[pl.DataFrame, str]:

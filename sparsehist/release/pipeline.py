@@ -101,7 +101,7 @@ class NoisePath:
             integer = drawn["level_noise"].dtype.kind == "i"
             path_id = PathRecord(self.held.record.series_id, *self.name, integer)
         public = (stored or request.as_json(), metadata.as_dict())
-        return NewRound(path_id, request.name, present(request.level), *public, **drawn, who=self.held.home.who)
+        return NewRound(path_id, request.name, present(request.level), *public, **drawn)
 
     def metadata(self, request: Any) -> Metadata:
         """Return the public metadata of a release, without the guarantee; refuses an impossible request."""
@@ -249,7 +249,7 @@ def release(held: Held, request: Request, open_path: Opener) -> Release | Worklo
     path = open_path(held, request)
     ledger = ledger_for(state, record, declaration, whole=request.goal is not None)
     request, metadata, spends = prepared(ledger, record.series_id, declaration, path.name, request, path.metadata)
-    check_release(state, ledger, *spends, path_id=path.path_id, name=request.name, who=held.home.who)
+    check_release(state, ledger, *spends, path_id=path.path_id, name=request.name)
     # Compute the guarantee after all checks, because it may take longer than they do.
     periods, of_periods = of_all_periods(ledger, declaration, spends)
     about = metadata.declaration  # for a running series, with the source of the steps released

@@ -236,7 +236,7 @@ def append_step(
             files = StepFiles(state, record, declaration.domain.dtypes)
             written, replaced = files.write(state, record, *added(day, files, declaration.max_keys))
             new = StepRecord(step - 1, day.digest, kind, declared.source)
-            state.commit_step(record, new, written, replaced, who=home.who)
+            state.commit_step(record, new, written, replaced)
     return True
 
 
@@ -246,7 +246,7 @@ def finish(home: Home, declaration: Declaration, series_id: str) -> None:
         record = home.find(state, declaration.name, series_id)
         if not state.is_finished(record):
             files = StepFiles(state, record, declaration.domain.dtypes)
-            state.finish_series(record, files.unit_files, who=home.who)
+            state.finish_series(record, files.unit_files)
 
 
 def _appended_before(state: State, record: SeriesRecord, step: int) -> list[StepRecord]:

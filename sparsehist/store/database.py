@@ -81,7 +81,13 @@ class Database:
         self.run(f"insert into {table} ({columns}) values ({parameters})", **values)  # noqa: S608  names from the code
 
     def insert_event(
-        self, what: str, generation: int, *, who: str | None, details: Mapping[str, Any] | None = None, **more: Any
+        self,
+        what: str,
+        generation: int,
+        *,
+        who: str | None = None,
+        details: Mapping[str, Any] | None = None,
+        **more: Any,
     ) -> None:
         """Append an event; `more` holds further columns."""
         text = None if details is None else as_text(details)

@@ -43,7 +43,7 @@ def create_store(path: Path, *, durable: bool = True) -> None:
                 "store", format_version=FORMAT_VERSION, store_id=store_id, generation=0,
                 identity=identity_of(building), home=str(path),
             )  # fmt: skip
-            database.insert_event("create store", 0, who=None)
+            database.insert_event("create store", 0)
 
 
 def ensure_store(path: Path) -> bool:
@@ -98,7 +98,7 @@ def adopt(path: str | os.PathLike[str], *, home_is_gone: bool = False, wait: flo
         StoreRolledBackError: If the original still exists at its path, or is known to have been used since.
     """
     path = Path(path).resolve()
-    with held(path, wait=wait, durable=True) as state:
+    with held(path, wait=wait) as state:
         home, identity = state.home, identity_of(path)
         if store_id_at(home) == state.store_id and not path.samefile(home):
             raise StoreRolledBackError(

@@ -24,20 +24,22 @@ from sparsehist.store.witnesses import LEDGER_NAME, listed_in_ledger, mark_path,
 
 
 @contextmanager
-def open_state(path: Path, *, wait: float = 0.0, durable: bool = True) -> Iterator[State]:
+def open_state(path: Path, *, wait: float = 0.0, durable: bool = True, who: str | None = None) -> Iterator[State]:
     """Lock and open a store for a block; nothing stays open afterwards.
 
-    A store that is not `durable` may not survive a power cut: nothing is synchronised, and no mark is kept.
+    A store that is not `durable` may not survive a power cut: nothing is synchronised, and no mark is kept. Events
+    name `who`, by default the user of the operating system.
 
     Raises:
         StoreDamagedError: If a part is missing or altered.
         StoreRolledBackError: If the store is a copy, or older than what was published from it.
     """
-    with held(path.resolve(), wait=wait, durable=durable) as state:
+    with held(path.resolve(), wait=wait, durable=durable, who=who) as state:
         if durable:
             check_is_newest(state)
         check_is_original(state)
-        (state.path / f"{STATE}-journal").unlink(missing_ok=True)  # reading rolled back an open transaction
+        with disk_errors(state.path):
+            (state.path / f"{STATE}-journal").unlink(missing_ok=True)  # reading rolled back an open transaction
         # Finish the work of a process that died after its commit; the mark is raised before its round is published.
         state.erase_unknown()
         state.raise_marks()
@@ -45,7 +47,7 @@ def open_state(path: Path, *, wait: float = 0.0, durable: bool = True) -> Iterat
 
 
 @contextmanager
-def held(path: Path, *, wait: float, durable: bool) -> Iterator[State]:
+def held(path: Path, *, wait: float, durable: bool = True, who: str | None = None) -> Iterator[State]:
     """Lock a store and read its state, which may be a copy or too old."""
     if not is_store(path):
         raise NotFoundError(f"no store at {path}; make one with `sparsehist create`")
@@ -57,7 +59,7 @@ def held(path: Path, *, wait: float, durable: bool) -> Iterator[State]:
                 unfinished.unlink(missing_ok=True)
         remove_dead(path / SPILL, "")
         with closing(Database(path, durable=durable)) as database:
-            yield State(path, database, durable=durable)
+            yield State(path, database, durable=durable, who=who)
 
 
 def check_is_newest(state: State) -> None:

@@ -151,7 +151,6 @@ class NewRound:
     empty_keys: pl.DataFrame = field(default_factory=_no_keys)
     paths: Mapping[Spot, NoiseArray] = field(default_factory=dict)
     attachments: Sequence[RegisteredFile] = ()
-    who: str | None = None
     step: int | None = None
     beside: Sequence[NewRound] = ()
 

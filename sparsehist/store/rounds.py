@@ -128,15 +128,12 @@ class PathHistory:
         n_new, n_empty = len(record.positions), int((record.positions == -1).sum())
         of_cells = self.kind in _TRACKING
         n_past = self.n_tracked if of_cells or self.rounds else len(past)
-        promise(of_cells or not n_new, "new cells on a path that tracks no cells")
         promise(set(record.paths) == (set(levels) if of_cells else set()), "new cells without noise at every level")
         noise = np.array([record.paths[level] for level in levels if of_cells], self._dtype)
-        promise(
-            noise.size == len(noise) * n_new and len(record.counts) == n_new,
-            "noise or counts do not match the new cells",
-        )
-        promise(spends == (record.level_noise is not None), "noise must come with a new level, and only then")
-        promise(len(past) == n_past * spends, "noise of other tracked cells")
+        fits = noise.size == len(noise) * n_new and len(record.counts) == n_new and (of_cells or not n_new)
+        promise(fits, "noise or counts do not match the new cells")
+        fits = spends == (record.level_noise is not None) and len(past) == n_past * spends
+        promise(fits, "noise must come with a new level, for the cells tracked before")
         promise(record.empty_keys.height == n_empty, "empty cells without keys")
         seal, content = sealed(*row, int(spends)), io.BytesIO()
         np.savez(

@@ -64,9 +64,10 @@ class State:
         durable: Whether writes are synchronised to the disk.
     """
 
-    def __init__(self, path: Path, database: Database, *, durable: bool) -> None:
+    def __init__(self, path: Path, database: Database, *, durable: bool, who: str | None) -> None:
         """Read the row of the store; it must agree with the format file."""
-        self.path, self.durable, self._database, self._series = path, durable, database, path / SERIES
+        self.path, self.durable, self._who, self._database = path, durable, who, database
+        self._series = path / SERIES
         rows = database.run("select format_version, store_id, generation, identity, home from store")
         if len(rows) != 1 or rows[0][:2] != (FORMAT_VERSION, store_id_at(path)):
             raise StoreDamagedError(f"the state of store {path} was altered; restore it from a backup")
@@ -208,9 +209,7 @@ class State:
     # Changing: write and synchronise files, commit a transaction that refers to them, raise the marks; only then may
     # the caller publish.
 
-    def commit_series(
-        self, record: SeriesRecord, written: Path, *, integer_noise: bool = False, who: str | None = None
-    ) -> int:
+    def commit_series(self, record: SeriesRecord, written: Path, *, integer_noise: bool = False) -> int:
         """Move the files of a series into the store and register it; return the path of its cells."""
         series_id, directory = record.series_id, self._series / record.series_id
         with disk_errors(directory):
@@ -230,7 +229,7 @@ class State:
             )  # fmt: skip
             self._register(series_id, record.files)
             path_id = self._open_path(PathRecord(series_id, "cells", integer_noise=integer_noise))
-            self._event("create series", who=who, series_id=series_id, path_id=path_id, details=details)
+            self._event("create series", series_id=series_id, path_id=path_id, details=details)
         return path_id
 
     def commit_round(self, record: NewRound) -> int:
@@ -275,10 +274,7 @@ class State:
             metadata=as_text(record.metadata), released=now(), file=made.file.name, size=made.file.size,
             digest=made.file.digest, n_past=made.n_past, n_new=made.n_new, n_empty=made.n_empty, step=record.step,
         )  # fmt: skip
-        self._database.insert_event(
-            "release", generation, who=record.who, series_id=series_id, path_id=path_id, level=level,
-            release=record.name,
-        )  # fmt: skip
+        self._event("release", generation, series_id=series_id, path_id=path_id, level=level, release=record.name)
 
     def _open_path(self, path: PathRecord) -> int:
         """Insert a path in a transaction, and return its number."""
@@ -292,8 +288,6 @@ class State:
         step: StepRecord,
         files: Sequence[RegisteredFile],
         replaced: Sequence[str] = (),
-        *,
-        who: str | None = None,
     ) -> None:
         """Append a step to a running series; its files are in place, and replace those named in `replaced`."""
         for file in files:
@@ -307,15 +301,15 @@ class State:
             self._database.run(sql, declaration=declaration, series_id=series_id)
             self._register(series_id, files, record.path_id)
             self._forget_files(record, replaced)
-            self._event("append", who=who, series_id=series_id, path_id=record.path_id, details=details)
+            self._event("append", series_id=series_id, path_id=record.path_id, details=details)
         self.erase_unknown()
 
-    def finish_series(self, record: SeriesRecord, erased: Sequence[str], *, who: str | None = None) -> None:
+    def finish_series(self, record: SeriesRecord, erased: Sequence[str]) -> None:
         """End a running series: refuse further steps, and erase the files that show which units counted."""
         with self._changing("finish series"):
             self._database.run("forget_steps", series_id=record.series_id)
             self._forget_files(record, erased)
-            self._event("finish series", who=who, series_id=record.series_id)
+            self._event("finish series", series_id=record.series_id)
         self.erase_unknown()
 
     def _forget_files(self, record: SeriesRecord, names: Sequence[str]) -> None:
@@ -323,7 +317,7 @@ class State:
             sql = "delete from file where series_id = $series_id and name = $name"
             self._database.run(sql, series_id=record.series_id, name=name)
 
-    def drop_series(self, name: str, *, who: str | None = None, reason: str | None = None) -> None:
+    def drop_series(self, name: str, *, reason: str | None = None) -> None:
         """Erase a series and its secrets; its costs remain in the ledger."""
         record = self.series(name)
         if record is None:
@@ -332,7 +326,7 @@ class State:
             self._database.run("forget_series", series_id=record.series_id, dropped=now())
             for sql in ("forget_rounds", "forget_steps", "delete from file where series_id = $series_id"):
                 self._database.run(sql, series_id=record.series_id)
-            self._event("drop series", who=who, series_id=record.series_id, reason=reason)
+            self._event("drop series", series_id=record.series_id, reason=reason)
         self.erase_unknown()
 
     def erase_unknown(self) -> None:
@@ -358,16 +352,16 @@ class State:
         name = f"path-{secrets.token_hex(8)}{suffix}"
         return write_file(record.directory / name, content, durable=self.durable)
 
-    def declare(self, what: str, *, who: str | None = None, **columns: Any) -> None:
+    def declare(self, what: str, **columns: Any) -> None:
         """Record a limit or another declaration; older copies of the store are refused from then on."""
         with self._changing(what):
-            self._event(what, who=who, **columns)
+            self._event(what, **columns)
 
-    def record_refusal(self, *, who: str | None = None, **columns: Any) -> None:
+    def record_refusal(self, **columns: Any) -> None:
         """Record a refusal; ignore errors of the disk, so that the refusal itself reaches the caller."""
         _log.info("release %s refused", columns.get("release"))
         with suppress(StoreError), self._database.transaction():
-            self._database.insert_event("refuse", self.generation, who=who, **columns)
+            self._database.insert_event("refuse", self.generation, who=self._who, **columns)
 
     def record_publication(self, directory: Path) -> None:
         """Record a directory before anything is published there: its public ledger will list this store."""
@@ -387,7 +381,7 @@ class State:
         """Make this copy the original, at its current path."""
         with self._changing("adopt store"):
             self._database.run("update store set identity = $identity", identity=identity)
-            self._event("adopt store", who=None)
+            self._event("adopt store")
             self.identity = identity
         # If the process dies before the home is set, the store counts as moved: every opening raises both marks.
         for directory in self.publications:
@@ -420,9 +414,9 @@ class State:
         self.raise_marks()
         _log.info("%s done, generation %d", what, self.generation)
 
-    def _event(self, what: str, *, who: str | None, **columns: Any) -> None:
-        """Append the event of a change, in its transaction."""
-        self._database.insert_event(what, self.generation + 1, who=who, **columns)
+    def _event(self, what: str, generation: int | None = None, **columns: Any) -> None:
+        """Append an event, by default that of the next generation."""
+        self._database.insert_event(what, generation or self.generation + 1, who=self._who, **columns)
 
     def _register(self, series_id: str, files: Sequence[RegisteredFile], path_id: int | None = None) -> None:
         for file in files:

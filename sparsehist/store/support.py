@@ -21,7 +21,7 @@ import numpy as np
 import polars as pl
 
 from sparsehist.errors import promise
-from sparsehist.typing import ByteArray, IntArray, WordArray
+from sparsehist.typing import WordArray
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,7 +34,6 @@ _STEP = 0x9E3779B97F4A7C15  # 2⁶⁴ over the golden ratio, as in splitmix64
 _FINISH = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)  # the multipliers of splitmix64
 _WORD = 8
 _MASKS = np.array([(1 << 8 * n) - 1 for n in range(_WORD + 1)], dtype=np.uint64)  # of n bytes
-_BLOCK = 1 << 14  # rows hashed at once, so that temporary arrays fit the cache of a core
 _SORTED = 1 << 24  # hashes sorted in memory at once
 
 
@@ -71,29 +70,22 @@ def hash_keys(keys: pl.DataFrame, salt: bytes, table: pa.Table | None = None) ->
 
 
 def _absorb_texts(state: WordArray, column: pa.ChunkedArray) -> None:
-    for chunk in column.chunks:
-        own, state = state[: len(chunk)], state[len(chunk) :]
-        _, offsets_buffer, data_buffer = chunk.buffers()
-        offsets = np.frombuffer(offsets_buffer, dtype="<i8")[chunk.offset : chunk.offset + len(chunk) + 1]
-        data = np.zeros((0 if data_buffer is None else data_buffer.size) + _WORD, dtype=np.uint8)
-        if data_buffer is not None:
-            data[:-_WORD] = np.frombuffer(data_buffer, dtype=np.uint8)
-        for low in range(0, len(chunk), _BLOCK):
-            _absorb_block(own[low : low + _BLOCK], offsets[low : low + _BLOCK + 1], data)
-
-
-def _absorb_block(state: WordArray, offsets: IntArray, data: ByteArray) -> None:
     """Absorb texts word by word, all rows at once; a row is left out after its end."""
-    words: WordArray = np.ndarray((len(data) - _WORD + 1,), dtype="<u8", buffer=data, strides=(1,))
-    start, remaining = offsets[:-1], np.diff(offsets)
-    _absorb(state, remaining.view(np.uint64))
-    rows = np.flatnonzero(remaining > 0)
-    while len(rows):
-        part, at = state[rows], start[rows]
-        _absorb(part, words[at] & _MASKS[np.minimum(remaining[rows], _WORD)])
-        state[rows] = part
-        start, remaining = start + _WORD, remaining - _WORD
-        rows = rows[remaining[rows] > 0]
+    for chunk in column.chunks:
+        of_chunk, state = state[: len(chunk)], state[len(chunk) :]
+        _, offsets, content = chunk.buffers()
+        bounds = np.frombuffer(offsets, "<i8")[chunk.offset : chunk.offset + len(chunk) + 1]
+        padded = (b"" if content is None else content.to_pybytes()) + bytes(_WORD)
+        words: WordArray = np.ndarray((len(padded) - _WORD + 1,), dtype="<u8", buffer=padded, strides=(1,))
+        start, remaining = bounds[:-1], np.diff(bounds)
+        _absorb(of_chunk, remaining.view(np.uint64))
+        rows = np.flatnonzero(remaining > 0)
+        while len(rows):
+            part, at = of_chunk[rows], start[rows]
+            _absorb(part, words[at] & _MASKS[np.minimum(remaining[rows], _WORD)])
+            of_chunk[rows] = part
+            start, remaining = start + _WORD, remaining - _WORD
+            rows = rows[remaining[rows] > 0]
 
 
 def _absorb(state: WordArray, word: WordArray) -> None:

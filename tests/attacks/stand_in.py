@@ -110,7 +110,7 @@ class Drawn:
 
     def release(self, name: str, level: object = None, threshold: float | None = None) -> pl.DataFrame:
         request = requested(name, level_asked(level), threshold=threshold, false_keys=None)
-        home = SimpleNamespace(who=None, in_memory=True, generator=lambda: self.rng)
+        home = SimpleNamespace(in_memory=True, generator=lambda: self.rng)
         return release(Held(home, self.state, _Record, self.declaration), request, open_path).frame
 
     def row(self, frame: pl.DataFrame) -> np.ndarray:

@@ -40,13 +40,6 @@ def test_hash_follows_its_definition(rows):
     assert hash_keys(keys[1:], SALT).tolist() == [reference(row, SALT) for row in rows[1:]]
 
 
-def test_blocks_of_rows_do_not_show():
-    """Keys beyond the first block of rows hash as they do alone."""
-    keys = pl.DataFrame({"key_0": ["x" * (i % 19) + str(i) for i in range(40_000)]})
-    hashes = hash_keys(keys, SALT)
-    assert all(hashes[at] == reference(keys.row(at), SALT) for at in (0, 16_383, 16_384, 39_999))
-
-
 @pytest.mark.parametrize("number", [0, 1, 50, 1000])
 def test_sorted_hashes_rise_and_keep_their_positions(monkeypatch, number):
     """Hashes come back sorted with their positions, whether they fit in memory at once or not."""

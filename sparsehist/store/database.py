@@ -80,19 +80,8 @@ class Database:
         columns, parameters = ", ".join(values), ", ".join(f"${name}" for name in values)
         self.run(f"insert into {table} ({columns}) values ({parameters})", **values)  # noqa: S608  names from the code
 
-    def insert_event(
-        self,
-        what: str,
-        generation: int,
-        *,
-        who: str | None = None,
-        details: Mapping[str, Any] | None = None,
-        **more: Any,
-    ) -> None:
-        """Append an event; `more` holds further columns."""
-        text = None if details is None else as_text(details)
-        columns = {"generation": generation, "happened": now(), "who": who or _user(), "what": what, "details": text}
-        self.insert("event", **columns, **more)
+    def insert_event(self, what: str, generation: int, *, who: str | None = None, **columns: object) -> None:
+        self.insert("event", what=what, generation=generation, happened=now(), who=who or _user(), **columns)
 
     @contextmanager
     def transaction(self) -> Iterator[None]:

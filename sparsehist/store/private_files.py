@@ -10,7 +10,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from sparsehist.errors import StoreDamagedError, StoreError
 from sparsehist.store.records import RegisteredFile
@@ -64,26 +64,17 @@ def disk_errors(path: Path) -> Iterator[None]:
 class HashedFile:
     """A file being written by `atomic_file`, with its size and digest so far."""
 
-    def __init__(self, name: str, descriptor: int) -> None:
-        self._name, self._descriptor = name, descriptor
-        self._digest, self.size = hashlib.sha256(), 0
+    def __init__(self, name: str, file: BinaryIO) -> None:
+        self._name, self._file, self._digest, self.size = name, file, hashlib.sha256(), 0
 
     def write(self, data: bytes | memoryview) -> None:
-        view = memoryview(data).cast("B")
-        self._digest.update(view)
-        write_all(self._descriptor, view)
-        self.size += len(view)
+        self._digest.update(data)
+        self.size += self._file.write(data)
 
     @property
     def registered(self) -> RegisteredFile:
         """The record of the file that the state keeps."""
         return RegisteredFile(self._name, self.size, self._digest.hexdigest())
-
-
-def write_all(descriptor: int, data: memoryview) -> None:
-    """Write all bytes, with as many system calls as needed."""
-    while len(data):
-        data = data[os.write(descriptor, data) :]
 
 
 @contextmanager
@@ -96,20 +87,19 @@ def atomic_file(
     The caller holds the lock of the directory.
     """
     temporary = temporary or path.with_name(path.name + NEW)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
     with disk_errors(path):
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
-        descriptor = os.open(temporary, flags, mode)
         try:
-            yield HashedFile(path.name, descriptor)
-            if durable:
-                os.fsync(descriptor)
+            with os.fdopen(os.open(temporary, flags, mode), "wb") as file:
+                yield HashedFile(path.name, file)
+                file.flush()
+                if durable:
+                    os.fsync(file.fileno())
             temporary.replace(path)
         except BaseException:
             with suppress(OSError):
                 temporary.unlink()
             raise
-        finally:
-            os.close(descriptor)
         if durable:
             synchronise(path.parent)
 

@@ -7,7 +7,7 @@ import logging
 import os
 import secrets
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from datetime import datetime, timedelta
@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sparsehist.errors import (
-    NameTakenError,
     NotFoundError,
     StoreDamagedError,
     StoreError,
@@ -105,7 +104,6 @@ class State:
         return SeriesRecord(series_id, name, json.loads(declaration), salt, own_files, made_from, directory, paths)
 
     def series_files(self, record: SeriesRecord) -> SeriesFiles:
-        """Open the files of a series."""
         from sparsehist.store.series_files import SeriesFiles
 
         return SeriesFiles(record.directory, record.files, record.salt)
@@ -142,7 +140,6 @@ class State:
         return [(step, as_level(level), threshold) for step, level, threshold in rows]
 
     def steps(self, record: SeriesRecord) -> list[StepRecord]:
-        """Return the steps of a running series, in order."""
         sql = "select step, digest, unit_kind, source from step where series_id = $series_id order by step"
         return [StepRecord(*row) for row in self._database.run(sql, series_id=record.series_id)]
 
@@ -217,12 +214,8 @@ class State:
         if self.durable:
             for place in (directory, directory.parent):
                 synchronise(place)
-        for file in record.files:
-            check_file(directory, file)
         details = {"unverified": True} if record.declaration.get("unverified") else None
         with self._changing("create series"):
-            if self.series(record.name) is not None:
-                raise NameTakenError(f"a series {record.name!r} exists already")
             self._database.insert(
                 "series", series_id=series_id, name=record.name, declaration=as_text(record.declaration),
                 salt=record.salt, made_from=record.made_from, created=now(),
@@ -240,7 +233,7 @@ class State:
         generation, rounds = self.generation + 1, (record, *record.beside)
         written: list[tuple[int, NewRound, PathHistory, Round]] = []
         for at, each in enumerate(rounds, generation):
-            history, metadata = self._history_for(each), as_text(each.metadata)
+            history, metadata = self._history_for(each.path_id), as_text(each.metadata)
             # A random name: a round may have been committed although its commit failed, so it is never overwritten.
             name = f"round-{at}-{secrets.token_hex(4)}"
             row = (at, each.name, level_text(each.level), float(each.threshold), each.step, metadata)
@@ -250,19 +243,10 @@ class State:
                 self._insert_round(each, at, history.directory.name, made)
         return generation
 
-    def _history_for(self, record: NewRound) -> PathHistory:
-        """Return the path of a new round; check that its name is free and its attachments are in place."""
-        path = record.path_id
+    def _history_for(self, path: int | PathRecord) -> PathHistory:
         if isinstance(path, PathRecord):
-            history = PathHistory(self._series / path.series_id, path.kind, path.integer_noise)
-        else:
-            history = self._history(path)
-        sql = "select 1 from release where series_id = $series_id and name = $name"
-        if self._database.run(sql, series_id=history.directory.name, name=record.name):
-            raise NameTakenError(f"a release {record.name!r} exists already")
-        for file in record.attachments:
-            check_file(history.directory, file)
-        return history
+            return PathHistory(self._series / path.series_id, path.kind, path.integer_noise)
+        return self._history(path)
 
     def _insert_round(self, record: NewRound, generation: int, series_id: str, made: Round) -> None:
         path, level = record.path_id, level_text(record.level)
@@ -277,7 +261,6 @@ class State:
         self._event("release", generation, series_id=series_id, path_id=path_id, level=level, release=record.name)
 
     def _open_path(self, path: PathRecord) -> int:
-        """Insert a path in a transaction, and return its number."""
         named = {"workload": path.workload, "strategy": path.strategy, "integer_noise": path.integer_noise}
         self._database.insert("path", series_id=path.series_id, kind=path.kind, **named)
         return int(self._database.run("select last_insert_rowid()")[0][0])
@@ -290,8 +273,6 @@ class State:
         replaced: Sequence[str] = (),
     ) -> None:
         """Append a step to a running series; its files are in place, and replace those named in `replaced`."""
-        for file in files:
-            check_file(record.directory, file)
         series_id, details = record.series_id, {"step": step.step + 1, "source": step.source}
         with self._changing("append"):
             self._database.insert("step", series_id=series_id, **asdict(step))
@@ -361,7 +342,7 @@ class State:
         """Record a refusal; ignore errors of the disk, so that the refusal itself reaches the caller."""
         _log.info("release %s refused", columns.get("release"))
         with suppress(StoreError), self._database.transaction():
-            self._database.insert_event("refuse", self.generation, who=self._who, **columns)
+            self._event("refuse", self.generation, **columns)
 
     def record_publication(self, directory: Path) -> None:
         """Record a directory before anything is published there: its public ledger will list this store."""
@@ -414,10 +395,15 @@ class State:
         self.raise_marks()
         _log.info("%s done, generation %d", what, self.generation)
 
-    def _event(self, what: str, generation: int | None = None, **columns: Any) -> None:
+    def _event(
+        self, what: str, generation: int | None = None, *, details: Mapping[str, Any] | None = None, **columns: Any
+    ) -> None:
         """Append an event, by default that of the next generation."""
-        self._database.insert_event(what, generation or self.generation + 1, who=self._who, **columns)
+        at, text = self.generation + 1 if generation is None else generation, details and as_text(details)
+        self._database.insert_event(what, at, who=self._who, details=text, **columns)
 
     def _register(self, series_id: str, files: Sequence[RegisteredFile], path_id: int | None = None) -> None:
+        """Register files, which must be in place."""
         for file in files:
+            check_file(self._series / series_id, file)
             self._database.insert("file", series_id=series_id, path_id=path_id, **asdict(file))

@@ -1,16 +1,6 @@
 -- What sessions of SQL ask of their own DuckDB.
 
 
--- name: session_has_table
--- Whether a session has a table or view of a name.
--- in:  $schema, $name
--- out: one row if it has, none otherwise
-select table_name
-from information_schema.tables
-where table_catalog = 'memory' and table_schema = $schema and table_name = $name
-limit 1;
-
-
 -- name: session_view
 -- The number of a frame that was handed over, which another view of its name does not have.
 -- in:  $name, in lower case

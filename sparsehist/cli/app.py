@@ -9,14 +9,8 @@ from sparsehist import __version__
 _ABOUT = """\
 Release the histogram of a sensitive log (how many units touched each key)
 under differential privacy, over domains too large to list, again and again:
-at any level, in any order, for the cost of the finest release.
-
-Typical use:
-  sparsehist create logs.sparsehist --input 'log/*.parquet' --unit user_id \\
-      --key query --max-keys 20 --domain 'strings(max_bytes=32)' --name queries
-  sparsehist release logs.sparsehist --series queries --name public \\
-      --epsilon 1 --delta 1e-6 --out public.parquet
-  sparsehist ledger logs.sparsehist"""
+at any level, in any order, for the cost of the finest release. Typical are
+create, release and ledger; `sparsehist COMMAND --help` has examples."""
 
 _EPILOGUE = """\
 --json, anywhere on the line, prints one JSON object instead of text.

@@ -125,11 +125,7 @@ READ = ReadingOptions()
 def options_of(name: str, only: str = "", needed: str | None = None, record: type = Declaration) -> type:
     """Make a dataclass whose fields are options of a series; cyclopts flattens it into those of a command.
 
-    Args:
-        name: Name of the dataclass.
-        only: Names of the parameters to include; by default all except those about reading files.
-        needed: Names of required parameters; by default all parameters without a default value.
-        record: The class whose parameters become options.
+    By default it includes all parameters but those about reading files, and those without a default are required.
     """
     options: list[tuple[str, Any, Any]] = []
     for word, about in parameters(record).items():

@@ -94,7 +94,7 @@ def release(
         check_target("--out", out, store)
     asked = given(at, published, workload=workload, strategy=strategy)
     released = any_kind.release(using.home(store), series, None, name, target=out, **asked)
-    where = "committed to the store; no file was written. Pass --out to write one, now or later"
+    where = "committed to the store; pass --out to write a file, now or later"
     if out is not None:
         try:
             released.write(out)
@@ -112,8 +112,6 @@ def release(
     if head:
         data["head"] = rows = released.frame.head(head).to_dicts()
         shown.append(rows_table(rows, exact=True))
-    if not len(released):
-        shown.append("No noisy count is above the threshold: a finer level, in another release, publishes more.")
     return Answer(data, [*shown, where])
 
 

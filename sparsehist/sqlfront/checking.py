@@ -7,7 +7,6 @@ checked, and the rest when it runs. A dry run adds up a ledger by the functions 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -19,7 +18,7 @@ import duckdb
 
 from sparsehist.declaration import Declaration
 from sparsehist.declaration.parameters import needed, sql_words
-from sparsehist.errors import NotFoundError, SparsehistError, StatementError, present
+from sparsehist.errors import NotFoundError, SparsehistError, StatementError
 from sparsehist.ledger.budgets import budget_within
 from sparsehist.ledger.ledger import Ledger
 from sparsehist.ledger.spent import CELLS, Account, PathName
@@ -35,13 +34,12 @@ from sparsehist.release.stored_declaration import declaration_of
 from sparsehist.sqlfront.engine_words import first_line
 from sparsehist.sqlfront.reading import NO_VALUE, Statement, read_statement
 from sparsehist.sqlfront.results import TAKEN_NAMES, Outcome, failed
-from sparsehist.sqlfront.script import Piece, Place
+from sparsehist.sqlfront.script import Piece
 from sparsehist.store import SeriesRecord, State, is_store
 
 if TYPE_CHECKING:
     from sparsehist.sqlfront.session import Session
 
-_BEGUN = re.compile(r'create\s+series\s+(?:if\s+not\s+exists\s+)?"?(\w+)', re.IGNORECASE)
 _MAKES_NOTHING = frozenset({"SELECT", "EXPLAIN", "LOAD"})
 _PUBLIC = "public_tables"
 _HOW_TO_COUNT = ("memory_limit", "threads")
@@ -95,7 +93,7 @@ class ScriptCheck:
     """The predicted state of the store after each statement, without counts; no statement is run.
 
     Attributes:
-        series: The series by name; None if its declaration is wrong.
+        series: The series by name.
         settled: False after a statement that may make tables, files or settings which a later query reads.
         ledger: The predicted ledger; only a `dry` run adds to it.
     """
@@ -103,7 +101,7 @@ class ScriptCheck:
     def __init__(self, session: Session, *, dry: bool = False) -> None:
         """Begin with the current store of a session."""
         self.session, self.dry, self.settled = session, dry, True
-        self.ledger, self.series = Ledger(), dict[str, _Series | None]()
+        self.ledger, self.series = Ledger(), dict[str, _Series]()
         store = session.store
         if store is not None and is_store(store.path):
             with store.hold() as state:
@@ -121,8 +119,6 @@ class ScriptCheck:
             else:
                 self.settled &= check_plain(piece, self.session)[0] in _MAKES_NOTHING
         except SparsehistError as problem:
-            if begun := _BEGUN.match(piece.text):  # report each mistake once
-                self.series.setdefault(begun[1].lower(), None)
             return failed(piece, problem, "not run")
         try:
             return statement.outcome(self._foreseen(statement)) if self.dry else statement
@@ -142,32 +138,29 @@ class ScriptCheck:
         if named and name not in self.series and "flag" not in asked:
             known = ", ".join(sorted(self.series)) or "none"
             raise NotFoundError(f"there is no series {name}; there are: {known}")
-        series = self.series.get(name)
         if kind in ("release", "plan"):
-            self.settled &= kind == "plan"
-            levels = asked.get("level", ())
-            if kind == "release" and len(levels) > 1:
-                raise StatementError("a release has one level; a plan may have several")
-            for level in (levels or (None,)) if series else ():
-                parameters = release_parameters(statement) | {"level": level}
-                any_kind.request_of(present(series).declaration, statement.name or "plan", **parameters)
+            self._check_release(statement, self.series[name].declaration)
         if "target" in asked:
             check_target("TO", Path(str(asked["target"])), store.path)
-        return self._check_log(statement, series)
-
-    def _check_log(self, statement: Statement, series: _Series | None) -> LogQuery | None:
-        """Check a statement that declares a series or appends to it, with its query."""
-        kind, log = statement.kind, None
-        if kind == "create series":
-            log = self._declared(statement)
-        elif kind == "append to" and series is not None:
-            log = self._appended(statement, series.declaration)
-        if log is not None and statement.query:
-            if parsed(statement.piece, statement.query_place, self.session).type != duckdb.StatementType.SELECT:
+        if kind not in ("create series", "append to"):
+            return None
+        created = kind == "create series"
+        log = self._declared(statement) if created else self._appended(statement, self.series[name].declaration)
+        if statement.query:
+            if parsed(statement.query, self.session).type != duckdb.StatementType.SELECT:
                 raise StatementError("expected one query after AS")
-            kept = kind == "create series" and log.adds is None
+            kept = created and log.adds is None
             self.session.check_query(statement, log, settled=self.settled and not kept)
         return log
+
+    def _check_release(self, statement: Statement, declaration: Declaration) -> None:
+        levels = statement.asked.get("level", (None,))
+        self.settled &= statement.kind == "plan"
+        if statement.kind == "release" and len(levels) > 1:
+            raise StatementError("a release has one level; a plan may have several")
+        for level in levels:
+            parameters = release_parameters(statement) | {"level": level}
+            any_kind.request_of(declaration, statement.name or "plan", **parameters)
 
     def _declared(self, statement: Statement) -> LogQuery:
         """Check the options of a series."""
@@ -198,7 +191,7 @@ class ScriptCheck:
         label, name = names_of_period(declaration, statement.asked["period"])
         added = replace(declaration, name=name, every=None, period=label)
         known = self.series.setdefault(added.name, _Series(added))
-        return LogQuery(declaration, public, adds=None if known and known.series_id else added)
+        return LogQuery(declaration, public, adds=None if known.series_id else added)
 
     def _foreseen(self, statement: Statement) -> str:
         """Return the cost of a statement and add it to the ledger; refuse the statement if a run would refuse it."""
@@ -209,7 +202,7 @@ class ScriptCheck:
             case "release":
                 return self._release(statement)
             case "drop series":
-                series, ended = self.series.get(statement.name), self.ledger.ended_by_dropping(statement.name)
+                ended, series = self.ledger.ended_by_dropping(statement.name), self.series.get(statement.name)
                 if series is not None and series.series_id:
                     self.ledger = self.ledger.with_dropped(series.series_id, datetime.now(UTC))
                 return f"{ended}erases the series; what it has cost stays in the ledger"
@@ -231,13 +224,13 @@ class ScriptCheck:
             for what, details in events.items():
                 self.ledger = self.ledger.with_event(what=what, population=declaration.name, details=details)
             return
-        series = present(self.series[declaration.name])
+        series = self.series[declaration.name]
         series.series_id = f"{declaration.name} {len(self.ledger.accounts)}"
         self.ledger = self.ledger.with_series(Account(series.series_id, declaration))
 
     def _release(self, statement: Statement) -> str:
         series = self.series[statement.asked["series"]]
-        if series is None or not series.series_id:
+        if not series.series_id:
             raise NotFoundError(f"there is no series {statement.asked['series']} with counts")
         if statement.name in series.releases:
             return "was made before; spends nothing"
@@ -301,20 +294,19 @@ def _options(
 
 def check_plain(piece: Piece, session: Session) -> tuple[str, set[str]]:
     """Check that DuckDB reads one statement whose parameters all have values; return its kind and their names."""
-    statement = parsed(piece, piece.place, session)
+    statement = parsed(piece.text, session)
     names = set(statement.named_parameters)
-    for name in sorted(names):
-        if name.lower() not in session.parameters:
-            raise StatementError(NO_VALUE.format(name))
+    if unknown := [name for name in sorted(names) if name.lower() not in session.parameters]:
+        raise StatementError(NO_VALUE.format(unknown[0]))
     return statement.type.name, names
 
 
-def parsed(piece: Piece, place: Place, session: Session) -> Any:
-    """Let DuckDB parse a part of a script that is one statement."""
+def parsed(text: str, session: Session) -> Any:
+    """Let DuckDB parse one statement."""
     try:
-        found = session.connection.extract_statements(piece.script[slice(*place)])
+        statements = session.connection.extract_statements(text)
     except duckdb.Error as problem:
         raise StatementError(first_line(problem)) from None  # about the text of the script alone
-    if len(found) != 1:
-        raise StatementError(f"DuckDB takes this for {len(found)} statements")
-    return found[0]
+    if len(statements) != 1:
+        raise StatementError(f"DuckDB takes this for {len(statements)} statements")
+    return statements[0]

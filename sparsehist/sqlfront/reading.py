@@ -49,12 +49,6 @@ class Statement:
         """The query after AS; empty without one."""
         return str(self.asked.get("query", ""))
 
-    @property
-    def query_place(self) -> Place:
-        """The span of the query, which is the end of the statement."""
-        end = self.piece.place.end
-        return Place(end - len(self.query), end)
-
     def outcome(self, said: str = "", frame: pl.DataFrame | None = None, **more: Any) -> Outcome:
         """Return the outcome of the statement."""
         return Outcome(self.piece.number, self.piece.line, self.kind or "duckdb", frame, said=said, **more)

@@ -192,7 +192,7 @@ class SeriesFiles:
         self._support = _Parts(check_file(directory, registered[SUPPORT]), index["support"])
 
     def keys(self, positions: IntArray) -> pl.DataFrame:
-        """Return the keys at these positions, in that order, sharing no memory with any other key."""
+        """Return the keys at these positions, in that order; text may share memory with other keys."""
         return self._at(positions, self._columns)
 
     def sums(self, positions: IntArray, measure: int) -> IntArray:
@@ -205,11 +205,10 @@ class SeriesFiles:
         if len(positions) and not (positions.min() >= 0 and positions.max() < self.n_nonzero):
             raise altered(self._counts.path)
         order, first = np.argsort(positions), self._counts.first.view(np.int64)
-        rows = [
-            self._batch(number).take(pa.array(positions[order[some]] - first[number]))
-            for number, some in self._counts.of_values(positions[order].view(np.uint64), "left")
-        ]
-        return self._frame(pa.Table.from_batches(rows, self._schema).take(pa.array(np.argsort(order))), columns)
+        rows = [self._frame(pa.Table.from_batches([], self._schema), columns)]
+        for number, some in self._counts.of_values(positions[order].view(np.uint64), "left"):
+            rows.append(self._frame(self._batch(number), columns)[positions[order[some]] - first[number]])
+        return pl.concat(rows)[np.argsort(order)]
 
     def positions(self, keys: pl.DataFrame) -> IntArray:
         """Return the positions of keys in the counts; -1 for those without a count."""
@@ -243,8 +242,8 @@ class SeriesFiles:
         return self._frame(pa.Table.from_batches(batches, self._schema), columns)
 
     @staticmethod
-    def _frame(table: pa.Table, columns: Sequence[str]) -> pl.DataFrame:
-        return pl.DataFrame(pl.from_arrow(table.select(columns)))
+    def _frame(rows: pa.Table | pa.RecordBatch, columns: Sequence[str]) -> pl.DataFrame:
+        return pl.DataFrame(pl.from_arrow(rows.select(columns)))
 
     def _batch(self, number: int) -> pa.RecordBatch:
         return pa.ipc.read_record_batch(pa.py_buffer(self._counts[number]), self._schema)

@@ -164,5 +164,5 @@ def test_credentials_stand_in_no_error(served, tmp_path: Path) -> None:
 def test_duckdb_fetches_no_extension() -> None:
     """SQL over a source for which DuckDB needs an extension is refused."""
     query = sh.Query("select user_id, query from delta_scan('table')", unverified=True)
-    with pytest.raises(StatementError, match="fetches none by itself"):
+    with pytest.raises(sh.errors.InputError, match="fetches none by itself"):
         sh.create(":memory:", query, name="x", **DECLARED)

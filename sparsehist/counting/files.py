@@ -36,10 +36,10 @@ def open_files(source: object, columns: Sequence[str] = ()) -> Log | None:
         source: As for `create`.
         columns: The columns that will be read; all if empty.
     """
-    files = as_files(source)
-    if files is None:
+    named = files_of(source)
+    if named is None:
         return None
-    paths = paths_of(files)
+    files, paths = named
     kinds = {_KINDS[_suffix(path)] for path in paths}
     if len(kinds) > 1:
         raise DeclarationError("the files of a log must all be Parquet, all be CSV or all be JSON lines")
@@ -66,28 +66,13 @@ def open_files(source: object, columns: Sequence[str] = ()) -> Log | None:
     return Log(pl.concat(scans.values()), dtypes | dict.fromkeys(files.hive, pl.String()), label, scans, texts)
 
 
-def as_files(source: object) -> Files | None:
-    """Return the files of a source with reading options; None if the source is not files."""
+def files_of(source: object) -> tuple[Files, list[str]] | None:
+    """Return a source as `Files`, with the paths of all local files and all URLs; None if it names no files."""
     files = source if isinstance(source, Files) else Files(source)  # type: ignore[arg-type]
     paths = files.paths if isinstance(files.paths, (list, tuple)) else [files.paths]
-    return files if paths and all(isinstance(path, (str, Path)) for path in paths) else None
-
-
-def paths_of(files: Files) -> list[str]:
-    """List the local files that the paths and patterns match; URLs are returned unchanged."""
-    paths = [files.paths] if isinstance(files.paths, (str, Path)) else files.paths
-    files_of_paths = []
-    for path in map(str, paths):
-        matches = _matches(path)
-        if not matches:
-            # A path that does not look like a file may be a row of the log, so it is not shown.
-            name = repr(shown(path)) if len(paths) == 1 or Path(path).suffix in _KINDS else "one of the paths"
-            raise NotFoundError(
-                f"{name} names no regular file: give a file, a pattern such as 'log/*.parquet', or a URL of s3, gs, "
-                "az or https; in Python, SQL is sh.Query('select …')"
-            )
-        files_of_paths += matches
-    return files_of_paths
+    if not paths or not all(isinstance(path, (str, Path)) for path in paths):
+        return None
+    return files, [file for path in paths for file in _matches(str(path), alone=len(paths) == 1)]
 
 
 def is_remote(path: str) -> bool:
@@ -95,14 +80,22 @@ def is_remote(path: str) -> bool:
     return "://" in path
 
 
-def _matches(path: str) -> list[str]:
+def _matches(path: str, *, alone: bool) -> list[str]:
     """List the files that match; refuse unreadable directories, which a search would skip silently."""
     if is_remote(path) or os.path.isfile(path):  # noqa: PTH113  Path's own may fail
         return [path]
     for folder in glob.glob(str(Path(path).parent), recursive=True):
         if os.path.isdir(folder) and not os.access(folder, os.R_OK | os.X_OK):  # noqa: PTH112  Path's own may fail
             raise DataError(f"directory {shown(f'{folder}/')!r} cannot be read: permission is denied")
-    return sorted(filter(os.path.isfile, glob.glob(path, recursive=True)))
+    files = sorted(filter(os.path.isfile, glob.glob(path, recursive=True)))
+    if not files:
+        # A path that does not look like a file may be a row of the log, so it is not shown.
+        name = repr(shown(path)) if alone or Path(path).suffix in _KINDS else "one of the paths"
+        raise NotFoundError(
+            f"{name} names no regular file: give a file, a pattern such as 'log/*.parquet', or a URL of s3, gs, az "
+            "or https; in Python, SQL is sh.Query('select …')"
+        )
+    return files
 
 
 def _suffix(path: str) -> str:

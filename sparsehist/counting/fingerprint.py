@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from sparsehist.counting.contract import ClosedQuery, Counts, Query
-from sparsehist.counting.files import as_files, is_remote, paths_of
+from sparsehist.counting.files import files_of, is_remote
 from sparsehist.counting.sources import checked_query
 
 
@@ -53,10 +53,10 @@ def _files(source: object) -> list[Any] | None:
         read = [] if source.world is None or source.unverified else source.world.sources.values()
         states = [_files(list(one.files) or one.origin) for one in read]
         return states if states and None not in states else None
-    files = as_files(source)
-    paths = [] if files is None else paths_of(files)
-    if files is None or any(map(is_remote, paths)):
+    named = files_of(source)
+    if named is None or any(map(is_remote, named[1])):
         return None
+    files, paths = named
     stats = [(Path(path).absolute(), Path(path).stat()) for path in paths]
     known = sorted((str(path), stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns) for path, stat in stats)
     return [files.delimiter, list(files.hive), known]

@@ -186,40 +186,36 @@ class Declaration(Record):
                 parameter="domain",
             )
         super().__post_init__()
-        self._fix("noise", self._noise_name())
+        self._fix_noise()
         if isinstance(self.bounding, Share) and self.bounding.most_keys is None:
             self._fix("bounding", replace(self.bounding, most_keys=_MOST_OVER_MAX * self.max_keys))
         self._check_together()
         _ = self.shares  # refuses weights that would be 0
-        self._check_domain()
         if self.every is not None:
             self._fix("population", self.name)
 
-    def _noise_name(self) -> str:
-        """Return the name by which a series stores its noise, which was declared by name or as an instance."""
-        noise: object = self.noise
+    def _fix_noise(self) -> None:
+        """Store the noise by name; it was declared by name or as an instance for max_keys keys."""
+        noise: Any = self.noise
         name = name_of(noise) if isinstance(noise, Family) else noise
-        if not isinstance(name, str):
+        family = family_named(name if isinstance(name, str) else shown(noise), self.max_keys)
+        if isinstance(noise, Family) and noise != family:
             _refuse(
-                "noise",
-                "noise must be a name such as 'gaussian', or an instance such as sparsehist.noise.Gaussian(...), got "
-                f"{shown(noise)}",
+                "noise", f"noise={noise!r} does not suit these units, which need {family!r}; write {name!r} for it"
             )
-        family = family_named(name, self.max_keys)
-        if noise not in (name, family):
-            _refuse(
-                "noise",
-                f"noise={noise!r} does not suit units of max_keys={self.max_keys}, which need {family!r}; pass that, "
-                f"or noise={name!r}",
-            )
-        return name
+        self._fix("noise", name)
 
     def _check_together(self) -> None:
         """Check rules between parameters; an error names the parameter to change and the reason."""
         running, every, family, noise = self.steps is not None, self.every, self.family, shown(self.noise)
         share, what = isinstance(self.bounding, Share), "a running series" if running else "a periodic series"
         reserved = {name for each in self.measures for name in (each.sum_column, each.name + MEAN_COLUMN)}
+        columns = tuple(self.domain.names) if isinstance(self.domain, Product) else self.key
         rules = (
+            (columns != self.key or self.domain.columns != len(self.key),
+             "domain", f"key= must name the columns of the domain in order: it is {self.domain.describe()}"),
+            (not {column for column, _ in self.key_types} <= set(self.key),
+             "key_types", "types are for key columns, and one names a column that is no key column"),
             (isinstance(self.unit, str) and self.unit in self.key,
              "unit", f"unit must name a column that is no key column, got {shown(self.unit)}"),
             (share and (family.integer or family.norm is None or not hasattr(family, "sensitivity")),
@@ -243,19 +239,6 @@ class Declaration(Record):
         for wrong, name, words in rules:
             if wrong:
                 _refuse(name, words)
-
-    def _check_domain(self) -> None:
-        names = tuple(self.domain.names) if isinstance(self.domain, Product) else self.key
-        if self.domain.columns != len(self.key) or names != self.key:
-            of_product = "" if names == self.key else f": {', '.join(map(repr, names))}"
-            raise DomainError(
-                f"key= must name the columns of the domain, {self.domain.columns} in order{of_product}; the domain "
-                f"is {self.domain.describe()}",
-                parameter="domain",
-            )
-        for column, _ in self.key_types:
-            if column not in self.key:
-                _refuse("key_types", f"a type is given for {column!r}, which is no key column")
 
     @property
     def key_columns(self) -> tuple[str, ...]:

@@ -222,5 +222,5 @@ def test_what_is_refused():
         series_of(log, noise="skellam")
     with pytest.raises(DeclarationError):
         series_of(sh.Counts(pl.DataFrame({"key": [1], "count": [9]}), largest=1), unit=None)
-    with pytest.raises(DeclarationError, match="share"):
+    with pytest.raises(DeclarationError, match="bounding='keep'"):
         series_of(log).release("w", workload=sh.workload.Total(), level="0.1")

@@ -184,19 +184,16 @@ def _closed_threshold(
         threshold = enough(false_keys)
     effective = effective_threshold(threshold * unit, published_step(family, level))
     expected = expected_false_keys(family, level, effective, size)
+    limit, problem = request.max_false_keys, ""
     if expected > request.max_false_keys:
+        problem = f"publish about {expected:.3g}"
+    elif size > limit and (share := still_lazy(effective)) is not None:
+        # Too few cells would remain hidden after this release and earlier ones. A domain may be larger than a float.
+        problem, limit = "have to draw all", float(min(Fraction(share) * size, Fraction(sys.float_info.max)))
+    if problem:
         raise ThresholdError(
-            f"threshold {threshold!r} would publish about {expected:.3g} empty cells of the domain's "
-            f"{Decimal(size):.3g}, above max_false_keys={request.max_false_keys:.3g}; "
-            f"a threshold of {enough(request.max_false_keys)!r} would do"
-        )
-    share = still_lazy(effective) if size > request.max_false_keys else None
-    if share is not None:
-        hidden = float(min(Fraction(share) * size, Fraction(sys.float_info.max)))  # a domain may be larger
-        raise ThresholdError(
-            f"threshold {threshold!r} would, after the releases before it, leave so few of the domain's "
-            f"{Decimal(size):.3g} cells hidden that every one of them had to be drawn, more than "
-            f"max_false_keys={request.max_false_keys:.3g}; a threshold of {enough(hidden)!r} would do"
+            f"threshold {threshold!r} would {problem} of the domain's {Decimal(size):.3g} empty cells, above "
+            f"max_false_keys={request.max_false_keys:.3g}; a threshold of {enough(limit)!r} would do"
         )
     return {
         "threshold": threshold,
@@ -233,11 +230,8 @@ def _open_threshold(
     effective = effective_threshold(threshold * unit, published_step(family, point[1]))
     after = before.after(point, family, effective)
     if after.delta_infinity > before.delta:
-        advice = "no threshold would do"
-        if left > 0:
-            enough = before.lowest_threshold(point, family, left) / unit
-            advice = f"threshold={enough!r} would spend all that remains"
-        raise _refusal(float(before.added(point, family, effective)), before, advice)
+        enough = f"threshold={before.lowest_threshold(point, family, left) / unit!r}" if left > 0 else "no threshold"
+        raise _refusal(float(before.added(point, family, effective)), before, f"{enough} would do")
     return {
         "threshold": threshold,
         "effective_threshold": effective,

@@ -152,10 +152,8 @@ class MeasurePath(_TrackingPath):
         """Draw the noise of a release; for cells that are new on the path, at all earlier levels too."""
         declaration, path_id, measure = self.held.declaration, self.path_id, self.asked.measure
         family, level, (tracked, empty_keys) = self.asked.family, self.asked.level, self.tracked()
-        neighbours, n_tracked = self.neighbours(level, tracked.position.size), tracked.position.size
-        level_noise = None
-        if level not in neighbours:
-            level_noise = noise_at_level(family, level, neighbours, n_tracked, rng=rng)
+        n_tracked, near = tracked.position.size, self.neighbours(level, tracked.position.size)
+        level_noise = None if level in near else noise_at_level(family, level, near, n_tracked, rng=rng)
         nonempty = np.setdiff1d(shown.position[shown.position >= 0], tracked.position)
         new_empty = shown.empty_keys.join(empty_keys, on=empty_keys.columns, how="anti")
         sums = self.held.files.sums(nonempty, declaration.measures.index(measure))
@@ -165,13 +163,13 @@ class MeasurePath(_TrackingPath):
         paths: dict[Spot, NoiseArray] = dict(zip(levels, drawn, strict=True))
         opened = PathRecord(self.held.record.series_id, *self.name, family.integer)
         name, request = f"{release}{ANSWER}{measure.name}", {"level": level_text(level)}
-        about = {"kind": opened.kind, "series": declaration.name, "name": name, "measure": str(measure), **request}
+        about = {"kind": opened.kind, "series": declaration.name, "name": name, "measure": str(measure)}
         return NewRound(
             opened if path_id is None else path_id,
             name,
             level,
             request,
-            {**about, "round": round_id},
+            {**about, **request, "round": round_id},
             level_noise,
             positions=positions,
             counts=np.append(sums, np.zeros(new_empty.height, np.int64)),
@@ -254,8 +252,7 @@ def _draw_empty_keys(
         return known.clear()
 
     def taken(keys: pl.DataFrame) -> BoolArray:
-        tracked_empty = is_in(keys, known) if known.height else np.zeros(keys.height, bool)
-        return (files.positions(keys) >= 0) | tracked_empty
+        return (files.positions(keys) >= 0) | is_in(keys, known)
 
     return draw_free(
         domain,

@@ -102,13 +102,10 @@ class AnyRelease:
         return type(self), (self._frame, self._metadata)
 
     def write_parquet(self, path: str | os.PathLike[str]) -> None:
-        """Write rows and metadata as one Parquet file, completely or not at all, and list it in the public ledger.
+        """Write rows and metadata as one Parquet file (.parquet or .pq), completely or not at all.
 
-        The ledger is the file sparsehist-ledger.json in the same directory. It lists what was published there; a
-        store that is older than its entries is refused.
-
-        Args:
-            path: The file, which ends in .parquet or .pq; replaced only if it holds this release.
+        A file is replaced only if it holds this release. The public ledger, the file sparsehist-ledger.json in the
+        same directory, lists what was published there; a store that is older than its entries is refused.
 
         Raises:
             InputError: If another file exists there, or the name has another ending.
@@ -246,14 +243,9 @@ class WorkloadRelease(AnyRelease):
         return "noisy_count" in self.frame.columns
 
     def answer(self, low: Any, high: Any) -> tuple[float, float]:
-        """Return the number of units in a range of keys, both ends included.
+        """Return (noisy_answer, std), in counts, for a range of keys in the domain's order, both ends included.
 
-        Args:
-            low: First key of the range, in the domain's order; a date may be text such as '2024-01-31'.
-            high: Last key of the range.
-
-        Returns:
-            (noisy_answer, std), in counts.
+        Dates may be text such as '2024-01-31'.
 
         Raises:
             NotFoundError: If an end is not a key of the domain.
@@ -263,21 +255,18 @@ class WorkloadRelease(AnyRelease):
         return row["noisy_answer"], row["std"]
 
     def answers(self, lows: Any, highs: Any) -> pl.DataFrame:
-        """Return the number of units in many ranges of keys: `answer` for each pair of ends, of shape (m,).
-
-        Returns:
-            low, high, noisy_answer and std, in counts; m rows.
-        """
+        """Return low, high, noisy_answer and std, in counts, for many ranges: `answer` for each pair of ends."""
         if not self.implicit:
             raise DeclarationError(f"the release {self.name!r} lists its queries: filter its frame instead")
         keys = self._frame[:, 0]
         first, last = (self._positions(ends) for ends in (lows, highs))
         if (first > last).any():
             raise DeclarationError("a range ends before it begins, in the order of the domain")
-        sums = self._prefix_sums[last + 1] - self._prefix_sums[first]
+        prefix_sums = np.concatenate([[0.0], np.cumsum(self._frame["noisy_count"].to_numpy())])
         # Each range costs a transform of the whole column, so repeated ranges are computed once.
         ends, which = np.unique(np.stack([first, last]), axis=1, return_inverse=True)
         std = np.sqrt(self._strategy.range_variances(*ends))[which] * self._about.noise_std
+        sums = prefix_sums[last + 1] - prefix_sums[first]
         return pl.DataFrame({"low": keys[first], "high": keys[last], "noisy_answer": sums, "std": std})
 
     def quantiles(self, probabilities: Sequence[float], *, confidence: float = 0.95) -> pl.DataFrame:
@@ -287,15 +276,12 @@ class WorkloadRelease(AnyRelease):
         keys that the noisy prefix sums do not contradict; it contains the quantile of bounded counts with at least
         this confidence.
 
-        Args:
-            probabilities: Strictly between 0 and 1.
-            confidence: Confidence of each interval.
-
         Returns:
             q, value, low and high, one row for each probability; the last three are keys of the domain.
 
         Raises:
-            DeclarationError: If the release has no prefix sums of all cells, or a probability is out of range.
+            DeclarationError: If the release has no prefix sums of all cells, or a probability or the confidence is
+                not strictly between 0 and 1.
 
         Source: our own derivation (docs/mathematics.md, measures).
         """
@@ -333,10 +319,6 @@ class WorkloadRelease(AnyRelease):
     @cached_property
     def _about(self) -> WorkloadMetadata:
         return of_kind(read_metadata(self._metadata), WorkloadMetadata)
-
-    @cached_property
-    def _prefix_sums(self) -> FloatArray:
-        return np.concatenate([[0.0], np.cumsum(self.frame["noisy_count"].to_numpy())])
 
     @cached_property
     def _strategy(self) -> Strategy:

@@ -377,14 +377,12 @@ def slack_of(
     std, near, workload = family.std(level), count_near(past, level), strategy.workload
     if strategy.word == "identity":  # only cells of the changed unit differ between neighbours
         return numerical_slack(min(max_keys, workload.n_cells), std, grid_step(std), near=near)
-    number, variance = workload.n_queries, strategy.mean_variance
     grid = cell_grid(strategy, std)
-    if grid is not None:
-        number, variance = workload.n_cells, strategy.cell_variance
-    spread = std * math.sqrt(variance())
-    return numerical_slack(
-        number, spread, grid or grid_step(std * math.sqrt(least)), near=near, terms=strategy.n_noise
-    )
+    if grid is None:
+        number, variance, grid = workload.n_queries, strategy.mean_variance(), grid_step(std * math.sqrt(least))
+    else:
+        number, variance = workload.n_cells, strategy.cell_variance()
+    return numerical_slack(number, std * math.sqrt(variance), grid, near=near, terms=strategy.n_noise)
 
 
 def noisy_answers(

@@ -106,11 +106,7 @@ def declared_periods(state: State, name: str) -> Declaration:
 
 
 def append_period(
-    home: Home,
-    periodic: Declaration,
-    source: object,
-    period: str | date,
-    counting: Counting | None = None,
+    home: Home, periodic: Declaration, source: object, period: str | date, counting: Counting | None = None
 ) -> SeriesRecord:
     """Count the log of a period into its series; see `PeriodicSeries.append`."""
     rule = present(periodic.every)

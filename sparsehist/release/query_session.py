@@ -21,14 +21,7 @@ import polars as pl
 
 from sparsehist.declaration import Declaration
 from sparsehist.declaration.checks import checked_name
-from sparsehist.errors import (
-    BudgetExceededError,
-    DeclarationError,
-    InputError,
-    of_kind,
-    present,
-    raise_alone,
-)
+from sparsehist.errors import BudgetExceededError, DeclarationError, InputError, of_kind, present, raise_alone
 from sparsehist.interactive.multiplicative_weights import (
     MOST_CELLS,
     MultiplicativeWeights,

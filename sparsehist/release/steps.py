@@ -27,14 +27,7 @@ from sparsehist.counting.tuples import types_of_tuple
 from sparsehist.counting.words import odd
 from sparsehist.declaration import Declaration
 from sparsehist.domain.base import key_names
-from sparsehist.errors import (
-    DataError,
-    DeclarationError,
-    NameTakenError,
-    RefusedError,
-    present,
-    promise,
-)
+from sparsehist.errors import DataError, DeclarationError, NameTakenError, RefusedError, present, promise
 from sparsehist.release.creation import pairs_of_log, with_source
 from sparsehist.release.home import PATIENCE, Home
 from sparsehist.store import RegisteredFile, SeriesRecord, State, StepRecord

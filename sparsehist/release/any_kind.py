@@ -66,7 +66,7 @@ def request_of(
     from sparsehist.release import running_round
 
     number = None if step is None else declaration.steps.step_of(step)
-    return running_round.RunningRequest(**vars(cells), step=number), running_round.open_path
+    return running_round.RunningRequest(**vars(cells), step=number), lambda held, _: running_round.RunningPath(held)
 
 
 def plan(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from sparsehist.ledger.spent import CELLS, PathName
 from sparsehist.noise.over_steps import Point, StepNoise
 from sparsehist.release.cell_parameters import LAZILY, CellRequest, joint_statement, parameters_at
 from sparsehist.release.metadata import RunningMetadata
-from sparsehist.release.pipeline import Held, NoisePath
+from sparsehist.release.pipeline import NoisePath
 from sparsehist.release.published_rows import is_in, published_frame, shown_cells
 from sparsehist.release.steps import StepFiles
 from sparsehist.store import NewRound, Tracked
@@ -49,7 +49,10 @@ class RunningRequest(CellRequest):
 class RunningPath(NoisePath):
     """The noise path of the running counts of a series."""
 
-    files: StepFiles
+    @cached_property
+    def files(self) -> StepFiles:
+        """The files of the steps."""
+        return StepFiles(self.held.state, self.held.record, self.held.declaration.domain.dtypes)
 
     @property
     def name(self) -> PathName:
@@ -62,12 +65,11 @@ class RunningPath(NoisePath):
 
     def metadata(self, request: RunningRequest) -> RunningMetadata:
         step, declaration = present(request.step), self.held.declaration
-        if step > self.files.n_steps:
-            raise NotFoundError(
-                f"step {step} of {declaration.name!r} was not appended yet; {self.files.n_steps} were"
-            )
+        appended = self.held.state.steps(self.held.record)
+        if step > len(appended):
+            raise NotFoundError(f"step {step} of {declaration.name!r} was not appended yet; {len(appended)} were")
         # The guarantee depends only on the sources of steps up to this one.
-        source = max(known.source for known in self.held.state.steps(self.held.record)[:step])
+        source = max(known.source for known in appended[:step])
         return running_metadata(replace(declaration, source=source), request, self.past)
 
     def statement(self, request: RunningRequest, metadata: RunningMetadata) -> str:
@@ -182,8 +184,3 @@ def _covariance(steps: int) -> FloatArray:
 def _history(past: PastPoints, *, is_open: bool) -> PointHistory:
     points = tuple(Point(step, level) for step, level, _ in past)
     return PointHistory(points, tuple(bound for *_, bound in past), hides_empty=is_open)
-
-
-def open_path(held: Held, _request: RunningRequest) -> RunningPath:
-    """Return the noise path of the running counts."""
-    return RunningPath(held, StepFiles(held.state, held.record, held.declaration.domain.dtypes))

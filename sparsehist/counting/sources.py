@@ -122,10 +122,7 @@ def checked_query(
         source = lookup(path) if lookup is not None else None
         return known.get(".".join(path)) if source is None else source
 
-    world = close(
-        query.sql, source_of, query.parameters or {}, public_files=query.public, unit=units, key=keys,
-        restricted=not query.unverified,
-    )  # fmt: skip
+    world = close(query, source_of, units, keys)
     return ClosedQuery(query.sql, query.tables, query.public, query.parameters, query.unverified, world)
 
 

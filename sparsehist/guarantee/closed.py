@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 import weakref
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import duckdb
 
@@ -28,6 +28,9 @@ from sparsehist.guarantee.plan import plan_of
 from sparsehist.guarantee.statement import Lookup, Rewriting, Source, folded, quoted
 from sparsehist.store.layout import spill_directory
 from sparsehist.store.statements import statement
+
+if TYPE_CHECKING:
+    from sparsehist.counting.contract import Query
 
 _CLOSED: dict[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": False,
@@ -73,49 +76,34 @@ class Closed:
         return relation
 
 
-def close(
-    text: str,
-    lookup: Lookup,
-    parameters: Mapping[str, Any],
-    *,
-    public_files: Collection[str] = (),
-    unit: Sequence[str] = (),
-    key: Sequence[str] = (),
-    restricted: bool = True,
-) -> Closed:
+def close(query: Query, lookup: Lookup, units: tuple[str, ...], keys: tuple[str, ...]) -> Closed:
     """Rewrite a query over views, read the columns of its sources, and check it; the query is not run.
 
-    `public_files` contain no data of any unit. Without `unit`, or if not `restricted`, the query is not checked.
-    The result must have the columns `key`. Raises GuaranteeError, or StatementError if DuckDB cannot plan it.
+    Without units, or if it is unverified, the query is not checked. Its result must have the columns `keys`.
+    Raises GuaranteeError, or StatementError if DuckDB cannot plan it.
     """
     with duckdb.connect(":memory:", config={"threads": 1, **_CLOSED}) as connection:
-        query = Rewriting(connection, text, lookup, parameters, frozenset(public_files), restricted)
-        columns = {view: _columns_of(connection, source) for view, source in query.sources.items()}
-        verified = restricted and bool(unit)
+        rewritten = Rewriting(connection, query, lookup)
+        columns = {view: _columns_of(connection, source) for view, source in rewritten.sources.items()}
+        verified = not query.unverified and bool(units)
         if verified:
             for view, typed in columns.items():
                 fields = ", ".join(f"{quoted(name)} {kind}" for name, kind in typed.items())
                 connection.execute(f"create table {view} ({fields})")
             connection.execute(statement("guarantee_lock"))
             try:
-                _check(connection, query, tuple(unit), tuple(key))
+                _check(rewritten, units, keys)
             except TieError as tie:
-                query.break_ties()
-                _check(connection, query, tuple(unit), tuple(key), tie)
-        return Closed(query.text, query.sources, columns, verified)
+                rewritten.break_ties()
+                _check(rewritten, units, keys, tie)
+        return Closed(rewritten.text, rewritten.sources, columns, verified)
 
 
-def _check(
-    connection: duckdb.DuckDBPyConnection,
-    query: Rewriting,
-    units: tuple[str, ...],
-    keys: tuple[str, ...],
-    tie: TieError | None = None,
-) -> None:
+def _check(query: Rewriting, units: tuple[str, ...], keys: tuple[str, ...], tie: TieError | None = None) -> None:
     """Check the plan of a query over empty tables; if DuckDB cannot plan it, raise the earlier error about ties."""
     try:
-        columns = connection.sql(query.text).columns
-        ((text,),) = connection.execute(statement("guarantee_plan"), {"query": query.text}).fetchall()
+        columns = query.parser.sql(query.text).columns
+        ((text,),) = query.parser.execute(statement("guarantee_plan"), {"query": query.text}).fetchall()
     except duckdb.Error as problem:
         message = str(problem).partition("\n")[0].split(": ", 1)[-1]  # over empty tables: it contains no data
         message = re.sub(r"\b(memory\.main\.)?source_(\d+)\b", r"source \2", message)

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 
@@ -21,6 +21,9 @@ from sparsehist.guarantee.extensions import LACKING
 from sparsehist.guarantee.files import READERS, check_options, reader_of
 from sparsehist.guarantee.language import require
 from sparsehist.store.statements import statement
+
+if TYPE_CHECKING:
+    from sparsehist.counting.contract import Query
 
 Node = dict[str, Any]
 _KINDS = ("type", "join_type", "ref_type", "setop_type", "subquery_type")
@@ -77,21 +80,17 @@ def quoted_text(text: str) -> str:
 class Rewriting:
     """A query whose sources are replaced by numbered views: `text` is checked and run, `tree` is its parse tree.
 
-    `parser` has no objects of the user; `lookup` returns the source of a name in FROM. Parts outside the language are
-    only refused if `restricted`.
+    `parser` has no objects of the user. Parts outside the language are refused unless the query is unverified.
     """
 
     parser: duckdb.DuckDBPyConnection
-    text: str
+    query: Query
     lookup: Lookup
-    parameters: Mapping[str, Any]
-    public_files: frozenset[str]
-    restricted: bool
     sources: dict[str, Source] = field(default_factory=dict)  # sources by the name of their view
 
     def __post_init__(self) -> None:
         """Rewrite the query; refuse anything but one SELECT of the language over known sources."""
-        self.tree = self._tree_of(self.text)
+        self.tree = self._tree_of(self.query.sql)
         one = not self.tree["error"] and len(self.tree["statements"]) == 1
         require(one, "a series is made from one SELECT of the language in docs/sql.md")
         select = self.tree["statements"][0]
@@ -134,14 +133,14 @@ class Rewriting:
             return [self._walk(one, ctes) for one in part]
         if not isinstance(part, dict):
             return part
-        if self.restricted:
+        if not self.query.unverified:
             _check_words(part)
         kind = part.get("type")
         if part.get("class") == "PARAMETER":
             return self._constant(part)
         if kind == "TABLE_FUNCTION":
             name = part["function"]["function_name"].lower()
-            if name in READERS or (self.restricted and name not in ("unnest", "range", "generate_series")):
+            if name in READERS or (not self.query.unverified and name not in ("unnest", "range", "generate_series")):
                 return self._file(part, self._walk(part["function"], ctes))
         if kind == "BASE_TABLE":
             return self._table(part, ctes)
@@ -151,12 +150,12 @@ class Rewriting:
             entry["value"] = self._walk(entry["value"], ctes)
             ctes |= {folded(entry["key"])}
         part = {key: value if key == "cte_map" else self._walk(value, ctes) for key, value in part.items()}
-        return self._with_unnest(part) if kind == "SELECT_NODE" and self.restricted else part
+        return self._with_unnest(part) if kind == "SELECT_NODE" and not self.query.unverified else part
 
     def _constant(self, node: Node) -> Node:
         """Replace a parameter by its value, with the type that DuckDB binds."""
         name = str(node.get("identifier", "")).lower()
-        values = {known.lower(): value for known, value in self.parameters.items()}
+        values = {known.lower(): value for known, value in (self.query.parameters or {}).items()}
         try:
             ((text, kind),) = self.parser.execute(statement("guarantee_value"), {"value": values[name]}).fetchall()
         except (KeyError, duckdb.Error):
@@ -195,10 +194,10 @@ class Rewriting:
         paths = values[0] if isinstance(values[0], list) else [values[0]]
         named = len(options) == len(arguments) - 1
         require(named and paths and all(isinstance(path, str) for path in paths), usage)
-        label, public = ", ".join(paths), self.public_files.issuperset(paths)
+        label, public = ", ".join(paths), set(paths) <= self.query.public.keys()
         if "://" in label:
             raise_alone(StatementError(LACKING))
-        if not public and self.restricted:
+        if not public and not self.query.unverified:
             check_options(name, paths, options)
         query = statement("guarantee_files")
         files = [file for path in paths for (file,) in self.parser.execute(query, {"path": path}).fetchall()]

@@ -16,8 +16,8 @@ from typing import Any
 from sparsehist.errors import GuaranteeError
 from sparsehist.guarantee import language, plan
 from sparsehist.guarantee.language import require
-from sparsehist.guarantee.plan import Node, column_of, columns_in, function_of, kind_of, orders_of, parts, type_of
-from sparsehist.guarantee.statement import Rewriting, folded, nodes
+from sparsehist.guarantee.plan import column_of, columns_in, function_of, kind_of, orders_of, parts, type_of
+from sparsehist.guarantee.statement import Node, Rewriting, folded, nodes
 
 _EQUAL = ("COMPARE_EQUAL", "COMPARE_NOT_DISTINCT_FROM")
 _MARK = "whether IN is false or null depends on rows of all units; use it alone in WHERE, or write SEMI or ANTI JOIN"

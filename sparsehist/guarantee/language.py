@@ -117,7 +117,6 @@ _KNOWN = _ALIKE | {"FLOAT", "DOUBLE", "INTERVAL", "LAMBDA"}
 
 
 def name_of(kind: Kind | None) -> str:
-    """Return the plain name of a type."""
     return str((kind or {}).get("id", ""))
 
 
@@ -140,7 +139,6 @@ def is_alike(kind: Kind | None) -> bool:
 
 
 def adds_exactly(kind: Kind | None) -> bool:
-    """Return whether sums of this type are exact."""
     return name_of(kind) in _ADDED_EXACTLY
 
 

@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from sparsehist.guarantee.language import RANKED, UNKNOWN, require
-
-Node = dict[str, Any]
+from sparsehist.guarantee.statement import Node, nodes
 
 _CALL = "qname arguments positional_arguments function_data has_serialize"
 _JOIN = "conditions join_type mark_index mark_types predicate"
@@ -69,7 +68,6 @@ def plan_of(text: str) -> Node:
 
 
 def kind_of(node: Node) -> str:
-    """Return the kind of an expression or operator."""
     return str(node.get("expression_class") or str(node.get("type", "")).removeprefix("LOGICAL_"))
 
 
@@ -85,7 +83,6 @@ def check_fields(node: Node) -> None:
 
 
 def type_of(expression: Node) -> Any:
-    """Return the type of an expression."""
     if expression["expression_class"] == "BOUND_CONJUNCTION":
         return {"id": "BOOLEAN"}
     constant = expression["expression_class"] == "BOUND_CONSTANT"
@@ -93,7 +90,6 @@ def type_of(expression: Node) -> Any:
 
 
 def function_of(node: Node) -> str:
-    """Return the name of a function or aggregate."""
     return str((node.get("qname") or {}).get("path", [""])[-1]).lower()
 
 
@@ -113,16 +109,10 @@ def parts(part: object) -> Iterator[Node]:
 
 
 def columns_in(*expressions: Node) -> set[int]:
-    """Return the columns that expressions use."""
-    columns: set[int] = set()
-    for one in expressions:
-        column = column_of(one)
-        columns |= {column} if column is not None else columns_in(*parts(one))
-    return columns
+    return {int(node.get("index", 0)) for node in nodes(expressions) if node.get("expression_class") == "BOUND_REF"}
 
 
 def orders_of(expression: Node) -> list[Node]:
-    """Return the expressions by which an aggregate or window is ordered."""
     orders = (expression.get("order_bys") or {}).get("orders", ())
     return [order["expression"] for order in (*expression.get("orders", ()), *orders)]
 

@@ -57,7 +57,7 @@ def nodes(part: object, without: Container[str] = ()) -> Iterator[Node]:
         if part.get("type") in without:
             return
         yield part
-    for value in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
+    for value in part.values() if isinstance(part, dict) else part if isinstance(part, (list, tuple)) else ():
         yield from nodes(value, without)
 
 
@@ -67,12 +67,10 @@ def folded(name: str) -> str:
 
 
 def quoted(name: str) -> str:
-    """Return an identifier in quotes."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def quoted_text(text: str) -> str:
-    """Return a text as SQL writes it."""
     return "'" + str(text).replace("'", "''") + "'"
 
 

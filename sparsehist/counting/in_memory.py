@@ -117,16 +117,15 @@ class WordLog:
         rules = {name: is_present(name, dtypes[name]) for name in wanted.read}
         rules |= {name: pl.col(name).is_not_null() for name in steps}
         limits = {name: key_range(part) for name, part in zip(wanted.key, wanted.domain.parts, strict=True)}
-        ranges = {
-            name: pl.col(name).is_between(*own) for name, own in limits.items() if own and is_whole(dtypes[name])
-        }
+        limits = {name: limit for name, limit in limits.items() if is_whole(dtypes[name])}
+        ranges = {name: pl.col(name).is_between(*limit) for name, limit in limits.items() if limit}
         missing: set[str] = set()
         beyond: set[str] = set()
 
         def add(batch: pl.DataFrame) -> None:
             batch = kept(kept(batch, rules, missing), ranges, beyond).rechunk()
-            keys = self.keys.numbers(batch.select(wanted.key).get_columns())
-            units = self.units.numbers(batch.select(wanted.unit).get_columns()) * self._multiplier
+            keys = self.keys.numbers(batch.select(wanted.key))
+            units = self.units.numbers(batch.select(wanted.unit)) * self._multiplier
             self.rows.add(units, keys, *(batch[name].to_numpy() for name in steps))
 
         pl.Series(np.zeros(0))  # Polars imports numpy with the first array, which is not thread-safe
@@ -160,7 +159,8 @@ class WordLog:
         if inside is not None:
             units, cells, *steps = (column[inside] for column in (units, cells, *steps))
         hashes = mixed(self.units.hashes(units * self._inverse) + self.keys.hashes(cells))
-        units, cells, order, starts = distinct_pairs(units, cells, hashes, bits, self._ranks)
+        order, starts = distinct_pairs(units, cells, hashes, bits, self._ranks)
+        units, cells = (np.take(column, order[starts], mode="clip") for column in (units, cells))
         of_rows = iter(steps)
         sums = [
             np.diff(starts, append=order.size)
@@ -168,17 +168,15 @@ class WordLog:
             else np.add.reduceat(np.take(next(of_rows), order, mode="clip"), starts, dtype=np.int64)
             for measure in wanted.measures
         ]
-        first = first_of_runs(units)
-        begins = np.flatnonzero(first)
+        begins = np.flatnonzero(first_of_runs(units))
         sizes = np.diff(begins, append=units.size)
         if sizes.max(initial=0) > wanted.most_keys:
-            number = np.cumsum(first) - 1
-            chosen = np.arange(units.size) - np.take(begins, number, mode="clip") < wanted.most_keys
+            chosen = np.arange(units.size) - np.repeat(begins, sizes) < wanted.most_keys
             if wanted.portable:
-                above = np.flatnonzero(np.repeat(sizes > wanted.most_keys, sizes))
+                above = np.repeat(sizes > wanted.most_keys, sizes)
                 texts = _texts(self.unit_frame(units[above])) + _texts(self.keys.frame(cells[above]))
                 digests = sha256_of(texts, wanted.salt).to_frame("digest")
-                rank = digests.select(pl.col("digest").rank("ordinal").over(pl.Series(number[above])))
+                rank = digests.select(pl.col("digest").rank("ordinal").over(pl.Series(units[above])))
                 chosen[above] = rank.to_series().to_numpy() <= wanted.most_keys
             cells, sums = cells[chosen], [each[chosen] for each in sums]
         counting = np.minimum(sizes, wanted.most_keys)
@@ -193,9 +191,7 @@ class WordLog:
 
     def _ranks(self, cells: Numbers32or64) -> IndexArray:
         """Rank cells by value; equal values have equal ranks."""
-        values = self.keys.frame(cells).to_struct()
-        ranks: IndexArray = values.rank("dense").to_numpy()
-        return ranks
+        return self.keys.frame(cells).to_struct().rank("dense").to_numpy()
 
     def unit_frame(self, units: WordArray) -> pl.DataFrame:
         """Turn the words of rows back into units."""
@@ -213,19 +209,11 @@ def distinct_pairs(
     hashes: WordArray,
     bits: int,
     rank: Callable[[Numbers32or64], IndexArray],
-) -> tuple[WordArray, Numbers32or64, NDArray[np.uint32], IndexArray]:
+) -> tuple[NDArray[np.uint32], IndexArray]:
     """Find the distinct pairs of rows, ordered by unit, hash, and value of the key.
 
-    Args:
-        units: Words of units with the same first bits; shape (n,).
-        cells: Cell of each row; shape (n,).
-        hashes: Hash of unit and key of each row; shape (n,).
-        bits: Number of the first bits in which all units agree.
-        rank: Function that ranks cells by value; called only for equal hashes.
-
-    Returns:
-        Units and cells of the pairs, shape (pairs,); the rows in that order, grouped by pair, shape (n,); and where
-        each pair begins in these rows, shape (pairs,).
+    The words of units agree in their first `bits` bits. `rank` ranks cells by value, and is called only for equal
+    hashes. Returns the order of the rows that groups them by pair, and where each pair begins in this order.
     """
     for_position = np.uint64(max(units.size - 1, 1).bit_length())
     for_hash = np.uint64(64 - UNIT_BITS) - for_position
@@ -234,25 +222,28 @@ def distinct_pairs(
     words = pl.Series(words).sort(multithreaded=False).to_numpy()  # in a third of numpy's time
     order = (words & ((np.uint64(1) << for_position) - np.uint64(1))).astype(np.uint32)
     words = words >> for_position
-    ordered, own = np.take(units, order, mode="clip"), np.take(cells, order, mode="clip")
-    first = first_of_runs(ordered)
-    new = first | first_of_runs(own)
-    of_units = words >> for_hash
-    mistaken = (new & ~first_of_runs(words)) | (first & ~first_of_runs(of_units))
+    by_bits = words >> for_hash
+    first, new = _first_of_units_and_pairs(units, cells, order)
+    mistaken = (new & ~first_of_runs(words)) | (first & ~first_of_runs(by_bits))
     if mistaken.any():
         # If two pairs share a word, or two units their bits, the run is sorted by complete values.
-        run = np.cumsum(first_of_runs(of_units))
-        places = np.flatnonzero(np.isin(run, run[mistaken]))
-        rows = order[places]
+        run = np.cumsum(first_of_runs(by_bits))
+        positions = np.flatnonzero(np.isin(run, run[mistaken]))
+        rows = order[positions]
         exact = np.lexsort((cells[rows], hashes[rows], units[rows]))
         tied = ~(first_of_runs(units[rows][exact]) | first_of_runs(hashes[rows][exact]))
         if (tied & first_of_runs(cells[rows][exact])).any():
             exact = np.lexsort((rank(cells[rows]), hashes[rows], units[rows]))
-        order[places] = rows[exact]
-        ordered, own = np.take(units, order, mode="clip"), np.take(cells, order, mode="clip")
-        new = first_of_runs(ordered) | first_of_runs(own)
-    starts = np.flatnonzero(new)
-    return np.take(ordered, starts, mode="clip"), np.take(own, starts, mode="clip"), order, starts
+        order[positions] = rows[exact]
+        _, new = _first_of_units_and_pairs(units, cells, order)
+    return order, np.flatnonzero(new)
+
+
+def _first_of_units_and_pairs(
+    units: WordArray, cells: Numbers32or64, order: NDArray[np.uint32]
+) -> tuple[BoolArray, BoolArray]:
+    first = first_of_runs(np.take(units, order, mode="clip"))
+    return first, first | first_of_runs(np.take(cells, order, mode="clip"))
 
 
 def first_of_runs(ordered: AnyArray) -> BoolArray:

@@ -51,8 +51,8 @@ class WholeNumbers:
         self.bits, self.n_cells = max((high - low).bit_length(), 1), high - low + 1
         self._low, self._dtype = np.uint64(low % 2**WORD_BITS), dtype
 
-    def numbers(self, columns: Sequence[pl.Series]) -> WordArray:
-        return columns[0].to_numpy().view(np.uint64) - self._low
+    def numbers(self, rows: pl.DataFrame) -> WordArray:
+        return rows.to_series().to_numpy().view(np.uint64) - self._low
 
     def place(self, seed: np.uint64) -> None:
         self._seed = seed
@@ -104,8 +104,7 @@ class Coded:
         self._table = Categories() if of_categories else Codes(whole)
         self._dtypes, self._domain = dtypes, domain
 
-    def numbers(self, columns: Sequence[pl.Series]) -> Codes32:
-        rows = pl.DataFrame(columns)
+    def numbers(self, rows: pl.DataFrame) -> Codes32:
         if isinstance(self._table, Codes):
             rows = rows.with_columns(pl.col(*DICTIONARIES).cast(pl.String).cast(pl.Binary))
         return self._table.codes(rows)
@@ -160,9 +159,9 @@ class Words:
         self._shifts = [sum(one.bits for one in self._fields[number:]) for number in range(1, len(self._fields) + 1)]
         self._dtype = np.uint32 if self._shifts[0] + self._fields[0].bits <= CODE_BITS else np.uint64
 
-    def numbers(self, columns: Sequence[pl.Series]) -> Numbers32or64:
+    def numbers(self, rows: pl.DataFrame) -> Numbers32or64:
         """Convert rows (columns from `batches.plain`) to words. Thread-safe."""
-        parts = [columns] if len(self._fields) == 1 else [[column] for column in columns]
+        parts = [rows] if len(self._fields) == 1 else [column.to_frame() for column in rows]
         return self._joined(one.numbers(part) for one, part in zip(self._fields, parts, strict=True))
 
     def place(self, salt: bytes) -> None:

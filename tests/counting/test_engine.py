@@ -73,7 +73,7 @@ def test_categories_keep_their_numbers_from_batch_to_batch():
     """A category keeps its number in every batch, although Polars renumbers categories that no column holds."""
     found = Words(["text"], [pl.Categorical()], None)
     of_own = pl.Categorical(pl.Categories("numbered-anew"))
-    numbers = [found.numbers([pl.Series([text], dtype=of_own)]).item() for text in "abcab"]
+    numbers = [found.numbers(pl.DataFrame([pl.Series([text], dtype=of_own)])).item() for text in "abcab"]
     found.place(SALT)
     cells, _ = found.cells(np.array(numbers, np.uint32))
     assert found.frame(cells).to_series().to_list() == list("abcab")
@@ -104,7 +104,7 @@ def test_pairs_are_distinct_and_in_order_whatever_bits_agree(unit_bits, hash_bit
     hashes = in_memory.mixed(units + cells) >> np.uint64(64 - hash_bits) if hash_bits else units * np.uint64(0)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(in_memory, "UNIT_BITS", unit_bits)
-        found = in_memory.distinct_pairs(
+        rows, starts = in_memory.distinct_pairs(
             units, cells, hashes, bits, lambda own: (np.uint32(7) * (own + np.uint32(1))) % np.uint32(11)
         )
     rows_of = zip(units.tolist(), cells.tolist(), hashes.tolist(), ranks.tolist(), strict=True)
@@ -113,11 +113,12 @@ def test_pairs_are_distinct_and_in_order_whatever_bits_agree(unit_bits, hash_bit
     for unit, cell in sorted(order, key=lambda pair: (pair[0], *order[pair])):
         expected.setdefault(unit, []).append(cell)
     kept: dict[int, list[int]] = {}
-    for unit, cell in zip(found[0].tolist(), found[1].tolist(), strict=True):
+    first = rows[starts]
+    for unit, cell in zip(units[first].tolist(), cells[first].tolist(), strict=True):
         kept.setdefault(unit, []).append(cell)
     # Of hashes that are cut to few bits, the leading bits stand in the words: the order is the same.
     assert kept == expected
-    assert first_of_runs(found[0]).sum() == len(expected)
+    assert first_of_runs(units[first]).sum() == len(expected)
 
 
 @pytest.mark.parametrize("multiplier", [1, (1 << 63) | 1])

@@ -222,7 +222,6 @@ class Limits:
         return _limit(history + self._caps.get(series_id, []), first_release, operator.le)
 
     def budget(self, population: str, first_release: int = 0) -> Limit:
-        """Return the budget of a population; `first_release` is the generation of its first release, 0 if none."""
         return _limit(self.budgets.get(population, []), first_release, Budget.is_within)
 
 
@@ -236,7 +235,6 @@ def _limit(history: Sequence[tuple[int, Any]], first_release: int, is_within: An
 
 
 def budget_from(said: Mapping[str, Any]) -> Budget:
-    """Return the budget that an event declared."""
 
     def exact(known: Mapping[str, Any]) -> dict[str, Any]:
         return {name: Fraction(v) if isinstance(v, str) and name != "route" else v for name, v in known.items()}
@@ -246,7 +244,6 @@ def budget_from(said: Mapping[str, Any]) -> Budget:
 
 
 def ways_to_charge(family: str, law: str) -> str:
-    """Return text for a refusal: the noise, and the routes that could charge it."""
     could = routes_for(law)
     if not could:
         return f"{family} noise; no route can, as its guarantee does not compose"

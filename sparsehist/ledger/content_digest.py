@@ -10,34 +10,38 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import polars as pl
 
 from sparsehist.errors import InputError, raise_alone
+from sparsehist.typing import AnyArray
 
 _TEXTS = (pl.String, pl.Categorical, pl.Enum)
 
 
 def content_digest(frame: pl.DataFrame, metadata: Mapping[str, Any]) -> str:
     """Return the SHA-256, in hex, of the canonical encoding of a release."""
-    said = {"metadata": dict(metadata), "columns": [*map(_head, frame)], "rows": frame.height}
+    head = {"metadata": dict(metadata), "columns": [*map(_head, frame)], "rows": frame.height}
     try:
-        line = json.dumps(said, sort_keys=True, ensure_ascii=False, separators=(",", ":")) + "\n"
+        line = json.dumps(head, sort_keys=True, ensure_ascii=False, separators=(",", ":")) + "\n"
         digest = hashlib.sha256(line.encode())
     except (TypeError, UnicodeEncodeError):
         raise_alone(InputError("the metadata of this release contain values that JSON cannot hold"))
     for column in frame:
         digest.update(column.is_not_null().cast(pl.UInt8).to_numpy().data)
-        for part in _texts(column) if column.dtype in _TEXTS else _numbers(column):
-            digest.update(part)
+        if column.dtype in _TEXTS:
+            texts = column.cast(pl.String).fill_null("")
+            digest.update(texts.str.len_bytes().to_numpy().astype("<i8").data)
+            digest.update("".join(texts).encode())
+        else:
+            digest.update(_numbers(column).data)
     return digest.hexdigest()
 
 
 def _head(column: pl.Series) -> tuple[str, str]:
-    """Return the name of a column and its type."""
     kind = column.dtype
     if kind in _TEXTS:
         return column.name, "string"
@@ -46,17 +50,8 @@ def _head(column: pl.Series) -> tuple[str, str]:
     return column.name, str(kind).lower()
 
 
-def _texts(column: pl.Series) -> Iterator[memoryview]:
-    """Yield the lengths and the bytes of texts, from Arrow's oldest layout; no copy is larger than the column."""
-    texts = column.cast(pl.String).fill_null("").to_arrow(compat_level=pl.CompatLevel.oldest())
-    _, ends, content = texts.buffers()
-    bounds = np.frombuffer(ends, "<i8", len(texts) + 1, offset=8 * texts.offset)
-    yield np.diff(bounds).data
-    yield memoryview(b"" if content is None else content)[bounds[0] : bounds[-1]]
-
-
-def _numbers(column: pl.Series) -> Iterator[memoryview]:
+def _numbers(column: pl.Series) -> AnyArray:
     numbers = column.to_physical().fill_null(False if column.dtype == pl.Boolean else 0).to_numpy()
     if numbers.dtype.kind == "f":  # one bit pattern for all NaNs
         numbers = np.where(np.isnan(numbers), np.array(np.nan, numbers.dtype), numbers)
-    yield np.ascontiguousarray(numbers, numbers.dtype.newbyteorder("<")).data
+    return np.ascontiguousarray(numbers, numbers.dtype.newbyteorder("<"))

@@ -61,11 +61,9 @@ class Ledger:
         return cls(accounts, Limits(state.events(limits=True)))
 
     def with_series(self, account: Account) -> Ledger:
-        """Return the ledger with a new series, or with another account of an existing one."""
         return replace(self, accounts={**self.accounts, account.series_id: account})
 
     def with_event(self, **event: Any) -> Ledger:
-        """Return the ledger after a limit was declared; arguments are those of `State.declare`."""
         return replace(self, limits=self.limits.with_event(**event))
 
     def with_dropped(self, series_id: str, when: datetime) -> Ledger:
@@ -240,7 +238,6 @@ class Ledger:
         return total_cost([*others, *periods])
 
     def cost_per_period(self, population: str, rule: Every) -> Cost:
-        """Return the cost of the periods of a population to one unit in one period."""
         accounts = self.of_population(population)
         return _costliest(accounts, rule.per_period(len(accounts)))
 
@@ -268,7 +265,6 @@ class Ledger:
         return self._together(population, each, without)
 
     def delta_open(self, population: str, without: str | None = None) -> Fraction:
-        """Return the delta that open domains of a population have spent."""
         accounts = self.of_population(population)
         return self._together(population, {one.series_id: one.delta_open for one in accounts}, without)
 
@@ -288,12 +284,10 @@ class Ledger:
         return sum(sorted(others, reverse=True)[:most], _NOTHING)
 
     def _in_order_of_charge(self, charges: Filter, population: str) -> list[Account]:
-        """Return the released series that a filter charges, in order of their first release."""
         released = [one for one in self.of_population(population) if one.releases and charges.takes(one.law)]
         return sorted(released, key=lambda account: account.first_generation)
 
     def _charge(self, charges: Filter, account: Account, earlier: int) -> Fraction:
-        """Return the charge of a filter for a released series, after `earlier` other series."""
         if charges.by_path(account.law):
             return self._charge_by_path(charges, account)
         whole = self.cap(account.series_id).now or account.finest()

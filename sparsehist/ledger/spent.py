@@ -23,7 +23,6 @@ _LAWS = {"gaussian": GAUSSIAN, "poisson": POISSON, "skellam": SKELLAM}
 
 
 def measure_path(name: str) -> PathName:
-    """Return the noise path of a measure."""
     return ("measure", name, "sum")
 
 
@@ -106,12 +105,10 @@ class Account:
 
     @property
     def population(self) -> str:
-        """Population of the series."""
         return self.declared.population
 
     @property
     def keys(self) -> int:
-        """The most keys that one unit counts towards."""
         return self.declared.max_keys
 
     @property
@@ -144,12 +141,10 @@ class Account:
         return min((spent.first_generation for spent in self.paths.values() if spent.releases), default=0)
 
     def finest(self, without: PathName | None = None) -> Fraction:
-        """Return the sum of the finest levels of all paths, or of all except one."""
         return sum((spent.finest for path, spent in self.paths.items() if path != without), Fraction(0))
 
     @property
     def delta_open(self) -> Fraction:
-        """The exact delta that open domains spent."""
         return sum((Fraction(spent.delta_infinity) for spent in self.paths.values()), Fraction(0))
 
     @property
@@ -164,7 +159,6 @@ class Account:
 
 
 def first_generation(accounts: Iterable[Account]) -> int:
-    """Return the generation of the first release of some series; 0 if there is none."""
     return min((account.first_generation for account in accounts if account.releases), default=0)
 
 

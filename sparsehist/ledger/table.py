@@ -52,7 +52,6 @@ def ledger_rows(
     series: str | None = None,
     short: bool = False,
 ) -> list[Row]:
-    """Return the rows of `Store.ledger`."""
     periods = ledger.limits.periods
     rows: list[Row] = []
     shown = set(periods if series is None else ())
@@ -80,7 +79,6 @@ def cost_in_words(row: Row) -> str:
 
 
 def for_people(rows: Sequence[Row]) -> list[Row]:
-    """Return the rows with the columns that are shown to people."""
     empty = {column for column in ("periods", "per_period", "dropped") if all(row[column] is None for row in rows)}
     if all(row["path"] in (None, "cells") for row in rows):
         empty.add("path")
@@ -118,7 +116,6 @@ def event_for_people(event: Row) -> Row:
 
 
 def _rows_of_series(ledger: Ledger, account: Account, delta: float) -> list[Row]:
-    """Return the rows of the paths of a series, and of the series itself."""
     declared, cap = account.declared, ledger.cap(account.series_id)
     shown: Row = {
         "population": account.population,

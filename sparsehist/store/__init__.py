@@ -19,25 +19,7 @@ from sparsehist.store.state import State
 from sparsehist.store.witnesses import LEDGER_NAME, publish, write_published
 
 __all__ = [
-    "LEDGER_NAME",
-    "NewRound",
-    "Past",
-    "PathRecord",
-    "RegisteredFile",
-    "ReleaseRecord",
-    "SeriesRecord",
-    "Spot",
-    "State",
-    "StepRecord",
-    "Tracked",
-    "adopt",
-    "backup",
-    "create_store",
-    "ensure_store",
-    "is_store",
-    "open_state",
-    "publish",
-    "read_json",
-    "write_file",
-    "write_published",
-]
+    "LEDGER_NAME", "NewRound", "Past", "PathRecord", "RegisteredFile", "ReleaseRecord", "SeriesRecord", "Spot",
+    "State", "StepRecord", "Tracked", "adopt", "backup", "create_store", "ensure_store", "is_store", "open_state",
+    "publish", "read_json", "write_file", "write_published",
+]  # fmt: skip

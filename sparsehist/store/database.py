@@ -76,7 +76,6 @@ class Database:
             return self._connection.execute(statement(sql) if sql.isidentifier() else sql, values).fetchall()
 
     def insert(self, table: str, **values: object) -> None:
-        """Insert a row; omitted columns are null."""
         columns, parameters = ", ".join(values), ", ".join(f"${name}" for name in values)
         self.run(f"insert into {table} ({columns}) values ({parameters})", **values)  # noqa: S608  names from the code
 
@@ -113,7 +112,6 @@ class Database:
             self._connection.close()
 
     def check_integrity(self) -> None:
-        """Let SQLite check the state file."""
         if [*map(tuple, self.run("pragma integrity_check (1)"))] != [("ok",)]:
             raise altered(self._path)
 
@@ -165,7 +163,6 @@ def now() -> int:
 
 
 def as_text(value: Mapping[str, Any]) -> str:
-    """Return a value as JSON, as the state stores it."""
     return json.dumps(dict(value), sort_keys=True, ensure_ascii=False)
 
 

@@ -130,7 +130,6 @@ def _check_is_free(path: Path) -> None:
 
 @contextmanager
 def _building(path: Path, *, durable: bool) -> Iterator[Path]:
-    """Build a store under a temporary name; rename it when the block ends, or remove it after an error."""
     remove_dead(path.parent, f".{path.name}.", NEW)
     building = path.with_name(f".{path.name}.{secrets.token_hex(8)}{NEW}")
     with locked_directory(building):

@@ -73,7 +73,6 @@ class HashedFile:
 
     @property
     def registered(self) -> RegisteredFile:
-        """The record of the file that the state keeps."""
         return RegisteredFile(self._name, self.size, self._digest.hexdigest())
 
 
@@ -107,7 +106,6 @@ def atomic_file(
 def write_file(
     path: Path, content: bytes | memoryview, *, durable: bool, mode: int = PRIVATE, temporary: Path | None = None
 ) -> RegisteredFile:
-    """Write a file, atomically."""
     with atomic_file(path, durable=durable, mode=mode, temporary=temporary) as file:
         file.write(content)
     return file.registered
@@ -154,5 +152,4 @@ def verified(directory: Path, registered: RegisteredFile) -> bytes:
 
 
 def altered(path: Path) -> StoreDamagedError:
-    """Return an error about an altered file."""
     return StoreDamagedError(f"{path} was altered; restore the store from a backup")

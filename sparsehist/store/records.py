@@ -76,12 +76,10 @@ class SeriesRecord:
 
     @property
     def path_id(self) -> int:
-        """The noise path of the cells."""
         return self.paths[0].path_id
 
     @property
     def population(self) -> str:
-        """The declared population."""
         return str(self.declaration["population"])
 
 

@@ -52,7 +52,6 @@ class Round:
 
     @property
     def new(self) -> slice:
-        """The numbers of the new cells."""
         return slice(self.n_past, self.n_past + self.n_new)
 
 
@@ -91,7 +90,6 @@ class PathHistory:
         return self._opened[number]
 
     def tracked(self) -> Tracked:
-        """Return the tracked cells."""
         promise(self.kind in _TRACKING, "tracked cells of a path that tracks none")
         position, count = np.empty((2, self.n_tracked), np.int64)
         for made, arrays in self._with_new_cells():
@@ -106,7 +104,6 @@ class PathHistory:
         return pl.concat(map(pl.read_ipc_stream, keys))
 
     def noise(self, level: Spot, n_tracked: int) -> NoiseArray:
-        """Return the noise of all cells at a spent level."""
         if n_tracked != self.n_tracked:
             raise StoreInUseError("the tracked cells changed meanwhile; begin the round again")
         if level not in self.levels:

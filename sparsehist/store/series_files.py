@@ -146,9 +146,6 @@ class _Parts:
         with disk_errors(path), path.open("rb") as file:
             self._mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if len(ends) else b""
 
-    def __len__(self) -> int:
-        return len(self._sums)
-
     def __getitem__(self, number: int) -> memoryview:
         content = memoryview(self._mapped)[self._bounds[number] : self._bounds[number + 1]]
         if number not in self._checked:
@@ -230,16 +227,12 @@ class SeriesFiles:
         return result
 
     def all_keys(self) -> pl.DataFrame:
-        """Return all keys, in the order of positions."""
-        return self._whole(self._columns)
+        return self.all_counted().drop(_COUNT)
 
     def all_counted(self) -> pl.DataFrame:
         """Return all keys with their counts, in the order of positions."""
-        return self._whole([*self._columns, _COUNT])
-
-    def _whole(self, columns: Sequence[str]) -> pl.DataFrame:
-        batches = [self._batch(number) for number in range(len(self._counts))]
-        return self._frame(pa.Table.from_batches(batches, self._schema), columns)
+        batches = [self._batch(number) for number in range(len(self._counts.first))]
+        return self._frame(pa.Table.from_batches(batches, self._schema), [*self._columns, _COUNT])
 
     @staticmethod
     def _frame(rows: pa.Table | pa.RecordBatch, columns: Sequence[str]) -> pl.DataFrame:
@@ -250,7 +243,6 @@ class SeriesFiles:
 
 
 def _ranges(low: IntArray, high: IntArray) -> IntArray:
-    """Return the numbers from low[i] to high[i] − 1, for each i."""
     sizes = high - low
     numbers: IntArray = np.arange(sizes.sum()) + np.repeat(low - np.cumsum(sizes) + sizes, sizes)
     return numbers

@@ -83,7 +83,6 @@ class State:
     # Reading
 
     def series(self, name: str) -> SeriesRecord | None:
-        """Return the series of this name; None if there is none or it was dropped."""
         return next(iter(self.all_series(name)), None)
 
     def all_series(self, name: str | None = None) -> list[SeriesRecord]:
@@ -124,7 +123,6 @@ class State:
         ]
 
     def release_named(self, record: SeriesRecord, name: str) -> ReleaseRecord | None:
-        """Return the release of that name on any noise path of a series."""
         return next(iter(self.releases(record, name=name)), None)
 
     def past(self, path_id: int) -> list[tuple[Fraction, float]]:
@@ -144,7 +142,6 @@ class State:
         return [StepRecord(*row) for row in self._database.run(sql, series_id=record.series_id)]
 
     def is_finished(self, record: SeriesRecord) -> bool:
-        """Return whether nothing more can be appended to a running series."""
         sql = "select 1 from event where series_id = $series_id and what = 'finish series'"
         return bool(self._database.run(sql, series_id=record.series_id))
 
@@ -153,7 +150,6 @@ class State:
         return self._history(path_id).tracked()
 
     def empty_keys(self, path_id: int) -> pl.DataFrame:
-        """Return the keys of the tracked empty cells, in the order of cells; there must be at least one."""
         return self._history(path_id).empty_keys()
 
     def noise(self, path_id: int, level: Spot, n_tracked: int) -> NoiseArray:
@@ -398,12 +394,10 @@ class State:
     def _event(
         self, what: str, generation: int | None = None, *, details: Mapping[str, Any] | None = None, **columns: Any
     ) -> None:
-        """Append an event, by default that of the next generation."""
         at, text = self.generation + 1 if generation is None else generation, details and as_text(details)
         self._database.insert_event(what, at, who=self._who, details=text, **columns)
 
     def _register(self, series_id: str, files: Sequence[RegisteredFile], path_id: int | None = None) -> None:
-        """Register files, which must be in place."""
         for file in files:
             check_file(self._series / series_id, file)
             self._database.insert("file", series_id=series_id, path_id=path_id, **asdict(file))

@@ -11,7 +11,6 @@ from pathlib import Path
 
 
 def statement(name: str) -> str:
-    """Return the statement of this name."""
     return _statements()[name]
 
 

@@ -29,7 +29,6 @@ _LONGEST_MARK = 1 << 12  # bytes; a longer mark is rewritten with one line for e
 
 
 def mark_path(store: Path) -> Path:
-    """Return the path of the mark of a store."""
     return store.with_name(store.name + MARK_SUFFIX)
 
 

@@ -327,9 +327,8 @@ def test_a_function_that_shows_its_argument_is_noticed(function: Callable[[Any],
 def test_the_command_line_prints_no_traceback(monkeypatch, capsys) -> None:
     """An internal error shows its type and place, and rich's tracebacks with locals are not installed."""
     hook = sys.excepthook
-    monkeypatch.setattr(entry, "load", _quotes)
+    monkeypatch.setattr(entry, "load", lambda _: _quotes(_TEXTS[0]))
     assert entry.run([_TEXTS[0]]) == entry.BAD_INPUT
-    monkeypatch.setattr(entry, "_common_options", lambda _: _quotes(_TEXTS[0]))
     assert entry.run(["ledger"]) == entry.INTERNAL
     printed = capsys.readouterr().err
     assert "internal error (ValueError at" in printed and "Traceback" not in printed

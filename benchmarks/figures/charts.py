@@ -32,8 +32,8 @@ from sparsehist.domain import Catalogue
 from sparsehist.entropy import seeded
 from sparsehist.local import Degradation, Rappor, decode, draw_memo, draw_report, finer_history
 from sparsehist.noise import Laplace
-from sparsehist.release.plots import COLOURS, require_plots
 from sparsehist.release.releases import Release
+from sparsehist.report.charts import COLOURS, require_plots
 
 _OWNER = 0
 _DAY_BITS = 384

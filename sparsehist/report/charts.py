@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from io import StringIO
 from typing import Any
 
-from sparsehist.release.plots import COLOURS, require_plots
+from sparsehist.errors import needing, printable
 
+COLOURS = ("#b2182b", "#ef8a62", "#2166ac", "#1a9850", "#762a83", "#404040")
 MOST_LINES = len(COLOURS)
 """Of a chart: more cannot be told apart by colour."""
 Rows = Sequence[Mapping[str, Any]]
@@ -22,6 +23,19 @@ class Picture:
     title: str
     about: str
     address: str
+
+
+def require_plots() -> Any:
+    """Import altair, and check that vl-convert, which renders its charts, is installed."""
+    with needing("a chart", "'sparsehist[plots]'"):
+        import altair as alt
+        import vl_convert  # noqa: F401 - altair needs it to draw pictures
+    return alt
+
+
+def key_label(key: Sequence[Any]) -> str:
+    """Return a key as text, escaped."""
+    return printable(" · ".join(map(str, key)))
 
 
 def over_time(title: str, about: str, what: str, rows: Rows, order: Sequence[str]) -> Picture:

@@ -36,11 +36,10 @@ from sparsehist.release.metadata import (
     read_metadata,
 )
 from sparsehist.release.pipeline import published
-from sparsehist.release.plots import key_label, require_plots
 from sparsehist.release.releases import Release
 from sparsehist.release.stored_declaration import declaration_of
 from sparsehist.report import charts
-from sparsehist.report.charts import MOST_LINES, Picture
+from sparsehist.report.charts import MOST_LINES, Picture, key_label, require_plots
 
 if TYPE_CHECKING:
     import polars as pl

@@ -13,7 +13,7 @@ from sparsehist.counting import in_memory
 from sparsehist.counting.contract import SUMS, CountedKeys, CountRequest, Counts, UnitPairs, request
 from sparsehist.counting.keys import has_duplicates, missing_error, outside_error, place
 from sparsehist.counting.log import Log, check_key_dtypes, check_unit_dtypes, engine_errors
-from sparsehist.counting.measured import check_sums, given_sums
+from sparsehist.counting.measured import check_sums, sum_names
 from sparsehist.counting.sources import open_log
 from sparsehist.errors import DataError, DeclarationError
 
@@ -34,9 +34,8 @@ def count_keys(source: object, *, may_be_empty: bool = False, **declared: Any) -
     """
     wanted = request(**declared)
     if isinstance(source, Counts):
-        return CountedKeys(given_counts(source, wanted), "given")
-    log = opened(source, wanted)
-    if log.of_spark:
+        engine, frame = "given", given_counts(source, wanted)
+    elif (log := opened(source, wanted)).of_spark:
         from sparsehist.counting import with_spark  # imports the writer of SQL, which no other log needs
 
         engine, frame = with_spark.name(), with_spark.count(log, wanted)
@@ -108,7 +107,14 @@ def given_counts(source: Counts, wanted: CountRequest) -> pl.DataFrame:
         frame = pl.DataFrame([read.drop_in_place(name).rechunk() for name in read.columns])
     texts = [name for name in (source.count, *sums) if name in log.texts]
     frame = frame.with_columns(pl.col(name).cast(pl.Int64, strict=False) for name in texts)
-    numbers = [_whole_counts(frame[source.count]).alias("count"), *given_sums(frame, wanted.measures)]
+    rule = f"counts must be whole numbers, none null or negative: {SUMS}"
+    numbers = [_whole(frame[source.count], rule).alias("count")]
+    for name, measure in zip(sum_names(wanted.measures), wanted.measures, strict=True):
+        rule = (
+            f"sums made elsewhere are whole numbers of steps of {measure.step}, not null, with each unit's part cut "
+            "to the bounds of its measure before addition"
+        )
+        numbers.append(_whole(frame[measure.steps_column], rule, signed=measure.signed).alias(name))
     keys = frame.select(pl.col(name).alias(f"key_{column}") for column, name in enumerate(wanted.key))
     if has_duplicates(keys):
         raise DataError("a key occurs twice among the counts: add up the rows of each unit and key before counting")
@@ -125,12 +131,10 @@ def given_counts(source: Counts, wanted: CountRequest) -> pl.DataFrame:
     return placed.cells.with_columns(numbers)
 
 
-def _whole_counts(counts: pl.Series) -> pl.Series:
-    """Refuse counts that are null, negative, fractional or not numbers."""
-    if not counts.dtype.is_numeric():
-        raise DataError(f"count column {counts.name!r} has dtype {counts.dtype}: counts must be whole numbers")
-    whole = counts.cast(pl.Int64, strict=False)
-    exact = counts.dtype.is_integer() or (whole.cast(pl.Float64) == counts.cast(pl.Float64)).all()
-    if whole.has_nulls() or not exact or (whole < 0).any():
-        raise DataError(f"count column {counts.name!r}: counts must be whole numbers, none null or negative: {SUMS}")
+def _whole(numbers: pl.Series, rule: str, *, signed: bool = False) -> pl.Series:
+    """Refuse a column unless it holds whole numbers, which are not negative unless `signed`."""
+    whole, dtype = numbers.cast(pl.Int64, strict=False), numbers.dtype
+    exact = dtype.is_integer() or (dtype.is_numeric() and (whole.cast(pl.Float64) == numbers.cast(pl.Float64)).all())
+    if whole.has_nulls() or not exact or (not signed and (whole < 0).any()):
+        raise DataError(f"column {numbers.name!r} (dtype {dtype}): {rule}")
     return whole

@@ -146,19 +146,3 @@ def check_sums(frame: pl.DataFrame, measures: Sequence[Measure]) -> None:
             raise DataError(
                 f"the measure {measure.name!r} adds up to more than {LARGEST_SUM} steps: declare a larger step"
             )
-
-
-def given_sums(frame: pl.DataFrame, measures: Sequence[Measure]) -> list[pl.Series]:
-    """Return sums made elsewhere, in whole numbers of steps, from columns such as price_steps."""
-    found = []
-    for name, measure in zip(sum_names(measures), measures, strict=True):
-        given = frame[measure.steps_column]
-        whole = given.cast(pl.Int64, strict=False)
-        low = -LARGEST_SUM if measure.signed else 0
-        if given.dtype.is_float() or whole.has_nulls() or not whole.is_between(low, LARGEST_SUM).all():
-            raise DataError(
-                f"column {measure.steps_column!r}: sums made elsewhere are whole numbers of steps of {measure.step}, "
-                "not null, with each unit's part cut to the bounds of its measure before addition"
-            )
-        found.append(whole.alias(name))
-    return found

@@ -184,8 +184,8 @@ def _units_before(state: State, periodic: Declaration, records: Sequence[SeriesR
     gone = any(one.dropped and one.releases for one in Ledger.of(state).of_population(periodic.name))
     if gone or any(_units_of(record) is None for record in records):
         raise RefusedError(
-            f"who counted in the periods of {periodic.name!r} was erased, by finish or by dropping one that was "
-            "released: nothing more can be added"
+            f"the record of who counted in the periods of {periodic.name!r} was erased, by finish or by dropping a "
+            "released period: nothing more can be added"
         )
     lists = [read_frame(record.directory, present(_units_of(record))) for record in records]
     lists = [units for units in lists if units.height]  # an empty list has no kind of units
@@ -214,8 +214,8 @@ def _check_same(periodic: Declaration, known: Sequence[str], state: State) -> No
     """Refuse to commit if periods were added or dropped meanwhile."""
     if [record.series_id for record in periods_of(state, periodic.name)] != known:
         raise StoreInUseError(
-            f"a period of {periodic.name!r} was added or dropped meanwhile, and units of both may count in one of "
-            "them only: nothing was written, begin again"
+            f"a period of {periodic.name!r} was added or dropped meanwhile, which decides who counts in this one: "
+            "nothing was written, append it again"
         )
 
 

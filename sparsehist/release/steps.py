@@ -4,8 +4,7 @@ A pair of a unit and a key counts if it did not count before, and if fewer than 
 unit has too many new keys, the first ones in an order of its own are kept: by a keyed hash of unit and key, then by
 key. So the pairs of a unit that count depend only on the secret salt and on its own rows up to that step.
 
-Keys are numbered in the order in which they first counted. A step writes a file of new units by key number, and
-replaces the files of all keys and of all pairs that counted. Pairs hold digests of units; `finish` erases them.
+Keys are numbered in the order in which they first counted. Pairs hold digests of units; `finish` erases them.
 """
 
 from __future__ import annotations
@@ -126,9 +125,10 @@ def added(day: Day, files: StepFiles, max_keys: int) -> tuple[pl.DataFrame, pl.D
 
 
 class StepFiles:
-    """The files of a running series with its steps so far; each is read when first needed. Secret.
+    """The files of a running series, each read when first needed. Secret.
 
-    Files are attachments: "keys", "pairs", and for each step, named by its number from 0, new units by key number.
+    The files "keys" and "pairs" are replaced by each step. The file of a step, named by its number from 0, holds the
+    number of new units by key number.
     """
 
     def __init__(self, state: State, record: SeriesRecord, dtypes: Sequence[pl.DataType]) -> None:

@@ -14,9 +14,8 @@ from sparsehist.ledger.ledger import Ledger
 from sparsehist.privacy import Level
 from sparsehist.privacy.guarantees import EpsilonDelta
 from sparsehist.release import cell_round, pipeline
-from sparsehist.release.cell_parameters import CellRequest, cell_metadata, requested
+from sparsehist.release.cell_parameters import CellRequest, cell_metadata, requested, sums_asked
 from sparsehist.release.home import Home
-from sparsehist.release.measure_parameters import sums_asked
 from sparsehist.release.metadata import Request, level_asked
 from sparsehist.release.planning import COUNTS, Plan, Planner, checked_levels
 from sparsehist.release.release_files import check_target

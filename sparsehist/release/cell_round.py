@@ -23,8 +23,15 @@ from sparsehist.histogram.round import plain_path
 from sparsehist.ledger.spent import CELLS, PathName, measure_path
 from sparsehist.noise.family import NoiseArray
 from sparsehist.privacy import level_text
-from sparsehist.release.cell_parameters import LAZILY, CellRequest, cell_metadata, joint_statement
-from sparsehist.release.measure_parameters import SumsAsked, means, sums_published
+from sparsehist.release.cell_parameters import (
+    LAZILY,
+    CellRequest,
+    SumsAsked,
+    cell_metadata,
+    joint_statement,
+    means,
+    sums_published,
+)
 from sparsehist.release.metadata import CellMetadata
 from sparsehist.release.pipeline import ANSWER, Held, NoisePath
 from sparsehist.release.published_rows import Shown, is_in, published_frame, shown_cells

@@ -31,8 +31,7 @@ from sparsehist.privacy.epsilon_delta import guarantee
 from sparsehist.privacy.filters import GAUSSIAN_ROUTE, POISSON_ROUTE, PURE_ROUTE, RENYI_ROUTE
 from sparsehist.privacy.guarantees import EpsilonDelta, level_or_goal
 from sparsehist.privacy.levels import rounded_down
-from sparsehist.release.cell_parameters import LARGEST_COUNT, CellRequest, cell_metadata, requested
-from sparsehist.release.measure_parameters import sums_published
+from sparsehist.release.cell_parameters import LARGEST_COUNT, CellRequest, cell_metadata, requested, sums_published
 from sparsehist.release.metadata import CellMetadata, level_asked
 from sparsehist.release.pipeline import prepared
 

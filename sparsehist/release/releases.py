@@ -123,7 +123,7 @@ class AnyRelease:
         Args:
             path: Ends in .parquet or .pq, .csv (rows only), .json (an object with the fields "metadata" and "rows",
                 a list of one object a row) or .arrow (Arrow IPC, metadata in its schema).
-            spreadsheet_safe: False writes the texts of a CSV file unchanged, for programs.
+            spreadsheet_safe: False writes the texts of a CSV file unchanged.
         """
         write_release(path, self._frame, self._metadata, self._home, ENDINGS, spreadsheet_safe=spreadsheet_safe)
 
@@ -155,7 +155,7 @@ class Release(AnyRelease):
         count, or by other releases.
 
         Args:
-            confidence: Probability that an interval holds the true count; strictly between 0 and 1.
+            confidence: Strictly between 0 and 1.
             simultaneous: Make `confidence` the probability that all intervals of this release contain their true
                 counts, given which keys were published: each gets confidence**(1/rows) (Šidák).
 
@@ -166,7 +166,6 @@ class Release(AnyRelease):
             events may be 0. With `simultaneous`, the confidence holds for each kind of column separately.
 
         Raises:
-            DeclarationError: If the confidence does not lie strictly between 0 and 1.
             InputError: If a key column is named low or high.
 
         Example:
@@ -179,7 +178,7 @@ class Release(AnyRelease):
             [897.3, 901.2]
         """
         from sparsehist.histogram.intervals import count_limits  # slow import, not needed to read a release
-        from sparsehist.release.measure_parameters import measure_limits
+        from sparsehist.release.cell_parameters import measure_limits
 
         alpha = 1 - checked_confidence(confidence)
         if simultaneous and len(self):

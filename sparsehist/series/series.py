@@ -19,9 +19,8 @@ from sparsehist.ledger.table import DEFAULT_DELTA, Row, for_people, ledger_rows
 from sparsehist.privacy import Level
 from sparsehist.privacy.guarantees import EpsilonDelta
 from sparsehist.release import any_kind, periods, steps
-from sparsehist.release.cell_parameters import requested
+from sparsehist.release.cell_parameters import requested, sums_asked
 from sparsehist.release.limits import raise_cap
-from sparsehist.release.measure_parameters import sums_asked
 from sparsehist.release.metadata import declaration_rows
 from sparsehist.release.periods import names_of_period, periods_of
 from sparsehist.release.pipeline import RELEASES, rows_of_releases

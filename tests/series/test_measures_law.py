@@ -11,7 +11,7 @@ from sparsehist import entropy
 from sparsehist.histogram import release_dense, round_to_grid
 from sparsehist.noise import family_named
 from sparsehist.privacy import as_level
-from sparsehist.release.measure_parameters import SumsAsked
+from sparsehist.release.cell_parameters import SumsAsked
 from tests.cases import slow
 from tests.series.dense_law import dense, same_law
 from tests.series.in_memory import over_counts

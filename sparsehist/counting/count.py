@@ -25,12 +25,8 @@ _UNBOUNDED = 2**62
 def count_keys(source: object, *, may_be_empty: bool = False, **declared: Any) -> CountedKeys:
     """Count the units of each key, with each unit bounded to `max_keys` distinct keys.
 
-    Rows without a usable key are left out first; keys of the same cell count once.
-
-    Args:
-        source: As for `create`.
-        may_be_empty: Whether a log without valid rows is accepted.
-        declared: Fields of a `CountRequest`.
+    Rows without a usable key are left out first; keys of the same cell count once. `declared` are the fields of a
+    `CountRequest`; a log without valid rows is refused unless it `may_be_empty`.
     """
     wanted = request(**declared)
     if isinstance(source, Counts):

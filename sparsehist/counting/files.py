@@ -30,12 +30,7 @@ _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
 
 def open_files(source: object, columns: Sequence[str] = ()) -> Log | None:
-    """Open the files that a source names; return None if it names none.
-
-    Args:
-        source: As for `create`.
-        columns: The columns that will be read; all if empty.
-    """
+    """Open the files that a source names, to read these columns (all if empty); return None if it names no files."""
     named = files_of(source)
     if named is None:
         return None

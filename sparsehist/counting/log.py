@@ -113,10 +113,8 @@ def shown(file: str) -> str:
 class engine_errors(AbstractContextManager[None]):  # noqa: N801  used as a statement, like contextlib.suppress
     """A context that replaces an engine's exception, whose text may quote the log or credentials, by our own error.
 
-    Args:
-        label: Name of the source, for errors.
-        log: The log; its files are tried one by one to find the unreadable file.
-        error_of: Function that returns the error for failures with known texts.
+    The files of the log are tried one by one to find the unreadable file. `error_of` returns the error for failures
+    with known texts.
     """
 
     def __init__(

@@ -98,13 +98,10 @@ def _of_relation(relation: Any, columns: Sequence[str], label: str) -> Log:
 def checked_query(
     query: Query, unit: str | Sequence[str], key: str | Sequence[str] = (), lookup: Lookup | None = None
 ) -> ClosedQuery:
-    """Return a query with its current sources, files and types fixed. The query is not run.
+    """Return a query with its current sources, files and types fixed, without running it.
 
-    Args:
-        query: Refused if it may mix units, unless it is unverified or `unit` is empty.
-        unit: Columns of the result that name the unit.
-        key: Columns that the result must have.
-        lookup: Function that returns the meaning of further names in FROM.
+    A query that may mix units is refused, unless it is unverified or `unit` is empty. The result must have the
+    columns `key`; `lookup` returns the sources of further names in FROM.
     """
     if isinstance(query, ClosedQuery):
         return query

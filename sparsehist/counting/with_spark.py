@@ -49,16 +49,7 @@ def count(log: Log, wanted: CountRequest) -> pl.DataFrame:
 
 
 def in_order(log: Log, wanted: CountRequest, salt: bytes) -> Iterator[pl.DataFrame]:
-    """Count units by key, and yield the keys in parts, ordered by count, then by a secret hash.
-
-    Args:
-        log: A frame of Spark.
-        wanted: What to count.
-        salt: 16 secret bytes that determine the order of keys with equal counts.
-
-    Yields:
-        Columns key_0, …, count and sum_0, …, at most about `PART_KEYS` rows; at least one frame, perhaps empty.
-    """
+    """Yield counts by key, ordered by count, then by a hash with this salt, in frames of about `PART_KEYS` rows."""
     columns = zip(key_names(wanted.domain.columns), wanted.domain.dtypes, strict=True)
     digest = _SQL.write("sha256", " || ".join([_SALT, *(_SQL.part("key", dtype, key) for key, dtype in columns)]))
     rules: list[DataError] = []

@@ -55,11 +55,8 @@ def shown(value: object) -> str:
 def read_each(name: str, values: object, read: Callable[[Any], _Read], wanted: str) -> list[_Read]:
     """Read the entries of a list; errors name an entry by its position, since the list may contain data.
 
-    Args:
-        name: The parameter.
-        values: A list or tuple; any other value is read as a single entry.
-        read: Function that returns the converted entry, or raises an `InputError`.
-        wanted: What an entry must be.
+    Any value but a list or tuple is read as a single entry. `read` converts an entry or raises an `InputError`;
+    `wanted` says what an entry must be.
     """
     if not isinstance(values, list | tuple):
         return [read(values)]

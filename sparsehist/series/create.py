@@ -83,9 +83,6 @@ def create(  # type: ignore[misc] # overloads leave out what they share
         if_exists: "error", or "reuse": return the series of this name if declaration and log are the same.
         counting: Settings of counting: memory, threads, progress.
 
-    Returns:
-        `Series`; `RunningSeries` with steps, `PeriodicSeries` with every.
-
     Raises:
         DeclarationError: If a parameter is wrong.
         DataError: If the log breaks a rule; never quotes a key or a unit.

@@ -2,12 +2,9 @@
 
 The bias that bounding causes in the largest keys depends on who has them: units with many keys mostly have rare ones.
 First, a quarter of the level is spent on a release of keys, which shows the largest ones. The rest is spent on a
-table of units by number of keys and by number of largest keys; each unit is in one of its cells. The table shows how
-many pairs with largest keys each bound would cut, to be compared with the noise. How the loss is spread over these
-keys is unknown: it is assumed to be proportional to the square roots of their counts. Keys too small for the first
-release are assumed to fall off as 1/rank.
-
-Source: our own derivation; a table with one cell per unit has sensitivity 1.
+table of units by number of keys and by number of largest keys; each unit is in one of its cells, so its sensitivity
+is 1. The table shows how many pairs with largest keys each bound would cut. The loss is assumed to be proportional to
+the square roots of the counts of these keys; keys too small for the first release are assumed to fall off as 1/rank.
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from datetime import date
 from typing import TYPE_CHECKING, Any, overload
@@ -27,7 +26,6 @@ from sparsehist.release.pipeline import RELEASES, rows_of_releases
 from sparsehist.release.planning import COUNTS, LEVELS, Plan, checked_levels
 from sparsehist.release.releases import Release, WorkloadRelease
 from sparsehist.release.stored_declaration import declaration_of
-from sparsehist.store import SeriesRecord, State
 
 if TYPE_CHECKING:
     from sparsehist.release.query_session import QuerySession
@@ -63,12 +61,6 @@ class CountedSeries(DeclaredSeries):
         super().__init__(store, declaration)
         self.series_id = series_id
 
-    @contextmanager
-    def _hold(self) -> Iterator[tuple[State, SeriesRecord]]:
-        """Lock the store, and yield its state with the record of the series."""
-        with self.store.hold() as state:
-            yield state, self.store.find(state, self.name, self.series_id)
-
     def _tables(self) -> Iterator[str]:
         yield from super()._tables()
         yield table_of_dicts("Its releases", self.releases().to_dicts())
@@ -91,9 +83,9 @@ class CountedSeries(DeclaredSeries):
         """
         with self.store.hold() as state:
             record = state.series(self.name)
-            of_this = record is not None and record.series_id == self.series_id
-            made = rows_of_releases(state, present(record)) if of_this else []
-        return pl.DataFrame(made, schema=RELEASES)
+            dropped = record is None or record.series_id != self.series_id
+            rows = [] if dropped else rows_of_releases(state, present(record))
+        return pl.DataFrame(rows, schema=RELEASES)
 
     @overload
     def release(self, name: str, *, workload: None = None, **asked: Any) -> Release: ...
@@ -260,10 +252,9 @@ class Series(CountedSeries):
     ) -> QuerySession:
         """Open a session that answers adaptive predicates, or continue the session of this name.
 
-        A session is a separate noise path. Its whole level is charged when it opens, in addition to cells and
-        workloads. It keeps a public estimate of all cells, and answers from it. If the estimate is too far off, the
-        session measures the true sum and corrects the estimate; this can happen `most_updates` times. Use it for
-        predicates that cannot be listed beforehand: a release answers listed ones far better.
+        A session is a separate noise path, whose whole level is charged when it opens. It answers from a public
+        estimate of all cells. If the estimate is too far off, the session measures the true sum and corrects the
+        estimate; this can happen `most_updates` times. A release answers predicates that can be listed far better.
 
         Args:
             name: Name of the session, unique among the releases of the series; a-z, 0-9 and _.
@@ -273,9 +264,6 @@ class Series(CountedSeries):
             mass: Sum of all bounded counts, if public; by default it is measured with part of the level.
             most_updates: Most answers that can be measured; by default as many as the accuracy can need.
             start: A release of the same keys, of any series, as the first estimate: free, and much better than none.
-
-        Returns:
-            The session; `ask` it.
 
         Raises:
             DeclarationError: If a parameter is wrong, the domain is open or has more than 10**7 cells, or the noise
@@ -306,10 +294,8 @@ class RunningSeries(CountedSeries):
     A unit counts once per key over all steps, at the first step in which it has the key, and towards its first
     max_keys keys. The noise of all steps is one path: all releases together, over all steps and levels and in any
     order, are as private as the finest one, rho-zCDP with rho the largest level. Over 7, 30 and 365 steps, the noise
-    is 1.46, 1.87 and 2.64 times (root mean square) that of a single release at the same level. New units of single
-    steps, and of blocks of steps, are separate noise paths, whose costs add up.
-
-    The store records which units counted for which keys, as secret as the log, until `finish` erases it.
+    is 1.46, 1.87 and 2.64 times (root mean square) that of a single release at the same level. The store records
+    which units counted for which keys, as secret as the log, until `finish` erases it.
 
     Example:
         >>> import polars as pl
@@ -326,22 +312,15 @@ class RunningSeries(CountedSeries):
         [True, True]
     """
 
-    @property
-    def steps(self) -> int:
-        """Number of steps that the series is declared for."""
-        return present(self.declaration.n_steps)
-
     def __repr__(self) -> str:
         """Show name, domain and steps: public parameters only."""
-        return (
-            f"RunningSeries({self.name!r}, domain={self.declaration.domain.describe()}, steps={self.steps}, "
-            f"in {self.store!r})"
-        )
+        domain, steps = self.declaration.domain.describe(), self.declaration.n_steps
+        return f"RunningSeries({self.name!r}, domain={domain}, steps={steps}, in {self.store!r})"
 
     def appended(self) -> int:
         """Return the number of steps appended so far."""
-        with self._hold() as (state, record):
-            return len(state.steps(record))
+        with self.store.hold() as state:
+            return len(state.steps(self.store.find(state, self.name, self.series_id)))
 
     def append(self, log: object, *, step: int | str | date, counting: Counting | None = None) -> bool:
         """Append the log of the next step, completely or not at all.

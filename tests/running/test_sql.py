@@ -31,7 +31,7 @@ def test_a_running_series_is_declared_and_appended_to_in_sql(tmp_path) -> None:
         assert abs(done.outcomes[4].frame["noisy_count"].item() - 700) < 30
         assert done.outcomes[5].frame.select("name", "steps").rows() == [("log", "steps(5)")]
     series = sh.open(tmp_path / "store").series("log")
-    assert (series.appended(), series.steps) == (2, 5)
+    assert (series.appended(), series.declaration.n_steps) == (2, 5)
     assert counts(series, 5, 10)[1].tolist() == [180] * 5 + [0, 0, 700, 0, 0]
 
 

@@ -120,7 +120,13 @@ def budget(
     if route is not None:
         checked_choice("route", route, ROUTES)
     if rho is not None:
-        return _in_rho(rho, delta, route, open_share)
+        if route not in (None, RHO_ROUTE) or open_share is not None:
+            raise DeclarationError(
+                "a budget in rho has a route of its own, and its delta is for open domains; give route= and "
+                "open_share= with epsilon= and delta= only"
+            )
+        total, exact = _probability("delta", delta or 0), as_level(rho, "rho")
+        return Budget(exact, None, total, Filter(RHO_ROUTE, exact), Split(_NOTHING, total))
     if delta is None and route != PURE_ROUTE:
         raise DeclarationError("a budget in epsilon needs a delta, such as delta=1e-6; delta=0 makes it pure")
     whole, total = as_level(epsilon if epsilon is not None else 0, "epsilon"), _probability("delta", delta or 0)
@@ -137,16 +143,6 @@ def budget_within(goal: Level | EpsilonDelta, *, opens: bool, route: str | None 
     if isinstance(read, EpsilonDelta):
         return budget(epsilon=read.epsilon, delta=read.delta, route=route, opens=opens)
     return budget(rho=read, opens=opens)
-
-
-def _in_rho(rho: Level, delta: Level | None, route: str | None, open_share: Level | None) -> Budget:
-    if route not in (None, RHO_ROUTE) or open_share is not None:
-        raise DeclarationError(
-            "a budget in rho has a route of its own, and its delta is for open domains; give route= and open_share= "
-            "with epsilon= and delta= only"
-        )
-    total, exact = _probability("delta", delta or 0), as_level(rho, "rho")
-    return Budget(exact, None, total, Filter(RHO_ROUTE, exact), Split(_NOTHING, total))
 
 
 def _split(delta: Fraction, route: str, open_share: Level | None, *, opens: bool) -> Split:
@@ -181,7 +177,7 @@ class Limits:
         self, events: Sequence[Mapping[str, Any]] = (), *, budgets: Mapping[str, Budget] | None = None
     ) -> None:
         """Read the events of `State.events`; `budgets` by population are added to them."""
-        self._caps: dict[str, list[tuple[int, Any]]] = {}
+        self._caps: dict[str, list[tuple[int, Fraction]]] = {}
         self.budgets = {population: [(0, known)] for population, known in (budgets or {}).items()}
         self.disjoint: list[frozenset[str]] = []
         self.periods: dict[str, Every] = {}
@@ -190,19 +186,18 @@ class Limits:
         for event in events:
             self.add(event, json.loads(event["details"] or "{}"))
 
-    def add(self, event: Mapping[str, Any], said: Mapping[str, Any]) -> None:
-        """Add the cost of one event, with its details."""
+    def add(self, event: Mapping[str, Any], details: Mapping[str, Any]) -> None:
+        """Add the limit that an event declares."""
         population, generation = event.get("population", ""), event.get("generation", 0)
         match event["what"]:
             case "raise cap":
-                raised = (generation, as_level(event["level"]))
-                self._caps.setdefault(event["series_id"], []).append(raised)
+                self._caps.setdefault(event["series_id"], []).append((generation, as_level(event["level"])))
             case "set budget":
-                self.budgets.setdefault(population, []).append((generation, budget_from(said)))
+                self.budgets.setdefault(population, []).append((generation, budget_from(details)))
             case "declare disjoint":
-                self.disjoint.append(frozenset(said["populations"]))
+                self.disjoint.append(frozenset(details["populations"]))
             case "declare periods":
-                self.periods[population], self.declarations[population] = every_of(said["every"]), said
+                self.periods[population], self.declarations[population] = every_of(details["every"]), details
             case "drop periods":  # nothing was released from it, so its budget is removed too
                 self.periods.pop(population, None)
                 self.budgets.pop(population, None)
@@ -234,13 +229,14 @@ def _limit(history: Sequence[tuple[int, Any]], first_release: int, is_within: An
     return Limit(now, EX_ANTE if before and all(is_within(value, before[-1]) for value in since) else EX_POST)
 
 
-def budget_from(said: Mapping[str, Any]) -> Budget:
+def budget_from(details: Mapping[str, Any]) -> Budget:
+    """Return the budget of the details of an event (`Budget.as_json`)."""
 
-    def exact(known: Mapping[str, Any]) -> dict[str, Any]:
-        return {name: Fraction(v) if isinstance(v, str) and name != "route" else v for name, v in known.items()}
+    def exact(texts: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: Fraction(v) if isinstance(v, str) and name != "route" else v for name, v in texts.items()}
 
-    parts = {"noise": Filter(**exact(said["noise"])), "split": Split(**exact(said["split"]))}
-    return Budget(**{**exact(said), **parts})
+    noise, split = Filter(**exact(details["noise"])), Split(**exact(details["split"]))
+    return Budget(**{**exact(details), "noise": noise, "split": split})
 
 
 def ways_to_charge(family: str, law: str) -> str:

@@ -111,12 +111,6 @@ class Tracked:
     count: IntArray
 
 
-def _no_keys() -> pl.DataFrame:
-    import polars as pl
-
-    return pl.DataFrame()
-
-
 @dataclass(frozen=True, repr=False)
 class NewRound:
     """A round to commit.
@@ -130,7 +124,7 @@ class NewRound:
         threshold: Effective threshold; minus infinity if everything is published.
         positions: Positions of newly tracked cells in the counts file, -1 for an empty cell; shape (q,).
         counts: True counts, or true sums in steps, of newly tracked cells; shape (q,).
-        empty_keys: Keys of newly tracked empty cells, in order; columns key_0, ….
+        empty_keys: Keys of newly tracked empty cells, in order; columns key_0, …. None if there are none.
         paths: Noise of newly tracked cells by level, shape (q,) each, for every level of the path with this one.
         attachments: Files of the path, written by `State.write_attachment`.
         step: For a running count, its step from 0; then `paths` is by step and level.
@@ -146,7 +140,7 @@ class NewRound:
     threshold: float = -math.inf
     positions: IntArray = field(default_factory=lambda: np.empty(0, np.int64))
     counts: IntArray = field(default_factory=lambda: np.empty(0, np.int64))
-    empty_keys: pl.DataFrame = field(default_factory=_no_keys)
+    empty_keys: pl.DataFrame | None = None
     paths: Mapping[Spot, NoiseArray] = field(default_factory=dict)
     attachments: Sequence[RegisteredFile] = ()
     step: int | None = None

@@ -131,7 +131,8 @@ class PathHistory:
         promise(fits, "noise or counts do not match the new cells")
         fits = spends == (record.level_noise is not None) and len(past) == n_past * spends
         promise(fits, "noise must come with a new level, for the cells tracked before")
-        promise(record.empty_keys.height == n_empty, "empty cells without keys")
+        keys = record.empty_keys
+        promise((0 if keys is None else keys.height) == n_empty, "empty cells without keys")
         seal, content = sealed(*row, int(spends)), io.BytesIO()
         np.savez(
             content,
@@ -140,7 +141,7 @@ class PathHistory:
             counts=record.counts,
             level_noise=past,
             noise=noise,
-            keys=np.frombuffer(_as_stream(record.empty_keys), np.uint8),
+            keys=np.frombuffer(b"" if keys is None else _as_stream(keys), np.uint8),
         )
         file = write_file(self.directory / name, content.getbuffer(), durable=durable)
         return Round(file, seal, spends, len(levels), n_past, n_new, n_empty)

@@ -13,7 +13,7 @@ _FOLDERS = "hive_partitioning hive_types hive_types_autocast filename compressio
 READERS = {
     "read_parquet": f"{_FOLDERS} binary_as_string",
     "read_csv": f"{_FOLDERS} columns auto_detect header delim sep quote escape nullstr dateformat timestampformat "
-    "decimal_separator thousands comment encoding max_line_size",
+    "allow_quoted_nulls decimal_separator thousands comment encoding max_line_size",
     "read_json": f"{_FOLDERS} columns auto_detect format dateformat timestampformat maximum_object_size",
 }
 """DuckDB's readers of files, with their allowed options."""

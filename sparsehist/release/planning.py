@@ -35,6 +35,7 @@ from sparsehist.release.cell_parameters import LARGEST_COUNT, CellRequest, cell_
 from sparsehist.release.metadata import CellMetadata, level_asked
 from sparsehist.release.pipeline import prepared
 
+Levels = Level | EpsilonDelta | Iterable[Level | EpsilonDelta] | None
 PROBABILITIES = (0.5, 0.95, 0.99)
 LEVELS = ("0.001", "0.01", "0.1", "1")
 COUNTS = (10, 30, 100, 300, 1000, 3000, 10_000)
@@ -74,7 +75,7 @@ class Plan:
 
 
 def plan(
-    levels: Level | EpsilonDelta | Iterable[Level | EpsilonDelta] | None = None,
+    levels: Levels = None,
     *,
     d: int | None = None,
     domain: Domain | str | None = None,
@@ -152,9 +153,7 @@ def _domain_of(d: int | None, domain: object) -> Domain:
 
 
 def checked_levels(
-    levels: Level | EpsilonDelta | Iterable[Level | EpsilonDelta] | None,
-    epsilon: Level | None = None,
-    delta: Level | None = None,
+    levels: Levels, epsilon: Level | None = None, delta: Level | None = None
 ) -> list[Fraction | EpsilonDelta]:
     """Return candidate levels, or the (epsilon, delta) given instead, exact and without duplicates; none for None."""
     if epsilon is not None or delta is not None:

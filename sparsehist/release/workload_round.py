@@ -11,7 +11,7 @@ import hashlib
 import io
 import math
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -34,7 +34,7 @@ from sparsehist.release.cell_parameters import LAZILY
 from sparsehist.release.home import Home
 from sparsehist.release.metadata import Request, WorkloadMetadata, check_std, read_metadata
 from sparsehist.release.pipeline import AUTO, Held, NoisePath, ledger_for, level_for
-from sparsehist.release.planning import LEVELS, checked_levels
+from sparsehist.release.planning import LEVELS, Levels, checked_levels
 from sparsehist.release.releases import as_keys
 from sparsehist.store import NewRound
 from sparsehist.store.private_files import verified
@@ -440,21 +440,18 @@ def _kind_of_noise(declaration: Declaration) -> dict[str, bool]:
 
 
 def planned_strategies(
-    home: Home,
-    declaration: Declaration,
-    series_id: str,
-    workload: Workload | str,
-    levels: Level | EpsilonDelta | Iterable[Level | EpsilonDelta] | None,
+    home: Home, declaration: Declaration, series_id: str, workload: Workload | str, levels: Levels
 ) -> pl.DataFrame:
     """Return the table of `Series.plan_workload`."""
     workload = present(requested(declaration, "plan", workload=workload).workload)
     with home.hold() as state:
         ledger = ledger_for(state, home.find(state, declaration.name, series_id), declaration, whole=True)
     chosen, rows = chosen_strategy(declaration, workload).name, []
+    candidates = checked_levels(LEVELS if levels is None else levels)
     for each in compare(workload, declaration.max_keys, **_kind_of_noise(declaration)):
         strategy = strategy_named(each.strategy, workload)
         family, mean = family_for(declaration.family, strategy, each.sensitivity), strategy.mean_variance()
-        for at in checked_levels(LEVELS if levels is None else levels):
+        for at in candidates:
             level = level_for(at, ledger, declaration) if isinstance(at, EpsilonDelta) else at
             std, is_chosen = family.std(level) * math.sqrt(mean), each.strategy == chosen
             rows.append((each.strategy, level_text(level), std, each.ratio, each.sensitivity, is_chosen))

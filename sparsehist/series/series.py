@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import date
 from typing import TYPE_CHECKING, Any, overload
@@ -26,6 +27,7 @@ from sparsehist.release.pipeline import RELEASES, rows_of_releases
 from sparsehist.release.planning import COUNTS, LEVELS, Plan, checked_levels
 from sparsehist.release.releases import Release, WorkloadRelease
 from sparsehist.release.stored_declaration import declaration_of
+from sparsehist.store import SeriesRecord, State
 
 if TYPE_CHECKING:
     from sparsehist.release.query_session import QuerySession
@@ -60,6 +62,12 @@ class CountedSeries(DeclaredSeries):
         """Use `create` and `Store.series` instead."""
         super().__init__(store, declaration)
         self.series_id = series_id
+
+    @contextmanager
+    def _hold(self) -> Iterator[tuple[State, SeriesRecord]]:
+        """Lock the store, and yield its state with the record of the series."""
+        with self.store.hold() as state:
+            yield state, self.store.find(state, self.name, self.series_id)
 
     def _tables(self) -> Iterator[str]:
         yield from super()._tables()
@@ -319,8 +327,8 @@ class RunningSeries(CountedSeries):
 
     def appended(self) -> int:
         """Return the number of steps appended so far."""
-        with self.store.hold() as state:
-            return len(state.steps(self.store.find(state, self.name, self.series_id)))
+        with self._hold() as (state, record):
+            return len(state.steps(record))
 
     def append(self, log: object, *, step: int | str | date, counting: Counting | None = None) -> bool:
         """Append the log of the next step, completely or not at all.

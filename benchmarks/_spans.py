@@ -24,9 +24,7 @@ REST = "everything else"
 # (owner, name, phase); a phase is what its functions take themselves, less the phases inside them.
 _SEAMS: tuple[tuple[Any, str, str], ...] = (
     (Database, "__init__", "SQLite: open"),
-    (Database, "rows", "SQLite: reads"),
-    (Database, "records", "SQLite: reads"),
-    (Database, "change", "SQLite: writes"),
+    (Database, "run", "SQLite: statements"),
     (Database, "close", "SQLite: close"),
     (state.State, "tracked", "noise and tracked cells: read"),
     (state.State, "noise", "noise and tracked cells: read"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import secrets
 import shutil
@@ -15,19 +14,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from sparsehist.errors import NotFoundError, StoreDamagedError, StoreError, StoreInUseError
-from sparsehist.store.private_files import PRIVATE, disk_errors, read_json, write_file
+from sparsehist.store.private_files import PRIVATE, disk_errors, read_json
 
 FORMAT_VERSION = 1
 STATE, LOCK, SERIES, SPILL = "state.sqlite", "lock", "series", "tmp"
-_FORMAT = "format"
+FORMAT = "format"
 _SPILL_NAME = "sparsehist-spill-"
 _NAP = 0.01  # seconds between two attempts to lock
-
-
-def write_format(store: Path, store_id: str, *, durable: bool) -> None:
-    """Write the file `format` with the id and format version of the store, once and for all."""
-    text = json.dumps({"sparsehist store": FORMAT_VERSION, "store_id": store_id}) + "\n"
-    write_file(store / _FORMAT, text.encode(), durable=durable)
 
 
 def identity_of(store: Path) -> str:
@@ -36,14 +29,14 @@ def identity_of(store: Path) -> str:
     No program can set a change time. Moving the directory within its file system keeps both.
     """
     with disk_errors(store):
-        file = (store / _FORMAT).stat()
+        file = (store / FORMAT).stat()
     return f"{file.st_ino}:{file.st_ctime_ns}"
 
 
 def store_id_at(store: Path) -> str | None:
     """Return the id of the store at a path, None if its format file cannot be read."""
     try:
-        return str(read_json(store / _FORMAT)["store_id"])
+        return str(read_json(store / FORMAT)["store_id"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -51,15 +44,15 @@ def store_id_at(store: Path) -> str | None:
 def is_store(store: Path) -> bool:
     """Return whether there is a store at a path, intact or damaged."""
     with disk_errors(store):
-        return any((store / name).is_file() for name in (_FORMAT, STATE))
+        return any((store / name).is_file() for name in (FORMAT, STATE))
 
 
 def check_format(store: Path) -> None:
     """Refuse a store of another format version, a store without its state, or one that other users can write to."""
     try:
-        version = read_json(store / _FORMAT)["sparsehist store"]
+        version = read_json(store / FORMAT)["sparsehist store"]
     except (OSError, ValueError, KeyError, TypeError):
-        raise StoreDamagedError(f"{store / _FORMAT} is missing or altered; restore the store from a backup") from None
+        raise StoreDamagedError(f"{store / FORMAT} is missing or altered; restore the store from a backup") from None
     if version != FORMAT_VERSION:
         raise StoreError(
             f"store {store} has format {version!r}, this sparsehist reads format {FORMAT_VERSION}; upgrade sparsehist"

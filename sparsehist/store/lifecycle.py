@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import shutil
@@ -12,6 +13,7 @@ from pathlib import Path
 from sparsehist.errors import DeclarationError, NameTakenError, NotFoundError, StoreRolledBackError
 from sparsehist.store.database import Database
 from sparsehist.store.layout import (
+    FORMAT,
     FORMAT_VERSION,
     LOCK,
     SERIES,
@@ -21,10 +23,9 @@ from sparsehist.store.layout import (
     locked_directory,
     remove_dead,
     store_id_at,
-    write_format,
 )
 from sparsehist.store.opening import check_is_newest, held, open_state
-from sparsehist.store.private_files import NEW, disk_errors, synchronise
+from sparsehist.store.private_files import NEW, disk_errors, synchronise, write_file
 from sparsehist.store.witnesses import MARK_SUFFIX
 
 
@@ -37,7 +38,8 @@ def create_store(path: Path, *, durable: bool = True) -> None:
             for name in (SERIES, SPILL):
                 (building / name).mkdir(mode=0o700)
         store_id = secrets.token_hex(16)
-        write_format(building, store_id, durable=durable)
+        text = json.dumps({"sparsehist store": FORMAT_VERSION, "store_id": store_id}) + "\n"
+        write_file(building / FORMAT, text.encode(), durable=durable)
         with closing(Database(building, durable=durable, create=True)) as database, database.transaction():
             database.insert(
                 "store", format_version=FORMAT_VERSION, store_id=store_id, generation=0,
@@ -52,8 +54,8 @@ def ensure_store(path: Path) -> bool:
         return False
     try:
         create_store(path)
-    except NameTakenError:  # two processes at once
-        if not is_store(path):
+    except NameTakenError:
+        if not is_store(path):  # else another process made it meanwhile
             raise
         return False
     return True

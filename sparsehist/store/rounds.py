@@ -133,7 +133,9 @@ class PathHistory:
         promise(fits, "noise must come with a new level, for the cells tracked before")
         keys = record.empty_keys
         promise((0 if keys is None else keys.height) == n_empty, "empty cells without keys")
-        seal, content = sealed(*row, int(spends)), io.BytesIO()
+        seal, content, stream = sealed(*row, int(spends)), io.BytesIO(), io.BytesIO()
+        if keys is not None:
+            keys.write_ipc_stream(stream)
         np.savez(
             content,
             seal=np.frombuffer(seal, np.uint8),
@@ -141,7 +143,7 @@ class PathHistory:
             counts=record.counts,
             level_noise=past,
             noise=noise,
-            keys=np.frombuffer(b"" if keys is None else _as_stream(keys), np.uint8),
+            keys=np.frombuffer(stream.getvalue(), np.uint8),
         )
         file = write_file(self.directory / name, content.getbuffer(), durable=durable)
         return Round(file, seal, spends, len(levels), n_past, n_new, n_empty)
@@ -152,11 +154,3 @@ class PathHistory:
 
     def _with_new_cells(self) -> Iterator[tuple[Round, Mapping[str, AnyArray]]]:
         return ((made, self.arrays(number)) for number, made in enumerate(self.rounds) if made.n_new)
-
-
-def _as_stream(keys: pl.DataFrame) -> bytes:
-    import polars as pl
-
-    content = io.BytesIO()
-    keys.write_ipc_stream(content, compat_level=pl.CompatLevel.oldest())
-    return content.getvalue()

@@ -39,7 +39,7 @@ def show(store: StorePath, /, *, using: Using = DEFAULT) -> Answer:
     periodic: list[dict[str, Any]] = []
     shown: list[Any] = []
     with using.home(store).hold() as state:
-        ledger, added = Ledger.of(state), dict[str, list[str]]()
+        added: dict[str, list[str]] = {}
         for record in state.all_series():
             declared = declaration_of(record)
             if declared.period is not None:
@@ -50,13 +50,11 @@ def show(store: StorePath, /, *, using: Using = DEFAULT) -> Answer:
             levels = [row | {"level": level_text(in_prose(as_level(row["level"])))} for row in releases]
             table = rows_table(levels, seldom=("workload", "threshold")) if levels else "  no releases yet"
             shown += [f"[bold]{record.name}[/]", parameters_table(declaration_rows(declared)), table]
-        spent = {row["population"]: row for row in ledger_rows(ledger, short=True)}
-        for name, stored in ledger.limits.declarations.items():
-            declared, row, periods = Declaration.from_json(stored), spent[name], added.get(name, [])
-            periodic.append({"name": name, "declaration": declared.as_json(), "progress": row, "added": periods})
-            costs = [(word.replace("_", " "), row[word]) for word in ("periods", "budget", "per_period")]
-            costs += [("appended", ", ".join(periods) or "nothing yet")]
-            shown += [f"[bold]{name}[/], a periodic series", parameters_table([*declaration_rows(declared), *costs])]
+        for name, stored in Ledger.of(state).limits.declarations.items():
+            rows = declaration_rows(Declaration.from_json(stored))
+            periodic.append({"name": name, "declaration": stored, "added": added.get(name, [])})
+            rows.append(("appended", ", ".join(added.get(name, [])) or "nothing yet"))
+            shown += [f"[bold]{name}[/], a periodic series", parameters_table(rows)]
     return Answer({"store": str(store), "series": listed, "periodic": periodic}, shown or ["the store has no series"])
 
 
@@ -72,12 +70,10 @@ def ledger(
 ) -> Answer:
     """Show what has been spent, under which limits, and what remains.
 
-    One row per noise path (its finest level), per series (the sum over its
-    paths), per population (the sum over its series), and one for everybody: the
-    most that one person may bear, the sum over populations except those declared
-    disjoint. `spent` is in rho of zCDP or epsilon of pure DP, rounded up to four
-    digits (`level` in --json is exact). `ex ante` means that a limit was set
-    before the first release and never raised or changed. Dropped series stay.
+    One row per noise path (its finest level), per series (the sum over its paths),
+    per population (the sum over its series), and one for everybody: the sum over
+    populations except those declared disjoint. `spent` is in rho of zCDP or epsilon
+    of pure DP, rounded up (`level` in --json is exact). Dropped series stay.
 
     For example:
       sparsehist ledger logs.sparsehist --events
@@ -123,18 +119,16 @@ def limit(
     r"""Set the budget of a population, raise a cap, or declare populations disjoint.
 
     Releases beyond a budget are refused before anything is drawn (exit code 3),
-    however levels are chosen by looking at earlier releases. A budget set before
-    the first release holds ex ante; one set, raised or changed later holds ex
-    post, and the ledger says so. A cap that is raised holds ex post. Nothing can
-    check that populations are disjoint: the person who declares it is responsible.
+    however levels are chosen by looking at earlier releases. A limit set before the
+    first release holds ex ante; one set, raised or changed later holds ex post, and
+    the ledger says so. Nothing can check that populations are disjoint.
 
     For example:
       sparsehist limit logs.sparsehist --epsilon 8 --delta 1e-6 \
           --who 'privacy office'
       sparsehist limit logs.sparsehist --series queries --cap 4 \
           --reason 'the second study needs finer counts'
-      sparsehist limit logs.sparsehist --disjoint north --disjoint south \
-          --reason 'by country of residence'
+      sparsehist limit logs.sparsehist --disjoint north --disjoint south --reason 'by country'
 
     Args:
         population: The people that a budget is for.
@@ -170,9 +164,8 @@ def limit(
 def report(store: StorePath, /, *, out: Path, delta: float = 1e-6, using: Using = DEFAULT) -> Answer:
     """Write a report that a privacy officer can read and sign: one HTML page.
 
-    It says what was promised to whom, what remains, every release with its error,
-    the largest keys, and what is not promised, from public parameters and published
-    rows only. The page loads nothing and runs nothing. Needs sparsehist[plots].
+    What was promised to whom, what remains, every release with its error and its
+    largest keys, from public parameters and published rows. Needs sparsehist[plots].
 
     For example:
       sparsehist report logs.sparsehist --out report.html

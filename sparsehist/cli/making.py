@@ -91,10 +91,9 @@ def append(
 ) -> Answer:
     """Append the log of the next step to a running series, or that of a period, all or nothing.
 
-    The same log again changes nothing and succeeds. Another log for a step or a
-    period that was appended is refused: its counts never change. Of a running
-    series, and where a unit counts in some periods only, the store keeps who
-    counted, as secret as the log, until finish erases it.
+    The same log again changes nothing and succeeds; another log for this step or
+    period is refused. Of a running series, and where a unit counts in some periods
+    only, the store keeps who counted, as secret as the log, until finish erases it.
 
     For example:
       sparsehist append logs.sparsehist --series daily --step 1 --input day_1.parquet
@@ -109,11 +108,9 @@ def append(
     before = growing.appended()
     growing.append(reading.files(), **asked, counting=reading.counting())
     status = "appended" if growing.appended() != before else "repeated"
+    (what,) = (f"{name} {value} to {series}" for name, value in asked.items())
     data = {"store": str(store), "series": series, "status": status, **asked}
-    what = f"step {step}" if period is None else f"period {period}"
-    if status == "appended":
-        return Answer(data, [f"appended {what} to {series}; nothing is published by that"])
-    return Answer(data, [f"{what} of {series} was appended with this log before; nothing changed"])
+    return Answer(data, [f"{status} {what}; nothing is published by that"])
 
 
 def finish(store: StorePath, /, *, series: SeriesName, yes: bool = False, using: Using = DEFAULT) -> Answer:
@@ -154,11 +151,9 @@ def check(
 ) -> Answer:
     r"""Show the owner of a log what `create` would refuse, leave out or cut.
 
-    Runs every rule over the log: rows without unit or key, keys outside the
-    domain, units above the bound. Nothing is written. Exits with 2 if `create`
-    would refuse the log. The numbers are not private and must not be published.
-
-    With --store it compares every file of a store with its digest instead.
+    Rows without unit or key, keys outside the domain, units above the bound.
+    Nothing is written. Exits with 2 if `create` would refuse the log. The numbers
+    are not private. With --store, it compares a store's files with their digests.
 
     For example:
       sparsehist check 'log/*.parquet' --unit user_id --key query \
@@ -221,15 +216,12 @@ def max_keys(
         using.store(store), reading.files(), name=name, largest_keys=largest_keys, level=level,
         release_level=release_level, counting=reading.counting(), **given(declared),
     )  # fmt: skip
-    best = choice.estimates.sort("error", "max_keys").head(5).to_dicts()
     data = {
         "max_keys": choice.max_keys, "bounding": choice.bounding, "level": choice.level,
         "series": [choice.keys, choice.profile], "estimates": choice.estimates.to_dicts(),
     }  # fmt: skip
     shown = [
-        f"[bold]--max-keys {choice.max_keys} --bounding {choice.bounding}[/]",
-        "Estimated error of a key among the largest, in counts, at the best bounds:",
-        rows_table(best),
+        f"[bold]--max-keys {choice.max_keys} --bounding {choice.bounding}[/]; --json has the estimated errors",
         f"Level {choice.level} is spent, in the series {choice.keys} and {choice.profile}; later releases add to it.",
     ]
     return Answer(data, shown)

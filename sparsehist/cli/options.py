@@ -39,7 +39,7 @@ class StoreOptions:
         return Home(path, wait=self.wait, who=self.who)
 
     def store(self, path: Path) -> sh.Store:
-        """Return the store on disk, which `create` makes if there is none."""
+        """Return the store, which `create` makes if there is none."""
         return sh.Store(self.home(path).path, wait=self.wait, who=self.who)
 
 

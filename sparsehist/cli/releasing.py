@@ -79,10 +79,8 @@ def release(
     For example:
       sparsehist release logs.sparsehist --series queries --name public \
           --level 0.01 --out public.parquet
-      sparsehist release logs.sparsehist --series queries --name year \
-          --epsilon 1 --delta 1e-6 --false-keys 1 --out year.parquet
       sparsehist release logs.sparsehist --series visits --name by_hour \
-          --workload 'ranges()' --level 0.1 --out by_hour.parquet
+          --workload 'ranges()' --epsilon 1 --delta 1e-6 --out by_hour.parquet
 
     Args:
         name: Name of the release: a-z, 0-9 and _. A name means the same numbers for ever; asking again costs nothing.
@@ -136,15 +134,12 @@ def plan(
 
     For each candidate level: the standard deviation of the noise, the threshold,
     the false keys to expect, the true count from which a key is published with 50,
-    95 and 99 % probability, and what the release would add to the ledger; and for
-    true counts the probability of being published and the mean relative error if
-    so. With --workload, the strategies are compared. Nothing is drawn and nothing
-    is spent; the log is not looked at.
+    95 and 99 % probability, and the cost; and for true counts the probability of
+    being published and the mean relative error. With --workload, strategies are
+    compared. Nothing is drawn and nothing is spent; the log is not read.
 
     For example:
-      sparsehist plan --domain 'strings(max_bytes=32)' --max-keys 20 --level 0.01 \
-          --level 0.5
-      sparsehist plan --domain 'integers(1000000)' --max-keys 20 --shows 50
+      sparsehist plan --domain 'strings(max_bytes=32)' --max-keys 20 --level 0.01
       sparsehist plan logs.sparsehist --series queries --level 0.5
       sparsehist plan logs.sparsehist --series visits --workload 'ranges()'
 

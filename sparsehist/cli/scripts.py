@@ -41,11 +41,10 @@ def run(
 ) -> Answer:
     """Run a script of SQL.
 
-    CREATE SERIES, RELEASE and other statements work on the store, all else goes to
-    DuckDB; a release is the table series.release. The whole script is checked
-    first: if anything is wrong, nothing runs. It stops at the first error; what was
-    committed before stays. Values of --param are read as in SQL if they are
-    numbers, true, false, null or 'text'; everything else is text.
+    CREATE SERIES, RELEASE and others work on the store, all else goes to DuckDB; a
+    release is the table series.release. The whole script is checked first. It stops
+    at the first error; what was committed stays. Values of --param are numbers,
+    true, false, null or 'text' as in SQL; everything else is text.
 
     For example:
       sparsehist run script.sql --store logs.sparsehist --param level=0.01

@@ -86,8 +86,8 @@ def test_periods_are_released_like_any_series_and_shown_as_one(sparsehist, weekl
     assert "weekly_2026w11" not in sparsehist("show s").out
     (shown,) = sparsehist("show s --json").json["periodic"]
     assert shown["added"] == ["2026-W11", "2026-W12", "2026-W10"]
-    assert shown["progress"]["periods"] == "3 of 10 weeks added, 2 released; 8 left to release"
     rows = sparsehist("ledger s --json").json["ledger"]
+    assert rows[0]["periods"] == "3 of 10 weeks added, 2 released; 8 left to release"
     assert [row["scope"] for row in rows] == ["population", "everybody"]
     assert (rows[0]["per_period"], rows[0]["level"]) == ("0.5 per user-week", "1")
     row, over = sparsehist("plan s --series weekly --level 0.5 --level 0.6 --json").json["levels"]

@@ -28,19 +28,12 @@ _PARAMETER = re.compile(r"""(?<!-type )(?<![-\w(.?&])([a-z]+(?:_[a-z]+)*)=(?!{)(
 
 @dataclass(frozen=True)
 class Answer:
-    """The result of a command.
+    """The result of a command."""
 
-    Attributes:
-        data: The object that --json prints.
-        shown: Lines of rich markup and tables, printed without --json.
-        exit_code: Nonzero if the answer itself is a refusal.
-        complaint: Printed on stderr after `shown`.
-    """
-
-    data: Mapping[str, Any]
-    shown: Sequence[Any]
-    exit_code: int = 0
-    complaint: str = ""
+    data: Mapping[str, Any]  # the object that --json prints
+    shown: Sequence[Any]  # lines of rich markup and tables, printed without --json
+    exit_code: int = 0  # nonzero if the answer itself is a refusal
+    complaint: str = ""  # printed on stderr after `shown`
 
 
 def print_answer(answer: Answer, *, as_json: bool) -> None:

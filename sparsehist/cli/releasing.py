@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
+import polars as pl
 from cyclopts import Parameter
 from cyclopts.validators import Number
 from rich.markup import escape
@@ -29,7 +30,6 @@ from sparsehist.release.metadata import read_metadata, release_rows
 from sparsehist.release.release_files import check_target
 
 MOST_ROWS = 1000
-_SELDOM = 0.0005
 _SHORT = {
     "expected_false_keys": "false keys",
     "population_epsilon": "epsilon",
@@ -168,7 +168,7 @@ def plan(
         starred = [{**row, "chosen": "*" if row["chosen"] else ""} for row in rows]
         return Answer({"plan": rows}, [_ABOUT_STRATEGIES, rows_table(starred)])
     if wrong := asked.keys() - inspect.signature(planned.plan).parameters.keys():
-        raise DeclarationError(f"--{min(wrong)} has no meaning here: leave it out")
+        raise DeclarationError(f"{min(wrong)}= has no meaning here: leave it out")
     plan = planned.plan(**given(levels=levels), **asked, **alone)
     data = {"noise": plan.noise, "levels": plan.levels.to_dicts(), "counts": plan.counts.to_dicts()}
     return Answer(data, [*_shown(plan)])
@@ -179,20 +179,11 @@ def _shown(plan: sh.Plan) -> Iterator[Any]:
     rows = plan.levels.to_dicts()
     yield _ABOUT_LEVELS
     yield rows_table(levels_for_people(rows))
-    by_count: dict[int, dict[str, Any]] = {}
-    for row in plan.counts.iter_rows(named=True):
-        cell = f"{row['probability']:.1%}, ± {row['relative_error']:.1%}" if row["probability"] >= _SELDOM else "no"
-        by_count.setdefault(row["count"], {"count": row["count"]})[row["level"]] = cell
+    percent = [(100 * pl.col(name)).round(1) for name in ("probability", "relative_error")]
+    cells = plan.counts.select("count", "level", cell=pl.format("{} %, ± {} %", *percent))
     yield _ABOUT_COUNTS
-    yield rows_table([*by_count.values()])
-    for row in rows:
-        if "all_per_user" in row:
-            yield (
-                f"one release at level {row['level']} in every period: rho {row['all_per_period']} for one unit in "
-                f"one period, {row['all_per_user']} for one unit in all"
-            )
-        if row["refused"] is not None:
-            yield f"level {row['level']} would be refused: {escape(row['refused'])}"
+    yield rows_table(cells.pivot("level", index="count", values="cell").to_dicts())
+    yield from (f"level {row['level']} would be refused: {escape(row['refused'])}" for row in rows if row["refused"])
 
 
 def levels_for_people(levels: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -200,7 +191,6 @@ def levels_for_people(levels: Sequence[Mapping[str, Any]]) -> list[dict[str, Any
     shown = []
     for row in levels:
         adds = row["adds"] if row["currency"] == "none" else f"{row['currency']} {row['adds']}"
-        named = {**row, "adds": adds}
-        hidden = ("currency", "refused", "all_per_period", "all_per_user")
-        shown.append({_SHORT.get(name, name): value for name, value in named.items() if name not in hidden})
+        named = {_SHORT.get(name, name): value for name, value in {**row, "adds": adds}.items()}
+        shown.append({name: value for name, value in named.items() if name not in ("currency", "refused")})
     return shown

@@ -66,18 +66,12 @@ def release_parameters(statement: Statement) -> dict[str, Any]:
 
 @dataclass
 class _Series:
-    """The predicted state of a series at a statement of the script.
-
-    Attributes:
-        declaration: Its declaration.
-        series_id: Its id in the predicted ledger.
-        releases: Names of its releases.
-        past: Releases of its cells: levels with thresholds, in a running series after their steps (from 0).
-    """
+    """The predicted state of a series at a statement of the script."""
 
     declaration: Declaration
-    series_id: str = ""
-    releases: set[str] = field(default_factory=set)
+    series_id: str = ""  # in the predicted ledger
+    releases: set[str] = field(default_factory=set)  # their names
+    # Releases of its cells: levels with thresholds, in a running series after their steps (from 0).
     past: list[Any] = field(default_factory=list)
 
     @classmethod

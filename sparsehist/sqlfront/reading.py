@@ -25,19 +25,12 @@ _STARTS_QUERY = "( SELECT WITH FROM VALUES TABLE PIVOT UNPIVOT DESCRIBE SHOW SUM
 
 @dataclass(frozen=True)
 class Statement:
-    """A statement of a script.
-
-    Attributes:
-        piece: The text of the statement.
-        kind: The words of its form in lower case, such as "create series"; empty if it goes to DuckDB unchanged.
-        asked: The values of its clauses, by field.
-        log: The query of a log with its reading options, after the statement was checked.
-    """
+    """A statement of a script."""
 
     piece: Piece
-    kind: str = ""
-    asked: Mapping[str, Any] = field(default_factory=dict)
-    log: Any = field(default=None, repr=False, compare=False)
+    kind: str = ""  # the words of its form in lower case; empty if it goes to DuckDB unchanged
+    asked: Mapping[str, Any] = field(default_factory=dict)  # the values of its clauses, by field
+    log: Any = field(default=None, repr=False, compare=False)  # the checked query of a log: a `LogQuery`
 
     @property
     def name(self) -> str:
@@ -166,17 +159,11 @@ class Words:
 
 @dataclass(frozen=True)
 class Clause:
-    """A clause of a statement.
+    """A clause of a statement."""
 
-    Attributes:
-        pattern: The clause as in the reference: words in capitals, and a value between or after them.
-        field: The field that it sets.
-        read: Function that takes the value, and words after it.
-    """
-
-    pattern: str
-    field: str
-    read: Callable[[Words], Any] = Words.value
+    pattern: str  # as in the reference: words in capitals, and a value between or after them
+    field: str  # that it sets
+    read: Callable[[Words], Any] = Words.value  # takes the value, and words after it
 
     def __str__(self) -> str:
         """Return the clause as the reference writes it."""
@@ -254,21 +241,13 @@ _OF_RELEASE = (
 
 @dataclass(frozen=True)
 class Form:
-    """A kind of statement.
+    """A kind of statement."""
 
-    Attributes:
-        words: The words that it begins with.
-        clauses: Clauses that may follow, in any order.
-        needs: Required clauses, by field.
-        names: Meaning of the name after `words`; empty if there is no name.
-        flag: Words that may come before the name.
-    """
-
-    words: str
-    clauses: tuple[Clause, ...] = ()
-    needs: tuple[str, ...] = ()
-    names: str = ""
-    flag: str = ""
+    words: str  # that it begins with
+    clauses: tuple[Clause, ...] = ()  # that may follow, in any order
+    needs: tuple[str, ...] = ()  # required clauses, by field
+    names: str = ""  # meaning of the name after `words`; empty if there is no name
+    flag: str = ""  # words that may come before the name
 
     def __str__(self) -> str:
         """Return the statement as the reference writes it."""

@@ -24,25 +24,14 @@ TAKEN_NAMES = frozenset({"main", "memory", "temp", "system", "information_schema
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of one statement.
+    """The outcome of one statement."""
 
-    Attributes:
-        number: Number of the statement in its script, from 1.
-        line: Line in which it begins.
-        kind: "create series", "append to", "release", "plan", "show ledger", …, "duckdb", "failed" or "not run".
-        frame: Its rows; None if it has none.
-        more: Whether there are more rows than in `frame`.
-        said: What happened, in words.
-        release: The release that it made or returned.
-        error: The error, if it failed.
-    """
-
-    number: int
-    line: int
-    kind: str
-    frame: pl.DataFrame | None = field(default=None, repr=False)
-    more: bool = False
-    said: str = ""
+    number: int  # of the statement in its script, from 1
+    line: int  # in which it begins
+    kind: str  # "create series", "append to", "release", "plan", "show ledger", …, "duckdb", "failed" or "not run"
+    frame: pl.DataFrame | None = field(default=None, repr=False)  # its rows, if it has any
+    more: bool = False  # whether there are more rows than in `frame`
+    said: str = ""  # what happened, in words
     release: AnyRelease | None = None
     error: SparsehistError | None = None
 

@@ -107,9 +107,12 @@ def discover_keys(
     check_room(home, planned)
     discovered = pl.DataFrame(schema={key_names(1)[0]: planned[0].declared.domain.dtypes[0]})
     for each in planned:
-        others = partial(_without, discovered)
+
+        def without(pairs: pl.DataFrame, keys: pl.DataFrame = discovered) -> tuple[pl.DataFrame, dict[str, bytes]]:
+            return pairs.join(keys, on=keys.columns, how="anti"), {}
+
         try:
-            record = counted_into(home, source, each.declared, counting, if_exists="resume", choose=others)
+            record = counted_into(home, source, each.declared, counting, if_exists="resume", choose=without)
             spent: dict[str, Any] = {"level": each.level, "open_delta": each.open_delta}
             release = any_kind.release(home, record.name, record.series_id, "keys", **spent)
         except (SeriesDiffersError, NameTakenError):
@@ -179,8 +182,3 @@ class Round:
     declared: Declaration
     level: str
     open_delta: float | None = None  # of an open domain; None for the default of a release
-
-
-def _without(discovered: pl.DataFrame, pairs: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, bytes]]:
-    """Return the pairs whose key was not discovered yet; nothing else of the log is stored."""
-    return pairs.join(discovered, on=discovered.columns, how="anti"), {}

@@ -102,7 +102,7 @@ def plan(
         max_keys: Keys a unit may count towards.
         noise: Family of noise: a name, a class or an instance, as in `sparsehist.create`.
         bounding: "keep", "share" or `sh.Share(…)`, as there; true counts are weighted if units share.
-        epsilon: Instead of levels: plan the largest level that is (epsilon, `delta`)-DP.
+        epsilon: Instead of levels, with `delta`: plan the largest level that is (epsilon, delta)-DP.
         delta: With `epsilon`.
         false_keys: Expected number of empty cells published; by default 0.01 if there is no threshold.
         threshold: Instead of `false_keys`, in counts.
@@ -169,16 +169,13 @@ def checked_levels(
 
 @dataclass(frozen=True)
 class Planner:
-    """A planner of further releases on a noise path; it runs the code that prepares a release.
-
-    `metadata` computes the metadata of a release from the request and earlier releases.
-    """
+    """A planner of further releases on a noise path; it runs the code that prepares a release."""
 
     ledger: Ledger
     series_id: str
     declaration: Declaration
     request: CellRequest
-    metadata: Callable[[CellRequest], CellMetadata]
+    metadata: Callable[[CellRequest], CellMetadata]  # of a release, given the request
 
     def plan(
         self,

@@ -165,9 +165,6 @@ class Release(AnyRelease):
             events and Gaussian noise `price_mean_low` and `price_mean_high` (Fieller), infinite if the number of
             events may be 0. With `simultaneous`, the confidence holds for each kind of column separately.
 
-        Raises:
-            InputError: If a key column is named low or high.
-
         Example:
             >>> import sparsehist as sh
             >>> counts = sh.Counts(pl.DataFrame({"url": ["/a"], "count": [900]}), largest=1)
@@ -190,16 +187,11 @@ class Release(AnyRelease):
         """Best estimates of the bounded counts, given that the rows were published: post-processing, at no cost.
 
         Near the threshold and below it, only keys with large noise are published, so their noisy counts are too
-        large. The estimate weighs every true count by its likelihood of being published as this value. Its error is
-        smaller than that of noisy_count for counts a standard deviation or more below the threshold, larger just
-        above it, and equal far above.
+        large. The estimate weighs every true count by its likelihood of being published as this value.
 
         Returns:
             The frame with two more columns of Float64, in counts: `estimate`, at least 0 (1 in an open domain), and
             `estimate_error`, its root mean squared error under a uniform prior on counts.
-
-        Raises:
-            InputError: If a key column is named estimate or estimate_error.
         """
         from sparsehist.histogram.intervals import count_estimates
 

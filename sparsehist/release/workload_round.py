@@ -216,14 +216,10 @@ def path_name(strategy: Strategy) -> PathName:
 
 
 class Price(NamedTuple):
-    """The sensitivity of a strategy and the variance of its answers. Public numbers.
+    """The sensitivity of a strategy, and variances of its answers for noise of variance 1. Public numbers."""
 
-    The sensitivity is in the norm that the noise needs, for the series' max_keys. Variances are for noise of variance
-    1: the least of a nonzero query, and the mean of all queries.
-    """
-
-    sensitivity: float
-    least: float
+    sensitivity: float  # in the norm that the noise needs, for the series' max_keys
+    least: float  # of the queries that are not zero
     mean: float
 
 

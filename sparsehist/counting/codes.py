@@ -24,7 +24,6 @@ CODE_BITS = 32
 MOST_CODES = 2**CODE_BITS - 2
 _FIRST_BITS = 15
 _SLOTS_PER_ROW = 2  # at least; in a half-full table, two of three rows are found in the first slot
-_MANY = 1 << 22  # rows, whose 64 MB take as long to copy as a batch loses by several chunks
 _BLOCK = 1 << 16  # rows looked up at a time: their temporaries stay in the cache of a core
 
 
@@ -152,6 +151,6 @@ class Codes:
         # A copy of texts and bytes: a view would keep the whole batch in memory for a few values.
         new = pl.DataFrame(new.to_arrow(compat_level=pl.CompatLevel.oldest()))
         self._values = pl.concat([self._values, new], rechunk=False)
-        # To join all rows costs less than to take them from several chunks, unless there are many.
-        if self._size < _MANY or 8 * (self._size - self._settled) > self._size:
+        # Rows are taken faster from one chunk, but to join chunks copies all rows: do so when an eighth is new.
+        if 8 * (self._size - self._settled) > self._size:
             self._values, self._settled = self._values.rechunk(), self._size

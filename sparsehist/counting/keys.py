@@ -65,19 +65,19 @@ def outside_error(outside: Sequence[int], names: Sequence[str], domain: Domain, 
 def place(keys: pl.DataFrame, domain: Domain) -> PlacedKeys:
     """Map distinct keys (columns key_0, … in the dtypes of the log) to cells of the domain."""
     gaps = [_is_missing(column).to_numpy() for column in keys]
+    missing = [at for at, gap in enumerate(gaps) if gap.any()]
     present = ~np.any(gaps, axis=0)
-    held = keys if present.all() else keys.filter(pl.Series(present))
-    cells, inside = _cells(held, domain)
-    usable, outside = present, list[int]()
+    complete = keys.filter(pl.Series(present)) if missing else keys
+    cells, inside = _cells(complete, domain)
+    usable, outside = present.copy(), list[int]()
     if not inside.all():
-        parts = enumerate(zip(held, domain.parts, strict=True))
-        outside = [at for at, (own, part) in parts if not _cells(own.alias("key_0").to_frame(), part)[1].all()]
-        usable = present.copy()
+        parts = enumerate(zip(complete, domain.parts, strict=True))
+        outside = [at for at, (column, part) in parts if not _cells(column.alias("key_0").to_frame(), part)[1].all()]
         usable[present] = inside
         cells = cells.filter(pl.Series(inside))
     # Canonical columns are not converted; then all keys have different cells.
-    apart = cells.height == keys.height and (cells.schema == keys.schema or not has_duplicates(cells))
-    return PlacedKeys(present, usable, cells, [at for at, gap in enumerate(gaps) if gap.any()], outside, apart)
+    unchanged = cells.height == keys.height and (cells.schema == keys.schema or not has_duplicates(cells))
+    return PlacedKeys(present, usable, cells, missing, outside, unchanged)
 
 
 def _is_missing(column: pl.Series) -> pl.Series:

@@ -1,7 +1,6 @@
 -- The state of a store, kept by SQLite.
 --
--- Families, kinds and levels are text whose meaning never changes; times are microseconds since 1970, in UTC. Tracked
--- cells and noise stand in one file a round beside the database; `release` holds its size and digest.
+-- Families, kinds and levels are text whose meaning never changes; times are microseconds since 1970, in UTC.
 
 
 -- name: settings
@@ -121,14 +120,12 @@ commit;
 -- name: raise_generation
 -- Claim the next generations, one for each round; no row is changed if another connection did so first.
 -- in:  $seen: the generation this transaction builds on; $rounds
--- out: generation
 update store set generation = generation + $rounds where generation = $seen returning generation;
 
 
 -- name: read_series
 -- The series that were not dropped, in order of creation.
 -- in:  $name, or null for all
--- out: series_id, name, declaration (JSON), salt, made_from
 select series_id, name, declaration, salt, made_from
 from series
 where dropped is null and ($name is null or name = $name)
@@ -152,7 +149,6 @@ update step set digest = null where series_id = $series_id;
 
 
 -- name: read_files
--- out: path_id (null for those of the series itself), name, size, digest
 select path_id, name, size, digest from file where series_id = $series_id order by name;
 
 

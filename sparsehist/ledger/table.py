@@ -46,11 +46,7 @@ _FOR_PEOPLE = (
 
 
 def ledger_rows(
-    ledger: Ledger,
-    delta: float = DEFAULT_DELTA,
-    *,
-    series: str | None = None,
-    short: bool = False,
+    ledger: Ledger, delta: float = DEFAULT_DELTA, *, series: str | None = None, short: bool = False
 ) -> list[Row]:
     periods = ledger.limits.periods
     rows: list[Row] = []

@@ -148,12 +148,8 @@ class Database:
             if name.startswith(_IN_USE):
                 raise_alone(StoreInUseError(f"{self._path} is held by another program; close it and try again"))
             if name.startswith(_REFUSED_BY_SYSTEM) and not name.startswith(_UNREADABLE):
-                raise_alone(
-                    StoreError(
-                        f"{self._path} cannot be written: the disk is full or the directory is not writable; "
-                        "nothing was changed"
-                    )
-                )
+                reason = "the disk is full or the directory is not writable; nothing was changed"
+                raise_alone(StoreError(f"{self._path} cannot be written: {reason}"))
             raise_alone(StoreDamagedError(f"{self._path} was altered or truncated; restore the store from a backup"))
 
 

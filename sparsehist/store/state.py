@@ -126,10 +126,7 @@ class State:
         return next(iter(self.releases(record, name=name)), None)
 
     def past(self, path_id: int) -> list[tuple[Fraction, float]]:
-        """Return the levels spent on a noise path, in order of first release, with the lowest threshold of each.
-
-        The next round needs to know nothing else of earlier ones.
-        """
+        """Return the levels spent on a noise path, in order of first release, with the lowest threshold of each."""
         return [(level, threshold) for _, level, threshold in self.past_points(path_id)]
 
     def past_points(self, path_id: int) -> list[tuple[int, Fraction, float]]:
@@ -222,10 +219,7 @@ class State:
         return path_id
 
     def commit_round(self, record: NewRound) -> int:
-        """Commit a round and those beside it, all or none. They may be published only afterwards.
-
-        Return the generation of the round; rounds beside it take the next ones.
-        """
+        """Commit a round and those beside it, all or none; return the generation of the first."""
         generation, rounds = self.generation + 1, (record, *record.beside)
         written: list[tuple[int, NewRound, PathHistory, Round]] = []
         for at, each in enumerate(rounds, generation):
@@ -262,11 +256,7 @@ class State:
         return int(self._database.run("select last_insert_rowid()")[0][0])
 
     def commit_step(
-        self,
-        record: SeriesRecord,
-        step: StepRecord,
-        files: Sequence[RegisteredFile],
-        replaced: Sequence[str] = (),
+        self, record: SeriesRecord, step: StepRecord, files: Sequence[RegisteredFile], replaced: Sequence[str] = ()
     ) -> None:
         """Append a step to a running series; its files are in place, and replace those named in `replaced`."""
         series_id, details = record.series_id, {"step": step.step + 1, "source": step.source}
@@ -378,10 +368,7 @@ class State:
 
     @contextmanager
     def _changing(self, what: str, *, rounds: int = 1) -> Iterator[None]:
-        """Run the block as a transaction that adds a generation per round.
-
-        Nothing may be published before the marks are raised at the end.
-        """
+        """Run the block as a transaction that adds a generation per round; then raise the marks."""
         with self._database.transaction():
             if not self._database.run("raise_generation", seen=self.generation, rounds=rounds):
                 raise StoreInUseError("another process changed the store meanwhile; nothing was written, begin again")

@@ -194,8 +194,7 @@ class BudgetExceededError(RefusedError):
 class LawError(SparsehistError):
     """A promise would be broken: a draw has the wrong law, or a record does not fit its round. Nothing is released.
 
-    The cause is a bug in this package or in a family of noise. `promise`, `present` and `of_kind` raise it; `assert`
-    would be removed by `python -O`.
+    The cause is a bug in this package. `promise`, `present` and `of_kind` raise it; `python -O` removes `assert`.
     """
 
 

@@ -307,12 +307,9 @@ class Declaration(Record):
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any], *, files: Mapping[str, Path] | None = None) -> Declaration:
-        """Read the result of `as_json`.
+        """Read the result of `as_json`; `files` are copies of the catalogues of its domain, by digest.
 
-        Args:
-            stored: The declaration; unknown entries are ignored.
-            files: Copies of the catalogues of its domain, by digest. Without them a domain that names a file is an
-                `UnreadDomain`: it has its text, and no keys.
+        Without them a domain that names a file is an `UnreadDomain`: it has its text, and no keys.
         """
         known = {name: stored[name] for name in parameters(cls) if name in stored}
         if isinstance(text := known["domain"], str):

@@ -126,9 +126,9 @@ class CountedSeries(DeclaredSeries):
         Args:
             name: Name of the release, unique in the series: a-z, 0-9 and _, beginning with a letter.
             level: Privacy level, exact; larger is finer. ρ for Gaussian noise, ε for Laplace.
-            epsilon: Instead of a level: release the counts at the largest level that is (epsilon, `delta`)-DP,
-                rounded down to 12 digits; measures add to that. In an open domain half of delta is for the domain,
-                unless the population's budget splits it otherwise.
+            epsilon: Instead of a level: release the counts at the largest level that is (epsilon, `delta`)-DP;
+                measures add to that. In an open domain half of delta is for the domain, unless the population's
+                budget splits it otherwise.
             delta: With `epsilon`; 0 by default.
             threshold: Publish cells whose rounded noisy count is above it, in counts.
             false_keys: Instead of `threshold`: the expected number of empty cells published; the lowest such
@@ -144,8 +144,7 @@ class CountedSeries(DeclaredSeries):
                 least mean error at the series' max_keys once, for all releases of the workload.
 
         Returns:
-            The release; a `WorkloadRelease` for a workload, with one row per query, or `answer(low, high)` if queries
-            are not listed.
+            The release. That of a workload has one row per query, or `answer(low, high)` if queries are not listed.
 
         Raises:
             DeclarationError: If a parameter is wrong, or the domain or noise of the series has no workloads.
@@ -242,7 +241,6 @@ class Series(CountedSeries):
 
         Raises:
             DeclarationError: If the workload does not fit the domain, or the noise has no workloads.
-            LevelError: If a level is not valid.
         """
         from sparsehist.release.workload_round import planned_strategies
 
@@ -410,9 +408,6 @@ class PeriodicSeries(DeclaredSeries):
             log: The rows of this period, as for `create`. Rows of other periods count too, and cannot be detected.
             period: "2026-03-17", "2026-W12" or "2026-03"; or any day in the period, as a date or text.
             counting: As for `create`.
-
-        Returns:
-            The series of the period, such as `visits_2026w12`.
 
         Raises:
             DeclarationError: If there is no such period, or all declared periods have been appended.

@@ -160,9 +160,8 @@ class Store(Home):
     def events(self) -> pl.DataFrame:
         """Return all events: caller, action, time and reason. Events are only appended.
 
-        Returns:
-            number, generation, happened (UTC), who, what, series, series_id, path_id, level, population, release,
-            reason, details (JSON); one row per event, refusals included.
+        There is one row per event, refusals included: number, generation, happened (UTC), who, what, series,
+        series_id, path_id, level, population, release, reason, details (JSON).
         """
         with self.hold() as state:
             return pl.DataFrame(state.events(), schema=EVENTS)
@@ -195,9 +194,6 @@ class Store(Home):
                 until the first is declared, which takes half if nothing was released before.
             population: The population; its series may be created later.
             reason: Kept in the ledger.
-
-        Returns:
-            The budget in words: its route, the largest sum on it, and the split of delta.
 
         Raises:
             DeclarationError: If it is neither rho nor (epsilon, delta), allows no release, or is raised or changed

@@ -64,7 +64,6 @@ def ledger(
     *,
     delta: float = 1e-6,
     series: str | None = None,
-    short: bool = False,
     events: bool = False,
     using: Using = DEFAULT,
 ) -> Answer:
@@ -81,11 +80,10 @@ def ledger(
     Args:
         delta: At which epsilon is shown.
         series: Only this series and its population.
-        short: One line per population, and everybody.
         events: Also show who did or asked for what, when, refusals included.
     """
     with using.home(store).hold() as state:
-        rows = ledger_rows(Ledger.of(state), delta, series=series, short=short)
+        rows = ledger_rows(Ledger.of(state), delta, series=series)
         happened = state.events() if events else []
     shown: list[Any] = ["nothing: the store has no series, or none of these"]
     if rows:

@@ -125,8 +125,6 @@ def plan(
     published: PublishedOptions | None = None,
     count: list[int] | None = None,
     shows: int | None = None,
-    probability: float | None = None,
-    equal: int | None = None,
     workload: Workload = None,
     using: Using = DEFAULT,
 ) -> Answer:
@@ -150,14 +148,12 @@ def plan(
         delta: Delta that belongs to --epsilon.
         series: Plan for a series, after what was released from it.
         count: True count to show the error at; repeat it. 10 to 10000 by default.
-        shows: Instead of levels: the least one that shows a key of this many units.
-        probability: With which --shows shows it; 0.95 by default.
-        equal: Instead of levels: the cap that leaves room for this many equal series.
+        shows: Instead of levels: the least one that shows a key of this many units with probability 0.95.
     """
     if epsilon and delta is None:
         raise DeclarationError("--epsilon needs --delta, such as 1e-6 (0 with Laplace noise)")
     levels = [*(level or ()), *(sh.EpsilonDelta(each, delta or 0) for each in epsilon or ())] or None
-    asked = given(published, counts=count, shows=shows, probability=probability, equal=equal, workload=workload)
+    asked = given(published, counts=count, shows=shows, workload=workload)
     alone = given(declared)
     enough = {"domain", "max_keys"} <= alone.keys() if series is None else not alone
     if (store is None) != (series is None) or not enough:

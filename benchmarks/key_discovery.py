@@ -42,22 +42,27 @@ def by_counts(pairs: pl.DataFrame, max_keys: int, seed: int) -> int:
     return len(series.release("r", level=LEVEL))
 
 
-def by_rounds(pairs: pl.DataFrame, seed: int, shares: tuple[Fraction, ...] = key_discovery.SHARES) -> int:
-    """Keys that are discovered by rounds with these shares of level and delta."""
-    with mock.patch.object(key_discovery, "SHARES", shares):
-        return sh.discover_keys(
-            sh.open(":memory:", seed=seed), pairs, unit="unit", key="key", most_keys=MOST_KEYS, level=LEVEL,
-            delta=DELTA,
-        ).size  # fmt: skip
+def by_rounds(pairs: pl.DataFrame, rounds: int, seed: int) -> int:
+    """Keys that are discovered."""
+    return sh.discover_keys(
+        sh.open(":memory:", seed=seed), pairs, unit="unit", key="key", most_keys=MOST_KEYS, rounds=rounds,
+        level=LEVEL, delta=DELTA,
+    ).size  # fmt: skip
 
 
-SIPS = (Fraction(9, 139), Fraction(30, 139), Fraction(100, 139))
+def by_sips(pairs: pl.DataFrame, seed: int) -> int:
+    """Keys that three rounds find with the shares of DP-SIPS."""
+    shares = [Fraction(9, 139), Fraction(30, 139), Fraction(100, 139)]
+    with mock.patch.object(key_discovery, "shares_of_rounds", return_value=shares):
+        return by_rounds(pairs, 3, seed)
+
+
 WAYS: dict[str, Callable[[pl.DataFrame, int], int]] = {
     "counts, max_keys 5": partial(by_counts, max_keys=5),
     "counts, max_keys 20": partial(by_counts, max_keys=20),
-    "one round": partial(by_rounds, shares=(Fraction(1),)),
-    "three rounds, shares of DP-SIPS": partial(by_rounds, shares=SIPS),
-    "three rounds": by_rounds,
+    "one round": partial(by_rounds, rounds=1),
+    "three rounds, shares of DP-SIPS": by_sips,
+    "three rounds": partial(by_rounds, rounds=3),
 }
 
 

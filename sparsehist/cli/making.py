@@ -238,6 +238,7 @@ def keys(
     delta: str,
     key: str,
     out: Path,
+    rounds: int = 3,
     kind: Literal["string", "integer", "date"] = "string",
     name: str = "discovery",
     reading: ReadingOptions = READ,
@@ -260,13 +261,14 @@ def keys(
         delta: Probability that a key which one unit alone has is found.
         key: Column of the key.
         out: Catalogue to write: a .parquet file.
+        rounds: From 1 to 8; the last round takes most of level and delta.
         kind: Type of the keys.
         name: Its series are called NAME_1, NAME_2, …
     """
     checked_output("--out", out, (".parquet",))
     found = sh.discover_keys(
         using.store(store), reading.files(), key=key, most_keys=most_keys, level=level, delta=delta,
-        kind=kind, name=name, counting=reading.counting(), **given(declared),
+        rounds=rounds, kind=kind, name=name, counting=reading.counting(), **given(declared),
     )  # fmt: skip
     found.write_parquet(out)
     data = {"keys": found.size, "out": str(out), "level": level, "delta": delta}

@@ -1,4 +1,4 @@
-"""Discover keys privately in three rounds of weighted counts, and publish them as a catalogue.
+"""Discover keys privately in a few rounds of weighted counts, and publish them as a catalogue.
 
 Each round is a series over an open domain with one release. A unit with m keys adds 1/sqrt(m), rounded down, to each
 of them, so its weights have an L2 norm of at most 1. Discovered keys are removed from all units, so the next round
@@ -22,7 +22,7 @@ from sparsehist.counting import Counting
 from sparsehist.counting.contract import Choice, Counts
 from sparsehist.declaration import Declaration
 from sparsehist.declaration.bounding import Share
-from sparsehist.declaration.checks import checked_name
+from sparsehist.declaration.checks import checked_name, checked_whole
 from sparsehist.domain import Catalogue, Open
 from sparsehist.domain.base import key_names
 from sparsehist.errors import DeclarationError, NameTakenError, NotFoundError, SeriesDiffersError, shown
@@ -39,8 +39,18 @@ from sparsehist.release.pipeline import prepared
 
 _PARTS = 256
 """Weights are multiples of 1/256: with 200 keys, each weighs 18 of these (exactly 18.1)."""
-SHARES = (Fraction(1, 50), Fraction(2, 25), Fraction(9, 10))
-"""Share of level and delta that each round takes. Chosen on MSWeb and generated logs."""
+_LAST, _EARLIER = Fraction(9, 10), Fraction(4, 5)
+"""Share of the last round; each earlier one takes this share of the rest. Chosen on MSWeb and generated logs."""
+_MOST_ROUNDS = 8
+
+
+def shares_of_rounds(rounds: int) -> list[Fraction]:
+    """Return the share of level and delta that each round takes, such as 1/50, 2/25, 9/10; the sum is 1."""
+    left, shares = Fraction(1), list[Fraction]()
+    for number in range(rounds - 1):
+        shares.append(left * (_LAST if number == 0 else _EARLIER))
+        left -= shares[-1]
+    return [left, *reversed(shares)]
 
 
 def discover_keys(
@@ -52,6 +62,7 @@ def discover_keys(
     most_keys: int,
     level: Level,
     delta: str | float | Fraction,
+    rounds: int = 3,
     kind: Literal["string", "integer", "date"] = "string",
     name: str = "discovery",
     population: str = "default",
@@ -73,6 +84,7 @@ def discover_keys(
             rise with it.
         level: rho of zCDP that all rounds spend together.
         delta: Probability, over all rounds, that a key of one unit alone is found; between 0 and 1.
+        rounds: From 1 to 8; the last round takes most of level and delta.
         kind: Type of the keys.
         name: Name of the discovery.
         population: The population that is charged.
@@ -101,7 +113,7 @@ def discover_keys(
     if isinstance(source, Counts):
         raise DeclarationError("Counts do not hold units: discover keys in the log itself")
     planned = planned_rounds(
-        unit=unit, key=key, most_keys=most_keys, level=level, delta=delta, kind=kind, name=name,
+        unit=unit, key=key, most_keys=most_keys, level=level, delta=delta, rounds=rounds, kind=kind, name=name,
         population=population, on_null=on_null,
     )  # fmt: skip
     check_room(home, planned)
@@ -134,17 +146,19 @@ def planned_rounds(
     most_keys: int,
     level: Level,
     delta: str | float | Fraction,
+    rounds: int = 3,
     kind: str = "string",
     name: str = "discovery",
     **declared: Any,
 ) -> list[Round]:
     """Check the parameters of `discover_keys`, and fix its rounds; `declared` is what their series share."""
+    checked_whole("rounds", rounds, 1, _MOST_ROUNDS)
     if not isinstance(key, str):
         raise DeclarationError(f"key must name one column, got {shown(key)}")
     checked_name("discovery", name)
     exact, whole, bounding = as_level(level), Open(kind, delta=delta), Share(most_keys=most_keys, parts=_PARTS)
     planned = []
-    for number, share in enumerate(SHARES, start=1):
+    for number, share in enumerate(shares_of_rounds(rounds), start=1):
         domain = Open(kind, delta=whole.delta * share)
         series = Declaration(
             name=f"{name}_{number}", key=(key,), max_keys=1, domain=domain, bounding=bounding, **declared

@@ -13,7 +13,7 @@ from scipy.stats import binomtest, norm
 import sparsehist as sh
 from sparsehist.errors import BudgetExceededError, NameTakenError
 from sparsehist.release import key_discovery
-from sparsehist.release.key_discovery import SHARES
+from sparsehist.release.key_discovery import shares_of_rounds
 from tests.stats import assert_consistent, assert_detected
 
 MOST, LEVEL, DELTA, PARTS = 64, 0.1, 1e-3, 256
@@ -35,9 +35,9 @@ def revealed(level: float, effective_threshold: float, keys: int) -> float:
     return -math.expm1(keys * norm.logcdf((effective_threshold - weight(keys)) * math.sqrt(2 * level)))
 
 
-def rounds_of(store: sh.Store) -> list[tuple[float, float]]:
+def rounds_of(store: sh.Store, rounds: int, name: str = "discovery") -> list[tuple[float, float]]:
     """Level and effective threshold of each round, as published."""
-    metadata = [store.series(f"discovery_{number}").release("keys").metadata for number in (1, 2, 3)]
+    metadata = [store.series(f"{name}_{number}").release("keys").metadata for number in range(1, rounds + 1)]
     return [(float(each["level"]), each["effective_threshold"]) for each in metadata]
 
 
@@ -49,15 +49,17 @@ def log_of(sets: list[list[str]]) -> pl.DataFrame:
 COMMON = [["a"], ["a", "b"]] * 3000
 
 
-def test_a_unit_alone_is_revealed_with_probability_delta_at_most():
+@pytest.mark.parametrize("rounds", [1, 3, 4])
+def test_a_unit_alone_is_revealed_with_probability_delta_at_most(rounds):
     """With the worst number of keys in every round the probabilities add up to delta at most."""
     store = sh.open(":memory:", seed=3)
-    discovered(store, log_of(COMMON))
+    discovered(store, log_of(COMMON), rounds=rounds)
     worst = [
-        max(revealed(level, threshold, keys) for keys in range(1, MOST + 1)) for level, threshold in rounds_of(store)
+        max(revealed(level, threshold, keys) for keys in range(1, MOST + 1))
+        for level, threshold in rounds_of(store, rounds)
     ]
     assert sum(worst) <= DELTA
-    assert all(each > 0.9 * DELTA * share for each, share in zip(worst, SHARES, strict=True))
+    assert all(each > 0.9 * DELTA * share for each, share in zip(worst, shares_of_rounds(rounds), strict=True))
     spent = store.ledger(full=True).row(-1, named=True)
     assert float(spent["level"]) == pytest.approx(LEVEL)
     assert sum(worst) <= spent["delta_infinity"] <= DELTA
@@ -69,13 +71,12 @@ def test_units_are_revealed_as_often_as_the_formula_says(keys):
     units = 2000
     store = sh.open(":memory:", seed=keys)
     sets = [[f"{unit} {key}" for key in range(keys)] for unit in range(units)]
-    found = discovered(store, log_of(sets), delta=0.05)
+    found = discovered(store, log_of(sets), rounds=1, delta=0.05)
+    ((level, threshold),) = rounds_of(store, 1)
     seen = found.values.str.split(" ").list.first().n_unique()
-    expected, lower = (
-        1 - math.prod(1 - revealed(level, share * threshold, keys) for level, threshold in rounds_of(store))
-        for share in (1, 0.8)
-    )
+    expected = revealed(level, threshold, keys)
     assert_consistent(binomtest(seen, units, expected).pvalue, f"{keys} keys")
+    lower = revealed(level, 0.8 * threshold, keys)
     assert_detected(binomtest(round(lower * units), units, expected).pvalue, "a threshold that is too low")
 
 

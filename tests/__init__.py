@@ -1,1 +1,1 @@
-"""The tests; they mirror the package."""
+"""Tests of the package, in folders that mirror the folders of the package."""

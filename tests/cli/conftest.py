@@ -1,4 +1,4 @@
-"""A small log, and the command line run in this process."""
+"""Fixtures: a small log, and the command line run in this process."""
 
 import json
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from sparsehist.cli.entry import run
 
 @dataclass(frozen=True)
 class Ran:
-    """Exit code and output of a command."""
+    """The exit code and the output of one command."""
 
     code: int
     out: str
@@ -25,20 +25,20 @@ class Ran:
 
     @property
     def text(self) -> str:
-        """Everything printed, on one line."""
+        """Return all printed text on one line."""
         return " ".join((self.out + self.err).split())
 
 
 @pytest.fixture
 def here(tmp_path, monkeypatch):
-    """Work in an empty directory."""
+    """Change to an empty working directory."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 @pytest.fixture
 def sparsehist(capsys, here):
-    """Run a command and catch what it prints; a string is split at blanks."""
+    """Return a function that runs a command and captures its output; a single string is split at blanks."""
 
     def ran(*words):
         capsys.readouterr()
@@ -50,7 +50,7 @@ def sparsehist(capsys, here):
 
 @pytest.fixture
 def log(here):
-    """900 units, 600 of them at /home, over two Parquet files."""
+    """Write a log of 900 units, 600 of them at /home, to two Parquet files."""
     urls = ["/home" if i % 3 else "/about" for i in range(900)]
     frame = pl.DataFrame({"user_id": [f"u{i}" for i in range(900)], "url": urls})
     (here / "log").mkdir()
@@ -61,13 +61,13 @@ def log(here):
 
 @pytest.fixture
 def declared(log):
-    """The options of a small series."""
+    """Return the options that declare a small series."""
     options = f"--input {log} --unit user_id --key url --max-keys 2 --domain strings(max_bytes=8) --cap 1"
     return [*options.split(), "--name", "visits"]
 
 
 @pytest.fixture
 def store(sparsehist, declared):
-    """A store with one series."""
+    """Create a store with one series."""
     assert sparsehist("create", "s", *declared).code == 0
     return "s"

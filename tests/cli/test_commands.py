@@ -1,4 +1,4 @@
-"""The commands do what the Python interface does, and report it by exit codes and JSON."""
+"""Commands do what the Python interface does, and report the result by exit codes and JSON."""
 
 import errno
 from pathlib import Path
@@ -12,7 +12,7 @@ RELEASE = ("release", "s", "--series", "visits", "--name", "public", "--level", 
 
 
 def test_create_again_is_an_error_unless_reuse_is_asked_for(sparsehist, declared, store):
-    """`--if-exists reuse` gives an existing series back; another declaration exits with 5."""
+    """`--if-exists reuse` returns an existing series; a different declaration exits with 5."""
     again = sparsehist("create", store, *declared)
     assert again.code == 2 and "--if-exists" in again.err
     reuse = ("--if-exists", "reuse")
@@ -24,7 +24,7 @@ def test_create_again_is_an_error_unless_reuse_is_asked_for(sparsehist, declared
 
 
 def test_the_same_release_again_gives_the_same_file(sparsehist, store):
-    """A repeated request succeeds, and writes the same bytes."""
+    """A repeated release succeeds and writes the same bytes."""
     asked = (*RELEASE, "--false-keys", 1, "--out")
     assert sparsehist(*asked, "public.parquet").code == 0
     again = sparsehist(*asked, "again.parquet", "--json")
@@ -34,7 +34,7 @@ def test_the_same_release_again_gives_the_same_file(sparsehist, store):
 
 
 def test_only_a_file_of_this_release_is_replaced(sparsehist, store):
-    """A log, another release and a directory stay as they are, and nothing is drawn."""
+    """A release does not overwrite a log, another release or a directory, and draws no noise when it refuses."""
     assert sparsehist(*RELEASE, "--out", "public.parquet").code == 0
     Path("folder.parquet").mkdir()
     for place in ("log/a.parquet", "public.parquet", "folder.parquet"):
@@ -66,7 +66,7 @@ def test_a_release_that_could_not_be_written_is_said_to_be_committed(sparsehist,
     ],
 )  # fmt: skip
 def test_bad_requests_exit_with_2_before_anything_is_drawn(sparsehist, store, options):
-    """A request that cannot be served gets one line on stderr, and nothing is spent."""
+    """An invalid release request prints one line on stderr, and nothing is spent."""
     refused = sparsehist(*RELEASE, *options.split())
     assert (refused.code, refused.out) == (2, "")
     assert refused.err.startswith("error: ") and refused.err.count("\n") == 1
@@ -74,7 +74,7 @@ def test_bad_requests_exit_with_2_before_anything_is_drawn(sparsehist, store, op
 
 
 def test_check_exits_with_2_where_create_would_refuse(sparsehist, log):
-    """Exit code 2 where `create` would refuse the log, 0 where it would take it."""
+    """`check` exits with 2 if `create` would refuse the log, and with 0 otherwise."""
     options = ("--unit", "user_id", "--key", "url", "--max-keys", 2, "--json", "--domain")
     fits = sparsehist("check", log, *options, "strings(max_bytes=8)")
     assert (fits.code, fits.json["refused"]) == (0, False)
@@ -85,7 +85,7 @@ def test_check_exits_with_2_where_create_would_refuse(sparsehist, log):
 
 
 def test_a_backup_serves_once_it_is_adopted(sparsehist, here, store):
-    """A copy is refused while the original exists, and serves after `adopt --home-is-gone`."""
+    """A copy of a store is refused while the original exists, and works after `adopt --home-is-gone`."""
     sparsehist(*RELEASE, "--out", "first.parquet")
     assert sparsehist("backup s copy").code == 0
     assert sparsehist("show copy").code == sparsehist("adopt copy").code == 2
@@ -97,7 +97,7 @@ def test_a_backup_serves_once_it_is_adopted(sparsehist, here, store):
 
 
 def test_a_bound_is_chosen_and_stands_in_the_ledger(sparsehist, log):
-    """`choose max-keys` gives the same choice again for free; a budget without room refuses a second one."""
+    """`choose max-keys` repeats its choice for free; a second choice above the budget is refused."""
     asked = ("choose", "max-keys", "s", "--input", log, "--unit", "user_id", "--key", "url", "--level", "0.4")
     asked = (*asked, "--domain", "strings(max_bytes=8)")
     first = sparsehist(*asked, "--json").json

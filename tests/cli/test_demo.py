@@ -1,4 +1,4 @@
-"""The demonstration: three releases of a real log, out of order, for the cost of the finest."""
+"""The demo makes three releases of a real log out of order, at the cost of the finest one."""
 
 import subprocess
 import sys
@@ -11,7 +11,7 @@ from sparsehist.cli import demonstration
 
 
 def test_the_demo_prints_what_it_publishes(here):
-    """The files, the ledger and the printed tables agree, and together the releases cost the finest level."""
+    """Files, ledger and printed tables of the demo agree, and its three releases together cost the finest level."""
     words = [sys.executable, "-m", "sparsehist", "demo"]
     ran = subprocess.run(words, capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stderr) == (0, "")
@@ -30,7 +30,7 @@ def test_the_demo_prints_what_it_publishes(here):
 
 
 def test_a_demo_replaces_nothing(sparsehist, here):
-    """A directory that exists is refused, and nothing in it changes."""
+    """The demo refuses a directory that exists, and changes nothing in it."""
     Path("mine").mkdir()
     assert sparsehist("demo --dir mine").code == 2
     assert list(Path("mine").iterdir()) == []

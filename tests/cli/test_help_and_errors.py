@@ -1,4 +1,4 @@
-"""What the command line explains and prints, and how it fails: in one line, without secrets."""
+"""The command line explains its options, and reports an error in one line without secrets."""
 
 import shlex
 import subprocess
@@ -36,14 +36,14 @@ def _python(script, *words):
 
 @pytest.mark.parametrize("words", ["--help", "--version"])
 def test_help_loads_no_library(words):
-    """Help and version load neither engines nor numpy."""
+    """`--help` and `--version` load neither an engine nor numpy."""
     ran = _python(WATCHED.format(heavy=(*ENGINES, "numpy", "scipy")), words)
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
 @pytest.mark.parametrize("command", ["show", "ledger"])
 def test_tables_of_a_store_load_no_engine(sparsehist, store, command):
-    """Series, releases and costs come from SQLite alone."""
+    """`show` and `ledger` read SQLite only, and load no engine."""
     assert sparsehist("release s --series visits --name a --level 0.1").code == 0
     ran = _python(WATCHED.format(heavy=ENGINES), command, store)
     assert ran.returncode == 0, ran.stdout + ran.stderr
@@ -51,7 +51,7 @@ def test_tables_of_a_store_load_no_engine(sparsehist, store, command):
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_explains_itself_with_an_example(sparsehist, command):
-    """The help of a command has examples that parse."""
+    """The help of every command has examples that the parser accepts."""
     words = {"choose": "choose max-keys"}.get(command, command).split()
     shown = sparsehist(*words, "--help")
     assert shown.code == 0
@@ -65,7 +65,7 @@ def test_every_command_explains_itself_with_an_example(sparsehist, command):
 
 
 def test_the_overview_names_every_command(sparsehist):
-    """The overview has all commands, the JSON switch and the exit codes."""
+    """The overview lists all commands, the JSON switch and the exit codes."""
     shown = sparsehist("--help").out
     assert all(f"│ {command} " in shown for command in COMMANDS)
     assert "--json" in shown and "Exit codes" in shown
@@ -87,7 +87,7 @@ def test_the_overview_names_every_command(sparsehist):
     ],
 )
 def test_a_wrong_line_exits_with_2_and_says_what_is_wrong(sparsehist, words, hint):
-    """Parse errors are one line on stderr, or JSON on stdout."""
+    """A parse error is one line on stderr, or one JSON object on stdout with `--json`."""
     wrong = sparsehist(words)
     assert (wrong.code, wrong.out) == (2, "")
     assert hint in wrong.err and wrong.err.count("\n") == 1
@@ -101,7 +101,7 @@ def _shell(line):
 
 
 def test_output_that_cannot_be_written_is_one_line(here, store):
-    """A full disk behind stdout is an error."""
+    """If stdout cannot be written because the disk is full, one line reports it and the exit code is 1."""
     if Path("/dev/full").exists():
         full = _shell(f"show {store} --json >/dev/full")
         assert full.returncode == 1
@@ -110,7 +110,7 @@ def test_output_that_cannot_be_written_is_one_line(here, store):
 
 @pytest.mark.parametrize("words", [["--json", "ledger", "nowhere"], ["--help"]], ids=" ".join)
 def test_a_reader_that_goes_away_is_no_error(here, words):
-    """`sparsehist … | head` ends quietly with exit code 141."""
+    """If the reader of stdout exits early, as in `sparsehist … | head`, the command ends silently with code 141."""
     script = f"import sys; from sparsehist.cli import main; sys.stdin.read(); main({words})"
     with subprocess.Popen(
         [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -130,7 +130,7 @@ def test_a_reader_that_goes_away_is_no_error(here, words):
     ],
 )
 def test_an_error_of_a_command_is_one_line_without_its_text(sparsehist, monkeypatch, problem, code, message):
-    """An unforeseen error shows its type and place; there is no traceback."""
+    """An unexpected error prints its type and location on one line, without its message and without a traceback."""
 
     def fail(*_, **__):
         raise problem
@@ -143,7 +143,7 @@ def test_an_error_of_a_command_is_one_line_without_its_text(sparsehist, monkeypa
 
 
 def test_messages_name_options():
-    """Messages write Python parameters as options, but not those inside domains and addresses."""
+    """Messages show Python parameters as command-line options, except inside domains and addresses."""
     messages = {
         "wait with wait=SECONDS": "wait with --wait SECONDS",
         'pass on_outside="drop" to': "pass --on-outside drop to",
@@ -158,7 +158,7 @@ def test_messages_name_options():
 
 
 def test_a_new_parameter_of_a_series_is_an_option():
-    """A new field of the declaration becomes an option without further code."""
+    """A new field of the declaration becomes a command-line option without further code."""
 
     @dataclass(frozen=True, kw_only=True)
     class More(Declaration):
@@ -169,7 +169,7 @@ def test_a_new_parameter_of_a_series_is_an_option():
 
 
 def test_a_log_of_steps_shows_no_data(sparsehist, caplog):
-    """The logger says what was done, without names, rows or sizes of the log; stdout is unchanged."""
+    """The log records each step without names, rows or sizes of the data, and leaves stdout unchanged."""
     rows = {"user": [*(f"user{i}" for i in range(900)), "SECRETunit"], "url": [*["/home"] * 900, "SECRET-key"]}
     pl.DataFrame(rows).write_parquet("SECRETfile.parquet")
     domain = "--domain strings(max_bytes=20) --max-keys 1 --cap 1 --name visits"

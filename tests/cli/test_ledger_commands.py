@@ -1,17 +1,17 @@
-"""The ledger, budgets, caps and disjoint populations from the command line."""
+"""The commands for the ledger, budgets, caps and disjoint populations."""
 
 RELEASE = "release s --series visits --name"
 
 
 def everybody(sparsehist):
-    """The last row of the ledger."""
+    """Return the last row of the ledger, the sum over all populations."""
     row = sparsehist("ledger s --json").json["ledger"][-1]
     assert row["scope"] == "everybody"
     return row
 
 
 def test_the_ledger_shows_the_finest_level(sparsehist, store):
-    """A path costs its finest level, also after its series is dropped."""
+    """Several releases of one series cost their finest level, also after the series is dropped."""
     for name, level in (("a", "0.1"), ("b", "0.5"), ("c", "0.2")):
         assert sparsehist(f"{RELEASE} {name} --level {level}").code == 0
     (shown,) = sparsehist("show s --json").json["series"]
@@ -25,7 +25,7 @@ def test_the_ledger_shows_the_finest_level(sparsehist, store):
 
 
 def test_a_budget_refuses_with_3_and_the_ledger_says_so(sparsehist, store):
-    """A release above the budget is refused with the difference; the events have who, what and why."""
+    """A release above the budget is refused with what remains; the events record who asked, for what and why."""
     assert sparsehist("limit s --rho 0.5 --who dpo").code == 0
     assert sparsehist(f"{RELEASE} a --level 0.25 --who ann").code == 0
     refused = sparsehist(f"{RELEASE} b --level 0.75 --who bob")
@@ -43,7 +43,7 @@ def test_a_budget_refuses_with_3_and_the_ledger_says_so(sparsehist, store):
 
 
 def test_a_cap_is_raised_for_a_reason(sparsehist, store):
-    """The cap of 1 refuses and is raised with a reason; the ledger shows that it holds ex post."""
+    """A cap refuses a finer release until it is raised with a reason; the ledger then calls the cap ex post."""
     assert sparsehist(f"{RELEASE} a --level 1").code == 0
     assert sparsehist(f"{RELEASE} b --level 1.5").code == 3
     assert sparsehist("limit s --series visits --cap 0.5 --reason x").code == 2
@@ -54,7 +54,7 @@ def test_a_cap_is_raised_for_a_reason(sparsehist, store):
 
 
 def test_disjoint_populations_do_not_add_up(sparsehist, store, declared):
-    """Costs of populations add up until they are declared disjoint."""
+    """Costs of two populations add up unless they are declared disjoint."""
     assert sparsehist("create", store, *declared[:-1], "others", "--population", "south").code == 0
     for series, level in (("visits", "0.25"), ("others", "0.5")):
         assert sparsehist(f"release s --series {series} --name a --level {level}").code == 0

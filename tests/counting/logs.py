@@ -1,4 +1,4 @@
-"""Small logs, a count by brute force, and what the engine makes of them."""
+"""Small logs, a count by brute force, and short calls of the in-memory engine."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ALPHABET = "kiwi lime plum pear fig date sloe quince medlar damson été 梨 app
 
 
 def a_log(n_rows: int = 400, n_units: int = 40, *, seed: int = 1) -> pl.DataFrame:
-    """Make a log of repeated, skewed rows."""
+    """Return a log with repeated rows and a skewed number of rows per unit."""
     rng = seeded(seed)
     units = rng.integers(n_units, size=n_rows) ** 2 // n_units
     keys = rng.integers(len(ALPHABET), size=n_rows)
@@ -29,14 +29,14 @@ def a_log(n_rows: int = 400, n_units: int = 40, *, seed: int = 1) -> pl.DataFram
 
 
 def count(source: object, **changes: object) -> CountedKeys:
-    """Count with everything that is not under test left at something plain."""
+    """Count a log with default parameters, except for `changes`."""
     with tempfile.TemporaryDirectory() as directory:
         plain = {"unit": "user_id", "key": ["query"], "max_keys": 5, "domain": TEXTS, "salt": SALT}
         return count_keys(source, **plain | {"temporary_directory": Path(directory)} | changes)
 
 
 def kept_pairs(source: object, **changes: object) -> set[tuple[object, ...]]:
-    """List the pairs that count, as tuples (unit, key, …)."""
+    """Return the pairs that the in-memory engine counts, as tuples (unit, key, …)."""
     with tempfile.TemporaryDirectory() as directory:
         plain = {"unit": "user_id", "key": ("query",), "max_keys": 5, "domain": TEXTS, "salt": SALT}
         plain |= {"on_null": "drop", "on_outside": "drop", "temporary_directory": Path(directory)}
@@ -47,7 +47,7 @@ def kept_pairs(source: object, **changes: object) -> set[tuple[object, ...]]:
 
 
 def brute_force(log: pl.DataFrame) -> dict[object, int]:
-    """Count distinct units by key, without a bound, in plain Python."""
+    """Count distinct units per key in plain Python, without a contribution bound."""
     counts: dict[object, int] = {}
     for _, key in set(log.select("user_id", "query").rows()):
         counts[key] = counts.get(key, 0) + 1
@@ -55,12 +55,12 @@ def brute_force(log: pl.DataFrame) -> dict[object, int]:
 
 
 def as_dict(counted: CountedKeys) -> dict[object, int]:
-    """Turn a count over one key column into a dict, without what counts 0."""
+    """Return counts over one key column as a dict, without zeros."""
     return dict(counted.frame.select("key_0", "count").filter(pl.col("count") > 0).rows())
 
 
 def measured_log() -> pl.DataFrame:
-    """Hundredths of both signs, and rows whose value is outermost, infinite, no number or missing."""
+    """Return prices in hundredths of both signs, with extreme, infinite, NaN and null values in some rows."""
     rng = seeded(4)
     units, keys = (pl.Series(rng.integers(most, size=900)) for most in (30, 6))
     odd = [0.29, -0.29, 1e300, -1e300, math.inf, -math.inf, math.nan, None, 5e-324, -0.0, 2.0**40, 21474836.48]

@@ -1,6 +1,6 @@
-"""Logs of every kind of unit and key, and their counts in the portable order by plain Python.
+"""Logs with every type of unit and key, and their reference counts in the portable order, in plain Python.
 
-What counts elsewhere is held to these counts: each engine is a function of a case, in `test_one_histogram.py`.
+`test_one_histogram.py` compares every engine with these counts.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ TEXTS = "strings(max_bytes=8)"
 
 @dataclass(frozen=True)
 class Case:
-    """A log and how it is counted; nulls and keys outside are dropped.
+    """A log and its declaration; nulls and keys outside the domain are dropped.
 
     Attributes:
-        nul: Whether its text holds the character that some engines cannot hold.
+        nul: Whether the text contains NUL, which some engines cannot store.
     """
 
     log: pl.DataFrame
@@ -39,7 +39,7 @@ class Case:
 
     @property
     def declared(self) -> dict[str, object]:
-        """What every engine is told."""
+        """Return the parameters that every engine gets."""
         return {
             "unit": self.unit if len(self.unit) > 1 else self.unit[0],
             "key": list(self.key),
@@ -97,7 +97,7 @@ CASES = _cases()
 
 
 def encoded(value: object) -> str:
-    """A part of a unit or key as `counting/tuples.py` says."""
+    """Return the text of one part of a unit or key, as defined in `counting/tuples.py`."""
     match value:
         case bool():
             letter, text = "b", str(value).lower()
@@ -116,12 +116,12 @@ def encoded(value: object) -> str:
 
 
 def digest(unit: tuple[object, ...], key: tuple[object, ...], salt: bytes = SALT) -> bytes:
-    """The SHA-256 by which the keys of a unit are put in order."""
+    """Return the SHA-256 digest that orders the keys of a unit."""
     return hashlib.sha256("".join([salt.hex(), *map(encoded, (*unit, *key))]).encode()).digest()
 
 
 def counts_by_hand(case: Case, log: pl.DataFrame | None = None) -> dict[tuple[object, ...], int]:
-    """Counts by key, without any engine; only the domain places keys."""
+    """Count a case by key without any engine; only the domain maps keys to cells."""
     log = (case.log if log is None else log).filter(
         pl.all_horizontal(pl.col(*case.unit).is_not_null() & (pl.col(*case.unit).cast(pl.String) != ""))
     )
@@ -133,6 +133,6 @@ def counts_by_hand(case: Case, log: pl.DataFrame | None = None) -> dict[tuple[ob
         pairs.setdefault(unit, set()).add(key)
     counts: Counter[tuple[object, ...]] = Counter()
     for unit, touched in pairs.items():
-        # Only the order needs the hash, and all of a unit without too many keys count anyhow.
+        # The hash only decides which keys are kept; a unit within `max_keys` keeps all its keys.
         counts.update(sorted(touched, key=lambda key: digest(unit, key))[: case.max_keys])
     return dict(counts)

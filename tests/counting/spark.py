@@ -1,4 +1,4 @@
-"""One Spark on this machine for all tests: a session of its JVM, and one that reaches it through Connect."""
+"""A local Spark for all tests: a classic session and a Spark Connect session."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def _sessions() -> tuple[object, object]:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.sql.shuffle.partitions": "3",
-        "spark.sql.session.timeZone": "America/Sao_Paulo",  # counts are not to depend on it
-        "spark.sql.timestampType": "TIMESTAMP_NTZ",  # of moments without a zone, as in Parquet files
+        "spark.sql.session.timeZone": "America/Sao_Paulo",  # counts must not depend on the time zone
+        "spark.sql.timestampType": "TIMESTAMP_NTZ",  # for timestamps without a zone, as in Parquet files
         "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": str(port),
@@ -58,16 +58,16 @@ def _sessions() -> tuple[object, object]:
 
 
 def session(kind: str = "spark"):
-    """The session of a kind, "spark" or "connect"; skips where there is no Spark."""
+    """Return the session of this kind, "spark" or "connect"; skip the test if Spark is missing."""
     if reason := _why_not():
         pytest.skip(reason)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of a pandas that is newer than what pyspark was tried with
+        warnings.simplefilter("ignore")  # pyspark warns of pandas versions that it does not know
         return _sessions()[kind == "connect"]
 
 
 def frame(log, kind="spark"):
-    """A log as a frame of Spark."""
+    """Return a log as a Spark DataFrame."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return session(kind).createDataFrame(log.to_arrow(compat_level=pl.CompatLevel.oldest()))

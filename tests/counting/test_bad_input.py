@@ -1,4 +1,4 @@
-"""Input that breaks a rule is refused by column, rule and remedy; no error shows a value of the log."""
+"""Invalid input is refused with column, rule and remedy, and no error shows a value of the log."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SECRET_NUMBER = 731_973_317
 
 
 def refused(kind, pattern, source, **changes):
-    """Expect a refusal of that kind, which shows nothing of the log, not even in its traceback."""
+    """Check that counting is refused with this error, and that its traceback shows no value of the log."""
     with pytest.raises(kind, match=pattern) as caught:
         count(source, **changes)
     shown = "".join(traceback.format_exception(caught.value))
@@ -29,7 +29,7 @@ def refused(kind, pattern, source, **changes):
 
 
 def a_frame(units, keys, **options):
-    """Make a log of two columns."""
+    """Return a log with these units and keys."""
     return pl.DataFrame({"user_id": units, "query": keys}, **options)
 
 
@@ -48,7 +48,7 @@ def a_frame(units, keys, **options):
     ],
 )
 def test_logs_that_break_a_rule_are_refused_without_a_value(units, keys, pattern):
-    """An error about the log names column, rule and remedy, and shows no value."""
+    """A log that breaks a rule is refused with column, rule and remedy, and without a value."""
     refused(DataError, pattern, a_frame(units, keys))
 
 
@@ -68,19 +68,19 @@ def test_logs_that_break_a_rule_are_refused_without_a_value(units, keys, pattern
     ],
 )
 def test_files_that_cannot_be_read_are_named(tmp_path, name, content, pattern):
-    """A broken file is named with the reason; neither its first line nor another is shown."""
+    """A file that cannot be read is named with the reason, and no line of it is shown."""
     (tmp_path / name).write_bytes(content.encode("latin-1"))
     refused(InputError, pattern, tmp_path / name)
 
 
 def test_empty_logs_are_refused():
-    """A log without rows, or without rows that count, is refused."""
+    """A log is refused if it has no rows, or no rows that count."""
     refused(DataError, "empty", a_log().clear())
     refused(DataError, "empty", a_frame([1], [SECRET * 9]), on_outside="drop")
 
 
 def test_damaged_parquet_files_are_named(tmp_path):
-    """Of several files the damaged one is named."""
+    """If one of several Parquet files is damaged, the error names that file."""
     whole, cut, middle = (tmp_path / name for name in ("whole.parquet", "cut.parquet", "middle.parquet"))
     log = a_frame([SECRET] * 2000, [f"{SECRET}{i}" for i in range(2000)])
     log.write_parquet(whole, compression="uncompressed")
@@ -93,7 +93,7 @@ def test_damaged_parquet_files_are_named(tmp_path):
 
 
 def test_a_directory_that_cannot_be_read_is_refused(tmp_path, monkeypatch):
-    """A pattern does not skip an unreadable directory, whose name may hold a key."""
+    """A glob does not skip an unreadable directory; the error hides its name, which may hold a key."""
     for day in (1, SECRET_NUMBER):
         (tmp_path / f"day={day}").mkdir()
         a_frame([1], ["a"]).write_parquet(tmp_path / f"day={day}" / "log.parquet")
@@ -104,7 +104,7 @@ def test_a_directory_that_cannot_be_read_is_refused(tmp_path, monkeypatch):
 
 
 def test_sources_that_are_no_log_are_refused(tmp_path):
-    """Directories, pipes, SQL and other objects are refused; engine errors are not shown."""
+    """Directories, pipes, SQL text and other objects are refused as logs, without the text of engine errors."""
     os.mkfifo(tmp_path / "pipe.csv")
     for path in (tmp_path / "pipe.csv", tmp_path, "select 1 as user_id"):
         refused(NotFoundError, "no regular file.*Query", path)
@@ -121,7 +121,7 @@ def test_sources_that_are_no_log_are_refused(tmp_path):
 
 
 def test_files_that_disagree_are_refused(tmp_path):
-    """Files may differ in the width of whole numbers, but not in the types or names of columns."""
+    """Files may differ in integer width, but not in column names or other types."""
     for i, dtype in enumerate((pl.Int32, pl.Int64, pl.UInt8)):
         a_frame([1, 2], ["a", "b"], schema_overrides={"user_id": dtype}).write_parquet(tmp_path / f"{i}.parquet")
     assert as_dict(count(tmp_path / "*.parquet")) == {"a": 1, "b": 1}
@@ -143,7 +143,7 @@ def test_files_that_disagree_are_refused(tmp_path):
     ],
 )
 def test_counts_that_are_no_whole_numbers_are_refused(tmp_path, counts, pattern):
-    """A count is a whole number of units, and each key occurs once."""
+    """Counts that are negative, fractional, null or text are refused, and so is a key that occurs twice."""
     if isinstance(counts, str):
         (tmp_path / "counts.csv").write_text(counts)
         counts = tmp_path / "counts.csv"
@@ -151,7 +151,7 @@ def test_counts_that_are_no_whole_numbers_are_refused(tmp_path, counts, pattern)
 
 
 def test_counts_of_one_cell_are_refused(tmp_path):
-    """In a domain of numbers, 1 and 01 of a CSV file are one cell; as texts they are two."""
+    """Over integers the CSV keys 1 and 01 are one cell, which is refused; over strings they are two cells."""
     (tmp_path / "counts.csv").write_text("query,count\n1,5\n01,7\n2,1\n")
     counts = Counts(tmp_path / "counts.csv", largest=1)
     refused(DataError, "one cell", counts, unit=None, domain=Domain.parse("integers(9)"))

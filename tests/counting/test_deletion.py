@@ -1,4 +1,4 @@
-"""Which keys a unit keeps is a function of the salt and of the values of that unit and its keys."""
+"""Which keys a unit keeps depends only on the salt, the unit and its keys."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ ROWS = st.lists(st.tuples(st.integers(0, 4), st.sampled_from(ALPHABET)), min_siz
 
 
 def a_frame(rows):
-    """Make a log of (unit, key) rows."""
+    """Return a log of these (unit, key) rows."""
     return pl.DataFrame(rows, schema={"user_id": pl.Int64, "query": pl.String}, orient="row")
 
 
 def without(pairs, unit):
-    """Leave one unit out."""
+    """Return the pairs of all other units."""
     return {pair for pair in pairs if pair[0] != unit}
 
 
 def assert_deletions_change_nothing_else(log, *, units=None, **declared):
-    """Delete each unit (or these) in turn and compare what the others keep."""
+    """Delete each unit, or each of `units`, in turn, and check that all other units keep the same keys."""
     before = kept_pairs(log, **declared)
     for unit in log["user_id"].unique() if units is None else units:
         remaining = log.filter(pl.col("user_id") != unit)
@@ -43,14 +43,14 @@ def assert_deletions_change_nothing_else(log, *, units=None, **declared):
 
 @given(rows=ROWS, unit=st.integers(0, 4), max_keys=st.integers(1, 4), salt=st.binary(min_size=16, max_size=16))
 def test_deleting_a_unit_changes_nothing_for_the_others(rows, unit, max_keys, salt):
-    """Taking all rows of any one unit out leaves every other unit's kept keys as they were."""
+    """Deleting any one unit leaves the kept keys of every other unit unchanged."""
     assert_deletions_change_nothing_else(a_frame(rows), units=[unit], max_keys=max_keys, salt=salt)
 
 
 @settings(max_examples=25)
 @given(rows=ROWS, order=st.randoms(use_true_random=False), cut=st.integers(0, 60))
 def test_order_of_rows_and_chunks_change_nothing(rows, order, cut):
-    """Rows shuffled, repeated and cut into chunks keep the same pairs."""
+    """Shuffling, repeating and chunking the rows does not change the kept pairs."""
     expected = kept_pairs(a_frame(rows), max_keys=2)
     shuffled = order.sample(rows, len(rows)) + rows[:3]
     parts = [a_frame(part) for part in (shuffled[:cut], shuffled[cut:])]
@@ -58,17 +58,17 @@ def test_order_of_rows_and_chunks_change_nothing(rows, order, cut):
 
 
 def test_salts_and_units_choose_differently():
-    """Kept keys differ between salts and between units with the same keys."""
+    """Different salts, and different units with the same keys, keep different keys."""
     log = pl.DataFrame({"user_id": np.repeat(np.arange(50), len(ALPHABET)), "query": ALPHABET * 50})
     kept = kept_pairs(log, max_keys=1)
     assert kept != kept_pairs(log, max_keys=1, salt=SALT[::-1])
-    # 50 even choices among 14 miss 5 given keys or more with probability below 1e-9.
+    # 50 uniform choices among 14 keys miss 5 or more of them with probability below 1e-9.
     assert len({key for _, key in kept}) >= 10
 
 
 @pytest.mark.parametrize("bits", [0, 2])
 def test_colliding_hashes_merge_nothing_and_choose_by_value(bits, monkeypatch):
-    """With a constant or a 2-bit hash, counts stay exact, and deletion and order still change nothing."""
+    """With a constant or a 2-bit hash, counts stay exact, and neither deletion nor row order changes other units."""
     monkeypatch.setattr(in_memory, "mixed", lambda words: words >> np.uint64(64 - bits) if bits else words * ZERO)
     log = a_log(200, 12)
     assert kept_pairs(log, max_keys=50) == set(log.rows())
@@ -80,7 +80,7 @@ def test_colliding_hashes_merge_nothing_and_choose_by_value(bits, monkeypatch):
 
 
 def test_the_test_can_fail(monkeypatch):
-    """Negative control: an order by codes, which the whole log shapes, is caught by the deletion test."""
+    """Negative control: an order by codes, which depend on the whole log, fails the deletion test."""
     monkeypatch.setattr(words, "row_hash", lambda values, seed: np.arange(len(values), dtype=np.uint64) << THIRTY)
     with pytest.raises(AssertionError):
         assert_deletions_change_nothing_else(a_log(300, 12), max_keys=3)
@@ -90,8 +90,8 @@ UNIT_TYPES = [
     pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64, pl.String, pl.Categorical,
     pl.Binary, pl.Date, pl.Datetime("us"), pl.Duration("us"), pl.Int128,
 ]  # fmt: skip
-RARE = (pl.Duration, pl.Int128)  # not in every source
-# Of the keys 0 to 9, the limited domains hold those up to 7.
+RARE = (pl.Duration, pl.Int128)  # some sources cannot hold these types
+# The keys are numbered 0 to 9; the limited domains hold keys 0 to 7.
 KEY_DOMAINS = {
     pl.Int8: "integers(0, 7)",
     pl.UInt32: f"integers(0, {2**32 - 1})",
@@ -107,7 +107,7 @@ LIMITED = (pl.Int8, pl.Date, pl.Int16)  # fmt: skip
 
 
 def _column(numbers, dtype):
-    """Ten values of a type, by number; of whole numbers, the last two are the extremes."""
+    """Return a column of values of a type, chosen from ten by index; the last two integers are the extremes."""
     texts = dtype in (pl.String, pl.Categorical, pl.Binary)
     values = pl.Series(range(10), dtype=pl.Int32).cast(pl.String if texts else dtype).cast(dtype)
     if dtype.is_integer():
@@ -117,7 +117,7 @@ def _column(numbers, dtype):
 
 
 def _of_file(ending):
-    """A file of the log; text formats hold bytes as text."""
+    """Return a function that writes a log to a file; text formats store bytes as text."""
 
     def written(log, directory):
         path = directory / f"{len(list(directory.iterdir()))}.{ending}"
@@ -152,7 +152,7 @@ SOURCES = {
     max_keys=st.integers(1, 4),
 )
 def test_units_and_keys_of_all_types_in_all_sources(source, rows, unit, key, gone, max_keys):
-    """For all types and sources, deleting a unit changes nothing else, and counts equal brute force."""
+    """For all types and sources, deleting a unit changes no other unit, and counts equal a brute-force count."""
     source = SOURCES["frame"] if unit in RARE else source
     numbers = pl.DataFrame(rows, schema=["user_id", "query"], orient="row")
     log = numbers.select(user_id=_column(numbers["user_id"] + 5, unit), query=_column(numbers["query"], key))
@@ -174,7 +174,7 @@ def test_units_and_keys_of_all_types_in_all_sources(source, rows, unit, key, gon
 
 
 def test_products_and_tuples_of_all_widths():
-    """Products of any width keep exact pairs, and deleting a unit changes nothing else."""
+    """Products of any width keep exact pairs, and deleting a unit changes no other unit."""
     rng = np.random.default_rng(4)
     drawn = rng.integers(-(2**62), 2**62, size=(9, 4))[rng.integers(0, 9, size=200)]
     log = pl.DataFrame(drawn, schema=["a", "b", "c", "user_id"]).with_columns(

@@ -1,4 +1,4 @@
-"""The in-memory engine: exact codes, words that lead back to values, pairs that are never merged, rows on disk."""
+"""The in-memory engine: codes are exact, pairs are never merged, and rows on disk count like rows in memory."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ FAR = pl.Series([0, 1, -1, 2**63 - 1, -(2**63), 2**32, 2**40, 77])
 
 
 def few_hashes(bits):
-    """Make a hash of so few bits that values collide."""
+    """Return a hash function with so few bits that values collide."""
     whole = codes.row_hash
     return lambda values, seed: whole(values, seed) >> np.uint64(64 - bits) if bits else np.zeros(len(values), "u8")
 
 
 def in_batches(values, sizes):
-    """Cut a column into pieces of these sizes, in turn."""
+    """Yield a column in pieces of these sizes."""
     start = 0
     while start < len(values):
         size = int(next(sizes))
@@ -44,7 +44,7 @@ def in_batches(values, sizes):
 @pytest.mark.parametrize("bits", [64, 7, 2, 0])
 @pytest.mark.parametrize("pool", [BYTES, FAR], ids=["bytes", "numbers"])
 def test_equal_values_and_only_they_have_equal_codes(pool, bits, threads, monkeypatch):
-    """Whatever the hashes, batches and threads: equal values have one code, different values different codes."""
+    """For any hash, batches and threads, two values have the same code if and only if they are equal."""
     monkeypatch.setattr(codes, "row_hash", few_hashes(bits))
     monkeypatch.setattr(codes, "_BLOCK", 5)
     monkeypatch.setattr(codes, "_FIRST_BITS", 1)
@@ -61,7 +61,7 @@ def test_equal_values_and_only_they_have_equal_codes(pool, bits, threads, monkey
 
 
 def test_a_table_without_comparison_would_be_caught(monkeypatch):
-    """Negative control: codes that trust hashes merge values, and the check above sees it."""
+    """Negative control: codes that trust hashes merge different values, and the check above would notice."""
     monkeypatch.setattr(codes, "row_hash", few_hashes(0))
     monkeypatch.setattr(codes.Codes, "_stray_codes", lambda self, values: np.zeros(len(values), dtype=np.uint32))
     table = Codes([pl.Binary()])
@@ -70,7 +70,7 @@ def test_a_table_without_comparison_would_be_caught(monkeypatch):
 
 
 def test_categories_keep_their_numbers_from_batch_to_batch():
-    """A category keeps its number in every batch, although Polars renumbers categories that no column holds."""
+    """A category keeps its number in every batch, although Polars renumbers categories that no column uses."""
     found = Words(["text"], [pl.Categorical()], None)
     of_own = pl.Categorical(pl.Categories("numbered-anew"))
     numbers = [found.numbers(pl.DataFrame([pl.Series([text], dtype=of_own)])).item() for text in "abcab"]
@@ -78,11 +78,11 @@ def test_categories_keep_their_numbers_from_batch_to_batch():
     cells, _ = found.cells(np.array(numbers, np.uint32))
     assert found.frame(cells).to_series().to_list() == list("abcab")
     anew = [pl.Series([text], dtype=pl.Categorical(pl.Categories("forgotten"))).to_physical().item() for text in "ab"]
-    assert anew == [0, 0]  # the control: without a column that is kept, two texts have one number
+    assert anew == [0, 0]  # Control: without a column that keeps its categories alive, two texts get one number.
 
 
 def test_a_range_of_almost_all_numbers_has_its_bounds():
-    """A number outside a domain whose words have 64 bits is left out."""
+    """A number outside a domain of nearly 2^64 integers is left out."""
     log = pl.DataFrame({"user_id": [True, True, False], "query": [-(2**63), 2**63 - 1, 0]})
     domain = Domain.parse(f"integers({-(2**63) + 1}, {2**63 - 1})")
     assert count(log, domain=domain, on_outside="drop").frame["count"].sum() == 2
@@ -96,8 +96,8 @@ def test_a_range_of_almost_all_numbers_has_its_bounds():
     wide=st.booleans(),
 )
 def test_pairs_are_distinct_and_in_order_whatever_bits_agree(unit_bits, hash_bits, pairs, bits, wide):
-    """Pairs are distinct and ordered by unit, hash and key, even where the sorted bits of units or hashes agree."""
-    spread = np.uint64(1) if wide else np.uint64(1 << 40)  # units that differ in the last bits, or in the middle
+    """Pairs are distinct and ordered by unit, hash and key, even if the sorted bits of units or hashes agree."""
+    spread = np.uint64(1) if wide else np.uint64(1 << 40)  # units differ in their last bits, or in the middle
     units = np.array([unit for unit, _ in pairs], np.uint64) * spread
     cells = np.array([key for _, key in pairs], np.uint32)
     ranks = (np.uint32(7) * (cells + np.uint32(1))) % np.uint32(11)
@@ -116,7 +116,7 @@ def test_pairs_are_distinct_and_in_order_whatever_bits_agree(unit_bits, hash_bit
     first = rows[starts]
     for unit, cell in zip(units[first].tolist(), cells[first].tolist(), strict=True):
         kept.setdefault(unit, []).append(cell)
-    # Of hashes that are cut to few bits, the leading bits stand in the words: the order is the same.
+    # Hashes cut to few bits keep their leading bits in the words, so the order is the same.
     assert kept == expected
     assert first_of_runs(units[first]).sum() == len(expected)
 
@@ -124,7 +124,7 @@ def test_pairs_are_distinct_and_in_order_whatever_bits_agree(unit_bits, hash_bit
 @pytest.mark.parametrize("multiplier", [1, (1 << 63) | 1])
 @pytest.mark.parametrize("unit_bits", [1, 24])
 def test_units_that_agree_in_every_bit_looked_at_are_kept_apart(multiplier, unit_bits, monkeypatch):
-    """Units that differ only in their last or first bits are never merged."""
+    """Units that differ only in their first or last bits are never merged."""
     monkeypatch.setattr(in_memory, "odd", lambda salt, purpose: np.uint64(multiplier))
     monkeypatch.setattr(in_memory, "UNIT_BITS", unit_bits)
     log = a_log(300, 20).with_columns(pl.col("user_id") % 5)
@@ -134,7 +134,7 @@ def test_units_that_agree_in_every_bit_looked_at_are_kept_apart(multiplier, unit
 
 
 def test_pairs_that_trust_their_bits_would_be_caught(monkeypatch):
-    """Negative control: if whole units and keys are not compared, units that share their bits are merged."""
+    """Negative control: without comparing whole units and keys, units that share sorted bits are merged."""
     monkeypatch.setattr(in_memory, "odd", lambda salt, purpose: np.uint64(1))
     monkeypatch.setattr(in_memory, "first_of_runs", lambda ordered: first_of_runs(ordered >> np.uint64(32)))
     log = a_log(300, 20).with_columns(pl.col("user_id") % 5)
@@ -144,7 +144,7 @@ def test_pairs_that_trust_their_bits_would_be_caught(monkeypatch):
 @pytest.mark.parametrize("weights", [None, [(6, 2), (3, 4), (2, 6)]])
 @pytest.mark.parametrize("portable", [False, True])
 def test_rows_on_disk_count_as_rows_in_memory(tmp_path, monkeypatch, portable, weights):
-    """Rows in memory, on disk or both, in any number of threads, give one histogram; no file is left."""
+    """Rows in memory, on disk or both give one histogram with any number of threads, and leave no file behind."""
     monkeypatch.setattr(rows, "BLOCK", 100)
     monkeypatch.setattr(batches, "BATCH_ROWS", 150)
     monkeypatch.setattr(in_memory, "GROUP_ROWS", 200)
@@ -178,9 +178,9 @@ def test_values_of_a_dictionary_that_no_row_has_are_not_of_the_log(tmp_path):
 @pytest.mark.parametrize("column", COLUMNS)
 @pytest.mark.parametrize("dictionary", [True, False])
 def test_text_of_a_file_that_is_no_utf8_is_refused(tmp_path, column, dictionary):
-    """Text that is not UTF-8 is refused, which Arrow does not check."""
+    """Text that is not UTF-8 is refused, although Arrow does not check it."""
     texts = pa.array([b"a", b"\xff\xfe"]).view(pa.string())
-    cut = pa.array([b"x\xc3", b"\xa9x"]).view(pa.string())  # valid together, not one by one
+    cut = pa.array([b"x\xc3", b"\xa9x"]).view(pa.string())  # valid when concatenated, but not each by itself
     for broken in (texts, cut):
         table = pa.table({"user_id": ["1", "2"], "query": ["a", "b"]})
         table = table.set_column(COLUMNS.index(column), column, broken)

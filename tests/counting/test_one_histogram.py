@@ -1,4 +1,4 @@
-"""One log and one salt have one histogram, whatever counts it."""
+"""One log and one salt give one histogram in every engine."""
 
 import datetime as dt
 import hashlib
@@ -14,7 +14,7 @@ from tests.counting.one_histogram import CASES, counts_by_hand, digest
 from tests.counting.test_deletion import assert_deletions_change_nothing_else
 from tests.counting.warehouses import WAREHOUSES, counted_in
 
-# The texts that are hashed, and their SHA-256; every engine has to have the same.
+# Pinned texts and their SHA-256 digests, which every engine must reproduce.
 VECTORS = [
     ((7,), ("é",), "i1:7s2:é", "3f676eaa6821a917"),
     (("7",), ("é\0",), "s1:7s3:é\0", "040b1cfcffd8fc38"),
@@ -36,7 +36,7 @@ def _by(engine, salt=SALT):
     return counted
 
 
-# For each engine a function of a case that gives counts by key; an engine that is not there skips.
+# Per engine: a function from a case to counts by key; it skips the test if the engine is missing.
 COUNTED = {engine: _by(engine) for engine in ("polars", "spark", "connect")}
 COUNTED |= {f"{warehouse} by SQL": counted_in(warehouse) for warehouse in WAREHOUSES}
 MARKS = {
@@ -46,7 +46,7 @@ MARKS = {
 }
 
 
-# Of Spark, a few cases suffice for `make test`: each takes seconds.
+# `make test` runs only a few cases on Spark, because each takes seconds.
 SHORT = {"spark": ["text by text", "NUL in text", "text by tuples", "products"], "connect": ["open"]}
 
 
@@ -64,14 +64,14 @@ def test_every_engine_counts_what_is_counted_by_hand(engine, case):
 
 
 def test_the_cases_are_bounded():
-    """Control: with another salt every case gives other counts, so the test above sees the order."""
+    """Control: another salt gives other counts in every case, so the test above depends on the order of keys."""
     for case in CASES.values():
         assert _by("polars", SALT[::-1])(case) != counts_by_hand(case)
 
 
 @pytest.mark.parametrize(("unit", "key", "text", "sha256"), VECTORS)
 def test_the_text_that_is_hashed_is_pinned(unit, key, text, sha256):
-    """The engine and plain Python hash the pinned text."""
+    """The engine and plain Python compute the pinned text and its pinned digest."""
     whole = SALT.hex() + text
     assert digest(unit, key) == hashlib.sha256(whole.encode()).digest()
     assert digest(unit, key).hex().startswith(sha256)
@@ -81,12 +81,12 @@ def test_the_text_that_is_hashed_is_pinned(unit, key, text, sha256):
 
 
 def test_deleting_a_unit_changes_nothing_for_the_others():
-    """In the portable order, deleting a unit changes no other unit's kept keys."""
+    """In the portable order, deleting a unit leaves the kept keys of every other unit unchanged."""
     assert_deletions_change_nothing_else(a_log(200, 12), max_keys=3, portable=True)
 
 
 def test_a_unit_without_a_portable_form_is_refused():
-    """Nanoseconds and times of day have no portable form; without portable=True they are counted."""
+    """Nanosecond timestamps and times of day are refused with portable=True, and counted without it."""
     log = pl.DataFrame({"user_id": [1], "query": ["a"]}).with_columns(pl.col("user_id").cast(pl.Datetime("ns")))
     with pytest.raises(DataError, match=r"'user_id'.*cast to microseconds"):
         count(log, portable=True)

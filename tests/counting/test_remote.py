@@ -1,4 +1,4 @@
-"""Logs at URLs are counted as local files are, and no credential is kept or shown."""
+"""Remote logs are counted like local files, and no credential is stored or shown."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OBJECT = f"<Contents><Key>{{}}</Key><Size>{{}}</Size><ETag>1</ETag><LastModified
 
 @pytest.fixture
 def served() -> Iterator[tuple[dict[str, bytes], str, dict[str, str]]]:
-    """Serve objects of a bucket `lake`, by S3 and to signed URLs; gives the objects, the address and S3's options."""
+    """Serve a bucket `lake` by S3 and by signed URLs; yield its objects, the address and the S3 options."""
     objects: dict[str, bytes] = {}
 
     class Handler(BaseHTTPRequestHandler):
@@ -62,10 +62,10 @@ def served() -> Iterator[tuple[dict[str, bytes], str, dict[str, str]]]:
             if self.command == "GET":
                 self.wfile.write(found[start : end + 1])
 
-        do_HEAD = do_GET  # noqa: N815  the names that the server calls
+        do_HEAD = do_GET  # noqa: N815  names required by the server class
 
         def log_message(self, *_: object) -> None:
-            """Say nothing."""
+            """Suppress the log of requests."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -76,19 +76,19 @@ def served() -> Iterator[tuple[dict[str, bytes], str, dict[str, str]]]:
 
 
 def parquet(frame: pl.DataFrame) -> bytes:
-    """A Parquet file."""
+    """Return a frame as the bytes of a Parquet file."""
     file = io.BytesIO()
     frame.write_parquet(file)
     return file.getvalue()
 
 
 def counts(source: object, **options: object) -> list[tuple[str, int]]:
-    """Every key and its count."""
+    """Return all keys with their counts, sorted by key."""
     return count(source, **options).frame.sort("key_0").rows()
 
 
 def test_urls_are_counted_as_local_files_are(served, tmp_path: Path) -> None:
-    """Objects of every format under a pattern, in Hive partitions and at signed URLs give the counts of the frame."""
+    """Remote objects of every format, matched by globs, Hive folders or signed URLs, give the counts of the frame."""
     objects, address, options = served
     objects |= {"log/one/a.parquet": parquet(LOG[:150]), "log/one/b.parquet": parquet(LOG[150:])}
     objects |= {"all.csv": LOG.write_csv().encode(), "all.jsonl": LOG.write_ndjson().encode()}
@@ -113,13 +113,13 @@ def test_urls_are_counted_as_local_files_are(served, tmp_path: Path) -> None:
 
 
 def planted(tmp_path: Path, *texts: object) -> list[str]:
-    """Return the secrets in texts, or in any file of a directory."""
+    """Return the secrets that occur in these texts or in any file of a directory."""
     files = [file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()]
     return [secret for secret in SECRETS if any(secret.encode() in one for one in (*files, str(texts).encode()))]
 
 
 def test_credentials_are_kept_nowhere(served, tmp_path: Path, caplog, capfd) -> None:
-    """No credential stands in the store, the ledger, a release, metadata, a repr, a log message or the output."""
+    """No credential is in the store, the ledger, a release, metadata, a repr, a log message or the output."""
     caplog.set_level(logging.DEBUG)
     objects, address, options = served
     objects["a.parquet"] = parquet(LOG)
@@ -162,7 +162,7 @@ def test_credentials_stand_in_no_error(served, tmp_path: Path) -> None:
 
 
 def test_duckdb_fetches_no_extension() -> None:
-    """SQL over a source for which DuckDB needs an extension is refused."""
+    """SQL over a source is refused if DuckDB would have to download an extension."""
     query = sh.Query("select user_id, query from delta_scan('table')", unverified=True)
     with pytest.raises(sh.errors.InputError, match="fetches none by itself"):
         sh.create(":memory:", query, name="x", **DECLARED)

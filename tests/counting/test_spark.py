@@ -1,4 +1,4 @@
-"""Logs in Spark: what is refused, what a series is made of, and that only counts come back."""
+"""Logs in Spark are counted where they are, and only counts reach the driver."""
 
 import polars as pl
 import pytest
@@ -27,7 +27,7 @@ DECLARED = {"name": "queries", "unit": "user_id", "key": "query", "max_keys": 3,
     ],
 )
 def test_bad_rows_are_refused_or_dropped_and_never_quoted(changes, said, remedy):
-    """Bad rows are dropped or refused with our error, which names column and remedy and has no cause."""
+    """Bad rows are dropped, or refused with an error that names column and remedy and chains no Spark error."""
     log = spark.frame(pl.DataFrame({"user_id": [1, 2], "query": ["secret", "plum"], **changes}))
     with pytest.raises(DataError, match=said) as refused:
         count(log, portable=True)
@@ -37,7 +37,7 @@ def test_bad_rows_are_refused_or_dropped_and_never_quoted(changes, said, remedy)
 
 
 def test_what_spark_cannot_count_is_refused():
-    """Sources and options that Spark does not serve are refused with a remedy."""
+    """Sources and options that Spark does not support are refused with a remedy."""
     log = spark.frame(pl.DataFrame({"user_id": [0.5], "query": ["2026-01-01"], "id": [1]}))
     with pytest.raises(DataError, match=r"'user_id' has dtype .* several ways"):
         count(log, portable=True)
@@ -46,7 +46,7 @@ def test_what_spark_cannot_count_is_refused():
 
 
 def test_sorted_keys_come_in_parts(monkeypatch, tmp_path):
-    """Keys come to the driver in parts by rising count, in an order that the salt decides among equal counts."""
+    """Keys reach the driver in parts, sorted by count; the salt decides the order of equal counts."""
     log = a_log(900, 60)
     source = spark.frame(log)
     expected = count(log, max_keys=3, portable=True).frame.filter(pl.col("count") > 0)
@@ -64,7 +64,7 @@ def test_sorted_keys_come_in_parts(monkeypatch, tmp_path):
     assert orders[0] != orders[1]
     series = sh.create(tmp_path / "store", source, **DECLARED)
     released = series.release("all", level=10**4, threshold=0.5).frame
-    assert released["noisy_count"].round().sum() == expected["count"].sum()  # whatever the salt
+    assert released["noisy_count"].round().sum() == expected["count"].sum()  # for every salt
 
 
 def test_no_python_runs_where_the_log_is():
@@ -94,7 +94,7 @@ def test_the_page_runs(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize("kind", ["spark", "connect"])
 @pytest.mark.parametrize("weights", [None, pytest.param([(64, 2), (45, 4), (32, 8)], marks=pytest.mark.slow)])
 def test_sums_are_those_of_the_local_engine(kind, weights):
-    """Counts and sums, weighted or not, equal those of the local engine."""
+    """Spark's counts and sums, weighted or not, equal those of the in-memory engine."""
     log = measured_log()
     told = {"max_keys": 2, "domain": sh.Integers(6), "portable": True, "weights": weights}
     for measures, dtype in zip(MEASURES, (pl.Float64, pl.Float32), strict=True):

@@ -1,4 +1,4 @@
-"""Warehouses on this machine: each takes a frame as the table `log` and gives the rows of a query of counts."""
+"""Local warehouses: each function loads a frame as a table and returns the rows of a counting query."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ _OF_CLICKHOUSE = {
 
 
 def quoted(name: str) -> str:
-    """A name as these engines quote it."""
+    """Return a name in double quotes, as these engines quote names."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def by_duckdb(log: pl.DataFrame, made: sh.CountingSql, table: str = "log") -> pl.DataFrame:
-    """Run on DuckDB, whose column of text has a collation that knows no case."""
+    """Run a query on DuckDB, with a case-insensitive collation on text columns."""
     with duckdb.connect() as connection:
         connection.register("frame", log)
         columns = [f"{quoted(name)} {kind}" for name, kind in _typed(connection)]
@@ -71,14 +71,14 @@ def _postgres_binaries() -> Path | None:
 
 @cache
 def _postgres() -> str:
-    """Start a server in a directory of its own, reached by a socket in it; stopped when this process ends."""
+    """Start a server in a temporary directory with a Unix socket; it stops when this process ends."""
     binaries = _postgres_binaries()
     if binaries is None:
         return "PostgreSQL is not installed: make test-warehouses installs it"
     home = Path(tempfile.mkdtemp(prefix="postgres-"))
     user = getpass.getuser()
     as_user: dict[str, object] = {}
-    if os.geteuid() == 0:  # which the server refuses
+    if os.geteuid() == 0:  # the server refuses to run as root
         user = next(name for name in ("postgres", "nobody") if any(one.pw_name == name for one in pwd.getpwall()))
         shutil.chown(home, user)
         as_user = {"user": user, "group": pwd.getpwnam(user).pw_gid, "extra_groups": []}
@@ -106,7 +106,7 @@ def _has_icu(binaries: Path) -> bool:
 
 
 def by_postgres(log: pl.DataFrame, made: sh.CountingSql, table: str = "log") -> pl.DataFrame:
-    """Run on PostgreSQL, which sorts text by the rules of a language."""
+    """Run a query on PostgreSQL, with a collation that sorts by language."""
     psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed: make test-warehouses installs it")
     server = _postgres()
     if not server.startswith("host="):
@@ -132,12 +132,12 @@ def _clickhouse() -> object:
     home = tempfile.mkdtemp(prefix="clickhouse-")
     here = session.Session(home)
     atexit.register(lambda: (here.close(), shutil.rmtree(home, ignore_errors=True)))
-    here.query("create database tests engine = Atomic")  # what its own one does not know it takes for a file
+    here.query("create database tests engine = Atomic")  # the default database reads unknown table names as files
     return here
 
 
 def by_clickhouse(log: pl.DataFrame, made: sh.CountingSql, table: str = "log") -> pl.DataFrame:
-    """Run on ClickHouse."""
+    """Run a query on ClickHouse."""
     session = _clickhouse()
     with tempfile.TemporaryDirectory() as directory:
         log.write_parquet(f"{directory}/log.parquet")
@@ -154,7 +154,7 @@ def by_clickhouse(log: pl.DataFrame, made: sh.CountingSql, table: str = "log") -
 
 
 def by_spark(log: pl.DataFrame, made: sh.CountingSql, table: str = "log") -> pl.DataFrame:
-    """Run on Spark SQL."""
+    """Run a query on Spark SQL."""
     without_zone = [
         name for name, dtype in log.schema.items() if isinstance(dtype, pl.Datetime) and not dtype.time_zone
     ]
@@ -172,14 +172,14 @@ WAREHOUSES: dict[str, Callable[..., pl.DataFrame]] = {
 
 
 def unit_types(case: Case) -> dict[str, str]:
-    """Return the SQL types of those unit columns that are not text."""
+    """Return the SQL types of the unit columns that are not text."""
     kinds = {pl.Int64: "integer", pl.Date: "date", pl.Datetime: "timestamp"}
     held = {name: case.log.schema[name].base_type() for name in case.unit}
     return {name: kinds[kind] for name, kind in held.items() if kind in kinds}
 
 
 def counted_in(engine: str) -> Callable[[Case], dict[tuple[object, ...], int]]:
-    """Return a function that counts a case by key, by running the counting query in a warehouse."""
+    """Return a function that counts a case by key with a warehouse's counting query."""
 
     def counted(case: Case) -> dict[tuple[object, ...], int]:
         if case.nul and engine == "postgres":

@@ -1,4 +1,4 @@
-"""One declaration: what it takes, refuses, writes and reads back, and what every interface takes from it."""
+"""The declaration checks, stores and reads parameters; Python, SQL and the command line take them from it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_the_record_holds_canonical_values():
     ],
 )
 def test_json_gives_the_same_declaration(given):
-    """A store keeps JSON, and reads the same declaration back."""
+    """A declaration that is stored as JSON and read back equals the original."""
     made = Declaration(**WHOLE | given)
     stored = json.loads(json.dumps(made.as_json()))
     assert Declaration.from_json(stored) == made
@@ -68,7 +68,7 @@ def test_json_gives_the_same_declaration(given):
     ],
 )
 def test_a_wrong_parameter_is_named(given, parameter, words):
-    """The error carries the parameter, and says what would be right."""
+    """The error for a wrong parameter names the parameter and the allowed values."""
     with pytest.raises(DeclarationError, match=words) as caught:
         Declaration(**WHOLE | given)
     assert caught.value.parameter == parameter
@@ -87,12 +87,12 @@ def test_a_wrong_parameter_is_named(given, parameter, words):
     ],
 )
 def test_a_text_form_reads_back(read, text):
-    """`str` of a record is the text from which it is read."""
+    """`str` of a record gives the text that the record is parsed from."""
     assert str(read(text)) == text
 
 
 def test_days_name_steps():
-    """A day names the step that contains it; days outside all steps are refused."""
+    """A day maps to the step that contains it; days outside all steps are refused."""
     weeks = Steps(2, start="2026-01-01", every="week")
     assert [weeks.step_of(day) for day in ("2026-01-01", "2026-01-07", "2026-01-08", 2)] == [1, 1, 2, 2]
     for wrong in ("2025-12-31", "2026-01-15", "monday", 3, True):
@@ -101,7 +101,7 @@ def test_days_name_steps():
 
 
 def test_a_file_that_a_text_names_is_not_opened(tmp_path):
-    """A declaration read from JSON has the text of its domain; the catalogue's file is not read."""
+    """A declaration read from JSON keeps the text of its domain, and does not read the catalogue's file."""
     file = tmp_path / "areas.txt"
     file.write_text("a\nb\n")
     made = Declaration(**WHOLE | {"domain": Catalogue(file=file)})
@@ -113,7 +113,7 @@ def test_a_file_that_a_text_names_is_not_opened(tmp_path):
 
 
 def test_every_word_of_sql_has_a_parameter():
-    """WITH accepts the fields that have an SQL word; those without a default come first."""
+    """The WITH clause accepts the fields that have an SQL word; required parameters come first."""
     words = sql_words(Declaration)
     assert words[:2] == ["max_keys", "unit"]
     assert {"unit", "bounding", "noise", "cap", "unverified"} <= set(words)
@@ -123,7 +123,7 @@ def test_every_word_of_sql_has_a_parameter():
 
 @dataclass(frozen=True, kw_only=True)
 class Wider(Declaration):
-    """A copy of the declaration with one more parameter."""
+    """A declaration with one more parameter."""
 
     colour: str = parameter("Colour of the series.", "red", choices=("red", "blue"))
 

@@ -1,8 +1,8 @@
-"""Kill work at chosen calls, or let a call fail: `python -m tests.faults.campaign PLACE --kills 100`.
+"""Kill work at chosen calls, or make a call fail: `python -m tests.faults.campaign PLACE --kills 100`.
 
-One process imports everything and starts no thread. Every attempt is a fork of it, whose n-th call of one kind kills
-it or fails: a system call traced by strace, or, of the kind `inside`, any call by which Python changes files or the
-state. A second fork checks what is left (`tests.faults.work`).
+One process imports everything and starts no thread. Each attempt is a fork of this process, whose n-th call of one
+kind kills the fork or fails. A kind is a system call, traced by strace, or `inside`: any Python call that changes
+files or the state. A second fork checks the store afterwards (`tests.faults.work`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-# All that the work imports on its way, so that an attempt makes its own calls only.
+# Import everything before the fork, so that an attempt makes only the calls of the work itself.
 from sparsehist.release import creation, query_session  # noqa: F401
 from sparsehist.sqlfront import session  # noqa: F401
 from sparsehist.store.database import Database
@@ -27,13 +27,13 @@ from tests.faults.work import WORK
 INSIDE = "inside"
 KINDS = ("write", "pwrite64", "fsync", "fdatasync", "rename", "unlink", "ftruncate", "mkdir", "rmdir", "unlinkat")
 MOST_CALLS = 250
-"""Twice what the longest work makes inside Python; a state that grows from attempt to attempt has no end."""
+"""Twice the calls of the longest work; attempts that leave more and more work for the next one would never end."""
 CALLS = ("open", "write", "fsync", "replace", "rename", "mkdir", "unlink", "rmdir", "ftruncate")
 KILL = "signal=SIGKILL"
 
 
 def kill_inside(number):
-    """Kill this process just before Python makes the call of this number, from 1."""
+    """Kill this process just before its call of this number (from 1) that changes files or the state."""
     left = [number]
 
     def wrapped(call):
@@ -52,8 +52,8 @@ def kill_inside(number):
 
 
 def trace_calls(injection, trace):
-    """Trace this process from here on, and inject a fault."""
-    ctypes.CDLL(None).prctl(0x59616D61, ctypes.c_ulong(2**64 - 1), 0, 0, 0)  # its own child may trace it
+    """Attach strace to this process and inject a fault into a system call."""
+    ctypes.CDLL(None).prctl(0x59616D61, ctypes.c_ulong(2**64 - 1), 0, 0, 0)  # allow a child process to trace this one
     call, _, _ = injection.partition(":")
     words = ["strace", "-f", "-qq", "-o", trace, "-e", f"trace={call}", "-e", f"inject={injection}"]
     subprocess.Popen([*words, "-p", str(os.getpid())], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -65,7 +65,7 @@ def trace_calls(injection, trace):
 
 
 def interrupt(name, place, kind, what, number):
-    """Interrupt work at its n-th call of a kind, and check what is left; how it ended, None without such a call."""
+    """Interrupt work at its n-th call, check the store, and return the outcome, or None if there was no n-th call."""
     _, work, check = WORK[name]
     trace = place.root.parent / "trace"
     trace.write_text("")
@@ -86,7 +86,7 @@ def interrupt(name, place, kind, what, number):
 
 
 def attempts(name, root, what, kinds, most, report):
-    """Interrupt work at every call of every kind in turn: once, or again and again up to `most` attempts."""
+    """Interrupt work at each call of each kind in turn, once or repeatedly until `most` attempts are made."""
     place, done, number = Place(root), 0, 0
     assert forked(lambda: WORK[name][0](place)) == 0, f"{name}: not prepared"
     left = list(kinds)
@@ -102,12 +102,12 @@ def attempts(name, root, what, kinds, most, report):
             done += 1
             if done == most:
                 return
-        if not left and most is not None and number > 1:  # every kind has come to its end: again from the first call
+        if not left and most is not None and number > 1:  # every kind has run out of calls: start again
             number, left = 0, list(kinds)
 
 
 def main():
-    """Run what the command line says, and print how many of each kind there were."""
+    """Run the campaign of the command line, and print the number of attempts by kind, work and outcome."""
     parser = argparse.ArgumentParser()
     parser.add_argument("place", type=Path)
     parser.add_argument("--work", nargs="*", default=list(WORK))

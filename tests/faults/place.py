@@ -1,4 +1,4 @@
-"""The place of work that is interrupted: a store, what was published from it, and what must hold whenever it ends."""
+"""A store and its published files in one directory, and what must hold after any interruption."""
 
 from __future__ import annotations
 
@@ -19,37 +19,37 @@ REFUSED, FAILED = 3, 1
 
 
 def log():
-    """A small log, the same in every process."""
+    """Return a small log that is the same in every process."""
     rng = np.random.default_rng(5)
     return pl.DataFrame({"user": np.repeat(np.arange(800), 3), "key": [f"k{k}" for k in rng.zipf(1.4, 2400) % 60]})
 
 
 class Place:
-    """A store, a directory to publish in, and what was seen so far, all in `root`."""
+    """A directory `root` with a store, published files and the digests of all releases seen before."""
 
     def __init__(self, root):
         self.root, self.store, self.out = root, root / "store", root / "out"
         self.out.mkdir(parents=True, exist_ok=True)
-        self.seen, self.log = root / "seen.json", root.parent / "log.parquet"  # outside of what is put back
+        self.seen, self.log = root / "seen.json", root.parent / "log.parquet"  # not part of the restored contents
         if not self.log.exists():
-            forked(lambda: log().write_parquet(self.log))  # Polars starts no thread in this process
+            forked(lambda: log().write_parquet(self.log))  # in a fork, so that Polars starts no thread here
 
     def open(self, *, create=False):
         """Open the store."""
         return sh.open(self.store, create=create, wait=20)
 
     def create(self, name="visits", **more):
-        """Create a series, or go on where a killed run left off."""
+        """Create a series, or reuse the series that a killed run created."""
         log = None if {"steps", "every"} & more.keys() else self.log
         declared = {"unit": "user", "key": "key", "max_keys": 3, "domain": "strings(max_bytes=8)"}
         return sh.create(self.open(create=True), log, name=name, if_exists="reuse", **declared, **more)
 
     def number(self):
-        """How many releases the store has made."""
+        """Return the number of releases in the store's events."""
         return sum(event["what"] == "release" for event in self.open().events().to_dicts())
 
     def keep(self, found):
-        """Compare releases with those seen before, and remember them."""
+        """Check that no known release has changed, and remember the digests of new ones."""
         known = json.loads(self.seen.read_text()) if self.seen.exists() else {}
         changed = {name for name in found if known.get(name, found[name]) != found[name]}
         assert not changed, f"drawn twice: {changed}"
@@ -62,8 +62,8 @@ def digest(release):
 
 
 def inspect(place):
-    """Run the next command, and check releases, published files, both ledgers and every file of the store."""
-    opened = place.open()  # never made anew: a store that is lost is an error
+    """Open the store, and check its releases, published files, both ledgers and every file in it."""
+    opened = place.open()  # create=False: a store that is lost is an error
     with opened.hold() as state:
         state.verify()
         files = state._database._connection.execute(
@@ -91,14 +91,14 @@ def inspect(place):
     paths = {row["series"]: row["level"] for row in rows if row["scope"] == "path" and row["path"] == "cells"}
     for release in by_round.values():
         about = release.metadata
-        if about["kind"] == "cells":  # the ledger has one row for all periods, that of their population
+        if about["kind"] == "cells":  # a periodic series has no row of its own, so use its population's
             spent = paths.get(about["series"]) or populations[about["declaration"]["population"]]
             assert as_level(spent) >= release.level, "the ledger shows less than what left"
     _check_remains(place, registered)
 
 
 def _check_remains(place, registered):
-    """There are no files but those of the store, of its copies and of its releases."""
+    """Check that only files of the store, its copies and its releases exist."""
     top = {path.name for path in place.root.iterdir()} - {"seen.json"}
     assert top <= {"store", "store.generation", "out", "kept", "kept.generation"}, top
     inside = {path.name for path in place.store.iterdir()}
@@ -110,17 +110,17 @@ def _check_remains(place, registered):
 
 
 def forked(step):
-    """Run something in a fork; its exit code, negative when it was killed."""
+    """Run a function in a fork and return its exit code, which is negative if a signal killed it."""
     child = os.fork()
     if child == 0:
-        faulthandler.dump_traceback_later(300, exit=True)  # one that hangs says where; a machine may be busy
+        faulthandler.dump_traceback_later(300, exit=True)  # a child that hangs prints its stack
         code = FAILED
         try:
             step()
             code = 0
         except SparsehistError:
             code = REFUSED
-        except BaseException:  # noqa: BLE001  shown, and then the child ends
+        except BaseException:  # noqa: BLE001  print any error, then end the child
             sys.excepthook(*sys.exc_info())
         finally:
             sys.stderr.flush()

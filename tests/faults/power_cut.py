@@ -1,9 +1,8 @@
 """A model of power cuts: recorded system calls are replayed, and unsynchronised writes may be lost.
 
-`record` runs some work under strace and returns its calls that create, write, rename, remove or synchronise files.
-`Disk` replays them one by one and gives the possible contents after a power cut at that moment: of every file the
-synchronised contents and any part of later writes; of every directory the synchronised entries and the first few of
-the later changes.
+`record` runs a command under strace and returns its calls that create, write, rename, remove or synchronise files.
+`Disk` replays the calls one by one. After a power cut, a file may have its synchronised contents and any part of the
+later writes; a directory has its synchronised entries and the first few of the later changes.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _ARGUMENT = re.compile(r'"((?:[^"\\]|\\.)*)"|([^,"]+)')
 
 
 class Call(NamedTuple):
-    """A system call that succeeded; calls that take a path are named as those that take a directory and a path."""
+    """A successful system call; a call with a path has the name of its variant with a directory, as `openat`."""
 
     name: str
     arguments: tuple[bytes | str, ...]
@@ -36,7 +35,7 @@ class Call(NamedTuple):
 
 
 def record(command, trace, *, cwd):
-    """Run a command and return its calls, in order."""
+    """Run a command under strace and return its system calls in order."""
     traced = ["strace", "-f", "-qq", "-xx", "-s", str(1 << 24), "-o", str(trace), "-e", f"trace={CALLS}", *command]
     subprocess.run(traced, cwd=cwd, check=True, timeout=300)
     return list(_calls(trace.read_text()))
@@ -65,7 +64,7 @@ def _calls(text):
 
 
 class Write(NamedTuple):
-    """Bytes written at a place; None cuts the file there."""
+    """Bytes written at an offset; data None truncates the file there."""
 
     offset: int
     data: bytes | None
@@ -73,7 +72,7 @@ class Write(NamedTuple):
 
 @dataclass(eq=False)
 class File:
-    """A file: what is on the disk, and what was written since it was synchronised."""
+    """A file: its contents on the disk, and the writes since its last fsync."""
 
     durable: bytes = b""
     pending: list[Write] = field(default_factory=list)
@@ -84,13 +83,13 @@ class File:
 
 @dataclass(eq=False)
 class Directory:
-    """A directory: its entries on the disk, and how they changed since it was synchronised."""
+    """A directory: its entries on the disk, and the changes since its last fsync."""
 
     durable: dict[str, Node] = field(default_factory=dict)
     pending: list[dict[str, Node | None]] = field(default_factory=list)
 
     def entries(self, changes=None):
-        """Its entries after the first `changes` pending changes, or after all of them."""
+        """Return the entries after the first `changes` pending changes, or after all."""
         found = {**self.durable}
         for change in self.pending[:changes]:
             found |= change
@@ -104,7 +103,7 @@ Node = File | Directory
 
 
 def written(content, writes):
-    """A file after some writes; what lies between them is zero."""
+    """Return the contents of a file after some writes; gaps are filled with zeros."""
     out = bytearray(content)
     for offset, data in writes:
         if data is None:
@@ -116,15 +115,15 @@ def written(content, writes):
 
 
 class Disk:
-    """A directory in a model; replaying a call returns whether it changed or synchronised anything."""
+    """A model of a directory; `replay` returns whether a call changed or synchronised anything."""
 
     def __init__(self, root):
-        """Take what is there as synchronised."""
+        """Read the directory, and treat its contents as synchronised."""
         self._root, self.top = root, _read(root)
-        self._open: dict[int, tuple[Node, int]] = {}  # by descriptor, with its offset
+        self._open: dict[int, tuple[Node, int]] = {}  # by file descriptor: the node and its offset
 
     def replay(self, call):
-        """Replay one call."""
+        """Replay one system call."""
         if call.name in ("close", "write", "pwrite64", "ftruncate", "fsync", "fdatasync"):
             descriptor = int(call.arguments[0])
             return descriptor in self._open and self._replay_open(call, descriptor, *self._open[descriptor])
@@ -138,7 +137,7 @@ class Disk:
                 directory, name = found
                 directory.pending.append({name: Directory() if call.name == "mkdirat" else None})
             return found is not None
-        if call.name == "syscall_0x1c3":  # cachestat, which reads; an older strace has no name for it
+        if call.name == "syscall_0x1c3":  # cachestat only reads; older versions of strace do not know its name
             return False
         raise NotImplementedError(call.name)
 
@@ -164,7 +163,7 @@ class Disk:
         found = self._find(where, path)
         if found is None:
             return False
-        if "O_TMPFILE" in flags:  # without a name: gone after a cut
+        if "O_TMPFILE" in flags:  # a file without a name, which a power cut removes
             self._open[descriptor] = File(), 0
             return False
         directory, name = found
@@ -180,7 +179,7 @@ class Disk:
         return new or "O_TRUNC" in flags
 
     def _renamed(self, before, after):
-        """Rename: in one step within a directory, in two that may be lost apart between directories."""
+        """Record a rename: one change within a directory, two independent changes between directories."""
         if before is None and after is None:
             return False
         assert before is not None and after is not None, "renamed into or out of what is watched"
@@ -194,7 +193,7 @@ class Disk:
         return True
 
     def _find(self, where, name):
-        """The directory a file is in and its name there; None outside of what is watched."""
+        """Return the directory of a file and its name there, or None outside the modelled directory."""
         path = Path(os.fsdecode(name))
         if where == "AT_FDCWD" or path.is_absolute():
             if not path.is_relative_to(self._root):
@@ -213,8 +212,8 @@ class Cut(NamedTuple):
     """Which unsynchronised changes survive a power cut.
 
     Attributes:
-        changes: From the number of pending changes of a directory, how many are kept, from the first on.
-        writes: From the pending writes to a file, those that are kept.
+        changes: Maps the number of pending changes of a directory to the number of first changes that survive.
+        writes: Maps the pending writes to a file to the writes that survive.
     """
 
     name: str
@@ -223,12 +222,12 @@ class Cut(NamedTuple):
 
 
 def zeros(writes):
-    """The size of a file has reached the disk, what was written has not."""
+    """Return writes that changed the size of a file but left zeros as contents."""
     return [Write(offset, data and bytes(len(data))) for offset, data in writes]
 
 
 def cuts(chance):
-    """All is lost, all names or all contents are kept, and whatever falls between."""
+    """Return kinds of power cuts, from losing everything to keeping all names or all contents."""
 
     def some(writes):
         sectors = [
@@ -251,7 +250,7 @@ def cuts(chance):
 
 
 def put(directory, place, cut):
-    """Write the contents after a cut into the existing directory, so that its inode does not change."""
+    """Write the contents after a power cut into an existing directory, so that its inode does not change."""
     wanted = directory.entries(cut.changes(len(directory.pending)))
     for there in list(place.iterdir()):
         if not there.is_dir():

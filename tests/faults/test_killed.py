@@ -1,4 +1,4 @@
-"""Processes killed at every write, fsync and rename, and failing calls: no release is lost."""
+"""No release is lost if a process is killed at any write, fsync or rename, or if such a call fails."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ pytestmark = [
 ROOT = Path(__file__).parents[2]
 CAMPAIGN = (sys.executable, "-B", "-m", "tests.faults.campaign")
 KILLS = int(os.environ.get("SPARSEHIST_KILLS", "100"))
-"""In all, over all kinds of work; `make test-faults KILLS=1000` is the whole campaign."""
+"""Number of kills over all kinds of work; `make test-faults KILLS=1000` runs the whole campaign."""
 
 
 def campaign(place, *options):
-    """Run a campaign; how many attempts there were, by kind of call, work and outcome."""
+    """Run a campaign and return the number of attempts by kind of call, work and outcome."""
     words = list(map(str, [*CAMPAIGN, place, *options]))
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
-    print(done.stdout)  # noqa: T201  the numbers, with -s
+    print(done.stdout)  # noqa: T201  pytest -s shows the numbers
     return json.loads(done.stdout.splitlines()[-1])
 
 
@@ -43,13 +43,13 @@ def test_work_that_is_killed_is_done_as_a_whole_or_not_begun(tmp_path):
 
 @pytest.mark.parametrize("work", ["round", "drop"])
 def test_work_is_killed_once_at_each_call(tmp_path, work):
-    """A round and a drop that are killed at any system call, SQLite's included, are complete or not begun."""
+    """A round or a drop that is killed at any system call, SQLite's included, is complete or not begun."""
     made = campaign(tmp_path, "--work", work)
     assert made["killed"] >= 30 and min(made["pwrite64"], made["fdatasync"]) >= 5, made
 
 
 def test_every_call_of_a_release_may_fail(tmp_path):
-    """If a write of a release fails (no space, I/O error, quota), it is made or refused, and nothing is lost."""
+    """If a write of a release fails with ENOSPC, EIO or EDQUOT, the release is made or refused without loss."""
     made = campaign(tmp_path, "--work", "release", "--errors", "ENOSPC", "EIO", "EDQUOT")
     assert min(made["refused"], made["of release"] - made["refused"]) >= 3
     assert made.get("killed", 0) == 0

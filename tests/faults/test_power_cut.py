@@ -1,4 +1,4 @@
-"""A power cut at any moment, which loses unsynchronised data in part or whole, leaves a consistent store."""
+"""A power cut at any moment leaves a consistent store, even if unsynchronised data are lost in part."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ pytestmark = [
 ]
 ROOT = Path(__file__).parents[2]
 CUTS = int(os.environ.get("SPARSEHIST_CUTS", "100"))
-"""Of each kind of work."""
+"""Number of power cuts for each kind of work."""
 SYNCS, WRITES = ("fsync", "fdatasync"), ("write", "pwrite64")
 
 
 def recorded(work, tmp_path):
-    """Do a piece of work once; the place it was done in, as it was before, and the calls."""
+    """Run a piece of work under strace; return its place, a model of the disk before, and its system calls."""
     root = tmp_path / "root"
     command = [sys.executable, "-B", "-m", "tests.faults.campaign", str(root), "--work", work, "--step"]
     subprocess.run([*command, "prepare"], cwd=ROOT, check=True, timeout=300)
@@ -41,15 +41,15 @@ def recorded(work, tmp_path):
 
 @pytest.fixture(autouse=True)
 def directories_and_times_are_those_of_the_model(monkeypatch):
-    """Skip the check for copies: a replayed disk has other inodes and times."""
+    """Disable the check for copies, because a replayed disk has other inodes and times."""
     monkeypatch.setattr(opening, "check_is_original", lambda *_: None)
 
 
 def moments(root, disk, calls, most=None):
-    """Replay calls, and yield the number of each that changed or synchronised something with each of the cuts.
+    """Replay calls; yield (number of the call, kind of power cut) after writing the contents that the cut leaves.
 
-    Within a run of writes only after the first and the last: cuts keep any part of those before them. Of more than
-    `most` some are picked; those after the last call are always among them.
+    Calls that change and synchronise nothing are skipped, and so are the middle calls of a run of writes, because a
+    cut keeps any part of the writes before it. A sample of `most` pairs always includes those after the last call.
     """
     chance = random.Random(1)
     rehearsal = copy.deepcopy(disk)
@@ -67,7 +67,7 @@ def moments(root, disk, calls, most=None):
 
 
 def outcome(work, place):
-    """Run the next command, check everything, and return how far the store has come."""
+    """Run the next command, check everything, and return a number that shows how far the work came."""
     kept = place.root / "kept"
     if work in ("round", "sums", "session"):
         with open_state(place.store) as opened:
@@ -85,7 +85,7 @@ def outcome(work, place):
         inspect(place)
         return 0
     if work == "backup" and not kept.exists():
-        WORK[work][1](place)  # removes what is left of the backup that was cut
+        WORK[work][1](place)  # also removes the remains of the backup that was cut
         shutil.rmtree(kept)
     inspect(place)
     if work == "backup" and kept.exists():
@@ -102,7 +102,7 @@ def outcome(work, place):
 
 @pytest.mark.parametrize("work", sorted(WORK.keys() - {"ask", "store"}))
 def test_a_store_is_before_or_after_whenever_the_power_goes(tmp_path, work):
-    """After a power cut at any call the store is as before or after the work, and finished work is not lost."""
+    """After a power cut at any call, the store is as before or after the work, and finished work is not lost."""
     place, disk, calls = recorded(work, tmp_path)
     found = Counter()
     for number, cut in moments(place.root, disk, calls, CUTS):
@@ -127,7 +127,7 @@ def test_a_store_is_before_or_after_whenever_the_power_goes(tmp_path, work):
     ids=["directory", "round", "journal", "state"],
 )
 def test_a_forgotten_synchronisation_is_found(tmp_path, work, forgotten):
-    """Negative control: without the fsync of the directory, round, journal or state, a cut loses data."""
+    """Negative control: without the fsync of the directory, round, journal or state, a power cut loses data."""
     place, disk, calls = recorded(work, tmp_path)
     opened, kept = {}, []
     for call in calls:

@@ -1,8 +1,8 @@
-"""Work that is interrupted: what it needs, what it does, and what must hold after it was done, killed or cut off.
+"""Work to be interrupted: for each kind, a function that prepares it, one that does it and one that checks it.
 
-The check runs the next command and looks at the store: it opens and verifies, every release still has the numbers
-first seen, every published file is in the state and in both ledgers, and there are no other files. Then it gives the
-next attempt something to do.
+The check runs the next command and inspects the store: the store opens and verifies, every release still has the
+numbers first seen, every published file is in the state and in both ledgers, and there are no other files. Then the
+check prepares the next attempt.
 """
 
 from __future__ import annotations
@@ -35,29 +35,29 @@ release {name} from by_script at level {level} expecting 5 false keys to '{file}
 
 
 def prepare(place):
-    """A store with a series and a release."""
+    """Create a series and make one release."""
     place.create().release("first", level="0.1", false_keys=5)
 
 
 def level(number):
-    """The level of the release of that number."""
+    """Return the level of the release with this number."""
     return LEVELS[number % len(LEVELS)]
 
 
 def released(place, **how):
-    """Release at a level, of cells or of a workload, and publish."""
+    """Make the next release, of cells or of a workload, and publish it."""
     n = place.number()
     how = how or {"threshold": 42.0 + n % 5}
     place.create().release(f"r{n}", level=level(n), **how).write_parquet(place.out / f"r{n}.parquet")
 
 
 def day(place, step):
-    """The log of a step or a week: half of its users were there before."""
+    """Return the log of a step or week, half of whose users were in the previous one."""
     return pl.scan_parquet(place.log).with_columns(pl.col("user") + 400 * step)
 
 
 def appended(place):
-    """Append the next step to a running series, release its counts and publish."""
+    """Append the next step to a running series, release its counts and publish them."""
     series = place.create("days", steps=MOST_STEPS)
     step = min(series.appended() + 1, MOST_STEPS)
     series.append(day(place, step), step=step)
@@ -66,13 +66,13 @@ def appended(place):
 
 
 def prepare_append(place):
-    """A running series with three steps: the fourth merges what the store knows of those before."""
+    """Create a running series with three steps, so that the fourth merges with what is stored."""
     for _ in range(3):
         appended(place)
 
 
 def check_append(place):
-    """The counts are those of whole steps, each counted once."""
+    """Check that the counts are those of whole steps, each counted once."""
     inspect(place)
     series = place.open().series("days")
     with series._hold() as (state, record):
@@ -84,7 +84,7 @@ def check_append(place):
 
 
 def added(place):
-    """Append the log of the next week to a periodic series in which a user counts in two weeks, release, publish."""
+    """Append the next week to a periodic series with most_periods=2, then release and publish its counts."""
     series = place.create("weeks", every=sh.Every("week", most_periods=2, budget="1"))
     number = min(len(series.appended()) + 1, 52)
     log = day(place, number).collect()
@@ -93,7 +93,7 @@ def added(place):
 
 
 def check_add(place):
-    """Nobody counts in more than two weeks, and everybody in the first two they were in."""
+    """Check that each user counts in the first two weeks with rows of that user, and in no later one."""
     inspect(place)
     times = Counter()
     for number, (week, units) in enumerate(who_counts(place.open().series("weeks")).items(), 1):
@@ -104,7 +104,7 @@ def check_add(place):
 
 
 def uncreate(place):
-    """Check that creating the series again gives it whole; then delete the store for the next attempt."""
+    """Check that creating the series again succeeds; then delete the store for the next attempt."""
     place.create("new").release("all", level=100, threshold=2.0)
     inspect(place)
     shutil.rmtree(place.store)
@@ -112,7 +112,7 @@ def uncreate(place):
 
 
 def undrop(place):
-    """What was spent stays in the ledger; give the next attempt a series to drop."""
+    """Check that the ledger keeps the cost of dropped series; then make a series for the next attempt to drop."""
     inspect(place)
     opened = place.open()
     drops = opened.ledger(full=True).filter(scope="path", series="more").height
@@ -126,7 +126,7 @@ def undrop(place):
 
 
 def prepare_drop(place):
-    """A series with a release."""
+    """Create a series, and a second one with a release, which is to be dropped."""
     place.create()
     place.create("more").release("once", level="0.1", false_keys=5)
 
@@ -143,14 +143,14 @@ def backed_up(place):
 
 
 def cannot_adopt(copy):
-    """A copy is refused; then it goes."""
+    """Check that a copy cannot be adopted; then delete the copy."""
     with pytest.raises(SparsehistError):
         sh.adopt(copy, home_is_gone=True)
     shutil.rmtree(copy)
 
 
 def unbackup(place):
-    """The backup is complete or absent, cannot be adopted beside the store, and the next backup cleans up."""
+    """Check that the backup is complete or absent, cannot be adopted, and that the next backup cleans up."""
     halves = [(half, place.out / half.name) for half in place.root.glob(".kept.*.new")]
     for half, aside in halves:
         half.rename(aside)
@@ -165,7 +165,7 @@ def unbackup(place):
 
 
 def unadopt(place):
-    """The backup can be adopted, and then no other copy can; it is the store from then on."""
+    """Check that one backup can be adopted and the other cannot; then prepare the next attempt."""
     sh.adopt(place.root / "kept", home_is_gone=True)
     cannot_adopt(place.root / "other")
     (place.root / "kept").rename(place.store)
@@ -174,7 +174,7 @@ def unadopt(place):
 
 
 def prepare_adopt(place):
-    """Two backups of a store that is gone."""
+    """Make two backups of a store, and delete the store."""
     prepare(place)
     for name in ("kept", "other"):
         place.open().backup(place.root / name)
@@ -182,7 +182,7 @@ def prepare_adopt(place):
 
 
 def plant(place):
-    """Check the store; then plant temporary files of killed runs, with and without a lock."""
+    """Check the store; then plant temporary files of killed runs, with and without a lock file."""
     inspect(place)
     for name in ("sparsehist-spill-died", "sparsehist-spill-open", "other"):
         parts = place.store / "tmp" / name / "parts"
@@ -194,13 +194,13 @@ def plant(place):
 
 
 def prepare_clear(place):
-    """A store with a release, and the remains of dead runs."""
+    """Create a store with a release, and plant temporary files of killed runs."""
     prepare(place)
     plant(place)
 
 
 def unmove(place):
-    """It opens at its new place, and back at the old one; then move it again."""
+    """Check that a moved store opens at its new path and, moved back, at the old one; then move it again."""
     sh.open(place.root / "kept")
     (place.root / "kept").rename(place.store)
     inspect(place)
@@ -208,20 +208,20 @@ def unmove(place):
 
 
 def prepare_move(place):
-    """A store that was moved."""
+    """Create a store and move it."""
     prepare(place)
     place.store.rename(place.root / "kept")
 
 
 def script(place):
-    """Run a script that makes a series, releases and publishes."""
+    """Run an SQL script that creates a series, makes a release and publishes it."""
     n = place.number() if place.store.exists() else 0
     text = SCRIPT.format(name=f"s{n}", level=level(n), file=place.out / f"s{n}.parquet")
     sh.sql(text, store=place.store, tables={"log": place.log})
 
 
 def unscript(place):
-    """The same script again does what is left; now and then the series goes."""
+    """Check that the same script completes when it runs again; drop the series now and then."""
     script(place)
     inspect(place)
     if place.number() % 5 == 4 and "by_script" in place.open().series_names():
@@ -231,7 +231,7 @@ def unscript(place):
 
 
 def unmake(place):
-    """The store is there and empty, or not there; the next one cleans up; then make room for the next attempt."""
+    """Check that the store is empty or absent, and that creating it again cleans up; then delete it."""
     if place.store.exists():
         with open_state(place.store) as state:
             assert state.generation == 0
@@ -242,15 +242,15 @@ def unmake(place):
 
 
 def round_committed(place):
-    """Commit one more round of made-up noise on top of what is there."""
+    """Commit one more round of made-up noise."""
     with open_state(place.store) as state:
         model = grown(state)
-        # Few levels: a round writes a row for each, and the moments to be killed at must come to an end.
+        # Few levels, because a round writes a row for each level, and the number of calls to kill must stay finite.
         state.commit_round(model.make_round(Fraction(1, len(model.names) % 3 + 1), 3, 1))
 
 
 def grown(state):
-    """The model of a store that made as many releases as this one: rounds are drawn with fixed seeds."""
+    """Return the model of a store with as many releases as this one; rounds are drawn with fixed seeds."""
     record = state.series("queries")
     model = Model(record.path_id)
     for release in state.releases(record):
@@ -259,7 +259,7 @@ def grown(state):
 
 
 def check_rounds(place):
-    """Every number of every round that is there is the one that was drawn, and the next one can be made."""
+    """Check that every committed round holds the numbers that were drawn, and that the state is consistent."""
     with open_state(place.store) as state:
         grown(state).check(state)
         state.verify()
@@ -267,13 +267,13 @@ def check_rounds(place):
 
 
 def prepare_round(place):
-    """A store with one round."""
+    """Create a store with one round."""
     make_store(place.store)
     round_committed(place)
 
 
 def visits(place):
-    """A store with a series of 64 pages, of which eight hold all visits, and two measures."""
+    """Create a series of 64 pages with two measures; eight pages have all visits."""
     held = {"count": 12_500, "price_steps": 500_000, "events_steps": 12_500}
     pages = pl.DataFrame({"page": range(8)} | {name: [number] * 8 for name, number in held.items()})
     return sh.create(
@@ -284,7 +284,7 @@ def visits(place):
 
 
 def again(place):
-    """Remove the store and what was published from it, and begin anew."""
+    """Delete the store and its published files, and create both anew."""
     shutil.rmtree(place.store)
     shutil.rmtree(place.out)
     place.out.mkdir()
@@ -292,13 +292,13 @@ def again(place):
 
 
 def sums_released(place):
-    """Release counts and the sums of two measures, each from a noise path of its own, and publish."""
+    """Release counts and the sums of two measures, each with its own noise path, and publish them."""
     made = place.open().series("visits").release("sums", level=1, measures=1)
     made.write_parquet(place.out / "sums.parquet")
 
 
 def check_sums(place):
-    """All three paths have their round and are charged, or none; then begin anew."""
+    """Check that all three paths have a round and are charged, or that none is; then start anew."""
     series = place.open().series("visits")
     names = series.releases()["name"].to_list()
     assert names in ([], ["sums"])
@@ -316,14 +316,14 @@ def check_sums(place):
 
 
 def asked(place):
-    """Ask a session what is to be measured, and note the answer once it is given."""
+    """Ask an interactive session a query that must be measured, and write down the answer."""
     session = place.open().series("visits").interactive("ad_hoc")
     answer = session.ask(pl.col("page") == session.answers.height - 1)
     (place.out / "given").write_text(f"{session.answers.height} {answer.value}")
 
 
 def check_asked(place):
-    """What was given is kept, nothing is counted twice, and what is asked again is answered alike."""
+    """Check that written answers are in the session, that no update is counted twice, and that answers repeat."""
     session = place.open().series("visits").interactive("ad_hoc")
     answers = session.answers["value"].to_list()
     assert session.updates_left == 200 - (len(answers) - 1)
@@ -344,13 +344,13 @@ def check_asked(place):
 
 
 def session_opened(place):
-    """Open a session, with a release to start from."""
+    """Open an interactive session that starts from a release."""
     series = place.open().series("visits")
     series.interactive("ad_hoc", level=500, accuracy="0.1", start=series.release("public"))
 
 
 def check_session(place):
-    """The session is charged, can be asked, and begins from the release, or there is none; then begin anew."""
+    """Check that the session is absent, or is charged and answers from its first release; then start anew."""
     series = place.open().series("visits")
     names = [name for name in series.releases()["name"] if name != "public"]
     assert names in ([], ["ad_hoc"])
@@ -362,7 +362,7 @@ def check_session(place):
     with open_state(place.store) as state:
         state.verify()
         assert len(list(state.series("visits").directory.glob("*.start"))) == len(names)
-    if names:  # a session cannot be dropped, and each one is a path to read: the calls would come to no end
+    if names:  # sessions cannot be dropped, and each one adds calls to the next attempt
         again(place).release("public", level=1)
 
 
@@ -389,4 +389,4 @@ WORK = {
     "store": (lambda _: None, lambda place: create_store(place.store), unmake),
     "round": (prepare_round, round_committed, check_rounds),
 }
-"""What is needed, what is done, and what must hold after it. The last two work on the state alone."""
+"""By name: (prepare, work, check). The last two kinds of work use the state only."""

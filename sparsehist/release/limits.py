@@ -47,37 +47,26 @@ def budget_event(
 
 def raise_cap(home: Home, series: str, level: Level, *, reason: str, series_id: str | None = None) -> None:
     """Raise the cap of a series; see `Series.raise_cap`."""
-    with home.hold() as state:
-        event = cap_event(Ledger.of(state), home.find(state, series, series_id).series_id, level, reason=reason)
-        state.declare(**event)
-
-
-def cap_event(ledger: Ledger, series_id: str, level: Level, *, reason: str) -> dict[str, Any]:
-    """Return the event that raises the cap of a series."""
-    wanted, cap = as_level(level), ledger.cap(series_id).now
+    wanted = as_level(level)
     checked_text("reason", reason, needed=True)
-    if cap is None:
-        name = ledger.accounts[series_id].name
-        raise DeclarationError(f"the series {name!r} has no cap: there is nothing to raise")
-    if wanted <= cap:
-        raise DeclarationError(f"the cap is {level_text(cap)} and can only be raised, got {shown(level)}")
-    ledger.check_raised_cap(series_id)
-    return {"what": "raise cap", "series_id": series_id, "level": level_text(wanted), "reason": reason}
+    with home.hold() as state:
+        ledger, series_id = Ledger.of(state), home.find(state, series, series_id).series_id
+        cap = ledger.cap(series_id).now
+        if cap is None:
+            raise DeclarationError(f"the series {series!r} has no cap: there is nothing to raise")
+        if wanted <= cap:
+            raise DeclarationError(f"the cap is {level_text(cap)} and can only be raised, got {shown(level)}")
+        ledger.check_raised_cap(series_id)
+        state.declare("raise cap", series_id=series_id, level=level_text(wanted), reason=reason)
 
 
 def declare_disjoint(home: Home, populations: Sequence[str], *, reason: str) -> None:
     """Declare that nobody is in two of these populations; see `Store.declare_disjoint`."""
-    event = disjoint_event(populations, reason=reason)
-    with home.hold() as state:
-        state.declare(**event)
-
-
-def disjoint_event(populations: Sequence[str], *, reason: str) -> dict[str, Any]:
-    """Return the event that declares populations disjoint."""
     names: list[str] = []
     if not isinstance(populations, str):
         names = read_each("populations", populations, partial(checked_name, "population"), "the name of one")
     if len(names) < 2 or len(set(names)) < len(names):
         raise DeclarationError(f"give two or more populations, each named once; got {shown(populations)}")
     checked_text("reason", reason, needed=True)
-    return {"what": "declare disjoint", "reason": reason, "details": {"populations": sorted(names)}}
+    with home.hold() as state:
+        state.declare("declare disjoint", reason=reason, details={"populations": sorted(names)})

@@ -25,10 +25,11 @@ from sparsehist.ledger.spent import CELLS, Account, PathName
 from sparsehist.privacy import level_text
 from sparsehist.release import any_kind
 from sparsehist.release.cell_parameters import cell_metadata
+from sparsehist.release.key_discovery import charged, planned_rounds
 from sparsehist.release.limits import budget_event
 from sparsehist.release.periods import declared_periods, names_of_period
 from sparsehist.release.pipeline import AUTO, prepared
-from sparsehist.release.release_files import check_target
+from sparsehist.release.release_files import ENDINGS, check_target
 from sparsehist.release.running_round import running_metadata
 from sparsehist.release.stored_declaration import declaration_of
 from sparsehist.sqlfront.engine_words import first_line
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
 _MAKES_NOTHING = frozenset({"SELECT", "EXPLAIN", "LOAD"})
 _PUBLIC = "public_tables"
 _HOW_TO_COUNT = ("memory_limit", "threads")
+_OF_DISCOVERY = ("unit", "key", "most_keys", "delta", "rounds", "kind", "population", "on_null")
+_ENDINGS = {"release": ENDINGS, "choose keys": (".parquet",), "report store": (".html",)}
 _WORDS = sql_words(Declaration)
 NEEDED = ("unit", *(word for word in _WORDS if word in needed(Declaration)))
 OPTIONS = (*NEEDED, *sorted({*_WORDS, _PUBLIC, *_HOW_TO_COUNT} - set(NEEDED)))
@@ -56,6 +59,7 @@ class LogQuery(NamedTuple):
     public_tables: frozenset[str]
     counting: Mapping[str, Any] = {}
     adds: Declaration | None = None
+    discovery: Mapping[str, Any] = {}  # parameters of `discover_keys`
 
 
 def release_parameters(statement: Statement) -> dict[str, Any]:
@@ -135,15 +139,20 @@ class ScriptCheck:
         if kind in ("release", "plan"):
             self._check_release(statement, self.series[name].declaration)
         if "target" in asked:
-            check_target("TO", Path(str(asked["target"])), store.path)
-        if kind not in ("create series", "append to"):
-            return None
-        created = kind == "create series"
-        log = self._declared(statement) if created else self._appended(statement, self.series[name].declaration)
+            check_target("TO", Path(str(asked["target"])), store.path, _ENDINGS[kind])
+        match kind:
+            case "create series":
+                log = self._declared(statement)
+            case "append to":
+                log = self._appended(statement, self.series[name].declaration)
+            case "choose keys":
+                log = _discovery(statement)
+            case _:
+                return None
         if statement.query:
             if parsed(statement.query, self.session).type != duckdb.StatementType.SELECT:
                 raise StatementError("expected one query after AS")
-            kept = created and log.adds is None
+            kept = kind == "create series" and log.adds is None
             self.session.check_query(statement, log, settled=self.settled and not kept)
         return log
 
@@ -195,6 +204,11 @@ class ScriptCheck:
                 return "not run"
             case "release":
                 return self._release(statement)
+            case "choose keys":
+                rounds = [one for one in planned_rounds(**log.discovery) if one.declared.name not in self.series]
+                before, self.ledger = self.ledger, charged(self.ledger, rounds)
+                self.series |= {one.declared.name: _Series(one.declared, releases={"keys"}) for one in rounds}
+                return self._spending(str(asked["options"].get("population", "default")), before)
             case "drop series":
                 ended, series = self.ledger.ended_by_dropping(statement.name), self.series.get(statement.name)
                 if series is not None and series.series_id:
@@ -284,6 +298,13 @@ def _options(
         raise StatementError(f"WITH has no {' and no '.join(missing)}")
     public = found.pop(_PUBLIC, ())
     return found, frozenset((public,) if isinstance(public, str) else public)
+
+
+def _discovery(statement: Statement) -> LogQuery:
+    """Check the options of CHOOSE KEYS, the parameters of `discover_keys`."""
+    values, public = _options(statement, (*_OF_DISCOVERY, _PUBLIC), _OF_DISCOVERY[:4])
+    values |= {"name": statement.name, "level": statement.asked["level"][0], "delta": str(values["delta"])}
+    return LogQuery(planned_rounds(**values)[0].declared, public, discovery=values)
 
 
 def check_plain(piece: Piece, session: Session) -> tuple[str, set[str]]:

@@ -114,7 +114,8 @@ class Words:
     def value(self) -> Any:
         """Take a value: a whole number, another number as its text, a bool, text, tuple of texts, or a parameter.
 
-        A name means its text; a name with parentheses, such as strings(max_bytes=32), means the whole text.
+        A name means its text; a name with parentheses, such as strings(max_bytes=32), means the whole text. An entry
+        of a tuple is a name, or a measure such as price CLIP 100 STEP 0.01.
         """
         word, script = self.peek(), self._piece.script
         if self.accept("$"):
@@ -130,7 +131,7 @@ class Words:
             text = re.sub(r"[_\s]", "", number[0])
             return int(text) if text.lstrip("-").isdecimal() else text
         if self.accept("("):
-            found = _several(Words.column)(self)
+            found = _several(_entry)(self)
             self.expect(")")
             return found
         if word.kind not in ("word", "name", "text"):
@@ -195,6 +196,15 @@ def _several(read: Callable[[Words], Any]) -> Callable[[Words], tuple[Any, ...]]
     return read_all
 
 
+def _entry(words: Words) -> str:
+    """Take a name, or a measure (price CLIP 100 STEP 0.01, temperature CLIP -40 TO 40) as its text."""
+    column = words.column()
+    if not words.accept("CLIP"):
+        return column
+    bounds = str(words.value()) + (f"..{words.value()}" if words.accept("TO") else "")
+    return f"{column}:clip={bounds}" + (f",step={words.value()}" if words.accept("STEP") else "")
+
+
 def _number(words: Words) -> float:
     start, value = words.peek(), words.value()
     try:
@@ -225,9 +235,11 @@ def _options(words: Words) -> dict[str, Any]:
 _WITH = Clause("WITH (option = value, …)", "options", _options)
 _AS = Clause("AS query", "query", Words.query)
 _FROM = Clause("FROM series", "series", Words.name)
+_TO = Clause("TO 'file.parquet'", "target")
+_LEVEL = Clause("AT LEVEL level", "level", _several(Words.value))
 _OF_RELEASE = (
     _FROM,
-    Clause("AT LEVEL level", "level", _several(Words.value)),
+    _LEVEL,
     Clause("AT EPSILON e DELTA d", "level", _several(_goal)),
     Clause("USING 'workload'", "workload"),
     Clause("STRATEGY 'name'", "strategy"),
@@ -260,8 +272,9 @@ FORMS = (
     Form("APPEND TO", (
         _WITH, Clause("STEP n", "step", _number), Clause("PERIOD '2026-W12'", "period"), _AS,
     ), ("query",), "series"),
-    Form("RELEASE", (*_OF_RELEASE, Clause("TO 'file.parquet'", "target")), ("series",), "release"),
+    Form("RELEASE", (*_OF_RELEASE, _TO), ("series",), "release"),
     Form("PLAN", _OF_RELEASE, ("series", "level")),
+    Form("CHOOSE KEYS", (_WITH, _LEVEL, _TO, _AS), ("options", "level", "query"), "discovery"),
     Form("SHOW SERIES"),
     Form("SHOW RELEASES", (_FROM,)),
     Form("SHOW LEDGER", (_FROM, Clause("DELTA d", "delta", _number))),
@@ -275,6 +288,7 @@ FORMS = (
         Clause("OPEN SHARE s", "open_share"),
         Clause("BECAUSE 'reason'", "reason"),
     )),
+    Form("REPORT STORE", (Clause("TO 'file.html'", "target"), Clause("DELTA d", "delta", _number)), ("target",)),
 )  # fmt: skip
 """All statements of our own; docs/sql_reference.md is made from them."""
 

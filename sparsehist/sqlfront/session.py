@@ -32,6 +32,7 @@ from sparsehist.ledger.table import DEFAULT_DELTA, SCHEMA, ledger_rows
 from sparsehist.release import any_kind
 from sparsehist.release.creation import counted_into, declared_into
 from sparsehist.release.home import Home
+from sparsehist.release.key_discovery import discover_keys
 from sparsehist.release.limits import set_budget
 from sparsehist.release.metadata import declaration_rows
 from sparsehist.release.periods import append_period, declare_periods, drop
@@ -46,6 +47,7 @@ from sparsehist.sqlfront.results import TAKEN_NAMES, Outcome, SqlResult, failed,
 from sparsehist.sqlfront.script import Piece, pieces
 from sparsehist.store import ensure_store, is_store
 from sparsehist.store.layout import spill_directory
+from sparsehist.store.private_files import PUBLIC, write_file
 from sparsehist.store.statements import statement as statement_named
 
 _DOTTED = re.compile(r'(?=\b(\w+)"?\s*\.\s*"?(\w+))')  # two names with a dot between them, overlapping
@@ -261,6 +263,21 @@ class Session:
         planned = planned_strategies(*series, asked["workload"], levels)
         strategy = {name: value for name, value in asked.items() if name == "strategy"}
         return statement.outcome("planned; nothing is spent", planned.filter(**strategy))
+
+    def _choose_keys(self, statement: Statement, store: Home) -> Outcome:
+        found = discover_keys(store, self._source(statement), **statement.log.discovery)
+        said = f"found {found.size:,} keys at level {statement.log.discovery['level']}"
+        if target := statement.asked.get("target"):
+            found.write_parquet(Path(target))
+            said += f", written to {target}: the domain is catalogue(file={target!r})"
+        return statement.outcome(said, found.values.alias("value").to_frame())
+
+    def _report_store(self, statement: Statement, store: Home) -> Outcome:
+        from sparsehist.report.store_report import store_report  # imports jinja2
+
+        target, delta = Path(statement.asked["target"]), statement.asked.get("delta", DEFAULT_DELTA)
+        write_file(target, store_report(store, delta=delta).encode(), durable=False, mode=PUBLIC)
+        return statement.outcome(f"the report is in {target}: public parameters and published rows only")
 
     def _drop_series(self, statement: Statement, store: Home) -> Outcome:
         name = statement.name

@@ -153,6 +153,25 @@ def test_a_dry_run_counts_periods_that_were_dropped(store, session):
         weeks.append(pl.DataFrame({"user_id": range(50), "query": "a"}), period="2026-W14")
 
 
+CHOOSE = (
+    "choose keys found with (unit = user_id, key = query, most_keys = 3, delta = 1e-6) at level 0.5 as from log; "
+)
+
+
+def test_a_dry_run_adds_what_choosing_keys_spends(store, session):
+    """The releases after CHOOSE KEYS start from its cost, and a budget counts it."""
+    script = f"{CHOOSE} {CHOOSE} create series s0 with ({OPTIONS}) as from log; release a from s0 at level 0.2"
+    outcomes = run_script(session, script, dry_run=True)
+    assert outcomes[0].said == "population default: nothing before, rho 0.5 after"
+    assert outcomes[1].said == "population default: rho 0.5 before, rho 0.5 after"
+    assert "rho 0.5 before, rho 0.7 after" in outcomes[3].said
+    assert not any(outcome.error for outcome in run_script(session, script))
+    assert _level(store) == ["0.7"]
+    store.set_budget(rho=1)
+    (outcome,) = run_script(session, CHOOSE.replace("found", "other"), dry_run=True)
+    assert outcome.said == "would be refused" and outcome.error.exit_code == 3
+
+
 LIMITS = f"""
 set budget rho 1/2;
 create series s with ({OPTIONS}, cap = 0.3) as from log;

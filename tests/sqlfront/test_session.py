@@ -227,12 +227,12 @@ def test_if_not_exists_keeps_a_series_of_the_same_source(ran, log, here):
     assert "hands over" in ran(frames)[1][0]
 
 
-def test_measures_are_declared_as_texts(store):
-    """The texts of measures are what Python's `Measure` takes."""
+def test_measures_are_declared_in_words(store):
+    """CLIP, TO and STEP say what Python's `Measure` takes."""
     sales = pl.DataFrame({"user": [1, 2], "item": [0, 1], "price": [2.5, 30.0], "change": [-1, 1]})
     store.sql(
         "create series shop with (unit = user, key = item, max_keys = 1, domain = integers(5), "
-        "measures = ('price:clip=9,step=0.5', 'change:clip=-2..2', 'events:clip=5')) as from sales",
+        "measures = (price CLIP 9 STEP 0.5, change CLIP -2 TO 2, events CLIP 5)) as from sales",
         tables={"sales": sales},
     )
     wanted = (sh.Measure("price", clip=9, step="0.5"), sh.Measure("change", clip=(-2, 2)), sh.Measure.events(most=5))

@@ -63,32 +63,32 @@ class Shares:
     max_keys = l. A unit with more than `most_keys` keys is first cut to `most_keys`.
     """
 
-    max_keys: int
+    keys: int  # l
     most_keys: int
     norm: Norm
     parts: int = Share.parts
 
     def __post_init__(self) -> None:
-        if not self.max_keys <= self.most_keys <= self._most_at(1):
+        if not self.keys <= self.most_keys <= self._most_at(1):
             raise DeclarationError(
-                f"most_keys must lie from max_keys={self.max_keys} to {self._most_at(1)}, beyond which weights, "
+                f"most_keys must lie from max_keys={self.keys} to {self._most_at(1)}, beyond which weights, "
                 f"multiples of 1/{self.parts}, would be 0; got {self.most_keys}",
                 parameter="bounding",
             )
 
     def describe(self) -> str:
         """Describe the weights in words."""
-        share = "sqrt(max_keys/keys)" if self.norm == "l2" else "max_keys/keys"
+        share = f"sqrt({self.keys}/keys)" if self.norm == "l2" else f"{self.keys}/keys"
         return (
-            f"a unit with more than {self.max_keys} keys counts at each of its keys (at most {self.most_keys}) with "
+            f"a unit with more than {self.keys} keys counts at each of its keys (at most {self.most_keys}) with "
             f"the weight {share}, rounded down to a multiple of 1/{self.parts}"
         )
 
     def _most_at(self, weight: int) -> int:
         """Return the most keys at which a unit may have this weight, in parts of a count."""
         if self.norm == "l1":
-            return self.max_keys * self.parts // weight
-        return self.max_keys * self.parts**2 // weight**2
+            return self.keys * self.parts // weight
+        return self.keys * self.parts**2 // weight**2
 
     def most_at(self) -> list[tuple[int, int]]:
         """List all weights, decreasing, in parts of a count, with the largest number of keys of each."""

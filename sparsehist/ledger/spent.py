@@ -109,7 +109,7 @@ class Account:
 
     @property
     def keys(self) -> int:
-        return self.declared.max_keys
+        return self.declared.most_touched
 
     @property
     def law(self) -> str:

@@ -215,8 +215,8 @@ def level_for(goal: EpsilonDelta, ledger: Ledger, declaration: Declaration) -> F
     charges = None if budget is None else budget.filter_for(law)
     if charges is not None and charges.route != RHO_ROUTE:
         alike = filter_on(charges.route, goal.epsilon, share, charges.order)
-        return alike.largest(alike.limit, law, declaration.max_keys)
-    return level_within(EpsilonDelta(goal.epsilon, share), law, declaration.max_keys)
+        return alike.largest(alike.limit, law, declaration.most_touched)
+    return level_within(EpsilonDelta(goal.epsilon, share), law, declaration.most_touched)
 
 
 def _split(goal: EpsilonDelta, budget: Budget | None, *, opens: bool) -> Split:

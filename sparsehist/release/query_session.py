@@ -136,7 +136,7 @@ def _weighing(
         mass=session.mass if mass is None else mass,
         level=str(present(session.level)),
         accuracy=present(session.accuracy),
-        sensitivity=declaration.max_keys,
+        sensitivity=declaration.most_touched,
         most_updates=session.most_updates,
         started=session.start is not None,
         currency=currency_of(declaration.noise),

@@ -169,7 +169,7 @@ def running_metadata(declaration: Declaration, request: RunningRequest, past: Pa
 
 def noise_over_steps(declaration: Declaration) -> StepNoise:
     """Return the law of the noise of one key at all steps: each key of a unit changes from one step on."""
-    return StepNoise(declaration.max_keys * _covariance(present(declaration.steps).number))
+    return StepNoise(declaration.most_touched * _covariance(present(declaration.steps).number))
 
 
 @lru_cache(maxsize=8)

@@ -104,13 +104,13 @@ class Day:
         return cls(frame, digests, pairs.keys, kind, digest)
 
 
-def added(day: Day, files: StepFiles, max_keys: int) -> tuple[pl.DataFrame, pl.DataFrame]:
+def added(day: Day, files: StepFiles, most_keys: int) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the new keys of a step, in the order of their numbers, and its pairs that count. Secret."""
     known, names = files.all_keys.height, day.keys.columns
     codes = pl.int_range(known, known + day.keys.height, dtype=pl.UInt32, eager=True)
     numbers = files.numbers_of(day.keys).fill_null(codes)  # new keys get temporary numbers
     before = files.pairs_of(day.units)
-    room = max_keys - np.bincount(before["row"], minlength=day.units.len())
+    room = most_keys - np.bincount(before["row"], minlength=day.units.len())
     fresh = day.pairs.with_columns(key=numbers.gather(day.pairs["code"])).join(before, on=["row", "key"], how="anti")
     fresh = fresh.with_columns(room=room[fresh["row"].to_numpy()])
     fits = pl.len().over("row") <= pl.col("room")
@@ -227,7 +227,7 @@ def append_step(
                 return False
             kind = kind_of_all(before[-1].unit_kind if before else "", day.unit_kind, "steps")
             files = StepFiles(state, record, declaration.domain.dtypes)
-            written, replaced = files.write(state, record, *added(day, files, declaration.max_keys))
+            written, replaced = files.write(state, record, *added(day, files, declaration.most_touched))
             new = StepRecord(step - 1, day.digest, kind, declared.source)
             state.commit_step(record, new, written, replaced)
     return True

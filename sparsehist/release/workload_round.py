@@ -207,7 +207,7 @@ def warn_of_counts(declaration: Declaration, request: WorkloadRequest) -> None:
 
 def _counted(declaration: Declaration, workload: Workload) -> str:
     """Return the meaning of an answer; an answer about a single cell counts units."""
-    return "units" if declaration.max_keys == 1 or isinstance(workload, Identity) else _ONCE_PER_CELL
+    return "units" if declaration.most_touched == 1 or isinstance(workload, Identity) else _ONCE_PER_CELL
 
 
 def path_name(strategy: Strategy) -> PathName:
@@ -226,7 +226,7 @@ class Price(NamedTuple):
 def price_of(declaration: Declaration, strategy: Strategy) -> Price:
     """Compute the price of a strategy in a series; refuses a workload that asks nothing."""
     in_l2 = declaration.family.norm == "l2"
-    size = strategy.l2(declaration.max_keys) if in_l2 else strategy.l1(declaration.max_keys)
+    size = strategy.l2(declaration.most_touched) if in_l2 else strategy.l1(declaration.most_touched)
     if not strategy.workload.explicit:
         cells = np.array([0, strategy.workload.n_cells // 2])  # columns are scaled least in the middle, most at ends
         return Price(size, float(strategy.range_variances(cells, cells).min()), strategy.mean_variance())
@@ -265,7 +265,7 @@ def workload_metadata(
         grid=grid_step(std),
         cell_grid=by_cell,
         threshold=None,
-        numerical_slack=slack_of(family, strategy, level, declaration.max_keys, least=price.least, past=past),
+        numerical_slack=slack_of(family, strategy, level, declaration.most_touched, least=price.least, past=past),
         counts=_counted(declaration, strategy.workload),
     )
 
@@ -364,7 +364,7 @@ def cell_grid(strategy: Strategy, noise_std: float) -> float | None:
 
 
 def slack_of(
-    family: Family, strategy: Strategy, level: Level, max_keys: int, *, least: float, past: Sequence[Level]
+    family: Family, strategy: Strategy, level: Level, touched: int, *, least: float, past: Sequence[Level]
 ) -> float:
     """Return the numerical slack of a release, from the noisy numbers that are rounded first.
 
@@ -372,7 +372,7 @@ def slack_of(
     """
     std, near, workload = family.std(level), count_near(past, level), strategy.workload
     if strategy.word == "identity":  # only cells of the changed unit differ between neighbours
-        return numerical_slack(min(max_keys, workload.n_cells), std, grid_step(std), near=near)
+        return numerical_slack(min(touched, workload.n_cells), std, grid_step(std), near=near)
     grid = cell_grid(strategy, std)
     if grid is None:
         number, variance, grid = workload.n_queries, strategy.mean_variance(), grid_step(std * math.sqrt(least))
@@ -428,7 +428,7 @@ def chosen_strategy(declaration: Declaration, workload: Workload, name: str = AU
     """Return a strategy by name; "auto" is the one with the smallest mean error that the noise supports."""
     if name != AUTO:
         return strategy_named(name, workload)
-    return choose(workload, declaration.max_keys, **_kind_of_noise(declaration))
+    return choose(workload, declaration.most_touched, **_kind_of_noise(declaration))
 
 
 def _kind_of_noise(declaration: Declaration) -> dict[str, bool]:
@@ -444,7 +444,7 @@ def planned_strategies(
         ledger = ledger_for(state, home.find(state, declaration.name, series_id), declaration, whole=True)
     chosen, rows = chosen_strategy(declaration, workload).name, []
     candidates = checked_levels(LEVELS if levels is None else levels)
-    for each in compare(workload, declaration.max_keys, **_kind_of_noise(declaration)):
+    for each in compare(workload, declaration.most_touched, **_kind_of_noise(declaration)):
         strategy = strategy_named(each.strategy, workload)
         family, mean = family_for(declaration.family, strategy, each.sensitivity), strategy.mean_variance()
         for at in candidates:

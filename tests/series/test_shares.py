@@ -31,12 +31,12 @@ THRESHOLDS = [2.0, 1.5, 4.0, 2.5]
 
 def weight(keys: int, shares: Shares) -> int:
     """Weight of a unit with this number of keys, in whole numbers."""
-    if keys <= shares.max_keys:
+    if keys <= shares.keys:
         return shares.parts
     kept = min(keys, shares.most_keys)
     if shares.norm == "l2":
-        return math.isqrt(shares.parts**2 * shares.max_keys // kept)
-    return shares.parts * shares.max_keys // kept
+        return math.isqrt(shares.parts**2 * shares.keys // kept)
+    return shares.parts * shares.keys // kept
 
 
 def log_of(sizes: dict[int, int]) -> pl.DataFrame:
@@ -49,7 +49,7 @@ def counts_of(log: pl.DataFrame, shares: Shares) -> dict[int, int]:
     """Counts in 64ths by key."""
     with tempfile.TemporaryDirectory() as directory:
         counted = count_keys(
-            log, unit="unit", key=["key"], max_keys=shares.max_keys, domain=sh.Integers(2000), salt=bytes(16),
+            log, unit="unit", key=["key"], max_keys=shares.keys, domain=sh.Integers(2000), salt=bytes(16),
             weights=shares.most_at(), temporary_directory=Path(directory),
         )  # fmt: skip
     return dict(counted.frame.select("key_0", "count").filter(pl.col("count") > 0).rows())

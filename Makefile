@@ -27,7 +27,7 @@ $(STAMP): pyproject.toml setup.py
 		echo '$(PYTHON) cannot make virtual environments (Debian and Ubuntu: apt-get install python3-venv)' >&2; exit 1; }
 	@echo 'Setting up $(VENV), once: what pip loads and installs takes some minutes'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,plots,report,docs]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,plots,docs]'
 	@touch $@
 
 demo: $(STAMP)  ## release a real log at three privacy levels, out of order, for the cost of one

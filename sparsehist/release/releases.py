@@ -12,8 +12,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from sparsehist.declaration.checks import checked_confidence
-from sparsehist.errors import DeclarationError, InputError, NotFoundError, as_mapping, of_kind, printable, raise_alone
+from sparsehist.declaration.checks import checked_confidence, checked_whole
+from sparsehist.errors import (
+    DeclarationError,
+    InputError,
+    NotFoundError,
+    as_mapping,
+    needing,
+    of_kind,
+    printable,
+    raise_alone,
+)
 from sparsehist.html import ABOUT, html_table, in_notebook, shown
 from sparsehist.privacy import as_level
 from sparsehist.release.home import Home
@@ -145,6 +154,27 @@ class Release(AnyRelease):
     def threshold(self) -> float | None:
         """Threshold as it was chosen, in counts; None if everything is published."""
         return None if self._metadata["threshold"] is None else float(self._metadata["threshold"])
+
+    def plot(self, *, most: int = 20, confidence: float = 0.95) -> Any:
+        """Draw the largest rows with their `intervals`, as an Altair chart; needs the extra `plots`.
+
+        Args:
+            most: Number of rows to draw, up to 1,000.
+            confidence: Confidence of each interval.
+        """
+        with needing("a plot", "'sparsehist[plots]'"):
+            import altair as alt
+        rows = self.intervals(confidence).head(checked_whole("most", most, 1, 1000))
+        labels = (printable(" · ".join(map(str, key))) for key in rows[:, : rows.columns.index("noisy_count")].rows())
+        # Altair may write a key into a script, which the key must not end.
+        keys = [f"{i}. {label}".replace("<", "\N{FULLWIDTH LESS-THAN SIGN}") for i, label in enumerate(labels, 1)]
+        data = rows.select("noisy_count", *_ENDS, key=pl.Series(keys, dtype=pl.String)).to_dicts()
+        chart = alt.Chart(alt.InlineData(values=data), title=f"The largest rows of {self.name}")
+        base = chart.encode(y=alt.Y("key:N", sort=None, title=None))
+        limits = base.mark_rule().encode(
+            x=alt.X("low:Q", title=f"units, with {100 * confidence:g} % intervals"), x2="high:Q"
+        )
+        return limits + base.mark_point(filled=True, opacity=1).encode(x="noisy_count:Q")
 
     def intervals(self, confidence: float = 0.95, *, simultaneous: bool = False) -> pl.DataFrame:
         """Confidence intervals for the bounded counts of the published rows.

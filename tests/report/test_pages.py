@@ -217,3 +217,19 @@ def test_what_notebooks_show_is_escaped_and_public(store):
     for planted in (*PLANTED[:4], *PLANTED[5:], r"a\u202eb\u2066c"):
         assert planted in read.text
     assert "prefix(24)" in workload._repr_html_()
+
+
+def test_the_largest_rows_are_drawn_with_their_intervals(store):
+    """Values are those of `intervals`, and planted markup cannot end the script that holds the data."""
+    release = store.series("visits").release("public")
+    chart = release.plot(most=6)
+    (values,) = chart.to_dict()["datasets"].values()
+    known = release.intervals().head(6)
+    assert [(row["noisy_count"], row["low"], row["high"]) for row in values] == known.select(
+        "noisy_count", "low", "high"
+    ).rows()
+    for drawn in (chart, release.plot(most=100)):
+        data, page = drawn.to_json(), drawn.to_html()
+        assert "<" not in data and "\u202e" not in data
+        assert "alert(1)" in page
+        assert not re.search(r"<script>alert|</script><script>alert|<img", page)

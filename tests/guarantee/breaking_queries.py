@@ -1,10 +1,10 @@
-# ruff: noqa: E501  a query is easier to read in one line
-"""Queries that are refused, and words of the reason; the tables are those of `harmless_queries`.
+# ruff: noqa: E501  a query is easier to read on one line
+"""Queries that the check refuses, with a pattern of the error; they read the tables of `harmless_queries`.
 
-Those whose name begins with "not in the language" keep units apart, and are refused all the same.
+Queries whose name begins with "not in the language" keep units separate but are refused because the check is strict.
 """
 
-# name -> words of the reason: query
+# "name -> pattern of the error": query
 _REFUSED = {
     "limit in a common table expression -> LIMIT": "with c as (from log limit 2) select user_id, query from c",
     "limit for the unit -> LIMIT": "select user_id, (select page from clicks c where c.user_id = l.user_id order by ts limit 1) as query from log l",

@@ -1,7 +1,7 @@
-# ruff: noqa: E501  a query is easier to read in one line
-"""Queries put together from parts: a source of rows, and what is done with them, once or several times.
+# ruff: noqa: E501  a query is easier to read on one line
+"""Queries that nest shapes around a source of rows, once or several times.
 
-Every source and every shape gives the columns user_id, query, n and ts; `{s}` stands for the rows a shape is of.
+Every source and every shape returns the columns user_id, query, n and ts; a shape reads its rows from `{s}`.
 """
 
 from __future__ import annotations
@@ -121,14 +121,14 @@ UNSAFE = {
 
 
 def good():
-    """Queries that keep units apart, by name."""
+    """Return the queries that keep units separate, by name."""
     return {
         f"{name} of {n}": shape.format(s=source) for name, shape in SAFE.items() for n, source in enumerate(SOURCES)
     }
 
 
 def bad():
-    """Queries that do not, by name; the last source has no ties."""
+    """Return the queries that mix units, by name; one that needs tied rows is left out for a source without ties."""
     return {
         f"{name} of {n}": shape.format(s=source)
         for name, shape in UNSAFE.items()
@@ -138,7 +138,7 @@ def bad():
 
 
 def at_random(rng):
-    """A query of up to four parts, most of them harmless."""
+    """Return a random query of one source and one to four nested shapes, four in five of them safe."""
     text = SOURCES[rng.integers(len(SOURCES))]
     for _ in range(rng.integers(1, 5)):
         shapes = UNSAFE if rng.random() < 0.2 else SAFE

@@ -1,4 +1,4 @@
-"""Which queries the check lets through and which it refuses, and what it says."""
+"""The check of queries accepts harmless queries, and refuses the others with the right reason."""
 
 import polars as pl
 import pytest
@@ -12,7 +12,7 @@ from tests.guarantee.oracle import AREAS, DAYS, tables
 
 @pytest.fixture(scope="module")
 def there(tmp_path_factory):
-    """A directory that has the files."""
+    """Change to a directory with the files that the queries read."""
     home = tmp_path_factory.mktemp("files")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(home)
@@ -39,20 +39,20 @@ def _check(query, there, **changed):
 
 @pytest.mark.parametrize("name", [name for name, query in GOOD.items() if any(word in query for word in FILES)])
 def test_a_harmless_query_of_files_is_accepted(there, name):
-    """What keeps each unit to its own rows is let through; queries of tables are run by test_guarantee_holds."""
+    """Harmless queries of files are accepted; `test_guarantee_holds` runs the harmless queries of tables."""
     _check(GOOD[name], there)
 
 
 @pytest.mark.parametrize("name", BAD)
 def test_a_query_that_breaks_the_guarantee_is_refused(there, name):
-    """What may mix units, or hang on the order of rows, is refused for that reason."""
+    """Queries that may mix units or depend on the order of rows are refused for that reason."""
     query, reason = BAD[name]
     with pytest.raises((GuaranteeError, StatementError), match=reason):
         _check(query, there)
 
 
 def test_types_are_those_the_engine_computes_with(there):
-    """Sums of what DuckDB adds as doubles are refused, however exact the literals look, and sums of constants too."""
+    """Sums are refused if DuckDB computes them as doubles, even if all their literals are decimals."""
     floats = ("n // 1.5", "w % 1.5", "n * 170141183460469231731687303715884105728", "w", "n / 2", "n * 1e0", "0.1e0")
     for call in (*(f"sum({added})" for added in floats), "avg(0.1e0)"):
         with pytest.raises(GuaranteeError, match=r"floating-point|cannot be written"):
@@ -83,7 +83,7 @@ def test_types_are_those_the_engine_computes_with(there):
     ],
 )  # fmt: skip
 def test_a_unit_of_several_columns_is_kept_whole(there, query, accepted):
-    """Every part has to be kept, in its place and from one row: a part alone names no unit."""
+    """A unit of several columns must keep all its columns, in order and from one row."""
     if accepted:
         _check(query, there, unit=("user_id", "n"))
         return
@@ -92,7 +92,7 @@ def test_a_unit_of_several_columns_is_kept_whole(there, query, accepted):
 
 
 def test_units_as_logs_have_them():
-    """A unit may be renamed, and cast so that its values stay apart."""
+    """A query may rename the unit column, or cast it if distinct units stay distinct."""
     log = pl.DataFrame({"UserID": [1, 2], "day": ["x", "y"], "ip": [1, 1], "query": ["a", "b"], "n": [1.0, 2.0]})
     tables = {"log": log, "other": log}
     for query in (
@@ -119,7 +119,7 @@ def test_units_as_logs_have_them():
 
 @pytest.mark.parametrize("unit", ["user_id", "cast(user_id as varchar) as user_id"])
 def test_units_of_two_types_are_refused(unit):
-    """The number 1 and the text 1 would be one unit, or two."""
+    """A union of units of two types is refused, because the number 1 and the text 1 could be one unit or two."""
     numbers = pl.DataFrame({"user_id": [1, 2], "query": ["a", "b"]})
     logs = {"log": numbers, "visits": numbers.cast({"user_id": pl.String})}
     query = f"select {unit}, query from log union all select user_id, query from visits"
@@ -128,7 +128,7 @@ def test_units_of_two_types_are_refused(unit):
 
 
 def test_parameters_are_checked_with_their_values(tmp_path):
-    """A file, a number or a text may be a parameter; what is checked is what they mean."""
+    """A query is checked with the values of its parameters, such as a file, a number or a text."""
     file = str(tmp_path / "log.parquet")
     pl.DataFrame({"user_id": [1, 2], "query": ["a", "b"], "n": [1, 2]}).write_parquet(file)
     query = "select user_id, query from read_parquet($file) where n > $n"
@@ -141,6 +141,6 @@ def test_parameters_are_checked_with_their_values(tmp_path):
 
 
 def test_a_key_that_is_missing_is_named(there):
-    """A query without a key column is refused."""
+    """A query without a declared key column is refused, and the error names the column."""
     with pytest.raises(GuaranteeError, match="one column word"):
         _check("select user_id, query from log", there, key="word")

@@ -1,4 +1,4 @@
-"""The property itself, on tables small enough to try every unit and on tables that several threads read."""
+"""Accepted queries keep units separate, on small tables for every unit and on large tables with several threads."""
 
 import re
 
@@ -12,7 +12,7 @@ from tests.guarantee.composed_queries import at_random, bad, good
 from tests.guarantee.harmless_queries import FILES, GOOD
 from tests.guarantee.oracle import Large, Small, accepted
 
-# What is no query of tables at all has no rows to look at.
+# Statements that contain one of these strings give no rows of tables to compare.
 NO_TABLES = (*FILES, "glob(", "query(", "duckdb_tables", "describe", "summarize", "; select", "delete", "totals",
              "shout", "nextval")  # fmt: skip
 _MEETS = re.compile(r"\bjoin\b|\bover\b|group by|\(select|clicks c|distinct|union", re.IGNORECASE)
@@ -20,7 +20,7 @@ _MEETS = re.compile(r"\bjoin\b|\bover\b|group by|\(select|clicks c|distinct|unio
 
 @pytest.fixture(scope="module")
 def small():
-    """Small tables."""
+    """Return databases with small tables."""
     made = Small()
     yield made
     made.engine.close()
@@ -28,7 +28,7 @@ def small():
 
 @pytest.fixture(scope="module")
 def large():
-    """Large tables."""
+    """Return databases with large tables."""
     made = Large()
     yield made
     made.close()
@@ -39,13 +39,13 @@ IN_TABLES = [name for name, query in GOOD.items() if not any(word in query for w
 
 @pytest.mark.parametrize("name", IN_TABLES)
 def test_taking_a_unit_away_takes_its_rows_and_no_others(small, name):
-    """In every harmless query the rows of each unit stay when another goes and when all rows are shuffled."""
+    """In every harmless query, each unit keeps its rows when another unit is deleted or all rows are shuffled."""
     query = accepted(GOOD[name])
     for seed in (1, 2):
         assert not small.breaks(query, seed)
 
 
-# Refused without an example of harm on these tables.
+# Refused queries for which these tables show no harm, by reason.
 NO_EXAMPLE = {
     "what it reads is not there": ["file row numbers", "file row number option"],
     "DuckDB itself refuses it, on these rows or on all": ["one of several rows", "states of aggregates"],
@@ -68,7 +68,7 @@ HARMFUL = [
 
 @pytest.mark.parametrize("name", HARMFUL)
 def test_what_is_refused_does_harm(small, name):
-    """For a query that is refused there are tables in which one unit's rows depend on another unit or on order."""
+    """For each refused query, one unit's rows depend on another unit or on the order of rows in some tables."""
     query = BAD[name][0]
     assert any(small.breaks(query, seed) for seed in range(1, 13))
 
@@ -78,7 +78,7 @@ PARTS = [0, *(pytest.param(part, marks=pytest.mark.slow) for part in range(1, 8)
 
 @pytest.mark.parametrize("part", PARTS)
 def test_composed_queries_are_told_apart(small, part):
-    """Three hundred harmless queries are accepted and hold on small tables; three hundred others are refused."""
+    """300 harmless compositions are accepted and keep units separate on small tables; 300 others are refused."""
     assert len(good()) >= 300 and len(bad()) >= 300
     for name, query in list(good().items())[part::8]:
         ran = accepted(query)
@@ -89,19 +89,19 @@ def test_composed_queries_are_told_apart(small, part):
 
 @pytest.mark.parametrize("part", PARTS)
 def test_composed_queries_hold_on_large_tables(large, part):
-    """Nor do they on tables of 60,000 rows, read by one, two and four threads."""
+    """Accepted compositions keep units separate on tables of 60,000 rows, with one, two and four threads."""
     for name, query in list(good().items())[part * 5 :: 40]:
         assert not large.breaks(accepted(query)), name
 
 
 @pytest.mark.parametrize("every", [13, pytest.param(3, marks=pytest.mark.slow)])
 def test_the_oracle_sees_what_breaks(small, large, every):
-    """Of queries that are refused, the same tables show most to change rows of other units."""
+    """The oracle detects harm for most refused queries, so its silence about accepted queries means something."""
     queries = list(bad().values())[::every]
     assert np.mean([_is_broken(small, query) for query in queries]) > 0.7
     tied = "select user_id, query, n, ts from log qualify row_number() over (partition by user_id order by ts) = 1"
     assert all(large.breaks(query) for query in (tied, good()["first as it comes of 0"]))
-    # Here the order of rows decides only where threads sort ties otherwise, which they need not do every time.
+    # Here the order of rows matters only if threads sort ties differently, which may take several runs.
     assert any(large.breaks(bad()["two directions of 0"]) for _ in range(6))
     assert not large.breaks(accepted(tied))
 
@@ -117,7 +117,7 @@ def _is_broken(small, query):
     ("seed", "number"), [(0, 120), *(pytest.param(seed, 1000, marks=pytest.mark.slow) for seed in range(1, 11))]
 )
 def test_what_is_accepted_of_queries_at_random_holds(small, seed, number):
-    """Of (in all ten thousand) queries at random, those that are accepted keep units apart; a third or more are."""
+    """Accepted random queries keep units separate, and at least a third of all random queries are accepted."""
     rng = np.random.Generator(np.random.PCG64(seed))
     found = meeting = 0
     for _ in range(number):
@@ -131,7 +131,7 @@ def test_what_is_accepted_of_queries_at_random_holds(small, seed, number):
     assert meeting >= found / 2
 
 
-# What is left out of the check, and queries that it then accepts.
+# By weakened rule: what is replaced, its constant result, and queries that are then accepted.
 WEAKENED = {
     "ties decide": (plan, "picks_rows", False, ("no order", "frames of rows")),
     "order is taken for granted": (
@@ -151,7 +151,7 @@ SLOW = ("floats are added", "groups of several units")
 
 @pytest.mark.parametrize("rule", [pytest.param(rule, marks=[pytest.mark.slow] * (rule in SLOW)) for rule in WEAKENED])
 def test_the_oracle_notices_a_check_that_lacks_a_rule(small, large, rule, monkeypatch):
-    """Negative control: without one rule, queries are accepted that do not keep units apart."""
+    """Negative control: without one rule, the check accepts queries that mix units, and the oracle detects them."""
     where, name, always, shapes = WEAKENED[rule]
     monkeypatch.setattr(where, name, lambda *_: always)
     for shape in shapes:
@@ -162,7 +162,7 @@ def test_the_oracle_notices_a_check_that_lacks_a_rule(small, large, rule, monkey
 @pytest.mark.slow
 @pytest.mark.parametrize("rule", WEAKENED)
 def test_the_oracle_notices_it_in_queries_at_random(small, large, rule, monkeypatch):
-    """The same of one query or more out of three hundred."""
+    """Negative control: without one rule, the oracle detects a mix of units in 300 random queries."""
     where, name, always, _ = WEAKENED[rule]
     monkeypatch.setattr(where, name, lambda *_: always)
     rng = np.random.Generator(np.random.PCG64(99))

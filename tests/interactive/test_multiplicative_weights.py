@@ -1,4 +1,4 @@
-"""Multiplicative weights: updates to the last digit, bounds over many runs, cost by exact composition."""
+"""Multiplicative weights: updates follow the rule exactly, errors keep their bound, and the cost is exact."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def started(counts, release=None, *, rng=None, **parameters):
 
 @pytest.fixture
 def silent(monkeypatch):
-    """Replace noise by 0, so that a session can be computed by hand."""
+    """Replace noise by 0, so that a plain loop can predict a session."""
     monkeypatch.setattr(MultiplicativeWeights, "_noise", lambda *_, **__: 0.0)
 
 
 def test_a_session_costs_the_sum_of_its_updates():
-    """The levels of all updates add up to that of the session exactly, and their zCDP costs to its ρ."""
+    """The levels of all updates add up to the session's level exactly, and their zCDP costs to its ρ."""
     session = Weighing(cells=4, mass=1000, level="1.5", accuracy=0.2, most_updates=50)
     watch, answer = session.levels
     assert session.updates * (watch + answer) == Fraction(3, 2)
@@ -37,7 +37,7 @@ def test_a_session_costs_the_sum_of_its_updates():
 
 @pytest.mark.usefixtures("silent")
 def test_a_scripted_session_without_noise_follows_the_rule():
-    """Without noise, answers and hypotheses agree with a plain loop to 15 digits."""
+    """Without noise, answers and hypotheses agree with a plain loop to 13 digits."""
     rng = np.random.default_rng(5)
     counts = rng.multinomial(100_000, rng.dirichlet(np.full(32, 0.2)))
     session = started(counts, mass=100_000, level=1, accuracy=0.1)
@@ -66,7 +66,7 @@ def test_a_scripted_session_without_noise_follows_the_rule():
 
 @pytest.mark.usefixtures("silent")
 def test_updates_end_before_they_are_used_up():
-    """Even the worst predicates on the hardest histogram never need more than k updates."""
+    """Even the worst predicates on a histogram with a single nonzero cell never use up all updates."""
     counts = np.zeros(256, np.int64)
     counts[3] = 50_000
     session, rng = started(counts, mass=50_000, level=1, accuracy=0.2), np.random.default_rng(9)
@@ -83,7 +83,7 @@ def test_updates_end_before_they_are_used_up():
 
 
 def test_many_sessions_keep_their_bound():
-    """300 runs of 40 queries: answers beyond the error are no more frequent than the bound allows."""
+    """Over 300 sessions of 40 queries, an error above the stated one is no more frequent than its bound."""
     rng = np.random.default_rng(8)
     counts = rng.multinomial(40_000, rng.dirichlet(np.full(16, 0.3)))
     parameters = Weighing(cells=16, mass=40_000, level="0.28", accuracy=0.4)
@@ -109,7 +109,7 @@ def test_a_used_up_session_refuses():
 
 
 def test_a_state_goes_on_from_its_bytes():
-    """A state restored from its bytes has the same parameters and noise, and gives the same next answer."""
+    """A session restored from bytes has the same parameters and hypothesis, and gives the same next answer."""
     counts, rng = np.repeat([9_000, 10], [8, 56]), np.random.default_rng(4)
     session = started(counts, mass=72_560, level="1/3", accuracy="1/5", sensitivity=2)
     session, _ = session.ask(np.arange(64) < 8, rng=rng)

@@ -1,4 +1,4 @@
-"""Interactive sessions in a store: charged first, committed before each answer, and the same when reopened."""
+"""Interactive sessions are charged before the first query, and each answer is committed before it is returned."""
 
 from __future__ import annotations
 
@@ -33,38 +33,38 @@ from tests.stats import assert_consistent, assert_detected, g_test
 KEYS = 64
 TRUE = np.r_[np.full(8, 12_500), np.zeros(KEYS - 8, int)]
 EARLY, EVEN, LATE = pl.col("page") < 8, pl.col("page") % 2 == 0, pl.col("page") >= 32
-# Noise far below the error, so that what is measured is known beforehand.
+# The noise is far below the error, so it is known which queries are measured.
 ASKED = {"level": 20, "accuracy": "0.2"}
 
 
 def visits(store, *, noise="discrete_laplace", per_page=12_500, **more):
-    """So many people in each of the first eight of 64 pages; 100,000 in all."""
+    """Create a series of 64 pages; each of the first eight has `per_page` users (100,000 in all by default)."""
     counts = sh.Counts(pl.DataFrame({"page": range(8), "count": [per_page] * 8}), largest=1)
     declared = {"name": "visits", "key": "page", "max_keys": 1, "domain": sh.Integers(KEYS)} | more
     return sh.create(store, counts, noise=noise, **declared)
 
 
 def row_of(store, **begins):
-    """The one row of the full ledger with a column that begins so."""
+    """Return the only row of the full ledger whose column starts with this text."""
     ((column, text),) = begins.items()
     return store.ledger(full=True).row(by_predicate=pl.col(column).str.starts_with(text), named=True)
 
 
 @pytest.fixture
 def series():
-    """In memory, from a fixed stream."""
+    """Create a series in a store in memory with a fixed seed."""
     return visits(sh.open(":memory:", seed=5))
 
 
 @pytest.fixture
 def silent(monkeypatch):
-    """Noise that is 0."""
+    """Replace noise by 0."""
     monkeypatch.setattr(DiscreteLaplace, "sample", lambda _, size, *__, **___: np.zeros(size, np.int64))
 
 
 @pytest.mark.usefixtures("silent")
 def test_without_noise_it_is_the_session_in_memory(series):
-    """The same script, answer for answer and cell for cell, though each update is read back from the store."""
+    """Without noise, a session in a store gives the same answers and hypothesis as a session in memory."""
     session = series.interactive("ad_hoc", level=1, accuracy="0.1", mass=100_000)
     rng = np.random.default_rng(6)
     beside = Weighing(KEYS, mass=100_000, level=1, accuracy="0.1").start(TRUE, rng=rng)
@@ -79,7 +79,7 @@ def test_without_noise_it_is_the_session_in_memory(series):
 
 
 def test_it_is_charged_whole_before_anything_is_asked(series):
-    """One line of the ledger, which no question changes; its epsilon adds to that of the cells."""
+    """A session has one row in the ledger that queries do not change; its ε adds to the cost of releases."""
     series.release("public", level="0.5")
     session = series.interactive("ad_hoc", level="1.5", accuracy="0.3")
     before = series.store.ledger(full=True).drop("releases", "last_release")
@@ -92,7 +92,7 @@ def test_it_is_charged_whole_before_anything_is_asked(series):
 
 
 def test_levels_beside_gaussian_noise_are_rho():
-    """The zCDP costs of the parts add up to the level, to 12 digits and never above; no Gaussian bound is used."""
+    """Beside Gaussian noise, the zCDP costs of a session's parts add up to its level and never exceed it."""
     series = visits(sh.open(":memory:", seed=5), noise="gaussian")
     series.release("public", level="0.5")
     session = series.interactive("ad_hoc", level="0.1", accuracy="0.2")
@@ -102,13 +102,13 @@ def test_levels_beside_gaussian_noise_are_rho():
     assert 0.1 * (1 - 1e-11) <= math.fsum(parts) <= 0.1
     row = row_of(series.store, path="interactive")
     assert (row["level"], row["cost"], row["currency"]) == ("0.1", 0.1, "rho")
-    # Of Gaussian noise at this rho epsilon would be smaller: the conversion is that of zCDP.
+    # The conversion is for zCDP; for Gaussian noise at this rho, epsilon would be smaller.
     assert row["epsilon"] > sh.privacy.zcdp.epsilon("1e-6", "0.1") * (1 - 1e-9)
     assert "0.1-zCDP" in session.metadata["guarantee"]
 
 
 def test_caps_and_budgets_refuse_it_before_anything_is_drawn():
-    """Errors name the largest level that fits or the routes that could charge it, and nothing is stored."""
+    """A session above a cap or budget is refused with the largest level or the usable routes, and stores nothing."""
     store = sh.open(":memory:", seed=5)
     series = visits(store, noise="gaussian", cap=1)
     store.set_budget(epsilon=1, delta="1e-6")
@@ -129,7 +129,7 @@ def test_caps_and_budgets_refuse_it_before_anything_is_drawn():
 
 
 def test_it_goes_on_wherever_it_is_opened(tmp_path):
-    """Sessions opened again or at the same time share updates, hypothesis and threshold; nothing is spent twice."""
+    """A session opened twice shares updates, hypothesis and threshold, and spends nothing twice."""
     session = visits(tmp_path / "s").interactive("ad_hoc", **ASKED, most_updates=2)
     measured = session.ask(EARLY)
     generation = sh.open(tmp_path / "s").events()["generation"].max()
@@ -151,7 +151,7 @@ def test_it_goes_on_wherever_it_is_opened(tmp_path):
 
 @pytest.mark.parametrize("failure", [StoreError("the disk is full"), KeyboardInterrupt()])
 def test_an_answer_that_could_not_be_committed_is_paid_for_first(series, monkeypatch, failure):
-    """A failure reveals that a query was to be measured, so the next question first commits that update."""
+    """A failed commit reveals that a query needs an update, so the next query first commits that update."""
     session = series.interactive("ad_hoc", **ASKED)
     k = session.updates_left
 
@@ -170,7 +170,7 @@ def test_an_answer_that_could_not_be_committed_is_paid_for_first(series, monkeyp
 
 
 def test_a_commit_that_was_interrupted_late_is_not_made_twice(series, monkeypatch):
-    """If the interrupt comes after the transaction, the committed answer is returned."""
+    """If an interrupt comes after the commit, repeating the query returns the committed answer."""
     session = series.interactive("ad_hoc", **ASKED)
     k, commit = session.updates_left, State.commit_round
 
@@ -188,7 +188,7 @@ def test_a_commit_that_was_interrupted_late_is_not_made_twice(series, monkeypatc
 
 
 def test_whether_the_store_is_in_use_never_depends_on_the_truth(tmp_path):
-    """A question that would be answered from the hypothesis is refused like one that would be measured."""
+    """If the store is locked, a query is refused whether or not it needs a measurement."""
     session = visits(tmp_path / "s").interactive("ad_hoc", **ASKED)
     with sh.open(tmp_path / "s").hold():
         for predicate in (EARLY, pl.lit(value=True)):
@@ -197,7 +197,7 @@ def test_whether_the_store_is_in_use_never_depends_on_the_truth(tmp_path):
 
 
 def test_a_release_to_start_from_is_free_and_kept(series):
-    """Nearly everything is answered from it; it is read back though neither release nor series is there any more."""
+    """Starting from a release costs nothing, and the start remains after the release and its series are dropped."""
     other = visits(series.store, name="other")
     start = other.release("public", level=1)
     session = series.interactive("ad_hoc", **ASKED, start=start)
@@ -212,7 +212,7 @@ def test_a_release_to_start_from_is_free_and_kept(series):
 
 
 def test_what_is_no_session_is_refused_by_name(series):
-    """Parameters, series without cells to list, names that stand for something else."""
+    """Wrong parameters of a session, and names that belong to another kind of release, are refused."""
     series.interactive("ad_hoc", **ASKED)
     series.release("public", level=1)
     for wrong, match in (({"level": 3}, "level='20'"), ({"mass": 5}, "no mass")):
@@ -228,7 +228,7 @@ def test_what_is_no_session_is_refused_by_name(series):
 
 
 def test_what_is_no_predicate_is_refused(series):
-    """Other types, other columns, other values; nothing is measured by it."""
+    """A predicate that is not boolean or uses another column is refused, and nothing is measured."""
     session = series.interactive("ad_hoc", **ASKED)
     for wrong in ("page < 8", pl.col("visitor") < 8, pl.col("page") * 2):
         with pytest.raises(DeclarationError):
@@ -239,7 +239,7 @@ def test_what_is_no_predicate_is_refused(series):
 
 
 def test_nothing_secret_is_shown_copied_or_left(tmp_path):
-    """No repr tells counts or noise; a copy is refused; a dropped series answers no more, nor does a damaged one."""
+    """No repr shows counts or noise, sessions cannot be pickled, and damaged or dropped sessions are refused."""
     series = visits(tmp_path / "s")
     session = series.interactive("ad_hoc", **ASKED)
     session.ask(EARLY)
@@ -258,7 +258,7 @@ def test_nothing_secret_is_shown_copied_or_left(tmp_path):
 
 
 def test_one_question_follows_its_law():
-    """High, low or near over 600 sessions, by enumeration; half the noise of checks is seen."""
+    """The outcome of one query (high, low or near) follows its exact law; half the check noise is detected."""
     asked, seen = pl.col("page").is_in([0, *range(8, 14)]), np.zeros(3, int)
     for number in range(600):
         if number % 50 == 0:
@@ -273,7 +273,7 @@ def test_one_question_follows_its_law():
 
 
 def test_watching_costs_no_more_than_it_may():
-    """Over all moves of five questions of one epoch, by enumeration; half the noise of checks costs more."""
+    """By enumeration, one epoch of five queries costs at most its level; with half the check noise it costs more."""
 
     def loss(guesses, moves, checks=4):
         one, other = (epoch(gaps, 12, 1.0, checks=checks) for gaps in (guesses, np.add(guesses, moves)))

@@ -1,4 +1,4 @@
-"""AboveThreshold: its exact law, what it costs by enumeration, and wrong versions that cost more."""
+"""AboveThreshold follows its exact law and costs what it states; wrong versions cost more."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RUNS = 6_000
 
 
 def first_trigger(values, *, threshold_rate=0.5, query_rate=0.25):
-    """Return P[the first trigger is at j] for each j, then P[none]; shape (values + 1,). A rate None is no noise."""
+    """Return P[first trigger at j] for each j, then P[none]; shape (values + 1,). A rate of None means no noise."""
     noise, weight = (np.array([0]), np.array([1.0])) if threshold_rate is None else (SPAN, pmf(threshold_rate, SPAN))
     below, law = weight, []
     for value in values:
@@ -31,7 +31,7 @@ def first_trigger(values, *, threshold_rate=0.5, query_rate=0.25):
 
 
 def triggers_seen(values, **changed):
-    """Count how often each query triggered first, over many runs."""
+    """Count how often each query is the first trigger, over many runs."""
     seen = np.zeros(len(values) + 1, int)
     about, rng = SparseVector(threshold=THRESHOLD, level=1, split="1/2", **changed), np.random.default_rng(81)
     for _ in range(RUNS):
@@ -41,7 +41,7 @@ def triggers_seen(values, **changed):
 
 
 def test_it_follows_its_law_and_not_another():
-    """The first trigger of 6,000 runs follows the law; a noiseless threshold and half the query noise do not."""
+    """The first trigger follows its law; a noiseless threshold and half the query noise are detected."""
     seen = triggers_seen(VALUES)
     assert_consistent(g_test(seen, first_trigger(VALUES)))
     assert_detected(g_test(seen, first_trigger(VALUES, threshold_rate=None)), "a noiseless threshold")
@@ -55,7 +55,7 @@ def test_monotone_questions_have_half_the_noise():
 
 
 def test_after_a_trigger_the_threshold_is_drawn_afresh():
-    """After a trigger the next answer follows the law of a new threshold, not that of the one that triggered."""
+    """After a trigger, the next answer follows the law of a newly drawn threshold."""
     seen, kept = np.zeros(2, int), np.zeros(2, int)
     about, rng = SparseVector(threshold=0, level=2, triggers=2, split="1/2"), np.random.default_rng(82)
     for _ in range(2 * RUNS):  # one run in three triggers
@@ -70,21 +70,21 @@ def test_after_a_trigger_the_threshold_is_drawn_afresh():
 
 
 def losses(moves, **rates):
-    """Return the largest privacy loss of the first trigger over all answers, for queries that change by at most 1."""
+    """Return the largest privacy loss of the first trigger, if each query changes by its entry in `moves`."""
     values = np.full(len(moves), THRESHOLD)
     one, other = first_trigger(values, **rates), first_trigger(values + np.array(moves), **rates)
     return np.abs(np.log(one / other)).max()
 
 
 def test_what_it_costs_by_enumeration():
-    """By enumeration over five queries, the cost is at most eps_1 + eps_2, and wrong versions cost much more."""
+    """By enumeration over five queries, the cost is at most eps_1 + eps_2, and wrong versions cost more."""
     worst = max(losses(moves) for moves in itertools.product((-1, 0, 1), repeat=5))
     assert worst <= 1 + 1e-12
     one_way = max(losses(moves, query_rate=0.5) for moves in itertools.product((0, 1), repeat=5))
     assert one_way <= 1 + 1e-12
-    # Without noise of the threshold each of twelve answers costs its own 1/4.
+    # With a noiseless threshold, each of twelve answers costs 1/4.
     assert losses([1] * 12, threshold_rate=None, query_rate=0.25) == pytest.approx(3.0, rel=1e-12)
-    # Half the query noise: the one answer that moves the other way costs as much again, and together up to 1.5.
+    # With half the query noise, one query that moves the other way raises the cost, up to 1.5 with many queries.
     two_sided = [losses([1] * many + [-1], query_rate=0.5) for many in (1, 2, 5, 30)]
     assert two_sided == sorted(two_sided)
     assert two_sided[1] == pytest.approx(1.2091846261884514, rel=1e-12)
@@ -124,7 +124,7 @@ def test_what_is_no_question_is_refused_and_nothing_secret_shown():
 
 
 def test_a_state_goes_on_from_its_bytes():
-    """A state restored from its bytes has the same levels and noise; other bytes are refused."""
+    """A state restored from bytes has the same levels and noise; damaged bytes are refused."""
     watch = SparseVector(5, "1/3", sensitivity=2, triggers=3, split="1/3").start(rng=entropy.seeded(85))
     again = AboveThreshold.from_bytes(watch.to_bytes())
     assert (again.triggers_left, again.noisy_threshold) == (3, watch.noisy_threshold)

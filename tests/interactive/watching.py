@@ -1,4 +1,4 @@
-"""The law of one epoch of multiplicative weights, by enumeration over the noise of the threshold."""
+"""The exact law of one epoch of multiplicative weights, by enumeration over the threshold's noise."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ import numpy as np
 
 
 def pmf(rate, values):
-    """Of discrete Laplace noise that falls by e^-rate."""
+    """Return the mass of discrete Laplace noise, which falls by e^-rate per integer."""
     a = math.exp(-rate)
     return (1 - a) / (1 + a) * a ** np.abs(values)
 
 
 def at_least(rate, least):
-    """P[noise >= least], for real limits."""
+    """Return P[noise >= least], for real `least`."""
     a, least = math.exp(-rate), np.ceil(least)
     return np.where(least > 0, a ** np.maximum(least, 0) / (1 + a), 1 - a ** np.maximum(1 - least, 0) / (1 + a))
 
 
 def epoch(gaps, threshold, watch, *, checks=4):
-    """P[high first, low first at question j] for each j, then P[neither ever]; guesses less truths are given.
+    """Return P[high first], P[low first] at each query, then P[neither]; `gaps` are guesses minus true answers.
 
-    The threshold has noise of scale 2 / watch, each check of `checks` / watch, for units that move a question by 1.
+    The threshold's noise has scale 2 / watch, and each check's noise `checks` / watch, if a unit moves a query by 1.
     """
     span = math.ceil(80 / watch)
     noise = np.arange(-span, span + 1)
@@ -36,5 +36,5 @@ def epoch(gaps, threshold, watch, *, checks=4):
 
 
 def checks_of_one_query(parameters, gap, *, checks=4):
-    """P[high], P[low] and P[near] of the first question of a session."""
+    """Return P[high], P[low] and P[near] of the first query of a session."""
     return epoch([gap], int(parameters.threshold), float(parameters.levels[0]), checks=checks)

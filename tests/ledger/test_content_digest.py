@@ -1,4 +1,4 @@
-"""The digest of a release changes with anything that it says, and with nothing else; no version may change it."""
+"""The digest of a release depends on all its content and nothing else, and is fixed for all versions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the ledger shows, and what budgets and caps refuse."""
+"""The ledger shows the costs of releases, and budgets and caps refuse releases that exceed them."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ LOG = pl.DataFrame({"user": [f"u{i}" for i in range(300)], "key": ["/home"] * 30
 
 
 def a_series(store, name="visits", **more):
-    """A small series; Gaussian unless told otherwise."""
+    """Create a small series, with Gaussian noise by default."""
     declared = {"unit": "user", "key": "key", "max_keys": 1, "domain": sh.Strings(max_bytes=6), "noise": "gaussian"}
     return sh.create(store, LOG, name=name, **{**declared, **more})
 
 
 @pytest.fixture
 def store():
-    """A store in memory."""
+    """Return a store in memory."""
     return sh.open(":memory:", seed=1)
 
 
 def spent(store, scope, **only):
-    """One row of the ledger."""
+    """Return the first row of the ledger with this scope."""
     return store.ledger(full=True).filter(scope=scope, **only).row(0, named=True)
 
 
 def test_a_budget_in_rho_is_shared_by_the_series_of_a_population(store):
-    """The budget charges all series of its population, dropped ones included, and no other population."""
+    """A budget in rho covers all series of its population, also dropped ones, and no other population."""
     store.set_budget(rho=1)
     first, second = a_series(store, "first"), a_series(store, "second", noise="laplace", cap="0.5")
     first.release("a", level="0.5", threshold=50)
     store.drop("first")
-    second.release("a", level="0.25", threshold=250)  # charged its cap, once: 0.5 tanh(0.25) = 0.12246
+    second.release("a", level="0.25", threshold=250)  # charges its cap once: 0.5 tanh(0.25) = 0.12246
     with pytest.raises(BudgetExceededError, match=r"level 0\.4, .*remaining rho 0\.377540668\d+; the largest"):
         a_series(store, "third").release("a", level="0.4", threshold=60)
     second.release("b", level="0.5", threshold=250)
@@ -52,7 +52,7 @@ def test_a_budget_in_rho_is_shared_by_the_series_of_a_population(store):
 
 
 def test_a_series_that_the_route_cannot_charge_is_refused_at_create(store):
-    """The refusal names routes that can charge the noise; a budget must be able to charge existing series."""
+    """A series is refused if the budget's route cannot charge its noise; the error names a route that can."""
     store.set_budget(rho=100)
     store.set_budget(epsilon=1, delta=1e-6, population="exact")
     store.set_budget(epsilon=1, delta="0", population="pure")
@@ -68,17 +68,17 @@ def test_a_series_that_the_route_cannot_charge_is_refused_at_create(store):
 
 
 def test_poisson_noise_has_a_route_of_its_own(store):
-    """The first release of a Poisson series is charged as its cap, so a finer one is refused."""
+    """On the Poisson route the first release without a cap sets the cap, so a finer release is refused."""
     store.set_budget(epsilon=1, delta=1e-6, route="poisson")
     series = a_series(store, noise="poisson")
     series.release("a", level="0.01", threshold=200)
-    assert spent(store, "path")["remaining"] == "0.01"  # no cap: the first release is charged as one
+    assert spent(store, "path")["remaining"] == "0.01"  # without a cap, the first release's level becomes the cap
     with pytest.raises(BudgetExceededError, match="without a cap, of which the first release"):
         series.release("b", level="0.011", threshold=200)
 
 
 def test_open_domains_spend_delta_beside_rho(store):
-    """A budget in rho refuses open domains unless it has a delta, which bounds them over all series."""
+    """A budget in rho refuses open domains unless it has a delta, which then bounds all series together."""
     series = a_series(store, domain=sh.Open(delta=1e-6))
     store.set_budget(rho=1)
     with pytest.raises(BudgetExceededError, match="no delta left for open domains"):
@@ -99,7 +99,7 @@ def test_open_domains_spend_delta_beside_rho(store):
 
 @pytest.mark.parametrize("noise", ["gaussian", "laplace", "discrete_laplace", "skellam", "poisson"])
 def test_a_fresh_budget_serves_the_level_that_stands_for_it(store, noise):
-    """On every route, a release at (1, 1e-6) uses up a budget of (1, 1e-6), and a level .1 % finer is refused."""
+    """On each route, a release at (1, 1e-6) fits a budget of (1, 1e-6), and a level 0.1 % finer is refused."""
     routes = {"gaussian": ("gaussian", "renyi"), "skellam": ("renyi",), "poisson": ("poisson",)}
     for route in routes.get(noise, ("pure", "renyi")):
         store.set_budget(epsilon=1, delta=1e-6, route=route, population=route)
@@ -114,12 +114,12 @@ def test_a_fresh_budget_serves_the_level_that_stands_for_it(store, noise):
 
 
 def test_the_counterexamples_are_refused_at_the_step_that_would_break_the_budget(store):
-    """The adaptive sequences of docs/ledger.md, which would exceed the budget, are refused at their last step."""
+    """The adaptive counterexamples of docs/ledger.md are refused at the step that would exceed the budget."""
     for route in ("gaussian", "renyi"):
         store.set_budget(epsilon=3, delta=1e-6, route=route, population=route)
         a_series(store, f"first_{route}", population=route).release("a", level="0.0209", threshold=500)
         second = a_series(store, f"second_{route}", population=route)
-        if route == "gaussian":  # one of the two branches is all that this route takes
+        if route == "gaussian":  # only one branch of the counterexample has noise that this route charges
             second.release("a", level="0.1887", threshold=500)
             continue
         with pytest.raises(BudgetExceededError, match="largest level that would fit"):
@@ -142,7 +142,7 @@ def test_the_counterexamples_are_refused_at_the_step_that_would_break_the_budget
 
 
 def test_numerical_slack_is_shown_and_charged_to_nothing(store, monkeypatch):
-    """Even a numerical slack above delta refuses no release and does not change epsilon."""
+    """A numerical slack above delta is shown, but refuses no release and does not change epsilon."""
     monkeypatch.setattr("sparsehist.release.cell_parameters.numerical_slack", lambda *_, **__: 1e-3)
     store.set_budget(epsilon=2, delta=1e-6)
     series = a_series(store)
@@ -167,7 +167,7 @@ def test_a_charged_cap_is_not_raised(store):
 
 
 def test_refusals_draw_nothing_and_are_recorded(store, monkeypatch):
-    """A refusal draws and spends nothing, and is recorded with who asked."""
+    """A refused release draws and spends nothing, and the event records who asked."""
     series = a_series(store, cap=1)
     store.set_budget(rho="0.1")
     store.who = "bob"
@@ -187,7 +187,7 @@ def test_refusals_draw_nothing_and_are_recorded(store, monkeypatch):
 
 
 def test_limits_hold_ex_ante_until_they_are_raised_after_a_release(store):
-    """A limit is ex post once it was raised after the first release, or where there was none before."""
+    """A limit that is raised, or first set, after a release is ex post; any other limit is ex ante."""
     series = a_series(store, cap="0.5")
     series.raise_cap(1, reason="not yet released")
     for rho in (3, 4):
@@ -218,7 +218,7 @@ def test_limits_hold_ex_ante_until_they_are_raised_after_a_release(store):
     ],
 )
 def test_a_wrong_limit_is_refused_with_advice(store, call, words):
-    """The refusal says what would be right, and no limit is recorded."""
+    """A wrong limit is refused with the right usage, and is not recorded."""
     a_series(store, cap=1)
     with pytest.raises(DeclarationError, match=words):
         call(store)
@@ -226,7 +226,7 @@ def test_a_wrong_limit_is_refused_with_advice(store, call, words):
 
 
 def test_a_ledger_that_is_carried_on_equals_the_one_of_the_store(store):
-    """A ledger to which a dry run adds releases equals the ledger of the store after them."""
+    """A dry run that adds releases to a ledger gives the store's ledger after the same releases."""
     series = a_series(store, domain=sh.Open(delta="1e-6"))
 
     def ledger():
@@ -247,7 +247,7 @@ def test_a_ledger_that_is_carried_on_equals_the_one_of_the_store(store):
 
 
 def test_open_domains_take_their_half_of_delta_from_the_noise():
-    """The noise beside an open domain gets the level of half of delta."""
+    """Next to an open domain, the noise gets the level of half of delta."""
     halved = sh.plan(domain=sh.Strings(max_bytes=8), max_keys=3, equal=1, within=sh.EpsilonDelta(1, "5e-7"))
     beside = sh.plan(domain=sh.Open(delta="1e-7"), max_keys=3, equal=1, within=sh.EpsilonDelta(1, "1e-6"))
     assert beside.levels["level"].item() == halved.levels["level"].item()

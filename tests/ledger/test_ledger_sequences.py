@@ -36,7 +36,7 @@ PURE = ("laplace", "discrete_laplace")
 
 @dataclass
 class Path:
-    """A noise path, and what was released from it."""
+    """A noise path and its released levels."""
 
     family: str
     levels: list[Fraction] = field(default_factory=list)
@@ -48,28 +48,28 @@ class Path:
 
     @property
     def rho(self) -> Fraction:
-        """The cost as zCDP."""
+        """Return the zCDP cost of the path."""
         level = float(self.finest)
         return Fraction(level * math.tanh(level / 2)) if self.family in PURE else self.finest
 
 
 def text(level: Fraction) -> str:
-    """Write a level as the ledger does."""
+    """Format a level as the ledger does."""
     return str(level) if level.denominator in (1, 3) else str(float(level))
 
 
 def rho_of(paths: list[Path]) -> Fraction:
-    """Add up the costs as zCDP."""
+    """Add up the zCDP costs of paths."""
     return sum((path.rho for path in paths), Fraction(0))
 
 
 def own_epsilon(path: Path) -> float:
-    """Return about what one path alone costs."""
+    """Return a lower bound on epsilon from one path alone."""
     return float(path.finest) * (1 - 2e-6) - 2e-6 if path.family in PURE else gaussian_epsilon([path])
 
 
 def rho_epsilon(paths: list[Path]) -> float:
-    """Convert zCDP to (epsilon, delta) by a fine grid of orders."""
+    """Convert zCDP to (epsilon, delta) with a fine grid of orders."""
     rho = float(rho_of(paths))
     order = np.exp(np.linspace(-9, 12, 4_001))
     epsilon = float(np.min((1 + order) * rho - np.log1p(1 / order) - (math.log(DELTA) + np.log1p(order)) / order))
@@ -83,7 +83,7 @@ def gaussian_delta(rho: Fraction, epsilon: float | Fraction) -> float:
 
 
 def gaussian_epsilon(paths: list[Path]) -> float:
-    """Solve the same formula for epsilon."""
+    """Solve `gaussian_delta` for epsilon."""
     rho = rho_of(paths)
     if rho == 0 or gaussian_delta(rho, 0) <= DELTA:
         return 0.0
@@ -94,7 +94,7 @@ def gaussian_epsilon(paths: list[Path]) -> float:
 
 @dataclass
 class Series:
-    """A series, with the path of its cells first."""
+    """A series; its first path is that of its cells."""
 
     name: str
     population: str
@@ -113,7 +113,7 @@ class DiedError(Exception):
 
 
 class Beside:
-    """Random steps on a store, and what its ledger must show."""
+    """Random steps on a store, with an independent computation of its ledger."""
 
     def __init__(self, seed: int) -> None:
         self.rng = seeded(seed)
@@ -134,7 +134,7 @@ class Beside:
     def spent(self, populations: tuple[str, ...]) -> list[Path]:
         return [path for s in self.series if s.population in populations for path in s.paths if path.levels]
 
-    # What is done, one method a kind of step.
+    # Random steps, one method for each kind.
 
     def create(self) -> None:
         population = self.some(POPULATIONS)
@@ -151,7 +151,7 @@ class Beside:
         self.events["create series"] += 1
 
     def release(self, fault: str | None) -> None:
-        """Release cells or, in a third of the cases, from one of the paths of workloads or a new one."""
+        """Release cells or, in a third of the cases, a workload on an existing or a new path."""
         alive = [series for series in self.series if not series.dropped]
         if not alive:
             return
@@ -176,7 +176,7 @@ class Beside:
         if refused is not None:
             self.events["refuse"] += 1
             return
-        if number == 0:  # it is there: nothing is drawn or spent again
+        if number == 0:  # the release exists, so this reads it without spending
             path.slack += self.store.series(series.name).release(name).metadata["numerical_slack"]
         elif number == len(series.paths):
             series.paths.append(path)
@@ -193,11 +193,11 @@ class Beside:
             state.commit_round(NewRound(to, name, level, {}, {}, np.zeros(M) if new else None))
 
     def expect(self, series: Series, path: Path, level: Fraction) -> type[RefusedError] | None:
-        """Return the error of the limit that refuses a release, None if it is allowed.
+        """Return the class of the expected refusal, or None if the release is allowed.
 
-        Budgets in epsilon are for Gaussian noise in closed domains, so all of delta is for noise. What was released
-        has the exact delta(epsilon) of one Gaussian release at the sum of the finest levels, and fits if that is at
-        most the budget's delta. Rounding to 12 digits does not matter: sums of `LEVELS` do not come as close.
+        Budgets in epsilon cover Gaussian noise in closed domains, so the noise may use all of delta. All releases
+        together have the exact delta(epsilon) of one Gaussian release at the sum of the finest levels, and fit if
+        this is at most the budget's delta. Rounding to 12 digits is harmless: sums of `LEVELS` differ by more.
         """
         finer = max(Fraction(0), level - path.finest)
         total = sum((known.finest for known in series.paths), Fraction(0)) + finer
@@ -214,7 +214,7 @@ class Beside:
         charged = sum(map(self.charge, others), Fraction(0))
         if series.family not in PURE:
             return BudgetExceededError if finer and charged + total > amount else None
-        if series.cap is None and series.released:  # its first release was charged as a cap
+        if series.cap is None and series.released:  # the level of the first release became the cap
             return BudgetExceededError if finer else None
         ours = rho_of([Path(series.family, [series.cap or level])])
         return BudgetExceededError if finer and charged + ours > amount else None
@@ -276,7 +276,7 @@ class Beside:
         else:
             self.some((self.create, self.create, self.set_budget, self.raise_cap, self.declare_disjoint, self.drop))()
 
-    # What has to be in the ledger.
+    # Checks of the ledger.
 
     def check(self) -> None:
         ledger = self.store.ledger(delta=DELTA, full=True)
@@ -313,7 +313,7 @@ class Beside:
             assert row["epsilon"] >= 0.99 * max(own_epsilon(path) for path in paths)
 
     def check_everybody(self, row: dict, populations: list[str]) -> None:
-        """Compare with the largest cost over all sets of populations without two disjoint ones."""
+        """Check the row of all populations: its cost is the largest over sets without two disjoint populations."""
         sets = [
             chosen
             for size in range(1, len(populations) + 1)
@@ -333,19 +333,19 @@ class Beside:
 
 
 def number(level: str | None) -> Fraction:
-    """Read a level of the ledger, 0 if there is none."""
+    """Parse a level of the ledger; no level is 0."""
     return Fraction(level or 0)
 
 
 def shown(row: dict) -> float:
-    """Return the epsilon of a row, infinite if there is none; then the row says why."""
+    """Return epsilon of a row, or infinity if there is none; check that the row then has a warning."""
     assert (row["epsilon"] is None) == ("no epsilon" in (row["warning"] or ""))
     return math.inf if row["epsilon"] is None else row["epsilon"]
 
 
 @contextmanager
 def faulty(moment: str | None) -> Iterator[None]:
-    """Let the process die just before or just after the commit of a round."""
+    """Raise `DiedError` just before or just after the commit of a round."""
     changing, insert_event = State._changing, Database.insert_event
 
     @contextmanager
@@ -368,7 +368,7 @@ def faulty(moment: str | None) -> Iterator[None]:
 
 
 def walk(seed, steps):
-    """Take random steps, and compare the ledgers after each."""
+    """Take random steps and check the ledger after each."""
     beside = Beside(seed)
     beside.create()
     for _ in range(steps):
@@ -387,5 +387,5 @@ def test_the_ledger_equals_one_kept_beside():
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(10, 18))
 def test_the_ledger_equals_one_kept_beside_for_long(seed):
-    """The same for long sequences."""
+    """After each step of long random sequences, the ledger equals an independent computation."""
     walk(seed, 60)

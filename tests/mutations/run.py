@@ -1,11 +1,11 @@
-"""Break the package in one place at a time, and check that the tests notice.
+"""Break the package in one line at a time, and check that the tests notice.
 
     python tests/mutations/run.py [--only WORD] [--jobs 2] [--slow]
 
-Each `*.toml` here lists mutations of one room: a file, a text that occurs in it once, its replacement, and the tests
-that should fail. Package and tests are copied, mutated there, and only the named tests run. A mutation survives if
-they pass. It is stale if its text does not occur exactly once, or if its tests fail without it. Either ends the run
-with exit code 1. An `equivalent` mutation says why and is not run.
+Each `*.toml` here lists mutations of one part of the package: a file, a text that occurs in it once, its replacement,
+and the tests that should fail. Package and tests are copied, the copy is mutated, and only the named tests run. A
+mutation survives if its tests pass. A mutation is stale if its text does not occur exactly once, or if its tests fail
+without it. Both end the run with exit code 1. An `equivalent` mutation states why it changes nothing, and is not run.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SECONDS = 900
 
 @dataclass(frozen=True, kw_only=True)
 class Mutation:
-    """One change of one file, and the tests that should notice it."""
+    """A change of one file, and the tests that should fail because of it."""
 
     room: str
     file: str
@@ -41,12 +41,12 @@ class Mutation:
 
     @property
     def title(self) -> str:
-        """Name it on one line."""
+        """Return a one-line title."""
         return f"{self.file}: {self.before.strip()[:60]!r} -> {self.after.strip()[:60]!r}"
 
 
 def mutations() -> list[Mutation]:
-    """Read all lists."""
+    """Return the mutations of all lists."""
     return [
         Mutation(room=path.stem, **entry | {"tests": tuple(entry.get("tests", ()))})
         for path in sorted(HERE.glob("*.toml"))
@@ -99,7 +99,7 @@ def passes(mutation: Mutation, *, broken: bool = True) -> bool:
 
 
 def main() -> int:
-    """Run the mutations and list the survivors."""
+    """Run the mutations and print the survivors."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="mutations with this word in room, file or text")
     parser.add_argument("--jobs", type=int, default=2, help="mutations that run at once")
@@ -108,7 +108,7 @@ def main() -> int:
     wanted = [each for each in mutations() if not each.equivalent and (options.slow or not each.slow)]
     wanted = [each for each in wanted if options.only in f"{each.room} {each.file} {each.before}"]
     with ThreadPoolExecutor(options.jobs) as pool:
-        # The control: without a mutation the same tests pass in such a copy.
+        # Control: without the mutation, the same tests pass in a copy.
         controls = {each.tests: each for each in wanted if not is_stale(each)}
         passing = pool.map(lambda each: passes(each, broken=False), controls.values())
         passed = {tests for tests, good in zip(controls, passing, strict=True) if good}

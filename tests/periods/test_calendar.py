@@ -1,4 +1,4 @@
-"""The days of a period, and its name."""
+"""The calendar maps days to periods and their names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Costs of periods per unit and per period, by brute force over histories."""
+"""Costs per unit and per period equal those of a brute-force search over all histories of a unit."""
 
 from __future__ import annotations
 
@@ -27,16 +27,17 @@ HISTORIES = [frozenset(some) for n in range(5) for some in itertools.combination
 
 
 def first_periods(history: frozenset[int], most: int | None) -> set[int]:
-    """The periods in which a unit with this history counts, numbered in the order of adding."""
+    """Return the periods in which a unit counts, as indices in the order of appending."""
     return set(sorted(history)[:most])
 
 
 def counting(
     most: int | None, gone: tuple[int, int] | None = None, erased: int | None = None, *, dropped: int | None = None
 ) -> dict[str, set[str]]:
-    """Who counts where, with a unit for every history; `gone` lacks a period, `erased` has no rows.
+    """Append a log with one unit per history; return the units that count in each period.
 
-    A period may be dropped before the last one is appended.
+    `gone` is a (unit, period) whose rows are left out, `erased` a unit without any rows, and `dropped` a period that
+    is dropped before the last one is appended.
     """
     log = in_weeks(most_periods=most)
     for place, week in enumerate(ORDER):
@@ -48,7 +49,7 @@ def counting(
 
 
 def changes(one: dict[str, set[str]], other: dict[str, set[str]], unit: int) -> Fraction:
-    """The sum of the levels of the periods in which two logs differ, which may be in this unit only."""
+    """Return the summed levels of periods that differ between two logs; check that only this unit differs."""
     differing = {week: one.get(week, set()) ^ other.get(week, set()) for week in ORDER}
     assert set().union(*differing.values()) <= {f"u{unit}"}
     return sum((Fraction(LEVELS[week]) for week in ORDER if differing[week]), Fraction(0))
@@ -56,7 +57,7 @@ def changes(one: dict[str, set[str]], other: dict[str, set[str]], unit: int) -> 
 
 @pytest.mark.parametrize(("most", "dropped"), [(2, 1), slow(1, 0), slow(1, 1)])
 def test_a_period_that_is_dropped_unreleased_gives_its_places_back(most: int, dropped: int) -> None:
-    """Neighbouring logs differ in two periods at most, and no unit counts in more than `most`."""
+    """With an unreleased period dropped, no unit counts in more than `most`, and a deletion changes two at most."""
     whole = counting(most, dropped=dropped)
     for i, history in enumerate(HISTORIES):
         assert sum(f"u{i}" in units for units in whole.values()) <= most
@@ -68,7 +69,7 @@ def test_a_period_that_is_dropped_unreleased_gives_its_places_back(most: int, dr
 
 @pytest.mark.parametrize("most", [2, slow(1), slow(3), slow(4)])
 def test_the_costs_are_those_of_all_histories_and_all_deletions(most: int) -> None:
-    """Stated costs equal the largest over all histories and deletions."""
+    """Stated costs per unit and per period equal the largest over all histories and deletions."""
     log = in_weeks(most_periods=most)
     for week, level in LEVELS.items():
         log.append(of_users(["u0"]), period=week).release("r", level=level)
@@ -85,7 +86,7 @@ def test_the_costs_are_those_of_all_histories_and_all_deletions(most: int) -> No
     assert by_user == Fraction(row["level"])
     said = Fraction(row["per_period"].split()[0])
     largest = max(map(Fraction, LEVELS.values()))
-    # Which two periods the bound trades for each other depends on the order; the ledger takes the two costliest.
+    # Which two periods an append exchanges depends on their order; the ledger charges the two costliest.
     assert by_period <= said <= 2 * largest
     assert (by_period > largest) == (said > largest) == (most < len(ORDER))
     if most == 1:
@@ -93,7 +94,7 @@ def test_the_costs_are_those_of_all_histories_and_all_deletions(most: int) -> No
 
 
 def a_ledger(protects: str, most: int | None, limit: str, n: int = 6) -> Ledger:
-    """A ledger of periods that were added, none released."""
+    """Return a ledger of periods that were appended but not released."""
     limits = Limits(budgets={"log": budget(rho=limit)})
     limits.periods["log"] = Every("week", n, protects, most)
     declared = [Declaration(name=f"log_{i}", unit="user", max_keys=1, population="log") for i in range(n)]
@@ -101,7 +102,7 @@ def a_ledger(protects: str, most: int | None, limit: str, n: int = 6) -> Ledger:
 
 
 def worst(spent: dict[int, Fraction], protects: str, most: int | None, n: int = 6) -> Fraction:
-    """The largest cost of the protected unit over all histories and deletions."""
+    """Return the largest cost of the protected unit over all histories and deletions."""
     found = [Fraction(0)]
     for history in (frozenset(some) for k in range(n + 1) for some in itertools.combinations(range(n), k)):
         kept = first_periods(history, most)
@@ -115,7 +116,7 @@ def worst(spent: dict[int, Fraction], protects: str, most: int | None, n: int = 
     [("user", 2), ("user-week", 2), slow("user", None), slow("user", 1), slow("user-week", None)],
 )
 def test_no_order_of_levels_gets_beyond_the_budget(protects: str, most: int | None) -> None:
-    """An adaptive adversary never exceeds the budget, and only what would exceed it is refused."""
+    """An adaptive adversary never exceeds the budget, and only releases that would exceed it are refused."""
     limit, refused, allowed = Fraction(1), 0, 0
     for seed in range(12):
         rng = seeded(100 + seed)
@@ -132,7 +133,7 @@ def test_no_order_of_levels_gets_beyond_the_budget(protects: str, most: int | No
                 ledger.check(release)
             except BudgetExceededError:
                 refused += 1
-                # Two periods may be charged that no history trades for each other, but never more than two.
+                # The ledger may charge two periods that no history exchanges, but never more than two.
                 bound = sum(sorted(after.values())[-2:]) if (protects, most) == ("user-week", 2) else None
                 assert (bound or worst(after, protects, most)) > limit
             else:
@@ -147,7 +148,7 @@ def test_no_order_of_levels_gets_beyond_the_budget(protects: str, most: int | No
 
 @pytest.mark.parametrize("protects", ["user", "user-week"])
 def test_delta_of_open_domains_is_borne_like_levels(protects: str) -> None:
-    """Delta adds up per unit, is the largest per period, and is refused beyond the share of open domains."""
+    """Delta adds up per user, is the largest of all periods per user-week, and is refused above its share."""
     log = in_weeks(
         domain=sh.Open("integer", delta="1e-5"), protects=protects, periods=10,
         budget=sh.EpsilonDelta(4, 1e-6),
@@ -190,14 +191,14 @@ def test_a_year_of_weeks_costs_what_is_said() -> None:
 @pytest.mark.parametrize(
     ("declared", "left"),
     [
-        ({"budget": "1"}, 7),  # 0.25 are spent, and 0.75 are seven times 0.1
+        ({"budget": "1"}, 7),  # 0.25 is spent, and 0.75 allows seven releases at 0.1
         ({"budget": "0.4", "most_periods": 5}, 1),
         ({"budget": "0.19", "protects": "user-week", "most_periods": 3}, 0),
         slow({"budget": "0.2", "protects": "user-week", "most_periods": 3}, 49),
     ],
 )
 def test_how_many_weeks_are_left(declared: dict[str, object], left: int) -> None:
-    """Exactly the number of weeks that `progress` names can still be released."""
+    """Exactly as many weeks can be released as `progress` states."""
     log = in_weeks(periods=52, **declared)
     for week, level in zip(WEEKS[:3], ("0.05", "0.1", "0.1"), strict=True):
         log.append(of_users("ab"), period=week).release("r", level=level)
@@ -213,7 +214,7 @@ def test_how_many_weeks_are_left(declared: dict[str, object], left: int) -> None
 
 @pytest.mark.parametrize("most", [1, 2, 3])
 def test_so_many_of_the_costliest_cost_no_less_than_any_so_many(most: int) -> None:
-    """The costliest periods cost no less than any others, in rho, in delta and in epsilon."""
+    """The ledger's cost of the costliest periods is at least that of any other choice of as many periods."""
     limits = Limits()
     limits.periods["log"] = Every("week", 9, most_periods=most)
     for seed in range(20):

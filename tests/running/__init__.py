@@ -1,1 +1,1 @@
-"""Series whose log goes on."""
+"""Tests of running series, whose logs are appended step by step."""

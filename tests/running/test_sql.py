@@ -1,4 +1,4 @@
-"""Running series in SQL: CREATE SERIES with steps, APPEND TO, RELEASE and PLAN AT STEP, SHOW."""
+"""SQL for running series: CREATE SERIES with steps, APPEND TO, RELEASE and PLAN AT STEP, SHOW."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TABLES = {f"day_{i}": frame(rows) for i, rows in enumerate(DAYS, 1)}
 
 
 def test_a_running_series_is_declared_and_appended_to_in_sql(tmp_path) -> None:
-    """A running series is declared, then appended to; a script may run again."""
+    """A script declares a running series, appends steps and releases counts, and can run again."""
     script = f"""
         create series if not exists log {DECLARED};
         append to log step 1 as select user, key from day_1;

@@ -1,6 +1,6 @@
-"""Pages in chromium, driven by playwright and checked by axe-core; `make browser` installs what is missing.
+"""Checks of pages in chromium, with playwright and axe-core; `make browser` installs them.
 
-With CI=true a missing tool fails the test; elsewhere the test is skipped.
+If a tool is missing, the test fails with CI=true and is skipped otherwise.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ import pytest
 WIDTHS = (360, 1280)
 SCHEMES = ("light", "dark")
 AXE = Path(__file__).with_name("node_modules") / "axe-core" / "axe.min.js"
-# The last two options stop chromium's own requests for updates.
+# The last two options stop chromium's own update requests.
 _OPTIONS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update")
 
-# Elements whose content is clipped; content of a box that scrolls, as wide tables do, can be seen.
+# Elements with clipped content; the content of a box that scrolls, such as a wide table, is visible.
 _CLIPPED = """() => {
     const scrolls = e => e && (/auto|scroll/.test(getComputedStyle(e).overflowX) || scrolls(e.parentElement))
     return [...document.querySelectorAll('body *')].filter(e => {
@@ -43,7 +43,7 @@ def _need(there: object, how: str) -> None:
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
-    """A headless chromium."""
+    """Start a headless chromium for the whole run."""
     chromium = shutil.which("chromium")
     _need(chromium, "apt-get install chromium")
     _need(AXE.is_file(), "npm ci --prefix tests")
@@ -58,14 +58,14 @@ def browser() -> Iterator[Any]:
 
 
 class Visit(NamedTuple):
-    """A browser tab, the console messages, errors and dialogs of its page, and the addresses it requested."""
+    """A browser tab, its page's messages (console, errors, dialogs), and the addresses that the page requested."""
 
     tab: Any
     messages: list[str]
     requests: list[str]
 
     def show(self, *, width: int, scheme: str) -> list[str]:
-        """Return which elements are clipped or outside the page at this width and colour scheme."""
+        """Return the elements that are clipped or outside the page at this width and colour scheme."""
         self.tab.set_viewport_size({"width": width, "height": 800})
         self.tab.emulate_media(color_scheme=scheme)
         wide = self.tab.evaluate("document.documentElement.scrollWidth")
@@ -75,8 +75,8 @@ class Visit(NamedTuple):
         ]
 
     def accessibility_faults(self, *, contrast: bool = True) -> list[str]:
-        """Return the serious and critical faults that axe-core finds; contrast takes longer than all other rules."""
-        self.tab.evaluate(AXE.read_text(encoding="utf-8"))  # the debugger ignores the page's policy
+        """Return the serious and critical faults that axe-core finds; the contrast rule is by far the slowest."""
+        self.tab.evaluate(AXE.read_text(encoding="utf-8"))  # this bypasses the page's content security policy
         # Finish animations, so that contrast is not measured while colours fade.
         self.tab.evaluate("document.getAnimations().forEach(animation => animation.finish())")
         rules = {"color-contrast": {"enabled": contrast}}
@@ -92,7 +92,7 @@ class Visit(NamedTuple):
 
 @contextmanager
 def visit(browser: Any, address: str) -> Iterator[Visit]:
-    """Load a page in a tab of its own."""
+    """Load a page in a new tab."""
     context = browser.new_context()
     context.set_default_timeout(30_000)
     opened = Visit(context.new_page(), [], [])

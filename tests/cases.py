@@ -1,4 +1,4 @@
-"""Cases of parametrised tests that run with the slow tests only."""
+"""Helpers that mark cases of parametrised tests as slow."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import pytest
 
 
 def slow(*case: Any) -> Any:
-    """Mark a case as slow."""
+    """Return a case that is marked as slow."""
     return pytest.param(*case, marks=pytest.mark.slow)
 
 
 def quick(first: Iterable[Any], every: Iterable[Any]) -> list[Any]:
-    """Return every case, marking those that are not among the first as slow."""
+    """Return every case; cases that are not in `first` are marked as slow."""
     by_default = list(first)
     return [case if case in by_default else slow(case) for case in every]

@@ -1,4 +1,4 @@
-"""Settings of the suite: hypothesis, seeds, and the count of the p-values that share the suite's level."""
+"""Settings of the suite: hypothesis, seeds, and a count of all p-values, which share one significance level."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from tests.browser import browser  # noqa: F401 - a fixture of the whole suite
 if TYPE_CHECKING:
     from typing import Any
 
-# The same examples in every run, and no test that looks at the clock.
+# Every run has the same examples, and no test fails because it is slow.
 settings.register_profile(
     "suite", derandomize=True, deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("suite")
 
 # Stores on disk take no seed. Here the keys of their generators derive from the name of the test or fixture, so that
-# no test fails by chance. Child processes draw from the operating system: a child that repeated the noise of its
-# parent would hide a release that was drawn twice.
+# no test fails by chance. Child processes use the operating system's randomness: if a child repeated its parent's
+# noise, a test could not see that a release was drawn twice.
 _keys = random.Random()
 entropy.secrets = SimpleNamespace(randbits=_keys.getrandbits)
 os.register_at_fork(after_in_child=_keys.seed)
@@ -33,13 +33,13 @@ os.register_at_fork(after_in_child=_keys.seed)
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest) -> None:
-    """Seed the keys for a fixture, which may be shared by several tests."""
+    """Seed the generator keys for a fixture, which several tests may share."""
     _keys.seed(f"{request.node.nodeid} {fixturedef.argname}")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_call(item: pytest.Item) -> None:
-    """Seed the keys for a test."""
+    """Seed the generator keys for a test."""
     _keys.seed(item.nodeid)
 
 
@@ -47,7 +47,7 @@ _asked_by_workers = pytest.StashKey[int]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Begin the count of p-values at zero."""
+    """Start the count of p-values at zero."""
     config.stash[_asked_by_workers] = 0
 
 
@@ -63,7 +63,7 @@ def _asked(config: pytest.Config) -> int:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Send a worker's count to the controller, and fail a run that spent more than the suite's level."""
+    """Send a worker's count to the controller, and fail a run that used more p-values than declared."""
     workeroutput: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
     if workeroutput is not None:
         workeroutput["p_values"] = stats.asked()
@@ -72,7 +72,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Print how much of the level was spent."""
+    """Print how many of the declared p-values were used."""
     asked = _asked(config)
     spent = f"{asked} p-values of {stats.P_VALUES} declared, suite level {stats.SUITE_LEVEL:g}"
     if asked > stats.P_VALUES:

@@ -5,8 +5,8 @@ It is divided evenly over `P_VALUES` tests. Every p-value goes to `assert_consis
 adds up the counts of all workers and fails the run if there were more than declared. Negative controls go to
 `assert_detected` and must be rejected at the same share.
 
-P-values are accurate in the far tail. This is why the G statistic replaces Pearson's chi-square: for a Poisson(10)
-cell with 30 observations they give 4e-7 and 3e-10, and the exact value is 5e-7.
+P-values must be accurate in the far tail, so the G statistic replaces Pearson's chi-square: for a Poisson(10) cell
+with 30 observations, the G test gives 4e-7 and the chi-square test 3e-10, where the exact p-value is 5e-7.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ _asked = 0
 
 
 def asked() -> int:
-    """Count the p-values this process has asked a share for."""
+    """Return the number of p-values that this process has tested so far."""
     return _asked
 
 
 def assert_consistent(p_value: float, what: str = "the sample") -> None:
-    """Fail if the p-value is NaN or below one share of the suite's level; `what` is the subject of the message."""
-    global _asked  # noqa: PLW0603 - the count belongs to the process, as the level does to the suite
+    """Fail if the p-value is NaN or below one share of the suite's level; `what` names the sample in the message."""
+    global _asked  # noqa: PLW0603 - the count belongs to the process, as the level belongs to the suite
     _asked += 1
     if not p_value >= SHARE:
         raise AssertionError(f"{what} does not follow the law: p = {p_value:.3g}, below the share of {SHARE:.3g}")
 
 
 def assert_detected(p_value: float, what: str = "the wrong law") -> None:
-    """Fail if a negative control is not rejected at one share; this spends nothing of the suite's level."""
+    """Fail unless a negative control is rejected at one share; this uses nothing of the suite's level."""
     if not p_value < SHARE:
         raise AssertionError(f"{what} was not noticed: p = {p_value:.3g}, not below the share of {SHARE:.3g}")
 
@@ -74,7 +74,7 @@ def ks_test(sample: ArrayLike, cdf: Callable[[NDArray[np.float64]], ArrayLike]) 
 
 
 def binomial_test(successes: int, trials: int, probability: float) -> float:
-    """Test a number of successes by twice the smaller exact tail; above 2**53 trials by the Poisson limit."""
+    """Test a number of successes by twice the smaller exact tail, or by the Poisson limit above 2**53 trials."""
     if trials > 2**53:
         return poisson_test(successes, float(trials) * probability)
     at_most = special.betaincc(successes + 1, trials - successes, probability) if successes < trials else 1.0
@@ -90,7 +90,7 @@ def poisson_test(events: int, mean: float) -> float:
 
 
 def mean_test(sample: ArrayLike, mean: float, variance: float) -> float:
-    """Test the mean of draws with known variance, by the normal law of the mean."""
+    """Test the mean of draws with known variance, assuming that the mean is normal."""
     values = np.asarray(sample, dtype=np.float64)
     deviation = float(values.mean() - mean) * math.sqrt(values.size / variance)
     return float(2.0 * special.ndtr(-abs(deviation)))
@@ -111,7 +111,8 @@ def uniform_cube_test(uniforms: ArrayLike, cells_per_axis: int = 4) -> float:
 def gaussian_vector_test(sample: ArrayLike, covariance: ArrayLike) -> float:
     """Test that vectors, shape (n, k), are jointly normal with mean 0 and this covariance.
 
-    Whitened vectors are uniform on the cube, with chi-square squared length; the smaller p-value is doubled.
+    The whitened vectors are mapped to the unit cube, and their squared lengths are compared with chi-square. The
+    result is twice the smaller p-value.
     """
     values = np.asarray(sample, dtype=np.float64)
     white = np.linalg.solve(np.linalg.cholesky(np.asarray(covariance, dtype=np.float64)), values.T).T
@@ -140,7 +141,7 @@ def two_sample_counts(first: ArrayLike, second: ArrayLike) -> float:
 def two_sample_outcomes(first: ArrayLike, second: ArrayLike) -> float:
     """Test that two samples of integers or of rows of integers, shapes (n, k) and (m, k), have one joint law.
 
-    Outcomes are ordered by their frequency in both samples together, so that rare ones are pooled.
+    Outcomes are sorted by their frequency in the pooled samples, so that rare outcomes share a cell.
     """
     one, two = _as_rows(first), _as_rows(second)
     index = _numbered(np.concatenate([one, two]))
@@ -153,15 +154,15 @@ def two_sample_outcomes(first: ArrayLike, second: ArrayLike) -> float:
 def two_sample_vectors(first: ArrayLike, second: ArrayLike, *, directions: int = 16) -> float:
     """Test that two samples of real vectors, shapes (n, k) and (m, k), have one joint law.
 
-    By Cramér and Wold a joint law is given by its projections. Each coordinate and some fixed random directions
-    of the whitened samples get a two-sample Kolmogorov-Smirnov test, and a grid along the whitened axes gets
-    `two_sample_outcomes`. The result is the smallest p-value times the number of tests.
+    By Cramér and Wold, a joint law is determined by its projections. A two-sample Kolmogorov-Smirnov test compares
+    each coordinate and some fixed random directions of the whitened samples; `two_sample_outcomes` compares the
+    cells of a grid along the whitened axes. The result is the smallest p-value times the number of tests.
     """
     one, two = _as_rows(first), _as_rows(second)
     both = np.concatenate([one, two]).astype(np.float64)
     width = both.shape[1]
     centred = both - both.mean(axis=0)
-    # Singular values near 0 belong to coordinates that repeat each other.
+    # Singular values near 0 belong to coordinates that depend linearly on others.
     _, scales, axes = np.linalg.svd(centred / math.sqrt(len(both)), full_matrices=False)
     white = (centred @ axes.T) / np.where(scales > 1e-12 * scales[0], scales, 1.0)
     looks = [both]
@@ -182,7 +183,7 @@ def _as_rows(sample: ArrayLike) -> NDArray[np.generic]:
 
 
 def _numbered(rows: NDArray[np.generic]) -> NDArray[np.int64]:
-    """Number the distinct rows in lexicographic order; np.unique of rows takes several times as long."""
+    """Number the distinct rows in lexicographic order; np.unique over rows would be several times slower."""
     index = np.zeros(len(rows), dtype=np.int64)
     for column in rows.T:
         whole = np.unique(column, return_inverse=True)[1] if column.dtype.kind == "f" else column.astype(np.int64)
@@ -194,7 +195,7 @@ def _numbered(rows: NDArray[np.generic]) -> NDArray[np.int64]:
 
 
 def _two_sample_ks(first: NDArray[np.generic], second: NDArray[np.generic]) -> float:
-    """Compare two samples by the asymptotic law, which is conservative; ties make it more so."""
+    """Return the asymptotic two-sample Kolmogorov-Smirnov p-value, which is conservative, above all with ties."""
     first, second = np.sort(first), np.sort(second)
     both = np.concatenate([first, second])
     gaps = np.searchsorted(first, both, side="right") / first.size
@@ -204,7 +205,7 @@ def _two_sample_ks(first: NDArray[np.generic], second: NDArray[np.generic]) -> f
 
 
 def _starts(expected: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Return where pooled cells begin, each with an expected count of `MINIMUM_EXPECTED` or more."""
+    """Return the first cell of each pool; every pool has an expected count of at least `MINIMUM_EXPECTED`."""
     cumulated = np.cumsum(expected)
     starts, reached = [0], 0.0
     while True:
@@ -218,7 +219,7 @@ def _starts(expected: NDArray[np.float64]) -> NDArray[np.int64]:
 def _pooled_to_expectation(
     observed: ArrayLike, probabilities: ArrayLike
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Pool cells for a one-sample test; both empty when an impossible outcome was observed."""
+    """Pool cells for a one-sample test; return empty arrays if an impossible outcome was observed."""
     counts = np.asarray(observed, dtype=np.float64)
     chances = np.asarray(probabilities, dtype=np.float64)
     if counts.shape != chances.shape or counts.ndim != 1:

@@ -1,4 +1,4 @@
-"""The benchmarks run at tiny sizes, and the pages are made of what they write."""
+"""All benchmark scripts run at tiny sizes, and the documented figures come from their results."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ SCRIPTS = {
     "workload_error": "--exponents 4 6 --max-keys 1 3",
     "workload_speed": "--runs 1 --cells 3000",
 }
-# By default one of each kind: a log counted, releases, arithmetic of the core, sizes of workloads.
+# By default, one script of each kind: counting, releases, arithmetic of the core, workloads.
 BY_DEFAULT = {"release", "round_arithmetic", "planned", "noise", "workload_speed"}
 
 
 def run(script: str, *arguments: object) -> tuple[int, str]:
-    """Run a script of the benchmarks; return its exit code, and its errors if that is not 0."""
+    """Run a benchmark script; return its exit code, and its errors if the code is not 0."""
     done = subprocess.run(
         [sys.executable, str(ROOT / "benchmarks" / f"{script}.py"), *map(str, arguments)],
         env=os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])},
@@ -64,14 +64,14 @@ def run(script: str, *arguments: object) -> tuple[int, str]:
 
 
 def marked(script: str) -> object:
-    """Mark a script as slow unless it runs by default."""
+    """Return a parameter for a script, marked as slow unless the script runs by default."""
     marks = [pytest.mark.slow] * (script not in BY_DEFAULT) + [pytest.mark.spark] * (script == "spark")
     return pytest.param(script, marks=marks)
 
 
 @pytest.mark.parametrize("script", [marked(script) for script in SCRIPTS])
 def test_a_script_writes_its_figures_with_their_origin(tmp_path: Path, script: str) -> None:
-    """Commit, versions, machine and runs are in the results, and the page shows the commit."""
+    """A script's result records commit, versions, machine and runs, and the page shows the commit."""
     if script == "floor" and not shutil.which(os.environ.get("CC", "cc")):
         pytest.skip("no C compiler is installed")
     result, page = tmp_path / f"{script}.json", tmp_path / "RESULTS.md"
@@ -94,7 +94,7 @@ def test_a_script_writes_its_figures_with_their_origin(tmp_path: Path, script: s
     ids=["unchanged", "table", "text"],
 )
 def test_a_figure_that_was_not_measured_is_noticed(tmp_path: Path, there: str, instead: str) -> None:
-    """Figures of docs/speed.md are those of the results; one changed in a copy fails the check."""
+    """The figures in docs/speed.md equal the measured results; the check detects a changed figure."""
     copy = tmp_path / "speed.md"
     text, changed = re.subn(there, instead, (ROOT / "docs" / "speed.md").read_text(encoding="utf-8"), count=1)
     copy.write_text(text, encoding="utf-8")

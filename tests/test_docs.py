@@ -1,4 +1,4 @@
-"""README and the pages of docs/ are true: their Python and commands run, their files and links exist."""
+"""README and docs/ are correct: their Python and commands run, and their files and links exist."""
 
 import os
 import re
@@ -39,7 +39,7 @@ def _run_python(page, names):
     "page", [page for page in (README, *PAGES) if _blocks(page, "python") or _commands(page)], ids=str
 )
 def test_the_examples_of_a_page_run(page, tmp_path, monkeypatch, capsys):
-    """A page's SQL script, Python and commands run after the Python of README."""
+    """The SQL script, Python and commands of a page run after the Python of README."""
     monkeypatch.chdir(tmp_path)
     names = {}
     _run_python(README, names)
@@ -62,7 +62,7 @@ def test_readme_is_short_and_links_every_page():
 
 
 def test_links_and_paths_exist():
-    """Relative links lead to files, their anchors to headings, and paths in code spans are in the checkout."""
+    """Relative links lead to existing files and headings, and paths in code spans exist in the checkout."""
     missing = []
     for page in (README, *PAGES, *OTHERS):
         text = re.sub(r"^```.*?^```$", "", _text(page), flags=re.DOTALL | re.MULTILINE)
@@ -82,7 +82,7 @@ def _anchors(text):
 
 
 def test_names_and_make_targets_on_the_pages_exist():
-    """Every `sh.name` is public, every `make target` is in the Makefile, and no path is of this machine."""
+    """Every `sh.name` is public, every `make target` is in the Makefile, and no page has a path of this machine."""
     text = "".join(_text(page) for page in (README, *PAGES, *OTHERS))
     assert set(re.findall(r"\bsh\.(\w+)", text)) <= set(sparsehist.__all__)
     named = re.findall(r"^make ([a-z-]+)|`make ([a-z-]+)", text, flags=re.MULTILINE)
@@ -92,7 +92,7 @@ def test_names_and_make_targets_on_the_pages_exist():
 
 
 def test_the_references_are_those_of_the_code():
-    """The references are what `python docs/references.py` writes now."""
+    """The reference pages equal the current output of `python docs/references.py`."""
     made = runpy.run_path(str(CHECKOUT / "docs" / "references.py"))["PAGES"]
     assert made
     for page, text in made.items():
@@ -122,7 +122,7 @@ def _items():
 
 
 def test_every_item_of_the_papers_is_cited_and_tested():
-    """The file of an item has the function and cites the item, and its test exists."""
+    """For each item in docs/papers.md, its file defines the function and cites the item, and its test exists."""
     items, wrong = _items(), []
     assert {paper for paper, *_ in items} == {"ARNP", "KHP", "KHP poster", "Interactive"}
     for paper, item, file, name, test_file, test in items:

@@ -1,8 +1,8 @@
-"""Data in the wrong place is named by its type: errors, warnings and log records show neither values nor length.
+"""Errors, warnings and log records show neither values nor length of data in the wrong parameter.
 
-Every public function, class and method is called for each of its parameters and each kind of data; the other required
-parameters get a plausible value. A traceback with local variables would show the caller's own data: the command line
-prints none, and tests/attacks/test_default_reprs.py checks the reprs of the package.
+Every public function, class and method is called with each kind of data in each of its parameters; the other required
+parameters get a plausible value. The command line prints no traceback, because local variables could contain data;
+tests/attacks/test_default_reprs.py checks the reprs of the package.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from sparsehist import audiences, dense, interactive, local, noise, workload
 from sparsehist.cli import entry
 
 _ROWS = 719
-_LONGEST = 0.25  # CPU seconds of a call; refusals take less
+_LONGEST = 0.25  # CPU seconds for each call; a refusal takes less
 _NUMBER = 5183627
 _TEXTS = [f"zq-planted-{i}" for i in range(_ROWS)]
 _NUMBERS = [_NUMBER * 1000 + i for i in range(_ROWS)]
@@ -37,7 +37,7 @@ _TABLE = _FRAME.to_arrow()
 
 
 class DataFrame:
-    """A frame that prints its rows, as Spark's does with spark.sql.repl.eagerEval."""
+    """A frame whose repr prints its rows, like Spark's with spark.sql.repl.eagerEval."""
 
     __module__ = "pyspark.sql.dataframe"
     columns = _FRAME.columns
@@ -94,7 +94,7 @@ def _public() -> Iterator[tuple[str, Any]]:
 
 
 def _calls(receivers: dict[type, Any]) -> Iterator[Call]:
-    """Yield each function with each of its parameters; inherited methods count once."""
+    """Yield each function with each of its parameters; an inherited method appears once."""
     classes = {value: name for name, value in _public() if inspect.isclass(value)}
     classes |= {made: made.__name__ for made in receivers if made not in classes}
     for name, function in _public():
@@ -124,7 +124,7 @@ _EDGES = [(0, 1), (1, 2), (2, 3)]
 
 
 def make_receivers(directory: Path) -> dict[type, Any]:
-    """Make an instance of each class with methods; a subclass stands for its bases."""
+    """Return an instance of each class with methods; a subclass replaces its base classes."""
     rng, told = np.random.default_rng(1), {"unit": "user_id", "key": "query", "max_keys": 1, "domain": _DOMAIN}
     series = sh.create(directory / "store", _LOG, name="words", **told)  # type: ignore[arg-type]
     store = sh.open(directory / "store")
@@ -210,7 +210,7 @@ def _stop(*_: object) -> None:
 
 
 def said_by(call: Callable[[], object]) -> list[str]:
-    """Return the texts of a call's error, of the errors behind it, of its warnings and of its log records."""
+    """Return the texts of a call's error and its causes, of its warnings and of its log records."""
     texts: list[str] = []
     records: list[logging.LogRecord] = []
     handler = logging.Handler(logging.DEBUG)
@@ -230,7 +230,7 @@ def said_by(call: Callable[[], object]) -> list[str]:
             raise
         except _TooLongError:
             pass
-        except BaseException as caught:  # noqa: BLE001 - also what is no Exception
+        except BaseException as caught:  # noqa: BLE001 - also errors that are not an Exception
             error = caught
         finally:
             signal.signal(signal.SIGPROF, before)
@@ -269,9 +269,9 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Call], di
     return list(_calls(receivers)), receivers, plausible(directory, receivers)
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # the alarm may ring in a finalizer
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # the alarm may fire in a finalizer
 def test_no_public_call_shows_data_that_it_is_given(everything, monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
-    """No public function shows any kind of data in any of its parameters; new parameters are covered."""
+    """No public function shows any kind of data passed to any of its parameters, including new parameters."""
     calls, receivers, values = everything
     monkeypatch.chdir(tmp_path)
     found = {}
@@ -287,7 +287,7 @@ def test_no_public_call_shows_data_that_it_is_given(everything, monkeypatch: pyt
 
 
 def test_the_calls_are_many_and_each_method_has_an_instance(everything) -> None:
-    """The search finds functions and methods of every public name."""
+    """The search finds functions and methods of every public name, and each method has an instance."""
     calls, receivers, _ = everything
     assert len({(call.name, call.parameter.name) for call in calls}) >= 650
     assert not {call.owner for call in calls if call.owner and _fitting(receivers, call.owner) is None}
@@ -319,13 +319,13 @@ def _hides(value: Any) -> None:
 
 @pytest.mark.parametrize("function", [_quotes, _counts, _logs, _hides])
 def test_a_function_that_shows_its_argument_is_noticed(function: Callable[[Any], None]) -> None:
-    """A leak in an error, a warning, a log record or the context of another error is found."""
+    """Negative control: a leak in an error, a warning, a log record or a hidden cause is detected."""
     for data in (DATA["a list of texts"], DATA["a list of numbers"], DATA["an array of numbers"], DATA["a dict"]):
         assert any(leaks(text) for text in said_by(lambda: function(data)))  # noqa: B023
 
 
 def test_the_command_line_prints_no_traceback(monkeypatch, capsys) -> None:
-    """An internal error shows its type and place, and rich's tracebacks with locals are not installed."""
+    """An internal error prints its type and location, and rich's tracebacks with local variables are off."""
     hook = sys.excepthook
     monkeypatch.setattr(entry, "load", lambda _: _quotes(_TEXTS[0]))
     assert entry.run([_TEXTS[0]]) == entry.BAD_INPUT

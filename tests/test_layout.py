@@ -1,4 +1,4 @@
-"""The layering of the package: a core that only computes, imports in one direction, and a lazy public face."""
+"""The layers of the package: a pure core, imports in one direction, and a lazy public interface."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ import sparsehist
 
 CHECKOUT = Path(__file__).parent.parent
 CORE = ("noise", "dense", "histogram", "workload", "privacy", "local", "audiences", "interactive")
-# From below upwards: a folder of the shell imports those before it, and the core.
+# From bottom to top: a folder of the shell imports only folders before it, and the core.
 SHELL = tuple("store domain declaration guarantee counting ledger release report sqlfront series cli".split())
-# Modules of the standard library that compute, and neither read, write, log, wait nor draw.
+# Modules of the standard library without input, output, logging, waiting or randomness.
 PURE_STANDARD_LIBRARY = set(
     "__future__ abc ast bisect collections dataclasses decimal enum fractions functools hashlib heapq itertools json "
     "math numbers operator types typing".split()
 )
-# `MultipleRelease` alone owns a state: it makes its generator, and lets one thread of one process draw.
+# Only `MultipleRelease` owns a state: it makes its generator and lets one thread of one process draw.
 OWNS_A_STATE = {
     "sparsehist.dense.multiple_release": {"os", "threading", "sparsehist.entropy", "sparsehist.entropy.generator"}
 }
@@ -35,7 +35,7 @@ def _modules():
 
 
 def _imports(source, *, types=True):
-    """Return imported modules and names, also of functions; `types=False` leaves out `if TYPE_CHECKING`."""
+    """Return imported modules and names, also inside functions; `types=False` skips `if TYPE_CHECKING`."""
     tree = ast.parse(source)
     typing_only = [
         node for node in ast.walk(tree) if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
@@ -74,12 +74,12 @@ def test_the_core_only_computes():
     ],
 )
 def test_a_forbidden_import_is_noticed(statement):
-    """The check above sees forbidden imports in each form."""
+    """Negative control: the check above detects forbidden imports in each form."""
     assert not any(map(_is_core, _imports(statement)))
 
 
 def test_slow_libraries_and_generators_are_imported_in_one_place():
-    """scipy.stats is slow to load, and generators come from `entropy` alone."""
+    """No module imports scipy.stats, which loads slowly, and only `entropy` imports random generators."""
     for name, source in _modules().items():
         imported = _imports(source)
         assert not any(one.startswith("scipy.stats") for one in imported), name
@@ -91,7 +91,7 @@ def test_slow_libraries_and_generators_are_imported_in_one_place():
 
 
 def _import_graph(sources, homes):
-    """Return which modules each module imports; `homes` maps public names to the modules that define them."""
+    """Return which modules each module imports; `homes` maps public names to their defining modules."""
     graph = {}
     for module, source in sources.items():
         names = {homes.get(name, name) for name in _imports(source, types=False)}
@@ -100,7 +100,7 @@ def _import_graph(sources, homes):
 
 
 def test_imports_run_one_way():
-    """The import graph, lazy imports included, has no circle, and within the shell imports point downwards."""
+    """The import graph has no cycle, even with lazy imports, and folders of the shell import only lower ones."""
     homes = {f"sparsehist.{name}": f"{home}.{name}" for name, home in sparsehist._HOME.items()}
     graph = _import_graph(_modules(), homes)
     graphlib.TopologicalSorter(graph).prepare()
@@ -112,7 +112,7 @@ def test_imports_run_one_way():
 
 
 def test_a_circle_is_noticed():
-    """The check above sees circles through functions and public names, and ignores imports for type checkers."""
+    """Negative control: cycles through functions and public names are detected; type-checking imports are ignored."""
     lazy = {"a.b": "def f():\n    from a.c import x", "a.c": "from a import d", "a.d": "import a.b"}
     public = {"top": "", "low": "def f():\n    from top import g", "high": "import low"}
     for sources, homes in ((lazy, {}), (public, {"top.g": "high.g"})):
@@ -123,7 +123,7 @@ def test_a_circle_is_noticed():
 
 
 def test_importing_the_package_loads_no_library():
-    """`import sparsehist` loads no library."""
+    """`import sparsehist` loads no third-party library."""
     program = "import sys; before = set(sys.modules); import sparsehist; print(*set(sys.modules) - before)"
     done = subprocess.run([sys.executable, "-c", program], cwd=CHECKOUT, capture_output=True, text=True, check=True)
     loaded = {name.split(".")[0] for name in done.stdout.split()}

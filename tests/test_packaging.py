@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 CHECKOUT = Path(__file__).parent.parent
-# Installed files by their place in the package, listed independently of setup.py.
+# Installed files by their path in the package, listed independently of setup.py.
 SHIPPED = {
     str(path.relative_to(CHECKOUT)): path
     for path in (CHECKOUT / "sparsehist").rglob("*")
@@ -59,7 +59,7 @@ def _pip(*words, cwd):
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
-    """A copy of the checkout, its source archive, and the wheel built from the archive."""
+    """Build a source archive from a copy of the checkout, and a wheel from the archive."""
     place = tmp_path_factory.mktemp("built")
     copy = place / "checkout"
     for folder in ("sparsehist", "sql", "data"):
@@ -74,7 +74,7 @@ def built(tmp_path_factory):
 
 
 def test_archives_contain_every_file_and_no_other(built):
-    """The source archive has every source file; the wheel has the shipped files and the licence, and no tests."""
+    """The source archive has every source file; the wheel has the shipped files and the licence only."""
     with tarfile.open(built["sdist"]) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert {*BUILT_FROM, *(str(path.relative_to(CHECKOUT)) for path in SHIPPED.values())} <= names
@@ -90,7 +90,7 @@ def test_a_typed_user_is_checked_against_the_installed_package(built, tmp_path):
     """mypy in strict mode accepts correct use, and reports wrong use and a missing py.typed."""
     _run(sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv", cwd=tmp_path)
     (site,) = (tmp_path / "venv").glob("lib/python3*/site-packages")
-    # Dependencies come from this environment, the package itself does not.
+    # Dependencies come from this environment, but the package does not.
     shared = {sysconfig.get_path("purelib"), *(place for place in sys.path if place.endswith("site-packages"))}
     (site / "dependencies.pth").write_text("\n".join(shared))
     _pip("install", "--no-compile", "--target", site, built["wheel"], cwd=tmp_path)
@@ -112,7 +112,7 @@ def test_a_typed_user_is_checked_against_the_installed_package(built, tmp_path):
 
 @pytest.mark.parametrize("kind", ["wheel", pytest.param("sdist", marks=pytest.mark.slow), "editable"])
 def test_an_install_finds_its_statements_and_data(built, tmp_path, kind):
-    """Each installed file is read through importlib.resources in a process that sees this install only."""
+    """In each kind of install, importlib.resources reads every shipped SQL, data and template file."""
     options = ["--no-compile", "--target", tmp_path, *["--editable"] * (kind == "editable")]
     _pip("install", *options, built[kind], cwd=tmp_path)
     answer = json.loads(_run(sys.executable, "-I", "-S", "-c", READ_WHAT_IS_SHIPPED, tmp_path, cwd=tmp_path))

@@ -1,4 +1,4 @@
-"""Tests of the statistical tests: p-values are uniform under the law, and relevant errors are rejected."""
+"""The statistical tests have uniform p-values under the right law, and reject relevant errors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sparsehist.entropy import seeded
 from tests import stats
 
 PMF = np.array([0.3, 0.25, 0.15, 0.1, 0.08, 0.06, 0.03, 0.02, 0.01])
-# Covariance of Brownian motion at times 1, 2, 4, the law of three releases of one cell.
+# Covariance of Brownian motion at times 1, 2, 4: the law of three releases of one cell.
 PATH_COVARIANCE = np.minimum.outer([1.0, 2.0, 4.0], [1.0, 2.0, 4.0])
 
 
@@ -31,7 +31,7 @@ def _path(size, *, rng, scale=1.0):
     ids=["g_test", "ks_test", "mean_test", "uniform_cube_test", "two_sample_counts", "two_sample_outcomes"],
 )
 def test_p_values_are_uniform_when_the_law_holds(p_value):
-    """Under the law tested, 2,000 p-values are uniform (a bias of 0.1 is detected)."""
+    """If the law holds, 2,000 p-values are uniform (a bias of 0.1 would be detected)."""
     rng = seeded(20)
     stats.assert_consistent(stats.ks_test([p_value(rng) for _ in range(2000)], lambda p: p))
 
@@ -47,7 +47,7 @@ def test_p_values_are_uniform_when_the_law_holds(p_value):
     ids=["two_sample_vectors", "gaussian_vector_test", "binomial_test", "poisson_test"],
 )
 def test_p_values_are_never_too_small_when_the_law_holds(p_value):
-    """Tests of counts and tests that combine statistics may be conservative: P[p <= t] is at most t."""
+    """Tests of counts and combined tests may be conservative: P[p <= t] is at most t."""
     rng = seeded(21)
     p_values = np.array([p_value(rng) for _ in range(400)])
     for level in (0.2, 0.05):
@@ -56,7 +56,7 @@ def test_p_values_are_never_too_small_when_the_law_holds(p_value):
 
 @pytest.mark.parametrize("scale", [0.95, 1.05])
 def test_a_scale_off_by_five_per_cent_is_rejected(scale):
-    """Each test rejects a scale that is 5 % off, and the joint tests accept the right one."""
+    """Each test rejects a scale that is 5 % off, and the joint tests accept the right scale."""
     stats.assert_detected(stats.ks_test(scale * seeded(1).standard_normal(200_000), special.ndtr))
     squares = (scale * seeded(2).standard_normal(20_000)) ** 2
     stats.assert_detected(stats.mean_test(squares, 1.0, 2.0))
@@ -96,7 +96,7 @@ def test_an_impossible_outcome_is_rejected():
 
 
 def test_a_p_value_below_its_share_fails_and_is_counted():
-    """The share passes, smaller values and NaN fail, each counts once, and all shares add up to the level."""
+    """A p-value equal to its share passes, smaller values and NaN fail, and each of them is counted."""
     assert stats.SUITE_LEVEL == 1e-6
     assert pytest.approx(stats.SUITE_LEVEL) == stats.SHARE * stats.P_VALUES
     before = stats.asked()

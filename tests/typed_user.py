@@ -1,4 +1,4 @@
-"""Use of the public interface, checked by a type checker against the installed package and never run."""
+"""Sample uses of the public interface, type-checked against the installed package and never run."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def creates(log: pl.LazyFrame) -> Series:
 
 
 def releases(series: Series) -> None:
-    """Release cells and a workload, at levels in every form."""
+    """Release cells and a workload, with every form of level."""
     for level in (0.1, 1, "0.5", Fraction(1, 3), sh.EpsilonDelta(1, 1e-6)):
         release = series.release("public", level=level, false_keys=1)
         assert_type(release, sh.Release)

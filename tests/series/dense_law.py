@@ -1,4 +1,4 @@
-"""Releases of the dense mechanism on all cells, and the comparison of releases with them."""
+"""The dense mechanism on all cells, and a test that two sets of releases have the same joint law."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.stats import two_sample_outcomes, two_sample_vectors
 def dense(
     family: Family, counts: np.ndarray, levels: Sequence[str], thresholds: Sequence[float], *, seed: int
 ) -> np.ndarray:
-    """Noisy counts by (release, cell), rounded as releases are; NaN where unpublished."""
+    """Return noisy counts by (release, cell), rounded as in releases; NaN where unpublished."""
     steps = [1.0 if family.integer else grid_step(family.std(level)) for level in levels]
     bounds = [effective_threshold(tau, step) for tau, step in zip(thresholds, steps, strict=True)]
     drawn = release_dense(family, counts, levels, bounds, rng=seeded(seed))
@@ -26,7 +26,7 @@ def dense(
 def same_law(one: np.ndarray, two: np.ndarray, *further: float) -> float:
     """Compare which numbers of a cell are published, and their values; shapes (number, cell), NaN where unpublished.
 
-    `further` are p-values of other comparisons of the same cells. Returns the p-value of all together.
+    `further` are p-values of other comparisons of the same cells. The result is the combined p-value (Bonferroni).
     """
     patterns = [~np.isnan(numbers.T) for numbers in (one, two)]
     values = [

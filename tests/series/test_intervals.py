@@ -1,4 +1,4 @@
-"""Confidence intervals of published counts: coverage for every true count, given that it was published."""
+"""Confidence intervals of published counts have their coverage for every true count, given publication."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from tests.cases import slow
 from tests.series.in_memory import over_counts
 from tests.stats import assert_consistent, assert_detected, binomial_test, mean_test
 
-# 60,000 published cells see a coverage that is off by 0.006; a million, by 0.0015.
+# 60,000 published cells detect a coverage that is off by 0.006; a million cells, by 0.0015.
 FEW, MANY = 60_000, 1_000_000
 LEVELS = {"gaussian": "0.1", "laplace": "1", "discrete_laplace": "1", "poisson": "0.01", "skellam": "0.01"}
 MAX_KEYS = 20
 ABOVE = 5.0  # standard deviations from the mean of the noise up to the threshold
-# Counts below, at and above the threshold, in standard deviations from it.
+# Counts below, at and above the threshold, in standard deviations from the threshold.
 PLACES = (-ABOVE, -2.0, -0.5, 0.0, 0.5, 1.3, 2.5, 8.0, 3000.0)
 
 
 class Scene:
-    """A family at a level with a threshold, and the counts to try."""
+    """A noise family with a level, a threshold and true counts to test."""
 
     def __init__(self, noise: str) -> None:
         self.family, self.level = family_named(noise, 1 if noise == "poisson" else MAX_KEYS), LEVELS[noise]
@@ -39,27 +39,27 @@ class Scene:
         self.counts = [max(0, round(self.bound - self.mean + place * self.std)) for place in PLACES]
 
     def publish(self, count: int, cells: int, seed: int) -> np.ndarray:
-        """Noisy counts of published cells of this count."""
+        """Return the noisy counts of cells with this true count, given that they are published."""
         noise = self.family.sample_tail(cells, self.bound - count, self.level, rng=seeded(seed))
         return count + (noise if self.family.integer else round_to_grid(noise, self.step))
 
     def limits(self, noisy: np.ndarray, alpha: float) -> tuple[np.ndarray, np.ndarray]:
-        """Limits of the true counts."""
+        """Return lower and upper limits of the true counts."""
         return count_limits(self.family, self.level, noisy, self.bound, self.step, alpha=alpha)
 
     def covers(self, count: int, noisy: np.ndarray, alpha: float) -> np.ndarray:
-        """Whether each interval holds the count."""
+        """Return for each interval whether it contains the true count."""
         low, high = self.limits(noisy, alpha)
         assert (low <= high).all()
         return (low <= count) & (count <= high)
 
     def covers_all(self, noisy: np.ndarray, counts: np.ndarray, alpha: float) -> int:
-        """How many rows (releases) have all their intervals hold the counts of their columns."""
+        """Return the number of rows (releases) whose intervals all contain the true counts of their columns."""
         held = [self.covers(int(count), noisy[:, i], alpha) for i, count in enumerate(counts)]
         return int(np.all(held, axis=0).sum())
 
     def exact_coverage(self, count: int, alpha: float) -> float:
-        """Coverage by adding up the truncated law of what is published on the grid."""
+        """Compute the exact coverage from the truncated law of published values on the grid."""
         centre, reach, half = count + self.mean, 60 * self.std, self.step / 2
         first = max(self.bound + half, math.floor(centre - reach))
         noisy = np.arange(first, math.ceil(max(self.bound, centre) + reach), self.step)
@@ -68,7 +68,7 @@ class Scene:
         return float(law[self.covers(count, noisy, alpha)].sum() / law.sum())
 
     def naive_p_value(self, count: int, noisy: np.ndarray, alpha: float) -> float:
-        """Test noisy count less mean, plus and minus 1.96 standard deviations."""
+        """Test the coverage of the naive interval: noisy count minus mean, ± 1.96 standard deviations."""
         found = int((np.abs(noisy - self.mean - count) <= 1.959964 * self.std).sum())
         return binomial_test(found, noisy.size, 1 - alpha)
 
@@ -94,7 +94,7 @@ def test_coverage_is_nominal_for_every_true_count(noise: str, cells: int, alpha:
 
 
 def a_release(noise: str = "gaussian", **request: Any) -> sh.Release:
-    """A release of a few thousand keys of known counts."""
+    """Return a release of a few thousand keys with known counts."""
     values = np.arange(4000) % 200
     frame = pl.DataFrame({"key": np.arange(values.size), "count": values})
     keys = 1 if noise == "poisson" else MAX_KEYS
@@ -104,7 +104,7 @@ def a_release(noise: str = "gaussian", **request: Any) -> sh.Release:
 
 @pytest.mark.parametrize("noise", LEVELS)
 def test_a_release_gives_its_intervals_with_its_rows(noise: str, tmp_path: Path) -> None:
-    """A release and its file give the same intervals and estimates; coverage is at least nominal."""
+    """A release and its file give the same intervals and estimates, with at least nominal coverage."""
     release = a_release(noise, threshold=60 if noise != "poisson" else 150)
     found = release.intervals()
     assert found.columns == ["key", "noisy_count", "low", "high"]
@@ -113,7 +113,7 @@ def test_a_release_gives_its_intervals_with_its_rows(noise: str, tmp_path: Path)
     assert sh.read(tmp_path / "r.parquet").intervals().equals(found)
     truth = found["key"].to_numpy() % 200
     covered = (found["low"].to_numpy() <= truth) & (truth <= found["high"].to_numpy())
-    # At least nominal: upper limits that would lie below 0 are 0, and values on a grid cover more.
+    # Coverage may exceed the nominal one, because negative upper limits become 0 and values lie on a grid.
     expected = 0.95 if covered.mean() < 0.95 else float(covered.mean())
     assert_consistent(binomial_test(int(covered.sum()), covered.size, expected))
     estimates = release.estimates()
@@ -122,7 +122,7 @@ def test_a_release_gives_its_intervals_with_its_rows(noise: str, tmp_path: Path)
 
 
 def test_simultaneous_intervals_hold_together() -> None:
-    """All 40 intervals of a release hold together in 95 of 100 releases; intervals made one by one do not."""
+    """All 40 simultaneous intervals hold together in 95 of 100 releases; separate intervals are detected."""
     scene = Scene("gaussian")
     counts = np.repeat(scene.counts[1:5], 10)
     noisy = np.stack([scene.publish(count, 3000, 300 + i) for i, count in enumerate(counts)], axis=1)
@@ -149,7 +149,7 @@ def test_estimates_are_right_on_average_over_counts_that_are_as_common(noise):
         noisy[rows] = scene.publish(int(count), int(rows.sum()), int(count))
     found = count_estimates(scene.family, scene.level, noisy, scene.bound, scene.step)
     assert (found.counts >= 0).all()
-    seen = noisy < top - 7 * scene.std  # counts beyond the largest could not have come to these
+    seen = noisy < top - 7 * scene.std  # so far below the top that larger counts do not matter
     near = seen & (noisy < scene.bound + 2 * scene.std)
     for rows in (near, seen & ~near):
         off = (found.counts - counts)[rows] / found.errors[rows]

@@ -1,4 +1,4 @@
-"""Key discovery: the probability of revealing a unit, weights, interruptions."""
+"""Key discovery reveals a unit with the stated probability, weighs keys correctly and can be resumed."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ MOST, LEVEL, DELTA, PARTS = 64, 0.1, 1e-3, 256
 
 
 def discovered(store: sh.Store, log: pl.DataFrame | Path, **asked: object) -> sh.Catalogue:
-    """Discover keys with the parameters of this file; `asked` replaces some."""
+    """Discover keys with this file's default parameters; `asked` replaces some of them."""
     known = {"unit": "unit", "key": "key", "most_keys": MOST, "level": LEVEL, "delta": DELTA}
     return sh.discover_keys(store, log, **{**known, **asked})  # type: ignore[arg-type]
 
 
 def weight(keys: int) -> float:
-    """What a unit with this number of keys adds to each, in whole numbers."""
+    """Return what a unit with this number of keys adds to the count of each key."""
     return math.isqrt(PARTS**2 // keys) / PARTS
 
 
 def revealed(level: float, effective_threshold: float, keys: int) -> float:
-    """Probability that a round publishes a key of a unit that alone has its keys."""
+    """Return the probability that a round publishes a key of a unit whose keys no other unit has."""
     return -math.expm1(keys * norm.logcdf((effective_threshold - weight(keys)) * math.sqrt(2 * level)))
 
 
 def rounds_of(store: sh.Store, rounds: int, name: str = "discovery") -> list[tuple[float, float]]:
-    """Level and effective threshold of each round, as published."""
+    """Return the published level and effective threshold of each round."""
     metadata = [store.series(f"{name}_{number}").release("keys").metadata for number in range(1, rounds + 1)]
     return [(float(each["level"]), each["effective_threshold"]) for each in metadata]
 
 
 def log_of(sets: list[list[str]]) -> pl.DataFrame:
-    """A log of units with these keys."""
+    """Return a log with one unit for each of these lists of keys."""
     return pl.DataFrame({"unit": range(len(sets)), "key": sets}, schema_overrides={"unit": pl.Int64}).explode("key")
 
 
@@ -51,7 +51,7 @@ COMMON = [["a"], ["a", "b"]] * 3000
 
 @pytest.mark.parametrize("rounds", [1, 3, 4])
 def test_a_unit_alone_is_revealed_with_probability_delta_at_most(rounds):
-    """With the worst number of keys in every round the probabilities add up to delta at most."""
+    """Summed over rounds, a unit whose keys no other unit has is revealed with probability at most delta."""
     store = sh.open(":memory:", seed=3)
     discovered(store, log_of(COMMON), rounds=rounds)
     worst = [
@@ -67,7 +67,7 @@ def test_a_unit_alone_is_revealed_with_probability_delta_at_most(rounds):
 
 @pytest.mark.parametrize("keys", [1, 9, 64])
 def test_units_are_revealed_as_often_as_the_formula_says(keys):
-    """Units whose keys nobody else has are revealed with the stated probability; a lower threshold is detected."""
+    """Units with keys that no other unit has are revealed at the stated rate; a lower threshold is detected."""
     units = 2000
     store = sh.open(":memory:", seed=keys)
     sets = [[f"{unit} {key}" for key in range(keys)] for unit in range(units)]
@@ -81,7 +81,7 @@ def test_units_are_revealed_as_often_as_the_formula_says(keys):
 
 
 def test_rounds_weigh_what_was_not_found_yet():
-    """With hardly any noise, each round publishes the weighted counts of the keys not yet found."""
+    """With almost no noise, each round publishes weighted counts of the keys that are not yet discovered."""
     rng = np.random.default_rng(1)
     sets = [[f"k{key}" for key in np.unique(rng.geometric(0.02, size=rng.integers(1, 40)))] for _ in range(400)]
     store = sh.open(":memory:", seed=2)
@@ -104,7 +104,7 @@ def test_rounds_weigh_what_was_not_found_yet():
 
 
 def test_asked_again_it_costs_nothing_and_another_log_is_refused(tmp_path: Path) -> None:
-    """The same name gives the same keys without cost; another log or level is refused."""
+    """A repeated discovery returns the same keys for free; another log or level under the name is refused."""
     store = sh.open(":memory:", seed=4)
     log, other = tmp_path / "log.parquet", tmp_path / "other.parquet"
     log_of(COMMON).write_parquet(log)
@@ -119,7 +119,7 @@ def test_asked_again_it_costs_nothing_and_another_log_is_refused(tmp_path: Path)
 
 
 def test_an_interrupted_discovery_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After an interrupt in the second round the next call keeps the first round and draws the others."""
+    """After an interrupt in the second round, the next call keeps the first round and draws the others."""
     log = tmp_path / "log.parquet"
     log_of(COMMON).write_parquet(log)
     store, made = sh.open(tmp_path / "store", create=True), key_discovery.counted_into
@@ -142,7 +142,7 @@ def test_an_interrupted_discovery_goes_on_where_it_was(tmp_path: Path, monkeypat
 
 
 def test_a_budget_without_room_for_all_rounds_refuses_before_the_first():
-    """A budget that all rounds together would exceed refuses the first one, too."""
+    """If a budget is too small for all rounds together, discovery is refused before the first round."""
     store = sh.open(":memory:", seed=5)
     store.set_budget(epsilon=1, delta=1e-6, open_share="0.5")
     with pytest.raises(BudgetExceededError):

@@ -1,4 +1,4 @@
-"""Measures: what is counted, what it costs, what is refused, and how far published sums are from the truth."""
+"""Measures: sums have the stated sensitivity and cost, bad input is refused, and intervals cover the truth."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ CLIPS = [slow(1, 1), slow(2, "0.5"), ((-2, 2), "0.5"), ((-1, 1), "1/3"), (3, 3)]
 def counted(
     log: pl.DataFrame, measures: list[sh.Measure], directory: Path, max_keys: int = 2, **asked: object
 ) -> pl.DataFrame:
-    """Keys of a log, with counts and sums in steps."""
+    """Return the keys of a log with their counts, and with sums in steps."""
     return count_keys(
         log, unit="unit", key=["key"], max_keys=max_keys, domain=sh.Integers(5), salt=bytes(16), may_be_empty=True,
         temporary_directory=directory, measures=measures, on_null="drop", **asked,
@@ -44,7 +44,7 @@ def counted(
 @pytest.mark.parametrize(("clip", "step"), CLIPS)
 @given(rows=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4), st.integers(-9, 9)), max_size=14))
 def test_a_unit_changes_sums_by_no_more_than_the_sensitivity(tmp_path_factory, clip, step, rows) -> None:
-    """Removing a unit changes at most max_keys sums by at most B each; with shares more sums, within one norm."""
+    """Removing a unit changes sums by at most the sensitivity, with `keep` and with `share` bounding."""
     directory = tmp_path_factory.mktemp("rows")
     values = [(unit, key, 0.3 * value) for unit, key, value in rows]
     log = pl.DataFrame(values, {"unit": pl.Int64, "key": pl.Int64, "price": pl.Float64}, orient="row")
@@ -68,14 +68,14 @@ def test_a_unit_changes_sums_by_no_more_than_the_sensitivity(tmp_path_factory, c
 
 @pytest.mark.parametrize(("clip", "step"), CLIPS)
 def test_the_sensitivity_is_reached(tmp_path: Path, clip: object, step: object) -> None:
-    """A unit with two keys and large values changes both sums by B."""
+    """A unit with two keys and large values changes both sums by the full bound of the measure."""
     log = pl.DataFrame({"unit": [1, 1, 1], "key": [0, 0, 1], "price": [50.0, 60.0, 70.0]})
     measure = sh.Measure("price", clip=clip, step=step)
     assert counted(log, [measure], tmp_path)["sum_0"].to_list() == [measure.most_steps] * 2
 
 
 def test_under_shares_sums_are_cut_by_the_weight_and_have_no_mean() -> None:
-    """A unit with eight keys and max_keys=2 adds half of the clip to each; such sums have no means."""
+    """With bounding="share" and max_keys=2, a unit with eight keys adds half the clip to each, without means."""
     log = pl.DataFrame({"unit": 1, "key": range(8), "price": 50.0})
     measures = ["price:clip=8", sh.Measure.events(most=4)]
     series = over_log(log, max_keys=2, domain="integers(8)", bounding="share", measures=measures)
@@ -94,7 +94,7 @@ def test_under_shares_sums_are_cut_by_the_weight_and_have_no_mean() -> None:
     dtype=st.sampled_from([pl.Float64, pl.Decimal(20, 3), pl.String]),
 )
 def test_rows_are_rounded_towards_zero_as_they_are_written(values, step, dtype) -> None:
-    """Values are rounded by their decimal text: 0.29 is 29 steps of 0.01."""
+    """Values are rounded towards zero by their decimal text, so 0.29 is 29 steps of 0.01."""
     column = pl.Series("price", [str(value) for value in values])
     column = column if dtype == pl.String else column.cast(dtype)
     log = Log(column.to_frame().lazy(), {"price": column.dtype}, "the frame", texts=frozenset(["price"]))
@@ -104,7 +104,7 @@ def test_rows_are_rounded_towards_zero_as_they_are_written(values, step, dtype) 
 
 
 def test_every_engine_and_source_counts_the_same_sums(tmp_path: Path) -> None:
-    """Frames, Arrow, files, relations, queries and counts give the sums that plain Polars gives."""
+    """Frames, Arrow, files, relations, queries and counts give the sums that plain Polars computes."""
     import duckdb
 
     rng = np.random.default_rng(3)
@@ -112,7 +112,7 @@ def test_every_engine_and_source_counts_the_same_sums(tmp_path: Path) -> None:
         {"unit": rng.integers(0, 90, 2000), "key": rng.integers(0, 5, 2000), "price": rng.normal(2, 3, 2000).round(2)}
     )
     measures = [sh.Measure("price", clip=(-9, 9), step="0.5"), sh.Measure.events(most=3)]
-    steps = (pl.col("price") / 0.5).cast(pl.Int64)  # halves are exact
+    steps = (pl.col("price") / 0.5).cast(pl.Int64)  # multiples of 0.5 are exact
     pairs = log.group_by("unit", "key").agg(steps.sum().clip(-18, 18), pl.len().clip(0, 3).cast(pl.Int64))
     expected = pairs.group_by("key").agg(
         pl.len().cast(pl.Int64), pl.col("price").sum(), pl.col("len").sum().alias("n")
@@ -149,7 +149,7 @@ NOT_STEPS = [0, -1, 3, "1/0", None, "1e-12"]
 
 @pytest.mark.parametrize("told", [*({"clip": clip} for clip in NOT_BOUNDS), *({"step": step} for step in NOT_STEPS)])
 def test_bad_bounds_and_steps_are_refused(told: dict[str, object]) -> None:
-    """Clips must be positive and finite, and multiples of their step."""
+    """Clips must be positive, finite and multiples of their step."""
     with pytest.raises(DeclarationError):
         sh.Measure("price", **({"clip": 100} | told))
 
@@ -161,7 +161,7 @@ def test_bad_bounds_and_steps_are_refused(told: dict[str, object]) -> None:
      {"measures": "events:clip=3,step=2"}, {"measures": [None]}, {"measures": {"price": 3}}],
 )  # fmt: skip
 def test_declarations_that_cannot_have_measures_are_refused(changed: dict[str, object]) -> None:
-    """Running series, limited periods, other noise and colliding names are refused."""
+    """Measures are refused for running series, limited periods, unsupported noise and colliding names."""
     told = {"name": "v", "unit": "u", "key": "k", "max_keys": 2, "domain": "integers(5)", "measures": "price:clip=3"}
     assert Declaration(**told).measures[0].name == "price"
     with pytest.raises(DeclarationError):
@@ -169,25 +169,25 @@ def test_declarations_that_cannot_have_measures_are_refused(changed: dict[str, o
 
 
 def a_log(n: int = 4000) -> pl.DataFrame:
-    """Units with up to three keys, and prices of 2.5 on average."""
+    """Return a log of units with up to three keys, and prices of 2.5 on average."""
     rng = np.random.default_rng(8)
     return pl.DataFrame({"u": np.arange(n) % 900, "k": rng.integers(0, 3, n), "price": rng.uniform(0, 5, n)})
 
 
 def a_series(store: object = ":memory:", **changed: object) -> sh.Series:
-    """A series with a price and events."""
+    """Create a series that measures prices and events."""
     told = {"name": "v", "unit": "u", "key": "k", "max_keys": 2, "domain": "integers(40)", "cap": 8}
     measures = ["price:clip=20,step=0.01", sh.Measure.events(most=9)]
     return sh.create(store, a_log(), **(told | {"measures": measures} | changed))  # type: ignore[return-value]
 
 
 def spent(series: sh.Series) -> str:
-    """What everybody's costs add up to."""
+    """Return the level in the ledger's row of all populations."""
     return series.store.ledger(full=True).filter(scope="everybody")["level"].item()
 
 
 def test_costs_of_measures_add_up_and_are_checked_before_anything_is_drawn() -> None:
-    """Caps, budgets and plans count the levels of measures; a refusal spends nothing on any path."""
+    """Caps, budgets and plans include the levels of measures; a refusal spends nothing on any path."""
     series = a_series()
     series.store.set_budget(rho="7")
     first = series.release("first", level=1, measures={"price": "1/2", "events": "1/4"})
@@ -204,7 +204,7 @@ def test_costs_of_measures_add_up_and_are_checked_before_anything_is_drawn() -> 
 
 
 def test_what_a_plan_says_of_measures_is_served() -> None:
-    """A release has the deviations, the threshold and the costs that its plan named."""
+    """A release with measures has the deviations, threshold and costs that its plan states."""
     series = a_series(noise="laplace")
     series.release("first", level=1, measures={"price": "1/2"})
     asked = {"price": 1, "events": "1/4"}
@@ -217,7 +217,7 @@ def test_what_a_plan_says_of_measures_is_served() -> None:
 
 
 def test_periods_have_measures() -> None:
-    """Units are whole in a period, so their sums can be clipped there."""
+    """A periodic series may have measures, because a unit's values are clipped within each period."""
     weeks = sh.create(
         ":memory:", name="weeks", unit="u", key="k", max_keys=2, domain="integers(40)",
         every=sh.Every("week", periods=3, protects="user-week"), measures="price:clip=20,step=0.01",
@@ -228,7 +228,7 @@ def test_periods_have_measures() -> None:
 
 
 def test_totals_take_two_lines() -> None:
-    """With key=None a release gives the number of units and the sum of their values."""
+    """With key=None, a release gives the number of units and the sum of their values."""
     log = a_log()
     shop = sh.create(":memory:", log, name="shop", unit="u", key=None, max_keys=1, measures="price:clip=50,step=0.01")
     total = shop.release("total", level=1, measures=1).frame
@@ -259,7 +259,7 @@ def test_intervals_of_sums_and_means_hold_the_truth_as_often_as_they_say(noise: 
 
 
 def test_means_do_not_feel_which_keys_the_threshold_selected() -> None:
-    """Means over events have their coverage for selected keys; sums over published counts are detected."""
+    """Means over events cover the truth for selected keys; sums divided by published counts do not."""
     n = 40_000
     told = pl.DataFrame({"k": range(n), "count": 35, "price_steps": 3500, "events_steps": 35})
     measures = ["price:clip=100", sh.Measure.events(most=1)]
@@ -275,7 +275,7 @@ def test_means_do_not_feel_which_keys_the_threshold_selected() -> None:
 
 
 def test_sums_of_a_shop_are_within_noise_of_the_truth() -> None:
-    """Sums of skewed amounts with returns are within 5.5 deviations of the clipped truth."""
+    """Sums of skewed amounts with negative values are within 5.5 deviations of the clipped truth."""
     rng = np.random.default_rng(2)
     n = 60_000
     shop = pl.DataFrame(
@@ -316,7 +316,7 @@ def test_quantiles_hold_the_true_ones_as_often_as_they_say() -> None:
 
 
 def test_a_query_whose_measure_looks_at_other_units_is_refused() -> None:
-    """A measured column that depends on other units is refused."""
+    """A query is refused if its measured column depends on other units."""
     tables = {"log": pl.DataFrame({"unit": [1, 2], "key": [0, 1], "price": [1.0, 2.0]})}
     told = {"domain": "integers(5)", "measures": "price:clip=9"}
     over_log(sh.Query("select unit, key, 2 * price as price from log", tables=tables), **told)

@@ -1,4 +1,4 @@
-"""Counts and sums that leave a store have the joint law of the dense mechanism on all cells."""
+"""Counts and sums released from a store have the joint law of the dense mechanism on all cells."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from tests.series.dense_law import dense, same_law
 from tests.series.in_memory import over_counts
 from tests.stats import assert_consistent, assert_detected, two_sample_vectors
 
-# Levels of cells, of the price and of events, in scrambled order; every release publishes a good part of the cells.
+# Levels of cells, price and events, in scrambled order; each release publishes a large part of the cells.
 LEVELS = {
     "gaussian": [("0.2", "0.1", "0.3"), ("0.05", "0.4", "0.1"), ("0.5", "0.2", "0.6"), ("0.1", "0.05", "0.2")],
     "laplace": [("1", "0.7", "2"), ("0.5", "2", "0.7"), ("2", "1", "3"), ("0.7", "0.4", "1")],
     "discrete_laplace": [("1", "0.7", "2"), ("0.5", "2", "0.7"), ("2", "1", "3"), ("0.7", "0.4", "1")],
 }
 THRESHOLDS = {"gaussian": [2.0, 5.0, 1.5, 3.5], "laplace": [2.5, 5.0, 1.5, 3.5], "discrete_laplace": [2, 5, 1, 3]}
-# 40,000 cells of each count: whole vectors of eight sums show an error of 3 % of their scale.
+# 40,000 cells of each count: vectors of eight sums detect an error of 3 % in the scale.
 CELLS = 40_000
 COUNTS = np.repeat([0, 1, 3, 60], CELLS)
 PRICES, EVENTS = 7 * COUNTS, COUNTS + (COUNTS > 1)
@@ -34,7 +34,7 @@ SCALES = (0.25, 1.0)
 
 
 def through_the_store(noise: str, seed: int) -> np.ndarray:
-    """Published numbers by (release, number, cell), NaN where unpublished: the count and both sums, in steps."""
+    """Return published counts and sums in steps, by (release, number, cell); NaN where unpublished."""
     counted = pl.DataFrame(
         {"cell": np.arange(COUNTS.size), "count": COUNTS, "price_steps": PRICES, "events_steps": EVENTS}
     ).filter(pl.col("count") > 0)
@@ -52,13 +52,13 @@ def through_the_store(noise: str, seed: int) -> np.ndarray:
 
 
 def densely(noise: str, seed: int, *, scale: float = 1.0, shared: bool = False) -> np.ndarray:
-    """The same from dense noise on all cells.
+    """Return the same array as `through_the_store`, with dense noise on all cells.
 
     Args:
-        noise: Family.
-        seed: Of all three paths.
-        scale: Of the noise of sums; for a control.
-        shared: Whether both sums have one path of noise, up to its scale; for a control.
+        noise: Name of the noise family.
+        seed: Seed of all three paths.
+        scale: Factor on the noise of sums; 1 except in negative controls.
+        shared: Whether both sums share one noise path up to its scale; true only in a negative control.
     """
     levels, family = LEVELS[noise], family_named(noise, KEYS)
     found = np.full((len(levels), 3, COUNTS.size), np.nan)
@@ -76,7 +76,7 @@ def densely(noise: str, seed: int, *, scale: float = 1.0, shared: bool = False) 
 
 
 def p_value(one: np.ndarray, two: np.ndarray, noise: str, count: int) -> float:
-    """Compare cells of this count: which numbers are published, their values, and the lengths of whole vectors."""
+    """Test cells of one count: which numbers are published, their values, and the lengths of whole vectors."""
     cells, lengths = count == COUNTS, []
     samples = [published[:, :, cells].reshape(12, -1) for published in (one, two)]
     family = family_named(noise, KEYS)
@@ -91,7 +91,7 @@ def p_value(one: np.ndarray, two: np.ndarray, noise: str, count: int) -> float:
 
 @pytest.mark.parametrize("noise", ["gaussian", slow("laplace"), slow("discrete_laplace")])
 def test_counts_and_two_sums_have_the_joint_law_of_the_dense_mechanism(noise: str) -> None:
-    """Four levels in scrambled order agree; wrong scales, a shared path and missing false keys are detected."""
+    """Four levels in scrambled order agree; wrong scales, a shared path and missing spurious keys are detected."""
     reference, published = densely(noise, 61), through_the_store(noise, 62)
     for count in (0, 1, 3, 60):
         assert_consistent(p_value(published, reference, noise, count), f"cells of count {count}")

@@ -1,4 +1,4 @@
-"""Open domains through the store: what is published, what it costs, and what is refused."""
+"""Open domains through the store: keys are published at the stated rate, and delta limits releases."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.histogram.exact_exceedances import ever_exceeds, first_exceedance
 from tests.series.in_memory import over_log
 from tests.stats import assert_consistent, assert_detected, binomial_test
 
-# 100,000 keys that one unit each has: a share of 2 per cent is seen to a relative 17 per cent a round.
+# 100,000 keys of one unit each: a share of 2 % of them is measured to a relative 17 % in each round.
 KEYS = 100_000
 LEVELS = {
     "gaussian": ["0.1", "0.5", "0.05", "0.2"],
@@ -24,26 +24,26 @@ LEVELS = {
 
 
 def once_each(**declared: Any) -> sh.Series:
-    """A series of keys that one unit each has."""
+    """Create a series in which each key has exactly one unit."""
     log = pl.DataFrame({"unit": np.arange(KEYS), "key": np.arange(KEYS)})
     return over_log(log, seed=71, **{"domain": "open('integer', delta=0.1)"} | declared)
 
 
 def popular(**declared: Any) -> sh.Series:
-    """One key that all units have, and one of each unit's own."""
+    """Create a series in which all units share one key and each unit has a key of its own."""
     log = pl.DataFrame({"unit": np.arange(3000), "key": [["weather", f"mine {unit}"] for unit in range(3000)]})
     return over_log(log.explode("key"), seed=72, **{"max_keys": 20, "domain": sh.Open(delta="1e-6")} | declared)
 
 
 @pytest.mark.parametrize("noise", LEVELS)
 def test_keys_are_published_as_often_as_delta_says_when_levels_are_chosen_adaptively(noise: str) -> None:
-    """Each round publishes a binomial number of the keys that are left, and all rounds together stay below delta."""
+    """Each release publishes a binomial number of the remaining keys, and all releases together stay below delta."""
     series = once_each(noise=noise)
     ever: set[int] = set()
     past: list[tuple[str, float]] = []
     before, left, shares = 0.0, LEVELS[noise].copy(), []
     for i in range(6):
-        # What was published decides what comes next: a new level, or one again with more delta.
+        # The published keys decide the next level: a new one, or an old one again with more delta.
         level = left.pop(len(ever) % len(left)) if left else LEVELS[noise][len(ever) % 4]
         release = series.release(f"r{i}", level=level)
         bound = release.metadata["effective_threshold"] - 1
@@ -55,14 +55,14 @@ def test_keys_are_published_as_often_as_delta_says_when_levels_are_chosen_adapti
         before += term
         assert before <= release.metadata["delta_infinity"] * (1 + 1e-9) <= 0.1
         shares.append(release.metadata["delta_share"])
-    assert len(ever) / KEYS < 0.1  # 60 deviations would be needed at the delta that remains by then
+    assert len(ever) / KEYS < 0.1  # the share would have to be 60 deviations above its mean
     assert 0.05 < before < 0.1
     assert_detected(binomial_test(len(ever), KEYS, 1.1 * before), "a delta ten per cent too large")
     assert shares == sorted(shares, reverse=True)
 
 
 def test_units_with_several_keys_of_their_own_are_revealed_as_often_as_delta_says() -> None:
-    """The share of units of three keys with a published key is the exact one, below delta_infinity."""
+    """Units with three keys of their own are revealed at the exact rate, which is below delta_infinity."""
     units = np.repeat(np.arange(30_000), 3)
     log = pl.DataFrame({"unit": units, "key": np.arange(units.size)})
     series = over_log(log, seed=73, max_keys=3, domain=sh.Open("integer", delta="0.2"))
@@ -77,24 +77,24 @@ def test_units_with_several_keys_of_their_own_are_revealed_as_often_as_delta_say
 
 
 def test_only_keys_of_the_log_are_published_even_where_most_are() -> None:
-    """Nothing outside the log is published, even at a threshold below 0."""
+    """Only keys of the log are published, even if the threshold is below 0."""
     series = popular(domain=sh.Open(delta=0.999999), max_keys=1)
     release = series.release("most", level=1, open_delta=0.99)
     assert release.metadata["threshold"] < 0
-    assert len(release) > 1400  # max_keys=1 leaves about half of the units their own key
+    assert len(release) > 1400  # max_keys=1 keeps about half of the units' own keys
     keys = set(release.frame["key"].to_list())
     assert keys <= {"weather", *(f"mine {u}" for u in range(3000))}
     assert release.metadata["expected_false_keys"] == 0
 
 
 def test_a_release_takes_half_of_the_delta_that_remains_and_states_what_all_cost_together() -> None:
-    """The first release takes half of delta, the second a quarter; both state the finest level."""
+    """Each release takes half of the remaining delta, and its guarantee states the finest level so far."""
     series = popular()
     fine, coarse = (series.release(name, level=level).metadata for name, level in (("a", "0.2"), ("b", "0.1")))
     assert 0.25e-6 < fine["delta_infinity"] <= 0.5e-6
     assert fine["delta_infinity"] < coarse["delta_infinity"] <= 0.75e-6
     assert "0.2-zCDP" in fine["guarantee"] and "0.2-zCDP" in coarse["guarantee"]
-    with pytest.raises(BudgetExceededError, match="is set aside for that"):  # half of the goal's delta
+    with pytest.raises(BudgetExceededError, match="is set aside for that"):  # half of the delta in the requested pair
         popular().release("goal", level=sh.EpsilonDelta(2, "1e-6"), open_delta=7e-7)
     made = popular().release("goal", level=sh.EpsilonDelta(2, "1e-6")).metadata
     level = float(sh.privacy.as_level(made["level"]))
@@ -102,7 +102,7 @@ def test_a_release_takes_half_of_the_delta_that_remains_and_states_what_all_cost
 
 
 def test_a_threshold_that_would_go_beyond_delta_is_refused_and_spends_nothing() -> None:
-    """The refusal names what was requested, what remains, and a threshold that is then served."""
+    """A threshold that exceeds delta is refused, and the threshold named in the error is served."""
     series = popular()
     spent = series.release("first", level="0.1").metadata
     with pytest.raises(BudgetExceededError) as refusal:

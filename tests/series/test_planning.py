@@ -1,4 +1,4 @@
-"""Plans use public parameters only, spend nothing, and say what releases then do."""
+"""Plans use public parameters only, spend nothing, and predict what releases then do."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _series(counts, **declared):
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: type(family).__name__)
 @pytest.mark.parametrize("probability", [0.01, 0.95])
 def test_the_least_count_is_the_least(family, probability):
-    """A key of this count is published with the probability asked for; a key of one count less is not."""
+    """The least count is published with at least the requested probability, and one count less is not."""
     centre = getattr(family, "mean", lambda _: 0.0)(LEVEL)
     threshold = math.floor(centre + 8 * family.std(LEVEL)) + 0.5
     count = least_count(family, LEVEL, threshold, probability)
@@ -42,7 +42,7 @@ def test_the_least_count_is_the_least(family, probability):
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: type(family).__name__)
 @pytest.mark.parametrize("distance", [-4, 3])
 def test_the_mean_error_is_that_of_draws(family, distance):
-    """The mean error equals that of 200,000 draws from the tail."""
+    """The mean error equals the average error of 200,000 draws above the threshold."""
     centre = getattr(family, "mean", lambda _: 0.0)(LEVEL)
     threshold = math.floor(centre + distance * family.std(LEVEL)) + 0.5
     drawn = np.abs(family.sample_tail(200_000, threshold, LEVEL, rng=seeded(3)) - centre)
@@ -52,7 +52,7 @@ def test_the_mean_error_is_that_of_draws(family, distance):
 
 @pytest.mark.parametrize("noise", ["gaussian", "discrete_laplace"])
 def test_what_is_planned_happens(noise):
-    """Keys of each count are published as often as planned; a plan for another level is detected."""
+    """Keys of each count are published at the planned rate; a plan for another level is detected."""
     family = family_named(noise, 4)
     threshold = plan(["0.02"], domain="strings(max_bytes=12)", max_keys=4, noise=noise, false_keys=5).levels[
         "threshold"
@@ -84,13 +84,13 @@ def test_a_plan_spends_nothing_and_does_not_know_the_counts():
 
 
 def test_an_open_domain_is_planned_by_what_remains_of_delta():
-    """The plan names the threshold and the remaining delta of the release that follows."""
+    """For an open domain, a plan states the threshold and remaining delta of the release that follows."""
     series = _series([5, 500], domain=sh.Open(delta="1e-6"))
     series.release("first", level="0.1")
     planned = series.plan(["0.2"]).levels.row(0, named=True)
     released = series.release("second", level="0.2").metadata
     assert planned["threshold"] == released["threshold"] and planned["expected_false_keys"] == 0.0
-    # A release goes on from what the one before stated, a plan computes it: one number, to rounding.
+    # A release updates the stored delta and a plan computes it anew, so they agree up to rounding.
     assert planned["delta_remaining"] == pytest.approx(released["delta_remaining"], rel=1e-10)
     with pytest.raises(BudgetExceededError):
         series.plan(["0.2"], threshold=1.0)
@@ -98,7 +98,7 @@ def test_an_open_domain_is_planned_by_what_remains_of_delta():
 
 @pytest.mark.parametrize(("noise", "probability"), [("gaussian", 0.95), ("laplace", 0.5), ("poisson", 0.95)])
 def test_the_level_that_shows_a_key_shows_it(noise, probability):
-    """The level found publishes a key of 50 units with the probability asked for; nine tenths of it do not."""
+    """The planned level publishes a key of 50 units with the requested probability; 0.9 times the level does not."""
     keys = 1 if noise == "poisson" else 3
     planned = plan(d=10**9, max_keys=keys, noise=noise, shows=50, probability=probability, counts=[50])
     level = Fraction(planned.levels["level"].item())
@@ -110,7 +110,7 @@ def test_the_level_that_shows_a_key_shows_it(noise, probability):
 
 @pytest.mark.parametrize("noise", ["gaussian", "laplace", "skellam", "poisson"])
 def test_the_cap_of_equal_series_leaves_room_for_all_and_for_no_more(noise):
-    """Five weeks at the cap are served; with a thousandth more, the fifth is refused."""
+    """If five equal series have the planned cap, the budget serves all five; with 0.1 % more, only four."""
     within = sh.EpsilonDelta(2, "1e-6")
     route = {"gaussian": "gaussian", "laplace": "pure", "skellam": "renyi", "poisson": "poisson"}[noise]
     keys = 1 if noise == "poisson" else 4

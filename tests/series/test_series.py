@@ -1,4 +1,4 @@
-"""Series end to end: a log becomes a series with several lossless releases that never change."""
+"""A log becomes a series with several lossless releases that never change."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SECRET = "zz-secret-"
 
 
 def a_log(units: int = 3000, seed: int = 1) -> pl.DataFrame:
-    """A log of units that have a few popular keys and one secret key of their own."""
+    """Return a log whose units have a few popular keys, and one secret key each."""
     rng = np.random.default_rng(seed)
     popular = np.minimum(rng.zipf(1.5, units * 3), 40)
     users = np.repeat(np.arange(units), 3)
@@ -37,7 +37,7 @@ def a_log(units: int = 3000, seed: int = 1) -> pl.DataFrame:
 
 
 def a_series(store: str | Path = ":memory:", **changes: object) -> sh.Series:
-    """A series over all strings of at most 16 bytes."""
+    """Create a series over all strings of at most 16 bytes."""
     declared: dict = {
         "name": "visits", "unit": "user", "key": "key", "max_keys": 4, "domain": sh.Strings(max_bytes=16),
     }  # fmt: skip
@@ -47,7 +47,7 @@ def a_series(store: str | Path = ":memory:", **changes: object) -> sh.Series:
 
 
 def test_a_name_that_exists_gives_the_same_release_for_ever(tmp_path: Path) -> None:
-    """Later releases, other thresholds and reopening change nothing; other parameters are refused."""
+    """A release never changes, whatever is released later; other parameters under its name are refused."""
     series = a_series(tmp_path / "store")
     first = series.release("one", level="0.1", false_keys=2)
     series.release("two", level="0.7", threshold=20)
@@ -63,7 +63,7 @@ def test_a_name_that_exists_gives_the_same_release_for_ever(tmp_path: Path) -> N
 
 
 def test_a_product_domain_has_several_key_columns() -> None:
-    """Columns keep their names, false keys are cells of the product, and ties are in the order of the keys."""
+    """A product domain gives one column per key part, spurious keys are its cells, and equal counts sort by key."""
     log = pl.DataFrame({"unit": range(4000), "row": np.arange(4000) % 40, "index": np.arange(4000) % 3})
     domain = sh.Product(row=sh.Integers(40), index=sh.Integers(-1, 3))
     series = over_log(log, key=["row", "index"], noise="discrete_laplace", domain=domain)
@@ -84,7 +84,7 @@ def test_a_product_domain_has_several_key_columns() -> None:
     ],
 )
 def test_a_bad_request_is_refused_before_anything_is_drawn(request_: dict, error: type[Exception]) -> None:
-    """A refused request spends nothing and leaves its name free."""
+    """A refused request spends nothing and does not use up its name."""
     series = a_series()
     with pytest.raises(error):
         series.release("one", **request_)
@@ -109,14 +109,14 @@ HUGE = sh.Counts(pl.DataFrame({"key": ["a"], "count": [2**53 + 1]}), largest=1)
 def test_a_bad_declaration_is_refused_and_leaves_no_series(
     tmp_path: Path, wrong: dict, error: type[Exception]
 ) -> None:
-    """Bad declarations, and counts too large for doubles with noise, leave no series."""
+    """Wrong declarations and counts above 2^53 are refused, and leave no series."""
     with pytest.raises(error):
         a_series(tmp_path / "store", **wrong)
     assert sh.open(tmp_path / "store", create=True).series_names() == []
 
 
 def test_the_ledger_fits_a_screen_unless_all_of_it_is_asked_for() -> None:
-    """Eight columns are printed without an ellipsis; the limit is a cap or the budget of the population."""
+    """The short ledger prints eight columns without an ellipsis, with caps and budgets as limits."""
     series = a_series(cap=1)
     series.store.set_budget(rho=2)
     series.release("first", level="0.5")
@@ -128,13 +128,13 @@ def test_the_ledger_fits_a_screen_unless_all_of_it_is_asked_for() -> None:
 
 
 def string_bytes(frame: pl.DataFrame) -> bytes:
-    """All bytes of the buffers behind a frame's strings, published or not."""
+    """Return all bytes of the buffers behind a frame's strings, published or not."""
     arrays = [chunk for column in frame.to_arrow(compat_level=pl.CompatLevel.newest()) for chunk in column.chunks]
     return b"".join(bytes(buffer) for array in arrays for buffer in array.buffers()[2:] if buffer)
 
 
 def test_the_memory_behind_a_release_is_a_function_of_its_rows() -> None:
-    """Its string buffers hold the published keys only, in the order of the rows."""
+    """The string buffers of a release contain only its published keys, in the order of the rows."""
     log = pl.DataFrame({"unit": np.arange(6000), "key": [f"{7**30 % (10**15 + u % 40):020d}" for u in range(6000)]})
     series = over_log(log, seed=5, domain=sh.Strings(max_bytes=24, alphabet="digits"))
     wide = series.release("wide", level="0.05", false_keys=300)
@@ -148,7 +148,7 @@ def test_the_memory_behind_a_release_is_a_function_of_its_rows() -> None:
 
 
 def test_keys_like_formulas_are_written_so_that_no_spreadsheet_runs_them(tmp_path: Path) -> None:
-    """Formulas and control characters are escaped in CSV; the escapes can be undone."""
+    """CSV files escape formulas and control characters, and the escapes can be undone."""
     keys = ["=cmd|'/c calc'!A1", "+1", "-1", "@x", "\t=1", "\r=1", "'=1", "'", "\uff1d1", "plain", 'a,"b"\n=c', "é"]
     keys += ["a\x1b[2J", "a\\x1b[2J", "\x9b2J", "\x7f", "\\", "'\x1b"]
     log = pl.DataFrame({"user": range(100 * len(keys)), "key": keys * 100})
@@ -169,7 +169,7 @@ def test_keys_like_formulas_are_written_so_that_no_spreadsheet_runs_them(tmp_pat
 
 @pytest.mark.parametrize("ending", ["parquet", "json", "arrow", "csv"])
 def test_every_ending_holds_the_rows(tmp_path: Path, ending: str) -> None:
-    """A file holds the rows of its release, with metadata where the format has room for them."""
+    """Each file format stores the rows of a release, and its metadata where the format allows it."""
     series = a_series(tmp_path / "store")
     release = series.release("public", level=1)
     target = tmp_path / f"x.{ending}"
@@ -193,7 +193,7 @@ def test_every_ending_holds_the_rows(tmp_path: Path, ending: str) -> None:
 
 
 def test_a_seed_is_for_stores_in_memory_only(tmp_path: Path) -> None:
-    """Two stores in memory with one seed agree; a store on disk refuses a seed."""
+    """Two stores in memory with the same seed agree; a store on disk refuses a seed."""
     assert a_series().release("one", level=1).frame.equals(a_series().release("one", level=1).frame)
     with pytest.raises(DeclarationError, match="memory"):
         sh.open(tmp_path / "store", create=True, seed=7)

@@ -14,7 +14,7 @@ from tests.cases import quick
 from tests.series.dense_law import dense, same_law
 from tests.stats import assert_consistent, assert_detected
 
-# Scrambled levels, one of them twice with another threshold; every release publishes a good part of the cells.
+# Scrambled levels, one of them twice with two thresholds; each release publishes a large part of the cells.
 SCENES = {
     "gaussian": (["0.2", "0.05", "1/2", "0.2", "0.1"], [2.5, 5.0, 2.0, 1.75, 2.5]),
     "laplace": (["1", "0.5", "2", "1", "0.7"], [3.0, 5.0, 2.5, 2.0, 3.5]),
@@ -22,18 +22,18 @@ SCENES = {
     "skellam": (["0.1", "0.05", "1/5", "0.1", "0.07"], [6, 9, 4, 5, 7]),
     "poisson": (["0.1", "0.05", "1/5", "0.1", "0.07"], [13, 25, 8, 12, 18]),
 }
-# 40,000 cells of each count see a relative error of 4 % in the commoner patterns of publication.
+# 40,000 cells of each count detect a relative error of 4 % in the commoner patterns of publication.
 CELLS = 40_000
 COUNTS = np.repeat([0, 1, 3], CELLS)
 
 
 def keys_of(noise: str) -> int:
-    """Keys of a unit: Poisson noise takes one."""
+    """Return max_keys for a noise family; Poisson noise supports only 1."""
     return 1 if noise == "poisson" else 2
 
 
 def through_the_store(noise: str, path: Path | str, seed: int | None) -> np.ndarray:
-    """Noisy counts by (release, cell), NaN where unpublished; every release reopens the store."""
+    """Return noisy counts by (release, cell), NaN where unpublished, from releases of a store."""
     counted = pl.DataFrame({"cell": np.arange(COUNTS.size), "count": COUNTS}).filter(pl.col("count") > 0)
     store, counts = sh.open(path, create=True, seed=seed), sh.Counts(counted, largest=1)
     domain = sh.Integers(COUNTS.size)
@@ -46,13 +46,13 @@ def through_the_store(noise: str, path: Path | str, seed: int | None) -> np.ndar
 
 
 def densely(noise: str, seed: int) -> np.ndarray:
-    """The same from the dense mechanism."""
+    """Return the same array as `through_the_store`, drawn by the dense mechanism."""
     return dense(family_named(noise, keys_of(noise)), COUNTS, *SCENES[noise], seed=seed)
 
 
 @pytest.mark.parametrize("noise", quick(("gaussian", "discrete_laplace"), SCENES))
 def test_published_frames_have_the_joint_law_of_the_dense_mechanism(noise: str) -> None:
-    """Five releases in scrambled order agree with the dense ones; a release drawn independently is detected."""
+    """Five releases in scrambled order have the dense joint law; an independently drawn release is detected."""
     reference = densely(noise, 51)
     published = through_the_store(noise, ":memory:", 52)
     for count in (0, 1, 3):
@@ -64,6 +64,6 @@ def test_published_frames_have_the_joint_law_of_the_dense_mechanism(noise: str) 
 
 
 def test_a_store_on_disk_with_its_own_randomness_has_the_same_law(tmp_path: Path) -> None:
-    """Releases drawn by the production generator have the law of the dense ones."""
+    """Releases drawn by the production generator have the law of dense ones."""
     published, ones = through_the_store("gaussian", tmp_path / "store", None), COUNTS == 1
     assert_consistent(same_law(published[:, ones], densely("gaussian", 51)[:, ones]))

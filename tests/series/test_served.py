@@ -1,4 +1,4 @@
-"""Whatever a plan or a refusal names is served."""
+"""A level or cap named by a plan or a refusal is served when it is requested."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 import sparsehist as sh
 from sparsehist.errors import RefusedError
 
-# Budgets with the families that each can charge.
+# Each budget with the noise families that its route can charge.
 BUDGETS: list[tuple[dict[str, Any], tuple[str, ...]]] = [
     ({"rho": "0.3"}, ("gaussian", "laplace", "discrete_laplace")),
     ({"epsilon": 1, "delta": 0}, ("laplace", "discrete_laplace")),
@@ -36,13 +36,13 @@ PROMISES = [(8, "1e-6"), (4, "1e-7"), (4, "1e-9")]
 
 
 def a_series(store: sh.Store, name: str, **declared: Any) -> sh.Series:
-    """Three keys of twenty units each."""
+    """Create a series of three keys with twenty units each."""
     given = {"unit": "user", "key": "key", "max_keys": 1, "domain": sh.Integers(50)} | declared
     return sh.create(store, LOG, name=name, **given)
 
 
 def named_in(refusal: RefusedError) -> Fraction | None:
-    """The level or cap that a refusal names."""
+    """Return the level or cap that a refusal names, or None."""
     found = re.search(r"the largest (?:level|cap) that would fit is (\S+);", str(refusal))
     return None if found is None else Fraction(found[1])
 
@@ -61,14 +61,14 @@ def named_in(refusal: RefusedError) -> Fraction | None:
 def test_the_largest_level_that_a_refusal_names_is_served(
     case: tuple[dict[str, Any], str], bound: dict[str, Any]
 ) -> None:
-    """The largest level named is served on every route, for the first series and for later ones; more is refused."""
+    """The largest level that a refusal names is served on every route, and 0.1 % more is refused."""
     budget, noise = case
     store = sh.open(":memory:", seed=1)
     store.set_budget(**budget)
     for number in range(3):
         series = a_series(store, f"s{number}", noise=noise, **bound)
-        asked: Any = 10 if noise == "discrete_laplace" else 100  # as fine as its noise may be
-        if number == 0:  # a part of the budget, so that something is left for the others
+        asked: Any = 10 if noise == "discrete_laplace" else 100  # the largest level that the noise family supports
+        if number == 0:  # spend only a part, so that later series have some budget left
             try:
                 series.release("all", level=asked, threshold=1e7)
             except RefusedError as refusal:
@@ -98,7 +98,7 @@ def test_the_largest_level_that_a_refusal_names_is_served(
     ],
 )
 def test_all_weeks_that_a_plan_names_are_served(promise: tuple[Any, str], max_keys: int) -> None:
-    """All 52 weeks are served at the level that a plan for 52 equal weeks names."""
+    """If a plan names a level for 52 equal weeks, all 52 weeks are served at that level."""
     epsilon, delta = promise
     store = sh.open(":memory:", seed=1)
     budget = sh.EpsilonDelta(epsilon, delta)
@@ -126,7 +126,7 @@ def test_all_weeks_that_a_plan_names_are_served(promise: tuple[Any, str], max_ke
     ],
 )
 def test_a_release_takes_the_whole_of_its_budget(declared: dict[str, Any], workload: Any, epsilon: int) -> None:
-    """A budget that has room for one release serves it, also of weighted counts and of workloads."""
+    """A release at the budget's ε and δ is served in full, also with weighted counts and workloads."""
     store = sh.open(":memory:", seed=1)
     store.set_budget(epsilon=epsilon, delta="1e-6")
     series = a_series(store, "whole", **declared)
@@ -135,7 +135,7 @@ def test_a_release_takes_the_whole_of_its_budget(declared: dict[str, Any], workl
 
 @pytest.mark.parametrize("route", ["gaussian", "renyi"])
 def test_a_budget_serves_an_open_series_that_is_declared_after_it(route: str) -> None:
-    """A budget with `open_share` may come first: it equals one that is set after the series; else it is refused."""
+    """A budget set before an open series serves it only with `open_share`, and then like one set afterwards."""
     stores = [sh.open(":memory:", seed=1) for _ in range(2)]
     asked: dict[str, Any] = {"epsilon": 4, "delta": "1e-6", "route": route}
     opened = {"domain": sh.Open("integer", delta="1e-6")}

@@ -1,4 +1,4 @@
-"""Weighted counts: units with many keys count towards all of them, at the same cost."""
+"""Weighted counts: a unit with many keys counts towards all of them with a smaller weight, at the same cost."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ THRESHOLDS = [2.0, 1.5, 4.0, 2.5]
 
 
 def weight(keys: int, shares: Shares) -> int:
-    """Weight of a unit with this number of keys, in whole numbers."""
+    """Return the integer weight of a unit with this number of keys."""
     if keys <= shares.keys:
         return shares.parts
     kept = min(keys, shares.most_keys)
@@ -40,13 +40,13 @@ def weight(keys: int, shares: Shares) -> int:
 
 
 def log_of(sizes: dict[int, int]) -> pl.DataFrame:
-    """A log in which each unit has this number of keys, each twice, in scrambled order."""
+    """Return a shuffled log in which each unit has this number of keys, each twice."""
     pairs = [(unit, key) for unit, keys in sizes.items() for key in range(keys) for _ in "ab"]
     return pl.DataFrame(pairs, schema=["unit", "key"], orient="row").sample(fraction=1, shuffle=True, seed=1)
 
 
 def counts_of(log: pl.DataFrame, shares: Shares) -> dict[int, int]:
-    """Counts in 64ths by key."""
+    """Return the weighted counts by key, in units of 1/64."""
     with tempfile.TemporaryDirectory() as directory:
         counted = count_keys(
             log, unit="unit", key=["key"], max_keys=shares.keys, domain=sh.Integers(2000), salt=bytes(16),
@@ -56,7 +56,7 @@ def counts_of(log: pl.DataFrame, shares: Shares) -> dict[int, int]:
 
 
 def series_of(log: pl.DataFrame, *, seed: int = 5, **declared: Any) -> sh.Series:
-    """A series of weighted counts in memory."""
+    """Create a series of weighted counts in memory."""
     return over_log(log, seed=seed, **{"max_keys": 4, "domain": sh.Integers(CELLS), "bounding": "share"} | declared)
 
 
@@ -64,7 +64,7 @@ def series_of(log: pl.DataFrame, *, seed: int = 5, **declared: Any) -> sh.Series
 @pytest.mark.parametrize("max_keys", [1, 2, 3, 7, 20])
 @pytest.mark.parametrize("parts", [64, 256])
 def test_no_unit_adds_more_than_the_noise_covers(norm, max_keys, parts):
-    """Units of 1 to 1,000 keys stay within the sensitivity; weights rounded up would not."""
+    """The weights of units with 1 to 1,000 keys stay within the sensitivity; weights rounded up would exceed it."""
     shares = Shares(max_keys, 1000 if norm == "l2" else min(1000, 64 * max_keys), norm, parts)
     too_much = []
     for keys in range(1, shares.most_keys + 1):
@@ -82,7 +82,7 @@ def test_no_unit_adds_more_than_the_noise_covers(norm, max_keys, parts):
 
 @pytest.mark.parametrize("norm", NORMS.values())
 def test_counts_are_sums_of_weights(norm):
-    """Counts equal brute force, also for units above the hard cap."""
+    """Weighted counts equal brute force, also for units with more than `most_keys` keys."""
     shares = Shares(3, 10, norm)
     sizes = {1: 1, 2: 3, 3: 4, 4: 7, 5: 10}
     found = counts_of(log_of(sizes), shares)
@@ -96,7 +96,7 @@ def test_counts_are_sums_of_weights(norm):
 
 
 def test_what_a_unit_adds_depends_on_its_rows_alone():
-    """What a unit adds is the same whoever else is in the log."""
+    """What a unit adds to the counts does not depend on other units."""
     shares = Shares(2, 6, "l2")
     sizes = {unit: 1 + unit * 5 % 13 for unit in range(12)}
     log = log_of(sizes)
@@ -110,10 +110,10 @@ def test_what_a_unit_adds_depends_on_its_rows_alone():
 
 @pytest.mark.parametrize("noise", quick(["gaussian"], NORMS))
 def test_releases_have_the_law_of_the_dense_mechanism(noise):
-    """Four releases of weighted counts have the joint law of dense ones; unweighted counts are detected."""
+    """Four releases of weighted counts have the dense joint law; unweighted counts are detected."""
     shares = Shares(4, 256, NORMS[noise])
     half = CELLS // 2
-    units = np.repeat(np.arange(half // 10), 10)  # ten keys each: half of the cells; the others stay empty
+    units = np.repeat(np.arange(half // 10), 10)  # ten keys each fill half of the cells; the other cells stay empty
     series = series_of(pl.DataFrame({"unit": units, "key": np.arange(half)}), noise=noise)
     sparse = np.full((len(LEVELS), CELLS), np.nan)
     for i, (level, threshold) in enumerate(zip(LEVELS, THRESHOLDS, strict=True)):
@@ -135,7 +135,7 @@ FINEST, COARSER = "0.5", "0.2"
 
 
 def _pairs_seen(units_of_both: int, units_of_each: int, seed: int, levels: tuple[str, ...]) -> np.ndarray:
-    """Encode what all releases show of each pair of keys as one number."""
+    """Encode what all releases show about each pair of keys as one number."""
     key = np.arange(2 * PAIRS)
     units = [np.arange(2 * PAIRS) + (1 + i) * 10**7 for i in range(2 + units_of_each)]
     units += [key // 2 + 10**6 * (100 + i) for i in range(units_of_both)]
@@ -157,17 +157,17 @@ def _worst_of_pairs(with_unit: np.ndarray, without: np.ndarray) -> float:
 
 @pytest.mark.parametrize("levels", [(FINEST,), (COARSER, FINEST)], ids=["one release", "two releases"])
 def test_a_unit_with_two_keys_is_hidden_by_the_noise_of_one(levels):
-    """No event over both keys and all releases reveals such a unit more than the finest level allows."""
+    """No event over both keys and all releases reveals a unit with two keys more than the finest level allows."""
     without = _pairs_seen(0, 0, 1, levels)
-    # Twelve looks; 7 deviations are 1.5e-11 in all.
+    # The maximum is over twelve comparisons; 7 deviations have probability 1.5e-11 in all.
     assert _worst_of_pairs(_pairs_seen(1, 0, 2, levels), without) < 7
-    # The control: the same unit counted whole at both keys.
+    # Control: the same unit with full weight at both keys.
     assert _worst_of_pairs(_pairs_seen(0, 1, 3, levels), without) > 7
 
 
 @pytest.mark.parametrize("exponent", range(-4, 11))
 def test_low_bits_of_published_shares_carry_nothing(exponent):
-    """The grid divides 1/64, and below 1/64 cells of different counts have one law."""
+    """The grid divides 1/64, so cells of different counts have the same law below 1/64."""
     std = 2.0**exponent
     level = f"{4 / (2 * std**2):.12g}"
     units = np.concatenate([np.repeat(np.arange(100), 100), 100 + np.repeat(np.arange(500), 20)])
@@ -185,7 +185,7 @@ def test_low_bits_of_published_shares_carry_nothing(exponent):
 
 
 def test_delta_of_an_open_domain_is_that_of_units_of_every_size():
-    """Units of 1 to 64 keys of their own are revealed with the exact probability, never more than delta."""
+    """Units with 1 to 64 keys of their own are revealed at the exact rate, which never exceeds delta."""
     delta, each = 0.2, 1500
     sizes = [1, 4, 5, 9, 16, 40, 64]
     shares = Shares(4, 64, "l2")
@@ -209,14 +209,14 @@ def test_delta_of_an_open_domain_is_that_of_units_of_every_size():
     assert max(exact.values()) <= stated * (1 + 1e-4)
     assert stated < delta
     assert stated < 1.6 * max(exact.values())
-    # What only units with few keys would be charged is not enough.
+    # The worst number of keys matters: delta for few keys alone would be too small.
     assert exact[64] > 1.2 * exact[4] or exact[4] > 1.2 * exact[64]
     with pytest.raises(BudgetExceededError):
         series.release("low", level="0.5", threshold=2)
 
 
 def test_what_is_refused():
-    """Integer noise, workloads and counts made elsewhere are refused."""
+    """Weighted counts are refused with integer noise, with workloads and with counts made elsewhere."""
     log = log_of({1: 3, 2: 9})
     with pytest.raises(DeclarationError):
         series_of(log, noise="skellam")

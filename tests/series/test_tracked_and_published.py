@@ -1,4 +1,4 @@
-"""Cells that were drawn but not published are kept, and nothing public depends on them."""
+"""Cells that were drawn but not published are stored, and nothing public depends on them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tests.attacks.stand_in import Drawn
 from tests.series.in_memory import over_counts
 
 CELLS = 300
-# P[Z <= -1.75] = e**-3.2 at level 1/2: all cells of this count are drawn, one in 25 stays unpublished.
+# P[Z <= -1.75] = e**-3.2 at level 1/2: all cells of this count are drawn, and one in 25 is not published.
 COUNT, THRESHOLD = 10, 8.25
 
 
 def test_explicit_cells_are_tracked_and_only_what_exceeds_is_published() -> None:
-    """A release holds the tracked cells above its threshold, also after other releases."""
+    """Every release publishes exactly those tracked cells that exceed its threshold."""
     series = Drawn(np.append(np.full(CELLS, COUNT), np.zeros(700, int)), 1, rng=entropy.seeded(5))
     first = series.release("first", "1/2", THRESHOLD)
     tracked = series.state.cells.position
@@ -34,7 +34,7 @@ def test_explicit_cells_are_tracked_and_only_what_exceeds_is_published() -> None
 
 
 def test_empty_cells_that_are_all_drawn_have_keys_and_stay_out_of_sight() -> None:
-    """After every cell of a small domain was drawn, later releases publish only those above their thresholds."""
+    """After every cell of a small domain was drawn, later releases publish only cells above their thresholds."""
     series = Drawn(np.append(np.full(20, 4), np.zeros(180, int)), 1, rng=entropy.seeded(6))
     low = series.release("low", "1/2", -1.8)
     assert series.state.cells.position.size == 200 > low.height
@@ -45,7 +45,7 @@ def test_empty_cells_that_are_all_drawn_have_keys_and_stay_out_of_sight() -> Non
 
 
 def test_public_views_count_what_is_published() -> None:
-    """The number of tracked cells is in no metadata, ledger, list or representation."""
+    """The number of tracked cells is in no metadata, ledger, listing or repr."""
     cells = 1637
     counts = pl.DataFrame({"cell": range(cells), "count": [COUNT] * cells})
     series = over_counts(counts, key="cell", domain=sh.Integers(10**6))
@@ -62,7 +62,7 @@ def test_public_views_count_what_is_published() -> None:
 
 
 def test_a_domain_too_large_to_be_drawn_as_a_whole_is_refused_by_public_numbers() -> None:
-    """The refusal is the same for any log, and the threshold that it names is served."""
+    """If drawing a whole domain is refused, the message is the same for any log, and its threshold is served."""
     outcomes = []
     for count in (0, 50):
         counts = pl.DataFrame({"cell": [3], "count": [count + 1]})

@@ -1,4 +1,4 @@
-"""Workloads of a series: released in any order, charged in addition to the cells, answered from the file."""
+"""Workloads of a series: any order of releases, a cost on top of the cells, and answers from the file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sparsehist.errors import DeclarationError, LevelError, NotFoundError
 from tests.series.in_memory import over_counts, over_log
 from tests.stats import assert_consistent, assert_detected, ks_test
 
-FINE = 10**4  # noise of about a hundredth of a count: what is left of an error is a mistake
+FINE = 10**4  # the noise is about a hundredth of a count, so a larger error means a bug
 COUNTS = (np.arange(24) * 7) % 50 + 1
 
 
@@ -41,7 +41,7 @@ def _places():
 
 @pytest.mark.parametrize(("noise", "norm"), [("gaussian", "l2"), ("laplace", "l1")])
 def test_noise_is_scaled_to_what_a_unit_can_move(noise, norm):
-    """Errors are as large as the strategy's sensitivity for max_keys cells says, in the norm of the noise."""
+    """The noise of a workload is scaled by the strategy's sensitivity for max_keys cells, in the right norm."""
     series = _hours(64, noise=noise, max_keys=5)
     release = series.release("sums", workload="prefix()", level="0.1", strategy="haar")
     strategy = sh.workload.strategy_named("haar", sh.workload.Prefix(64))
@@ -51,11 +51,11 @@ def test_noise_is_scaled_to_what_a_unit_can_move(noise, norm):
     off = (release.frame["noisy_answer"].to_numpy() - truth) / np.sqrt(strategy.variance())
     assert 0.5 < np.sqrt(np.mean(off**2)) / release.metadata["noise_std"] < 2
     again = series.release("again", workload="prefix()", level="0.1", strategy="haar")
-    assert again.frame.equals(release.frame)  # one noise for a level
+    assert again.frame.equals(release.frame)  # equal levels share their noise
 
 
 def test_products_and_marginals_name_their_queries_in_keys():
-    """Rows name the values of their columns, or null where they sum over a column."""
+    """Each row of a product or marginal names the values of its columns, with null for columns summed over."""
     series, rows = _places()
     frame = series.release("sums", workload="kronecker(identity(), prefix(), total())", level=FINE).frame
     assert frame.columns == ["country", "day_low", "day_high", "page", "noisy_answer", "std"]
@@ -75,7 +75,7 @@ def test_products_and_marginals_name_their_queries_in_keys():
 
 
 def test_all_ranges_are_answered_on_demand(tmp_path):
-    """All ranges are one row per cell, and the file alone answers any of them."""
+    """A release of all ranges stores one row per cell, and its file answers any range."""
     released = _hours().release("ranges", workload="ranges()", level=FINE)
     released.write_parquet(tmp_path / "ranges.parquet")
     read = sh.read(tmp_path / "ranges.parquet")
@@ -91,7 +91,7 @@ def test_all_ranges_are_answered_on_demand(tmp_path):
 
 
 def test_ranges_of_days_and_of_cells_are_one_workload():
-    """Days as dates, as text and as cells name one release, whose ranges are shown as dates."""
+    """Ranges of days as dates, texts or cell numbers are one workload, and are shown as dates."""
     log = pl.DataFrame({"unit": range(900), "day": [dt.date(2024, 1, 1 + i % 28) for i in range(900)]})
     days = over_log(log, key="day", domain=sh.Dates("2024-01-01", "2024-12-31"))
     weeks = sh.workload.Ranges(keys=[(dt.date(2024, 1, 1), "2024-01-07"), ("2024-01-08", dt.date(2024, 1, 14))])
@@ -120,7 +120,7 @@ def test_a_column_of_text_is_summed_over():
 
 
 def test_a_matrix_is_a_workload(tmp_path):
-    """The store gives a release of a matrix again without the matrix."""
+    """The store repeats a release of a matrix workload without the matrix."""
     log = pl.DataFrame({"unit": np.arange(COUNTS.sum()), "key": np.repeat(np.arange(24), COUNTS)})
     series = sh.create(tmp_path / "s", log, name="s", unit="unit", key="key", max_keys=1, domain=sh.Integers(24))
     matrix = np.zeros((3, 24))
@@ -133,7 +133,7 @@ def test_a_matrix_is_a_workload(tmp_path):
 
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
 def test_the_joint_law_over_levels_goes_through_the_store(noise):
-    """Releases at three levels in scrambled order differ by independent noise; an independent redraw is detected."""
+    """Releases at three levels differ by independent noise of the right law; an independent redraw is detected."""
     n = 20_000
     series, counts = _hours(n, noise=noise), (np.arange(n) * 7) % 50 + 1
     family = sh.noise.Gaussian() if noise == "gaussian" else sh.noise.Laplace()
@@ -154,7 +154,7 @@ def test_the_joint_law_over_levels_goes_through_the_store(noise):
 
 
 def test_bad_input_is_refused_before_anything_is_spent():
-    """A wrong parameter leaves no path and no event."""
+    """A wrong parameter of a workload leaves no path and no event."""
     series = _hours()
     before = series.store.events()
     for wrong in ({"workload": sh.workload.Prefix(23)}, {"level": "-1"}, {"strategy": "residual"}):
@@ -165,7 +165,7 @@ def test_bad_input_is_refused_before_anything_is_spent():
 
 
 def test_discrete_laplace_answers_in_whole_numbers():
-    """Integer noise keeps sums of counts whole; strategies that do not measure counts are refused."""
+    """Integer noise keeps sums of counts integer; strategies that do not measure counts are refused."""
     series = _hours(noise="discrete_laplace")
     frame = series.release("sums", workload=sh.workload.Identity(), level="0.5", strategy="identity").frame
     assert (frame["noisy_answer"] == frame["noisy_answer"].round()).all()
@@ -174,7 +174,7 @@ def test_discrete_laplace_answers_in_whole_numbers():
 
 
 def test_a_plan_of_a_workload_names_what_auto_takes():
-    """A plan spends nothing and marks the strategy that `auto` then takes."""
+    """A plan spends nothing, and marks the strategy that strategy="auto" then uses."""
     series = _hours(256)
     planned = series.plan_workload(sh.workload.Prefix(), ["0.1", "0.5"]).filter(pl.col("chosen"))
     assert series.store.ledger(full=True)["releases"].sum() == 0
@@ -185,7 +185,7 @@ def test_a_plan_of_a_workload_names_what_auto_takes():
 
 
 def test_sums_over_cells_warn_that_they_count_a_unit_more_than_once():
-    """The warning comes before the draw, and only where a unit may be in several cells of one sum."""
+    """The warning comes before the draw, and only if a unit may be in several cells of one sum."""
     log = pl.DataFrame({"unit": [1, 1, 2], "key": ["a", "b", "a"]})
     domain = sh.Catalogue(["a", "b", "c"])
     several = over_log(log, max_keys=2, domain=domain)

@@ -1,4 +1,4 @@
-"""What readers of releases may not do; {elsewhere} holds files that are not theirs, {here} the releases."""
+"""Statements that readers of releases may not run; {elsewhere} has foreign files, {here} the releases."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ PLAIN = [
 ]
 
 MORE = [
-    # files, by other names of functions, other spellings and other places of a statement
+    # files, with other function names, other spellings and other positions in a statement
     "select * from \"read_csv\"('{elsewhere}/secret.csv')",
     "select * from main.read_csv('{elsewhere}/secret.csv')",
     "select * from system.main.read_csv('{elsewhere}/secret.csv')",
@@ -171,7 +171,7 @@ MORE = [
     "create or replace secret (type http)",
     "drop secret s",
     "drop persistent secret if exists s",
-    # tables and what makes them
+    # tables, and statements that create or change them
     "drop table if exists ledger cascade",
     "drop view if exists queries.public",
     "drop table queries.partner; select 1",
@@ -246,7 +246,7 @@ _BY_NAME = [
     *(f"select * from {name}('{{elsewhere}}/secret.json')" for name in _JSON_READERS.split()),
 ]
 
-# A file in every place of a query where a table, or a value, can stand.
+# A file in every position of a query where a table or a value may appear.
 _PLACES = [
     "select * from queries.public where query in (select a from {file})",
     "select * from queries.public where exists (from {file})",

@@ -1,4 +1,4 @@
-"""A small log, and sessions on a store in memory."""
+"""Fixtures: a small log, and sessions on a store in memory."""
 
 import polars as pl
 import pytest
@@ -13,35 +13,35 @@ SECRET_KEY, SECRET_UNIT = "zzsecretkey", "zzsecretunit"
 
 @pytest.fixture
 def here(tmp_path, monkeypatch):
-    """Work in a directory of its own."""
+    """Change to a temporary working directory."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 @pytest.fixture
 def log():
-    """900 units with two queries each, and one unit with a query that no other unit has."""
+    """Return a log of 900 units with two queries each, and one unit with a query that no other unit has."""
     rows = [(f"u{i}", query) for i in range(900) for query in ("weather", f"bus {i % 5}")]
     return pl.DataFrame([*rows, (SECRET_UNIT, SECRET_KEY)], schema=["user_id", "query"], orient="row")
 
 
 @pytest.fixture
 def store():
-    """A store in memory."""
+    """Open a store in memory."""
     with sh.open(":memory:", seed=5) as opened:
         yield opened
 
 
 @pytest.fixture
 def session(store, log):
-    """A session on the store that sees the log."""
+    """Open a session on the store, with the log as a table."""
     with Session(store, tables={"log": log}) as opened:
         yield opened
 
 
 @pytest.fixture
 def ran(session):
-    """Run a script in the session: outcomes, and the messages of errors."""
+    """Return a function that runs a script in the session, and returns its outcomes and its error messages."""
 
     def run(script, **how):
         outcomes = run_script(session, script, **how)

@@ -1,4 +1,4 @@
-"""Readers query published releases, and reach nothing else."""
+"""Readers query published releases, and can reach nothing else."""
 
 import hashlib
 import shutil
@@ -15,7 +15,7 @@ from tests.sqlfront.break_outs import ATTEMPTS
 
 @pytest.fixture(scope="module")
 def published(tmp_path_factory):
-    """A directory with two releases of one series and one of another; the store is gone."""
+    """Return a directory with three releases of two series, whose store is deleted."""
     directory = tmp_path_factory.mktemp("published")
     store = tmp_path_factory.mktemp("curator") / "logs.sparsehist"
     counts = sh.Counts(pl.DataFrame({"query": ["weather", "trains"], "n": [9000, 4000]}), count="n", largest=1)
@@ -33,13 +33,13 @@ def published(tmp_path_factory):
 
 @pytest.fixture
 def analyst(published):
-    """A session over the published releases."""
+    """Open a reader's session over the published releases."""
     with open_analyst(published, memory_limit="200MB", threads=1) as session:
         yield session
 
 
 def test_releases_are_tables_and_need_no_store(analyst, published):
-    """`series.release` has the published rows, whatever the series is called, and the ledger lists them."""
+    """`series.release` has the published rows, even if the series is called `select`, and the ledger lists it."""
     rows = analyst.sql("select * from queries.public order by noisy_count desc, query")
     assert rows.equals(sh.read(published / "queries.parquet").frame)
     assert analyst.sql('select query from "select"."public"').height == 2
@@ -67,7 +67,7 @@ def test_releases_are_tables_and_need_no_store(analyst, published):
     ],
 )
 def test_a_reader_may_query(analyst, query):
-    """A statement that only reads the tables of the session is run."""
+    """A reader may run any statement that only reads tables of the session."""
     assert isinstance(analyst.sql(query), pl.DataFrame)
 
 
@@ -77,7 +77,7 @@ def _everything(*directories):
 
 
 def test_every_attempt_to_break_out_is_refused(published, tmp_path, monkeypatch):
-    """One class of error refuses every attempt, and files and tables are as before."""
+    """NotAllowedError refuses every attempt to break out, and files and tables stay unchanged."""
     elsewhere, here = tmp_path / "elsewhere", tmp_path / "cwd"
     elsewhere.mkdir()
     here.mkdir()
@@ -121,7 +121,7 @@ SHUT_IN = [
 
 @pytest.mark.parametrize("attempt", SHUT_IN)
 def test_the_engine_is_locked_without_the_rules(published, tmp_path, attempt):
-    """A statement that no rule refuses still reaches no files, settings or variables."""
+    """Even without our rules, DuckDB refuses access to files, settings and Python variables."""
     (tmp_path / "secret.csv").write_text("a\nsecret word\n")
     frame_of_the_caller = pl.DataFrame({"a": [1]})
     before = _everything(tmp_path)
@@ -132,7 +132,7 @@ def test_the_engine_is_locked_without_the_rules(published, tmp_path, attempt):
 
 
 def test_the_store_is_not_opened(published, tmp_path):
-    """A store beside the releases is left alone, and a store itself is refused."""
+    """A store beside the releases is not read, and a store given as the directory is refused."""
     place = tmp_path / "published"
     shutil.copytree(published, place)
     store = place / "logs.sparsehist"
@@ -146,11 +146,11 @@ def test_the_store_is_not_opened(published, tmp_path):
 
 
 def test_a_release_that_was_changed_is_refused(published, tmp_path):
-    """A release that differs from what the ledger beside it lists is not read."""
+    """A release that differs from the public ledger beside it is refused."""
     place = tmp_path / "published"
     shutil.copytree(published, place)
     shutil.copy(place / "partner.parquet", place / "queries.parquet")
-    with open_analyst(place) as analyst:  # the same release twice is one table
+    with open_analyst(place) as analyst:  # two files of the same release make one table
         assert analyst.tables().height == 3
     release = sh.read(place / "partner.parquet")
     forged = release.frame.with_columns(pl.col("noisy_count") + 1)
@@ -161,7 +161,7 @@ def test_a_release_that_was_changed_is_refused(published, tmp_path):
 
 
 def test_a_place_without_releases_is_refused(tmp_path):
-    """A directory without releases and a ledger that is none are errors."""
+    """A directory without releases is refused, and so is a ledger file with wrong content."""
     with pytest.raises(NotFoundError, match="no release"):
         open_analyst(tmp_path)
     (tmp_path / "sparsehist-ledger.json").write_text("[]")

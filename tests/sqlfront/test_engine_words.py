@@ -1,4 +1,4 @@
-"""Errors of the engine show nothing that rows were made into: types, names of columns, values of variables."""
+"""Errors of DuckDB show no types, column names or variables that were made from rows."""
 
 import pytest
 
@@ -25,7 +25,7 @@ FILES = f"copy (select query, 1 as n from log where query like '{SECRET_KEY[:5]}
     ],
 )
 def test_an_error_quotes_the_statement_and_nothing_else(ran, here, text, expected):
-    """What the engine quotes is shown if it stands in the statement, and left out otherwise."""
+    """An error quotes words of the statement itself, and withholds everything else."""
     outcomes, problems = ran(text)
     assert len(problems) == 1
     assert expected in problems[0]

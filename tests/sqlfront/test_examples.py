@@ -1,4 +1,4 @@
-"""The scripts in docs/examples run as they stand."""
+"""The scripts in docs/examples run unchanged."""
 
 from pathlib import Path
 
@@ -7,12 +7,12 @@ import pytest
 import sparsehist as sh
 
 CHECKOUT = Path(__file__).parents[2]
-SPENT = {"query_log": ["0.5"], "two_series": ["0.65"]}  # where the script says what it spends
+SPENT = {"query_log": ["0.5"], "two_series": ["0.65"]}  # scripts whose text states what they spend
 
 
 @pytest.mark.parametrize("path", sorted((CHECKOUT / "docs" / "examples").glob("*.sql")), ids=lambda path: path.stem)
 def test_an_example_runs(path, here):
-    """Every statement runs, rows come out, and the costs are those that the example names."""
+    """Every statement of an example runs, returns rows, and spends what the example states."""
     Path("data").symlink_to(CHECKOUT / "data")
     text = path.read_text(encoding="utf-8")
     assert f"sparsehist run docs/examples/{path.name} --store" in text

@@ -1,4 +1,4 @@
-"""Which files RELEASE … TO may write."""
+"""RELEASE … TO writes new files, and replaces only files of the same release."""
 
 import os
 
@@ -12,7 +12,7 @@ RELEASE = "release {name} from queries at level {level} expecting 1 false keys t
 
 
 def test_no_file_that_is_something_else_is_replaced(ran, here, store):
-    """A file that is not this release stays as it is, behind links too, and nothing is drawn for it."""
+    """A file that is not this release is never replaced, not even through links, and nothing is drawn."""
     ran(CREATE + RELEASE.format(name="first", level=1, file="first.parquet"))
     before = (here / "first.parquet").read_bytes()
     (here / "text.parquet").write_text("mine")
@@ -33,7 +33,7 @@ def test_no_file_that_is_something_else_is_replaced(ran, here, store):
 
 @pytest.mark.parametrize("ending", ["parquet", "csv"])
 def test_the_release_of_a_dropped_series_is_not_replaced(ran, here, store, ending):
-    """A release of the same names of a later series is refused before it is drawn, and nothing is spent."""
+    """The file of a dropped series is not replaced by a new series of the same name, and nothing is spent."""
     release = RELEASE.format(name="first", level=1, file=f"first.{ending}")
     ran(CREATE + release + "drop series queries;" + CREATE)
     _, problems = ran(release)
@@ -43,7 +43,7 @@ def test_the_release_of_a_dropped_series_is_not_replaced(ran, here, store, endin
 
 @pytest.mark.parametrize("file", ["", "x.txt", "nosuch/x.parquet", "s3://b/x.parquet", "x" * 300 + ".parquet"])
 def test_a_file_that_cannot_be_written_is_refused_before_anything_runs(ran, here, file):
-    """The error shows the place of the file in the script."""
+    """A target that cannot be written is refused before anything runs, with its line and column."""
     outcomes, problems = ran(CREATE + RELEASE.format(name="first", level=1, file=file))
     assert len(problems) == 1 and problems[0].startswith("line 1, column ")
     assert {outcome.kind for outcome in outcomes} == {"not run"}

@@ -1,4 +1,4 @@
-"""Scripts are cut and read as DuckDB would take them, and errors point at their place."""
+"""Scripts are split and parsed as by DuckDB, and errors give line and column."""
 
 from decimal import Decimal
 from itertools import permutations
@@ -31,7 +31,7 @@ SCRIPTS = [
 
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_a_script_is_cut_where_duckdb_cuts_it(script):
-    """Each piece is one statement to DuckDB, and there are as many pieces as DuckDB finds statements."""
+    """A script is split into as many pieces as DuckDB finds statements, and each piece is one statement."""
     found = pieces(script)
     with duckdb.connect() as connection:
         assert len(found) == len(connection.extract_statements(script))
@@ -40,7 +40,7 @@ def test_a_script_is_cut_where_duckdb_cuts_it(script):
 
 @pytest.mark.parametrize("script", ["select 1;\n select 'abc", "select 1; /* abc", "select $$ abc", "select 'a\0b'"])
 def test_a_quote_or_comment_without_end_is_refused(script):
-    """A quote, comment or dollar quote without end is refused; so is a zero byte."""
+    """An unterminated quote, comment or dollar quote is refused, and so is a zero byte."""
     with pytest.raises(StatementError, match=r"is open|not text"):
         pieces(script)
 
@@ -51,7 +51,7 @@ def _read(text, **parameters):
 
 
 def test_create_series_is_read_with_values_of_every_kind():
-    """Options take names, texts, numbers, fractions, lists and parameters; the query stays as it was written."""
+    """Options take names, texts, numbers, fractions, lists and parameters; the query keeps its original text."""
     head = _read(
         """Create Series If Not Exists queries -- a comment
         WITH (unit = User_ID, key = (country, "Day; of"), max_keys = 1_000, cap = 1/3,
@@ -82,14 +82,14 @@ def test_create_series_is_read_with_values_of_every_kind():
     ],
 )  # fmt: skip
 def test_our_statements_are_read(text, asked):
-    """What the clauses say becomes fields, in any case of their words."""
+    """The clauses of a statement become fields, in upper or lower case."""
     statement = _read(text, l=Decimal("0.1"))
     first = {"release": {"name": "a", "series": "b"}, "plan": {"series": "b"}, "show ledger": {"series": "b"}}
     assert statement.asked == first.get(statement.kind, {}) | asked
 
 
 def test_clauses_stand_in_any_order():
-    """Every order of the clauses is the same request."""
+    """The clauses of RELEASE may come in any order."""
     clauses = ["using 'ranges()'", "strategy 'spectral'", "at level 1", "to 'a.parquet'"]
     read = [_read(" ".join(["release a from b", *order])) for order in permutations(clauses)]
     assert all(one.asked == read[0].asked for one in read)
@@ -111,7 +111,7 @@ def test_clauses_stand_in_any_order():
     ],
 )
 def test_the_error_of_a_wrong_statement_points_at_its_place(text, column, said):
-    """The error says line and column, what was expected and what was found, and has a caret under it."""
+    """The error gives line, column, what was expected and what was found, with a caret below the text."""
     with pytest.raises(StatementError) as caught:
         _read(f"\n  {text}", n=5)
     message, shown, caret = str(caught.value).split("\n")

@@ -1,4 +1,4 @@
-"""A script is checked whole, run in order, and stopped at its first error or carried on."""
+"""A script is checked as a whole, runs in order, and stops at its first error unless keep_going is set."""
 
 import polars as pl
 import pytest
@@ -16,7 +16,7 @@ GOOD = [
     *(f"select count(*) as n from s{i}.r{i % 3}" for i in range(5)),
     *(f"select n from t{i}" for i in range(5)),
 ]
-# By place in the script: what stands there instead, and what the check says of it.
+# By index in the script: a wrong statement, and part of the error that the check reports.
 WRONG = {
     3: ("creat table t3 as select 1", "syntax error"),
     12: ("create view v2 as select 'unknown $p', $nothing", "has no value"),
@@ -26,7 +26,7 @@ WRONG = {
     38: ("release r1 from s4 at lvel 0.2", "expected LEVEL"),
     49: ("select n frm t4 x y", "syntax error"),
 }
-# What is right by itself and fails when it runs.
+# Statements that pass the check but fail when they run.
 FAILING = {
     7: ("create table t1 as select 1", "already exists"),
     21: (f"create series s1 with ({OPTIONS}, cap = 1) as select * from v1 limit 5", "LIMIT"),
@@ -43,12 +43,12 @@ def _script(*planted):
 
 
 def _level(store):
-    """Return the level that the population has spent."""
+    """Return the levels that populations have spent."""
     return store.ledger(full=True).filter(scope="population")["level"].to_list()
 
 
 def test_fifty_statements_run_in_order(store, session):
-    """Every statement runs once, and its outcome says its number and its line."""
+    """Every statement runs once, and its outcome has its number and line."""
     outcomes = run_script(session, _script())
     assert [outcome.number for outcome in outcomes] == list(range(1, 51))
     assert [outcome.line for outcome in outcomes] == list(range(1, 51))
@@ -58,9 +58,9 @@ def test_fifty_statements_run_in_order(store, session):
 
 
 def test_nothing_runs_where_anything_is_wrong(store, session):
-    """All mistakes are told at once, each with its line, and neither store nor session changes."""
+    """All mistakes are reported at once, each with its line, and neither store nor session changes."""
     outcomes = run_script(session, _script(WRONG, FAILING))
-    wrong = WRONG | dict.fromkeys((31, 32), ("", "no series s2"))  # its declaration is wrong
+    wrong = WRONG | dict.fromkeys((31, 32), ("", "no series s2"))  # the declaration of s2 is wrong
     assert [outcome.number - 1 for outcome in outcomes] == sorted(wrong)
     for outcome in outcomes:
         said = wrong[outcome.number - 1][1]
@@ -70,7 +70,7 @@ def test_nothing_runs_where_anything_is_wrong(store, session):
 
 
 def test_keep_going_runs_all_that_can_run(store, session):
-    """Each mistake costs its own statement and those that need it; the others run."""
+    """With keep_going, a mistake stops only its own statement and those that depend on it."""
     outcomes = run_script(session, _script(WRONG, FAILING), keep_going=True)
     assert [outcome.number for outcome in outcomes] == list(range(1, 51))
     failed = {outcome.number - 1 for outcome in outcomes if outcome.error is not None}
@@ -83,7 +83,7 @@ def test_keep_going_runs_all_that_can_run(store, session):
 
 
 def test_a_dry_run_says_what_would_be_spent(store, session):
-    """A dry run foresees the sums of the ledger, and neither store nor session changes."""
+    """A dry run predicts the sums of the ledger, and changes neither store nor session."""
     outcomes = run_script(session, _script(), dry_run=True)
     assert "nothing before, rho 0.1 after" in outcomes[25].said
     assert "rho 1.4 before, rho 1.5 after" in outcomes[39].said
@@ -117,7 +117,7 @@ release c from opened at level 0.2 open delta 1e-6;
 
 
 def test_a_dry_run_foresees_workloads_and_open_domains():
-    """A dry run refuses what the run refuses, and foresees the sums that the ledger has after it."""
+    """A dry run of workloads and open domains refuses what the real run refuses, and predicts its ledger."""
     people = range(600)
     log = pl.DataFrame({"u": people, "k": [f"k{i % 3}" for i in people], "h": [i % 24 for i in people]})
     with sh.open(":memory:", seed=3) as store, Session(store, tables={"log": log}) as session:
@@ -132,7 +132,7 @@ def test_a_dry_run_foresees_workloads_and_open_domains():
 
 
 def test_a_dry_run_counts_periods_that_were_dropped(store, session):
-    """A dropped period is one of those in which a unit counts, in the dry run as in the run."""
+    """In a dry run, as in a real run, a dropped period still counts for the units in it."""
     weeks = sh.create(
         store, name="v", unit="user_id", key="query", max_keys=1, domain=sh.Strings(max_bytes=8),
         every=sh.Every("week", protects="user-week", most_periods=2, budget="0.1"),
@@ -144,7 +144,7 @@ def test_a_dry_run_counts_periods_that_were_dropped(store, session):
     foreseen, done = (run_script(session, script, dry_run=dry) for dry in (True, False))
     assert [str(outcome.error) for outcome in foreseen] == [str(outcome.error) for outcome in done]
     assert foreseen[-1].error is not None
-    ended = "nothing more can be added to v"  # said of a period that was released
+    ended = "nothing more can be added to v"  # this is said only of released periods
     assert not any(ended in outcome.said for outcome in (foreseen[0], done[0]))
     for dry in (True, False):
         (dropped,) = run_script(session, "drop series v_2026w12", dry_run=dry)
@@ -190,7 +190,7 @@ release b from weeks_2026w12 at level 0.04;
 
 
 def test_a_dry_run_foresees_budgets_caps_and_periods(store, session):
-    """A dry run refuses what the run refuses after SET BUDGET and APPEND TO."""
+    """A dry run of SET BUDGET and APPEND TO refuses what the real run refuses."""
     foreseen, done = (run_script(session, LIMITS, keep_going=True, dry_run=dry) for dry in (True, False))
     refused = {outcome.number: str(outcome.error) for outcome in done if outcome.error is not None}
     assert list(refused) == [4, 6, 7, 12]

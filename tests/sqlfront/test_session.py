@@ -1,4 +1,4 @@
-"""Series, releases and tables in one session: the same by SQL as by Python."""
+"""Series, releases and tables in one session are the same from SQL and from Python."""
 
 from fractions import Fraction
 
@@ -29,7 +29,7 @@ def test_a_series_made_by_sql_is_the_one_made_by_python(log):
 
 
 def test_both_fronts_keep_one_ledger(store, ran):
-    """A release made by SQL is found by Python and the other way round; dropping the series keeps its cost."""
+    """SQL and Python see each other's releases; dropping the series keeps its cost."""
     assert ran(f"{CREATE} release one from queries at level 0.5;")[1] == []
     series = store.series("queries")
     same = series.release("one", level="0.5").frame
@@ -53,14 +53,14 @@ def test_both_fronts_keep_one_ledger(store, ran):
     ],
 )
 def test_a_release_is_a_table_under_every_spelling(store, ran, text):
-    """A new session has the table of a release as soon as a statement names it, quoted, qualified or in capitals."""
+    """A new session finds the table of a release under quoted, qualified and upper-case names."""
     ran(CREATE + 'release "public" from queries at level 1;')
     with Session(store) as fresh:
         assert run_script(fresh, text)[-1].frame.item() == store.series("queries").release("public").frame.height
 
 
 def test_an_unverified_query_is_run_and_remembered(store, ran):
-    """A query that mixes units runs if it is declared unverified; declaration, release and ledger say so."""
+    """A query that mixes units runs if declared unverified; declaration, release and ledger record this."""
     broken = CREATE.replace("from log", "from log limit 700")
     assert "LIMIT" in ran(broken)[1][0]
     _, problems = ran(broken.replace("cap = 2", "cap = 2, unverified = true") + "release a from queries at level 1;")
@@ -77,13 +77,13 @@ def test_an_unverified_query_is_run_and_remembered(store, ran):
     [
         ("create view v as select * from log where query <> 'bus 1'", "v"),
         ("attach ':memory:' as other; create table other.v as from log; use other", "v"),
-        # A table of the session in the place of the frame that was given in tables=.
+        # A table of the session replaces the frame from `tables=`.
         ("create table other as from log; create or replace temp view log as from other limit 3", "log"),
         ("create table other as from log; drop view log; create table log as from other limit 3", "log"),
     ],
 )
 def test_a_table_or_view_of_a_session_is_an_unchecked_source(store, ran, made, table):
-    """Nobody checks how a table of the session was made: the metadata say so. The query over it is checked."""
+    """A table or view of a session is an unchecked source, but the query over it is still checked."""
     _, problems = ran(f"{made}; {CREATE.replace('from log', f'from {table}')} release a from queries at level 1;")
     assert problems == []
     metadata = store.series("queries").release("a").metadata
@@ -94,7 +94,7 @@ def test_a_table_or_view_of_a_session_is_an_unchecked_source(store, ran, made, t
 
 
 def test_macros_types_and_variables_of_a_session_are_not_seen(ran):
-    """The query of a series is checked and run where nothing of the session exists."""
+    """The query of a series does not see macros, types or variables of the session."""
     made = """
         create macro upper(x) as x || (select count(*) from log)::varchar;
         create macro shout(x) as upper(x); create type kind as enum (select distinct query from log);
@@ -119,7 +119,7 @@ def test_macros_types_and_variables_of_a_session_are_not_seen(ran):
     ],
 )
 def test_a_session_whose_settings_change_what_a_query_means_is_refused(ran, setting):
-    """The query would run without these settings, so they have to be reset first."""
+    """A series is refused if a setting of the session would change the meaning of its query."""
     name = setting.split(" ")[0]
     _, problems = ran(f"set {setting}; {CREATE}")
     assert len(problems) == 1 and f"own {name}: reset it" in problems[0]
@@ -127,7 +127,7 @@ def test_a_session_whose_settings_change_what_a_query_means_is_refused(ran, sett
 
 
 def test_a_release_is_public(ran):
-    """Published counts may be joined to a log, even after a table of the session took their name."""
+    """A query may join a published release to a log, even if a table of the session has taken its name."""
     joined = "create series {} with ({}) as select l.user_id, l.query from log l join queries.public p using (query);"
     _, problems = ran(CREATE + "release public from queries at level 1;" + joined.format("b", OPTIONS))
     assert problems == []
@@ -139,7 +139,7 @@ def test_a_release_is_public(ran):
 
 
 def test_an_error_that_ends_a_transaction_stops_what_would_spend(ran):
-    """After an error inside a transaction nothing is released before ROLLBACK."""
+    """After an error inside a transaction, nothing is released before ROLLBACK."""
     _, problems = ran(f"begin; {CREATE} select error('x'); release a from queries at level 1", keep_going=True)
     assert len(problems) == 2 and "ROLLBACK" in problems[1]
 
@@ -155,7 +155,7 @@ def test_an_error_that_ends_a_transaction_stops_what_would_spend(ran):
     ],
 )
 def test_errors_about_rows_show_none(ran, here, text):
-    """The text of an engine's error about a value is withheld."""
+    """The error withholds the engine's text about a value."""
     pl.DataFrame({"user_id": [SECRET_UNIT], "query": [SECRET_KEY]}).write_csv("secret.csv")
     _, problems = ran(text)
     assert len(problems) == 1 and SECRET_KEY not in problems[0] and SECRET_UNIT not in problems[0]
@@ -175,7 +175,7 @@ EVERYWHERE = """
 
 
 def test_every_place_of_a_statement_takes_a_parameter(store, log, here):
-    """Names, options, files, levels, false keys, thresholds and targets may all be parameters; levels stay exact."""
+    """Names, options, files, levels, false keys, thresholds and targets may be parameters; levels stay exact."""
     log.write_parquet("it's a log.parquet")
     made = store.sql(EVERYWHERE, parameters=PARAMETERS).frame
     assert {f"bus {n}" for n in range(5)} <= set(made["query"]) and "weather" not in made["query"]
@@ -194,7 +194,7 @@ def test_every_place_of_a_statement_takes_a_parameter(store, log, here):
     ],
 )  # fmt: skip
 def test_a_wrong_parameter_is_refused_and_never_read_as_sql(store, log, here, name, wrong):
-    """A parameter is a value: the error shows its place, and nothing was released."""
+    """A parameter is never parsed as SQL: a wrong one is refused with its line, and nothing is released."""
     log.write_parquet("it's a log.parquet")
     with pytest.raises(errors.SparsehistError, match=r"line \d"):
         store.sql(EVERYWHERE, parameters={**PARAMETERS, name: wrong})
@@ -202,7 +202,7 @@ def test_a_wrong_parameter_is_refused_and_never_read_as_sql(store, log, here, na
 
 
 def test_units_may_be_tuples_and_renamed(store, ran):
-    """A unit of two renamed columns is one declaration; an expression that merges units is refused."""
+    """A unit may be two renamed columns; an expression that merges units is refused."""
     made = CREATE.replace("unit = user_id", "unit = (u, place)").replace(
         "user_id, query", "{} as u, query as place, query"
     )
@@ -213,7 +213,7 @@ def test_units_may_be_tuples_and_renamed(store, ran):
 
 
 def test_if_not_exists_keeps_a_series_of_the_same_source(ran, log, here):
-    """A series is kept for the same files; not for others, another declaration, or rows handed over."""
+    """IF NOT EXISTS keeps a series of the same files, and refuses changed files, declarations and in-memory rows."""
     log.write_parquet(here / "log.parquet")
     made = CREATE.replace("from log", "from 'log.parquet'")
     ran(made)
@@ -228,7 +228,7 @@ def test_if_not_exists_keeps_a_series_of_the_same_source(ran, log, here):
 
 
 def test_measures_are_declared_in_words(store):
-    """CLIP, TO and STEP say what Python's `Measure` takes."""
+    """The clauses CLIP, TO and STEP declare the same `Measure` as in Python."""
     sales = pl.DataFrame({"user": [1, 2], "item": [0, 1], "price": [2.5, 30.0], "change": [-1, 1]})
     store.sql(
         "create series shop with (unit = user, key = item, max_keys = 1, domain = integers(5), "
@@ -240,7 +240,7 @@ def test_measures_are_declared_in_words(store):
 
 
 def test_every_source_says_what_was_checked(log, here):
-    """Metadata and ledger say whether the source of a series was checked."""
+    """Metadata and ledger state whether the source of a series was checked."""
     log.write_parquet("log.parquet")
     query = sh.Query("select user_id, query from read_parquet($file)", parameters={"file": "log.parquet"})
     sources = {"a": (log, "unchecked source"), "b": ("log.parquet", None), "c": (query, "checked query")}

@@ -1,7 +1,7 @@
-"""Write a store with every kind of series and path, and its published files: `python -m tests.store.format_1`.
+"""Write a store with all kinds of series and paths, and published files: `python -m tests.store.format_1`.
 
-The archive beside this file was written by the first version of the format; later versions open it and go on. Run
-this again only while the format is not frozen.
+The archive in data/ was written by the first version of the format, and later versions must open and continue it. Run
+this module again only while the format is not frozen.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LEVEL, FINER = "0.5", "2"
 
 
 def log() -> pl.DataFrame:
-    """300 units with up to three keys each."""
+    """Return a log of 300 units with up to three keys each."""
     rows = [
         (f"u{i}", f"k{(i * i + j) % 11}", i % 2, DAYS[i % 2], float(i % 7))
         for i in range(300)
@@ -32,7 +32,7 @@ def log() -> pl.DataFrame:
 
 
 def write(place: Path) -> None:
-    """Make the store, release from every series, and publish."""
+    """Create the store, make releases of every series, and publish them."""
     store = sh.open(place / "store", create=True, who="curator")
     rows, text = log(), "strings(max_bytes=4)"
     rows.select(pl.col("key").unique().sort()).write_parquet(place / "keys.parquet")
@@ -61,7 +61,7 @@ def write(place: Path) -> None:
     store.series("cells").raise_cap("5", reason="a second study")
     store.series("listed").release("ranges", workload="prefix()", level=LEVEL).write_parquet(place / "ranges.parquet")
     session = store.series("listed").interactive("ad_hoc", level="0.3", accuracy="0.4", mass=100_000)
-    session.ask(pl.lit(value=True))  # far from the declared mass, so it is measured
+    session.ask(pl.lit(value=True))  # the answer is far from the declared mass, so the query is measured
     store.drop("gone", reason="asked for")
     store.declare_disjoint(["default", "others"], reason="by country")
     daily = sh.create(store, name="daily", steps=sh.Steps(8, start=DAYS[0]), **one)

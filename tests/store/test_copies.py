@@ -1,8 +1,8 @@
-"""Ways to copy, restore and move a store: two noises for one level are prevented, detected, or named on the page.
+"""Copying, restoring or moving a store never leads to two noises at one level, except as docs/store.md warns.
 
-A way is a list of steps: `make`, `open`, `use` (release at a level nobody released at before), `adopt` and use,
-and further methods of `World`; all other steps are commands of the system, run in a directory with `home/store`, a
-store that is made first unless the way makes one.
+A scenario is a list of steps. A step is a method of `World`, such as `make`, `open`, `use` (release at a new level)
+or `adopt` (adopt, then use), or else a shell command. The steps run in a directory with a store at `home/store`,
+which is created first unless the scenario contains `make`.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ container() {
 
 
 class World:
-    """A directory with a store and the releases made in it; one method for each step of a way."""
+    """A directory with a store and its releases; one method for each step of a scenario."""
 
     def __init__(self, root, patch):
         self.root, self.patch, self.seen, self.refusals = root, patch, [], 0
 
     def run(self, way):
-        """Take all steps of a way."""
+        """Run all steps of a scenario."""
         for name in ("home", "public", "elsewhere", "kept", "c"):
             (self.root / name).mkdir(parents=True)
         for step in (way if "make" in way else f"make home/store; {way}").split(";"):
@@ -55,7 +55,7 @@ class World:
         sh.open(store).ledger()
 
     def _use(self, store, *, adopt=False, publish=False):
-        """Release at a new level, as whoever finds a store would."""
+        """Release at a new level, as a user who opens the store would."""
         try:
             if adopt:
                 sh.adopt(store, home_is_gone=True)
@@ -74,19 +74,19 @@ class World:
         self._use(store, publish=True)
 
     def _list(self, store):
-        """Publish a release that was made before."""
+        """Publish an earlier release."""
         sh.open(store).series("words").release("before").write_parquet(self.root / "public" / "before.parquet")
 
     def _backup(self, store, copy):
         sh.open(store).backup(copy)
 
     def _blind(self):
-        """Let a copy have the same identity as its original."""
+        """Give a copy the same file identity as its original."""
         for module in (opening, lifecycle):
             self.patch.setattr(module, "identity_of", lambda _: "1:1")
 
     def _dying(self, store, owner, name, before=lambda: None):
-        """Die when a function is called."""
+        """Raise KeyboardInterrupt when a release calls the function `name`."""
 
         def dies(*_, **__):
             before()
@@ -97,16 +97,16 @@ class World:
             self._use(store)
 
     def _torn(self, store, copy):
-        """Copy a store while a transaction is open, journal and all; then it is rolled back."""
+        """Copy a store with its journal during a transaction, which is then rolled back."""
         self._dying(store, Database, "insert_event", lambda: subprocess.run(["cp", "-a", store, copy], check=True))
 
     def _unmarked(self, store):
-        """Die after a commit, before the mark is raised."""
+        """Interrupt a release after the commit, before the mark is raised."""
         self._dying(store, state, "raise_mark")
 
     @property
     def noises(self):
-        """Number of different releases at one level."""
+        """Return the number of different releases at one level."""
         return len({frame.hash_rows(seed=1).sum() for frame in self.seen})
 
 
@@ -120,14 +120,14 @@ PUT_BACK = {
 
 
 def older(how, what, then="use", first="use"):
-    """A level goes out, then an older copy of the store, or of the directory it is in, is put back and used."""
+    """Return a scenario that releases, restores an older copy of the store or its directory, and releases again."""
     source, target = {"store": ("kept/all/store", "home/store"), "home": ("kept/all", "home")}[what]
     restored = PUT_BACK[how].format(source=source, target=target)
     return f"cp -a home kept/all; {first} home/store; {restored}; {then} home/store"
 
 
 def moved(at, first, *, opened):
-    """The original is moved, a copy made before stands where it was or elsewhere; both are used, one first."""
+    """Return a scenario that moves the original, puts a copy at its old path or elsewhere, and uses both."""
     copy = "home/store" if at == "home" else "copy"
     uses = [f"adopt {copy}", "use elsewhere/store"]
     begun = "cp -a home/store kept; mv home/store elsewhere;" + " open elsewhere/store;" * opened
@@ -135,7 +135,7 @@ def moved(at, first, *, opened):
 
 
 def containers(layers, begin, first, then):
-    """Two containers with a store at one path."""
+    """Return a scenario in which two containers have a store at the same path."""
     return f"{begin}; container one {layers}; {first}; umount c; container two {layers}; {then}; umount c"
 
 
@@ -184,7 +184,7 @@ BESIDE = {
     "mounted twice": "mount --bind home c; use c/store; use home/store; use c/store",
     "containers with copies of a store": containers("disk/base", "make home/store; true", COPIED, COPIED),
 }
-"""Ways that draw no noise twice."""
+"""Scenarios that draw at most one noise at a level."""
 NAMED = {
     "older home put back and adopted": (older("anew", "home", then="adopt"), "restored together with its mark"),
     "a dead disk comes back": (
@@ -200,7 +200,7 @@ NAMED = {
         containers("disk/build:disk/base", IMAGE, "adopt c/store", "adopt c/store"), "in the image of a container",
     ),
 }  # fmt: skip
-"""Ways that are not noticed, and the words of the page about them."""
+"""Scenarios whose second noise is not noticed, with words of docs/store.md about them."""
 VOLUME = "mkdir -p c/volume; mount --bind home c/volume; use c/volume/store; umount c/volume"
 HONEST = {
     "moved": "mv home/store elsewhere; use elsewhere/store",
@@ -223,7 +223,7 @@ HONEST = {
     "of a container that is restarted": "container one disk/base; make c/store; use c/store; umount c; "
     "container one disk/base; use c/store; umount c; container one disk/base; use c/store",
 }
-"""Ways that nobody may be refused for."""
+"""Legitimate scenarios in which no step may be refused."""
 QUICK = (
     "cp -a, adopted beside the original", "backup, adopted beside the original", "two copies adopted",
     "moved and opened, a copy home, copy first", "older store put back in place",
@@ -233,7 +233,7 @@ QUICK = (
 
 @pytest.fixture
 def taken(tmp_path, monkeypatch):
-    """Take the steps of a way, in a file system of its own where it layers others; unmount what it mounted."""
+    """Return a function that runs a scenario, on a tmpfs if it mounts anything, and unmounts afterwards."""
 
     def take(way):
         root, mount = tmp_path / "root", ["mount", "-t", "tmpfs", "tmpfs", tmp_path / "root"]
@@ -253,13 +253,13 @@ def taken(tmp_path, monkeypatch):
 
 
 def slow(names):
-    """Parameters of which only a few run by default."""
+    """Return scenario names as parameters; only a few run by default."""
     return [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in names]
 
 
 @pytest.mark.parametrize("what", slow(BESIDE))
 def test_no_way_to_copy_a_store_draws_two_noises_for_a_level(what, taken):
-    """At most one noise is drawn for a level, and, so that refusing everything does not pass, at least one."""
+    """A scenario draws at most one noise at a level; it also makes a release, so that refusing all cannot pass."""
     world = taken(BESIDE[what])
     assert world.noises <= 1, f"{world.refusals} refusals of {world.refusals + len(world.seen)}"
     assert world.seen or "container" in what
@@ -268,7 +268,7 @@ def test_no_way_to_copy_a_store_draws_two_noises_for_a_level(what, taken):
 @pytest.mark.slow
 @pytest.mark.parametrize("what", NAMED)
 def test_copies_listed_as_not_noticed_are_not_noticed(what, taken):
-    """Both copies of the store draw their own noise, as docs/store.md warns."""
+    """In each scenario documented as not noticed, both copies draw their own noise."""
     assert taken(NAMED[what][0]).noises == 2
 
 
@@ -280,7 +280,7 @@ def test_whoever_uses_a_store_honestly_is_not_refused(what, taken):
 
 
 def test_the_page_lists_all_ways_to_copy_a_store():
-    """The page lists every way to copy a store, and says what to do about copies that are not noticed."""
+    """docs/store.md lists every scenario, with advice for copies that are not noticed."""
     page = " ".join(PAGE.read_text().split())
     missing = [what for what in BESIDE if f"| {what} | no noise is drawn twice |" not in page]
     missing += [what for what, (_, words) in NAMED.items() if f"| {what} | **not noticed** |" not in page]

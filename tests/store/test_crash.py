@@ -1,4 +1,4 @@
-"""A store that is killed at any moment is as before the work or after it, and the next command cleans up."""
+"""If a process is killed at any moment, its work is complete or not begun, and the next command cleans up."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CHECKOUT = Path(__file__).parents[2]
     ["round", "store", *map(slow, ("create", "workload", "sums", "ask", "session", "drop", "adopt", "backup"))],
 )
 def test_a_store_killed_at_any_call_is_before_or_after(tmp_path: Path, work: str) -> None:
-    """Work that is killed at any call of Python to the system or SQLite is complete or not begun."""
+    """Work that is killed at any Python call to the system or to SQLite is complete or not begun."""
     words = [sys.executable, "-m", "tests.faults.campaign", str(tmp_path), "--work", work, "--kinds", "inside"]
     done = subprocess.run(words, cwd=CHECKOUT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""Flipped bits in the files of a store are noticed or harmless: never another number, never a crash."""
+"""A flipped bit in a file of a store is noticed or harmless; it never gives another number or a crash."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DOMAIN = sh.Catalogue(pl.Series([*KEYS, *(f"absent {i}" for i in range(2000))]))
 
 
 def make(path):
-    """A store with a long series, releases of its cells and of a workload."""
+    """Create a store with a long series, releases of its cells, and a release of a workload."""
     counted = pl.DataFrame({"key": KEYS, "count": 1 + seeded(3).geometric(0.3, len(KEYS))})
     series = sh.create(path, sh.Counts(counted, largest=1), name="long", key="key", max_keys=2, domain=DOMAIN)
     for name, level, threshold in (("coarse", "0.1", 20.0), ("fine", "0.5", 9.0), ("again", "0.3", 11.5)):
@@ -33,7 +33,7 @@ def make(path):
 
 
 def seen(path):
-    """All that a store says: rows and metadata of all releases, the ledger, and whether keys have counts."""
+    """Return everything a store shows: releases, metadata, ledger, events, and positions and counts of keys."""
     store = sh.open(path)
     found = [store.ledger(full=True).rows(), store.events().rows()]
     long, daily = store.series("long"), store.series("daily")
@@ -56,22 +56,22 @@ def flip(file, bit):
 
 
 def outcome(path, whole):
-    """What becomes of a store with a flipped bit."""
+    """Return whether a damaged store is harmless, noticed, shows another number or crashes."""
     try:
         return "harmless" if seen(path) == whole else "another number"
     except SparsehistError:
         return "noticed"
-    except BaseException as problem:  # noqa: BLE001  whatever it is, a panic of Polars too, it is to be seen
+    except BaseException as problem:  # noqa: BLE001  any error counts as a crash, also a panic of Polars
         return f"crash {type(problem).__name__}"
 
 
 def unchecked(parts, number):
-    """A part of the counts, not compared with its checksum."""
+    """Return a part of the counts without comparing it with its checksum."""
     return memoryview(parts._mapped)[parts._bounds[number] : parts._bounds[number + 1]]
 
 
 def flips(path, n, seed, *, of_counts, compared=True):
-    """Flip random bits one after the other, each taken back, and count what becomes of the store."""
+    """Flip and restore random bits one at a time, and count the outcomes."""
     if not compared:
         series_files._Parts.__getitem__ = unchecked
     whole, rng = seen(path), seeded(seed)
@@ -84,7 +84,7 @@ def flips(path, n, seed, *, of_counts, compared=True):
         file = files[rng.choice(len(files), p=weights / weights.sum())]
         flip(file, int(rng.integers(8 * len(kept[file]))))
         ended[outcome(path, whole)] += 1
-        for place in (file, path / "state.digest"):  # the latter is written anew where a count of changes was flipped
+        for place in (file, path / "state.digest"):  # opening the store may have rewritten the digest
             place.write_bytes(kept[place])
         assert set(kept) == {place for place in path.rglob("*") if place.is_file()}
     assert outcome(path, whole) == "harmless"
@@ -92,14 +92,14 @@ def flips(path, n, seed, *, of_counts, compared=True):
 
 
 def in_a_process(*asked, **how):
-    """The same in a process of its own, which a crash ends."""
+    """Run `flips` in its own process, so that a crash ends only that process."""
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         return pool.submit(flips, *asked, **how).result()
 
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
-    """A store that is whole."""
+    """Create an undamaged store."""
     path = tmp_path_factory.mktemp("decay") / "store"
     make(path)
     return path
@@ -115,13 +115,13 @@ def store(tmp_path_factory):
     ],
 )
 def test_a_flipped_bit_is_noticed_or_harmless(store, of_counts, n):
-    """After a random flip every number is the same, or the store is refused."""
+    """After a random bit flip, every number is the same or the store is refused."""
     ended = in_a_process(store, n, n, of_counts=of_counts)
     assert set(ended) <= {"noticed", "harmless"} and ended["noticed"] > (n / 2 if n > 40 else 0), ended
 
 
 def test_flips_that_no_checksum_covers_are_found(store):
-    """Negative control: without the checksums of the counts, flips give other numbers or crash."""
+    """Negative control: without the checksums of the counts, bit flips give other numbers or crash."""
     try:
         ended = in_a_process(store, 40, 1, of_counts=True, compared=False)
     except BrokenProcessPool:
@@ -130,7 +130,7 @@ def test_flips_that_no_checksum_covers_are_found(store):
 
 
 def test_an_error_of_sqlite_that_is_no_text_is_ours(tmp_path):
-    """The error is ours where SQLite quotes a damaged schema that is not valid UTF-8."""
+    """SQLite's error about a damaged schema may be invalid UTF-8; it is raised as StoreDamagedError."""
     path = make_store(tmp_path / "s")
     whole = (path / "state.sqlite").read_bytes()
     begins = whole.lower().index(b"create table release")
@@ -142,7 +142,7 @@ def test_an_error_of_sqlite_that_is_no_text_is_ours(tmp_path):
 
 @pytest.mark.parametrize("value", [b"create store", b"gaussian", b"default"])
 def test_a_flipped_value_of_the_state_is_noticed_by_its_digest(tmp_path, value):
-    """The digest of the state notices a flipped value that SQLite does not notice."""
+    """The digest of the state detects a flipped value that SQLite does not detect."""
     path = make_store(tmp_path / "s")
     state = path / "state.sqlite"
     flip(state, 8 * state.read_bytes().index(value))

@@ -1,4 +1,4 @@
-"""A store and files that the first version of format 1 wrote are opened, and go on."""
+"""A store and files written by the first version of format 1 can be opened and continued."""
 
 import tarfile
 
@@ -12,7 +12,7 @@ from tests.store.format_1 import ARCHIVE, DAYS, FINER, LEVEL, log
 
 @pytest.fixture
 def place(tmp_path):
-    """What the archive holds; the store in it takes the place of the one that was packed."""
+    """Unpack the archive and adopt the store in it, because it was packed at another path."""
     with tarfile.open(ARCHIVE) as archive:
         archive.extractall(tmp_path, filter="data")
     (tmp_path / "store").chmod(0o700)
@@ -23,7 +23,7 @@ def place(tmp_path):
 
 
 def test_a_store_of_format_1_is_opened_and_goes_on(place):
-    """Every stored release has its published rows, every path releases at a finer level, and logs are appended."""
+    """Stored releases equal their published files, every path makes finer releases, and logs can be appended."""
     store = sh.open(place / "store")
     with store.hold() as state:
         state.verify()

@@ -12,7 +12,7 @@ from tests.store.example import Model, make_store
 
 
 def test_a_store_is_opened_once_at_a_time(tmp_path):
-    """A second opening is refused as long as the first one holds the store."""
+    """A second opening is refused while the first one holds the store."""
     path = make_store(tmp_path / "s")
     with open_state(path), pytest.raises(StoreInUseError, match="wait=") as caught, open_state(path, wait=0.05):
         pass
@@ -22,7 +22,7 @@ def test_a_store_is_opened_once_at_a_time(tmp_path):
 
 
 def test_rounds_of_many_threads_do_not_mix(tmp_path):
-    """Threads that release at once wait for each other, and each builds on the round before."""
+    """Threads that release at once wait for each other, and each round builds on the previous one."""
     path = make_store(tmp_path / "s", durable=False)
     model = Model(1)
     errors = []
@@ -31,7 +31,7 @@ def test_rounds_of_many_threads_do_not_mix(tmp_path):
         try:
             with open_state(path, wait=60, durable=False) as state:
                 state.commit_round(model.make_round("0.5", 3))
-        except Exception as error:  # noqa: BLE001  whatever it is, the test is to see it
+        except Exception as error:  # noqa: BLE001  the test checks for any error
             errors.append(error)
 
     threads = [threading.Thread(target=release_one) for _ in range(6)]
@@ -46,7 +46,7 @@ def test_rounds_of_many_threads_do_not_mix(tmp_path):
 
 
 def in_child(work):
-    """Run something in a forked child, and return its exit code; a child that hangs is killed."""
+    """Run a function in a forked child and return its exit code; a child that hangs is killed."""
     child = os.fork()
     if child == 0:
         signal.alarm(20)
@@ -63,7 +63,7 @@ def in_child(work):
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
 @pytest.mark.filterwarnings("ignore:.*fork.*")
 def test_a_fork_inside_the_block_cannot_use_or_release_the_store(tmp_path):
-    """A forked child can neither commit with its parent's connection nor release the lock when it ends."""
+    """A forked child can neither commit with its parent's connection nor release the parent's lock."""
     path = make_store(tmp_path / "s")
     model = Model(1)
     with open_state(path) as state:

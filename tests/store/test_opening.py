@@ -37,18 +37,18 @@ def flip(file, at):
 
 
 def die(*_, **__):
-    """Stand for the end of a process."""
+    """Raise KeyboardInterrupt, as if the process ended here."""
     raise KeyboardInterrupt
 
 
 @pytest.fixture
 def path(tmp_path):
-    """A store with one series."""
+    """Create a store with one series."""
     return make_store(tmp_path / "s")
 
 
 def test_a_store_is_made_only_where_nothing_is(tmp_path, path):
-    """A store, a file or a full directory in the place is left alone; an empty directory is taken."""
+    """A store is created only at a free path or in an empty directory; anything else stays unchanged."""
     (tmp_path / "file").write_text("x")
     (tmp_path / "full" / "x").mkdir(parents=True)
     (tmp_path / "empty").mkdir()
@@ -66,7 +66,7 @@ def test_a_store_is_made_only_where_nothing_is(tmp_path, path):
 
 
 def test_another_version_is_refused(path):
-    """A store of another format is refused with the remedy."""
+    """A store of another format version is refused with the remedy."""
     (path / "format").write_text(json.dumps({"sparsehist store": 2}))
     with pytest.raises(StoreError, match="upgrade"), open_state(path):
         pass
@@ -75,7 +75,7 @@ def test_another_version_is_refused(path):
 @pytest.mark.parametrize("name", ["format", "state.sqlite", "series"])
 @pytest.mark.parametrize("damage", ["missing", "truncated", "garbage"])
 def test_damage_to_the_directory_is_named(path, name, damage):
-    """A missing, truncated or overwritten part is refused by name, and no new state is made in its place."""
+    """A missing, truncated or overwritten part of the store is named in the error, and is not created again."""
     place = path / name
     if place.is_dir():
         shutil.rmtree(place)
@@ -91,7 +91,7 @@ def test_damage_to_the_directory_is_named(path, name, damage):
 
 
 def test_damage_to_a_round_is_named(path):
-    """A round file that is missing, truncated or altered in any block is refused where it is read."""
+    """A round file that is missing, truncated or altered in any block is refused when it is read."""
     with open_state(path) as state:
         model = Model(1)
         state.commit_round(model.make_round("1", 20, 5))
@@ -123,7 +123,7 @@ def test_damage_to_a_round_is_named(path):
     ],
 )
 def test_an_altered_state_is_refused(path, change):
-    """Altered rows of releases, triggers and views are refused even where the digest of the state is missing."""
+    """Altered releases, planted triggers and planted views are refused even if the digest of the state is missing."""
     with open_state(path) as state:
         model = Model(1)
         state.commit_round(model.make_round("2", 20, 5))
@@ -135,7 +135,7 @@ def test_an_altered_state_is_refused(path, change):
 
 
 def test_leftovers_of_dead_runs_are_erased_by_the_next_opening(path):
-    """Opening erases files and directories that the state does not know, and nothing else."""
+    """Opening a store erases files and directories that the state does not know, and nothing else."""
     with open_state(path) as state:
         directory = state.series("queries").directory
     before = sorted(place.name for place in directory.iterdir())
@@ -159,7 +159,7 @@ def test_a_check_notices_a_flipped_bit_of_any_file(path, part):
 
 
 def test_a_damaged_mark_is_an_error(tmp_path, path):
-    """A damaged mark is refused; the marks of a removed store stay beside those of the next one at its place."""
+    """A damaged mark file is refused; a new store at the same path keeps the marks of the removed one."""
     mark = tmp_path / "s.generation"
     first = mark.read_bytes()
     shutil.rmtree(path)
@@ -173,7 +173,7 @@ def test_a_damaged_mark_is_an_error(tmp_path, path):
 
 
 def test_a_mark_that_a_power_cut_left_unfinished_is_written_anew(tmp_path, path):
-    """The next opening completes an unfinished line, and many lines are replaced by one."""
+    """Opening completes a line of the mark file that a power cut truncated; many lines are compacted to one."""
     mark, store_id = tmp_path / "s.generation", json.loads((path / "format").read_text())["store_id"]
     for generation, cut in ((2, 1), (3, 5), (4, 30)):
         assert release(path) == generation
@@ -192,7 +192,7 @@ def test_a_mark_that_a_power_cut_left_unfinished_is_written_anew(tmp_path, path)
 
 
 def test_of_two_copies_adopted_at_one_generation_one_goes_on(tmp_path, path, monkeypatch):
-    """Where an adoption died before its mark, another copy may be adopted, and only that one goes on."""
+    """After an adoption died before its mark, another copy may be adopted, and then only that copy opens."""
     copy, other = tmp_path / "copy", tmp_path / "other"
     for place in (copy, other):
         shutil.copytree(path, place)

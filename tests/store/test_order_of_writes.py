@@ -1,4 +1,4 @@
-"""What is synchronised before what, and who may write: rules that a power cut or another user would break."""
+"""Writes are synchronised in a safe order, and only the owner may write to a store."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.store.example import Model, add_series, make_store
 
 @pytest.fixture
 def calls(monkeypatch):
-    """Calls that change or synchronise names, in order: (call, path); commits of SQLite among them."""
+    """Record renames, fsyncs and SQLite transactions, in order, as (call, path)."""
     made: list[tuple[str, Path]] = []
 
     def recorded(place, name, *words):
@@ -41,7 +41,7 @@ def calls(monkeypatch):
 
 
 def check_order(calls: list[tuple[str, Path]], final: Path) -> None:
-    """Content is synchronised before it gets its name, the name before the next commit, name or end."""
+    """Check that a file is synchronised before its rename, and its directory before the next rename or commit."""
     for at, (call, path) in enumerate(calls):
         if call != "name" or path.name == "state.digest":
             continue
@@ -54,7 +54,7 @@ def check_order(calls: list[tuple[str, Path]], final: Path) -> None:
 
 
 def test_every_name_is_on_the_disk_before_anything_relies_on_it(tmp_path, calls):
-    """A new store, a series, a round, its mark and its publication are synchronised in this order."""
+    """A new store, a series, a round, its mark and its published file are all synchronised in a safe order."""
     path, out = tmp_path / "s", tmp_path / "out"
     out.mkdir()
     create_store(path)
@@ -69,7 +69,7 @@ def test_every_name_is_on_the_disk_before_anything_relies_on_it(tmp_path, calls)
     kinds = [call for call, _ in calls]
     assert kinds.index("commit") > kinds.index("name")
     assert [call for call in calls if call[0] == "fsync"][-1] == ("fsync", tmp_path / "s.generation")
-    assert kinds.count("fsync") == 3  # and SQLite's own five
+    assert kinds.count("fsync") == 3  # plus five by SQLite
     calls.clear()
     counts = sh.Counts(pl.DataFrame({"k": ["a"], "count": [900]}), largest=1)
     series = sh.create(tmp_path / "t", counts, name="t", key="k", max_keys=1, domain=sh.Strings(max_bytes=4))
@@ -86,7 +86,7 @@ def test_every_name_is_on_the_disk_before_anything_relies_on_it(tmp_path, calls)
 
 @pytest.mark.parametrize("forgotten", ["directory", "content", "order"])
 def test_a_forgotten_synchronisation_is_seen(tmp_path, calls, forgotten):
-    """Negative control: the same calls without one of the synchronisations are refused."""
+    """Negative control: the order check fails if one synchronisation is missing or late."""
     path = make_store(tmp_path / "s")
     calls.clear()
     with open_state(path) as opened:
@@ -104,7 +104,7 @@ def test_a_forgotten_synchronisation_is_seen(tmp_path, calls, forgotten):
 
 
 def test_a_commit_whose_mark_fails_is_an_error_until_the_mark_is_raised(tmp_path, monkeypatch):
-    """Nothing is published before the mark shows it, neither by this call nor by the next opening."""
+    """If raising the mark fails, the release and the next opening fail too, until the mark can be raised."""
     path = make_store(tmp_path / "s")
 
     def refuse(*_):
@@ -125,7 +125,7 @@ def test_a_commit_whose_mark_fails_is_an_error_until_the_mark_is_raised(tmp_path
 
 @pytest.mark.parametrize("damage", ["missing", "cut"])
 def test_a_path_is_not_opened_without_its_attachment(tmp_path, damage):
-    """An attachment that is missing or truncated when the round commits is an error, and nothing is registered."""
+    """A commit with a missing or truncated attachment is an error, and registers nothing."""
     path = make_store(tmp_path / "s")
     with open_state(path) as opened:
         record = opened.series("queries")
@@ -140,7 +140,7 @@ def test_a_path_is_not_opened_without_its_attachment(tmp_path, damage):
 
 @pytest.mark.parametrize("mode", [0o720, 0o702])
 def test_a_store_that_others_can_write_to_is_refused(tmp_path, mode):
-    """A directory that its group or others can write to is refused."""
+    """A store directory that its group or other users can write to is refused."""
     path = make_store(tmp_path / "s")
     path.chmod(mode)
     with pytest.raises(StoreError, match="other users can write"), open_state(path):

@@ -19,7 +19,7 @@ ROUND = st.tuples(st.sampled_from(["1/3", "0.1", "2", "0.5"]), st.booleans(), st
 
 
 def workload_round(path, name, level, noise, **more):
-    """A round of a workload; `path` is a number, or the series to open a path for."""
+    """Return a round of a workload; `path` is a path id, or the series in which to open a path."""
     if not isinstance(path, int):
         integer = noise is not None and noise.dtype == np.int64
         path = PathRecord(path.series_id, "workload", "prefix(50)", "spectral", integer)
@@ -62,7 +62,7 @@ def test_state_gives_back_what_was_committed(tmp_path_factory, rounds, integer_n
 
 @pytest.mark.parametrize("of_cells", [True, False])
 def test_state_refuses_a_round_built_on_an_older_generation(tmp_path, of_cells):
-    """After another commit nothing of a round stays for the next opening: no row, file, path or attachment."""
+    """A round built on an older generation is refused, and leaves no row, file, path or attachment behind."""
     path = make_store(tmp_path / "s")
     with open_state(path) as state:
         record = state.series("queries")
@@ -81,7 +81,7 @@ def test_state_refuses_a_round_built_on_an_older_generation(tmp_path, of_cells):
 
 
 def test_dropped_series_leaves_its_ledger_and_no_secret(tmp_path):
-    """After a drop no file holds a key, the salt, a request or noise; the ledger keeps what was spent."""
+    """After a drop no file contains a key, the salt, a request or noise, and the ledger keeps the cost."""
     path = make_store(tmp_path / "s")
     with open_state(path) as state:
         record = state.series("queries")
@@ -112,11 +112,11 @@ def test_dropped_series_leaves_its_ledger_and_no_secret(tmp_path):
 
 
 def test_a_drop_that_dies_halfway_leaves_nothing_after_the_next_opening(tmp_path, monkeypatch):
-    """A process that dies once the drop is committed leaves bytes and files behind; the next opening removes them."""
+    """If a process dies in a drop after the commit, the next opening removes the remaining bytes and files."""
     path = make_store(tmp_path / "s")
     with open_state(path) as state:
         model = Model(state.series("queries").path_id)
-        for _ in range(40):  # several pages of the state, so that rows have moved
+        for _ in range(40):  # several pages of the state, so that SQLite has moved rows
             state.commit_round(model.make_round("1/3", 2, 1))
     run = Database.run
 
@@ -137,5 +137,5 @@ def test_a_drop_that_dies_halfway_leaves_nothing_after_the_next_opening(tmp_path
 
 
 def everything_in(path):
-    """The bytes of all files of a store, free pages and journals included."""
+    """Return the bytes of all files of a store, including free pages and journals."""
     return b"".join(file.read_bytes() for file in path.rglob("*") if file.is_file())

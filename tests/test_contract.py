@@ -63,7 +63,7 @@ def test_create_and_its_companions_take_these_parameters() -> None:
 
 
 def test_the_examples_of_the_contract_run(files: Path) -> None:
-    """A series from files makes releases by every kind of level in any order, and reads its files back."""
+    """A series over files serves every kind of level in any order, and the written files can be read back."""
     store = sh.open("logs.sparsehist", create=True)
     declared = {
         "name": "queries", "unit": "user_id", "key": "query", "domain": sh.Strings(max_bytes=32), "max_keys": 20,
@@ -103,7 +103,7 @@ def test_the_examples_of_the_contract_run(files: Path) -> None:
 
 
 def test_budgets_and_levels_in_the_words_most_people_use(files: Path) -> None:
-    """epsilon= and delta= replace a level everywhere, and a budget of the same numbers serves them."""
+    """epsilon= and delta= can replace level= everywhere, and a budget of the same size serves the release."""
     store = sh.open(":memory:", seed=1)
     store.set_budget(epsilon=8, delta=1e-6)
     days = sh.create(store, sh.Files("log/*.parquet"), name="days", **QUERIES)

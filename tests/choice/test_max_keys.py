@@ -95,7 +95,7 @@ def test_it_is_paid_once_and_later_releases_add_to_it(tmp_path: Path):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_one_unit_changes_the_table_of_classes_in_one_cell_by_one(seed):
-    """Removing any unit changes at most one cell of the table of classes by one, if the largest keys are fixed."""
+    """Removing a unit changes at most one cell of the table (units by number of keys), and by at most one."""
     rng = seeded(seed)
     log = pl.DataFrame({"unit": rng.integers(0, 30, 300), "key": rng.integers(0, 40, 300)})
     first = Declaration(name="s", unit="unit", key="key", max_keys=5, domain=sh.Integers(40))

@@ -25,7 +25,7 @@ def test_the_ledger_shows_the_finest_level(sparsehist, store):
 
 
 def test_a_budget_refuses_with_3_and_the_ledger_says_so(sparsehist, store):
-    """A release above the budget is refused with what remains; the events record who asked, for what and why."""
+    """A release above the budget is refused with the remaining budget; the events record who asked and why."""
     assert sparsehist("limit s --rho 0.5 --who dpo").code == 0
     assert sparsehist(f"{RELEASE} a --level 0.25 --who ann").code == 0
     refused = sparsehist(f"{RELEASE} b --level 0.75 --who bob")

@@ -151,7 +151,7 @@ def test_counts_that_are_no_whole_numbers_are_refused(tmp_path, counts, pattern)
 
 
 def test_counts_of_one_cell_are_refused(tmp_path):
-    """Over integers the CSV keys 1 and 01 are one cell, which is refused; over strings they are two cells."""
+    """Counts for the CSV keys 1 and 01 are refused over integers, where they are one cell, but not as text."""
     (tmp_path / "counts.csv").write_text("query,count\n1,5\n01,7\n2,1\n")
     counts = Counts(tmp_path / "counts.csv", largest=1)
     refused(DataError, "one cell", counts, unit=None, domain=Domain.parse("integers(9)"))

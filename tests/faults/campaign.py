@@ -33,7 +33,7 @@ KILL = "signal=SIGKILL"
 
 
 def kill_inside(number):
-    """Kill this process just before its call of this number (from 1) that changes files or the state."""
+    """Kill this process just before its n-th call that changes files or the state, where n is `number`."""
     left = [number]
 
     def wrapped(call):

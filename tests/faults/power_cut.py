@@ -27,7 +27,7 @@ _ARGUMENT = re.compile(r'"((?:[^"\\]|\\.)*)"|([^,"]+)')
 
 
 class Call(NamedTuple):
-    """A successful system call; a call with a path has the name of its variant with a directory, as `openat`."""
+    """A successful system call; calls like `open` appear as their variants with a directory, like `openat`."""
 
     name: str
     arguments: tuple[bytes | str, ...]
@@ -209,7 +209,7 @@ class Disk:
 
 
 class Cut(NamedTuple):
-    """Which unsynchronised changes survive a power cut.
+    """A kind of power cut: it determines which unsynchronised changes survive.
 
     Attributes:
         changes: Maps the number of pending changes of a directory to the number of first changes that survive.

@@ -83,7 +83,7 @@ def test_types_are_those_the_engine_computes_with(there):
     ],
 )  # fmt: skip
 def test_a_unit_of_several_columns_is_kept_whole(there, query, accepted):
-    """A unit of several columns must keep all its columns, in order and from one row."""
+    """If the unit has several columns, the query must return all of them, in order and from one row."""
     if accepted:
         _check(query, there, unit=("user_id", "n"))
         return

@@ -1,4 +1,4 @@
-"""A name, type or macro means the same when a query is checked and when it runs; each test is a past bug."""
+"""A name, type or macro means the same when a query is checked and when it runs; each test covers a past bug."""
 
 import logging
 

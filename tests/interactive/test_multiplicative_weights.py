@@ -83,7 +83,7 @@ def test_updates_end_before_they_are_used_up():
 
 
 def test_many_sessions_keep_their_bound():
-    """Over 300 sessions of 40 queries, an error above the stated one is no more frequent than its bound."""
+    """In 300 sessions of 40 queries, answers exceed the stated error no more often than the bound allows."""
     rng = np.random.default_rng(8)
     counts = rng.multinomial(40_000, rng.dirichlet(np.full(16, 0.3)))
     parameters = Weighing(cells=16, mass=40_000, level="0.28", accuracy=0.4)

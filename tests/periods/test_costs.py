@@ -57,7 +57,7 @@ def changes(one: dict[str, set[str]], other: dict[str, set[str]], unit: int) -> 
 
 @pytest.mark.parametrize(("most", "dropped"), [(2, 1), slow(1, 0), slow(1, 1)])
 def test_a_period_that_is_dropped_unreleased_gives_its_places_back(most: int, dropped: int) -> None:
-    """With an unreleased period dropped, no unit counts in more than `most`, and a deletion changes two at most."""
+    """If an unreleased period is dropped, a unit still counts in at most `most`, and a deletion changes two."""
     whole = counting(most, dropped=dropped)
     for i, history in enumerate(HISTORIES):
         assert sum(f"u{i}" in units for units in whole.values()) <= most
@@ -86,7 +86,7 @@ def test_the_costs_are_those_of_all_histories_and_all_deletions(most: int) -> No
     assert by_user == Fraction(row["level"])
     said = Fraction(row["per_period"].split()[0])
     largest = max(map(Fraction, LEVELS.values()))
-    # Which two periods an append exchanges depends on their order; the ledger charges the two costliest.
+    # Which period takes the place of another depends on the order; the ledger charges the two costliest.
     assert by_period <= said <= 2 * largest
     assert (by_period > largest) == (said > largest) == (most < len(ORDER))
     if most == 1:
@@ -133,7 +133,7 @@ def test_no_order_of_levels_gets_beyond_the_budget(protects: str, most: int | No
                 ledger.check(release)
             except BudgetExceededError:
                 refused += 1
-                # The ledger may charge two periods that no history exchanges, but never more than two.
+                # The ledger may charge a pair of periods that no history can swap, but never more than two periods.
                 bound = sum(sorted(after.values())[-2:]) if (protects, most) == ("user-week", 2) else None
                 assert (bound or worst(after, protects, most)) > limit
             else:
@@ -148,7 +148,7 @@ def test_no_order_of_levels_gets_beyond_the_budget(protects: str, most: int | No
 
 @pytest.mark.parametrize("protects", ["user", "user-week"])
 def test_delta_of_open_domains_is_borne_like_levels(protects: str) -> None:
-    """Delta adds up per user, is the largest of all periods per user-week, and is refused above its share."""
+    """Delta adds up per user, is a maximum per user-week, and is refused above the share of open domains."""
     log = in_weeks(
         domain=sh.Open("integer", delta="1e-5"), protects=protects, periods=10,
         budget=sh.EpsilonDelta(4, 1e-6),
@@ -214,7 +214,7 @@ def test_how_many_weeks_are_left(declared: dict[str, object], left: int) -> None
 
 @pytest.mark.parametrize("most", [1, 2, 3])
 def test_so_many_of_the_costliest_cost_no_less_than_any_so_many(most: int) -> None:
-    """The ledger's cost of the costliest periods is at least that of any other choice of as many periods."""
+    """The ledger's cost of the `most` costliest periods is at least the cost of any other `most` periods."""
     limits = Limits()
     limits.periods["log"] = Every("week", 9, most_periods=most)
     for seed in range(20):

@@ -220,7 +220,7 @@ def test_what_notebooks_show_is_escaped_and_public(store):
 
 
 def test_the_largest_rows_are_drawn_with_their_intervals(store):
-    """Values are those of `intervals`, and planted markup cannot end the script that holds the data."""
+    """A plot shows the values of `intervals`, and markup in keys cannot close the script that contains the data."""
     release = store.series("visits").release("public")
     chart = release.plot(most=6)
     (values,) = chart.to_dict()["datasets"].values()

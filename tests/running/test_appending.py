@@ -56,7 +56,7 @@ def test_a_unit_counts_once_per_key_and_towards_its_first_keys() -> None:
 
 
 def test_running_counts_are_those_of_brute_force() -> None:
-    """If `max_keys` binds nobody, the running count of a key is the number of units with the key so far."""
+    """If no unit exceeds `max_keys`, the running count of a key is the number of units with the key so far."""
     days = random_days(1)
     found = counts(started(days, max_keys=12), 4)
     for step in range(4):

@@ -1,4 +1,4 @@
-"""Confidence intervals of published counts have their coverage for every true count, given publication."""
+"""Confidence intervals have their nominal coverage for every true count, given that it is published."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Scene:
     ],
 )
 def test_coverage_is_nominal_for_every_true_count(noise: str, cells: int, alpha: float) -> None:
-    """For counts below, at and above the threshold, coverage has its exact value, which is at least nominal."""
+    """For counts below, at and above the threshold, coverage equals the exact one, which is at least nominal."""
     scene = Scene(noise)
     for i, count in enumerate(scene.counts):
         noisy = scene.publish(count, cells, 80 + i)

@@ -75,7 +75,7 @@ def test_the_sensitivity_is_reached(tmp_path: Path, clip: object, step: object) 
 
 
 def test_under_shares_sums_are_cut_by_the_weight_and_have_no_mean() -> None:
-    """With bounding="share" and max_keys=2, a unit with eight keys adds half the clip to each, without means."""
+    """With bounding="share", a unit with eight keys adds half the clip to each, and there are no means."""
     log = pl.DataFrame({"unit": 1, "key": range(8), "price": 50.0})
     measures = ["price:clip=8", sh.Measure.events(most=4)]
     series = over_log(log, max_keys=2, domain="integers(8)", bounding="share", measures=measures)
@@ -238,7 +238,7 @@ def test_totals_take_two_lines() -> None:
 
 @pytest.mark.parametrize("noise", ["gaussian", "laplace", "discrete_laplace"])
 def test_intervals_of_sums_and_means_hold_the_truth_as_often_as_they_say(noise: str) -> None:
-    """Intervals of 4,000 known sums have their coverage; intervals 20 % narrower are detected."""
+    """Intervals of 4,000 known sums have their nominal coverage; intervals 20 % narrower are detected."""
     n = 4000
     told = pl.DataFrame({"k": range(n), "count": 500, "price_steps": 90_000, "events_steps": 1_500})
     measures = ["price:clip=2,step=0.01", sh.Measure.events(most=9)]
@@ -299,7 +299,7 @@ def test_sums_of_a_shop_are_within_noise_of_the_truth() -> None:
 
 
 def test_quantiles_hold_the_true_ones_as_often_as_they_say() -> None:
-    """Intervals of quantiles have at least their coverage over 100 releases of ages."""
+    """Intervals of quantiles have at least their nominal coverage over 100 releases of ages."""
     counts = np.r_[np.zeros(20, int), np.arange(1, 41), np.arange(40, 0, -1), np.zeros(20, int)]
     truth = np.searchsorted(np.cumsum(counts), np.array([0.25, 0.5, 0.9]) * counts.sum())
     held = near = 0

@@ -91,7 +91,7 @@ def p_value(one: np.ndarray, two: np.ndarray, noise: str, count: int) -> float:
 
 @pytest.mark.parametrize("noise", ["gaussian", slow("laplace"), slow("discrete_laplace")])
 def test_counts_and_two_sums_have_the_joint_law_of_the_dense_mechanism(noise: str) -> None:
-    """Four levels in scrambled order agree; wrong scales, a shared path and missing spurious keys are detected."""
+    """Counts and sums at four levels have the dense law; wrong scales and a shared noise path are detected."""
     reference, published = densely(noise, 61), through_the_store(noise, 62)
     for count in (0, 1, 3, 60):
         assert_consistent(p_value(published, reference, noise, count), f"cells of count {count}")

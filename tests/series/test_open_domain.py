@@ -1,4 +1,4 @@
-"""Open domains through the store: keys are published at the stated rate, and delta limits releases."""
+"""Open domains: keys are published at the stated rate, and delta limits the releases."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.histogram.exact_exceedances import ever_exceeds, first_exceedance
 from tests.series.in_memory import over_log
 from tests.stats import assert_consistent, assert_detected, binomial_test
 
-# 100,000 keys of one unit each: a share of 2 % of them is measured to a relative 17 % in each round.
+# With 100,000 keys of one unit each, a published share of 2 % is measured to within 17 % in each round.
 KEYS = 100_000
 LEVELS = {
     "gaussian": ["0.1", "0.5", "0.05", "0.2"],

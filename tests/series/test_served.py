@@ -126,7 +126,7 @@ def test_all_weeks_that_a_plan_names_are_served(promise: tuple[Any, str], max_ke
     ],
 )
 def test_a_release_takes_the_whole_of_its_budget(declared: dict[str, Any], workload: Any, epsilon: int) -> None:
-    """A release at the budget's ε and δ is served in full, also with weighted counts and workloads."""
+    """A release that requests the budget's whole ε and δ is served, also of weighted counts and workloads."""
     store = sh.open(":memory:", seed=1)
     store.set_budget(epsilon=epsilon, delta="1e-6")
     series = a_series(store, "whole", **declared)

@@ -159,7 +159,7 @@ def _worst_of_pairs(with_unit: np.ndarray, without: np.ndarray) -> float:
 def test_a_unit_with_two_keys_is_hidden_by_the_noise_of_one(levels):
     """No event over both keys and all releases reveals a unit with two keys more than the finest level allows."""
     without = _pairs_seen(0, 0, 1, levels)
-    # The maximum is over twelve comparisons; 7 deviations have probability 1.5e-11 in all.
+    # Twelve comparisons exceed 7 deviations with a probability of 1.5e-11 in all.
     assert _worst_of_pairs(_pairs_seen(1, 0, 2, levels), without) < 7
     # Control: the same unit with full weight at both keys.
     assert _worst_of_pairs(_pairs_seen(0, 1, 3, levels), without) > 7
@@ -167,7 +167,7 @@ def test_a_unit_with_two_keys_is_hidden_by_the_noise_of_one(levels):
 
 @pytest.mark.parametrize("exponent", range(-4, 11))
 def test_low_bits_of_published_shares_carry_nothing(exponent):
-    """The grid divides 1/64, so cells of different counts have the same law below 1/64."""
+    """The grid divides 1/64, so the bits of a noisy count below 1/64 do not depend on the true count."""
     std = 2.0**exponent
     level = f"{4 / (2 * std**2):.12g}"
     units = np.concatenate([np.repeat(np.arange(100), 100), 100 + np.repeat(np.arange(500), 20)])
@@ -209,7 +209,7 @@ def test_delta_of_an_open_domain_is_that_of_units_of_every_size():
     assert max(exact.values()) <= stated * (1 + 1e-4)
     assert stated < delta
     assert stated < 1.6 * max(exact.values())
-    # The worst number of keys matters: delta for few keys alone would be too small.
+    # The rates differ by number of keys, so delta must cover the worst number.
     assert exact[64] > 1.2 * exact[4] or exact[4] > 1.2 * exact[64]
     with pytest.raises(BudgetExceededError):
         series.release("low", level="0.5", threshold=2)

@@ -185,7 +185,7 @@ def test_a_plan_of_a_workload_names_what_auto_takes():
 
 
 def test_sums_over_cells_warn_that_they_count_a_unit_more_than_once():
-    """The warning comes before the draw, and only if a unit may be in several cells of one sum."""
+    """A warning comes before the draw if, and only if, a unit may be in several cells of one sum."""
     log = pl.DataFrame({"unit": [1, 1, 2], "key": ["a", "b", "a"]})
     domain = sh.Catalogue(["a", "b", "c"])
     several = over_log(log, max_keys=2, domain=domain)

@@ -159,7 +159,7 @@ CHOOSE = (
 
 
 def test_a_dry_run_adds_what_choosing_keys_spends(store, session):
-    """The releases after CHOOSE KEYS start from its cost, and a budget counts it."""
+    """A dry run adds the cost of CHOOSE KEYS to later releases, and charges it to the budget."""
     script = f"{CHOOSE} {CHOOSE} create series s0 with ({OPTIONS}) as from log; release a from s0 at level 0.2"
     outcomes = run_script(session, script, dry_run=True)
     assert outcomes[0].said == "population default: nothing before, rho 0.5 after"

@@ -155,7 +155,7 @@ def test_an_error_that_ends_a_transaction_stops_what_would_spend(ran):
     ],
 )
 def test_errors_about_rows_show_none(ran, here, text):
-    """The error withholds the engine's text about a value."""
+    """An error about a value in a row withholds the engine's text."""
     pl.DataFrame({"user_id": [SECRET_UNIT], "query": [SECRET_KEY]}).write_csv("secret.csv")
     _, problems = ran(text)
     assert len(problems) == 1 and SECRET_KEY not in problems[0] and SECRET_UNIT not in problems[0]

@@ -35,14 +35,14 @@ def cells(values, edges):
 
 
 def exceedance(family, coarse, fine, epsilon, delta, *, together, seal=False):
-    """P-value of "P(S) - e**epsilon Q(S) <= delta" for the worst set S of cells, found on other draws.
+    """Return the p-value of "P(S) - e**epsilon Q(S) <= delta" for the worst set S, chosen on other draws.
 
-    Half of the draws choose the cells where P exceeds e**epsilon Q, the other half measure them: the choice
-    owes nothing to what is measured, so the p-value is honest.
+    Half of the draws choose the cells where P exceeds e**epsilon Q, and the other half estimate P(S) and Q(S).
+    The choice is independent of the estimate, so the p-value is valid.
     """
     drawn = [pairs(family, count, coarse, fine, together=together, seal=seal) for count in (0, 1)]
     spread = 2.5 * family.std(fine)
-    # Between the grid's values, so that no edge meets one.
+    # Edges lie between grid values, so that no value is on an edge.
     edges = np.linspace(-spread, 1 + spread, BINS) + 2.0**-20
     indices = [cells(values, edges) for values in drawn]
     half, total = SIZE // 2, (BINS + 1) ** 2
@@ -55,7 +55,7 @@ def exceedance(family, coarse, fine, epsilon, delta, *, together, seal=False):
 
 
 def gaussian_delta(rho, epsilon):
-    """The exact delta of Gaussian noise at rho."""
+    """Return the exact delta of Gaussian noise at this rho."""
     mu = math.sqrt(2 * rho)
     at = epsilon / mu
     return float(special.ndtr(mu / 2 - at) - math.exp(epsilon) * special.ndtr(-mu / 2 - at))
@@ -72,7 +72,7 @@ def test_gaussian_pairs_cost_what_the_finer_costs(seal):
 @pytest.mark.parametrize("seal", [False, True])
 @pytest.mark.parametrize("family", [Laplace(), DiscreteLaplace(sensitivity=1)])
 def test_laplace_pairs_are_epsilon_private(family, seal):
-    """At the epsilon of the finer level the pair satisfies the bound, and two independent releases violate it."""
+    """A pair satisfies the bound at the finer level's epsilon, and two independent releases violate it."""
     assert_consistent(exceedance(family, "0.8", 1, 1.0, 0.0, together=True, seal=seal))
     assert_detected(exceedance(family, "0.8", 1, 1.0, 0.0, together=False), "independent releases")
 

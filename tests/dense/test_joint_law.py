@@ -13,7 +13,7 @@ from sparsehist.noise import DiscreteLaplace, Gaussian, Laplace, Poisson, Random
 from tests.noise.laws import joint_p_value
 from tests.stats import assert_consistent, assert_detected
 
-# 200,000 draws see a scale 4 % off, a correlation 2 % off.
+# 200,000 draws detect a scale that is 4 % off and a correlation that is 2 % off.
 SIZE = 200_000
 TRUTH = np.arange(SIZE) % 9973
 REAL_ORDER = ("1/3", "1", "1/10", "2")
@@ -23,7 +23,7 @@ INTEGER_ORDER = ("1/2", "1", "1/4")
 def noise_at(family, order, seal_before=None):
     """Release in this order with storage between releases and sealing before one; return noise by level."""
     truth = TRUTH % family.modulus if family.modulus else TRUTH
-    # On a fine grid, equal Laplace noise at two levels is seen as equal values.
+    # On a fine grid, equal Laplace noise at two levels gives equal values.
     vector = MultipleRelease(family, truth, cap=2, step=None if family.integer else 2.0**-12)
     noise = {}
     for i, level in enumerate(map(Fraction, order)):
@@ -37,7 +37,7 @@ def noise_at(family, order, seal_before=None):
 
 
 def check(family, order, seal_before):
-    """Test the joint law, and that a level taken from another vector is detected."""
+    """Test the joint law, and check that noise from another vector is detected."""
     noise = noise_at(family, order, seal_before)
     assert_consistent(joint_p_value(family, noise), repr(family))
     assert_detected(joint_p_value(family, noise | noise_at(family, order[:1])), "a level of another path")
@@ -45,18 +45,18 @@ def check(family, order, seal_before):
 
 @pytest.mark.parametrize("seal_before", [None, 0, 2, 3])
 def test_gaussian_releases_are_one_brownian_path(seal_before):
-    """Four levels in scrambled order are jointly normal, wherever sealing came in between."""
+    """Releases at four levels in scrambled order are jointly normal, at whatever point the vector is sealed."""
     check(Gaussian(sensitivity=math.sqrt(5)), REAL_ORDER, seal_before)
 
 
 @pytest.mark.parametrize("seal_before", [None, 0, 2, 3])
 def test_laplace_releases_have_the_law_and_the_stillness_of_one_path(seal_before):
-    """Neighbouring levels agree with probability (coarse/fine)**2 and else differ by an independent coarse draw."""
+    """Neighbouring levels agree with probability (coarse/fine)**2, or differ by independent coarse noise."""
     check(Laplace(), REAL_ORDER, seal_before)
 
 
 @pytest.mark.parametrize("seal_before", [None, 0, 1, 2])
 @pytest.mark.parametrize("family", [DiscreteLaplace(), Poisson(), Skellam(), RandomisedResponse(5)], ids=repr)
 def test_integer_releases_have_the_exact_joint_law(family, seal_before):
-    """Three levels in scrambled order follow the full joint table, wherever sealing came in between."""
+    """Releases at three levels follow the exact joint table, at whatever point the vector is sealed."""
     check(family, INTEGER_ORDER, seal_before)

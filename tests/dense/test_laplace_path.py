@@ -1,4 +1,4 @@
-"""The Laplace path: its jumps, its joint law at any levels, extension, storage."""
+"""The Laplace path has the right jumps and the right joint law at any levels, also after it is extended."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sparsehist.noise.laplace import Laplace
 from tests.noise.laws import joint_p_value
 from tests.stats import assert_consistent, assert_detected, g_test, ks_test
 
-# 100,000 paths see a shift of a distribution function by 1 %.
+# 100,000 paths detect a shift of a distribution function by 1 %.
 SIZE = 100_000
 SENSITIVITY = 3.0
 LEVELS = ("3", "1.3", "0.8", "0.2")
@@ -73,7 +73,7 @@ def test_wrong_paths_are_seen(paths):
 
 
 def test_the_family_takes_the_steps_of_the_path(paths):
-    """Coarsen, refine and between of the Laplace family, started on a path, stay on its joint law."""
+    """`coarsen`, `refine` and `between` of the Laplace family keep the joint law of a path."""
     family, rng, path = Laplace(sensitivity=SENSITIVITY), entropy.seeded(8010), paths["whole"]
     middle = path.evaluate(1)
     steps = {3: family.refine(middle, 1, 3, rng=rng), 1: middle, "0.2": family.coarsen(middle, 1, "0.2", rng=rng)}
@@ -84,7 +84,7 @@ def test_the_family_takes_the_steps_of_the_path(paths):
 
 
 def test_a_path_stands_still_between_its_jumps(paths):
-    """Values at any level are those after the jumps at finer levels, to the last bit."""
+    """The value at a level is exactly the value after the last jump at a finer level."""
     path = paths["whole"]
     coordinate, levels, sizes = path.jumps()
     assert ((levels >= 0.2) & (levels < 3)).all()
@@ -109,7 +109,7 @@ def test_extending_leaves_the_old_part_alone():
 
 
 def test_a_path_that_touches_zero_goes_on():
-    """From the value 0 the process moves to either side, without NaN or warnings."""
+    """A path at value 0 can move to either side, without NaN or warnings."""
     still = Jumps(np.empty(0, np.int64), np.empty(0), np.empty(0))
     path = LaplacePath(1.0, Fraction(1), Fraction(2), np.array([0.0, -0.0, 1e-300, -1e-290]), still)
     ends = np.concatenate([path.extend(10**9, rng=entropy.seeded(seed)).jumps()[2] for seed in range(9000, 9050)])

@@ -1,4 +1,4 @@
-"""`MultipleRelease` without the law of its noise: results, storage and refusals."""
+"""`MultipleRelease` keeps its results, can be stored as bytes, and refuses invalid requests."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ from sparsehist.errors import (
 )
 from sparsehist.noise import DiscreteLaplace, Exponential, Gaussian, Laplace, Poisson
 
-# Longer than one chunk, and not a multiple of it.
+# longer than one chunk, and not a multiple of a chunk
 TRUTH = np.arange(70_001) % 321
 LEVELS = ("1e-6", "0.001", "1/3", "0.4", "0.4000001", "2", "17", "500")
 FAMILIES = (Gaussian(sensitivity=3.0), Laplace(), DiscreteLaplace(sensitivity=2), Poisson())
 WHOLE = st.lists(st.integers(-(2**45), 2**45), min_size=1, max_size=6)
-# Within what the default grid of the smallest sensitivity and the longest vector can hold.
+# fits the default grid even for the smallest sensitivity and the longest vector
 REAL = st.lists(st.floats(-(2.0**33), 2.0**33), min_size=1, max_size=6)
 STEPS = st.lists(st.sampled_from([*LEVELS, "seal", "bytes", "pickle"]), min_size=2, max_size=12)
 
 
 def done(vector, step, published):
-    """Do one step of a script, and record the first release of each level."""
+    """Run one step of a script, and record the first release at each level."""
     if step == "seal":
         with suppress(LevelOrderError):  # nothing to seal at, or levels too far apart
             vector.seal()
@@ -60,7 +60,7 @@ def done(vector, step, published):
 @settings(max_examples=100)
 @given(st.sampled_from(FAMILIES), st.one_of(WHOLE, REAL), st.sampled_from([None, "17"]), STEPS)
 def test_what_was_released_is_released_again(family, truth, cap, steps):
-    """Sealing, writing and reading at any point leave every released number as it was, on its grid."""
+    """Sealing, storing and reloading at any point change no released number."""
     truth = [int(value) for value in truth] if family.integer else truth
     vector, published = MultipleRelease(family, truth, cap=cap), {}
     for step in steps:
@@ -88,7 +88,7 @@ def test_bytes_that_are_not_a_vector_are_refused():
 
 
 def test_releases_are_read_only_and_state_their_guarantee():
-    """Nobody can change what was released; metadata hold guarantee and spread."""
+    """Released arrays are read-only, and metadata contain the guarantee and the standard deviation."""
     release = MultipleRelease(Gaussian(), TRUTH).release("0.01")
     with pytest.raises(ValueError, match="read-only"):
         release.values[0] = 1
@@ -98,7 +98,7 @@ def test_releases_are_read_only_and_state_their_guarantee():
 
 
 def test_a_level_beyond_the_cap_is_refused_with_what_is_missing():
-    """The refusal names request, cap and difference; nothing is drawn."""
+    """A level above the cap is refused with request, cap and difference, and nothing is drawn."""
     vector = MultipleRelease(Gaussian(), TRUTH, cap="0.75")
     with pytest.raises(CapExceededError, match=re.escape("requested level 1, cap 0.75, difference 0.25")):
         vector.release(1)
@@ -120,7 +120,7 @@ def test_without_a_cap_the_finest_release_becomes_the_cap_on_sealing():
 
 
 def test_levels_too_far_apart_for_a_double_are_not_sealed():
-    """The refusal comes before anything is erased."""
+    """If levels are too far apart to seal, sealing is refused before anything is erased."""
     vector = MultipleRelease(Laplace(), TRUTH, cap=10**9)
     coarse = vector.release(1).values
     with pytest.raises(LevelOrderError, match=re.escape("2**20")):
@@ -130,7 +130,7 @@ def test_levels_too_far_apart_for_a_double_are_not_sealed():
 
 
 def test_threads_share_one_noise():
-    """Many threads that ask for one new level get one release."""
+    """Many threads that request the same new level get the same release."""
     vector = MultipleRelease(DiscreteLaplace(), TRUTH)
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda _: vector.release("0.3").values, range(8)))

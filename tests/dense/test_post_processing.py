@@ -1,4 +1,4 @@
-"""Steps of post-processing: their values and their metadata."""
+"""Post-processing steps compute the right values and record their metadata."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_steps_do_what_they_say():
 
 
 def test_a_chain_is_lossless_when_every_step_is():
-    """Metadata list steps in order; one lossy step makes the chain weakly lossless; values are read-only."""
+    """Metadata list the steps in order; one lossy step makes a chain weakly lossless; values are read-only."""
     plain = MultipleRelease(Gaussian(), [0, 5, 10]).release(1)
     chain = plain.process(scale(2)).process(scale(0.5))
     assert chain.metadata["lossless"] == plain.metadata["lossless"] == LOSSLESS
@@ -43,7 +43,7 @@ def test_a_chain_is_lossless_when_every_step_is():
 
 @given(arrays(np.int64, 5, elements=st.integers(-(2**40), 2**40)), st.floats(1e-6, 1e6))
 def test_scaling_keeps_values_of_a_grid_apart(units, factor):
-    """A lossless step is invertible on the grid: different values stay different."""
+    """Scaling keeps different values on a grid different, and keeps their order."""
     values = units * 2.0**-10
     scaled = scale(factor).apply(values)
     assert np.array_equal(np.argsort(values, kind="stable"), np.argsort(scaled, kind="stable"))

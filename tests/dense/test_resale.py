@@ -1,4 +1,4 @@
-"""Resold releases: branches and their joint cost."""
+"""Resold releases form a tree whose branches have a joint cost."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HALF, QUARTER = Fraction(1, 2), Fraction(1, 4)
 
 
 def two_children(span=60):
-    """Return the exact joint law of two resales at 0.5 of a discrete Laplace release at 1: a table and its axis."""
+    """Return the joint law of two resales at 0.5 of a discrete Laplace release at 1, as a table with its axis."""
     axis = np.arange(-span, span + 1)
     family = DiscreteLaplace()
     parent = probabilities(family, Fraction(1), axis)
@@ -30,7 +30,7 @@ def two_children(span=60):
 
 
 def test_two_children_follow_their_joint_law():
-    """Two children of one parent have the exact joint law, by a G-test over all likely cells."""
+    """Two resales of one release have the exact joint law, by a G-test over all likely cells."""
     sold = sh.MultipleRelease(DiscreteLaplace(), np.zeros(200_000, int)).release(1)
     first, second = sold.resell(HALF).values, sold.resell(HALF).values
     law, axis = two_children()
@@ -44,7 +44,7 @@ def test_two_children_follow_their_joint_law():
 
 
 def tree(family):
-    """Return releases of a path, of two resales, and of a resale of a resale."""
+    """Return releases of one vector, two resales of a release, and a resale of a resale."""
     vector = sh.MultipleRelease(family, np.arange(SIZE) % 7, cap=2)
     parent, coarse = vector.release(1), vector.release(QUARTER)
     one, other = parent.resell(HALF), parent.resell(HALF)
@@ -52,7 +52,7 @@ def tree(family):
 
 
 def test_branches_cost_the_level_of_their_lowest_common_ancestor():
-    """The joint level is the finest on a path or branch, and the common ancestor's level across branches."""
+    """The joint level is the finest on one branch, and the common ancestor's level across branches."""
     held = tree(DiscreteLaplace())
     expected = {
         ("parent",): 1,
@@ -87,7 +87,7 @@ def test_gaussian_branches_cost_what_their_covariance_says():
 
 
 def test_releases_of_different_vectors_have_no_common_ancestor():
-    """Releases of different vectors are refused with the remark that their costs add."""
+    """Releases of different vectors are refused, and the error says that their costs add up."""
     first, second = (sh.MultipleRelease(DiscreteLaplace(), [1, 2, 3]).release(1) for _ in range(2))
     with pytest.raises(InputError, match="costs add up"):
         joint_level([first, second])

@@ -39,14 +39,14 @@ def unexplained(truth, arrays):
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: type(family).__name__)
 def test_the_truth_is_gone(family):
-    """No array and no bytes hold the truth, and no sum of arrays comes closer to it than the cap's noise."""
+    """No array and no bytes contain the truth, and no sum of arrays is closer to it than the cap's noise."""
     level = 1 if not isinstance(family, Poisson | Skellam) else "0.01"
     truth = np.random.default_rng(5).integers(0, 2**40, SIZE)
     vector = MultipleRelease(family, truth, cap=level)
     vector.release("0.004")
     vector.release("0.008")
     open_arrays = arrays_of(vector)
-    assert unexplained(truth, open_arrays) < 1e-3  # the search sees the truth while it is there
+    assert unexplained(truth, open_arrays) < 1e-3  # before sealing, the search does find the truth
     vector.seal()
     vector.release("0.006")
     held = arrays_of(vector)
@@ -54,7 +54,7 @@ def test_the_truth_is_gone(family):
     assert unexplained(truth, held) > 0.97 * family.std(level) ** 2
     text = vector.to_bytes()
     for dtype in (np.int64, np.float64):
-        # Any 64 entries in a row would be found, as numbers of either kind.
+        # Any 64 consecutive entries would be found, as integers or floats.
         starts = truth.astype(dtype)
         assert not any(starts[i : i + 64].tobytes() in text for i in range(0, SIZE, 5000))
 
@@ -73,7 +73,7 @@ def test_low_order_bits_are_cut(family):
 
 
 def test_the_lattice_never_moves_a_value_across_a_boundary():
-    """Rounding before and after agrees, on the boundaries too, and equal noise stays equal."""
+    """Rounding gives the same values before and after sealing, even on boundaries, and equal noise stays equal."""
     rng = np.random.default_rng(6)
     step, fine = 2.0**-8, 2.0**-25
     boundaries = (rng.integers(-(2**20), 2**20, 20_000) + 0.5) * step
@@ -90,7 +90,7 @@ def test_the_lattice_never_moves_a_value_across_a_boundary():
 
 
 def test_rounding_is_that_of_the_histograms():
-    """The rounding of vectors agrees with that of histograms to the last bit, also at halves and next to them."""
+    """Vectors and histograms round identically to the last bit, also at halves and next to them."""
     halves = np.arange(-40, 41) / 8
     values = np.concatenate([halves, np.nextafter(halves, 9), np.nextafter(halves, -9), [2.0**48 + 0.5]])
     for step in (0.25, 1.0):

@@ -1,4 +1,4 @@
-"""Coarser releases from a published one: the law, alone and together, without the truth."""
+"""Coarser releases made from a published one, without the truth, have the joint law of one path."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sparsehist.noise import DiscreteLaplace, Gaussian, Laplace, Poisson, Skella
 from tests.noise.laws import joint_p_value
 from tests.stats import assert_consistent, assert_detected
 
-# 200,000 draws see a scale 4 % off.
+# 200,000 draws detect a scale that is 4 % off.
 SIZE = 200_000
 TRUTH = np.arange(SIZE) % 1009
 
@@ -37,7 +37,7 @@ def test_a_bought_release_and_what_is_made_of_it_are_one_path(family, coarser):
         Fraction(2): bought.values - TRUTH
     }
     assert_consistent(joint_p_value(family, noise), repr(family))
-    if isinstance(family, Laplace):  # `tighten` has a grid of its own, on which equal noise is not equal
+    if isinstance(family, Laplace):  # `tighten` uses another grid, on which equal noise need not be equal
         return
     first = Fraction(coarser[0])
     tightened = tighten(bought.values, family, 2, first, rng=entropy.seeded(7202)) - TRUTH
@@ -48,7 +48,7 @@ def test_a_bought_release_and_what_is_made_of_it_are_one_path(family, coarser):
 
 
 def test_a_reseller_serves_the_bought_release_unchanged_and_nothing_finer():
-    """The new object is sealed at the level of the release; each coarser level has its own grid."""
+    """A vector made from a release is sealed at the level of the release; each coarser level has its own grid."""
     for family in (Gaussian(), Laplace(), DiscreteLaplace(sensitivity=1)):
         bought = MultipleRelease(family, TRUTH, cap=4).release(1)
         reseller = MultipleRelease.from_release(bought)

@@ -32,7 +32,7 @@ def dense_releases(
 
 
 def fresh(family: Family, level: Fraction, size: int, *, rng: Generator) -> np.ndarray:
-    """Draw fresh noise."""
+    """Draw independent noise at one level."""
     rho = float(level)
     if isinstance(family, Gaussian):
         return family.sensitivity * math.sqrt(1 / (2 * rho)) * rng.normal(size=size)
@@ -82,12 +82,12 @@ def finer(
 def finer_laplace(
     family: Laplace, coarse_noise: np.ndarray, coarse: Fraction, fine: Fraction, *, rng: Generator
 ) -> np.ndarray:
-    """Draw for |x| from the density of fine noise times that of the bridge, by intervals; restore the sign."""
+    """Draw fine Laplace noise given coarse noise x, from the exact density on four intervals."""
     slow, fast = float(coarse) / family.sensitivity, float(fine) / family.sensitivity
     x, same = np.abs(coarse_noise), nothing(family, fine, coarse)
     moved = (1 - same) * slow * fast / 4
     weights = np.stack([
-        same * fast / 2 * np.exp(-(fast - slow) * x),  # all over e**(-slow x)
+        same * fast / 2 * np.exp(-(fast - slow) * x),  # all weights are divided by e**(-slow x)
         np.full(x.size, moved / (slow + fast)),
         moved * -np.expm1(-(fast - slow) * x) / (fast - slow),
         moved * np.exp(-(fast - slow) * x) / (slow + fast),

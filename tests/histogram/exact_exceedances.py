@@ -1,7 +1,7 @@
 """The exact probability that a cell exceeds at one release and at none before, by integrating level by level.
 
 Noise at a coarser level is noise at the finer level plus an independent increment. The law is carried from the finest
-level to the coarsest, and at each level it is cut to the interval of that level.
+level to the coarsest, and at each level it is restricted to the interval of that level.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ NODES, WEIGHTS = np.polynomial.legendre.leggauss(16)
 
 
 def first_exceedance(family: Any, past: Sequence[tuple[Level, float]], level: Level, bound: float) -> float:
-    """P[Z(level) > bound, and Z <= its bound at every past level]."""
+    """Return P[Z(level) > bound, and Z <= its bound at every past level]."""
     box = {known: (-math.inf, high) for known, high in _lowest(past).items()}
     own = as_level(level)
     return probability(family, {**box, own: (bound, box.get(own, (0, math.inf))[1])})
 
 
 def exceedance(family: Any, past: Sequence[tuple[Level, float]], level: Level, bound: float) -> float:
-    """P[Z(level) > bound], given that Z <= its bound at every past level."""
+    """Return P[Z(level) > bound], given that Z <= its bound at every past level."""
     box = {known: (-math.inf, high) for known, high in _lowest(past).items()}
     return first_exceedance(family, past, level, bound) / probability(family, box)
 
 
 def ever_exceeds(family: Any, releases: Sequence[tuple[Level, float]]) -> float:
-    """P[Z > its bound at some release]: the sum of the first exceedances in the order given."""
+    """Return P[Z > its bound at some release], as the sum of the first exceedances in this order."""
     return math.fsum(first_exceedance(family, releases[:i], *releases[i]) for i in range(len(releases)))
 
 
 def probability(family: Any, box: Box) -> float:
-    """P[low < Z(level) <= high at every level]; to 1e-12, for Laplace noise to 1e-4."""
+    """Return P[low < Z(level) <= high at every level], to 1e-12, or to 1e-4 for Laplace noise."""
     levels = sorted(box, reverse=True)
     if not levels:
         return 1.0
@@ -60,7 +60,7 @@ def _lowest(releases: Sequence[tuple[Level, float]]) -> dict[Fraction, float]:
 
 
 def _gaussian(family: Gaussian, levels: list[Fraction], box: Box) -> float:
-    """Integrate Gaussian noise by Gauss-Legendre panels no wider than the narrowest law."""
+    """Integrate over Gaussian noise by Gauss-Legendre panels that are no wider than the narrowest law."""
     variances = [family.std(level) ** 2 for level in levels]
     gaps = np.sqrt(np.diff(variances, prepend=0.0))
     places, mass = np.zeros(1), np.ones(1)
@@ -76,7 +76,7 @@ def _gaussian(family: Gaussian, levels: list[Fraction], box: Box) -> float:
 
 
 def _lattice(family: Any, levels: list[Fraction], box: Box) -> float:
-    """Sum over integers or, for Laplace noise, over steps of a fiftieth of the finest standard deviation."""
+    """Sum over integers or, for Laplace noise, over a grid of a fiftieth of the finest standard deviation."""
     step = 1.0 if family.integer else family.std(levels[0]) / 50
     mean = 1 / float(levels[-1]) if isinstance(family, Poisson) else 0.0
     reach = math.ceil((mean + 30 * family.std(levels[-1])) / step)
@@ -88,7 +88,7 @@ def _lattice(family: Any, levels: list[Fraction], box: Box) -> float:
         low, high = (end / step for end in box[level])
         if family.integer:
             mass = mass * ((place > low) & (place <= high))
-        else:  # a cell that a bound divides counts by its part
+        else:  # a grid cell that a bound divides counts in part
             mass = mass * (np.clip(high - place + 0.5, 0, 1) - np.clip(low - place + 0.5, 0, 1))
     return float(mass.sum())
 

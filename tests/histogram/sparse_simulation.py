@@ -1,6 +1,6 @@
 """Sparse releases over a whole small domain, cell by cell, for comparison with dense releases.
 
-Also the wrong samplers that the tests must tell apart.
+The module also contains wrong samplers, which the tests must detect.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def release_sparse(
     draw: Draw = draw_exceeding,
     tracked_noise: Redraw = noise_at_level,
 ) -> DenseReleases:
-    """Release by rounds; noise of a cell that was never published is NaN, at every release."""
+    """Make sparse releases round by round; the noise of a cell that was never published is NaN."""
     groups = np.unique(counts)
     free = {int(c): list(rng.permutation(np.flatnonzero(counts == c))) for c in groups}
     cells = np.empty(0, np.int64)
@@ -58,25 +58,25 @@ def release_sparse(
 
 
 def hide_unpublished(releases: DenseReleases) -> DenseReleases:
-    """Keep from dense releases what sparse ones have: whole paths of the cells published at least once."""
+    """Replace the noise of cells that are never published by NaN, as sparse releases do."""
     seen = releases.published.any(axis=0)
     return DenseReleases(np.where(seen, releases.noise, np.nan), releases.published)
 
 
 def p_value(first: DenseReleases, second: DenseReleases, cells: Any = slice(None), kinds: Any = None) -> float:
-    """Compare in which releases each cell is published, and the whole paths of those that ever are.
+    """Compare in which releases each cell is published, and the noise paths of cells published at least once.
 
     Args:
         first: Noise is NaN for cells that were never published.
-        second: Over the same cells, or as many of each kind.
-        cells: Which cells to compare.
-        kinds: Kind of each cell; patterns are compared kind by kind.
+        second: Releases of the same cells, or of the same number of cells of each kind.
+        cells: Index of the cells to compare.
+        kinds: Kind of each cell; patterns are compared within each kind.
     """
     both = [DenseReleases(each.noise[:, cells], each.published[:, cells]) for each in (first, second)]
     labels = np.zeros(both[0].published.shape[1], int) if kinds is None else kinds[cells]
     weights = 1 << np.arange(len(first.published))
     patterns = [np.column_stack([labels, weights @ each.published]) for each in both]
-    # Numbered in order, so that large numbers of patterns do not drown the noise.
+    # Number the patterns, because their large codes would dominate the noise.
     numbered = np.unique(np.concatenate(patterns), axis=0, return_inverse=True)[1].reshape(2, -1)
     seen = [each.published.any(axis=0) for each in both]
     paths = [
@@ -96,9 +96,9 @@ def printed_algorithm_6(
     count: Any,
     rng: Generator,
 ) -> NewlyTracked:
-    """Wrong control: the right number of cells, but each step has its own truncated law (levels ascending).
+    """Negative control: the number of cells is right, but each step has its own truncated law (levels ascending).
 
-    Only the weights of later constraints are left out; the scale is mended, or it would be seen at once.
+    The only error is that later constraints have no weights; the paper's wrong scale, easily detected, is corrected.
     """
     exact = draw_exceeding(family, past, level, threshold, n_untracked, count=count, rng=rng)
     margin = np.asarray(count, float)[exact.group]
@@ -125,5 +125,5 @@ def printed_algorithm_6(
 def independent_redraw(
     family: Family, level: Fraction, _known: dict[Fraction, np.ndarray], size: int, *, rng: Generator
 ) -> np.ndarray:
-    """Negative control: fresh noise for tracked cells at every level."""
+    """Negative control: draw independent noise for tracked cells at every level."""
     return family.sample(size, level, rng=rng)

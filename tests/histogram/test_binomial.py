@@ -18,7 +18,7 @@ from tests.stats import assert_consistent, assert_detected, g_test
 
 
 class Given:
-    """A stand-in for a generator that returns given uniform numbers."""
+    """A stand-in for a generator that returns prepared uniform numbers."""
 
     def __init__(self, numbers: np.ndarray) -> None:
         self.numbers = numbers
@@ -29,7 +29,7 @@ class Given:
 
 
 def misplaced(n: float, p: float, exact_p: float) -> float:
-    """Sum the errors of the uniform numbers at which the result changes."""
+    """Return the summed errors of the uniform numbers at which the result changes."""
     mean = n * p
     k = np.arange(max(0, int(mean - 9 * mean**0.5)), int(min(n, mean + 9 * mean**0.5 + 25)))
     low, high = np.zeros(k.size), np.full(k.size, 1 - 2.0**-53)
@@ -51,7 +51,7 @@ def misplaced(n: float, p: float, exact_p: float) -> float:
     ("n", "p"), [(3.0, 0.01), (20.0, 0.2), (64.0, 0.45), (120.0, 0.5), (1e6, 1e-6), (1e9, 6e-8), (1e15, 3e-15)]
 )
 def test_small_means_are_added_up_to_twelve_digits(n: float, p: float) -> None:
-    """Each boundary between two results agrees with fifty digits; a wrong probability is detected."""
+    """Boundaries between results agree with fifty-digit values, and a wrong probability is detected."""
     assert misplaced(n, p, p) < 1e-12
     assert misplaced(n, p * (1 + 1e-9), p) > 2e-12
 
@@ -88,14 +88,14 @@ def test_rare_successes_and_rare_failures_are_as_rare_as_asked(n: int, log_p: fl
     drawn = binomial([n] * 100_000, np.full(100_000, log_p), rng=entropy.seeded(31))
     rarer = n - drawn if log_p > -1.0 else drawn
     seen = np.bincount(rarer, minlength=40)
-    # Poisson's law is 3 / n away, which 100,000 draws do not see.
+    # The Poisson law differs by 3 / n, which 100,000 draws do not detect.
     law, wrong = (stats.poisson.pmf(np.arange(seen.size), mean) for mean in (3.0, 3.15))
     assert_consistent(g_test(seen, law))
     assert_detected(g_test(seen, wrong), "a mean 5 % off")
 
 
 def test_certain_and_impossible_events() -> None:
-    """Probability 1 gives all cells and probability 0 none, at any size that fits."""
+    """With probability 1 all cells exceed, and with probability 0 none, for any number of cells that fits."""
     got = binomial([7, 7, 0, 2**31 - 8, 10**30], [0.0, -np.inf, -1.0, 0.0, -np.inf], rng=entropy.seeded(1))
     assert got.tolist() == [7, 0, 0, 2**31 - 8, 0]
     assert binomial([], [], rng=entropy.seeded(1)).size == 0

@@ -1,4 +1,4 @@
-"""draw_exceeding reproduces reference rates, means and variances, in any order, for any number of cells."""
+"""`draw_exceeding` reproduces reference rates, means and variances in any order and for any number of cells."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def test_mean_and_variance_at_the_new_level_are_the_reference() -> None:
     mean, variance = 3.2568427478742748627, 0.056830465081983539043
     assert_consistent(mean_test(z, mean, variance))
     assert_detected(mean_test(z, 3.158, variance), "the mean of the paper's algorithm")
-    # The fourth central moment of the sample stands in for the law's: good to a per cent here.
+    # The sample's fourth central moment replaces that of the law; it is accurate to 1 % here.
     assert_consistent(mean_test((z - mean) ** 2, variance, float(np.var((z - mean) ** 2))))
 
 
-# Levels inserted anywhere, unequal thresholds, other sensitivities, counts above zero, tiny p; the references of 30
-# digits are those of the mathematics. Of each scene: sensitivity, past, level, threshold, count, reference.
+# Levels in any order, unequal thresholds, several sensitivities, positive counts, tiny p. References have 30 digits.
+# Each scene: sensitivity, past, level, threshold, count, reference.
 SCENES = {
     "one past level": (1.0, in_stds(3, [0.1]), 0.2, 3 * UNIT.std(0.2), 0, 0.0011133465022460848028),
     "two past levels": (1.0, in_stds(3, [0.1, 0.2]), 0.4, 3 * UNIT.std(0.4), 0, 0.0010829580920688728603),
@@ -81,7 +81,7 @@ def test_rates_in_any_order_agree_with_quadrature(scene: str) -> None:
 
 
 def test_a_group_with_no_cells_and_no_groups_at_all_are_fine() -> None:
-    """Empty input gives empty output of the right shape."""
+    """A group without cells, and no groups at all, give empty output of the right shape."""
     assert draw_exceeding(UNIT, [(0.1, 5.0)], 0.2, 4.0, 0, rng=entropy.seeded(1)).paths.shape == (0, 1)
     assert draw_exceeding(UNIT, [], 0.2, 4.0, [], count=[], rng=entropy.seeded(1)).values.shape == (0,)
     empty_and_rare = draw_exceeding(UNIT, [(0.1, 5.0)], 0.2, 40.0, [7, 0], count=[0, 12], rng=entropy.seeded(1))
@@ -93,7 +93,7 @@ def test_a_group_with_no_cells_and_no_groups_at_all_are_fine() -> None:
     [
         ([], 0.2, 4.0, [-1], 0, InputError),
         ([], 0.2, 4.0, [1, 2], [0, 0, 0], InputError),
-        ([(0.1, 5.0)], 0.2, 40.0, [7, 1], [0, 12], InputError),  # a history that no series has
+        ([(0.1, 5.0)], 0.2, 40.0, [7, 1], [0, 12], InputError),  # a history that no series can have
         ([], 0.0, 4.0, 5, 0, LevelError),
         ([], 0.2, 0.0, 10**12, 0, ThresholdError),
     ],

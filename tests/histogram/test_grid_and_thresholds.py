@@ -1,4 +1,4 @@
-"""The grid of published noise, and thresholds on it: exact events, public numbers only."""
+"""The grid of published noise and its thresholds are exact, and depend on public numbers only."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_rounded_above_the_threshold_is_noise_above_the_effective_one(
 
 
 def test_rounding_is_to_the_nearest_halves_down() -> None:
-    """Rounding to the grid is exact, also where subtracting a half would round."""
+    """Rounding to the grid is exact, even if subtracting a half is inexact in doubles."""
     step = 0.25
     noise = np.array([0.125, 0.375, -0.125, np.nextafter(-0.125, 0), np.nextafter(0.125, 1), 1e-300])
     assert round_to_grid(noise, step).tolist() == [0.0, 0.25, -0.25, 0.0, 0.25, 0.0]

@@ -17,7 +17,7 @@ from tests.histogram.sparse_simulation import independent_redraw
 from tests.stats import assert_consistent, assert_detected, two_sample_vectors
 
 FAMILIES = [Gaussian(1.5), Laplace(1.5), DiscreteLaplace(2), Poisson(), Skellam()]
-# By default one family of reals and one of integers.
+# By default, one family with real noise and one with integer noise.
 EACH_KIND = [
     pytest.param(family, marks=[] if isinstance(family, Gaussian | DiscreteLaplace) else pytest.mark.slow)
     for family in FAMILIES
@@ -31,7 +31,7 @@ def at(family: Family, level: str, stds: float) -> float:
 
 
 def far(family: Family) -> float:
-    """Return the noise of the survivor: 20 standard deviations below the mean, or 0."""
+    """Return noise 20 standard deviations below the mean, or 0 if noise cannot be negative."""
     if isinstance(family, Poisson):
         return 0
     return round(-20 * family.std("1/4")) if family.integer else -20 * family.std("1/4")
@@ -39,7 +39,7 @@ def far(family: Family) -> float:
 
 @pytest.mark.parametrize("family", FAMILIES, ids=repr)
 def test_survivors_far_above_an_old_threshold_have_the_dense_law(family: Family) -> None:
-    """Tracked cells with noise of -20 deviations at 1/4: finer, coarser and between, against Bayes' rule."""
+    """A tracked cell 20 deviations below the mean gets new noise by Bayes' rule at finer and coarser levels."""
     n, rng, reference = 20_000, entropy.seeded(88), np.random.default_rng(89)
     survivor = np.full(n, far(family), np.int64 if family.integer else np.float64)
     known = {Fraction(1, 4): survivor}
@@ -60,7 +60,7 @@ def test_survivors_far_above_an_old_threshold_have_the_dense_law(family: Family)
     )]  # fmt: skip
     assert_consistent(two_sample_vectors(*paths), "survivors")
     wrong = np.stack([paths[0][:, 0], paths[0][:, 1], reference.permutation(paths[0][:, 2])], axis=1)
-    if not isinstance(family, Poisson):  # whose noise of 0 leaves finer levels no choice
+    if not isinstance(family, Poisson):  # whose noise of 0 implies 0 at finer levels
         wrong[:, 0] = independent_redraw(family, Fraction(1, 2), {}, n, rng=rng)
         assert_detected(two_sample_vectors(wrong, paths[1]), "fresh noise for survivors")
 
@@ -88,7 +88,7 @@ def test_a_series_never_has_a_rare_history(family: Family) -> None:
 
 
 def test_close_levels_share_a_bound() -> None:
-    """Fifty levels 1e-7 apart are hardly rarer than two, in any order of release; distant levels add up."""
+    """A history of fifty levels 1e-7 apart is hardly rarer than one of two levels; distant levels add up."""
     family, counts = Gaussian(), np.array([0.0, 3.0])
     near = [(Fraction(2_000_000 + i, 10_000_000), 4.0) for i in range(50)]
     together = rarity(family, history_of(near), counts)

@@ -1,4 +1,4 @@
-"""The stated delta of an open domain is at least the exact probability of publishing a lone key, and close to it."""
+"""The stated delta of an open domain is an upper bound on the exact one, and close to it."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ FAMILIES: dict[str, tuple[Any, list[str]]] = {
     "skellam": (Skellam(), ["0.1", "0.05", "0.2", "0.07"]),
 }
 STEP = 0
-# Laplace noise is integrated on a lattice.
+# tolerance, since Laplace noise is summed on a grid
 SLACK = {"laplace": 1e-3}
 
 
 def spend(family: Any, delta: str, levels: list[str], keys: int = 1) -> tuple[OpenBudget, list[tuple[str, float]]]:
-    """Return (level, effective threshold) of releases that each use half of the remaining delta."""
+    """Return (level, effective threshold) of releases, each of which uses half of the remaining delta."""
     budget, releases = OpenBudget(Fraction(delta), [(1, keys)]), []
     for level in levels:
         point = (STEP, Fraction(level))
@@ -57,7 +57,7 @@ def test_the_exact_probability_is_below_the_stated_delta_in_every_order_of_round
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_the_stated_delta_is_the_same_in_every_order_for_the_same_thresholds(name: str) -> None:
-    """The delta is a sum over levels, each at its lowest threshold."""
+    """The stated delta is a sum over levels, each with its lowest threshold, so the order does not matter."""
     family, levels = FAMILIES[name]
     _, releases = spend(family, "1e-3", levels)
     releases.append((releases[0][0], releases[0][1] + 1))
@@ -71,7 +71,7 @@ def test_the_stated_delta_is_the_same_in_every_order_for_the_same_thresholds(nam
 
 
 def test_a_unit_with_several_keys_and_a_unit_that_adds_more_to_each() -> None:
-    """The delta covers the worse of two kinds of unit, each with several independent keys; the exact law agrees."""
+    """The delta covers the worse of two kinds of unit with several keys, and the exact law agrees."""
     family, kinds = Gaussian(), [(1, 20), (3, 2)]
     budget, releases = OpenBudget(Fraction("1e-4"), kinds), []
     for level in ("0.5", "0.1", "0.3"):
@@ -89,7 +89,7 @@ def test_a_unit_with_several_keys_and_a_unit_that_adds_more_to_each() -> None:
 @settings(deadline=None, max_examples=60)
 @given(data=st.data())
 def test_a_lowest_threshold_fits_and_the_next_lower_one_does_not(data: st.DataObject) -> None:
-    """The lowest threshold keeps to the delta, for any family, levels and keys, also at a repeated level."""
+    """The lowest threshold stays within delta, and one grid step lower does not, for any family and levels."""
     family, levels = FAMILIES[data.draw(st.sampled_from(sorted(FAMILIES)))]
     keys = data.draw(st.sampled_from([1, 5, 300]))
     budget = OpenBudget(Fraction(data.draw(st.sampled_from(["1e-12", "1e-6", "0.3"]))), [(1, keys), (2, 1)])
@@ -113,7 +113,7 @@ def test_no_threshold_is_named_for_a_delta_that_does_not_remain(delta: float) ->
 
 
 def test_the_exact_law_of_these_tests_is_right() -> None:
-    """One level against the tail of the law, two levels against thirty digits, and two bounds off by one step."""
+    """The exact law used here agrees with the tail of one level and with thirty digits for two levels."""
     family = Gaussian()
     assert exceedance(family, [], "0.2", 5.0) == pytest.approx(float(ndtr(-5 / family.std("0.2"))), rel=1e-11)
     past = [(level, 3 * family.std(level)) for level in ("0.1", "0.2")]
@@ -127,7 +127,7 @@ def test_the_exact_law_of_these_tests_is_right() -> None:
 
 
 def test_the_exposure_of_one_release_is_that_of_the_family() -> None:
-    """The exposure is 1 - P[Z <= threshold - added] ** keys, to a relative 1e-12 also where it is tiny."""
+    """The exposure of one release is 1 - P[Z <= threshold - added] ** keys, to a relative 1e-12 even if tiny."""
     found = exposure(Gaussian(), Fraction("0.5"), 31.0, [(1, 1), (1, 20)])
     assert [float(each) for each in found] == pytest.approx(
         [4.906713927148187e-198, 9.813427854296374e-197], rel=1e-12

@@ -1,4 +1,4 @@
-"""The stated slack of a round is at least the error measured against arithmetic with more digits than doubles."""
+"""The stated numerical slack is at least the error of doubles, measured with more precise arithmetic."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from tests.noise.exact_integer_laws import DIGITS, distance, poisson_mass, skell
 
 KEYS = (1, 20, 1000)
 EVERY = 10**9  # all cells of a table
-OF_CANDIDATES = 1e-12  # of two groups of cells for each key
-# numpy's normals and exponentials come from layers of 2**52 and 2**53 places, about 1.6 and 2 deviations wide.
+OF_CANDIDATES = 1e-12  # share of two groups of cells, per key
+# numpy draws normals and exponentials on 2**52 or 2**53 points over a width of about 1.6 or 2 deviations.
 LATTICE = {Gaussian: 0.8 * 2.0**-52, Laplace: 0.5 * 2.0**-52}
 
 
@@ -56,7 +56,7 @@ def real(value: Fraction) -> np.longdouble:
 
 
 def exact_step(level: Fraction, noise: dict[Fraction, np.ndarray], normals: np.ndarray) -> np.ndarray:
-    """Gaussian noise of sensitivity 1 at a level, given the neighbours among the levels of `noise`, in 64 bits."""
+    """Return Gaussian noise at a level, given the nearest levels in `noise`, in long doubles."""
     a = max((at for at in noise if at < level), default=None)
     b = min((at for at in noise if at > level), default=None)
     if a is None:
@@ -72,7 +72,7 @@ def exact_step(level: Fraction, noise: dict[Fraction, np.ndarray], normals: np.n
 
 
 def off_by_steps(family: Gaussian, level: str) -> float:
-    """The largest mean distance of a step between levels from the same step in 64 bits, in counts."""
+    """Return the largest mean error of a step between levels, compared with long doubles, in counts."""
     rho, size, scale = Fraction(level), 20_000, np.longdouble(family.sensitivity)
     ends = {
         rho / 2: family.sample(size, rho / 2, rng=seeded(74)),
@@ -90,7 +90,7 @@ def off_by_steps(family: Gaussian, level: str) -> float:
 @pytest.mark.parametrize("max_keys", KEYS)
 @pytest.mark.parametrize("level", ["1/10", "3", "1/100000"])
 def test_real_noise_crosses_boundaries_of_the_grid_less_often_than_stated(max_keys: int, level: str) -> None:
-    """Errors of uniform numbers, inverses and steps move real noise across grid boundaries less often than stated."""
+    """Rounding errors move real noise across a boundary of the grid less often than stated."""
     for family in (Gaussian(math.sqrt(max_keys)), Laplace(float(max_keys))):
         std = family.std(level)
         off = off_by_inverse(family, level)
@@ -102,7 +102,7 @@ def test_real_noise_crosses_boundaries_of_the_grid_less_often_than_stated(max_ke
 
 @pytest.mark.parametrize("mean", [4.0, 100.0, pytest.param(2500.0, marks=pytest.mark.slow)])
 def test_integer_noise_is_off_by_less_than_stated(mean: float) -> None:
-    """Fresh noise, and noise refined to twice the level, are within the stated total variation."""
+    """New noise, and noise refined to twice the level, are within the stated total variation."""
     half = (mean / 2, mean / 2)
     for family, law, mass in ((Poisson(), poisson_law, poisson_mass), (Skellam(), skellam_law, skellam_mass)):
         stated = numerical_slack(1, family.std(1 / Fraction(mean)), 1.0) - OF_CANDIDATES
@@ -139,7 +139,7 @@ def misplaced_tails(family: DiscreteLaplace, level: str) -> float:
 
 @pytest.mark.parametrize(("max_keys", "level"), [(1, "1/10"), (1, "3"), (20, "1/10"), (1000, "3")])
 def test_boundaries_of_discrete_laplace_noise_are_misplaced_by_less_than_stated(level: str, max_keys: int) -> None:
-    """Tails are inverted in doubles; the steps between levels are exact."""
+    """Inverting tails in doubles shifts the boundaries of discrete Laplace noise by less than stated."""
     family = DiscreteLaplace(max_keys)
     assert 0 < misplaced_tails(family, level) <= numerical_slack(1, family.std(level), 1.0)
 

@@ -52,16 +52,16 @@ class Case(NamedTuple):
         return p_value(releases, reference, self.all_counts == count)
 
 
-# Scrambled order, one level twice with a lower threshold; every release publishes a good part of the cells.
+# Scrambled order, one level twice with a lower threshold; each release publishes a large part of the cells.
 SCRAMBLED = [("0.2", 2.5), ("0.05", 5.0), ("1/2", 2.0), ("0.2", 1.75), ("0.1", 2.5)]
-# Sixteen rounds on ten levels: equal ones after finer and after coarser ones, thresholds up, down and below zero.
+# Sixteen rounds at ten levels, some of them repeated; thresholds go up, down and below zero.
 MANY = [
     ("0.3", 2.0), ("0.1", 4.5), ("1", 2.0), ("0.3", 2.0), ("0.03", 9.0), ("0.2", 3.5), ("1", 1.0), ("0.5", 2.5),
     ("0.01", 18.0), ("0.3", 1.25), ("0.15", 4.0), ("0.3", 5.0), ("0.01", 12.0), ("0.7", 1.5), ("0.05", -1.0),
     ("0.03", 6.0),
 ]  # fmt: skip
 AROUND = [("0.02", 12.5), ("0.5", 12.5), ("0.1", 12.0), ("2", 13.0), ("0.5", 11.5)]
-# 120,000 cells of each count catch a relative error of 2 % in the commoner patterns of publication.
+# 120,000 cells of each count detect a relative error of 2 % in the commoner patterns of publication.
 CASES = {
     "gaussian": Case(Gaussian(1.5), SCRAMBLED, (0, 1, 3), 120_000),
     "laplace": Case(Laplace(1.5), [("1/2", 4.0), ("1/4", 7.0), ("2", 3.0), ("1/2", 3.25)], (0, 2), 60_000),
@@ -71,7 +71,7 @@ CASES = {
     "sixteen rounds": Case(Gaussian(2**0.5), MANY, (0, 1, 4), 15_000),
     "counts around old thresholds": Case(Gaussian(2**0.5), AROUND, (11, 12, 13, 14), 10_000),
 }
-# Of every family: levels with thresholds in standard deviations above the mean, cells of each count, counts.
+# Per family: levels with thresholds in standard deviations above the mean, cells of each count, counts.
 SHAPES = {
     "nearly all is published": ([("1/20", -1.8), ("1/50", -1), ("1/10", -2.2), ("1/50", -1.6), ("1/15", -1)], 30_000),
     "hidden, then nearly none": ([("1/20", 0.5), ("1/50", 1), ("1/10", -1), ("1/80", -0.5), ("1/15", -2)], 30_000),
@@ -111,14 +111,14 @@ QUICK = [*CASES, *(name for name in BY_SHAPE if name.startswith(("Gaussian", "Di
 
 @cache
 def reference(name: str) -> DenseReleases:
-    """One run of an independent implementation of the dense mechanism for all comparisons."""
+    """Return one run of an independent dense mechanism, shared by all comparisons."""
     case = EVERY[name]
     return hide_unpublished(dense_releases(case.family, case.all_counts, case.rounds, rng=np.random.default_rng(82)))
 
 
 @pytest.mark.parametrize("name", quick(QUICK, EVERY))
 def test_sparse_releases_have_the_joint_law_of_dense_ones(name: str) -> None:
-    """Publication of a cell and its noise, jointly over all releases, have the dense law; redrawn noise does not."""
+    """Sparse releases have the joint law of dense ones; noise that is redrawn at each level is detected."""
     case = EVERY[name]
     sparse = case.release(release_sparse, 2)
     ways = {"sparse": sparse} if name in BY_SHAPE else {"sparse": sparse, "dense": case.release(release_dense, 1)}
@@ -147,7 +147,7 @@ HIDDEN = [name for name in BY_SHAPE if name.endswith("hidden, then nearly none")
 def test_wrong_samplers_are_rejected(name: str, scale: Fraction) -> None:
     """The comparison detects a scale that is 5 % too small or too large."""
     case = EVERY[name]
-    # The standard deviation goes with 1/level, or with its root.
+    # The standard deviation is proportional to 1/level or to its root.
     share = scale if isinstance(case.family, Laplace | DiscreteLaplace) else scale**2
     wrong = case._replace(rounds=[(str(Fraction(level) * share), tau) for level, tau in case.rounds])
     assert_detected(p_value(wrong.release(release_sparse, 5), reference(name)), f"levels times {share}")
@@ -176,7 +176,7 @@ def test_the_limit_between_lazy_and_explicit_drawing_does_not_matter(
 
 
 def test_the_number_published_in_a_small_domain_has_the_dense_law() -> None:
-    """In a domain of four cells the number in each release follows the dense law jointly, not only cell by cell."""
+    """In a domain of four cells, the numbers of published cells in all releases follow the dense joint law."""
     counts, runs = np.array([0, 0, 0, 2]), 1500
     levels, thresholds = zip(*SCRAMBLED, strict=True)
 

@@ -1,4 +1,4 @@
-"""Running counts: releases over steps and levels have the joint law of dense ones; wrong samplers are told apart."""
+"""Releases of running counts have the joint law of dense ones, and wrong samplers are detected."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tests.noise.laws import prefix_covariance
 from tests.stats import assert_consistent, assert_detected
 
 COVARIANCE = prefix_covariance(5)
-# Cells of each kind; 40,000 catch a relative error of 4 % in the commoner patterns of publication.
+# 40,000 cells of each kind detect a relative error of 4 % in the commoner patterns of publication.
 CELLS = 40_000
-# Running counts over five steps: empty for ever, empty at first, growing, late and at once, large from the start.
+# Running counts over five steps: always empty, empty at first, growing, a late jump, and large from the start.
 HISTORIES = np.array([[0, 0, 0, 0, 0], [0, 0, 1, 1, 2], [1, 2, 2, 3, 5], [0, 0, 0, 6, 6], [3, 3, 3, 3, 3]])
-# (steps appended before, step, level, threshold): earlier steps later, coarser and finer levels, one point twice.
+# (steps appended before, step, level, threshold): steps and levels in scrambled order
 ROUNDS = [
     (1, 0, "0.2", 4.0),
     (3, 2, "0.2", 6.0),
@@ -38,7 +38,7 @@ Rounds = list[tuple[int, int, str, float]]
 
 
 def dense_noise(seed: int) -> np.ndarray:
-    """Draw the noise of every cell at all rounds from the covariance that the formula gives."""
+    """Draw the noise of every cell in all rounds from the covariance in the formula."""
     points = list(dict.fromkeys((step, Fraction(level)) for _, step, level, _ in ROUNDS))
     steps, levels = [step for step, _ in points], np.array([float(level) for _, level in points])
     factor = np.linalg.cholesky(COVARIANCE[np.ix_(steps, steps)] / (2 * np.maximum.outer(levels, levels)))
@@ -47,7 +47,7 @@ def dense_noise(seed: int) -> np.ndarray:
 
 
 def hidden(noise: np.ndarray, counts: np.ndarray, *, rounds: Rounds = ROUNDS, opened: bool = False) -> DenseReleases:
-    """Hide cells that were never published; in an open domain also cells whose count is 0 at a point."""
+    """Hide cells that are never published and, in an open domain, cells at points where their count is 0."""
     at = counts[:, [step for _, step, _, _ in rounds]].T
     with np.errstate(invalid="ignore"):
         published = noise > np.array([tau for *_, tau in rounds])[:, np.newaxis] - at
@@ -66,9 +66,9 @@ def sparse(
     opened: bool = False,
     listed: bool = False,
 ) -> DenseReleases:
-    """Release by rounds, with the keys listed that have a unit at a step appended so far (or all of them).
+    """Make sparse releases round by round; keys with a unit so far, or all keys if `listed`, are stored keys.
 
-    No listed key that stays untracked may have a rare history.
+    Check that no stored key without tracked noise has a rare history.
     """
     rng = entropy.seeded(seed)
     law = StepNoise(COVARIANCE) if noise is None else noise
@@ -107,25 +107,25 @@ COUNTS = HISTORIES[KINDS]
 
 @pytest.fixture(scope="module")
 def reference() -> DenseReleases:
-    """Hold one run of the dense mechanism for all comparisons."""
+    """Return one run of the dense mechanism, shared by all comparisons."""
     return hidden(dense_noise(1), COUNTS)
 
 
 def compared(released: DenseReleases, reference: DenseReleases, kinds: Sequence[int]) -> float:
-    """The p-value of some kinds of cells."""
+    """Return the p-value for some kinds of cells."""
     return p_value(released, reference, np.isin(KINDS, kinds), KINDS)
 
 
 @pytest.mark.parametrize("listed", [False, True])
 def test_running_releases_have_the_joint_law_of_dense_ones(reference: DenseReleases, listed: bool) -> None:
-    """Releases over steps and levels in scrambled order, of keys that grow or stay empty, have the dense law."""
+    """Releases over steps and levels in scrambled order have the dense law, for growing and for empty keys."""
     released = sparse(2 + listed, COUNTS, listed=listed)
     for kinds in ([0], [1, 2], [3], [4]):
         assert_consistent(compared(released, reference, kinds), f"kinds {kinds}")
 
 
 def test_an_open_domain_never_shows_a_key_where_it_is_empty(reference: DenseReleases) -> None:
-    """In an open domain the law is the dense one restricted to points at which the key has units."""
+    """In an open domain, releases have the dense law restricted to points where the key has units."""
     released = sparse(5, COUNTS, opened=True)
     assert not released.published[:, KINDS == 0].any()
     both = hidden(dense_noise(6), COUNTS, opened=True)
@@ -134,7 +134,7 @@ def test_an_open_domain_never_shows_a_key_where_it_is_empty(reference: DenseRele
 
 
 def test_explicit_cells_of_an_open_domain_are_not_shown_where_they_are_empty() -> None:
-    """Two keys are drawn explicitly; the one without a unit at step 0 is not shown there."""
+    """Of two explicitly drawn keys, the one without a unit at step 0 is not published at step 0."""
     counts = np.array([[0, 1], [3, 3]])
     past = PointHistory((Point(1, Fraction(1, 2)),), (0.0,), hides_empty=True)
     drawn = draw_step_round(
@@ -169,7 +169,7 @@ class TestWrongSamplers:
         assert_detected(compared(released, reference, [4]), "one point drawn afresh")
 
     def test_candidates_by_stored_order(self, reference: DenseReleases, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Wrong: candidates are the first keys in stored order, which prefers keys with one kind of past."""
+        """Candidates in stored order instead of at random prefer keys with one kind of past, which is detected."""
         honest: Callable[..., np.ndarray] = step_round._candidates
 
         def first_ones(*given: object, rng: np.random.Generator) -> np.ndarray:
@@ -200,7 +200,7 @@ class TestWrongSamplers:
 
 
 def test_histories_never_become_rare() -> None:
-    """Keys whose counts soon exceed every threshold are drawn explicitly, published or not, before they are rare."""
+    """Keys that soon exceed every threshold are drawn explicitly before their history becomes rare."""
     counts = entropy.seeded(12).integers(0, 12, (2_000, 5)).cumsum(axis=1)
     rounds = [(5, step, level, 20.0) for level in ("0.3", "0.31", "0.9", "0.1") for step in (4, 0, 2, 3, 1)]
     ever = sparse(12, counts, rounds=rounds, listed=True).published.any(axis=0)
@@ -208,7 +208,7 @@ def test_histories_never_become_rare() -> None:
 
 
 def test_a_domain_too_large_to_be_drawn_whole_is_refused() -> None:
-    """The refusal comes before anything is drawn."""
+    """A domain that is too large to be drawn whole is refused before anything is drawn."""
     law = StepNoise(COVARIANCE)
     none = np.empty(0, np.int64)
     with pytest.raises(ThresholdError):

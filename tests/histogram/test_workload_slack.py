@@ -53,17 +53,17 @@ CASES: list[tuple[Workload, str, int]] = [
 
 
 def noise_of(strategy: Strategy, z: np.ndarray) -> np.ndarray:
-    """Return the noise that is rounded first."""
+    """Return the part of the noise that is rounded first."""
     return strategy.to_cells(z) if strategy.invertible else strategy.noise_answers(z)
 
 
 def exactly(strategy: Strategy, z: np.ndarray) -> np.ndarray:
-    """Compute the noise in 64 bits: spectral strategies by exact sines, others by the written-out matrix."""
+    """Compute the noise in long doubles: spectral strategies by exact sines, others by the explicit matrix."""
     if not isinstance(strategy, Spectral):
         return noise_of(strategy, np.eye(strategy.n_noise)).astype(np.longdouble) @ z
     kernel, cells, pi = strategy.kernel, strategy.workload.n_cells, np.longdouble("3.14159265358979323846264338")
     v, prefix = np.arange(1, kernel.n + 1), isinstance(kernel, PrefixKernel)
-    # half turns of sin(2πuv/P), u = n, …, 1, or of sin(πuv/N), u = 1, …, n
+    # arguments of sin(2πuv/P), u = n, …, 1, or of sin(πuv/N), u = 1, …, n, in units of π
     size, u = (2 * kernel.n + 1, v[::-1]) if prefix else (2 * (kernel.n + 1), v)
     waves = np.sin(2 * pi * (np.outer(u, v) % size) / size) * np.sqrt(np.longdouble(4) / size)
     if prefix:
@@ -73,7 +73,7 @@ def exactly(strategy: Strategy, z: np.ndarray) -> np.ndarray:
 
 
 def touched(strategy: Strategy, max_keys: int) -> np.ndarray:
-    """Return the positions that a unit of the first cells can change."""
+    """Return the numbers that a unit in the first cells can change."""
     if strategy.word == "identity":
         return np.arange(min(max_keys, strategy.workload.n_cells))
     if strategy.word == "direct" and isinstance(strategy.workload, Marginals):  # of a single marginal
@@ -83,7 +83,7 @@ def touched(strategy: Strategy, max_keys: int) -> np.ndarray:
 
 @pytest.mark.parametrize(("workload", "name", "max_keys"), CASES, ids=lambda part: str(part).replace(" ", "")[:40])
 def test_noise_is_off_by_less_than_stated(workload: Workload, name: str, max_keys: int) -> None:
-    """The mean error against 64-bit arithmetic, summed over numbers that a unit can change, is below the slack."""
+    """The mean error against long doubles, summed over the numbers that a unit can change, is below the slack."""
     strategy = strategy_named(name, workload)
     z = seeded(91).standard_normal((strategy.n_noise, 40))
     found = np.stack([noise_of(strategy, column) for column in z.T], axis=1)
@@ -102,7 +102,7 @@ def test_noise_is_off_by_less_than_stated(workload: Workload, name: str, max_key
     "order", [("1/2", "1/3", "1", "5/12", "2/3"), ("1/2", "1/2000000", "1/1999999", "500001/1000000")]
 )
 def test_rounding_errors_of_earlier_levels_stay_within_the_slack(order: tuple[str, ...]) -> None:
-    """A path drawn with 53 and with 64 bits from the same normal numbers differs by less than the stated slack."""
+    """A path from the same normal numbers in doubles and in long doubles differs by less than the slack."""
     strategy, family = strategy_named("identity", Identity(5000)), Gaussian()
     one, rng = seeded(92), seeded(92)
     kept: dict[Fraction, np.ndarray] = {}
@@ -148,13 +148,13 @@ def test_lots_do_not_depend_on_the_noise() -> None:
     ]
     one, other = (release.frame["noisy_answer"] for release in made)
     differing = int((one != other).sum())
-    # two lots for a share u of the step differ with probability 2u(1 - u), 1/3 on average
+    # two random roundings of a fraction u differ with probability 2u(1 - u), 1/3 on average
     assert_consistent(g_test([differing, 1000 - differing], [1 / 3, 2 / 3]), "lots of two levels")
     assert (one - other).abs().max() == made[0].metadata["cell_grid"]
 
 
 def test_slack_counts_the_numbers_that_depend_on_a_unit() -> None:
-    """The slack counts all cells if noise is mixed over them, else only the cells of one unit."""
+    """The slack covers all cells if the strategy mixes their noise, and otherwise only the cells of one unit."""
 
     def slack(strategy: Strategy, max_keys: int) -> float:
         return slack_of(Gaussian(), strategy, "1/2", max_keys, least=1.0, past=[])

@@ -1,4 +1,4 @@
-"""Poisson, Skellam and binomial laws to forty digits, and how far a table is from them."""
+"""Poisson, Skellam and binomial laws to forty digits, and the distance of a table from such a law."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def binomial_mass(trials: float, chance: float) -> Weight:
 
 
 def distance(law: IntegerLaw, weight: Weight, cells: int = 400) -> float:
-    """Return the total variation distance of a table from a law, from about this many cells within 9 deviations."""
+    """Return the total variation distance of a table from a law, estimated from about this many cells."""
     above, up_to = law._above, law._up_to
     inside = [i for i in range(law.logs.size) if up_to[i + 1] > 1e-18 and above[i] > 1e-18]
     sparse = max(1, len(inside) // cells)

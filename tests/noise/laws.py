@@ -21,7 +21,7 @@ Noise = Mapping[Fraction, NDArray[Any]]
 
 
 def in_order(family: Any, order: Sequence[Fraction], draws: int, seed: int) -> dict[Fraction, NDArray[Any]]:
-    """Draw at each level in turn from its neighbours."""
+    """Draw noise at each level in turn, given the nearest levels already drawn."""
     rng, known = entropy.seeded(seed), {}
     for level in order:
         known[level] = noise_at_level(family, level, known, draws, rng=rng)

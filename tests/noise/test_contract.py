@@ -1,7 +1,7 @@
-"""Every family: its steps form one lossless path, and its tails fit its draws.
+"""The steps of each noise family form one lossless path, and its tails fit its draws.
 
-The reference is the family's own chain, finest noise coarsened step by step. Noise drawn in any other way must have
-the joint law of that chain. Families that are wrong on purpose are rejected by the comparison made for their error.
+The reference is a family's own chain: noise at the finest level, coarsened step by step. Noise drawn in any other way
+must have the joint law of this chain. Each deliberately wrong family is rejected by the comparison for its error.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from tests.stats import (
 COARSE, MIDDLE, FINE = Fraction(1, 6), Fraction(1, 3), Fraction(1)
 FAMILIES = [Gaussian(sensitivity=1.0), Laplace(), DiscreteLaplace(), Poisson(), Skellam(), Exponential()]
 EVERY_FAMILY = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: type(family).__name__)
-# 60,000 draws see a scale 2 % off, and an order reversed in one of ten thousand columns.
+# 60,000 draws detect a scale that is 2 % off, and an order that is reversed in one of ten thousand columns.
 DRAWS = 60_000
 
 

@@ -16,7 +16,7 @@ from tests.noise.laws import in_order, joint_p_value
 from tests.stats import assert_consistent, binomial_test, g_test
 
 FAMILY = DiscreteLaplace(sensitivity=2)
-# 200,000 draws see a scale 2 % off in the joint law and a coin 1 % off.
+# 200,000 draws detect a scale that is 2 % off in the joint law and a coin that is 1 % off.
 DRAWS = 200_000
 
 
@@ -49,11 +49,11 @@ def sized_pmf(tail: Tail, x: int) -> mpmath.mpf:
 
 
 def refine_pmf(x: int, y: int, coarse: Fraction, fine: Fraction) -> mpmath.mpf:
-    """P[y | x] of the declared step for x >= 0."""
+    """Return P[y | x] of the declared step, for x >= 0."""
     inside, outside = discrete_laplace._refining(coarse, fine)
 
     def above(k: int) -> mpmath.mpf:
-        """P[fine noise > k]."""
+        """Return P[fine noise > k]."""
         if k < 0:
             return 1 - exceeds(outside, -k - 1)
         return exceeds(inside, k) if k < x else exceeds(outside, k - x, x)
@@ -67,7 +67,7 @@ def value_of(rate: Fraction) -> mpmath.mpf:
 
 
 def exact_bridge(fine: Fraction, coarse: Fraction, x: int) -> mpmath.mpf:
-    """P[coarse - fine = x]."""
+    """Return P[coarse - fine = x]."""
     a, b = (mpmath.exp(-value_of(rate)) for rate in (fine, coarse))
     stay = a / (1 - a) ** 2 / (b / (1 - b) ** 2)
     return stay * (x == 0) + (1 - stay) * (1 - b) / (1 + b) * b ** abs(x)

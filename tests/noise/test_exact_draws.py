@@ -1,4 +1,4 @@
-"""Exact draws: decisions in doubles are right, intervals and further bits settle the rest, and the laws hold."""
+"""Exact draws have exact laws: doubles decide most draws, intervals and further random bits the others."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from sparsehist.noise.exact_draws import Tail, Uniforms, coins, decay, draw, enc
 from tests.stats import assert_consistent, assert_detected, binomial_test, g_test
 
 THIRD = Fraction(1, 3)
-# 200,000 draws see a relative error of 3 % in a probability of 0.3.
+# 200,000 draws detect a relative error of 3 % in a probability of 0.3.
 DRAWS = 200_000
 
 
 def geometric(rate: Fraction) -> Tail:
-    """P[N > k] = e**(-rate (k + 1))."""
+    """Return a tail with P[N > k] = e**(-rate (k + 1))."""
     return Tail(lambda: decay(rate), rate)
 
 
 def geometric_cells(rate: float, count: int) -> np.ndarray:
-    """P[G = 0], …, P[G = count - 1], P[G >= count]."""
+    """Return P[G = 0], …, P[G = count - 1], P[G >= count]."""
     ends = np.exp(-rate * np.arange(count + 1))
     return np.append(-np.diff(ends), ends[-1])
 
 
 class Words:
-    """A stand-in for a generator that returns given 64-bit words."""
+    """A stand-in for a generator that returns prepared 64-bit words."""
 
     def __init__(self, words: list[int]) -> None:
         self.words = words

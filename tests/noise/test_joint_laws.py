@@ -25,7 +25,7 @@ from tests.noise import laws
 from tests.noise.laws import in_order, joint_p_value
 from tests.stats import assert_consistent, assert_detected, binomial_test
 
-# See a scale 4 % off, a correlation or an atom 2 % off, a probability of 1/27 that is 2 % off.
+# Enough to detect a scale 4 % off, a correlation or an atom 2 % off, or a probability of 1/27 that is 2 % off.
 DRAWS = 300_000
 LAWS = [
     (Gaussian(math.sqrt(20)), ("1/20", "1/10", "1/3", "2")),
@@ -44,7 +44,7 @@ EVERY_LAW = pytest.mark.parametrize(
 
 @EVERY_LAW
 def test_releases_in_any_order_have_one_joint_law(family, levels):
-    """Whatever the order, the noise at all levels follows the exact joint law."""
+    """Noise at all levels follows the exact joint law, in any order of the levels."""
     for number, order in enumerate(list(permutations(levels))[:: len(levels) - 2]):
         noise = in_order(family, order, DRAWS, 100 + number)
         assert {column.dtype for column in noise.values()} == {np.dtype(np.int64 if family.integer else np.float64)}

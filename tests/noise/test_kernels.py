@@ -1,4 +1,4 @@
-"""Single steps of real noise against their conditional laws."""
+"""Single steps of real noise follow their conditional laws."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sparsehist import entropy
 from sparsehist.noise import Gaussian, Laplace
 from tests.stats import assert_consistent, g_test, ks_test
 
-# 200,000 draws see a scale 4 % off, and an atom's probability 2 % off.
+# 200,000 draws detect a scale that is 4 % off, and an atom's probability that is 2 % off.
 DRAWS = 200_000
 
 

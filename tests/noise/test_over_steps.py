@@ -1,4 +1,4 @@
-"""Noise over steps and levels: its covariance, and its conditional laws, against sixty digits."""
+"""Noise over steps and levels has the right covariance and conditional laws, compared with sixty digits."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_draws_have_that_covariance_and_so_has_one_noise_given_the_others() -> N
 def test_conditional_laws_are_right_at_the_smallest_gap_of_levels(steps: int, points: int) -> None:
     """Means are off by less than the numerical slack, relative to what is left, and deviations by 1e-14.
 
-    The covariance matrix itself, in doubles, has lost half of the digits by then.
+    Computed from the covariance matrix in doubles, half of the digits would be lost.
     """
     matrix, rng = prefix_covariance(steps), entropy.seeded(steps)
     levels = [Fraction(1, 10) * (1 + LEAST_GAP) ** i for i in range(8)]
@@ -58,12 +58,12 @@ def test_conditional_laws_are_right_at_the_smallest_gap_of_levels(steps: int, po
             found, found_std = factor.weights(at)
             off = mpmath.matrix(found.tolist()) - weights
             shift = mpmath.sqrt((off.T * known * off)[0, 0]) / std
-        assert 0.4 * shift < numerical_slack(1, 1.0, 2.0**-4)  # of the total variation that a shift makes
+        assert 0.4 * shift < numerical_slack(1, 1.0, 2.0**-4)  # total variation caused by a shift
         assert abs(found_std / std - 1) < 1e-14
 
 
 def exact(matrix: np.ndarray, rows: list[Point], columns: list[Point]) -> mpmath.matrix:
-    """Return the covariance of points in the working precision."""
+    """Return the covariance of points in mpmath's working precision."""
 
     def entry(one: Point, other: Point) -> mpmath.mpf:
         level = max(one.level, other.level)

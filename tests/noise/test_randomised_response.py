@@ -24,7 +24,7 @@ DRAWS = 300_000
 def test_the_formulas_have_the_reference_values():
     """Flip, bridge, refine, between and joint probabilities agree with every printed digit."""
     two, five = RandomisedResponse(categories=2), RandomisedResponse(categories=5)
-    enclose(lambda: None, 250)  # sets the precision of what follows
+    enclose(lambda: None, 250)  # sets the precision of all later results
     _, at_fine, at_coarse = five._middle(HALF, ONE, TWO)
     _, home, stay = five._finer(HALF, TWO)
     for formula, printed in (

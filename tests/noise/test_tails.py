@@ -86,7 +86,7 @@ def test_the_tails_agree_with_mpmath(family, exact, levels, places, close):
     for level in levels:
         for place in places:
             t = float(place)
-            if isinstance(family, Poisson | Skellam):  # places are standard deviations there
+            if isinstance(family, Poisson | Skellam):  # here, places are in standard deviations
                 t = math.floor(family.mean(level) + place * family.std(level)) + 0.5
                 if isinstance(family, Poisson) and t < 0:
                     continue
@@ -108,7 +108,7 @@ def test_noise_that_is_never_negative_always_exceeds_less_than_zero():
 @EVERY_FAMILY
 @given(st.one_of(st.floats(-5000.0, -1e-3), st.floats(-1e-3, -1e-300)), st.sampled_from(["1e-6", "0.3", "2", "40"]))
 def test_the_inverse_of_a_tail_is_its_quantile(family, log_probability, level):
-    """For x the inverse at log tail l, P[Z > x] <= e^l <= P[Z >= x] up to rounding, in both tails."""
+    """The inverse x at log tail l satisfies P[Z > x] <= e^l <= P[Z >= x] up to rounding, in both tails."""
     x = family.inverse_log_tail(log_probability, level)
     before = x - 1 if family.integer else x
     log_rest = math.log(-math.expm1(log_probability))
@@ -148,7 +148,7 @@ def test_parameters_that_cannot_be_served_are_refused(make, error, word):
 
 
 def test_statements_name_the_guarantee():
-    """Each family states what it guarantees, and no more."""
+    """Each family states exactly the guarantee that it has."""
     assert DiscreteLaplace(2).statement("1/2").startswith("0.5-DP (pure differential privacy, exactly, on integers)")
     assert Laplace(2.0).statement("0.1").startswith("0.1-differential privacy (pure)")
     assert "no zCDP" in Skellam().statement("0.01") and "not centred" in Poisson().statement("0.01")

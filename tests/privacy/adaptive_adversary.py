@@ -1,12 +1,11 @@
 """The largest privacy loss of an adversary who chooses each release by earlier outputs.
 
-A transcript of independent draws has a privacy loss that adds up, so that after some releases all that matters is
-what is left of epsilon, e = epsilon - loss, and of the budget. With nothing more to come the adversary has (1 -
-e**e)+; before that, the best over the next releases of the mean over their loss. Every release here is the worst of
-its kind: Gaussian noise of rho has a normal loss of mean rho and variance 2 rho, a pure release is a coin whose loss
-is +-epsilon, a key of an open domain is betrayed with its probability and tells everything. Means are sums over a
-grid of a hundredth of a standard deviation, a fiftieth where there are three steps: to a relative 2e-4 and 6e-4 of
-delta, for the kinks.
+Privacy losses of independent draws add up, so the state after some releases is the remaining epsilon, e = epsilon -
+loss, and the remaining budget. After the last release, the adversary gains (1 - e**e)+; before that, the best mean
+gain over the loss of the next release. Every release is the worst of its kind: Gaussian noise of rho has a normal loss
+of mean rho and variance 2 rho, a pure release is a coin with loss +-epsilon, and a key of an open domain reveals its
+unit with the stated probability. Means are sums over a grid of a hundredth of a standard deviation (a fiftieth for
+three steps), which gives delta to a relative 2e-4 (6e-4).
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ FloatArray = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Move:
-    """One release: kind "gaussian" (amount rho), "coin" (epsilon) or "open" (probability of betrayal)."""
+    """A release: kind "gaussian" (amount rho), "coin" (epsilon) or "open" (probability of revealing a unit)."""
 
     kind: str
     amount: float
 
 
 Moves = Callable[[tuple[Move, ...]], Iterable[Move]]
-"""Which moves an accountant lets through after these; the last one is tried at every e at once."""
+"""Maps past moves to the moves that an accountant then allows."""
 
 
 def most(moves: Moves, epsilon: float, steps: int) -> float:
@@ -41,7 +40,7 @@ def most(moves: Moves, epsilon: float, steps: int) -> float:
 
 
 def _value(moves: Moves, made: tuple[Move, ...], left: FloatArray, steps: int, grid: FloatArray) -> FloatArray:
-    """Return the best of stopping and of each move, by remaining epsilon; shape (n,)."""
+    """Return the largest delta over stopping and each allowed move, for each remaining epsilon; shape (n,)."""
     best = np.maximum(0.0, -np.expm1(np.minimum(left, 0.0)))
     if steps == 0:
         return best
@@ -70,6 +69,6 @@ def _after(
 
 
 def gaussian(left: FloatArray, mu: float) -> FloatArray:
-    """Return delta between two normals at distance mu, for any epsilon."""
+    """Return delta between two normal laws at distance mu, for each remaining epsilon."""
     first = ndtr(mu / 2.0 - left / mu)
     return np.maximum(0.0, first - np.exp(np.minimum(left, 700.0)) * ndtr(-mu / 2.0 - left / mu))

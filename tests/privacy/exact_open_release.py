@@ -1,9 +1,9 @@
 """The exact (epsilon, delta) of one Gaussian release over an open domain, to compare with the stated guarantee.
 
-A unit is alone at j of its l keys, each published with probability q; noise hides its change by 1 in the others. With
-G(epsilon) the delta of the Gaussian mechanism for the other l - j keys, the exact delta is the largest, over j, of
-1 - (1-q)**j + (1-q)**j G(epsilon - j ln(1-q)) with the unit's rows against without, and G(epsilon + j ln(1-q)) the
-other way. Source: Wilkins, Kifer, Zhang and Karrer 2024, Exact Privacy Analysis of the Gaussian Sparse Histogram
+A unit has l keys, j of them with no other unit. Each of these j keys is published with probability q, and noise hides
+the change by 1 in the other l - j keys. With G(epsilon) the delta of the Gaussian mechanism for these l - j keys, the
+exact delta is the largest, over j, of 1 - (1-q)**j + (1-q)**j G(epsilon - j ln(1-q)) for removing the unit, and of
+G(epsilon + j ln(1-q)) for adding it. Source: Wilkins, Kifer, Zhang and Karrer 2024, Exact Privacy Analysis of the Gaussian Sparse Histogram
 Mechanism; derived anew here.
 """
 
@@ -18,9 +18,9 @@ from sparsehist.typing import FloatArray
 
 
 def sparse_gaussian_delta(epsilon: float, rho: float, max_keys: int, exceeds: float) -> float:
-    """The smallest delta with which one release is (epsilon, delta)-DP, to a relative error of about 1e-9.
+    """Return the smallest delta with which one release is (epsilon, delta)-DP, to a relative 1e-9.
 
-    `rho` is that of the noise for `max_keys` keys; `exceeds` the probability that a key which only that unit has is
+    `rho` is the cost of the noise for `max_keys` keys, and `exceeds` the probability that a key of only one unit is
     published.
     """
     new = np.arange(max_keys + 1.0)
@@ -33,8 +33,8 @@ def sparse_gaussian_delta(epsilon: float, rho: float, max_keys: int, exceeds: fl
 
 
 def _gaussian(epsilon: FloatArray, mu: FloatArray) -> FloatArray:
-    """Delta of two normals mu apart; epsilon may be negative."""
-    result = np.maximum(0.0, -np.expm1(epsilon))  # mu = 0: one law
+    """Return delta between two normal laws at distance mu; epsilon may be negative."""
+    result = np.maximum(0.0, -np.expm1(epsilon))  # for mu = 0 both laws are equal
     apart = mu > 0
     above = log_ndtr(-epsilon[apart] / mu[apart] + mu[apart] / 2)
     below = epsilon[apart] + log_ndtr(-epsilon[apart] / mu[apart] - mu[apart] / 2)

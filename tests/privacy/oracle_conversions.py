@@ -1,7 +1,7 @@
-"""Conversions in high precision: mpmath, the textbook forms with their cancellation, and enough digits to afford it.
+"""Conversions by textbook formulas in mpmath, with enough digits to outweigh cancellation.
 
-Answers of an equation are polished from the package's own: a few secant steps in 60 digits and more move a wrong
-answer to the right one, and leave a right one.
+Equations are solved by a few secant steps in at least 60 digits, which start from the package's own answer: a wrong
+answer moves to the right one, and a right answer stays.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def number(value: Number) -> mpf:
 
 
 def apart(value: float, exact: mpf) -> float:
-    """Return the relative error."""
+    """Return the relative error of a double."""
     return float(abs(mpf(value) / exact - 1)) if exact else float(value != 0)
 
 
@@ -48,9 +48,9 @@ def gaussian_delta(epsilon: Number, rho: Number) -> mpf:
 
 
 def zcdp_log_delta(t: mpf, epsilon: Number, rho: Number) -> mpf:
-    """ln delta of order 1 + t, Proposition 12 of Canonne, Kamath and Steinke."""
+    """Return ln delta at order 1 + t, by Proposition 12 of Canonne, Kamath and Steinke."""
     at, rate, order = number(epsilon), number(rho), 1 + t
-    # ln(1 - 1/order) is -ln(1 + 1/t), which needs no more digits for a t far from 1.
+    # ln(1 - 1/order) = -ln(1 + 1/t), without cancellation for t far from 1
     return t * (order * rate - at) - order * mp.log1p(1 / t) - mp.log(t)
 
 
@@ -60,7 +60,7 @@ def least(function: Callable[[mpf], mpf], low: float = -400.0, high: float = 400
     a, b = mpf(low), mpf(high)
     c, d = b - golden * (b - a), a + golden * (b - a)
     at_c, at_d = function(mp.exp(c)), function(mp.exp(d))
-    # The least value has twice the digits of the place.
+    # The minimum has twice as many correct digits as its argument.
     while b - a > mpf(10) ** -12:
         if at_c <= at_d:
             b, d, at_d = d, c, at_c
@@ -102,7 +102,7 @@ def pure_delta(epsilon: Number, each: Number, times: int) -> mpf:
 
 
 def skellam_divergence(order: int, level: Fraction, keys: int) -> mpf:
-    """Return the smaller of the two printed bounds."""
+    """Return the smaller of the two published bounds on the Rényi divergence."""
     mu = 2 / number(level)
     first = mpf(order * keys) / (2 * mu) + min(
         mpf((2 * order - 1) * keys + 6 * keys) / (4 * mu**2), mpf(3 * keys) / (2 * mu)

@@ -1,4 +1,4 @@
-"""Composition of costs: in a common currency, else as rho if each has one, else none."""
+"""Costs add up in a common currency, otherwise as rho if each has one, and otherwise not at all."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_pure_and_concentrated_costs_add_as_rho() -> None:
     assert total.currency == "rho"
     assert total.amount is None
     assert total.rho == pytest.approx(0.5 + math.tanh(0.5))
-    for epsilon in (0.1, 1.0, 40.0):  # rounded up, if at all
+    for epsilon in (0.1, 1.0, 40.0):  # never rounded down
         exact = epsilon * math.tanh(epsilon / 2)
         assert exact <= as_rho(Fraction(str(epsilon))) <= exact * (1 + 1e-15)
 

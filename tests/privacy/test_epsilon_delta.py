@@ -1,4 +1,4 @@
-"""The (epsilon, delta) of several noise paths: never below the exact value, and equal to it where that is known."""
+"""The stated (epsilon, delta) of several noise paths is never below the exact one, and mostly equal to it."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ HALF, FIFTIETH = Fraction(1, 2), Fraction(1, 50)
 
 
 def of_gaussian(level, **more):
-    """A path of Gaussian noise."""
+    """Return the cost of a path of Gaussian noise."""
     return path_cost("rho", Fraction(level), law="gaussian", **more)
 
 
 def of_pure(level, **more):
-    """A path of pure DP."""
+    """Return the cost of a path of pure DP."""
     return path_cost("epsilon", Fraction(level), **more)
 
 
@@ -40,7 +40,7 @@ def delta_by_integration(epsilon, rho, coins):
         if mu == 0:
             total += max(0.0, p - math.exp(epsilon) * q)
             continue
-        # p phi(x - mu) > e**epsilon q phi(x) from here on
+        # p phi(x - mu) > e**epsilon q phi(x) above
         start = (epsilon + math.log(q / p)) / mu + mu / 2
         end = max(start, mu) + 12
         total += quad(lambda x: p * norm.pdf(x - mu) - math.exp(epsilon) * q * norm.pdf(x), start, end, limit=200)[0]  # noqa: B023
@@ -74,7 +74,7 @@ def test_pure_and_gaussian_paths_together_are_exact(rho, coins):
         told = guarantee(total_cost(costs), delta)
         exact = delta_by_integration(told, Fraction(rho), [Fraction(coin) for coin in coins])
         assert exact <= delta * (1 + 1e-6)
-        if told < sum(map(float, coins)) * 0.998:  # else the plain sum is told
+        if told < sum(map(float, coins)) * 0.998:  # otherwise the plain sum is stated
             assert delta_by_integration(told * (1 - 1e-4), Fraction(rho), list(map(Fraction, coins))) > delta
 
 

@@ -1,4 +1,4 @@
-"""What holds of every conversion: finite and monotone answers, and refusals of what is no parameter."""
+"""Every conversion gives finite and monotone results, and refuses invalid parameters."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def powers(low: float, high: float):
 
 STEP = st.floats(1e-9, 3)
 RHO = st.builds(lambda rho, step: [(rho,), (rho * (1 + step),)], powers(-12, 6), STEP)
-# Conversions, and costs: what was released, followed by releases that cost more.
+# Conversions with lists of costs in increasing order.
 LAWS = {
     "gaussian": (gaussian, RHO),
     "zcdp": (zcdp, RHO),
@@ -45,7 +45,7 @@ ROUNDING = 1 + 1e-9
 @pytest.mark.parametrize("law", LAWS)
 @given(data=st.data(), power=st.floats(-300, -1e-9), step=STEP)
 def test_every_answer_is_finite_and_monotone(law: str, data: st.DataObject, power: float, step: float) -> None:
-    """Delta falls as epsilon rises and rises with the cost, and the same holds for epsilon; both are in range."""
+    """Delta falls with epsilon and rises with the cost, epsilon falls with delta, and both stay in range."""
     conversions, costs = LAWS[law]
     cost, *larger = data.draw(costs)
     whole = cost[0] * cost[1] if law == "pure" else 1.0
@@ -53,7 +53,7 @@ def test_every_answer_is_finite_and_monotone(law: str, data: st.DataObject, powe
     here, at = conversions.delta(asked, *cost), conversions.epsilon(delta, *cost)
     assert 0.0 <= conversions.delta(asked * (1 + step), *cost) <= here * ROUNDING <= ROUNDING**2
     more = min(delta * (1 + step), 1 - 1e-9)
-    # Near a delta of 1 an epsilon of coins or of sums over orders hangs on the last digits of delta.
+    # Near delta = 1, epsilon depends on the last digits of delta.
     sharp = delta <= 0.9 or law in {"gaussian", "zcdp"}
     if sharp and more > delta:
         assert 0.0 <= conversions.epsilon(more, *cost) <= at * ROUNDING + 1e-12

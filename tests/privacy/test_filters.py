@@ -19,7 +19,7 @@ from tests.cases import slow
 from tests.privacy import oracle_conversions as oracle
 from tests.privacy.adaptive_adversary import Move, most
 
-# What the sums of the search may be off by.
+# Allowed numerical error of the search.
 ERROR = 7e-4
 SHARES = (0.02, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99)
 LAW = {"gaussian": "gaussian", "coin": "epsilon"}
@@ -41,7 +41,7 @@ def by_filter(within: Filter, kinds: tuple[str, ...], shares: tuple[float, ...] 
 
 
 def passes_every_curve(made: Iterable[Move], epsilon: float, delta: float) -> bool:
-    """Best-of-routes accounting, which is not a filter: it accepts if any proven bound is within the budget."""
+    """Return whether any proven bound is within the budget; this best-of-routes accounting is not a filter."""
     currency = {"gaussian": "rho", "coin": "epsilon"}
     parts = [
         path_cost(currency[move.kind], Fraction(move.amount), law="gaussian" if move.kind == "gaussian" else None)
@@ -81,7 +81,7 @@ def test_no_adversary_gets_beyond_the_rho_filter(steps):
 
 @pytest.mark.parametrize("steps", [2, 3])
 def test_no_adversary_gets_beyond_the_pure_filter(steps):
-    """The sum of the epsilons is pure: no loss is ever larger."""
+    """No adaptive adversary has a privacy loss above the sum of the epsilons of pure releases."""
     moves = by_filter(filter_on("pure", Fraction(2)), ("coin",))
     assert most(moves, 2.0, steps) == pytest.approx(0.0, abs=1e-12)
     assert most(moves, 1.99, steps) > 1e-3
@@ -96,12 +96,12 @@ def test_best_of_routes_accounting_is_found_out():
         yield from branches if made else (first,)
 
     assert most(pair, 3.0, 2) == pytest.approx(1.945e-6, rel=1e-3)
-    for second in branches:  # neither branch alone would do
+    for second in branches:  # neither branch alone exceeds the budget
         assert most(lambda made, second=second: (second,) if made else (first,), 3.0, 2) < 1.001e-6
 
 
 def test_a_search_finds_out_best_of_routes_accounting():
-    """A search without the counterexample also exceeds the budget: it takes the largest second step of any bound."""
+    """A search that does not know the counterexample also finds that best-of-routes accounting fails."""
 
     def moves(made: tuple[Move, ...]) -> Iterable[Move]:
         if not made:
@@ -134,7 +134,7 @@ def test_a_split_of_delta_holds_where_a_shared_one_does_not():
     epsilon, delta = 1.0, 1e-6
 
     def whole(made: tuple[Move, ...]) -> Iterable[Move]:
-        """Moves that one delta for both would allow after 68 % of rho: the rest of rho, or all of delta."""
+        """Yield the moves that one shared delta allows: 68 % of rho, then the rest of rho or all unused delta."""
         full = float(filter_on("gaussian", Fraction(1), Fraction("1e-6")).limit)
         if not made:
             yield Move("gaussian", 0.68 * full)
@@ -161,7 +161,7 @@ def test_a_pure_series_charged_its_finest_level_is_found_out(order, coarse, fine
     """A pure series that is refined after a look at a coarse level costs more than its finest level alone."""
     divergence = {level: float(coin_divergence(order, Fraction(level))) for level in (coarse, fine)}
     kept = {level: 1 / (1 + math.exp(-level)) for level in (coarse, fine)}
-    # Lossless randomised response: the coarse coin is the fine one, replaced by a fair one at this rate.
+    # In lossless randomised response, the coarse coin is the fine coin, replaced by a fair one at this rate.
     replaced = 1 - (2 * kept[coarse] - 1) / (2 * kept[fine] - 1)
     gaussian_instead = math.exp((order - 1) * (divergence[fine] - divergence[coarse]))
     moment = 0.0
@@ -229,7 +229,7 @@ def test_limits_are_those_of_mpmath_rounded_down(epsilon, delta):
             for b in (a - 1, a + 1)
             if b > 1
         )
-        assert least < 1e-9  # no neighbouring order allows more Gaussian noise
+        assert least < 1e-9  # no neighbouring order allows a larger rho
 
 
 @pytest.mark.parametrize(
@@ -253,7 +253,7 @@ def test_the_largest_level_fits_and_a_thousandth_more_does_not(within, law, keys
         assert not within.fits(room, law, level * Fraction(1001, 1000), keys, times=times)
         assert sum(within.charge(law, level, keys, earlier=series) for series in range(times)) <= room
     assert within.largest(Fraction(0), law, keys) == 0
-    assert Fraction(1, LARGEST_MEAN) == filters.LEAST_OF_MEANS  # the least level at which means can be drawn
+    assert Fraction(1, LARGEST_MEAN) == filters.LEAST_OF_MEANS  # the smallest level for Poisson and Skellam noise
 
 
 @pytest.mark.parametrize("law", ["gaussian", "epsilon", "skellam", "poisson"])

@@ -1,4 +1,4 @@
-"""The exact (epsilon, delta) of Gaussian noise: to a relative 1e-11, both ways."""
+"""The exact (epsilon, delta) of Gaussian noise is right to a relative 1e-11, in both directions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An (epsilon, delta) as a value: what implies it, what it refuses, how it reads."""
+"""An (epsilon, delta) value converts to levels, refuses invalid numbers, and has a text form."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sparsehist.privacy.guarantees import level_or_goal
 
 
 def test_a_goal_says_what_implies_it():
-    """An (epsilon, delta) converts to the rho and the mu that imply it, at its exact values."""
+    """An (epsilon, delta) converts to the largest rho and mu that imply it, from its exact values."""
     goal = EpsilonDelta(1, 1e-6)
     assert goal == EpsilonDelta("1", "0.000001") and len({goal, EpsilonDelta("1", "1/1000000")}) == 1
     assert goal.largest_rho() == zcdp.largest_rho(1, 1e-6)

@@ -1,4 +1,4 @@
-"""The same numbers from dp-accounting and from OpenDP, each by its own route."""
+"""dp-accounting and OpenDP give the same numbers by their own methods."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from scipy import stats
 from sparsehist.privacy import gaussian, poisson, pure, skellam, zcdp
 
 with warnings.catch_warnings():
-    # They are not ours to keep free of warnings.
+    # Warnings of these libraries are not ours to fix.
     warnings.simplefilter("ignore")
     dp_accounting = pytest.importorskip("dp_accounting")
     opendp = pytest.importorskip("opendp.prelude")
@@ -77,7 +77,7 @@ def test_poisson_lies_between_the_estimates_of_dp_accounting() -> None:
             lower, upper, pessimistic_estimate=pessimistic, value_discretization_interval=1e-4, symmetric=False
         )
         bounds.append(loss.get_delta_for_epsilon(0.7))
-    # The first of the two laws has the smaller counts, and what only the larger counts give is lost in the other.
+    # The first law has the smaller counts; outputs possible only for larger counts have infinite loss the other way.
     assert bounds[0] <= poisson.delta(0.7, "0.01") * (1 + 1e-9)
     assert poisson.delta(0.7, "0.01") <= bounds[1] * (1 + 1e-9)
     assert bounds[1] < bounds[0] * 1.1

@@ -1,4 +1,4 @@
-"""The (epsilon, delta) of Poisson noise on one count, against sums over all outputs, and epsilon against delta."""
+"""The (epsilon, delta) of Poisson noise on one count equals a sum over all outputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exact composition of pure DP: to a relative 1e-9 for one release and for a hundred thousand."""
+"""Exact composition of pure DP is right to a relative 1e-9 for one release and for a hundred thousand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rényi bounds of Skellam noise: above the exact divergence, and the smaller of two."""
+"""Rényi bounds of Skellam noise are above the exact divergence, and are the smaller of two bounds."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_the_best_order(mean: Fraction, keys: int) -> None:
             log_target = mp.log(mpf(target))
             exact = best(lambda a, d, goal=log_target: d + mp.log1p(-mpf(1) / a) - (goal + mp.log(a)) / (a - 1))
             at = epsilon(target, level, keys)
-            # Never above what the orders listed give, and equal where the best is among them.
+            # Never above the best listed order, and equal if the best order is in the list.
             assert at <= max(exact, 0) * (1 + mpf(10) ** -9)
             if at > 0 and target >= 1e-60 and mean < 5000:
                 assert oracle.apart(at, exact) < 1e-9
@@ -90,6 +90,6 @@ def test_epsilon_and_delta_are_inverse_and_above_the_exact_delta() -> None:
 
 @pytest.mark.parametrize("alpha", [1, 1.5, 2.5])
 def test_orders_that_cannot_be_are_refused(alpha: float) -> None:
-    """The bound is proved for integer orders from 2 on."""
+    """Orders that are not integers from 2 on are refused, because the bound is proved only for these."""
     with pytest.raises(DeclarationError, match="integer orders"):
         renyi(alpha, "0.01")

@@ -1,4 +1,4 @@
-"""The exact trade-off of one release over an open domain, and the gap of what is stated."""
+"""The stated guarantee of a release over an open domain is never below the exact one, with a known gap."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sparsehist.noise import Gaussian
 from sparsehist.privacy import gaussian, zcdp
 from tests.privacy.exact_open_release import sparse_gaussian_delta
 
-# max_keys, rho, threshold over its standard deviation.
+# max_keys, rho, threshold in standard deviations of the noise.
 CASES = [(1, 0.5, 5.0), (20, 0.1, 5.0), (20, 0.5, 6.0), (100, 1.0, 5.5), (20, 0.01, 4.0)]
 
 
@@ -31,7 +31,7 @@ def test_what_is_stated_is_never_less_than_the_exact_delta(
 
 
 def test_the_gap_is_the_one_that_is_stated() -> None:
-    """At delta 1e-6 and rho 0.5, half of delta spent on new keys: 4.887 exactly, 5.361 as approximate zCDP."""
+    """At delta 1e-6 and rho 0.5, with half of delta for new keys, the exact ε is 4.887 and the stated ε 5.361."""
     delta, rho, new_keys = 1e-6, 0.5, 5e-7
     exact = brentq(lambda epsilon: math.log(sparse_gaussian_delta(epsilon, rho, 1, new_keys) / delta), 1.0, 9.0)
     stated = zcdp.epsilon((delta - new_keys) / (1 - new_keys), rho)

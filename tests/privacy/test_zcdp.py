@@ -1,4 +1,4 @@
-"""zCDP to (epsilon, delta) and back: the best order, to a relative 1e-9."""
+"""zCDP converts to (epsilon, delta) and back by the best order, to a relative 1e-9."""
 
 from __future__ import annotations
 

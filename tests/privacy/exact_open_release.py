@@ -3,8 +3,8 @@
 A unit has l keys, j of them with no other unit. Each of these j keys is published with probability q, and noise hides
 the change by 1 in the other l - j keys. With G(epsilon) the delta of the Gaussian mechanism for these l - j keys, the
 exact delta is the largest, over j, of 1 - (1-q)**j + (1-q)**j G(epsilon - j ln(1-q)) for removing the unit, and of
-G(epsilon + j ln(1-q)) for adding it. Source: Wilkins, Kifer, Zhang and Karrer 2024, Exact Privacy Analysis of the Gaussian Sparse Histogram
-Mechanism; derived anew here.
+G(epsilon + j ln(1-q)) for adding it. Source: Wilkins, Kifer, Zhang and Karrer 2024, Exact Privacy Analysis of the
+Gaussian Sparse Histogram Mechanism; derived anew here.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A store and a series held in plain arrays, so that thousands of whole series of releases can be drawn in a second.
 
-What they hand to `sparsehist.release.pipeline` is what the durable ones hand to it; only the disk is left out.
+Both give `sparsehist.release.pipeline` the same data as a store on disk.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from sparsehist.store import PathRecord, ReleaseRecord, Tracked
 
 
 class FilesInMemory:
-    """The counted cells in order of count, each group in random order."""
+    """The counted cells, sorted by count and in random order within equal counts."""
 
     def __init__(self, counts: np.ndarray, rng: np.random.Generator) -> None:
         cells = rng.permutation(np.flatnonzero(counts))
@@ -43,7 +43,7 @@ class FilesInMemory:
 
 
 class StateInMemory:
-    """The state that rounds leave behind, in memory."""
+    """An in-memory replacement for the state of a store."""
 
     store_id = "00"
 
@@ -100,7 +100,7 @@ class _Record:
 
 
 class Drawn:
-    """One series over a small domain, released as often as wanted."""
+    """A series over a small domain, for any number of releases."""
 
     def __init__(self, counts: np.ndarray, max_keys: int, *, rng: np.random.Generator) -> None:
         self.size, self.rng = counts.size, rng

@@ -30,14 +30,14 @@ def printed_fields(made: type) -> list[str]:
     if dataclasses.is_dataclass(made):
         shown = getattr(made, "__dataclass_params__").repr  # noqa: B009 - a subclass may have that of its base
         return [str(field.type) for field in dataclasses.fields(made) if field.repr and shown]
-    # What namedtuple() itself defines comes from the module collections, that of `typing.secret` from there.
+    # The repr that namedtuple() generates has the module collections; one by `typing.secret` prints nothing.
     own = (made.__module__, "sparsehist.typing")
     generated = hasattr(made, "_fields") and made.__repr__.__module__ not in own
     return list(map(str, inspect.get_annotations(made).values())) if generated else []
 
 
 def test_no_class_prints_arrays_unless_they_are_public() -> None:
-    """Every class whose generated repr shows arrays or tables is on this list of public classes."""
+    """Every class whose generated repr shows arrays or tables is in a list of public classes."""
     public = {
         "workload.strategies.optimised._Decomposed",
         "local.estimates.Decoded",

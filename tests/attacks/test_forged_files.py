@@ -22,7 +22,7 @@ PLANTED = "from pathlib import Path\nPath(__file__).with_name('ran').touch()\n"
 
 
 def forged(release: sh.Release, path: Path, **changes: object) -> Path:
-    """Return a release file whose metadata or declaration were altered."""
+    """Return a release file with altered metadata or an altered declaration."""
     told = release.metadata
     declared = told["declaration"] | {name: value for name, value in changes.items() if name in told["declaration"]}
     metadata = json.dumps({"format": 1, **told, **changes, "declaration": changes.get("declaration", declared)})
@@ -31,7 +31,7 @@ def forged(release: sh.Release, path: Path, **changes: object) -> Path:
 
 
 def test_a_release_imports_nothing_that_it_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reading imports no named module (the control does) and opens no named file."""
+    """Reading a release imports no module and opens no file that the release names; a control does import one."""
     (tmp_path / "planted.py").write_text(PLANTED)
     monkeypatch.syspath_prepend(tmp_path)
     release = a_series().release("one", level=1)

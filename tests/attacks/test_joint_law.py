@@ -27,7 +27,7 @@ def test_empty_cells_are_chosen_uniformly_round_after_round() -> None:
     assert_consistent(two_sample_outcomes(times[:, :3].ravel(), times[:, 3:].ravel()), "first half against second")
 
 
-# ---- privacy, measured: two releases of a cell of count c and of one of count c + 1
+# ---- measured privacy: two releases of a cell of count c, and of one of count c + 1
 
 ROUNDS = [("0.5", 0.5), ("0.4", 1.0)]
 SWAPPED = [("0.4", 1.0), ("0.5", 0.5)]
@@ -36,7 +36,7 @@ ONE = Gaussian(sensitivity=1.0)
 
 
 def delta(epsilon: float, rho: float) -> float:
-    """The exact delta of one Gaussian release at rho: the hockey stick of the finest level."""
+    """Return the exact delta of one Gaussian release at rho, a hockey-stick divergence."""
     mu = math.sqrt(2 * rho)
     return float(ndtr(-epsilon / mu + mu / 2) - math.exp(epsilon) * ndtr(-epsilon / mu - mu / 2))
 
@@ -73,7 +73,7 @@ def test_joint_releases_of_neighbours_keep_the_bound_of_the_finest_level(
     rounds: list[tuple[str, float]], count: int
 ) -> None:
     """No event of both releases distinguishes c from c + 1 better than the finest release alone is allowed to."""
-    # Twenty-four looks; 7 deviations are 3e-11 in all.
+    # Twenty-four comparisons exceed 7 deviations with a probability of 3e-11 in all.
     assert worst(rounds, count, 21 + 2 * count) < 7
 
 
@@ -83,7 +83,7 @@ def test_the_measurement_sees_releases_that_cost_more() -> None:
 
 
 def test_the_exact_delta_is_what_one_release_attains() -> None:
-    """The bound is not loose: one release at the finest level alone reaches it."""
+    """The bound is tight: one release at the finest level alone reaches it."""
     mu = math.sqrt(2 * FINEST)
     draws = seeded(33).standard_normal(400_000)
     for epsilon in EPSILONS:

@@ -1,4 +1,4 @@
-"""Planted secrets and different logs: only published rows leave, and everything public is the same for all logs."""
+"""Only published rows leave the store, and all other public output is the same for every log."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def holds_secret(content: bytes | str) -> bool:
 
 
 def planted_log() -> pl.DataFrame:
-    """A few loud public keys, and secret keys and units of count one."""
+    """Return a log with a few frequent public keys, and secret keys and units that occur once."""
     loud = [(f"user{i}", f"loud-key-of-some-length-{i % 3}") for i in range(900)]
     return pl.DataFrame([*loud, *((f"SECRETunit{i}", key) for i, key in enumerate(SECRETS))],
                         schema=["user_id", "query"], orient="row")  # fmt: skip
 
 
 def every_output(release: sh.Release, directory: Path) -> dict[str, bytes]:
-    """All bytes that a release can be turned into."""
+    """Return all bytes that a release can be written as."""
     endings = ("parquet", "json", "arrow", "csv")
     for ending in endings:
         release.write(directory / f"out.{ending}")
@@ -111,7 +111,7 @@ def test_later_features_hold_no_secret_either(tmp_path: Path, caplog: pytest.Log
     file.write_bytes(b"SECRET")
     with pytest.raises(SparsehistError) as refused:
         sh.create(store, file, name="broken", max_keys=1, **DECLARED)
-    said.append(str(refused.value).replace(str(file), ""))  # whoever reads it named that file
+    said.append(str(refused.value).replace(str(file), ""))  # the reader itself named this file
     with sh.open_analyst(out) as reader:
         said += [reader, reader.sql("from ledger"), reader.sql("from shared.first")]
         for query in ("select error('no') from shared.first", "select query::int from shared.first"):
@@ -220,7 +220,7 @@ def public_side(counts: pl.DataFrame) -> list[object]:
 
 
 def test_everything_public_is_the_same_for_any_log() -> None:
-    """Thresholds, expected false keys, refusals, metadata and costs are equal for logs that share nothing."""
+    """Thresholds, expected false keys, refusals, metadata and costs are equal for two unrelated logs."""
     shown = [public_side(counts) for counts in LOGS.values()]
     assert all(other == shown[0] for other in shown[1:])
 
@@ -229,9 +229,9 @@ def test_everything_public_is_the_same_for_any_log() -> None:
 def test_a_refusal_for_too_many_rows_does_not_depend_on_the_log(
     monkeypatch: pytest.MonkeyPatch, threshold: float, *, refused: bool
 ) -> None:
-    """Whether the limit on drawn cells is met depends on public numbers only; a small limit stands in for 2**31.
+    """Whether too many cells would be drawn depends on public numbers only; the test lowers the limit of 2**31.
 
-    The public limit is half of what may be drawn of one group, and no other group counts towards it.
+    The public limit is half of what may be drawn from one group, and counts only that group.
     """
     assert cell_request._MOST_FALSE_KEYS == binomial.MOST_SUCCESSES / 2
     monkeypatch.setattr(cell_request, "_MOST_FALSE_KEYS", 450.0)

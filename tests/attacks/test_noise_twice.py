@@ -1,4 +1,4 @@
-"""Misread names of stores and interrupts: never two noises for one level."""
+"""Neither misread store names nor interrupts lead to two noises for one level."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ def a_series(path: Path) -> sh.Series:
 
 @pytest.mark.parametrize("name", ["q?x", "a.generation"])
 def test_a_name_that_would_be_misread_is_refused(tmp_path: Path, name: str) -> None:
-    """DuckDB reads options after a question mark, and a store's mark stands under its name and .generation."""
+    """Store names with a question mark or ending in .generation are refused, because they would be misread."""
     with pytest.raises(DeclarationError, match="question mark"):
         a_series(tmp_path / name)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_interrupted_at_every_call_a_release_is_whole_or_not_there(tmp_path: Path) -> None:
-    """A KeyboardInterrupt on entering any function of ours: the store opens, a name keeps its numbers, locks go.
+    """After a KeyboardInterrupt in any function, the store opens, releases keep their numbers and locks are free.
 
-    Generators aside: one that is dropped half-way is entered again to be closed, where nothing it raises gets out.
+    Generators are excluded: an abandoned one is entered again to be closed, where its errors are ignored.
     """
     series = a_series(tmp_path / "store")
     series.release("before", level="1/3")

@@ -1,4 +1,4 @@
-"""Attacks on reading a log: rows of one unit that change how others are read, and mistaken columns or files."""
+"""No row of one unit changes how other rows are read, and no column or file is mistaken for another."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ USERS = [f"u{i}" for i in range(50)]
 
 
 def written(path: Path, log: pl.DataFrame | str) -> Path:
-    """Write a log by the ending of its file, or a text as it is."""
+    """Write a log in the format of the file's ending, or write a text unchanged."""
     path.parent.mkdir(exist_ok=True)
     if isinstance(log, str):
         path.write_text(log)
@@ -27,7 +27,7 @@ def written(path: Path, log: pl.DataFrame | str) -> Path:
 
 
 def kept_or_refused(source, **declared) -> set | str:
-    """The pairs that count, or "refused"."""
+    """Return the pairs that count, or "refused"."""
     try:
         return kept_pairs(source, on_null="error", on_outside="error", **declared)
     except InputError:

@@ -23,7 +23,7 @@ def _of_two_cells(count: int, other: int) -> sh.Series:
 
 
 def weighed_noisy_cells(matrix: np.ndarray, release: sh.Release) -> int:
-    """Return how many noisy counts of the only cell in question are consistent with all answers."""
+    """Return how many noisy counts of one cell are consistent with all answers."""
     answers, metadata = release.frame["noisy_answer"].to_numpy(), release.metadata
     grid, step = metadata["grid"], metadata["cell_grid"]
     weights = matrix[:, 0]
@@ -66,7 +66,7 @@ def test_the_grid_of_cells_divides_one(exponent: int) -> None:
 
 
 def test_noise_too_large_for_doubles_is_refused() -> None:
-    """If a double cannot hold a count beside the noise of its cell, the release is refused despite small weights."""
+    """If a double cannot hold the sum of count and noise, the release is refused, even if weights are small."""
     series = _of_two_cells(5, 3)
     with pytest.raises(LevelError, match="standard deviation"):
         series.release("w", workload=Matrix(np.array([[1e-9, 2.5e-9]])), level="1e-32", strategy="identity")

@@ -1,4 +1,4 @@
-"""Whole series of releases over domains of one to eight cells, cell by cell and jointly, against the dense law."""
+"""Whole series of releases over one to eight cells have the dense law, cell by cell and jointly."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.stats import assert_consistent, assert_detected, two_sample_outcomes,
 
 RUNS = 2500
 FEW = 120
-# Scrambled; a level twice, with a threshold that rises and one that falls; below zero as well.
+# Scrambled levels, two of them repeated with a higher or lower threshold; some thresholds are below zero.
 LEVELS = ["0.2", "1/2", "0.05", "0.2", "1/3", "0.05"]
 THRESHOLDS = [1.5, 1.0, 3.0, 0.5, -0.25, 4.0]
 
@@ -33,7 +33,7 @@ def sparsely(counts: np.ndarray, seed: int, runs: int = RUNS) -> np.ndarray:
 
 
 def densely(counts: np.ndarray, seed: int, runs: int = 10 * RUNS, *, scale: float = 1.0) -> np.ndarray:
-    """Return the same from the dense baseline."""
+    """Return the same array as `sparsely`, from the dense baseline."""
     noisy = dense(Gaussian(sensitivity=np.sqrt(2) * scale), np.tile(counts, runs), LEVELS, THRESHOLDS, seed=seed)
     return noisy.reshape(len(LEVELS), runs, counts.size).transpose(1, 0, 2)
 
@@ -65,7 +65,7 @@ DOMAINS = {
 @pytest.mark.parametrize("runs", [FEW, pytest.param(RUNS, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("counts", DOMAINS.values(), ids=DOMAINS)
 def test_small_domains_have_the_dense_law(counts: list[int], runs: int) -> None:
-    """Which cells appear in which of six releases, and their values, follow the dense law: by pairs and in total."""
+    """Publication and values of cells in six releases follow the dense law, for pairs of cells and in total."""
     sparse, dense = sparsely(np.array(counts), 1, runs), densely(np.array(counts), 2, 10 * max(runs, 500))
     assert_consistent(p_value(sparse, dense, [0]), "the first cell")
     if len(counts) > 1:
@@ -75,7 +75,7 @@ def test_small_domains_have_the_dense_law(counts: list[int], runs: int) -> None:
 
 
 def test_a_wrong_scale_is_seen() -> None:
-    """The comparison notices noise that is 30 % too wide, even among the few series of the quick run times ten."""
+    """Negative control: noise that is 30 % too wide is detected."""
     counts = np.array(DOMAINS["two cells"])
     assert_detected(p_value(densely(counts, 3, RUNS, scale=1.3), densely(counts, 4), [0, 1]), "a wider scale")
 

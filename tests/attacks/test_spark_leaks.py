@@ -1,4 +1,4 @@
-"""Leaks through Spark itself: its event log, EXPLAIN, and the logger of PySpark."""
+"""Spark's event log, EXPLAIN and PySpark's logger leak neither the salt nor values."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_no_salt_stands_in_what_spark_writes_down(tmp_path: Path, events, kind: 
 
 @pytest.mark.parametrize("kind", ["spark", "connect"])
 def test_no_word_of_spark_about_a_value_is_logged(tmp_path: Path, monkeypatch, kind: str) -> None:
-    """PySpark does not log its error messages while sparsehist counts, and does so again afterwards."""
+    """PySpark logs no error messages while sparsehist counts, and logs them again afterwards."""
     from pyspark.logger import PySparkLogger
 
     said = io.StringIO()

@@ -1,4 +1,4 @@
-"""Distances, readers at their own levels, networks of owners, and what coalitions know."""
+"""Graph distances, readers with their own levels, networks of owners, and the knowledge of coalitions."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def by_hand(pairs, sources):
 
 
 def graphlike(pairs, *, directed=False):
-    """Stand-in for a networkx graph."""
+    """A stand-in for a networkx graph."""
     nodes = sorted({node for pair in pairs for node in pair})
     return SimpleNamespace(is_directed=lambda: directed, edges=lambda: pairs, nodes=lambda: nodes)
 
@@ -150,7 +150,7 @@ def test_a_coalition_knows_what_its_nearest_member_knows():
 
 
 def test_a_network_checks_what_it_is_given():
-    """Values must match the nodes, levels must fall with distance, the noise must suit; no repr shows a value."""
+    """A network refuses values for other nodes, rising levels and unsuitable noise; no repr shows a value."""
     with pytest.raises(DataError):
         Network(np.zeros(33, int), edges(), DiscreteLaplace())
     for levels in ({}, {1: "1/2", 2: 1}):

@@ -34,7 +34,7 @@ def test_any_unicode_text_round_trips(values):
     ],
 )
 def test_text_files_hold_what_is_written(tmp_path, name, content, values):
-    """Values of text files are read as integers, dates or booleans only when all are written exactly so."""
+    """Values of a text file become integers, dates or booleans only if every value has exactly that form."""
     (tmp_path / name).write_bytes(content)
     assert Catalogue(file=tmp_path / name).values.to_list() == values
 
@@ -114,7 +114,7 @@ def test_long_catalogues_are_named_by_their_digest(tmp_path):
 
 
 def test_order_and_type_are_part_of_a_catalogue():
-    """Catalogues differ if the order, the type or the division of the values differs."""
+    """Catalogues are different if their values differ in order, type or division into texts."""
     catalogues = [["a", "b"], ["b", "a"], ["ab"], [1, 2], ["1", "2"], [True, False], [2], [True]]
     assert len({Catalogue(values).sha256 for values in catalogues}) == len(catalogues)
     assert len({Catalogue(values) for values in [*catalogues, *catalogues]}) == len(catalogues)

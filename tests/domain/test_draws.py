@@ -20,7 +20,7 @@ PAIRS = list(itertools.permutations(sorted(set(range(12)) - set(TAKEN.tolist()))
 
 
 def holding(domain, numbers):
-    """Return arguments of `draw_free` with these cells taken."""
+    """Return arguments of `draw_free` in which these cells are taken."""
     return {
         "n_taken": len(numbers),
         "taken": lambda keys: np.isin(domain.index(keys), numbers),
@@ -36,12 +36,12 @@ def pair_counts(draw):
 
 
 def reject(rng):
-    """Draw two free cells by rejection, with half of the domain taken or wanted."""
+    """Draw two free cells by rejection, with at most half of the domain taken or requested."""
     return draw_free(DOMAIN, 2, **holding(DOMAIN, TAKEN), rng=rng)
 
 
 def rank(rng):
-    """Draw two free cells by ranking, with more than half of the domain taken or wanted."""
+    """Draw two free cells by ranking, with more than half of the domain taken or requested."""
     return draw_free(DOMAIN, 3, **holding(DOMAIN, TAKEN), rng=rng).head(2)
 
 

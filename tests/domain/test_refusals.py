@@ -1,4 +1,4 @@
-"""What is no domain, no catalogue and no cell is refused, with what was given or what would be right."""
+"""Invalid domains, catalogues and cells are refused with the value or with a valid form."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ BAD = [
 
 @pytest.mark.parametrize(("make", "message"), BAD, ids=range(len(BAD)))
 def test_what_is_no_domain_is_refused(make, message):
-    """The refusal is short and quotes what is wrong, for domains are public."""
+    """The error about an invalid domain is short and quotes the invalid part, because domains are public."""
     with pytest.raises(DomainError, match=message) as refused:
         make()
     assert len(str(refused.value)) < 700

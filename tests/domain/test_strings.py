@@ -32,7 +32,7 @@ def frame(values):
 
 
 def named(value):
-    """Return the test id of a case: its domain."""
+    """Return the domain of a case as its test id."""
     return str(value).encode("ascii", "backslashreplace").decode() if isinstance(value, Strings) else "cells"
 
 
@@ -65,7 +65,7 @@ def test_cells_are_those_listed_by_brute_force(domain, cells):
 
 
 def test_membership():
-    """Empty and too long strings and foreign characters are outside; bounds count bytes or characters as declared."""
+    """Empty strings, too long ones and foreign characters are outside; bounds count bytes or characters."""
     keys = frame(["", "a", "é", "éé", "ab", "abc", "€", "b\x00", "😀"])
     assert Strings(max_bytes=2).contains(keys).tolist() == [0, 1, 1, 0, 1, 0, 0, 1, 0]
     assert Strings(max_chars=2).contains(keys).tolist() == [0, 1, 1, 1, 1, 0, 1, 1, 1]

@@ -1,4 +1,4 @@
-"""The client of one person: it keeps its reports, relaxes settings, and can be stored as bytes."""
+"""The client of one person keeps its reports, can relax its setting, and can be stored as bytes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RNG = entropy.seeded(71)
 
 
 def test_a_day_has_one_report_whatever_happens():
-    """A day has the same report at a setting after repeated calls, storage and relaxing."""
+    """A client gives the same report for a day and setting after repeated calls, storage and relaxing."""
     client = RapporClient.start(QUIET, "page", rng=RNG)
     client, first = client.report(date(2024, 1, 1), rng=RNG)
     assert first.shape == (128,)

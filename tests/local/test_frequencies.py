@@ -1,4 +1,4 @@
-"""Frequencies from releases of randomised response."""
+"""Frequencies estimated from randomised response are unbiased, with the stated standard deviation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""RAPPOR: settings, memo and reports, whole histories in both directions, decoding."""
+"""RAPPOR: the cost of settings, the law of memos and reports in both directions, and decoding."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_settings_have_the_reference_values():
 
 
 def test_reports_cost_what_enumeration_says():
-    """The stated epsilon is `hashes` times the largest log ratio over sequences of r reports, in both directions."""
+    """The stated epsilon is `hashes` times the largest log ratio over sequences of reports, in both directions."""
     for reports in (1, 2, 5):
         ratios = []
         for shown in itertools.product((0, 1), repeat=reports):
@@ -124,7 +124,7 @@ def test_histories_in_both_directions_follow_the_enumeration(truth):
 
 
 def test_wrong_histories_are_seen():
-    """Negative controls are rejected: degrading single reports, redrawing past ones, a memo kept 5 % too often."""
+    """Negative controls: degraded single reports, redrawn past reports and a wrong memo probability are detected."""
     rng = entropy.seeded(21)
     z2, w2 = history(FINE, truths(1), rng)
     one_by_one = [coarser_history(STEP, z2, report[None], rng=rng) for report in w2]
@@ -166,7 +166,7 @@ def test_what_is_no_setting_is_refused(wrong):
 
 
 class Ties:
-    """A generator whose first words equal the limit of a coin."""
+    """A generator whose first words equal the threshold of a coin, so that they do not decide it."""
 
     def __init__(self, limit, rng):
         self._words = [limit]

@@ -4,8 +4,8 @@ Privacy losses of independent draws add up, so the state after some releases is 
 loss, and the remaining budget. After the last release, the adversary gains (1 - e**e)+; before that, the best mean
 gain over the loss of the next release. Every release is the worst of its kind: Gaussian noise of rho has a normal
 loss of mean rho and variance 2 rho, a pure release is a coin with loss +-epsilon, and a key of an open domain reveals
-its unit with the stated probability. Means are sums over a grid of a hundredth of a standard deviation (a fiftieth for
-three steps), which gives delta to a relative 2e-4 (6e-4).
+its unit with the stated probability. Means are sums over a grid of a hundredth of a standard deviation (a fiftieth
+for three steps), which gives delta to a relative 2e-4 (6e-4).
 """
 
 from __future__ import annotations

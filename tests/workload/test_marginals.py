@@ -1,4 +1,4 @@
-"""Marginals: sums, text form, the residual basis and its cost."""
+"""Marginals have exact sums, a text form, and noise with the stated law."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_sums_beyond_float64_are_exact():
 
 
 def test_a_domain_too_large_to_write_down_has_marginals():
-    """30 columns with 10^20 cells: all pairs are summed, each with the right total, and noise is built for them."""
+    """For 30 columns with 10^20 cells, all pairs of columns get right totals, and noise can be drawn."""
     workload = Marginals((5,) * 20 + (4,) * 10, 2)
     assert workload.n_cells == 10**20 and len(workload.marginals) == 435
     cells = drawn_cells(workload.columns, 1000, seed=3)
@@ -65,7 +65,7 @@ def test_a_domain_too_large_to_write_down_has_marginals():
 
 
 def test_the_noise_of_marginals_has_the_stated_law_and_agrees_with_itself():
-    """L·Z of independent normals has covariance L·Lᵀ, and marginals that share a column sum to the same there."""
+    """Noise L·Z has covariance L·Lᵀ, and marginals that share a column agree on its sums."""
     made = strategy_named("residual", Marginals((2, 3), up_to=2))
     L = made.noise_answers(np.eye(made.n_noise))
     draws = made.noise_answers(entropy.seeded(7).standard_normal((made.n_noise, 40_000)))

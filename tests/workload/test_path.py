@@ -50,7 +50,7 @@ STRATEGIES = [
 
 
 class Coefficients:
-    """Stand-in for a generator: a draw is the matrix of its coefficients on all independent normals so far."""
+    """A stand-in for a generator; a draw is its matrix of coefficients on all independent normals so far."""
 
     def __init__(self, draws):
         self.draws, self.drawn = draws, 0
@@ -92,7 +92,7 @@ def test_the_joint_law_over_levels_is_exact_in_any_order(strategy):
 
 
 def test_a_wrong_path_has_another_covariance():
-    """The algebra detects an independently drawn level and a sensitivity 5 % off."""
+    """The exact covariance detects an independently drawn level and a sensitivity that is 5 % off."""
     strategy, sensitivity = STRATEGIES[0], 1.0
     assert _gap(strategy, _answers(strategy, LEVELS, 1.05 * sensitivity), sensitivity) > 0.05
     family, states, rng = Gaussian(), {}, Coefficients(3)
@@ -105,9 +105,9 @@ DRAWS = 40_000
 
 
 def _drawn(family, strategy, order, seed, *, draws=DRAWS, forget=False):
-    """Answers at all levels, draws side by side; shape (draws, levels · queries), levels from coarse to fine.
+    """Return answers at all levels, from coarse to fine; shape (draws, levels · queries).
 
-    One strategy of many independent copies is what is drawn: states are filled column by column.
+    Many independent copies of the strategy are drawn at once, because states are filled column by column.
     """
     rng, columns = seeded(seed), []
     for _ in range(draws // 100):
@@ -150,7 +150,7 @@ def test_draws_follow_the_joint_law():
 
 @pytest.mark.parametrize("family", [Laplace(1.0), DiscreteLaplace(2)], ids=["laplace", "discrete_laplace"])
 def test_other_families_keep_their_noise(family):
-    """Laplace noise on a wavelet, in scrambled order, has the joint law of noise coarsened step by step."""
+    """Laplace noise on a wavelet has the same joint law in scrambled order and coarsened step by step."""
     strategy = strategy_named("haar", Prefix(2))
     state = next_state(family, strategy, {}, LEVELS[0], rng=seeded(1))
     assert state.shape == (2,) and state.dtype == (np.int64 if family.integer else np.float64)

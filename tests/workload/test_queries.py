@@ -27,7 +27,7 @@ WORKLOADS = [
 
 @pytest.mark.parametrize(("workload", "matrix"), WORKLOADS, ids=lambda value: str(value)[:24])
 def test_a_workload_is_its_matrix(workload, matrix):
-    """A workload acts like its matrix: applied, transposed, on counts and row by row."""
+    """A workload acts like its matrix: when applied, when transposed, on counts and row by row."""
     matrix, rng = np.asarray(matrix, float), seeded(1)
     x, y = rng.standard_normal((workload.n_cells, 3)), rng.standard_normal((workload.n_queries, 2))
     assert workload.shape == matrix.shape
@@ -70,7 +70,7 @@ def test_texts_of_several_columns_are_read_back(text):
 
 
 def test_a_large_matrix_is_read_back_to_the_last_bit():
-    """Weights of any size and sparse rows are kept in full; only the displayed text is shortened."""
+    """A large matrix is stored with all its weights; only its displayed text is shortened."""
     weights = seeded(4).standard_normal((300, 500)) * (seeded(5).random((300, 500)) < 0.1) * 1e30
     back = sh.workload.Workload.parse(str(Matrix(weights)))
     assert (back.matrix.toarray() == weights).all() and len(back.describe()) == 120

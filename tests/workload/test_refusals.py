@@ -62,6 +62,6 @@ STRATEGIES = [
 
 @pytest.mark.parametrize(("make", "message"), [*WORKLOADS, *STRATEGIES])
 def test_what_cannot_be_served_is_refused(make, message):
-    """The refusal names a valid value."""
+    """An invalid workload or strategy is refused, and the error names a valid value."""
     with pytest.raises(DeclarationError, match=message):
         make()

@@ -1,4 +1,4 @@
-"""Sensitivities: no set of cells exceeds them, by brute force on small domains and by search on larger ones."""
+"""No set of cells exceeds a stated sensitivity, by brute force on small domains and by search on larger ones."""
 
 from __future__ import annotations
 
@@ -58,19 +58,19 @@ def largest_moves(R: np.ndarray, keys: int) -> tuple[float, float]:
 
 @pytest.mark.parametrize(("workload", "name"), SMALL, ids=lambda part: str(part)[:30])
 def test_no_unit_moves_more_than_the_sensitivity(workload: Workload, name: str) -> None:
-    """No set of cells exceeds the bound; one cell is priced exactly in both norms, and 5 % less is detected."""
+    """No set of cells exceeds the stated sensitivity, which is exact for one cell; 5 % less is detected."""
     strategy = strategy_named(name, workload)
     R = strategy.apply(np.eye(workload.n_cells))
     for keys in range(1, workload.n_cells + 1):
         moved, most = largest_moves(R, keys), (strategy.l2(keys), strategy.l1(keys))
         assert moved[0] <= most[0] * (1 + 1e-12) and moved[1] <= most[1] * (1 + 1e-12)
-        if keys == 1 and name != "haar":  # a full tree of cells is assumed there
+        if keys == 1 and name != "haar":  # this bound assumes a full tree of cells
             assert moved == pytest.approx(most, rel=1e-8)
             assert moved[0] > 0.95 * most[0] and moved[1] > 0.95 * most[1]
 
 
 def annealed(R: np.ndarray, keys: int, *, l1: bool, seed: int) -> float:
-    """Search the largest norm of R·1_S by annealing: exchange single cells, then step to the best neighbour."""
+    """Search for the largest norm of R·1_S by annealing, followed by steps to the best neighbour."""
     rng, n = seeded(seed), R.shape[1]
 
     def norm(moves: np.ndarray) -> np.ndarray:
@@ -95,7 +95,7 @@ def annealed(R: np.ndarray, keys: int, *, l1: bool, seed: int) -> float:
             if gain > 0 or rng.random() < math.exp(gain / temperature):
                 chosen[place], move = new, other
         reached = -1.0
-        while norm(move) > reached * (1 + 1e-12):  # the cells that suit the signs, or the sums, best
+        while norm(move) > reached * (1 + 1e-12):  # the cells that match the signs, or the sums, best
             reached = float(norm(move))
             gain = R.T @ (np.sign(move) if l1 else move)
             chosen = np.argsort(-gain)[:keys]
@@ -104,8 +104,8 @@ def annealed(R: np.ndarray, keys: int, *, l1: bool, seed: int) -> float:
     return best
 
 
-# The number is how far the stated sensitivity in L2 may be above what the search finds: where it is 1.05 or less, a
-# sensitivity 5 % too small is noticed.
+# The number bounds the ratio of the stated L2 sensitivity to the one that the search finds. If it is at most 1.05, a
+# sensitivity that is 5 % too small is detected.
 LARGE: list[tuple[Workload, str, float]] = [
     (Prefix(256), "spectral", 1.02),
     (Ranges(300), "spectral(blend=4, window=1)", 1.05),
@@ -153,7 +153,7 @@ def test_haar_is_priced_exactly(n: int) -> None:
 @pytest.mark.parametrize(("blend", "window"), [(0, 0), (0.5, 3), (4, 8), (64, 15)])
 @pytest.mark.parametrize("n", [3, 30, 500])
 def test_rows_of_the_spectral_strategy_fall_away_from_the_diagonal(kind, blend, window, n) -> None:  # type: ignore[no-untyped-def]
-    """K is positive and unimodal in every row, which the bound by sliding windows needs."""
+    """Every row of the kernel K is positive and unimodal, as the bound by sliding windows requires."""
     strategy = strategy_named(f"spectral(blend={blend}, window={min(window, n - 1)})", kind(n))
     i, kernel, table = np.arange(n), strategy.kernel, strategy._table
     K = table[np.abs(i[:, None] - i)] + kernel.sign * table[i[:, None] + i + kernel.shift]
@@ -204,7 +204,7 @@ def test_bounds_by_patterns_hold_with_and_without_a_list_of_them(monkeypatch, pa
 
 
 def test_many_columns_are_priced() -> None:
-    """With 30 columns 20 cells cost far less than 20 times one, unless the strategy sees them as one."""
+    """With 30 columns, 20 cells cost far less than 20 times one cell, unless the strategy cannot separate them."""
     made = ResidualBasis(Marginals((5,) * 20 + (4,) * 10, 2))
     assert np.sqrt(20.0) < made.l2(20) < 20
     assert ResidualBasis(Marginals((10**40, 3, 4), [[1], [2]])).l2(20) == pytest.approx(20.0)

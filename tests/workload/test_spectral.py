@@ -1,4 +1,4 @@
-"""The spectral strategy: transforms and tables are those of dense algebra, at any length."""
+"""Transforms and tables of the spectral strategy equal those of dense algebra at any length."""
 
 from __future__ import annotations
 

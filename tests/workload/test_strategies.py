@@ -42,7 +42,7 @@ def _served(name, n):
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("n", SIZES)
 def test_a_strategy_factors_its_workload(name, n):
-    """L·R equals A, the variances are the diagonal of L·Lᵀ, and the stated mean is their mean."""
+    """A strategy's factors multiply to the workload, and its variances and their mean are as stated."""
     for strategy in _served(name, n):
         check_factorization(strategy)
 
@@ -79,7 +79,7 @@ MADE_OF_OTHERS = [
     *((Marginals(sizes, up_to=2), name) for sizes in ((2, 3, 4), (3, 1, 4)) for name in ("residual", "direct")),
     (Marginals((3, 3, 2), [[0], [1, 2], [0, 2]]), "residual"),
     (Marginals((2, 3), 1), "optimised"),
-    (Matrix([[1, 1, 0, 0], [0, 0, 1, 0], [1, 1, 1, 0]]), "optimised"),  # two cells alike, one not asked about
+    (Matrix([[1, 1, 0, 0], [0, 0, 1, 0], [1, 1, 1, 0]]), "optimised"),  # two equal cells, and one without a query
     (Matrix(np.vstack([np.full(8, 1e8), np.eye(8)])), "optimised"),
 ]
 
@@ -130,7 +130,7 @@ def test_no_other_shares_of_a_union_are_better(shares):
     ids=str,
 )
 def test_errors_are_the_published_ones(workload, strategy, ratio):
-    """At one cell per unit, errors relative to the singular-value bound equal the reference values."""
+    """For one cell per unit, errors relative to the singular-value bound equal the reference values."""
     made = strategy_named(strategy, workload)
     values = (
         np.linalg.svd(workload.apply(np.eye(workload.n_cells)), compute_uv=False)
@@ -144,7 +144,7 @@ def test_errors_are_the_published_ones(workload, strategy, ratio):
 
 @pytest.mark.parametrize("exponent", [8, 11, 13, slow(16), slow(20)])
 def test_the_spectral_strategy_is_within_its_targets(exponent):
-    """From n = 256 to 2**20, prefix sums come within 5 % of the bound and all ranges within 2 %."""
+    """From n = 256 to 2**20, the error of prefix sums is within 5 % of the bound, and that of ranges within 2 %."""
     for workload, target in ((Prefix(2**exponent), 1.05), (Ranges(2**exponent), 1.02)):
         assert 1 <= strategy_named("spectral", workload).mean_variance() / lower_bound(workload) <= target
 

@@ -204,11 +204,7 @@ def _texts(frame: pl.DataFrame) -> pl.Series:
 
 
 def distinct_pairs(
-    units: WordArray,
-    cells: Numbers32or64,
-    hashes: WordArray,
-    bits: int,
-    rank: Callable[[Numbers32or64], IndexArray],
+    units: WordArray, cells: Numbers32or64, hashes: WordArray, bits: int, rank: Callable[[Numbers32or64], IndexArray]
 ) -> tuple[NDArray[np.uint32], IndexArray]:
     """Find the distinct pairs of rows, ordered by unit, hash, and value of the key.
 

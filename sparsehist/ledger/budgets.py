@@ -22,15 +22,7 @@ from sparsehist.declaration.checks import checked_choice
 from sparsehist.declaration.recurring import Every, every_of
 from sparsehist.errors import DeclarationError, shown
 from sparsehist.privacy import Level, as_level, level_text
-from sparsehist.privacy.filters import (
-    GAUSSIAN_ROUTE,
-    PURE_ROUTE,
-    RHO_ROUTE,
-    ROUTES,
-    Filter,
-    filter_on,
-    routes_for,
-)
+from sparsehist.privacy.filters import GAUSSIAN_ROUTE, PURE_ROUTE, RHO_ROUTE, ROUTES, Filter, filter_on, routes_for
 from sparsehist.privacy.guarantees import EpsilonDelta, level_or_goal
 from sparsehist.privacy.levels import level_or_zero
 

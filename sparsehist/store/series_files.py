@@ -25,14 +25,7 @@ import polars as pl
 import pyarrow as pa
 
 from sparsehist.errors import StoreDamagedError, StoreError
-from sparsehist.store.private_files import (
-    altered,
-    atomic_file,
-    check_file,
-    disk_errors,
-    verified,
-    write_file,
-)
+from sparsehist.store.private_files import altered, atomic_file, check_file, disk_errors, verified, write_file
 from sparsehist.store.records import RegisteredFile
 from sparsehist.store.support import hash_keys, in_order, plain
 from sparsehist.threads import cores, in_threads
@@ -70,12 +63,7 @@ def order_by_count(counts: IntArray, *, rng: np.random.Generator) -> IntArray:
 
 
 def write_sorted(
-    directory: Path,
-    pieces: Iterable[pl.DataFrame],
-    *,
-    salt: bytes,
-    durable: bool = True,
-    threads: int | None = None,
+    directory: Path, pieces: Iterable[pl.DataFrame], *, salt: bytes, durable: bool = True, threads: int | None = None
 ) -> list[RegisteredFile]:
     """Write the files of a series from sorted counts in bounded memory, and return them for registration.
 

@@ -15,13 +15,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sparsehist.errors import (
-    NotFoundError,
-    StoreDamagedError,
-    StoreError,
-    StoreInUseError,
-    StoreRolledBackError,
-)
+from sparsehist.errors import NotFoundError, StoreDamagedError, StoreError, StoreInUseError, StoreRolledBackError
 from sparsehist.privacy.levels import as_level, level_text
 from sparsehist.store.database import Database, as_text, now
 from sparsehist.store.layout import FORMAT_VERSION, SERIES, SPILL, store_id_at

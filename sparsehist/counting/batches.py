@@ -6,11 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import polars as pl
 
-from sparsehist.counting.log import Log
+from sparsehist.counting.log import TEXTS, Log
 
 BATCH_ROWS = 400_000
 DICTIONARIES = (pl.Categorical, pl.Enum)
-TEXTS = (pl.String, *DICTIONARIES)
 
 
 def is_whole(dtype: pl.DataType) -> bool:
@@ -20,7 +19,7 @@ def is_whole(dtype: pl.DataType) -> bool:
 
 
 def plain(name: str, dtype: pl.DataType) -> pl.Expr:
-    """Turn a column into Int64, the bits of its whole numbers, or into bytes; dictionaries stay as they are."""
+    """Convert a column to Int64 (whole numbers bit by bit) or to bytes; leave dictionaries unchanged."""
     column = pl.col(name)
     if dtype == pl.UInt64:
         return column.reinterpret(signed=True)
@@ -40,7 +39,7 @@ def restored(values: pl.Series, dtype: pl.DataType) -> pl.Series:
 
 
 def is_present(name: str, dtype: pl.DataType) -> pl.Expr:
-    """Mark the rows in which a column, as `plain` gives it, is neither null nor empty."""
+    """Mark the rows in which a column, converted by `plain`, is neither null nor empty."""
     column = pl.col(name)
     if is_whole(dtype):
         return column.is_not_null()
@@ -49,7 +48,7 @@ def is_present(name: str, dtype: pl.DataType) -> pl.Expr:
 
 
 def batches(log: Log, columns: Sequence[str], computed: Mapping[str, pl.Expr]) -> Iterator[pl.DataFrame]:
-    """Read columns as `plain` gives them, and computed ones; the last batch may be small or empty."""
+    """Yield columns, converted by `plain`, and computed columns in batches; the last may be small or empty."""
     rows = log.rows.select(*(plain(name, log.dtypes[name]) for name in columns), *computed.values())
     waiting = [pl.DataFrame(schema=rows.collect_schema())]
     for frame in rows.collect_batches(chunk_size=BATCH_ROWS, maintain_order=False):
@@ -61,7 +60,7 @@ def batches(log: Log, columns: Sequence[str], computed: Mapping[str, pl.Expr]) -
 
 
 def kept(batch: pl.DataFrame, rules: Mapping[str, pl.Expr], broken: set[str]) -> pl.DataFrame:
-    """Leave out the rows that break a rule, and add the columns of these rules to `broken`."""
+    """Drop the rows that break a rule, and add the columns of the broken rules to `broken`."""
     checks = batch.select(rule.all().alias(name) for name, rule in rules.items()).to_dicts()
     failed = [name for check in checks for name, holds in check.items() if not holds]
     broken.update(failed)

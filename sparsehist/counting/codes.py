@@ -1,4 +1,4 @@
-"""Exact codes of rows: 0, 1, 2, …, equal exactly where all values are equal.
+"""Exact codes of rows (0, 1, 2, …): two rows have one code if and only if all their values are equal.
 
 Rows are looked up by a 64-bit hash in an open-addressing table, a whole batch at once; then every row is compared
 with the row of its code. So a hash collision costs time, but never merges two rows. (Polars' categoricals are exact
@@ -23,7 +23,7 @@ Codes32: TypeAlias = "NDArray[np.uint32]"
 CODE_BITS = 32
 MOST_CODES = 2**CODE_BITS - 2
 _FIRST_BITS = 15
-_SLOTS_PER_ROW = 2  # at least; in a half-full table, two of three rows are found in the first slot
+_SLOTS_PER_ROW = 2  # at least; in a half-full table, two of three rows are in their first slot
 _BLOCK = 1 << 16  # rows looked up at a time: their temporaries stay in the cache of a core
 
 
@@ -32,14 +32,14 @@ def row_hash(rows: pl.DataFrame, seed: int) -> WordArray:
     return rows.hash_rows(seed).to_numpy()
 
 
-def taken(values: pl.Series, positions: NDArray[np.integer]) -> pl.Series:
+def take(values: pl.Series, positions: NDArray[np.integer]) -> pl.Series:
     """Take values by position, without the query plan of Polars' `gather`."""
     return values[pl.Series(positions.astype(np.uint32, copy=False))]
 
 
 def _rows(rows: pl.DataFrame, positions: NDArray[np.integer]) -> pl.DataFrame:
     """Take rows by position; name the columns key_0, …."""
-    columns = (taken(column, positions) for column in rows)
+    columns = (take(column, positions) for column in rows)
     return pl.DataFrame(dict(zip(key_names(rows.width), columns, strict=True)))
 
 
@@ -50,12 +50,12 @@ class Codes:
         self._seed, self._lock = secrets.randbits(64), Lock()
         # Rows by code: many rows in one chunk, then smaller chunks of newer rows.
         names = key_names(len(dtypes))
-        self._values, self._settled = pl.DataFrame(schema=dict(zip(names, dtypes, strict=True))), 0
+        self._values, self._in_first_chunk = pl.DataFrame(schema=dict(zip(names, dtypes, strict=True))), 0
         # A slot holds a code plus one, or 0 if it is free; hashes are by code.
         self._slots: Codes32 = np.zeros(1 << _FIRST_BITS, dtype=np.uint32)
         self._hashes: WordArray = np.empty(0, dtype=np.uint64)
         self._size = 0
-        # Codes of rows, as text, whose hash equals the hash of another row. They have no slots.
+        # Codes, by the text of a row, of rows whose hash equals the hash of another row. They have no slots.
         self._strays: dict[str, int] = {}
 
     def values(self) -> pl.DataFrame:
@@ -88,7 +88,7 @@ class Codes:
         return in_order
 
     def _reserve(self, more: int) -> None:
-        """Make room for `more` hashes and slots."""
+        """Reserve memory for `more` hashes and slots."""
         most = self._size + more
         if most > MOST_CODES:
             raise DataError("the log has too many distinct values for one machine: count it with Spark")
@@ -120,7 +120,7 @@ class Codes:
         slots, new = slots[rows], [np.empty(0, dtype=np.intp)]
         while rows.size:
             free = np.flatnonzero(self._slots[slots] == 0)
-            # If several rows claim one slot, the last to write its number gets it; the others look again.
+            # If several rows claim one slot, the last one to write its number gets it; the others try the next slot.
             mine = np.arange(1, free.size + 1, dtype=np.uint32)
             self._slots[slots[free]] = mine
             first = free[self._slots[slots[free]] == mine]
@@ -148,9 +148,9 @@ class Codes:
         """Append the rows of new codes."""
         if new.is_empty():
             return
-        # A copy of texts and bytes: a view would keep the whole batch in memory for a few values.
+        # Copy texts and bytes: a view of a few values would keep the whole batch in memory.
         new = pl.DataFrame(new.to_arrow(compat_level=pl.CompatLevel.oldest()))
         self._values = pl.concat([self._values, new], rechunk=False)
-        # Rows are taken faster from one chunk, but to join chunks copies all rows: do so when an eighth is new.
-        if 8 * (self._size - self._settled) > self._size:
-            self._values, self._settled = self._values.rechunk(), self._size
+        # Taking rows from one chunk is faster, but joining chunks copies all rows: join when an eighth is new.
+        if 8 * (self._size - self._in_first_chunk) > self._size:
+            self._values, self._in_first_chunk = self._values.rechunk(), self._size

@@ -1,4 +1,4 @@
-"""Input and output of counting, for all engines."""
+"""Records that counting takes and returns, whatever the engine."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ SUMS = "sums of amounts, such as revenue, are measures of the log itself"
 
 @dataclass(frozen=True)
 class Query:
-    """A log given as the result of a SQL query, which a new DuckDB runs on the named sources only.
+    """A log that is the result of a SQL query; a new DuckDB runs it on the named sources only.
 
     Attributes:
         sql: One SELECT statement, as docs/sql.md describes.
-        tables: Tables it reads, by name: frames, Arrow tables, relations, paths, `Files`. `sql` may name files, too.
+        tables: Tables that it reads, by name: frames, Arrow tables, relations, paths, `Files`. `sql` may name files
         public: Tables without data of any unit; a file named in `sql` is public if its path is given here.
         parameters: Values for $name.
         unverified: Do not check that the query keeps units apart; ledger, metadata and report show this.
@@ -74,7 +74,7 @@ class Files:
     Attributes:
         paths: Path, pattern or URL (s3, gs, az, https), or a list of them.
         delimiter: Separator of the fields of CSV files, one character; if None, a comma, or a tab in .tsv files.
-        hive: Columns that stand in the names of folders, as in `day=2024-01-31/part.parquet`; text.
+        hive: Columns in the names of folders, as in `day=2024-01-31/part.parquet`; their type is text.
         storage_options: Credentials for URLs, as Polars takes them: {"aws_access_key_id": …}. They are not stored;
             missing ones are taken from the environment.
         types: Types that key columns are cast to: {"time": "date"} counts days of timestamps; "integer" and "text"
@@ -100,12 +100,12 @@ class Files:
 
 @dataclass(frozen=True)
 class Counts:
-    """Counts made elsewhere: each unit counts towards at most `max_keys` keys, and adds one to each.
+    """Counts from another system: each unit counts towards at most `max_keys` keys, and adds one to each.
 
     Attributes:
         frame: Key columns and a count column; anything tabular.
         count: Name of the count column, whole numbers of at least 0; rows with 0 are left out.
-        counted_by: The `CountingSql` that made them, set by its `counts`; `create` refuses another key or bound.
+        counted_by: The `CountingSql` of the counts, which its `counts` sets; `create` refuses another key or bound.
         largest: The most that one unit adds to the count of a key. It must be given, and be 1.
 
     Example:
@@ -153,13 +153,13 @@ class UnitPairs:
 
 @dataclass(frozen=True)
 class CountedKeys:
-    """All keys of the log in the domain, with their numbers of units. Secret.
+    """All keys of the log that are in the domain, with their numbers of units. Secret.
 
     Attributes:
         frame: One row per key, in arbitrary order: columns key_0, … in the canonical dtypes of the domain, count
             (Int64; 0 if all units with the key keep other keys), and sum_0, … (Int64, in steps) for each measure.
-        engine: The engine, such as "polars 2.1.0". A unit with too many keys keeps the same ones only with the same
-            salt and engine.
+        engine: Name and version of the engine, such as "polars 2.1.0". A unit with too many keys keeps the same keys
+            only with the same salt and engine.
     """
 
     frame: pl.DataFrame = field(repr=False)
@@ -174,12 +174,12 @@ class CountRequest:
         unit: Columns of the log that name the unit; none for Counts.
         salt: 16 secret random bytes.
         temporary_directory: Parent of a private directory for rows that do not fit in memory.
-        weights: Pairs of a weight, in parts of a count, decreasing from one count, and the largest number of keys
-            with this weight; units with more keys are cut. Counts are in these parts.
+        weights: Pairs (weight, most keys); weights decrease, and the first is one full count. A unit with at most
+            that many keys adds the weight to each of them; units with more keys than the last pair allows are cut.
         threads: Threads that count; as many as there are cores if None. Polars reads and sorts with all.
         progress: Function called with the name of each phase when it begins.
-        portable: Keep keys in the order that every engine knows (`counting/tuples.py`).
-        without_key: Whether the log has no key column: each unit then has the one key of a domain of one cell.
+        portable: Choose the kept keys by the portable order (`counting/tuples.py`).
+        without_key: Whether the log has no key column; then every unit has the only key of a domain of one cell.
     """
 
     unit: tuple[str, ...]
@@ -201,7 +201,7 @@ class CountRequest:
 
     @property
     def read(self) -> tuple[str, ...]:
-        """Columns of the log to be read for unit and key."""
+        """Columns of the log for unit and key, each once."""
         return tuple(dict.fromkeys((*self.unit, *self.key)))
 
     @property
@@ -211,7 +211,7 @@ class CountRequest:
 
     @property
     def full(self) -> int:
-        """Number of parts of a count, which a unit with few keys adds to each of its keys."""
+        """Weight of a full count, which a unit with few keys adds to each of its keys."""
         return self.weights[0][0]
 
     def report(self, phase: str) -> None:
@@ -220,8 +220,8 @@ class CountRequest:
             self.progress(phase)
 
 
-def request(*, unit: str | Sequence[str] | None, key: str | Sequence[str], **declared: Any) -> CountRequest:
-    """Make a request from the values of a declaration; without `weights` a unit keeps `max_keys` keys."""
+def request_of(*, unit: str | Sequence[str] | None, key: str | Sequence[str], **declared: Any) -> CountRequest:
+    """Make a request from the values of a declaration; without `weights`, up to `max_keys` keys of a unit count 1."""
     units, keys = ((names,) if isinstance(names, str) else tuple(names or ()) for names in (unit, key))
     declared["weights"] = declared.get("weights") or [(1, declared["max_keys"])]
     return CountRequest(unit=units, key=keys, **declared)

@@ -1,4 +1,4 @@
-"""Count the keys of a log: check the declaration, choose the engine, and run it; or use given counts."""
+"""Count the keys of a log: check the declaration, and choose and run the engine; or check counts from elsewhere."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from sparsehist.counting import in_memory
-from sparsehist.counting.contract import SUMS, CountedKeys, CountRequest, Counts, UnitPairs, request
+from sparsehist.counting.contract import SUMS, CountedKeys, CountRequest, Counts, UnitPairs, request_of
 from sparsehist.counting.keys import has_duplicates, missing_error, outside_error, place
 from sparsehist.counting.log import Log, check_key_dtypes, check_unit_dtypes, engine_errors
 from sparsehist.counting.measured import check_sums, sum_names
@@ -25,21 +25,21 @@ _UNBOUNDED = 2**62
 def count_keys(source: object, *, may_be_empty: bool = False, **declared: Any) -> CountedKeys:
     """Count the units of each key, with each unit bounded to `max_keys` distinct keys.
 
-    Rows without a usable key are left out first; keys of the same cell count once. `declared` are the fields of a
-    `CountRequest`; a log without valid rows is refused unless it `may_be_empty`.
+    Rows without a usable key are left out first; keys that map to one cell count once. `declared` are the fields of a
+    `CountRequest`; a log without valid rows is refused unless `may_be_empty`.
     """
-    wanted = request(**declared)
+    request = request_of(**declared)
     if isinstance(source, Counts):
-        engine, frame = "given", given_counts(source, wanted)
-    elif (log := opened(source, wanted)).of_spark:
-        from sparsehist.counting import with_spark  # imports the writer of SQL, which no other log needs
+        engine, frame = "given", checked_counts(source, request)
+    elif (log := checked_log(source, request)).of_spark:
+        from sparsehist.counting import with_spark  # imports sqlglot, which other logs do not need
 
-        engine, frame = with_spark.name(), with_spark.count(log, wanted)
+        engine, frame = with_spark.name(), with_spark.count(log, request)
     else:
-        engine, frame = in_memory.name(), in_memory.count(log, wanted)
+        engine, frame = in_memory.name(), in_memory.count(log, request)
     if frame.is_empty() and not may_be_empty:
         raise DataError(EMPTY)
-    check_sums(frame, wanted.measures)
+    check_sums(frame, request.measures)
     return CountedKeys(frame, engine)
 
 
@@ -51,12 +51,12 @@ def sorted_keys(source: object, order: bytes, **declared: Any) -> tuple[str, Ite
     """
     from sparsehist.counting import with_spark
 
-    wanted = request(**declared)
-    log = opened(source, wanted)
+    request = request_of(**declared)
+    log = checked_log(source, request)
 
     def checked() -> Iterator[pl.DataFrame]:
-        for frame in with_spark.in_order(log, wanted, order):
-            check_sums(frame, wanted.measures)
+        for frame in with_spark.in_order(log, request, order):
+            check_sums(frame, request.measures)
             yield frame
 
     return with_spark.name(), checked()
@@ -64,23 +64,23 @@ def sorted_keys(source: object, order: bytes, **declared: Any) -> tuple[str, Ite
 
 def list_pairs(source: object, **declared: Any) -> UnitPairs:
     """List the distinct pairs of a unit and a key of the domain, without bounding; not of Counts or Spark frames."""
-    wanted = request(max_keys=_UNBOUNDED, **declared)
-    return in_memory.kept_pairs(opened(source, wanted), wanted)
+    request = request_of(max_keys=_UNBOUNDED, **declared)
+    return in_memory.kept_pairs(checked_log(source, request), request)
 
 
-def opened(source: object, wanted: CountRequest) -> Log:
-    """Open a log, with its columns in types that can be counted; refuse others."""
-    if not wanted.unit:
+def checked_log(source: object, request: CountRequest) -> Log:
+    """Open a log, and refuse columns whose types cannot be counted."""
+    if not request.unit:
         raise DeclarationError("unit is needed unless the source is Counts")
-    wanted.report("reading")
-    measured = [each.column for each in wanted.measures if each.column is not None]
-    columns = dict.fromkeys((*(wanted.unit if wanted.without_key else wanted.read), *measured))
-    log = open_log(source, list(columns)).with_key_types(wanted.key_types)
-    if wanted.without_key:
-        log = log.with_key(wanted.key[0], wanted.domain.keys(np.zeros(1, np.int64)).row(0)[0])
-    check_unit_dtypes(log, wanted.unit, portable=wanted.portable)
-    check_key_dtypes(log, wanted.key, wanted.domain)
-    if log.of_spark and not wanted.portable:
+    request.report("reading")
+    measured = [each.column for each in request.measures if each.column is not None]
+    columns = dict.fromkeys((*(request.unit if request.without_key else request.read), *measured))
+    log = open_log(source, list(columns)).with_key_types(request.key_types)
+    if request.without_key:
+        log = log.with_key(request.key[0], request.domain.keys(np.zeros(1, np.int64)).row(0)[0])
+    check_unit_dtypes(log, request.unit, portable=request.portable)
+    check_key_dtypes(log, request.key, request.domain)
+    if log.of_spark and not request.portable:
         raise DeclarationError(
             "a Spark frame is counted by Spark alone: declare portable=True; running series and checks take files"
         )
@@ -88,47 +88,49 @@ def opened(source: object, wanted: CountRequest) -> Log:
     return log
 
 
-def given_counts(source: Counts, wanted: CountRequest) -> pl.DataFrame:
-    """Check counts made elsewhere and rename their columns to key_0, …, count."""
-    if wanted.unit:
+def checked_counts(source: Counts, request: CountRequest) -> pl.DataFrame:
+    """Check counts from another system, and rename their columns to key_0, …, count."""
+    if request.unit:
         raise DeclarationError("Counts hold no units: leave out unit=")
-    if wanted.full != 1:
+    if request.full != 1:
         raise DeclarationError("Counts were bounded elsewhere: shares need the log itself")
-    sums = [measure.steps_column for measure in wanted.measures]
-    log = open_log(source.frame, (*wanted.key, source.count, *sums)).with_key_types(wanted.key_types)
-    check_key_dtypes(log, wanted.key, wanted.domain)
+    sums = [measure.steps_column for measure in request.measures]
+    log = open_log(source.frame, (*request.key, source.count, *sums)).with_key_types(request.key_types)
+    check_key_dtypes(log, request.key, request.domain)
     with engine_errors(log.label, log):
-        read = log.rows.select(*wanted.key, source.count, *sums).collect(engine="streaming")
-        # Each column in one piece, from which rows are taken in a sixth of the time; one after another, for memory.
+        read = log.rows.select(*request.key, source.count, *sums).collect(engine="streaming")
+        # Join the chunks of each column: taking rows is then six times as fast. One column at a time saves memory.
         frame = pl.DataFrame([read.drop_in_place(name).rechunk() for name in read.columns])
     texts = [name for name in (source.count, *sums) if name in log.texts]
     frame = frame.with_columns(pl.col(name).cast(pl.Int64, strict=False) for name in texts)
     rule = f"counts must be whole numbers, none null or negative: {SUMS}"
     numbers = [_whole(frame[source.count], rule).alias("count")]
-    for name, measure in zip(sum_names(wanted.measures), wanted.measures, strict=True):
+    for name, measure in zip(sum_names(request.measures), request.measures, strict=True):
         rule = (
-            f"sums made elsewhere are whole numbers of steps of {measure.step}, not null, with each unit's part cut "
-            "to the bounds of its measure before addition"
+            f"sums from another system must be whole numbers of steps of {measure.step}, without nulls, and each "
+            "unit's part must be cut to the bounds of its measure before addition"
         )
         numbers.append(_whole(frame[measure.steps_column], rule, signed=measure.signed).alias(name))
-    keys = frame.select(pl.col(name).alias(f"key_{column}") for column, name in enumerate(wanted.key))
+    keys = frame.select(pl.col(name).alias(f"key_{column}") for column, name in enumerate(request.key))
     if has_duplicates(keys):
         raise DataError("a key occurs twice among the counts: add up the rows of each unit and key before counting")
-    placed = place(keys, wanted.domain)
-    if placed.missing and wanted.on_null == "error":
-        raise missing_error(wanted.key[placed.missing[0]], "key")
-    if placed.outside and wanted.on_outside == "error":
+    placed = place(keys, request.domain)
+    if placed.missing and request.on_null == "error":
+        raise missing_error(request.key[placed.missing[0]], "key")
+    if placed.outside and request.on_outside == "error":
         text = [dtype == pl.String for dtype in keys.dtypes]
-        raise outside_error(placed.outside, wanted.key, wanted.domain, text)
+        raise outside_error(placed.outside, request.key, request.domain, text)
     if not placed.unchanged and has_duplicates(placed.cells):
-        raise DataError("two keys fall into one cell of the domain: counts that were bounded apart cannot be added")
+        raise DataError(
+            "two keys map to one cell of the domain: their counts were bounded separately and cannot be added"
+        )
     if not placed.unchanged:
         numbers = [each.filter(pl.Series(placed.usable)) for each in numbers]
     return placed.cells.with_columns(numbers)
 
 
 def _whole(numbers: pl.Series, rule: str, *, signed: bool = False) -> pl.Series:
-    """Refuse a column unless it holds whole numbers, which are not negative unless `signed`."""
+    """Return a column as Int64; refuse nulls, fractions and, unless `signed`, negative numbers."""
     whole, dtype = numbers.cast(pl.Int64, strict=False), numbers.dtype
     exact = dtype.is_integer() or (dtype.is_numeric() and (whole.cast(pl.Float64) == numbers.cast(pl.Float64)).all())
     if whole.has_nulls() or not exact or (not signed and (whole < 0).any()):

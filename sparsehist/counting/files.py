@@ -50,12 +50,12 @@ def open_files(source: object, columns: Sequence[str] = ()) -> Log | None:
         raise DeclarationError("JSON lines do not declare columns: give a frame as the table")
     if len(paths) > 1:
         dtypes = {name: _widest(dtype) for name, dtype in dtypes.items()}
-    wanted = {name: dtypes[name] for name in columns or dtypes if name in dtypes and name not in files.hive}
+    needed = {name: dtypes[name] for name in columns or dtypes if name in dtypes and name not in files.hive}
     in_folders = [
         pl.col(_PATH).map_batches(partial(_of_folders, name), pl.String, is_elementwise=True).alias(name)
         for name in files.hive
     ]
-    scans = {path: _scan(path, files, columns, wanted).select(*wanted, *in_folders) for path in paths}
+    scans = {path: _scan(path, files, columns, needed).select(*needed, *in_folders) for path in paths}
     label = f"file {shown(paths[0])!r}" if len(paths) == 1 else "the files"
     texts = frozenset(files.hive if kind == "parquet" else (*dtypes, *files.hive))
     return Log(pl.concat(scans.values()), dtypes | dict.fromkeys(files.hive, pl.String()), label, scans, texts)
@@ -103,7 +103,7 @@ def _suffix(path: str) -> str:
 def _scan(
     path: str, files: Files, columns: Sequence[str], dtypes: dict[str, pl.DataType] | None = None
 ) -> pl.LazyFrame:
-    """Scan a file, or the files that a URL matches, with these columns; with all of its own if `dtypes` is None."""
+    """Scan a file, or the files that a URL matches: the columns in `dtypes`, or all columns if it is None."""
     suffix, source = _suffix(path), path if is_remote(path) else glob.escape(path)
     options: dict[str, Any] = {"storage_options": dict(files.storage_options) or None}
     if files.hive and dtypes is not None:
@@ -119,7 +119,7 @@ def _scan(
         separator = files.delimiter or ("\t" if suffix == ".tsv" else ",")
         scan = pl.scan_csv(source, infer_schema=False, separator=separator, **options)
         names = scan.collect_schema().names()
-    if any("\r" in name for name in names):  # an error would show rows as names of columns
+    if any("\r" in name for name in names):  # Polars' error would show rows as column names
         raise DataError(f"file {shown(path)!r} ends its lines with carriage returns alone: write it with line feeds")
     for name in columns:
         if f"{name}_duplicated_0" in names:
@@ -137,14 +137,14 @@ def _scan(
 
 
 def _widest(dtype: pl.DataType) -> pl.DataType:
-    """Return the type to which Polars casts shorter whole numbers, or categories, in other files."""
+    """Return the type to which Polars casts shorter whole numbers, or categories, of other files."""
     if dtype.is_integer() and dtype not in (pl.UInt64, pl.Int128, pl.UInt128):
         return pl.Int64()
     return pl.String() if dtype in TEXTS else dtype
 
 
 def _of_folders(name: str, paths: pl.Series) -> pl.Series:
-    """Return the text of a column in the names of the folders of each path."""
+    """Return the value of a column for each path, from the names of its folders."""
     distinct = paths.unique()
     return paths.replace_strict(distinct, [_of_folder(name, path) for path in distinct], return_dtype=pl.String)
 

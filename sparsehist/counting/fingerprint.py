@@ -26,20 +26,20 @@ def fingerprint(source: object, key: str | None = None) -> dict[str, str]:
     """
     key = key or secrets.token_hex(16)
     source = source.frame if isinstance(source, Counts) else source
-    words = []
+    query: list[Any] = []
     if isinstance(source, Query):
         source = checked_query(source, ())
         values = sorted((name, repr(value)) for name, value in (source.parameters or {}).items())
-        words = [source.sql.strip().rstrip(";"), sorted(source.public), values]
+        query = [source.sql.strip().rstrip(";"), sorted(source.public), values]
     files = _files(source)
-    return {"key": key, "query": _digest(key, words), "source": "" if files is None else _digest(key, files)}
+    return {"key": key, "query": _digest(key, query), "source": "" if files is None else _digest(key, files)}
 
 
-def changes(known: dict[str, str], source: object) -> list[str]:
-    """List the entries that differ from a known fingerprint; "rows" instead of "source" if it cannot be compared."""
-    now = fingerprint(source, known["key"])
-    differ = [part for part in ("query", "source") if now[part] != known[part]]
-    return differ if now["source"] or known["source"] else [*differ, "rows"]
+def changes(before: dict[str, str], source: object) -> list[str]:
+    """List the entries that differ from an earlier fingerprint; "rows" instead of "source" if that is unknown."""
+    now = fingerprint(source, before["key"])
+    differ = [part for part in ("query", "source") if now[part] != before[part]]
+    return differ if now["source"] or before["source"] else [*differ, "rows"]
 
 
 def _digest(key: str, state: list[Any]) -> str:
@@ -50,13 +50,13 @@ def _digest(key: str, state: list[Any]) -> str:
 def _files(source: object) -> list[Any] | None:
     """Return the state of the local files of a source; None if it cannot be compared."""
     if isinstance(source, ClosedQuery):
-        read = [] if source.world is None or source.unverified else source.world.sources.values()
-        states = [_files(list(one.files) or one.origin) for one in read]
+        sources = [] if source.world is None or source.unverified else source.world.sources.values()
+        states = [_files(list(one.files) or one.origin) for one in sources]
         return states if states and None not in states else None
     named = files_of(source)
     if named is None or any(map(is_remote, named[1])):
         return None
     files, paths = named
     stats = [(Path(path).absolute(), Path(path).stat()) for path in paths]
-    known = sorted((str(path), stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns) for path, stat in stats)
-    return [files.delimiter, list(files.hive), known]
+    entries = sorted((str(path), stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns) for path, stat in stats)
+    return [files.delimiter, list(files.hive), entries]

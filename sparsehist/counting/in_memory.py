@@ -1,4 +1,4 @@
-"""Count on one machine, on all its cores: rows are words, grouped by unit so that each group fits a cache.
+"""Count on all cores of one machine: rows become words, grouped by unit so that each group fits a cache.
 
 In a group, one sort of words groups the pairs of each unit, removes duplicates, and orders the keys of the unit. A
 word holds some bits of the unit, some bits of a hash of unit and key, and the position of the row. If bits of
@@ -30,8 +30,8 @@ from sparsehist.typing import AnyArray, BoolArray, IndexArray, IntArray, NDArray
 
 GROUP_ROWS = 1 << 16
 AHEAD = 16  # groups bounded in advance, so that no thread waits
-UNIT_BITS = 24  # of a unit in sorted words, besides the bits that are common to its group
-DENSE = 2  # cells per row up to which totals of all cells are an array
+UNIT_BITS = 24  # bits of the unit in a sorted word, after the bits that all units of its group share
+DENSE = 2  # with at most this many cells per row, totals are an array over all cells
 
 
 @secret
@@ -42,8 +42,8 @@ class Pairs(NamedTuple):
         units: Word of each unit, as in its rows; shape (units,).
         sizes: Number of distinct keys of each unit; shape (units,).
         cells: Cells of the pairs that count; shape (pairs,).
-        added: What each pair adds to its count, in parts (None if each adds 1), and to the sum of each measure, in
-            steps, clipped to its weight times the bounds; shape (pairs,) each.
+        added: First the weight of each pair (None if each counts 1), then its clipped steps for each measure; shape
+            (pairs,) each.
     """
 
     units: WordArray
@@ -57,11 +57,11 @@ def name() -> str:
     return f"polars {pl.__version__}"
 
 
-def count(log: Log, wanted: CountRequest) -> pl.DataFrame:
+def count(log: Log, request: CountRequest) -> pl.DataFrame:
     """Count units by key: return columns key_0, …, count, sum_0, … of kept keys."""
-    names = ["count", *sum_names(wanted.measures)]
+    names = ["count", *sum_names(request.measures)]
     parts: list[Pairs] = []
-    read = WordLog(log, wanted)
+    read = WordLog(log, request)
     dense = read.keys.n_cells <= DENSE * len(read.rows)
     totals = [np.zeros(read.keys.n_cells if dense else 0, np.int64) for _ in names]
     for pairs in read.pairs():
@@ -71,7 +71,7 @@ def count(log: Log, wanted: CountRequest) -> pl.DataFrame:
         for total, added in zip(totals, pairs.added, strict=True):
             np.add.at(total, pairs.cells.astype(np.intp), 1 if added is None else added)
     read.rows.clear()
-    wanted.report("counting")
+    request.report("counting")
     if dense:
         cells = np.flatnonzero(totals[0])
         columns = {name: total[cells] for name, total in zip(names, totals, strict=True)}
@@ -81,14 +81,14 @@ def count(log: Log, wanted: CountRequest) -> pl.DataFrame:
     return read.keys.frame(sums["cell"].to_numpy()).with_columns(sums.drop("cell"))
 
 
-def kept_pairs(log: Log, wanted: CountRequest) -> UnitPairs:
-    """List the pairs that count."""
-    read = WordLog(log, wanted)
+def kept_pairs(log: Log, request: CountRequest) -> UnitPairs:
+    """Return the pairs that count."""
+    read = WordLog(log, request)
     parts = list(read.pairs())
     distinct, codes = np.unique(np.concatenate([part.cells for part in parts]), return_inverse=True)
     frame = read.unit_frame(np.concatenate([part.units for part in parts]))
     units = _texts(frame) if frame.width > 1 else frame.to_series()
-    sizes = np.minimum(np.concatenate([part.sizes for part in parts]), wanted.most_keys)
+    sizes = np.minimum(np.concatenate([part.sizes for part in parts]), request.most_keys)
     return UnitPairs(units.alias("unit"), sizes, codes.astype(np.uint32), read.keys.frame(distinct))
 
 
@@ -101,22 +101,22 @@ class WordLog:
         rows: The words; those of units are multiplied by a secret odd number, a bijection that breaks up patterns.
     """
 
-    def __init__(self, log: Log, wanted: CountRequest) -> None:
-        self._wanted, dtypes = wanted, log.dtypes
-        self.units = Words(wanted.unit, [dtypes[name] for name in wanted.unit], None)
-        self.keys = Words(key_names(len(wanted.key)), [dtypes[name] for name in wanted.key], wanted.domain)
-        self.rows = Rows(wanted.temporary_directory, memory_bytes(wanted.memory_limit) // 2)
-        self._multiplier = odd(wanted.salt, b"multiplier")
+    def __init__(self, log: Log, request: CountRequest) -> None:
+        self._request, dtypes = request, log.dtypes
+        self.units = Words(request.unit, [dtypes[name] for name in request.unit], None)
+        self.keys = Words(key_names(len(request.key)), [dtypes[name] for name in request.key], request.domain)
+        self.rows = Rows(request.temporary_directory, memory_bytes(request.memory_limit) // 2)
+        self._multiplier = odd(request.salt, b"multiplier")
         self._inverse = np.uint64(pow(int(self._multiplier), -1, 2**64))
         self._read(log)
 
     def _read(self, log: Log) -> None:
         """Read the log into words batch by batch, and map its keys to cells of the domain."""
-        wanted, dtypes = self._wanted, log.dtypes
-        steps = row_steps(wanted.measures, log)
-        rules = {name: is_present(name, dtypes[name]) for name in wanted.read}
+        request, dtypes = self._request, log.dtypes
+        steps = row_steps(request.measures, log)
+        rules = {name: is_present(name, dtypes[name]) for name in request.read}
         rules |= {name: pl.col(name).is_not_null() for name in steps}
-        limits = {name: key_range(part) for name, part in zip(wanted.key, wanted.domain.parts, strict=True)}
+        limits = {name: key_range(part) for name, part in zip(request.key, request.domain.parts, strict=True)}
         limits = {name: limit for name, limit in limits.items() if is_whole(dtypes[name])}
         ranges = {name: pl.col(name).is_between(*limit) for name, limit in limits.items() if limit}
         missing: set[str] = set()
@@ -124,36 +124,36 @@ class WordLog:
 
         def add(batch: pl.DataFrame) -> None:
             batch = kept(kept(batch, rules, missing), ranges, beyond).rechunk()
-            keys = self.keys.numbers(batch.select(wanted.key))
-            units = self.units.numbers(batch.select(wanted.unit)) * self._multiplier
+            keys = self.keys.numbers(batch.select(request.key))
+            units = self.units.numbers(batch.select(request.unit)) * self._multiplier
             self.rows.add(units, keys, *(batch[name].to_numpy() for name in steps))
 
         pl.Series(np.zeros(0))  # Polars imports numpy with the first array, which is not thread-safe
         with engine_errors(log.label, log):
-            for _ in in_threads(add, batches(log, wanted.read, steps), wanted.threads or cores()):
+            for _ in in_threads(add, batches(log, request.read, steps), request.threads or cores()):
                 pass
-            if missing and wanted.on_null == "error":
+            if missing and request.on_null == "error":
                 first = next(name for name in rules if name in missing)
                 if first in steps:
-                    raise unmeasured_error(row_columns(wanted.measures)[first])
-                raise missing_error(first, "unit" if first in wanted.unit else "key")
-            wanted.report("placing keys")
-            self.units.place(wanted.salt)
-            self.keys.place(wanted.salt)
-        outside = sorted({*self.keys.outside, *map(wanted.key.index, beyond)})
-        if outside and wanted.on_outside == "error":
-            text = [dtypes[name] == pl.String and name not in wanted.key_types for name in wanted.key]
-            raise outside_error(outside, wanted.key, wanted.domain, text)
+                    raise unmeasured_error(row_columns(request.measures)[first])
+                raise missing_error(first, "unit" if first in request.unit else "key")
+            request.report("placing keys")
+            self.units.place(request.salt)
+            self.keys.place(request.salt)
+        outside = sorted({*self.keys.outside, *map(request.key.index, beyond)})
+        if outside and request.on_outside == "error":
+            text = [dtypes[name] == pl.String and name not in request.key_types for name in request.key]
+            raise outside_error(outside, request.key, request.domain, text)
 
     def pairs(self) -> Iterator[Pairs]:
-        """Yield the distinct pairs, and those that count, for each group of units, in threads."""
-        self._wanted.report("bounding")
+        """Bound the groups of units in threads, and yield the pairs of each."""
+        self._request.report("bounding")
         bits = min(max((len(self.rows) // GROUP_ROWS).bit_length(), 1), GROUP_BITS)
-        threads = self._wanted.threads or cores()
+        threads = self._request.threads or cores()
         return in_threads(lambda group: self._bounded(group, bits), range(1 << bits), threads, AHEAD)
 
     def _bounded(self, group: int, bits: int) -> Pairs:
-        wanted = self._wanted
+        request = self._request
         units, keys, *steps = self.rows.group(group, bits)
         cells, inside = self.keys.cells(keys)
         if inside is not None:
@@ -166,26 +166,26 @@ class WordLog:
             np.diff(starts, append=order.size)
             if measure.column is None
             else np.add.reduceat(np.take(next(of_rows), order, mode="clip"), starts, dtype=np.int64)
-            for measure in wanted.measures
+            for measure in request.measures
         ]
         begins = np.flatnonzero(first_of_runs(units))
         sizes = np.diff(begins, append=units.size)
-        if sizes.max(initial=0) > wanted.most_keys:
-            chosen = np.arange(units.size) - np.repeat(begins, sizes) < wanted.most_keys
-            if wanted.portable:
-                above = np.repeat(sizes > wanted.most_keys, sizes)
+        if sizes.max(initial=0) > request.most_keys:
+            chosen = np.arange(units.size) - np.repeat(begins, sizes) < request.most_keys
+            if request.portable:
+                above = np.repeat(sizes > request.most_keys, sizes)
                 texts = _texts(self.unit_frame(units[above])) + _texts(self.keys.frame(cells[above]))
-                digests = sha256_of(texts, wanted.salt).to_frame("digest")
+                digests = sha256_of(texts, request.salt).to_frame("digest")
                 rank = digests.select(pl.col("digest").rank("ordinal").over(pl.Series(units[above])))
-                chosen[above] = rank.to_series().to_numpy() <= wanted.most_keys
+                chosen[above] = rank.to_series().to_numpy() <= request.most_keys
             cells, sums = cells[chosen], [each[chosen] for each in sums]
-        counting = np.minimum(sizes, wanted.most_keys)
+        counting = np.minimum(sizes, request.most_keys)
         weights = None
-        if wanted.full != 1:
-            weight, most_keys = np.array(wanted.weights, np.int64).T
+        if request.full != 1:
+            weight, most_keys = np.array(request.weights, np.int64).T
             weights = np.repeat(weight[np.searchsorted(most_keys, counting)], counting)
-        for measure, each in zip(wanted.measures, sums, strict=True):
-            most = measure.most_steps * (1 if weights is None else weights) // wanted.full
+        for measure, each in zip(request.measures, sums, strict=True):
+            most = measure.most_steps * (1 if weights is None else weights) // request.full
             np.clip(each, -most if measure.signed else 0, most, out=each)
         return Pairs(np.take(units, begins, mode="clip"), sizes, cells, [weights, *sums])
 

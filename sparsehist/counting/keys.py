@@ -43,17 +43,17 @@ class PlacedKeys(NamedTuple):
 
 
 def missing_error(column: str, role: str) -> DataError:
-    """Refuse null, NaN or empty values."""
+    """Return the error for null, NaN or empty values."""
     return DataError(f"{role} column {column!r} holds null, NaN or empty values: {NULL_REMEDY}")
 
 
 def outside_error(outside: Sequence[int], names: Sequence[str], domain: Domain, text: Sequence[bool]) -> DataError:
-    """Refuse keys outside the domain.
+    """Return the error for keys outside the domain.
 
     Args:
         outside: Positions of the key columns that hold such keys.
         names: All key columns.
-        domain: Where the keys belong.
+        domain: The domain of the keys.
         text: Which key columns are text without a declared type.
     """
     listed = ", ".join(repr(names[at]) for at in outside)
@@ -81,7 +81,7 @@ def place(keys: pl.DataFrame, domain: Domain) -> PlacedKeys:
 
 
 def _is_missing(column: pl.Series) -> pl.Series:
-    """Find nulls and empty strings or bytes."""
+    """Mark nulls, empty strings and empty bytes."""
     if column.dtype in (pl.String, pl.Categorical, pl.Enum):
         column = column.cast(pl.String).cast(pl.Binary)
     if column.dtype == pl.Binary:
@@ -95,8 +95,8 @@ def _cells(keys: pl.DataFrame, domain: Domain) -> tuple[pl.DataFrame, BoolArray]
     Text is parsed if the domain has whole numbers or dates, as CSV files need; unreadable text is outside.
     """
     parsed = keys.select(
-        _parsed(own, dtype) if own.dtype == pl.String and not domain.accepts(at, own.dtype) else own
-        for at, (own, dtype) in enumerate(zip(keys, domain.dtypes, strict=True))
+        _parsed(column, dtype) if column.dtype == pl.String and not domain.accepts(at, column.dtype) else column
+        for at, (column, dtype) in enumerate(zip(keys, domain.dtypes, strict=True))
     )
     legible = ~parsed.select(pl.any_horizontal(pl.all().is_null())).to_series().to_numpy()
     if not legible.any():

@@ -1,4 +1,4 @@
-"""The `Log`: a lazy frame or a Spark frame with known columns; and errors of the engines that read it."""
+"""The `Log`, a lazy frame or Spark frame with its column types; and errors of the engines that read it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Log:
         dtypes: Dtype of every column.
         label: Name of the log in errors.
         files: Files of the log, each with its scan.
-        texts: Columns of text that may hold whole numbers or dates.
+        texts: Columns of text that may contain whole numbers or dates.
     """
 
     rows: Any = field(repr=False)
@@ -113,8 +113,8 @@ def shown(file: str) -> str:
 class engine_errors(AbstractContextManager[None]):  # noqa: N801  used as a statement, like contextlib.suppress
     """A context that replaces an engine's exception, whose text may quote the log or credentials, by our own error.
 
-    The files of the log are tried one by one to find the unreadable file. `error_of` returns the error for failures
-    with known texts.
+    The files of the log are tried one by one to find the unreadable file. `error_of` returns the error for
+    an exception that it recognises, else None.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class engine_errors(AbstractContextManager[None]):  # noqa: N801  used as a stat
         if not isinstance(failure, _FAILURES) or isinstance(failure, (SparsehistError, MemoryError)):
             return
         error = self._error_of(failure) or _explained(failure, self._label, self._log)
-        del failure, trace  # locals of frames are visible in a debugger: these held the engine's message
+        del failure, trace  # a debugger shows the locals of frames, and these contain the engine's message
         raise_alone(error)
 
 

@@ -1,4 +1,4 @@
-"""Show what counting would refuse, drop or bound in a log. For the owner of the log: the numbers are secret."""
+"""Show what counting would refuse, drop or bound in a log. The numbers are secret: only its owner may see them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from sparsehist.counting.contract import Choice, CountRequest, request
-from sparsehist.counting.count import opened
+from sparsehist.counting.contract import Choice, CountRequest, request_of
+from sparsehist.counting.count import checked_log
 from sparsehist.counting.keys import place
 from sparsehist.counting.log import TEXTS, Log, engine_errors
 from sparsehist.counting.progress import Counting, reporting
@@ -37,7 +37,7 @@ def check_log(
 ) -> pl.DataFrame:
     """List the rows that each rule of counting affects, and how `count_keys` treats them.
 
-    The distinct pairs of a unit and a key must fit in memory. The numbers are secret: they are for the owner.
+    The distinct pairs of a unit and a key must fit in memory. The numbers are secret.
     Parameters are as for `create`, but `source` may be neither `Counts` nor a Spark frame; `key_types` are the types
     of `Files`.
 
@@ -63,24 +63,24 @@ def check_log(
     }  # fmt: skip
     Declaration(name="log", **declared)
     with reporting(counting.progress) as progress:
-        wanted = request(**declared, salt=b"", temporary_directory=Path(), progress=progress)
-        rows = list(_checked(source, wanted))
+        request = request_of(**declared, salt=b"", temporary_directory=Path(), progress=progress)
+        rows = list(_checked(source, request))
     return pl.DataFrame(rows, schema=_SCHEMA)
 
 
-def _checked(source: object, wanted: CountRequest) -> Iterator[dict[str, Any]]:
+def _checked(source: object, request: CountRequest) -> Iterator[dict[str, Any]]:
     """Yield the rows of the table, one rule after another."""
     try:
-        log = opened(source, wanted)
+        log = checked_log(source, request)
     except DataError as refusal:
         yield {"rule": "log", "outcome": f"refused: {refusal}"}
         return
     with engine_errors(log.label, log):
-        pairs = _pairs(log, wanted)
-    wanted.report("counting")
-    columns = key_names(wanted.domain.columns)
+        pairs = _pairs(log, request)
+    request.report("counting")
+    columns = key_names(request.domain.columns)
     keys = pairs.select(columns).unique()
-    placed = place(keys, wanted.domain)
+    placed = place(keys, request.domain)
     rule = np.where(placed.usable, "", np.where(placed.present, _OUTSIDE, _NO_KEY))
     number = np.arange(keys.height)  # equal for keys of the same cell
     number[placed.usable] = (
@@ -91,25 +91,25 @@ def _checked(source: object, wanted: CountRequest) -> Iterator[dict[str, Any]]:
         rule=pl.when(pl.col("unit").is_null()).then(pl.lit(_NO_UNIT)).otherwise("rule"),
         key=pl.when(pl.col("rule") != _NO_KEY).then("key"),
     )
-    yield from _by_rule(pairs, [wanted.key[at] for at in placed.outside], wanted)
+    yield from _by_rule(pairs, [request.key[at] for at in placed.outside], request)
 
 
-def _pairs(log: Log, wanted: CountRequest) -> pl.DataFrame:
+def _pairs(log: Log, request: CountRequest) -> pl.DataFrame:
     """Return distinct pairs: unit (null if empty), key_0, …, and the number of rows of each."""
 
     def column(name: str) -> pl.Expr:
         return pl.col(name).cast(pl.String) if log.dtypes[name] in TEXTS else pl.col(name)
 
-    unit = column(wanted.unit[0]) if len(wanted.unit) == 1 else tuple_text(wanted.unit, log.dtypes)
-    if log.dtypes[wanted.unit[0]] in (*TEXTS, pl.Binary):
+    unit = column(request.unit[0]) if len(request.unit) == 1 else tuple_text(request.unit, log.dtypes)
+    if log.dtypes[request.unit[0]] in (*TEXTS, pl.Binary):
         unit = pl.when(unit.cast(pl.Binary).bin.size() > 0).then(unit)
-    keys = [column(name).alias(f"key_{i}") for i, name in enumerate(wanted.key)]
+    keys = [column(name).alias(f"key_{i}") for i, name in enumerate(request.key)]
     rows = log.rows.select(unit.alias("unit"), *keys)
     pairs: pl.DataFrame = rows.group_by(pl.all()).agg(rows=pl.len().cast(pl.Int64)).collect(engine="streaming")
     return pairs
 
 
-def _by_rule(pairs: pl.DataFrame, outside: Sequence[str], wanted: CountRequest) -> Iterator[dict[str, Any]]:
+def _by_rule(pairs: pl.DataFrame, outside: Sequence[str], request: CountRequest) -> Iterator[dict[str, Any]]:
     """Yield each rule with its numbers and outcome; a row of the log counts under the first rule that it breaks."""
 
     def row(rule: str, pairs: pl.DataFrame, outcome: str, empty: str = "none") -> dict[str, Any]:
@@ -123,7 +123,7 @@ def _by_rule(pairs: pl.DataFrame, outside: Sequence[str], wanted: CountRequest) 
         (_NO_UNIT, "on_null", ""), (_NO_KEY, "on_null", ""), (_OUTSIDE, "on_outside", names),
     ):  # fmt: skip
         refused = f'refused: {columns}clean the log or pass {option}="drop"'
-        dropped = getattr(wanted, option) == "drop"
+        dropped = getattr(request, option) == "drop"
         yield row(rule, pairs.filter(pl.col("rule") == rule), "dropped" if dropped else refused)
     usable = pairs.filter(pl.col("rule") == "").group_by("unit", "key").agg(pl.col("rows").sum())
     repeated = usable.filter(pl.col("rows") > 1).with_columns(pl.col("rows") - 1)
@@ -134,7 +134,7 @@ def _by_rule(pairs: pl.DataFrame, outside: Sequence[str], wanted: CountRequest) 
         cut = sizes.filter(sizes > bound) - bound
         return {"units": cut.len(), "pairs": int(cut.sum())}
 
-    most, n_pairs = wanted.max_keys, usable.height
+    most, n_pairs = request.max_keys, usable.height
     counted = {"rule": "counted", "units": sizes.len(), "pairs": n_pairs - above(most)["pairs"]}
     yield {"rule": "unit above max_keys", "outcome": "bounded" if above(most)["units"] else "none", **above(most)}
     yield counted | {"outcome": "counted" if n_pairs else "refused: nothing remains to be counted"}

@@ -49,37 +49,37 @@ def check_number(column: str, log: Log) -> pl.DataType:
 
 
 def steps_sql(
-    measure: Measure, column: str, say: Callable[[str, str], str], exact: type[np.floating] = np.float64
+    measure: Measure, column: str, cast: Callable[[str, str], str], exact: type[np.floating] = np.float64
 ) -> tuple[str, str]:
-    """Return SQL for a row's steps, equal to `float_steps`, and for the condition that it can be measured.
+    """Return the SQL of a row's steps, equal to `float_steps`, and the condition that it can be measured.
 
     Args:
         measure: The measure.
         column: SQL of its values, numbers of any type.
-        say: Function that casts its second argument to its first: "double", "bigint" or, for `exact` of 32 bits,
+        cast: Function that casts its second argument to its first: "double", "bigint" or, for `exact` of 32 bits,
             "real".
         exact: Type of the column, as for `float_steps`.
     """
     if measure.column is None:
-        return say("bigint", "1"), ""
+        return cast("bigint", "1"), ""
     rises, per = measure.step.numerator, measure.step.denominator
 
     def multiple(steps: int) -> str:
-        return say("double", repr(float(exact(float(steps * rises) / per))))
+        return cast("double", repr(float(exact(float(steps * rises) / per))))
 
-    value = say("double", column)
-    size, up, down = f"abs({value})", say("double", str(rises)), say("double", str(per))
+    value = cast("double", column)
+    size, up, down = f"abs({value})", cast("double", str(rises)), cast("double", str(per))
     most = MOST_ROW_STEPS if measure.signed else measure.most_steps
     near = f"floor({size} * {down} / {up} + 0.5)"  # the number of steps, or one more
     reached = f"{near} * {up} / {down}"
-    reached = reached if exact is np.float64 else say("double", say("real", reached))
-    steps = say(
+    reached = reached if exact is np.float64 else cast("double", cast("real", reached))
+    steps = cast(
         "bigint",
         f"case when {size} < {multiple(1)} then 0 when {size} >= {multiple(most)} then {most} "
         f"else {near} - case when {reached} > {size} then 1 else 0 end end",
     )
     if not measure.signed:
-        return steps, f"{value} between 0 and {say('double', repr(sys.float_info.max))}"
+        return steps, f"{value} between 0 and {cast('double', repr(sys.float_info.max))}"
     return f"case when {value} < 0 then -{steps} else {steps} end", f"{size} < {multiple(most + 1)}"
 
 
@@ -105,7 +105,7 @@ def _steps(measure: Measure, log: Log) -> pl.Expr:
 
 
 def float_steps(values: pl.Series, measure: Measure, exact: type[np.floating]) -> pl.Series:
-    """Return steps of doubles, Int32: the most whose nearest float of type `exact` is not farther from 0.
+    """Return steps of doubles, Int32: the most steps whose nearest float of type `exact` is not farther from 0.
 
     This uses numpy, because Polars divides by multiplying with the inverse, which rounds twice.
     """
@@ -125,16 +125,16 @@ def float_steps(values: pl.Series, measure: Measure, exact: type[np.floating]) -
         np.minimum(whole, measure.most_steps, out=whole)
     if np.all(measurable):
         return pl.Series(values.name, whole.astype(np.int32))
-    found = pl.Series(values.name, np.where(measurable, whole, 0).astype(np.int32))
-    return found.zip_with(pl.Series(measurable), pl.Series([None], dtype=pl.Int32))
+    steps = pl.Series(values.name, np.where(measurable, whole, 0).astype(np.int32))
+    return steps.zip_with(pl.Series(measurable), pl.Series([None], dtype=pl.Int32))
 
 
 def unmeasured_error(measure: Measure) -> DataError:
-    """Refuse rows that cannot be measured."""
+    """Return the error for rows that cannot be measured."""
     beyond = "too large for its step" if measure.signed else "negative"
     also = "" if measure.signed else "; clip=(-B, B) takes negative ones"
     return DataError(
-        f"measure column {str(measure.column)!r} holds values that are null, NaN, no number, infinite or {beyond}: "
+        f"measure column {str(measure.column)!r} holds values that are null, NaN, not numbers, infinite or {beyond}: "
         f"{NULL_REMEDY}{also}"
     )
 

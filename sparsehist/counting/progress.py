@@ -28,7 +28,7 @@ class Counting:
             engine.
         memory_limit: Bytes, or text such as "4GB"; by default half of the memory of this machine or container. Rows
             use half of it; more rows are written to disk. Distinct texts stay in memory.
-        threads: At most this many; the number of cores by default.
+        threads: At most this many threads; as many as cores by default.
         progress: None shows phases on a terminal, True always, False never; or a function to be called with each
             phase.
 
@@ -49,7 +49,7 @@ class Counting:
             checked_whole("threads", self.threads, 1, 2**16)
 
     def resources(self) -> dict[str, Any]:
-        """Memory limit and threads, as arguments of `count_keys`."""
+        """Return memory limit and threads as arguments of `count_keys`."""
         return {"memory_limit": self.memory_limit, "threads": self.threads}
 
 
@@ -75,10 +75,10 @@ def reporting(progress: Progress) -> Iterator[Callable[[str], None]]:
     """Yield a function to be called with the name of each phase when it begins."""
     begin = time.perf_counter()
 
-    def tell(phase: str) -> None:
+    def show(phase: str) -> None:
         sys.stderr.write(f"{time.perf_counter() - begin:8.1f} s  {phase}\n")
 
     if callable(progress):
         yield progress
     else:
-        yield tell if progress or (progress is None and sys.stderr.isatty()) else lambda _: None
+        yield show if progress or (progress is None and sys.stderr.isatty()) else lambda _: None

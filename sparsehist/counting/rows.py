@@ -23,7 +23,7 @@ class Rows:
     """
 
     def __init__(self, directory: Path, memory: int) -> None:
-        self._directory, self._room, self._lock = directory, memory, Lock()
+        self._directory, self._free, self._lock = directory, memory, Lock()
         # Columns of blocks of rows, in memory or mapped from files; and where the groups of units begin and end.
         self._blocks: list[tuple[list[AnyArray], IndexArray]] = []
 
@@ -39,8 +39,8 @@ class Rows:
             bounds = np.append(0, np.cumsum(np.bincount(group, minlength=1 << GROUP_BITS)))
             block = [np.take(column, order, mode="clip") for column in block]
             with self._lock:
-                self._room -= sum(column.nbytes for column in block)
-                on_disk = self._room < 0 and group.size > 0
+                self._free -= sum(column.nbytes for column in block)
+                on_disk = self._free < 0 and group.size > 0
             block = [self._written(column) for column in block] if on_disk else block
             self._blocks.append((block, bounds))
 

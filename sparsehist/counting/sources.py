@@ -58,7 +58,9 @@ def _open(source: object, columns: Sequence[str]) -> Log:
     log = open_files(source, columns)
     if log is not None:
         return log
-    source = source.paths if isinstance(source, Files) else source  # rows, with the types that columns become
+    source = (
+        source.paths if isinstance(source, Files) else source
+    )  # files may wrap a frame, to declare types of its columns
     label = QUERY_LABEL if isinstance(source, Query) else f"the {type(source).__name__}"
     if is_spark_frame(source):
         with quiet(), engine_errors(label):
@@ -109,7 +111,7 @@ def checked_query(
     from sparsehist.guarantee.statement import Source, folded
 
     units, keys = ((names,) if isinstance(names, str) else tuple(names) for names in (unit, key))
-    known = {
+    named = {
         folded(name): Source(name, public=public, opens=partial(_named_table, name, table), origin=table)
         for public, tables in ((False, query.tables), (True, query.public))
         for name, table in tables.items()
@@ -117,7 +119,7 @@ def checked_query(
 
     def source_of(path: tuple[str, ...]) -> Source | None:
         source = lookup(path) if lookup is not None else None
-        return known.get(".".join(path)) if source is None else source
+        return named.get(".".join(path)) if source is None else source
 
     world = close(query, source_of, units, keys)
     return ClosedQuery(query.sql, query.tables, query.public, query.parameters, query.unverified, world)
@@ -156,7 +158,7 @@ def check_query(
         query: One SELECT.
         unit: Column of the result that names the unit, or several that name it together.
         key: Key columns that the result must have.
-        tables: What the query reads, by name: frames, Arrow tables, relations, paths, `Files`.
+        tables: Tables that the query reads, by name: frames, Arrow tables, relations, paths, `Files`.
         public: Tables without data of any unit; a file that the query names is public if its path is given here.
         parameters: Values for $name.
 

@@ -95,8 +95,8 @@ def sha256_of(pairs: pl.Series, salt: bytes) -> pl.Series:
     messages = pl.select(message=pl.lit(salt.hex()) + pairs)
     with duckdb.connect(":memory:") as connection:
         connection.register("messages", messages)
-        found: pl.DataFrame = connection.sql("select sha256(message) as digest from messages").pl()
-    return found.to_series()
+        digests: pl.DataFrame = connection.sql("select sha256(message) as digest from messages").pl()
+    return digests.to_series()
 
 
 def check_portable(name: str, dtype: pl.DataType) -> None:

@@ -1,6 +1,6 @@
 """Count with Spark SQL; only counts are returned.
 
-The query is that of `counting_sql`, with the rules of a series: bad rows may be refused, and counts may be shares.
+Spark runs the query of `counting_sql` with the rules of a series: bad rows may be refused, and counts may be shares.
 Rows are shuffled once by unit; only pairs of units above the bound are hashed and sorted in the portable order. No
 Python runs on the executors, and no value depends on the task that computed it, so a task can be repeated.
 """
@@ -41,27 +41,27 @@ def name() -> str:
     return f"spark {pyspark.__version__}"
 
 
-def count(log: Log, wanted: CountRequest) -> pl.DataFrame:
+def count(log: Log, request: CountRequest) -> pl.DataFrame:
     """Count units by key; return columns key_0, …, count and sum_0, …."""
     rules: list[DataError] = []
     with _refusals(log, rules):
-        return _collected(counted(log, wanted, rules), wanted.domain)
+        return _collected(counted(log, request, rules), request.domain)
 
 
-def in_order(log: Log, wanted: CountRequest, salt: bytes) -> Iterator[pl.DataFrame]:
+def in_order(log: Log, request: CountRequest, salt: bytes) -> Iterator[pl.DataFrame]:
     """Yield counts by key, ordered by count, then by a hash with this salt, in frames of about `PART_KEYS` rows."""
-    columns = zip(key_names(wanted.domain.columns), wanted.domain.dtypes, strict=True)
+    columns = zip(key_names(request.domain.columns), request.domain.dtypes, strict=True)
     digest = _SQL.write("sha256", " || ".join([_SALT, *(_SQL.part("key", dtype, key) for key, dtype in columns)]))
     rules: list[DataError] = []
     with _refusals(log, rules):
-        frames = {"counts": counted(log, wanted, rules), "salt": _table(log, pl.Series([salt.hex()]))}
+        frames = {"counts": counted(log, request, rules), "salt": _table(log, pl.Series([salt.hex()]))}
         hashed = _run(f"select *, {digest} as digest from @counts@", frames).persist()  # noqa: S608  quoted
         n_parts = max(1, -(-hashed.count() // PART_KEYS))
         placed = hashed.repartitionByRange(n_parts, "count", "digest").selectExpr("*", "spark_partition_id() as part")
         placed = placed.persist()
         try:
             for number in range(n_parts):
-                rows = _collected(placed.where(f"part = {number}").drop("part"), wanted.domain)
+                rows = _collected(placed.where(f"part = {number}").drop("part"), request.domain)
                 yield rows.sort("count", "digest").drop("digest")
         finally:
             placed.unpersist()
@@ -70,7 +70,7 @@ def in_order(log: Log, wanted: CountRequest, salt: bytes) -> Iterator[pl.DataFra
 
 @contextmanager
 def _refusals(log: Log, rules: list[DataError]) -> Iterator[None]:
-    """Replace what `_ruled` makes Spark raise by the error of that rule."""
+    """Replace the exception that a condition of `_ruled` raises in Spark by the error of its rule."""
 
     def error_of(failure: BaseException) -> DataError | None:
         raised = re.search(rf"{_REFUSED}(\d+)", str(failure))
@@ -100,20 +100,20 @@ def _run(text: str, frames: dict[str, Frame]) -> Frame:
     return next(iter(frames.values())).sparkSession.sql(text, **frames)
 
 
-def counted(log: Log, wanted: CountRequest, rules: list[DataError]) -> Frame:
-    """Return the lazy frame of counts by key: columns key_0, …, count and sum_0, …; add the errors of bad rows."""
-    wanted.report("counting")
-    measured = [each.column for each in wanted.measures]
-    for column in (*wanted.unit, *wanted.key, *measured):
+def counted(log: Log, request: CountRequest, rules: list[DataError]) -> Frame:
+    """Return the lazy frame of counts by key: columns key_0, …, count and sum_0, …; append errors to `rules`."""
+    request.report("counting")
+    measured = [each.column for each in request.measures]
+    for column in (*request.unit, *request.key, *measured):
         if column is not None:
             check_name(column)
-    frames = {"log": log.rows, "salt": _table(log, pl.Series([wanted.salt.hex()]))}
+    frames = {"log": log.rows, "salt": _table(log, pl.Series([request.salt.hex()]))}
     units, cells, steps = [], [], []
-    for i, column in enumerate(wanted.unit):
+    for i, column in enumerate(request.unit):
         dtype, source = log.dtypes[column], f"source.u_{i}"
-        present = _ruled(rules, wanted.on_null, _present(source, dtype), missing_error(column, "unit"))
+        present = _ruled(rules, request.on_null, _present(source, dtype), missing_error(column, "unit"))
         units.append((_SQL.part(column, dtype, _comparable(source, dtype)), present))
-    for i, (column, part) in enumerate(zip(wanted.key, wanted.domain.parts, strict=True)):
+    for i, (column, part) in enumerate(zip(request.key, request.domain.parts, strict=True)):
         dtype, source = log.dtypes[column], f"source.k_{i}"
         if isinstance(part, Catalogue):
             values = part.values.cast(pl.Decimal(20, 0)) if part.values.dtype == pl.UInt64 else part.values
@@ -126,26 +126,26 @@ def counted(log: Log, wanted: CountRequest, rules: list[DataError]) -> Frame:
         if dtype == pl.String:
             inside = f"is_valid_utf8({source}) and {inside}"
         present = _present(source, dtype)
-        outside = outside_error([i], wanted.key, wanted.domain, [False] * len(wanted.key))
-        inside = _ruled(rules, wanted.on_outside, f"(not ({present}) or {inside})", outside)
-        present = _ruled(rules, wanted.on_null, present, missing_error(column, "key"))
+        outside = outside_error([i], request.key, request.domain, [False] * len(request.key))
+        inside = _ruled(rules, request.on_outside, f"(not ({present}) or {inside})", outside)
+        present = _ruled(rules, request.on_null, present, missing_error(column, "key"))
         cells.append((cell, f"{present} and {inside}"))
-    for i, each in enumerate(wanted.measures):
+    for i, each in enumerate(request.measures):
         exact = np.float32 if each.column and check_number(each.column, log) == pl.Float32 else np.float64
         step, measurable = steps_sql(each, f"source.m_{i}", _SQL.write, exact)
-        steps.append((step, measurable and _ruled(rules, wanted.on_null, measurable, unmeasured_error(each))))
-    weight = str(wanted.weights[-1][0])
-    for parts, most in reversed(wanted.weights[:-1]):
+        steps.append((step, measurable and _ruled(rules, request.on_null, measurable, unmeasured_error(each))))
+    weight = str(request.weights[-1][0])
+    for parts, most in reversed(request.weights[:-1]):
         weight = f"case when kept.size <= {most} then {parts} else {weight} end"
     totals = []
-    for name, each in zip(sum_names(wanted.measures), wanted.measures, strict=True):
-        high = f"(cast({each.most_steps} as bigint) * {weight} div {wanted.full})"
+    for name, each in zip(sum_names(request.measures), request.measures, strict=True):
+        high = f"(cast({each.most_steps} as bigint) * {weight} div {request.full})"
         low = f"-{high}" if each.signed else "0"
         totals.append((name, f"cast(sum(greatest(least(kept.{name}, {high}), {low})) as bigint)"))
     text = _SQL.select(
-        table="@log@", columns=(wanted.unit, wanted.key, measured), units=units, cells=cells, steps=steps,
-        domain=wanted.domain, measures=wanted.measures, salt=_SALT, most_keys=wanted.most_keys,
-        key_names=key_names(wanted.domain.columns), total=f"cast(sum({weight}) as bigint)", count="count",
+        table="@log@", columns=(request.unit, request.key, measured), units=units, cells=cells, steps=steps,
+        domain=request.domain, measures=request.measures, salt=_SALT, most_keys=request.most_keys,
+        key_names=key_names(request.domain.columns), total=f"cast(sum({weight}) as bigint)", count="count",
         totals=totals, hint="/*+ repartition(unit) */ ",
     )  # fmt: skip
     return _run(text, frames)
@@ -158,7 +158,7 @@ def _present(column: str, dtype: pl.DataType) -> str:
 
 
 def _comparable(column: str, dtype: pl.DataType) -> str:
-    """Return a value such that equal units or keys are equal: text without a collation, moments as of UTC."""
+    """Return a value that is equal for equal units or keys: text without a collation, time stamps in UTC."""
     if dtype == pl.String:
         return _SQL.write("text", column)
     in_no_zone = isinstance(dtype, pl.Datetime) and not dtype.time_zone

@@ -102,10 +102,10 @@ DIALECTS: dict[str, dict[str, str]] = {
         "nul": "char(0)",
     },
 }  # fmt: skip
-"""How each dialect writes what is done to {x}; the tests run all of them.
+"""How each dialect writes an operation on {x}; the tests run all dialects.
 
-"text" is compared byte by byte, whatever the collation of a column; "written" is text of a number; "whole" is an
-error for anything but a whole number; "nul" is the character that no literal holds, empty where no text holds it.
+"text" is compared byte by byte, whatever the collation of a column; "written" is a number as text; "whole" fails
+unless the value is a whole number; "nul" is the zero character, or empty if no text of the dialect may contain it.
 """
 
 
@@ -116,7 +116,7 @@ class CountingSql:
     Attributes:
         sql: One SELECT: key columns by name, the count, and sums in steps, such as price_steps; the salt is a
             parameter.
-        salt: 16 secret bytes that decide which keys a unit with too many keeps.
+        salt: 16 secret bytes that determine which keys a unit with too many keys keeps.
         dialect, key, max_keys, domain, count, measures: As for `counting_sql`.
     """
 
@@ -135,11 +135,11 @@ class CountingSql:
         return {"salt": self.salt.hex()}
 
     def check(self, declared: Declaration) -> None:
-        """Refuse a series with another key, bound or measure than the query had; any domain is accepted."""
-        known = f"key={list(self.key)}, max_keys={self.max_keys} and measures={list(map(str, self.measures))}"
+        """Refuse a series with another key, bound or measure than this query; any domain is accepted."""
+        of_query = f"key={list(self.key)}, max_keys={self.max_keys} and measures={list(map(str, self.measures))}"
         same = declared.key == self.key and declared.max_keys == self.max_keys
         if not same or not set(declared.measures) <= set(self.measures):
-            raise DeclarationError(f"these counts were made with {known}: declare the series with the same")
+            raise DeclarationError(f"these counts were made with {of_query}: declare the series with the same")
 
     def counts(self, result: object) -> Counts:
         """Return the result of the query as a log for `create`.
@@ -179,19 +179,19 @@ def counting_sql(
 
     Args:
         dialect: "duckdb", "postgres", "clickhouse" or "spark".
-        table: Its name, with dots between its parts, or the parts.
+        table: Name of the log's table, with dots between its parts, or a list of the parts.
         unit: Column of the unit, or several.
         key: Column of the key, or several, as many as the domain has.
         max_keys: Distinct keys a unit may have.
-        domain: Where the keys belong, or its text. A catalogue may have up to 10,000 values here.
+        domain: Domain of the keys, or its text. A catalogue may have up to 10,000 values here.
         unit_types: Types of unit columns that are not text: "integer", "date" (ignores a time of day) or "timestamp".
         count: Name of the column of counts.
         salt: 16 secret bytes, to repeat the same counts; random by default.
-        measures: What is added up by key, as `create` takes it. Numbers are read as doubles: cast a column of 32-bit
+        measures: Measures to add up by key, as for `create`. Numbers are read as doubles: cast a column of 32-bit
             floats to decimals in a view, or 0.29 may become 28 steps of 0.01.
 
     Returns:
-        The query with its parameter; its `counts` makes a log of the result.
+        The query with its parameter; its method `counts` turns the result into a log.
 
     Raises:
         DeclarationError: If a parameter is wrong, or not supported in the dialect.
@@ -216,29 +216,31 @@ def counting_sql(
         raise DeclarationError(f"the salt must have {SALT_BYTES} bytes")
     types = as_mapping("unit_types", unit_types or {})
     if not set(types) <= set(parts) or not set(types.values()) <= set(UNIT_TYPES):
-        raise DeclarationError(f"unit_types gives unit columns one of {', '.join(map(repr, UNIT_TYPES))}, got others")
+        raise DeclarationError(f"unit_types must give unit columns one of {', '.join(map(repr, UNIT_TYPES))}")
     names = tuple(table.split(".")) if isinstance(table, str) else tuple(table)
     for name in (*names, *parts, *keys, count):
         check_name(name)
     added = measures_of(measures)
     results = [*keys, count, *(each.steps_column for each in added)]
     if len(set(results)) < len(results):
-        raise DeclarationError("the columns of keys, of the count and of sums, such as price_steps, need other names")
-    say = Dialect(dialect)
-    sql = say.select(
-        table=".".join(map(say.name, names)),
+        raise DeclarationError(
+            "columns of keys, counts and sums (such as price_steps) share a name: they need other names"
+        )
+    writer = Dialect(dialect)
+    sql = writer.select(
+        table=".".join(map(writer.name, names)),
         columns=(parts, keys, [each.column for each in added]),
-        units=[say.unit(name, f"source.u_{i}", types.get(name, "text")) for i, name in enumerate(parts)],
-        cells=[say.cell(f"source.k_{i}", part) for i, part in enumerate(domain.parts)],
-        steps=[steps_sql(each, f"source.m_{i}", say.write) for i, each in enumerate(added)],
+        units=[writer.unit(name, f"source.u_{i}", types.get(name, "text")) for i, name in enumerate(parts)],
+        cells=[writer.cell(f"source.k_{i}", part) for i, part in enumerate(domain.parts)],
+        steps=[steps_sql(each, f"source.m_{i}", writer.write) for i, each in enumerate(added)],
         domain=domain,
         measures=added,
-        salt=say.words["salt"],
+        salt=writer.words["salt"],
         most_keys=max_keys,
-        key_names=list(map(say.name, keys)),
-        count=say.name(count),
+        key_names=list(map(writer.name, keys)),
+        count=writer.name(count),
         totals=[
-            (say.name(each.steps_column), say.write("bigint", f"sum(kept.{name})"))
+            (writer.name(each.steps_column), writer.write("bigint", f"sum(kept.{name})"))
             for each, name in zip(added, sum_names(added), strict=True)
         ],
     )
@@ -249,7 +251,7 @@ def check_name(name: object) -> None:
     """Refuse names that warehouses read differently, or in which they substitute variables (Spark and ${…})."""
     if not isinstance(name, str) or not name or not name.isprintable() or re.search(r"[\\`]|\$\{", name):
         raise DeclarationError(
-            "names are text without control characters, backslashes, backticks and ${, not "
+            "names must be text without control characters, backslashes, backticks and ${, not "
             f"{shown(name) if isinstance(name, str) else type(name).__name__}: rename it in a view"
         )
 
@@ -363,7 +365,7 @@ class Dialect:
         if part.size > MOST_VALUES:
             raise DeclarationError(
                 f"a catalogue in SQL has at most {MOST_VALUES} values, this one {part.size}: join the log with a "
-                "table of them in a view, count that in a domain that holds them all, and give create the catalogue"
+                "table of the values in a view, count in a domain that contains them, and give create the catalogue"
             )
         values, cell = part.values, column
         if values.dtype == pl.String:

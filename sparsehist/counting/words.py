@@ -20,7 +20,7 @@ import numpy as np
 import polars as pl
 
 from sparsehist.counting.batches import DICTIONARIES, is_whole, restored
-from sparsehist.counting.codes import CODE_BITS, Codes, Codes32, row_hash, taken
+from sparsehist.counting.codes import CODE_BITS, Codes, Codes32, row_hash, take
 from sparsehist.counting.keys import place
 from sparsehist.domain.base import Domain, key_names
 from sparsehist.domain.hash64 import Hash64
@@ -69,25 +69,25 @@ class WholeNumbers:
 
 
 class Categories:
-    """The numbers of one column's categories in Polars, as codes."""
+    """The codes of one categorical column: the numbers that Polars gives its categories."""
 
     def __init__(self) -> None:
-        self._met, self._lock = np.zeros(0, dtype=bool), Lock()
+        self._seen, self._lock = np.zeros(0, dtype=bool), Lock()
         self._column = pl.Series([], dtype=pl.Categorical)
 
     def codes(self, rows: pl.DataFrame) -> Codes32:
         codes = rows.to_series().to_physical().to_numpy().astype(np.uint32, copy=False)
         with self._lock:
             self._column = rows.to_series()  # Polars renumbers categories when no column with them is left
-            more = int(codes.max(initial=0)) + 1 - self._met.size
-            self._met = np.append(self._met, np.zeros(max(more, 0), dtype=bool))
-            self._met[codes] = True
+            more = int(codes.max(initial=0)) + 1 - self._seen.size
+            self._seen = np.append(self._seen, np.zeros(max(more, 0), dtype=bool))
+            self._seen[codes] = True
         return codes
 
     def values(self) -> pl.DataFrame:
         """Return the text of each code, null if it does not occur."""
-        numbers = pl.Series(np.arange(self._met.size), dtype=self._column.to_physical().dtype)
-        numbers = numbers.zip_with(pl.Series(self._met), pl.Series([None], dtype=numbers.dtype))
+        numbers = pl.Series(np.arange(self._seen.size), dtype=self._column.to_physical().dtype)
+        numbers = numbers.zip_with(pl.Series(self._seen), pl.Series([None], dtype=numbers.dtype))
         return numbers.cat.to(self._column.dtype).cast(pl.String).to_frame()
 
 
@@ -135,7 +135,7 @@ class Coded:
         return np.take(self._hashes, cells, mode="clip")
 
     def values(self, cells: Numbers32or64) -> list[pl.Series]:
-        return [taken(column, cells) for column in self._cells]
+        return [take(column, cells) for column in self._cells]
 
 
 class Words:

@@ -11,7 +11,7 @@ import pytest
 
 import sparsehist as sh
 from sparsehist.counting import with_spark
-from sparsehist.counting.contract import request
+from sparsehist.counting.contract import request_of
 from sparsehist.counting.sources import open_log
 from sparsehist.domain import Domain
 from sparsehist.errors import DataError
@@ -68,20 +68,20 @@ def test_no_salt_stands_in_what_spark_writes_down(tmp_path: Path, events, kind: 
         secret = state.series("plain").salt
     salts |= {secret.hex(), *(salt_for(purpose, secret).hex() for purpose in (BOUNDING, ORDER))}
     told = {**DECLARED, "key": ("query",), "domain": Domain.parse(DECLARED["domain"])}
-    wanted = request(
+    request = request_of(
         **told, salt=bytes(range(16)), on_null="error", on_outside="error", memory_limit=None, threads=None,
         temporary_directory=Path(tempfile.gettempdir()), progress=None, portable=True,
     )  # fmt: skip
-    counted = with_spark.counted(open_log(frame, wanted.read), wanted, [])
-    control = counted.selectExpr("*", f"'{wanted.salt.hex()}'")
+    counted = with_spark.counted(open_log(frame, request.read), request, [])
+    control = counted.selectExpr("*", f"'{request.salt.hex()}'")
     assert "sha2" in explained(counted)
-    assert wanted.salt.hex() not in explained(counted)
-    assert wanted.salt.hex() in explained(control)
+    assert request.salt.hex() not in explained(counted)
+    assert request.salt.hex() in explained(control)
     assert not [salt for salt in salts if salt in events()]
     assert "Analyzed Logical Plan" in events()
-    assert wanted.salt.hex() not in events()
+    assert request.salt.hex() not in events()
     control.toArrow()
-    assert wanted.salt.hex() in events()
+    assert request.salt.hex() in events()
 
 
 @pytest.mark.parametrize("kind", ["spark", "connect"])

@@ -10,7 +10,7 @@ import polars as pl
 
 from sparsehist import Measure
 from sparsehist.counting import CountedKeys, count_keys, in_memory
-from sparsehist.counting.contract import request
+from sparsehist.counting.contract import request_of
 from sparsehist.counting.sources import open_log
 from sparsehist.domain.strings import Strings
 from sparsehist.entropy import seeded
@@ -40,8 +40,8 @@ def kept_pairs(source: object, **changes: object) -> set[tuple[object, ...]]:
     with tempfile.TemporaryDirectory() as directory:
         plain = {"unit": "user_id", "key": ("query",), "max_keys": 5, "domain": TEXTS, "salt": SALT}
         plain |= {"on_null": "drop", "on_outside": "drop", "temporary_directory": Path(directory)}
-        wanted = request(**plain | changes)
-        rows = in_memory.kept_pairs(open_log(source, wanted.read), wanted).frame().rows()
+        request = request_of(**plain | changes)
+        rows = in_memory.kept_pairs(open_log(source, request.read), request).frame().rows()
     assert len(rows) == len(set(rows))
     return set(rows)
 

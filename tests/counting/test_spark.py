@@ -5,7 +5,7 @@ import pytest
 
 import sparsehist as sh
 from sparsehist.counting import with_spark
-from sparsehist.counting.contract import request
+from sparsehist.counting.contract import request_of
 from sparsehist.counting.count import sorted_keys
 from sparsehist.counting.log import Log
 from sparsehist.domain import Domain
@@ -71,11 +71,11 @@ def test_no_python_runs_where_the_log_is():
     """Spark's plan runs no Python, hashes only units above the bound and shuffles each row once."""
     log = CASES["text by integers"].log
     opened = Log(spark.frame(log), dict(log.schema), "the frame")
-    wanted = request(
+    request = request_of(
         unit="u", key=("k",), max_keys=3, domain=Domain.parse("strings(max_bytes=8)"), salt=SALT, on_null="drop",
         on_outside="drop", temporary_directory=".", portable=True,
     )  # fmt: skip
-    plan = with_spark.counted(opened, wanted, [])._jdf.queryExecution().executedPlan().toString()
+    plan = with_spark.counted(opened, request, [])._jdf.queryExecution().executedPlan().toString()
     assert "Python" not in plan and "Pandas" not in plan
     assert plan.count("Exchange hashpartitioning(unit") == 1 and plan.count("Exchange") == 2
     assert plan.count("sha2(") == plan.count("CASE WHEN (size") == 1
@@ -104,6 +104,6 @@ def test_sums_are_those_of_the_local_engine(kind, weights):
             for given in (spark.frame(log, kind), log)
         )
         assert by_spark.equals(by_polars)
-    with pytest.raises(DataError, match="null, NaN, no number, infinite or negative") as refused:
+    with pytest.raises(DataError, match="null, NaN, not numbers, infinite or negative") as refused:
         count(spark.frame(log, kind), **told, measures=MEASURES[1])
     assert refused.value.__context__ is None

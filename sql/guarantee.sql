@@ -1,22 +1,22 @@
--- What the check of a query asks DuckDB, on connections that hold nothing of the user's.
+-- Statements of DuckDB that check a query, on connections without data of the user.
 
 
 -- name: guarantee_tree
--- The parse tree of a query; nothing of it is run.
+-- The parse tree of a query; the query is not run.
 -- in:  $query, one SELECT statement
 -- out: one row, tree (JSON): {"error": false, "statements": [{"node": …}]} or {"error": true, "error_message": …}
 select json_serialize_sql($query::varchar, skip_null := true, skip_empty := true, skip_default := true) as tree;
 
 
 -- name: guarantee_text
--- A tree written as SQL again.
--- in:  $tree, JSON as guarantee_tree makes it
+-- The SQL text of a parse tree.
+-- in:  $tree, JSON as guarantee_tree returns it
 -- out: one row, query
 select json_deserialize_sql($tree::json) as query;
 
 
 -- name: guarantee_plan
--- The plan DuckDB's binder makes of a query, before it is optimized; nothing of it is run.
+-- The plan of a query from DuckDB's binder, before it is optimized; the query is not run.
 -- in:  $query, one SELECT statement
 -- out: one row, plan (JSON): {"error": false, "plans": [{"type": …}]} or {"error": true, "error_message": …}
 select
@@ -26,7 +26,7 @@ select
 
 
 -- name: guarantee_value
--- A value that is bound, as text, and its type.
+-- The text and the type of a bound value.
 -- in:  $value
 -- out: one row: written, kind
 select
@@ -35,7 +35,7 @@ select
 
 
 -- name: guarantee_files
--- The files that a path or a pattern means.
+-- The files that match a path or a pattern.
 -- in:  $path
 -- out: file
 select file
@@ -56,6 +56,6 @@ order by name;
 
 
 -- name: guarantee_lock
--- Shut a connection: no files but those allowed, no network, no extensions, and no way back.
+-- Lock a connection for good: no files except allowed ones, no network and no extensions.
 set enable_external_access = false;
 set lock_configuration = true;

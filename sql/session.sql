@@ -1,18 +1,18 @@
--- What sessions of SQL ask of their own DuckDB.
+-- Statements that SQL sessions run on their own DuckDB.
 
 
 -- name: session_view
--- The number of a frame that was handed over, which another view of its name does not have.
+-- DuckDB's id of the view of a frame; another view with its name has another id.
 -- in:  $name, in lower case
--- out: one row if it is there: view_oid
+-- out: one row, view_oid; none if there is no such view
 select view_oid
 from duckdb_views()
 where database_name = 'temp' and lower(view_name) = $name;
 
 
 -- name: analyst_lock
--- Shut a session in: no files, no network, no extensions, no Python variables, no spill, and no way back.
--- Run once all tables are there; from here on no setting can be changed.
+-- Lock a session for good: no files, no network, no extensions, no Python variables and no spilling.
+-- Run it when all tables exist; after it, no setting can be changed.
 set autoinstall_known_extensions = false;
 set autoload_known_extensions = false;
 set allow_community_extensions = false;

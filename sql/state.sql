@@ -4,8 +4,8 @@
 
 
 -- name: settings
--- Of every connection. `extra` also synchronises the directory of the rollback journal; deleted data is overwritten,
--- nothing is spilled to files, and a state that was tampered with runs no code.
+-- Settings of every connection. `extra` also synchronises the directory of the rollback journal; deleted data is
+-- overwritten, nothing is spilled to files, and a state that was tampered with runs no code.
 pragma synchronous = extra;
 pragma journal_mode = delete;
 pragma secure_delete = on;
@@ -15,27 +15,27 @@ pragma cell_size_check = on;
 
 
 -- name: settings_in_memory
--- The same, then, for a store that need not survive a power cut.
+-- Settings that follow for a store that need not survive a power cut.
 pragma synchronous = off;
 pragma journal_mode = memory;
 
 
 -- name: create_tables
--- The tables of a new state, made in one transaction.
+-- Create the tables of a new state in one transaction.
 begin immediate;
 
 create table store (                   -- one row
     format_version integer not null,
     store_id       text    not null,
-    generation     integer not null,   -- raised by one in every transaction that changes what was released
-    identity       text    not null,   -- inode and time of change of the file `format`
-    home           text    not null    -- where the store was made or adopted last
+    generation     integer not null,   -- raised by one for each round and for each other change
+    identity       text    not null,   -- inode and change time of the file `format`
+    home           text    not null    -- path where the store was created or last adopted
 ) strict;
 
-create table series (                  -- appended; a dropped one keeps its row, without its salt
+create table series (                  -- a dropped series keeps its row, without its secrets
     series_id   text primary key,
     name        text    not null,
-    declaration text    not null,      -- JSON; public, and what the ledger needs of a dropped series
+    declaration text    not null,      -- JSON; public; the ledger also needs it for dropped series
     salt        blob,                  -- secret
     made_from   text,                  -- secret: keyed digests of the query and the log, JSON
     created     integer not null,
@@ -44,7 +44,7 @@ create table series (                  -- appended; a dropped one keeps its row,
 
 create unique index name_of_series on series (name) where dropped is null;
 
-create table path (                    -- appended; noise paths
+create table path (                    -- noise paths; rows never change
     path_id       integer primary key,
     series_id     text    not null,
     kind          text    not null,    -- 'cells', 'measure', 'workload' or 'interactive'
@@ -53,51 +53,51 @@ create table path (                    -- appended; noise paths
     integer_noise integer not null     -- 1 or 0
 ) strict;
 
-create table file (                    -- files in the directory of a series beside its rounds
+create table file (                    -- files in the directory of a series, except its rounds
     series_id text    not null,
     name      text    not null,
     size      integer not null,        -- bytes
     digest    text    not null,        -- SHA-256, hex
-    path_id   integer                  -- whose attachment it is; null if written when the series was created
+    path_id   integer                  -- path that the file is attached to; null if written with the series
 ) strict;
 
 create index file_of_series on file (series_id);
 
-create table release (                 -- appended; one row and one file for each round
+create table release (                 -- rounds; each has one row and one file
     generation      integer primary key,  -- numbers the releases of a store
     path_id         integer not null,
-    series_id       text    not null,  -- of the path
+    series_id       text    not null,  -- series of the path
     name            text    not null,
     level           text    not null,  -- exact; several releases may share one
-    spends          integer not null,  -- 1 if it is the first at its level: levels are numbered by these
-    threshold       real    not null,  -- the effective one; minus infinity where all is published
+    spends          integer not null,  -- 1 if it is the first at its level; these rows number the levels
+    threshold       real    not null,  -- effective threshold; minus infinity if everything is published
     request         text,              -- JSON; the caller's parameters; null once the series is dropped
     metadata        text    not null,  -- JSON; published beside the rows
     released        integer not null,
-    file            text,              -- of the round; null once the series is dropped, as what follows
+    file            text,              -- file of the round; null once the series is dropped, like the next 5
     size            integer,
     digest          text,
     n_past          integer,           -- cells tracked before, or the size of a workload's state
     n_new           integer,           -- cells tracked since; 0 for a workload
-    n_empty         integer,           -- how many of these are empty
-    step            integer            -- of a running count, from 0; null for others
+    n_empty         integer,           -- number of empty cells among these
+    step            integer            -- step of a running count, from 0; null for other releases
 ) strict;
 
 create index release_of_path on release (path_id, generation);
 create unique index name_of_release on release (series_id, name);
 
-create table step (                    -- appended; steps of running series
+create table step (                    -- steps of running series
     series_id  text    not null,
     step       integer not null,       -- from 0, without gaps
-    digest     blob,                   -- keyed, of the given pairs; secret; null once they are erased
-    unit_kind  text    not null,       -- type as which units are compared
+    digest     blob,                   -- keyed digest of the pairs of the step; secret; null once erased
+    unit_kind  text    not null,       -- type in which units are compared
     source     text    not null,       -- 'checked query', 'unchecked source' or '' (files)
     primary key (series_id, step)
 ) strict;
 
-create table event (                   -- appended, never changed; limits are read from it
+create table event (                   -- rows never change; limits are read from them
     number     integer primary key,
-    generation integer not null,       -- of the store after it; a refusal does not raise it
+    generation integer not null,       -- generation after the event; a refusal does not raise it
     happened   integer not null,
     who        text    not null,
     what       text    not null,       -- 'create store', 'release', 'refuse', 'set budget', …
@@ -105,7 +105,7 @@ create table event (                   -- appended, never changed; limits are re
     path_id    integer,
     level      text,
     population text,
-    release    text,                   -- its name, also of a refused one
+    release    text,                   -- name of the release, also if it was refused
     reason     text,                   -- as the caller gave it
     details    text                    -- JSON; public parameters only
 ) strict;
@@ -138,7 +138,7 @@ update series set salt = null, made_from = null, dropped = $dropped where series
 
 
 -- name: forget_rounds
--- Keep of the releases of a series what was published, not what the callers requested.
+-- Erase the requests and files of a series' releases; what was published stays.
 update release
 set request = null, file = null, size = null, digest = null, n_past = null, n_new = null, n_empty = null
 where series_id = $series_id;
@@ -223,7 +223,7 @@ order by path.path_id;
 
 -- name: read_events
 -- All events in order, or only those that declare a limit.
--- in:  $limits: 1 for the latter
+-- in:  $limits: 1 for limits only, else 0
 -- out: number, generation, happened, who, what, series, series_id, path_id, level, population, release, reason,
 --      details (JSON)
 select

@@ -39,7 +39,7 @@ from sparsehist.release.releases import as_keys
 from sparsehist.store import NewRound
 from sparsehist.store.private_files import verified
 from sparsehist.store.series_files import SeriesFiles
-from sparsehist.store.support import LOTS, salt_for
+from sparsehist.store.support import ROUNDING, salt_for
 from sparsehist.typing import FloatArray, Generator, IntArray
 from sparsehist.workload import (
     Cells,
@@ -411,7 +411,7 @@ def noisy_answers(
 def lots_for(secret: bytes, path: PathName, level: Level) -> Generator:
     """Return the generator that rounds the noise of a level of a path: independent of the noise, and reproducible."""
     about = "\n".join((*map(str, path), level_text(as_level(level))))
-    key = hashlib.blake2b(about.encode(), key=salt_for(LOTS, secret), digest_size=16).digest()
+    key = hashlib.blake2b(about.encode(), key=salt_for(ROUNDING, secret), digest_size=16).digest()
     return generator(int.from_bytes(key))
 
 

@@ -28,7 +28,7 @@ from sparsehist.store.private_files import PRIVATE, altered, disk_errors, read_r
 from sparsehist.store.statements import statement
 
 _DIGEST = "state.digest"
-_OLDEST = (3, 37)  # strict tables
+_OLDEST = (3, 37)  # the first version with strict tables
 _CHANGES = slice(24, 28)  # the change counter in the header of a SQLite file
 _IN_USE = ("SQLITE_BUSY", "SQLITE_LOCKED")
 _UNREADABLE = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_FORMAT", "SQLITE_IOERR_READ", "SQLITE_IOERR_SHORT_READ")
@@ -46,7 +46,7 @@ class Database:
             raise StoreError(
                 f"SQLite {sqlite3.sqlite_version} is too old: a store needs a Python with SQLite 3.37 or newer"
             )
-        self._path, self._durable, self._process, self._known_changes = store / STATE, durable, os.getpid(), -1
+        self._path, self._durable, self._process, self._recorded_changes = store / STATE, durable, os.getpid(), -1
         if create:
             with disk_errors(self._path):
                 os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE))
@@ -71,7 +71,7 @@ class Database:
             raise
 
     def run(self, sql: str, /, **values: object) -> list[Any]:
-        """Run a statement, given as text or by its name in sql/state.sql; return its rows."""
+        """Run a statement, SQL or a name in sql/state.sql, and return its rows."""
         with self._plain_errors():
             return self._connection.execute(statement(sql) if sql.isidentifier() else sql, values).fetchall()
 
@@ -101,7 +101,7 @@ class Database:
         with suppress(OSError, StoreError):  # without a digest, SQLite's check runs
             state = self._path.read_bytes()
             journal = self._path.with_name(f"{STATE}-journal")  # exists if a transaction must be rolled back
-            if self._durable and _changes(state) != self._known_changes and not journal.exists():
+            if self._durable and _changes(state) != self._recorded_changes and not journal.exists():
                 content = f"{_changes(state)} {hashlib.sha256(state).hexdigest()}\n".encode()
                 write_file(self._path.with_name(_DIGEST), content, durable=False)
         self._disconnect()
@@ -126,13 +126,15 @@ class Database:
             state = self._path.read_bytes()
         try:
             changes, digest = read_regular(self._path.with_name(_DIGEST)).decode("ascii").split()
-            self._known_changes = int(changes)
+            self._recorded_changes = int(changes)
         except (OSError, ValueError):
             digest = ""
-        known = self._known_changes
-        if known > _changes(state) or (known == _changes(state) and digest != hashlib.sha256(state).hexdigest()):
+        recorded = self._recorded_changes
+        if recorded > _changes(state) or (
+            recorded == _changes(state) and digest != hashlib.sha256(state).hexdigest()
+        ):
             raise altered(self._path)
-        if known < _changes(state):
+        if recorded < _changes(state):
             self.check_integrity()
 
     @contextmanager
@@ -146,7 +148,9 @@ class Database:
         except (sqlite3.Error, UnicodeDecodeError) as error:  # the latter if SQLite quotes damaged text
             name = getattr(error, "sqlite_errorname", None) or ""
             if name.startswith(_IN_USE):
-                raise_alone(StoreInUseError(f"{self._path} is held by another program; close it and try again"))
+                raise_alone(
+                    StoreInUseError(f"{self._path} is in use by another program; close that program and try again")
+                )
             if name.startswith(_REFUSED_BY_SYSTEM) and not name.startswith(_UNREADABLE):
                 reason = "the disk is full or the directory is not writable; nothing was changed"
                 raise_alone(StoreError(f"{self._path} cannot be written: {reason}"))

@@ -132,12 +132,12 @@ def spill_directory(parent: Path | None = None) -> Iterator[Path]:
 
 
 def remove_dead(parent: Path, begins: str, ends: str = "") -> None:
-    """Remove this user's directories in `parent` whose processes died, by name, each under its lock."""
+    """Remove this user's directories in `parent`, with such names, whose processes died; each under its lock."""
     for name in os.listdir(parent) if parent.is_dir() else ():  # noqa: PTH208  only names; there may be many files
         directory = parent / name
         if name.startswith(begins) and name.endswith(ends):
             with suppress(OSError, StoreError, NotFoundError):
-                found = directory.lstat()
-                if stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid():
+                status = directory.lstat()
+                if stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid():
                     with exclusive_lock(directory / LOCK):
                         shutil.rmtree(directory, ignore_errors=True)

@@ -24,7 +24,7 @@ from sparsehist.store.layout import (
     remove_dead,
     store_id_at,
 )
-from sparsehist.store.opening import check_is_newest, held, open_state
+from sparsehist.store.opening import check_is_newest, locked_state, open_state
 from sparsehist.store.private_files import NEW, disk_errors, synchronise, write_file
 from sparsehist.store.witnesses import MARK_SUFFIX
 
@@ -64,7 +64,7 @@ def ensure_store(path: Path) -> bool:
 def backup(path: str | os.PathLike[str], destination: str | os.PathLike[str], *, wait: float = 0.0) -> None:
     """Copy a store consistently; the copy is on the disk when this returns.
 
-    The copy is a backup, not a second store: it is refused until `adopt` puts it in the place of a lost store. Once
+    The copy is a backup, not a second store: it is refused until `adopt` makes it replace a lost store. Once
     the store has released something after the copy was made, the copy is refused for good.
 
     Args:
@@ -78,8 +78,8 @@ def backup(path: str | os.PathLike[str], destination: str | os.PathLike[str], *,
         ignore = shutil.ignore_patterns(LOCK, SPILL)
         shutil.copytree(path, building, ignore=ignore, dirs_exist_ok=True)
         building.chmod(0o700)
-        for place in (*building.rglob("*"), building):
-            synchronise(place)
+        for copied in (*building.rglob("*"), building):
+            synchronise(copied)
 
 
 def adopt(path: str | os.PathLike[str], *, home_is_gone: bool = False, wait: float = 0.0) -> None:
@@ -97,15 +97,15 @@ def adopt(path: str | os.PathLike[str], *, home_is_gone: bool = False, wait: flo
 
     Raises:
         DeclarationError: If `home_is_gone` is not given.
-        StoreRolledBackError: If the original still exists at its path, or is known to have been used since.
+        StoreRolledBackError: If the original still exists at its path, or if a witness shows that it was used since.
     """
     path = Path(path).resolve()
-    with held(path, wait=wait) as state:
+    with locked_state(path, wait=wait) as state:
         home, identity = state.home, identity_of(path)
         if store_id_at(home) == state.store_id and not path.samefile(home):
             raise StoreRolledBackError(
-                f"the store this one was copied from still stands at {home}; two of them would draw two noises for "
-                "one level. Use that one, or remove it first"
+                f"the original of this copy still exists at {home}; two stores would draw different noise for one "
+                "level. Use the original, or remove it first"
             )
         check_is_newest(state)
         if identity != state.identity and home_is_gone is not True:
@@ -123,9 +123,9 @@ def _check_is_free(path: Path) -> None:
             f"the name of a store must not contain a question mark or end in {MARK_SUFFIX}, got {path}"
         )
     with disk_errors(path):
-        taken = path.is_symlink() or (path.exists() and (not path.is_dir() or any(path.iterdir())))
-    if taken:
-        raise NameTakenError(f"{path} exists already; choose another place, or open it if it is a store")
+        in_use = path.is_symlink() or (path.exists() and (not path.is_dir() or any(path.iterdir())))
+    if in_use:
+        raise NameTakenError(f"{path} exists already; choose another path, or open it if it is a store")
     if not path.parent.is_dir():
         raise NotFoundError(f"{path.parent} is not a directory; make it first")
 
@@ -139,7 +139,7 @@ def _building(path: Path, *, durable: bool) -> Iterator[Path]:
         try:
             building.rename(path)  # the system refuses if `path` exists and is not an empty directory
         except OSError:
-            raise NameTakenError(f"{path} exists already; choose another place") from None
+            raise NameTakenError(f"{path} exists already; choose another path") from None
         if durable:
             with disk_errors(path.parent):
                 synchronise(path.parent)

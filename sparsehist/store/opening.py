@@ -34,7 +34,7 @@ def open_state(path: Path, *, wait: float = 0.0, durable: bool = True, who: str 
         StoreDamagedError: If a part is missing or altered.
         StoreRolledBackError: If the store is a copy, or older than what was published from it.
     """
-    with held(path.resolve(), wait=wait, durable=durable, who=who) as state:
+    with locked_state(path.resolve(), wait=wait, durable=durable, who=who) as state:
         if durable:
             check_is_newest(state)
         check_is_original(state)
@@ -47,8 +47,8 @@ def open_state(path: Path, *, wait: float = 0.0, durable: bool = True, who: str 
 
 
 @contextmanager
-def held(path: Path, *, wait: float, durable: bool = True, who: str | None = None) -> Iterator[State]:
-    """Lock a store and read its state, which may be a copy or too old."""
+def locked_state(path: Path, *, wait: float, durable: bool = True, who: str | None = None) -> Iterator[State]:
+    """Lock a store and open its state; the store may be a copy, or too old."""
     if not is_store(path):
         raise NotFoundError(f"no store at {path}; make one with `sparsehist create`")
     with exclusive_lock(path / LOCK, wait=wait):
@@ -65,11 +65,11 @@ def held(path: Path, *, wait: float, durable: bool = True, who: str | None = Non
 def check_is_newest(state: State) -> None:
     """Refuse a store that is older than a mark or a public ledger: it would draw new noise for published levels."""
     seen = {}
-    for place in {state.path, state.home}:
-        mark = read_mark(place, state.store_id)
-        # At an equal generation another copy was adopted at the same time.
+    for path in {state.path, state.home}:
+        mark = read_mark(path, state.store_id)
+        # An equal generation with another identity: another copy was adopted at the same time.
         overtaken = mark.generation == state.generation and mark.identity != state.identity
-        seen[mark_path(place)] = mark.generation + overtaken
+        seen[mark_path(path)] = mark.generation + overtaken
     for directory in state.publications:
         seen[directory / LEDGER_NAME] = listed_in_ledger(directory, state.store_id)["generation"]
     witness, newest = max(seen.items(), key=lambda item: item[1])
@@ -85,7 +85,7 @@ def check_is_original(state: State) -> None:
     """Refuse a copy: store and copy would draw different noise for one level."""
     if identity_of(state.path) != state.identity:
         raise StoreRolledBackError(
-            f"store {state.path} is a copy of the one at {state.home}, or it was put back from one, or the owner, "
-            "mode or links of its files were changed. If it is the newest copy and no other one will be used, adopt "
-            f"it: `sparsehist adopt {state.path} --home-is-gone`"
+            f"store {state.path} is a copy of the one at {state.home}, or was restored from a copy, or the owner, "
+            "mode or links of its files changed. If it is the newest copy and no other one will be used, adopt it: "
+            f"`sparsehist adopt {state.path} --home-is-gone`"
         )

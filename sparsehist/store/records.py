@@ -38,9 +38,9 @@ class RegisteredFile:
 
 @dataclass(frozen=True)
 class PathRecord:
-    """A noise path of a series with its attachments; for an interactive session, `workload` is its name.
+    """A noise path of a series with its attachments; `workload` may also be the name of an interactive session.
 
-    The path of the cells is opened with the series, others with their first round; before that, `path_id` is missing.
+    The path of the cells is opened with the series, others with their first round; before that, `path_id` is -1.
     """
 
     series_id: str
@@ -59,7 +59,7 @@ class PathRecord:
 
 @dataclass(frozen=True)
 class SeriesRecord:
-    """A series; its first path is that of the cells. Directory and paths are set when it is registered.
+    """A series; the first of `paths` is the path of its cells. Directory and paths are set when it is registered.
 
     `series_id` is random, in hex, and names the directory. Secret: the salt, and `made_from`, keyed digests of the
     log.
@@ -125,7 +125,7 @@ class NewRound:
         positions: Positions of newly tracked cells in the counts file, -1 for an empty cell; shape (q,).
         counts: True counts, or true sums in steps, of newly tracked cells; shape (q,).
         empty_keys: Keys of newly tracked empty cells, in order; columns key_0, …. None if there are none.
-        paths: Noise of newly tracked cells by level, shape (q,) each, for every level of the path with this one.
+        paths: Noise of newly tracked cells by level, shape (q,) each, for every level of the path and this round's.
         attachments: Files of the path, written by `State.write_attachment`.
         step: For a running count, its step from 0; then `paths` is by step and level.
         beside: Rounds of other paths that are committed together with this one.

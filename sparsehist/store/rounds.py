@@ -90,17 +90,17 @@ class PathHistory:
         return self._opened[number]
 
     def tracked(self) -> Tracked:
-        promise(self.kind in _TRACKING, "tracked cells of a path that tracks none")
+        promise(self.kind in _TRACKING, "only paths of cells and of measures track cells")
         position, count = np.empty((2, self.n_tracked), np.int64)
-        for made, arrays in self._with_new_cells():
-            position[made.new], count[made.new] = arrays["positions"], arrays["counts"]
+        for stored, arrays in self._with_new_cells():
+            position[stored.new], count[stored.new] = arrays["positions"], arrays["counts"]
         return Tracked(position, count)
 
     def empty_keys(self) -> pl.DataFrame:
         """Return the keys of the tracked empty cells, in order; there must be at least one."""
         import polars as pl
 
-        keys = [arrays["keys"].tobytes() for made, arrays in self._with_new_cells() if made.n_empty]
+        keys = [arrays["keys"].tobytes() for stored, arrays in self._with_new_cells() if stored.n_empty]
         return pl.concat(map(pl.read_ipc_stream, keys))
 
     def noise(self, level: Spot, n_tracked: int) -> NoiseArray:
@@ -109,16 +109,16 @@ class PathHistory:
         if level not in self.levels:
             raise NotFoundError("that level was never spent on this path")
         ordinal, noise = self.levels.index(level), np.empty(n_tracked, self._dtype)
-        for made, arrays in self._with_new_cells():
-            if made.n_levels > ordinal:
-                noise[made.new] = arrays["noise"][ordinal]
-        for number, made in enumerate(self.rounds):
-            if made.spends and made.n_levels == ordinal + 1:
-                noise[: made.n_past] = self.arrays(number)["level_noise"]
+        for stored, arrays in self._with_new_cells():
+            if stored.n_levels > ordinal:
+                noise[stored.new] = arrays["noise"][ordinal]
+        for number, stored in enumerate(self.rounds):
+            if stored.spends and stored.n_levels == ordinal + 1:
+                noise[: stored.n_past] = self.arrays(number)["level_noise"]
         return noise
 
     def write_round(self, name: str, record: NewRound, row: Sequence[object], *, durable: bool) -> Round:
-        """Write the file of the next round, with this row; a record that does not fit the path is a bug."""
+        """Write the file of the next round, sealed with its row in the state; a record that does not fit is a bug."""
         spends = record.spot not in self.levels
         levels = [*self.levels, *([record.spot] if spends else [])]
         past = np.array([] if record.level_noise is None else record.level_noise, self._dtype)
@@ -153,4 +153,4 @@ class PathHistory:
         return np.int64 if self.integer_noise else np.float64
 
     def _with_new_cells(self) -> Iterator[tuple[Round, Mapping[str, AnyArray]]]:
-        return ((made, self.arrays(number)) for number, made in enumerate(self.rounds) if made.n_new)
+        return ((stored, self.arrays(number)) for number, stored in enumerate(self.rounds) if stored.n_new)

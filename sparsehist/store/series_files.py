@@ -116,7 +116,7 @@ def _keys(columns: Iterable[str]) -> list[str]:
 def _write_parts(
     path: Path, parts: Iterable[tuple[memoryview, int]], *, durable: bool
 ) -> tuple[RegisteredFile, WordArray]:
-    """Write parts with their first entries; return the end, checksum and first entry of each part by row."""
+    """Write parts, each with its first entry; return three rows: end, checksum and first entry of each part."""
     index: list[tuple[int, int, int]] = []
     with atomic_file(path, durable=durable) as file:
         for content, first in parts:
@@ -163,10 +163,10 @@ class SeriesFiles:
     """
 
     def __init__(self, directory: Path, files: Iterable[RegisteredFile], salt: bytes) -> None:
-        """Open the files; reads the index only."""
+        """Open the files; read the index only."""
         registered = {file.name: file for file in files}
         if not {COUNTS, SUPPORT, INDEX} <= set(registered):
-            raise StoreDamagedError(f"{directory} is not the directory of a whole series; restore a backup")
+            raise StoreDamagedError(f"{directory} lacks files of its series; restore the store from a backup")
         index = np.load(io.BytesIO(verified(directory, registered[INDEX])), allow_pickle=False)
         count, size = index["groups"].T
         self.groups: Groups = (count, np.cumsum(size) - size, size)

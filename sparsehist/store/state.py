@@ -137,7 +137,7 @@ class State:
         return bool(self._database.run(sql, series_id=record.series_id))
 
     def tracked(self, path_id: int) -> Tracked:
-        """Return the tracked cells of a path of cells: their noise was drawn, published or not."""
+        """Return the tracked cells of a path: those whose noise was drawn, published or not."""
         return self._history(path_id).tracked()
 
     def empty_keys(self, path_id: int) -> pl.DataFrame:
@@ -199,8 +199,8 @@ class State:
         with disk_errors(directory):
             written.rename(directory)
         if self.durable:
-            for place in (directory, directory.parent):
-                synchronise(place)
+            for changed in (directory, directory.parent):
+                synchronise(changed)
         details = {"unverified": True} if record.declaration.get("unverified") else None
         with self._changing("create series"):
             self._database.insert(
@@ -218,13 +218,13 @@ class State:
         written: list[tuple[int, NewRound, PathHistory, Round]] = []
         for at, each in enumerate(rounds, generation):
             history, metadata = self._history_for(each.path_id), as_text(each.metadata)
-            # A random name: a round may have been committed although its commit failed, so it is never overwritten.
+            # A random name avoids overwriting: a round may be committed although its commit raised an error.
             name = f"round-{at}-{secrets.token_hex(4)}"
             row = (at, each.name, level_text(each.level), float(each.threshold), each.step, metadata)
             written.append((at, each, history, history.write_round(name, each, row, durable=self.durable)))
         with self._changing("release", rounds=len(rounds)):
-            for at, each, history, made in written:
-                self._insert_round(each, at, history.directory.name, made)
+            for at, each, history, stored in written:
+                self._insert_round(each, at, history.directory.name, stored)
         return generation
 
     def _history_for(self, path: int | PathRecord) -> PathHistory:
@@ -232,15 +232,16 @@ class State:
             return PathHistory(self._series / path.series_id, path.kind, path.integer_noise)
         return self._history(path)
 
-    def _insert_round(self, record: NewRound, generation: int, series_id: str, made: Round) -> None:
+    def _insert_round(self, record: NewRound, generation: int, series_id: str, stored: Round) -> None:
         path, level = record.path_id, level_text(record.level)
         path_id = self._open_path(path) if isinstance(path, PathRecord) else path
         self._register(series_id, record.attachments, path_id)
         self._database.insert(
             "release", generation=generation, path_id=path_id, series_id=series_id, name=record.name, level=level,
-            spends=made.spends, threshold=float(record.threshold), request=as_text(record.request),
-            metadata=as_text(record.metadata), released=now(), file=made.file.name, size=made.file.size,
-            digest=made.file.digest, n_past=made.n_past, n_new=made.n_new, n_empty=made.n_empty, step=record.step,
+            spends=stored.spends, threshold=float(record.threshold), request=as_text(record.request),
+            metadata=as_text(record.metadata), released=now(), file=stored.file.name, size=stored.file.size,
+            digest=stored.file.digest, n_past=stored.n_past, n_new=stored.n_new, n_empty=stored.n_empty,
+            step=record.step,
         )  # fmt: skip
         self._event("release", generation, series_id=series_id, path_id=path_id, level=level, release=record.name)
 
@@ -252,7 +253,7 @@ class State:
     def commit_step(
         self, record: SeriesRecord, step: StepRecord, files: Sequence[RegisteredFile], replaced: Sequence[str] = ()
     ) -> None:
-        """Append a step to a running series; its files are in place, and replace those named in `replaced`."""
+        """Append a step to a running series; its files are written, and replace the files named in `replaced`."""
         series_id, details = record.series_id, {"step": step.step + 1, "source": step.source}
         with self._changing("append"):
             self._database.insert("step", series_id=series_id, **asdict(step))
@@ -292,21 +293,21 @@ class State:
 
     def erase_unknown(self) -> None:
         """Erase the files that the state no longer knows, or that a dead process left before its commit."""
-        known = {f"{self._series}/{name}" for (name,) in self._database.run("read_known_names")}
+        registered = {f"{self._series}/{name}" for (name,) in self._database.run("read_known_names")}
         unknown = [
-            path
+            file
             for parent, directories, files in os.walk(self._series)
             for name in (*directories, *files)
-            if (path := f"{parent}/{name}") not in known
+            if (file := f"{parent}/{name}") not in registered
         ]
         if not unknown:
             return
         self._database.run("vacuum;")  # SQLite may hold old copies of rows that moved
         with disk_errors(self._series):
-            for place in map(Path, unknown):
-                shutil.rmtree(place) if place.is_dir() else place.unlink(missing_ok=True)
-                if self.durable and place.parent.exists():
-                    synchronise(place.parent)
+            for path in map(Path, unknown):
+                shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+                if self.durable and path.parent.exists():
+                    synchronise(path.parent)
 
     def write_attachment(self, record: SeriesRecord, suffix: str, content: bytes | memoryview) -> RegisteredFile:
         """Write a file for a path, which the next round registers."""

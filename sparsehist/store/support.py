@@ -26,9 +26,9 @@ from sparsehist.typing import WordArray
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# Purposes of salts. The first two (the choice of a unit's keys, the order of keys of equal count) are sent to a
-# warehouse or cluster that counts; those for the look-up of keys and the rounding of noise stay in the store.
-BOUNDING, ORDER, LOTS, _SUPPORT = b"bounding", b"order", b"lots", b"support-keys"
+# Purposes of salts. BOUNDING (which keys of a unit are kept) and ORDER (of keys with equal counts) are sent to the
+# warehouse or cluster that counts; the salts for rounding noise and for looking up keys stay in the store.
+BOUNDING, ORDER, ROUNDING, _SUPPORT = b"bounding", b"order", b"lots", b"support-keys"
 
 _STEP = 0x9E3779B97F4A7C15  # 2⁶⁴ over the golden ratio, as in splitmix64
 _FINISH = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)  # the multipliers of splitmix64

@@ -70,7 +70,7 @@ def _line(store_id: str, mark: Mark) -> bytes:
 
 
 def _read_marks(path: Path) -> tuple[dict[str, Mark], int]:
-    """Return the marks by store, and the size of the file; 0 if its last line is incomplete, so do not append."""
+    """Return the marks by store, and the size of the file; 0 if its last line is incomplete: then do not append."""
     marks, lines, readable = dict[str, Mark](), list[bytes](), True
     try:
         content = read_regular(path)
@@ -119,7 +119,7 @@ def _editing_ledger(directory: Path) -> Iterator[dict[str, Any]]:
 
 
 def publish(directory: Path, entry: dict[str, Any]) -> None:
-    """Add a release to the public ledger of a directory, unless it is listed there.
+    """Add a release to the public ledger of a directory, unless the ledger lists it already.
 
     An entry holds public parameters only: ids of store, release and round, level, noise, threshold, and the digest of
     the content.
@@ -127,17 +127,17 @@ def publish(directory: Path, entry: dict[str, Any]) -> None:
     with _editing_ledger(directory) as stores:
         store = stores.setdefault(entry["store"], {"generation": -1, "releases": []})
         listed: list[dict[str, Any]] = store["releases"]
-        known = next((each for each in listed if each["generation"] == entry["generation"]), None)
-        if known is not None and known["round"] != entry["round"]:
+        earlier = next((each for each in listed if each["generation"] == entry["generation"]), None)
+        if earlier is not None and earlier["round"] != entry["round"]:
             raise StoreRolledBackError(
                 f"the public ledger shows another release of generation {entry['generation']} of this store: the "
                 "store was put back from an older copy, and what it drew since must not be published. Restore the "
                 "newest copy"
             )
         store["generation"] = max(store["generation"], entry["generation"])
-        if known is None:
+        if earlier is None:
             listed.append({name: value for name, value in entry.items() if name != "store"})
-        elif known.get("digest") != entry["digest"]:
+        elif earlier.get("digest") != entry["digest"]:
             raise StoreRolledBackError(
                 f"the public ledger in {directory} shows other rows of this release: restore the ledger, or publish "
                 "elsewhere"
@@ -187,8 +187,8 @@ def _locked(directory: Path) -> Iterator[None]:
     try:
         with disk_errors(directory):
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-            for place in (*directory.glob(f".*{_UNFINISHED}"), directory / f"{LEDGER_NAME}{NEW}"):
-                place.unlink(missing_ok=True)
+            for unfinished in (*directory.glob(f".*{_UNFINISHED}"), directory / f"{LEDGER_NAME}{NEW}"):
+                unfinished.unlink(missing_ok=True)
         yield
     finally:
         os.close(descriptor)

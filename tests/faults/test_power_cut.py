@@ -89,7 +89,7 @@ def outcome(work, place):
         shutil.rmtree(kept)
     inspect(place)
     if work == "backup" and kept.exists():
-        with pytest.raises(StoreRolledBackError, match="still stands"):
+        with pytest.raises(StoreRolledBackError, match="still exists"):
             sh.adopt(kept, home_is_gone=True)
         place.store.rename(place.root / "away")
         sh.adopt(kept, home_is_gone=True)

@@ -23,9 +23,9 @@ settings.register_profile(
 )
 settings.load_profile("suite")
 
-# Stores on disk take no seed. Here the keys of their generators derive from the name of the test or fixture, so that
-# no test fails by chance. Child processes use the operating system's randomness: if a child repeated its parent's
-# noise, a test could not see that a release was drawn twice.
+# Stores on disk take no seed, so the names of tests and fixtures seed their generators and no test fails by chance.
+# Child processes use the operating system's randomness.
+# If a child repeated its parent's noise, a test could not see that a release was drawn twice.
 _keys = random.Random()
 entropy.secrets = SimpleNamespace(randbits=_keys.getrandbits)
 os.register_at_fork(after_in_child=_keys.seed)

@@ -42,7 +42,7 @@ def delta(epsilon: float, rho: float) -> float:
 
 
 def outcomes(rounds: list[tuple[str, float]], count: int, seed: int, **wrong: object) -> np.ndarray:
-    """Encode what both releases show of each cell, in bins two thirds of a count wide, as one number."""
+    """Encode both releases of each cell, in bins two thirds of a count wide, as one number."""
     levels, thresholds = zip(*rounds, strict=True)
     drawn = release_sparse(ONE, np.full(CELLS, count), levels, thresholds, rng=seeded(seed), **wrong)
     bins = np.where(drawn.published, np.floor(1.5 * (np.nan_to_num(drawn.noise) + count)) + 50, 0).astype(np.int64)

@@ -109,7 +109,7 @@ def test_columns_that_differ_in_case_are_two_columns(tmp_path: Path, kind: str) 
 def test_a_column_is_read_from_the_file_not_from_the_name_of_its_folder(
     tmp_path: Path, kind: str, column: str
 ) -> None:
-    """A folder `user_id=7` does not make all its rows those of user 7."""
+    """The column `user_id` is read from the file, even in a folder named `user_id=7`."""
     log = pl.DataFrame({"user_id": ["1", "2", "3"], "query": ["a", "b", "c"]})
     assert kept_pairs(written(tmp_path / f"{column}=7" / f"log.{kind}", log)) == set(log.rows())
 

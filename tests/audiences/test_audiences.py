@@ -115,7 +115,7 @@ def test_readers_read_their_level_and_are_never_lowered():
 
 
 def test_a_network_shows_each_value_at_the_level_of_its_distance():
-    """All views come from one release per distance; distant readers see nothing, and own values are left out."""
+    """All views come from one release per distance; distant readers see nothing, and nobody sees their own value."""
     values = {member: 100 * member for member in range(34)}
     club = Network(values, edges(), DiscreteLaplace(), levels={1: "1", 2: "1/2"})
     hops = {reader: distances(edges(), reader) for reader in range(34)}

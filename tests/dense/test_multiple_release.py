@@ -147,7 +147,7 @@ def _release_in_child(vector, pipe):
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_a_forked_process_serves_what_was_released_and_draws_nothing_new():
-    """Parent and child would draw different noise for one level, so the child refuses."""
+    """A forked child serves existing releases, and refuses new ones because its noise would differ."""
     vector = MultipleRelease(Gaussian(), TRUTH)
     values = vector.release("0.2").values
     ours, theirs = multiprocessing.get_context("fork").Pipe()

@@ -96,7 +96,7 @@ def test_releases_of_different_vectors_have_no_common_ancestor():
 
 
 def test_a_release_is_resold_coarser_only_and_keeps_its_descent():
-    """Finer levels and processed releases cannot be resold; pickles and bytes keep their descent."""
+    """No release is resold at a finer level or after processing; pickles and bytes keep its ancestors."""
     vector = sh.MultipleRelease(DiscreteLaplace(), [5, 6, 7])
     parent = vector.release(1)
     for level in (1, 2):

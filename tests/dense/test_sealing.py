@@ -31,7 +31,7 @@ def arrays_of(thing):
 
 
 def unexplained(truth, arrays):
-    """Return the variance of the truth after the best linear prediction from all arrays, and the prediction."""
+    """Return the residual variance of the best linear prediction of the truth from all arrays, and the prediction."""
     columns = np.column_stack([np.ones(truth.size), *[array.astype(np.float64) for array in arrays]])
     guess = columns @ np.linalg.lstsq(columns, truth.astype(np.float64), rcond=None)[0]
     return float(np.var(truth - guess))

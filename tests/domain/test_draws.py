@@ -152,7 +152,7 @@ def test_hash_draws_use_all_bits():
 
 @pytest.mark.slow
 def test_first_characters_of_all_unicode_have_their_exact_law():
-    """The widths of the first characters, and the lengths, of strings of 32 bytes follow the exact counts."""
+    """Lengths and first-character widths of drawn strings of 32 bytes follow the exact counts."""
     domain = Strings(max_bytes=32)
     drawn = domain.draw(200_000, rng=seeded(6))["key_0"]
     below = [0] + [Strings(max_bytes=length).size for length in range(1, 33)]

@@ -95,7 +95,7 @@ def test_rare_successes_and_rare_failures_are_as_rare_as_asked(n: int, log_p: fl
 
 
 def test_certain_and_impossible_events() -> None:
-    """With probability 1 all cells exceed, and with probability 0 none, for any number of cells that fits."""
+    """With probability 1 all cells exceed the threshold, and with probability 0 none, for any number of cells."""
     got = binomial([7, 7, 0, 2**31 - 8, 10**30], [0.0, -np.inf, -1.0, 0.0, -np.inf], rng=entropy.seeded(1))
     assert got.tolist() == [7, 0, 0, 2**31 - 8, 0]
     assert binomial([], [], rng=entropy.seeded(1)).size == 0

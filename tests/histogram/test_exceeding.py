@@ -41,8 +41,8 @@ def test_mean_and_variance_at_the_new_level_are_the_reference() -> None:
     assert_consistent(mean_test((z - mean) ** 2, variance, float(np.var((z - mean) ** 2))))
 
 
-# Levels in any order, unequal thresholds, several sensitivities, positive counts, tiny p. References have 30 digits.
-# Each scene: sensitivity, past, level, threshold, count, reference.
+# Levels in any order, unequal thresholds, several sensitivities, positive counts, tiny probabilities.
+# Each scene: sensitivity, past, level, threshold, count, and a reference with 30 digits.
 SCENES = {
     "one past level": (1.0, in_stds(3, [0.1]), 0.2, 3 * UNIT.std(0.2), 0, 0.0011133465022460848028),
     "two past levels": (1.0, in_stds(3, [0.1, 0.2]), 0.4, 3 * UNIT.std(0.4), 0, 0.0010829580920688728603),

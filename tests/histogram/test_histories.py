@@ -60,7 +60,7 @@ def test_survivors_far_above_an_old_threshold_have_the_dense_law(family: Family)
     )]  # fmt: skip
     assert_consistent(two_sample_vectors(*paths), "survivors")
     wrong = np.stack([paths[0][:, 0], paths[0][:, 1], reference.permutation(paths[0][:, 2])], axis=1)
-    if not isinstance(family, Poisson):  # whose noise of 0 implies 0 at finer levels
+    if not isinstance(family, Poisson):  # Poisson noise 0 implies 0 at finer levels
         wrong[:, 0] = independent_redraw(family, Fraction(1, 2), {}, n, rng=rng)
         assert_detected(two_sample_vectors(wrong, paths[1]), "fresh noise for survivors")
 

@@ -52,7 +52,7 @@ class Words:
     st.fractions(Fraction(1, 10**25), 5, max_denominator=10**25),
 )
 def test_a_weight_lies_within_its_bounds(rate: Fraction, more: Fraction) -> None:
-    """(1 - r) / (1 - a^2) * a is enclosed, and its logarithm right, also where 1 - r almost cancels."""
+    """The interval contains the weight (1 - r) / (1 - a^2) * a, even where 1 - r almost cancels."""
 
     def weight() -> object:
         return (1 - decay(more)) / (1 - decay(2 * (rate + more))) * decay(rate)

@@ -161,7 +161,7 @@ def test_nothing_is_added_once_it_is_finished(most_periods: int | None) -> None:
 
 
 def test_names_of_a_log_and_of_its_periods_are_its_own(tmp_path: Path) -> None:
-    """No series may take the name of a periodic series or of its periods, nor the other way round."""
+    """A series, a periodic series and its periods never share a name."""
     told = {"unit": "user", "key": "key", "max_keys": 1, "domain": sh.Integers(50)}
     store = in_weeks(store=tmp_path / "s").store
     for name in ("log", "log_2026w14"):

@@ -79,7 +79,7 @@ def test_pure_and_gaussian_paths_together_are_exact(rho, coins):
 
 
 def test_skellam_noise_adds_up_by_orders():
-    """Skellam noise alone has its own bound; with Gaussian noise it costs less than two bounds at half of delta."""
+    """Skellam and Gaussian noise together cost less than two separate bounds at half of delta each."""
     noise = path_cost("none", FIFTIETH, law="skellam", keys=3)
     assert guarantee(noise, 1e-6) == pytest.approx(skellam.epsilon(1e-6, FIFTIETH, 3), rel=1e-9)
     both = guarantee(total_cost([noise, of_gaussian("0.1")]), 1e-6)
@@ -88,7 +88,7 @@ def test_skellam_noise_adds_up_by_orders():
 
 
 def test_poisson_noise_is_exact_alone_and_shares_delta_beside_others():
-    """With Gaussian noise, no other division of delta lowers epsilon by 0.03 or more."""
+    """Next to Gaussian noise, no other share of delta for Poisson noise lowers epsilon by 0.03 or more."""
     noise = path_cost("none", FIFTIETH, law="poisson")
     told = guarantee(noise, 1e-6)
     assert told == poisson.epsilon(1e-6, FIFTIETH)

@@ -17,7 +17,7 @@ CLOSE = 1e-11
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
 def test_conversions_agree_over_the_whole_range(epsilon: float) -> None:
-    """Rho, and the delta and epsilon computed from it, agree with the printed formula."""
+    """The computed rho, delta and epsilon agree with the printed formula."""
     for delta in DELTAS:
         rho = gaussian.largest_rho(epsilon, delta)
         with mp.workdps(80 + max(0, int(-math.log10(rho)))):

@@ -15,7 +15,7 @@ CLOSE = 1e-9
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
 def test_conversions_agree_over_the_whole_range(epsilon: float) -> None:
-    """Rho, and the delta and epsilon computed from it, agree with a search over all orders."""
+    """The computed rho, delta and epsilon agree with a search over all orders."""
     for delta in DELTAS:
         rho = zcdp.largest_rho(epsilon, delta)
         with mp.workdps(50):

@@ -110,7 +110,7 @@ def test_releases_through_the_store_have_the_joint_law_of_dense_ones() -> None:
 
 @pytest.mark.slow
 def test_a_thousand_release_points_have_the_joint_law_of_their_noise() -> None:
-    """Stored noise at 1,000 points, 100 steps by ten close levels, has its covariance; 10 % off is detected."""
+    """Stored noise at 1,000 points (100 steps, ten close levels) has the right covariance; 10 % off is detected."""
     steps, levels = 100, [Fraction(1, 10) * (1 + Fraction(1, 10**6)) ** i for i in range(10)]
     series = started([], max_keys=12, domain=sh.Integers(12), steps=steps)
     for step in range(1, steps + 1):

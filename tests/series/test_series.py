@@ -63,7 +63,7 @@ def test_a_name_that_exists_gives_the_same_release_for_ever(tmp_path: Path) -> N
 
 
 def test_a_product_domain_has_several_key_columns() -> None:
-    """A product domain gives one column per key part, spurious keys are its cells, and equal counts sort by key."""
+    """Over a product domain, releases have one column per key part, and equal counts are sorted by key."""
     log = pl.DataFrame({"unit": range(4000), "row": np.arange(4000) % 40, "index": np.arange(4000) % 3})
     domain = sh.Product(row=sh.Integers(40), index=sh.Integers(-1, 3))
     series = over_log(log, key=["row", "index"], noise="discrete_laplace", domain=domain)

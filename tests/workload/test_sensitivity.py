@@ -104,8 +104,8 @@ def annealed(R: np.ndarray, keys: int, *, l1: bool, seed: int) -> float:
     return best
 
 
-# The number bounds the ratio of the stated L2 sensitivity to the one that the search finds. If it is at most 1.05, a
-# sensitivity that is 5 % too small is detected.
+# The number bounds the ratio of the stated L2 sensitivity to the one that the search finds.
+# If the number is at most 1.05, a sensitivity that is 5 % too small is detected.
 LARGE: list[tuple[Workload, str, float]] = [
     (Prefix(256), "spectral", 1.02),
     (Ranges(300), "spectral(blend=4, window=1)", 1.05),
@@ -129,7 +129,7 @@ LARGE: list[tuple[Workload, str, float]] = [
 def test_no_set_that_a_search_finds_exceeds_the_sensitivity(
     workload: Workload, name: str, loosest: float, keys: int
 ) -> None:
-    """Annealed sets of larger domains stay below the stated bound, and come near it."""
+    """The worst sets found by annealing in larger domains stay below the stated bound, and come near it."""
     strategy = strategy_named(name, workload)
     R = strategy.apply(np.eye(workload.n_cells))
     found = annealed(R, keys, l1=False, seed=keys)

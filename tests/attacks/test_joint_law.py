@@ -1,4 +1,4 @@
-"""Uniform choice among equal cells, and an empirical test of the privacy of two releases."""
+"""New empty cells are chosen uniformly, and measurements confirm the privacy of two joint releases."""
 
 from __future__ import annotations
 

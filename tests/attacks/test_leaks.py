@@ -40,7 +40,7 @@ def planted_log() -> pl.DataFrame:
 
 
 def every_output(release: sh.Release, directory: Path) -> dict[str, bytes]:
-    """Return all bytes that a release can be written as."""
+    """Return the bytes of a release in every output format."""
     endings = ("parquet", "json", "arrow", "csv")
     for ending in endings:
         release.write(directory / f"out.{ending}")

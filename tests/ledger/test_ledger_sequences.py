@@ -109,7 +109,7 @@ class Series:
 
 
 class DiedError(Exception):
-    """Stands for the end of a process."""
+    """Raised by a test to simulate the end of a process."""
 
 
 class Beside:

@@ -1,4 +1,4 @@
-"""Break the package in one line at a time, and check that the tests notice.
+"""Change one place of the package at a time, and check that a test fails.
 
     python tests/mutations/run.py [--only WORD] [--jobs 2] [--slow]
 

@@ -1,1 +1,1 @@
-"""Check that a query keeps units apart, and run it with access to its named sources only."""
+"""Check that every output row of a query depends on one unit only, and run it on its named sources only."""

@@ -1,10 +1,10 @@
 """Check the plan of a query: a unit's output rows must depend only on its own rows and on public tables.
 
-The plan is made by DuckDB's binder, before optimization, over one view per source. `Check` computes which columns of
-each operator name the unit, and refuses operators that depend on rows of several units or on their order.
+DuckDB's binder makes the plan, before optimization, over one view per source. `Check` computes which columns of each
+operator name the unit, and refuses operators that depend on rows of several units or on the order of rows.
 
-Two things are not checked: that private sources have the unit in the column of that name, and that an engine's error
-(a failed cast) reveals that some row caused it.
+Two things are not checked: whether the unit column of a private source really contains the unit, and whether an
+engine's error (a failed cast) reveals that some row caused it.
 """
 
 from __future__ import annotations
@@ -21,41 +21,41 @@ from sparsehist.guarantee.statement import Node, Rewriting, folded, nodes
 
 _EQUAL = ("COMPARE_EQUAL", "COMPARE_NOT_DISTINCT_FROM")
 _MARK = "whether IN is false or null depends on rows of all units; use it alone in WHERE, or write SEMI or ANTI JOIN"
-_UNLIKE = "merges values that are equal but not alike (0.0 and -0.0, 1 month and 30 days); cast to a decimal or text"
+_TWO_FORMS = "merges equal values that look different (0.0 and -0.0, 1 month and 30 days); cast to a decimal or text"
 _TIE = (
     "depends on rows that tie in ORDER BY; add columns that distinguish all rows, or use rank(); give every query in "
-    "FROM a name, which no column has"
+    "FROM an alias that is not the name of a column"
 )
 _UNFIT = (
-    "in which one unit may be written in several ways: store whole numbers or text (pandas turns whole numbers with "
-    "missing values into floats; astype('Int64') keeps them)"
+    "in which one unit may have several values: store whole numbers or text (pandas turns whole numbers with missing "
+    "values into floats; astype('Int64') keeps them)"
 )
 
 
 class TieError(GuaranteeError):
-    """A function depends on the order of rows that tie, which more columns in ORDER BY may prevent."""
+    """A function depends on the order of rows that tie. More columns in ORDER BY may prevent the ties."""
 
 
 @dataclass(frozen=True)
 class Column:
     """A column of a relation."""
 
-    kind: Any = None
-    unit: int | None = None  # the index of the part of the unit that every row of the column contains
-    barred: str = ""  # why it must not be used
+    kind: Any = None  # type in DuckDB's plan
+    unit: int | None = None  # number of the unit's column that this column equals in every row
+    barred: str = ""  # reason why the column must not be used
 
 
 @dataclass(frozen=True)
 class Relation:
-    """Columns of a relation: each row of a private relation belongs to one unit, rows of a public one to no unit."""
+    """The columns of a relation. Rows of a private relation belong to one unit each, rows of a public one to none."""
 
     columns: tuple[Column, ...]
     private: bool = False
-    unique: frozenset[int] | None = None  # columns that distinguish all rows; None if unknown
+    unique: frozenset[int] | None = None  # columns that together distinguish all rows; None if unknown
 
 
 class Check:
-    """The check of a query for units named by these columns."""
+    """The check of a query; the columns `units` together name a privacy unit."""
 
     def __init__(self, query: Rewriting, units: tuple[str, ...]) -> None:
         self._query, self._units = query, units
@@ -63,7 +63,7 @@ class Check:
         self._ctes: dict[int, Relation] = {}
 
     def run(self, root: Node, columns: Sequence[str], keys: tuple[str, ...]) -> None:
-        """Refuse a plan unless each unit's rows depend only on that unit's own rows and on public tables."""
+        """Refuse a plan unless each unit's output rows depend only on rows of this unit and on public tables."""
         for name in (*self._units, *keys):
             once = sum(folded(column) == folded(name) for column in columns) == 1 and name in columns
             require(once, f"the result must have one column {name}; its columns are {', '.join(columns)}")
@@ -71,7 +71,7 @@ class Check:
             if "expression_class" in node or str(node.get("type")).startswith("LOGICAL_"):
                 plan.check_fields(node)
         result = self._relation(root)
-        require(result.private, "the query reads no private table: do not declare the table of the log public")
+        require(result.private, "the query reads no private table: do not declare the log's table public")
         self._check_usable(*result.columns)
         for part, unit in enumerate(self._units):
             kept = result.columns[columns.index(unit)].unit == part
@@ -89,12 +89,15 @@ class Check:
         return relation
 
     def _require_unit(self, relation: Relation, columns: Iterable[int | None], refusal: str) -> None:
-        """Refuse the query unless the relation is public, or these columns name the complete unit of each row."""
+        """Refuse the query unless the relation is public or these columns name the complete unit of each row."""
         parts = {relation.columns[column].unit for column in columns if column is not None} - {None}
         require(not relation.private or len(parts) == len(self._units), f"{refusal} {', '.join(self._units)}")
 
     def _are_together(self, left: Relation, right: Relation, equal: Iterable[tuple[int | None, int | None]]) -> bool:
-        """Return whether each row of a join belongs to one unit at most; `equal` are the parts that it compares."""
+        """Return whether each row of a join belongs to at most one unit.
+
+        `equal` has pairs of numbers of unit columns that the join compares: left and right, None if not of the unit.
+        """
         same = {one for one, other in equal if one is not None and one == other}
         return not (left.private and right.private) or len(same) == len(self._units)
 
@@ -109,7 +112,7 @@ class Check:
         return Column(type_of(expression), self._unit(below, expression))
 
     def _unit(self, below: Relation, expression: Node) -> int | None:
-        """Return the index of the part of the unit that an expression equals, up to injective casts; else None."""
+        """Return the number of the unit's column that an expression equals, up to injective casts; else None."""
         column = column_of(expression)
         if column is not None:
             return below.columns[column].unit
@@ -117,7 +120,7 @@ class Check:
         if expression["type"] != "OPERATOR_CAST" or tries or function_of(expression) != "__cast":
             return None
         (inside,) = expression["children"]
-        kept = language.keeps_units_apart(type_of(inside), type_of(expression))
+        kept = language.is_injective(type_of(inside), type_of(expression))
         return self._unit(below, inside) if kept else None
 
     def _get(self, node: Node, *below: Relation) -> Relation:
@@ -128,9 +131,9 @@ class Check:
         *schema, table = data.get("qualified_name", {}).get("path") or [""]
         source = self._query.sources.get(table)
         names, read = list(map(folded, node["names"])), [int(one.get("index", -1)) for one in node["column_indexes"]]
-        known = function == "seq_scan" and schema == ["memory", "main"] and set(read) <= set(range(len(names)))
-        if source is None or not known:
-            raise GuaranteeError(f"{function}(…) is no source in a series' query")
+        is_view = function == "seq_scan" and schema == ["memory", "main"] and set(read) <= set(range(len(names)))
+        if source is None or not is_view:
+            raise GuaranteeError(f"{function}(…) is not a source for a series' query")
         columns = list(map(Column, node["returned_types"]))
         for part, unit in enumerate(() if source.public else self._units):
             named = [column for column, name in enumerate(names) if name == folded(unit)]
@@ -139,13 +142,13 @@ class Check:
             for column in named:
                 kind = language.unit_kind(columns[column].kind)
                 require(kind, f"{unit} has the type {language.name_of(columns[column].kind)}, {_UNFIT}")
-                same = self._kinds.setdefault(part, kind) == kind  # different units must not compare equal
+                same = self._kinds.setdefault(part, kind) == kind  # otherwise different units may compare equal
                 require(same, f"{unit} has different types in two tables; store it in one type")
                 columns[column] = replace(columns[column], unit=part)
         return Relation(tuple(columns[column] for column in read), not source.public)
 
     def _filter(self, node: Node, below: Relation) -> Relation:
-        """Check the conditions of WHERE. One may be IN (query), if it is false or null for rows of other units."""
+        """Check the conditions of WHERE. IN (query) must be a whole condition: false and null are alike."""
         conditions = plan.conditions_of(node["expressions"])
         alone = {column_of(one) for one in conditions}
         marks = {column for column, one in enumerate(below.columns) if column in alone and one.barred == _MARK}
@@ -169,7 +172,7 @@ class Check:
         remedy = f"write ON {' AND '.join(f'a.{unit} = b.{unit}' for unit in self._units)}, or declare a table public"
         require(how != "INNER" or together, f"this joins rows of different units; {remedy}")
         alone = not right.private or (left.private and together)
-        require(how == "INNER" or alone, f"whether a row has a partner depends on other units; {remedy}")
+        require(how == "INNER" or alone, f"whether a row has a match depends on other units; {remedy}")
         added = {
             "INNER": right.columns,
             "LEFT": [replace(one, unit=None) for one in right.columns],
@@ -181,35 +184,35 @@ class Check:
 
     def _aggregate_and_group_by(self, node: Node, below: Relation) -> Relation:
         groups, one_set = node.get("groups", []), len(node.get("grouping_sets", ())) < 2
-        require(one_set, "in place of grouping sets write UNION ALL of one GROUP BY for each")
+        require(one_set, "instead of grouping sets, write one GROUP BY for each and combine them by UNION ALL")
         self._require_unit(below, map(column_of, groups), "this groups rows of several units; extend GROUP BY by")
         grouped = [self._column(below, group) for group in groups]
-        self._check_alike(grouped, "GROUP BY")
+        self._check_one_form(grouped, "GROUP BY")
         aggregates = [self._aggregate(one, below, language.ORDERED) for one in node.get("expressions", ())]
         return Relation((*grouped, *aggregates), below.private, frozenset(range(len(groups))))
 
     def _aggregate(self, one: Node, below: Relation, ordered: frozenset[str]) -> Column:
-        """Return the column of an aggregate, which must not depend on the order of rows, or be in `ordered`."""
+        """Return the column of an aggregate; refuse it if it depends on the order of rows and is not in `ordered`."""
         name, kind, children = function_of(one), type_of(one), one.get("children", ())
         self._check(below.columns, *parts(one))
         require(name in language.ADDING | language.ORDERLESS | ordered, language.refused_function(name))
         if not below.private:
             return Column(kind)
         kinds = [type_of(part) for part in children if columns_in(part)]
-        require(not columns_in(*children[1:]), f"{name} of a number in each row is {language.UNKNOWN}")
+        require(not columns_in(*children[1:]), f"{name} with a parameter that differs by row is {language.UNKNOWN}")
         if name in language.ADDING:
             exact = all(language.adds_exactly(type_of(part)) for part in children)
             require(exact, f"floating-point {name} depends on the order of rows; write {name}(x::decimal(18, 3))")
         elif name in language.ORDERED and not columns_in(*children) <= self._distinguished(orders_of(one), below):
             raise TieError(f"{name} {_TIE}")
         elif name in language.ORDERLESS and not name.startswith(("count", "bool_", "bit_")):
-            require(all(map(language.is_alike, kinds)), f"{name} {_UNLIKE}")
+            require(all(map(language.has_one_form, kinds)), f"{name} {_TWO_FORMS}")
         return Column(kind)
 
     def _window(self, node: Node, below: Relation) -> Relation:
-        """Check windows. Those that pick rows need an order that distinguishes all rows, except equal ones.
+        """Check windows. A window that picks rows needs an order that distinguishes all rows that differ.
 
-        Two such windows with different orders are refused if rows may be equal, since ties may be broken differently.
+        If rows may be equal, two such windows with different orders are refused: they may break ties differently.
         """
         windows = node["expressions"]
         columns = [self._one_window(one, below) for one in windows]
@@ -223,7 +226,7 @@ class Check:
                 raise TieError(f"{function_of(one) or one['type'].removeprefix('WINDOW_').lower()} {_TIE}")
             order = (one.get("partitions"), one.get("orders"))
             first = first or order
-            require(first == order, "two windows in two orders may order ties differently; use one order for both")
+            require(first == order, "two windows with different orders may break ties differently; use one order")
         return Relation((*below.columns, *columns), below.private, below.unique)
 
     def _one_window(self, one: Node, below: Relation) -> Column:
@@ -243,7 +246,7 @@ class Check:
         casts = [one for one in orders if one["type"] == "OPERATOR_CAST"]
         texts = [one["children"][0] for one in casts if language.name_of(type_of(one)) == "VARCHAR"]
         by_value = map(column_of, [*orders, *(part for one in structs for part in one["children"])])
-        alike = {at for at in by_value if at is not None and language.is_alike(below.columns[at].kind)}
+        alike = {at for at in by_value if at is not None and language.has_one_form(below.columns[at].kind)}
         by_text = map(column_of, [part for one in structs if one in texts for part in one["children"]])
         return alike | {at for at in by_text if at is not None}
 
@@ -251,13 +254,13 @@ class Check:
         targets = set(map(column_of, node.get("distinct_targets", ())))
         self._require_unit(below, targets, "DISTINCT merges rows of several units; extend SELECT by")
         complete = targets >= set(range(len(below.columns)))
-        require(complete, "in place of DISTINCT ON write QUALIFY row_number() OVER (PARTITION BY … ORDER BY …) = 1")
-        self._check_alike(below.columns, "DISTINCT")
+        require(complete, "instead of DISTINCT ON write QUALIFY row_number() OVER (PARTITION BY … ORDER BY …) = 1")
+        self._check_one_form(below.columns, "DISTINCT")
         return below
 
     def _union(self, node: Node, *sides: Relation) -> Relation:
         private = sides[0].private
-        require(all(side.private == private for side in sides), "a union with public rows, which belong to no unit")
+        require(all(side.private == private for side in sides), "a UNION of private rows with public rows is refused")
         columns = []
         for same in zip(*(side.columns for side in sides), strict=True):
             self._check_usable(*same)
@@ -265,10 +268,10 @@ class Check:
             columns.append(Column(same[0].kind, units.pop() if len(units) == 1 else None))
         relation = Relation(tuple(columns), private)
         self._require_unit(
-            relation, range(len(columns)), "all parts of a union must have in one place, with one type,"
+            relation, range(len(columns)), "all parts of a UNION must have, at one position and with one type,"
         )
         if not node.get("setop_all"):
-            self._check_alike(columns, "UNION")
+            self._check_one_form(columns, "UNION")
         return relation
 
     def _unnest(self, node: Node, below: Relation) -> Relation:
@@ -287,11 +290,11 @@ class Check:
         for column in columns:
             require(not column.barred, column.barred)
 
-    def _check_alike(self, columns: Iterable[Column], what: str) -> None:
-        """Refuse columns in which equal values can be distinguished, since merging depends on the order of rows."""
+    def _check_one_form(self, columns: Iterable[Column], what: str) -> None:
+        """Refuse columns whose equal values can look different, because merging depends on the order of rows."""
         for column in columns:
             self._check_usable(column)
-            require(language.is_alike(column.kind), f"{what} {_UNLIKE}")
+            require(language.has_one_form(column.kind), f"{what} {_TWO_FORMS}")
 
     def _check(self, columns: Sequence[Column] | None, *expressions: Node) -> None:
         """Refuse expressions that depend on other rows; if `columns` is None, they may use every column."""
@@ -303,7 +306,7 @@ class Check:
             of_rows = kind in ("BOUND_AGGREGATE", "BOUND_WINDOW")
             require(not of_rows, f"{name} inside an expression is {language.UNKNOWN}")
             require(
-                language.is_known(type_of(one)), f"the type {language.name_of(type_of(one))} is {language.UNKNOWN}"
+                language.is_allowed(type_of(one)), f"the type {language.name_of(type_of(one))} is {language.UNKNOWN}"
             )
             require(kind != "BOUND_FUNCTION" or name in language.SCALARS, language.refused_function(name))
             if kind == "BOUND_LAMBDA":

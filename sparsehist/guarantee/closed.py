@@ -1,7 +1,7 @@
-"""Check and run a query on a new DuckDB that contains views of the query's named sources only.
+"""Check and run a query on a new DuckDB connection that contains only views of the query's named sources.
 
-Check and run use the same rewritten text, files and column types. For the check, views are over empty tables; for the
-run, over files, frames and relations. External access is switched off after the views are made.
+Check and run use the same rewritten text, files and column types. The check has views of empty tables; the run has
+views of files, frames and relations. External access is switched off after the views are made.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ _CLOSED: dict[str, str | bool | int | float | list[str]] = {
     "python_enable_replacements": False,
 }
 _BY_STATISTICS = "statistics_propagation,join_filter_pushdown"
-"""Optimizers that use the least and largest value in a Parquet file, which omit NaN although it is above all values.
-So does a condition that is pushed into the reader of a file: `_put` keeps it out, but not those on parts of lists."""
+"""Optimizers that use the minima and maxima in a Parquet file. These omit NaN, which DuckDB sorts above all numbers.
+Conditions that are pushed into a file's reader use them too: `_put` prevents this, except for parts of lists."""
 _ENUM = re.compile(r"ENUM\('(?:[^']|'')*'(?:, '(?:[^']|'')*')*\)")
 Columns = dict[str, str]
 
 
 @dataclass(frozen=True, repr=False)
 class Closed:
-    """A query over views of its sources, with their columns and types; `verified` if it was checked."""
+    """A query over views of its sources, with the columns and types of each view; `verified` if it was checked."""
 
     text: str
     sources: Mapping[str, Source]
@@ -54,13 +54,13 @@ class Closed:
     verified: bool
 
     def relation(self) -> duckdb.DuckDBPyRelation:
-        """Return the rows of the query as a relation, which is computed when it is read."""
+        """Return the result of the query as a relation; DuckDB computes its rows when they are read."""
         connection = duckdb.connect(":memory:", config=_CLOSED)
         draw_no_progress(connection)
         spill = ExitStack()
         directory = spill.enter_context(spill_directory())
         connection.execute("set temp_directory = $directory", {"directory": str(directory)})
-        # CTEs may be computed twice, and relations of a connection can only be read one at a time.
+        # DuckDB may compute CTEs twice, and reads only one relation of another connection at a time.
         once = "WITH " not in self.text.upper() and self.text.count("memory.main.source_") == 1
         for view, source in self.sources.items():
             _put(connection, view, source, self.columns[view], streamed=once)
@@ -77,10 +77,13 @@ class Closed:
 
 
 def close(query: Query, lookup: Lookup, units: tuple[str, ...], keys: tuple[str, ...]) -> Closed:
-    """Rewrite a query over views, read the columns of its sources, and check it; the query is not run.
+    """Rewrite a query over views, read the columns of its sources, and check the query without running it.
 
-    Without units, or if it is unverified, the query is not checked. Its result must have the columns `keys`.
-    Raises GuaranteeError, or StatementError if DuckDB cannot plan it.
+    The result must have the columns `keys`. The query is not checked if `units` is empty or the query is unverified.
+
+    Raises:
+        GuaranteeError: If the query may mix units.
+        StatementError: If DuckDB cannot plan the query.
     """
     with duckdb.connect(":memory:", config={"threads": 1, **_CLOSED}) as connection:
         rewritten = Rewriting(connection, query, lookup)
@@ -100,26 +103,26 @@ def close(query: Query, lookup: Lookup, units: tuple[str, ...], keys: tuple[str,
 
 
 def _check(query: Rewriting, units: tuple[str, ...], keys: tuple[str, ...], tie: TieError | None = None) -> None:
-    """Check the plan of a query over empty tables; if DuckDB cannot plan it, raise the earlier error about ties."""
+    """Check the plan of a query over empty tables; if DuckDB cannot plan it, prefer the earlier error `tie`."""
     try:
         columns = query.parser.sql(query.text).columns
         ((text,),) = query.parser.execute(statement("guarantee_plan"), {"query": query.text}).fetchall()
     except duckdb.Error as problem:
-        message = str(problem).partition("\n")[0].split(": ", 1)[-1]  # over empty tables: it contains no data
+        message = str(problem).partition("\n")[0].split(": ", 1)[-1]  # contains no data, because tables are empty
         message = re.sub(r"\b(memory\.main\.)?source_(\d+)\b", r"source \2", message)
         raise_alone(tie or StatementError(f"DuckDB cannot plan the query: {message}"))
     Check(query, units).run(plan_of(text), columns, keys)
 
 
 def _columns_of(connection: duckdb.DuckDBPyConnection, source: Source) -> Columns:
-    """Return names and types of a source's columns; an ENUM becomes text, because its values come from all rows."""
+    """Return names and types of a source's columns; an ENUM becomes text, because its values reveal all rows."""
     try:
         if source.opens is not None:
             table = source.opens()
             is_relation = isinstance(table, duckdb.DuckDBPyRelation)
-            connection.register("given", table.limit(0).to_arrow_table() if is_relation else table)
-        rows = connection.execute(f"describe from {source.reader or 'given'}").fetchall()
-        connection.unregister("given")
+            connection.register("source", table.limit(0).to_arrow_table() if is_relation else table)
+        rows = connection.execute(f"describe from {source.reader or 'source'}").fetchall()
+        connection.unregister("source")
     except SparsehistError:
         raise
     except Exception as problem:  # noqa: BLE001  an engine's message may quote the data
@@ -127,7 +130,7 @@ def _columns_of(connection: duckdb.DuckDBPyConnection, source: Source) -> Column
         raise_alone(InputError(f"the source {source.name} cannot be read ({kind})"))
     columns = {str(name): _ENUM.sub("VARCHAR", str(kind)) for name, kind, *_ in rows}
     if len({folded(name) for name in columns}) != len(rows):
-        raise DeclarationError(f"the source {source.name} has two columns of one name: rename them apart")
+        raise DeclarationError(f"the source {source.name} has two columns of the same name: rename one")
     return columns
 
 
@@ -138,7 +141,7 @@ def _has_floats(kind: str) -> bool:
 def _put(
     connection: duckdb.DuckDBPyConnection, view: str, source: Source, columns: Columns, *, streamed: bool
 ) -> None:
-    """Make the view of a source; store the rows of a relation if they may be read twice."""
+    """Make the view of a source; store the rows of a relation unless they are `streamed`, that is, read once."""
     listed = []
     for name, kind in columns.items():
         cast = f"cast({quoted(name)} as {kind})"
@@ -147,11 +150,11 @@ def _put(
         listed.append(f"{cast} as {quoted(name)}")
     reader = source.reader
     if source.opens is not None:
-        table, reader = source.opens(), f"given_{view}"
+        table, reader = source.opens(), f"raw_{view}"
         is_relation = isinstance(table, duckdb.DuckDBPyRelation)
         connection.register(reader, table.to_arrow_reader() if is_relation else table)
         if is_relation and not streamed:
-            connection.execute(f"create table kept_{view} as from {reader}")
+            connection.execute(f"create table stored_{view} as from {reader}")
             connection.unregister(reader)
-            reader = f"kept_{view}"
+            reader = f"stored_{view}"
     connection.execute(f"create view {view} as select {', '.join(listed)} from {reader}")  # noqa: S608  quoted

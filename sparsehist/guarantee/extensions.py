@@ -1,4 +1,4 @@
-"""Switch off automatic features of DuckDB: fetching extensions, progress bars, reading Python variables."""
+"""Switch off automatic features of DuckDB (installing extensions, progress bars), and explain errors from it."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ INSTALL_NOTHING: dict[str, str | bool | int | float | list[str]] = {"autoinstall
 """Settings of every connection that runs a user's SQL."""
 _LACKING = re.compile(r"required extension|Extension \"[^\n]*\" not found|exists in the \w+ extension")
 LACKING = (
-    "DuckDB has no extension for this source, and fetches none by itself: read URLs as tables={'log': "
-    "sh.Files('s3://…')}, in a shell --table log=s3://…; Delta and Iceberg as tables={'log': pl.scan_delta(…)}"
+    "DuckDB lacks the extension for this source, and sparsehist does not let it install one: read URLs as "
+    "tables={'log': sh.Files('s3://…')}, in a shell --table log=s3://…; Delta and Iceberg as tables={'log': "
+    "pl.scan_delta(…)}"
 )
 
 
 def draw_no_progress(connection: duckdb.DuckDBPyConnection) -> None:
-    """Switch off DuckDB's progress bar if it is on; in a notebook without ipywidgets it cannot be set."""
+    """Switch off DuckDB's progress bar if it is on; without ipywidgets, a notebook cannot change the setting."""
     ((drawn,),) = connection.execute("select current_setting('enable_progress_bar')").fetchall()
     if drawn:
         connection.execute("set enable_progress_bar = false")
@@ -33,7 +34,7 @@ def lacks_extension(problem: BaseException) -> bool:
 
 
 def unseen(problem: BaseException) -> str:
-    """Return a hint for errors about tables that DuckDB does not find."""
+    """Return a hint if DuckDB did not find a table, else an empty text."""
     if type(problem).__name__ != "CatalogException":
         return ""
-    return "; tables and variables of your program are not seen: give the tables in tables="
+    return "; a query does not see tables and variables of your program: pass the tables in tables="

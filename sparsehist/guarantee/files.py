@@ -1,4 +1,4 @@
-"""Files that a query reads: reading a row must not depend on other rows."""
+"""Check how a query reads files: the value of a row must not depend on other rows."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _ENDINGS |= dict.fromkeys((".json", ".jsonl", ".ndjson"), "read_json")
 
 
 def reader_of(path: str) -> str:
-    """Return the reader of a file that is named in FROM; empty if DuckDB does not read such files."""
+    """Return DuckDB's reader for a file in FROM, by the ending of its name; empty if the ending is unknown."""
     return _ENDINGS.get(PurePath(re.sub(r"\.(gz|zst)$", "", path.lower())).suffix, "")
 
 
 def check_options(reader: str, paths: Sequence[str], options: Mapping[str, Any]) -> None:
-    """Refuse options with which other rows may affect how a row is read."""
+    """Refuse options that make the value of a row depend on other rows."""
     unknown = ", ".join(sorted(options.keys() - READERS[reader].split()))
     require(not unknown, f"with {unknown}, rows of other units may affect how {reader} reads a row; leave it out")
     if reader != "read_parquet":
@@ -39,6 +39,4 @@ def check_options(reader: str, paths: Sequence[str], options: Mapping[str, Any])
     typed = "hive_types" in options or False in (options.get("hive_partitioning"), options.get("hive_types_autocast"))
     folders = any(re.search(r"[*?\[].*[/\\]", path) for path in paths)
     remedy = "hive_types = {…} or hive_partitioning = false"
-    require(
-        typed or not folders, f"types of columns in names of folders are guessed from all folders; write {remedy}"
-    )
+    require(typed or not folders, f"types of columns in folder names are guessed from all folders; write {remedy}")

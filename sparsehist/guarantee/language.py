@@ -1,8 +1,8 @@
-"""The language of a series' query, as data: allowed parts, and replacements for refused ones.
+"""The language of a series' query, as data: allowed parts, and replacements for refused parts.
 
-A query keeps units apart if removing one unit's rows removes its output rows and changes no other. Every listed
-function depends only on its arguments, and every aggregate only on its values, in any order. What a later DuckDB adds
-is refused until it is tested and listed. docs/sql.md is generated from these lists.
+A query keeps units apart if removing one unit's rows removes its output rows and changes no other row. Every listed
+function depends only on its arguments, and every aggregate only on its values in any order. Additions of later
+versions of DuckDB are refused until they are tested and listed. docs/sql.md is generated from these lists.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ AGGREGATES = {
     "Of whole numbers and decimals": "sum avg mean",
     "By ORDER BY, then by the rows themselves": "first last any_value list array_agg string_agg group_concat",
 }
-"""Aggregates that pick rows are ordered by the rows of the tables in FROM, after their own ORDER BY."""
+"""The last kind picks rows. Rows that tie in ORDER BY are ordered by the rows of the tables in FROM."""
 
 RANKS = "rank dense_rank percent_rank cume_dist"
 PICKS = "row_number ntile lag lead first_value last_value nth_value"
@@ -63,7 +63,7 @@ WRITTEN = (
     frozenset(f"{' '.join(FUNCTIONS.values())} {_SYNTAX} {RANKS} {PICKS}".split()) | ORDERLESS | ADDING | ORDERED
 )
 """Functions that a query may name."""
-# DuckDB's binder turns the functions above into these.
+# DuckDB's binder replaces some of the functions above by these.
 _BOUND = """
     list_aggr list_aggregate normalized_interval list_resize add subtract multiply divide list_select
     constant_or_null struct_extract_at array_reverse_sort json_extract_path json_extract_path_text
@@ -71,7 +71,7 @@ _BOUND = """
 """
 SCALARS = frozenset(f"{' '.join(FUNCTIONS.values())} {_SYNTAX} {_BOUND}".split())
 
-UNKNOWN = "not in the language of docs/sql.md; write it in a plainer way"
+UNKNOWN = "not in the language of docs/sql.md; write it in a simpler way"
 REFUSED = {
     "LIMIT_MODIFIER LIMIT_PERCENT_MODIFIER": "LIMIT and OFFSET count the rows of all units; number those of each: "
     "row_number() OVER (PARTITION BY the unit ORDER BY …)",
@@ -111,9 +111,9 @@ _ADDED_EXACTLY = (_WHOLE - {"HUGEINT", "UHUGEINT"}) | {"DECIMAL", "BOOLEAN"}
 _TO_TEXT = _WHOLE | {"DATE", "UUID", "BOOLEAN", "TIMESTAMP"}
 _UNITS = _TO_TEXT | frozenset("VARCHAR BLOB TIME TIMESTAMP_S TIMESTAMP_MS TIMESTAMP_NS TIMESTAMP_TZ".split())
 _UNITS |= {"TIMESTAMP WITH TIME ZONE", "INTEGER_LITERAL", "STRING_LITERAL"}
-_ALIKE = _UNITS | frozenset("DECIMAL SQLNULL NULL LIST ARRAY STRUCT MAP".split())
-# Types with equal values that can be distinguished: 0.0 and -0.0, a month and 30 days.
-_KNOWN = _ALIKE | {"FLOAT", "DOUBLE", "INTERVAL", "LAMBDA"}
+_ONE_FORM = _UNITS | frozenset("DECIMAL SQLNULL NULL LIST ARRAY STRUCT MAP".split())
+# These further types have equal values that look different: 0.0 and -0.0, 1 month and 30 days.
+_ALLOWED = _ONE_FORM | {"FLOAT", "DOUBLE", "INTERVAL", "LAMBDA"}
 
 
 def name_of(kind: Kind | None) -> str:
@@ -121,21 +121,21 @@ def name_of(kind: Kind | None) -> str:
 
 
 def _names(kind: Any) -> Iterator[str]:
-    """Yield the names of a type and of all types inside it."""
+    """Yield the name of a type and the names of all nested types."""
     if isinstance(kind, dict) and "id" in kind:
         yield str(kind["id"])
     for value in kind.values() if isinstance(kind, dict) else kind if isinstance(kind, list) else ():
         yield from _names(value)
 
 
-def is_known(kind: Kind | None) -> bool:
+def is_allowed(kind: Kind | None) -> bool:
     """Return whether a query may compute with values of a type."""
-    return _KNOWN.issuperset(_names(kind))
+    return _ALLOWED.issuperset(_names(kind))
 
 
-def is_alike(kind: Kind | None) -> bool:
-    """Return whether equal values of a type are indistinguishable."""
-    return bool(name_of(kind)) and _ALIKE.issuperset(_names(kind)) and "collation" not in str(kind)
+def has_one_form(kind: Kind | None) -> bool:
+    """Return whether equal values of a type always look the same."""
+    return bool(name_of(kind)) and _ONE_FORM.issuperset(_names(kind)) and "collation" not in str(kind)
 
 
 def adds_exactly(kind: Kind | None) -> bool:
@@ -145,11 +145,11 @@ def adds_exactly(kind: Kind | None) -> bool:
 def unit_kind(kind: Kind | None) -> str:
     """Return the kind of a unit's type (one kind for all integers); empty if a unit cannot have this type."""
     name = "INTEGER" if name_of(kind) in _WHOLE else name_of(kind)
-    return name if name in _UNITS and is_alike(kind) else ""
+    return name if name in _UNITS and has_one_form(kind) else ""
 
 
-def keeps_units_apart(before: Kind | None, after: Kind | None) -> bool:
-    """Return whether a cast of units is injective, with one text per value in the new type."""
+def is_injective(before: Kind | None, after: Kind | None) -> bool:
+    """Return whether a cast keeps different units different, and equal units equal."""
     kinds = unit_kind(before), unit_kind(after)
     return "" not in kinds and (kinds[0] == kinds[1] or (name_of(before) in _TO_TEXT and kinds[1] == "VARCHAR"))
 
@@ -161,11 +161,11 @@ def require(condition: object, refusal: str) -> None:
 
 
 def entry(table: dict[str, str], *words: object) -> str:
-    """Return the text of a table for the first of these words; empty if it has none."""
+    """Return the first text of a table whose key contains one of these words; empty if there is none."""
     return next((text for names, text in table.items() if not set(names.split()).isdisjoint(words)), "")
 
 
 def refused_function(name: str) -> str:
     """Return the refusal of a function, with a replacement."""
-    instead = entry(INSTEAD, name) or "compute it from the functions listed there, or before the log is stored"
+    instead = entry(INSTEAD, name) or "use the functions listed there, or compute it before the log is stored"
     return f"{name} is not in the language of docs/sql.md; {instead}"

@@ -1,6 +1,6 @@
-"""The plan of a query as JSON from DuckDB's binder: operators, expressions and fields.
+"""Read the plan of a query, JSON from DuckDB's binder: operators, expressions and their fields.
 
-Anything that is not listed is refused; the lists are for the tested versions of DuckDB.
+Operators, expressions and fields that are not listed are refused. The lists fit the tested versions of DuckDB.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ _FIELDS = {
     "MATERIALIZED_CTE": "table_index column_count ctename materialize",
     "CTE_REF": "table_index cte_index chunk_types bound_columns",
 }
-"""The fields of each expression and operator."""
+"""Allowed fields of each expression and operator."""
 _SUBQUERY = "EMPTY_RESULT LIMIT DELIM_GET CHUNK_GET BOUND_COLUMN_REF left_projection_map right_projection_map".split()
 CORRELATED = (
-    "a query in parentheses may not look at the row outside, nor be one of several rows; write a join with a query "
-    "that has the unit in its GROUP BY"
+    "a query in parentheses must not use columns of the outer query, nor return one of several rows; write a join "
+    "with a query that has the unit in its GROUP BY"
 )
 _ABSENT: tuple[object, ...] = (None, [], {}, False, "NONE")
 
@@ -60,10 +60,10 @@ def plan_of(text: str) -> Node:
 
     try:
         read = json.loads(text, object_hook=plain)
-    except ValueError:  # JSON has no value such as nan
+    except ValueError:  # JSON cannot represent values such as nan
         read = {}
     plans = read.get("plans", ())
-    require(len(plans) == 1, "DuckDB cannot write the plan of this query; write it without values such as nan")
+    require(len(plans) == 1, "DuckDB cannot write the plan of this query; avoid values such as nan in the query")
     return dict(plans[0])
 
 
@@ -72,11 +72,11 @@ def kind_of(node: Node) -> str:
 
 
 def check_fields(node: Node) -> None:
-    """Refuse an operator or expression with a part that is not listed."""
+    """Refuse an operator or expression with a field that is not listed."""
     kind = kind_of(node)
-    known = {"type", "children", "expression_class", "return_type", *_FIELDS.get(kind, "").split()}
+    allowed = {"type", "children", "expression_class", "return_type", *_FIELDS.get(kind, "").split()}
     unknown = [] if kind in _FIELDS else [str(node["type"]).removeprefix("LOGICAL_")]
-    unknown += [key for key, value in node.items() if value not in _ABSENT and key not in known]
+    unknown += [key for key, value in node.items() if value not in _ABSENT and key not in allowed]
     correlated = str(node.get("ctename", "")).startswith("__duckdb_delim") or not set(_SUBQUERY).isdisjoint(unknown)
     require(not correlated, CORRELATED)
     require(not unknown, f"{' '.join(unknown[:1]).replace('_', ' ').lower()} is {UNKNOWN}")
@@ -94,12 +94,12 @@ def function_of(node: Node) -> str:
 
 
 def column_of(expression: Node) -> int | None:
-    """Return the column number if an expression is only a column; else None."""
+    """Return the column's number if an expression is just a column; else None."""
     return int(expression.get("index", 0)) if expression["expression_class"] == "BOUND_REF" else None
 
 
 def parts(part: object) -> Iterator[Node]:
-    """Yield the direct parts of an expression; omit the body of a lambda, which has its own columns."""
+    """Yield the direct parts of an expression, without the body of a lambda: it has its own columns."""
     for key, value in part.items() if isinstance(part, dict) else enumerate(part) if isinstance(part, list) else ():
         if isinstance(value, dict) and "expression_class" in value:
             if key != "lambda_expr":
@@ -118,7 +118,7 @@ def orders_of(expression: Node) -> list[Node]:
 
 
 def picks_rows(window: Node) -> bool:
-    """Return whether a window function gives different results to rows that tie in its order."""
+    """Return whether a window function may give different results for rows that tie in its order."""
     if window["type"] in RANKED:
         return False
     frame = f"{window.get('start')} {window.get('end')} {window.get('exclude_clause', 'NO_OTHER')}"

@@ -1,8 +1,8 @@
-"""Rewrite a query by DuckDB's parse tree, so that each source in FROM becomes a numbered view.
+"""Rewrite a query in DuckDB's parse tree, so that each source in FROM becomes a numbered view.
 
-The tree comes from a connection without any objects of the user. Parameters become constants, files and tables become
-`memory.main.source_1`, …; names that are neither a common table expression nor a source are refused. Check and run
-both use the rewritten text.
+The parse tree comes from a connection without objects of the user. Parameters become constants; files and tables
+become `memory.main.source_1` and so on. Names that are neither a common table expression nor a source are refused.
+Check and run both use the rewritten text.
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ _IN_ANY_FRAME = ("row_number", "ntile", "lag", "lead")
 
 @dataclass(frozen=True)
 class Source:
-    """One source of a query, by the name that the query gives it.
+    """A source of a query, with its name in the query.
 
-    Either files, with the DuckDB call that reads them, or `opens` returns a frame, Arrow table or relation.
+    It is either `files` with the DuckDB call `reader`, or a table that `opens` returns: frame, Arrow table or
+    relation.
     """
 
     name: str
@@ -43,16 +44,16 @@ class Source:
     reader: str = field(default="", repr=False)
     files: tuple[str, ...] = field(default=(), repr=False)
     opens: Callable[[], Any] | None = field(default=None, repr=False)
-    origin: object = field(default=None, repr=False)  # the frame, path or `Files` that the caller passed
-    checked: bool = True  # false for a table or view of a session, whose origin is not checked
+    origin: object = field(default=None, repr=False)  # the caller's frame, path or `Files`
+    checked: bool = True  # false for a table or view of a session: nobody checked how it was made
 
 
 Lookup = Callable[[tuple[str, ...]], Source | None]
-"""A function from the parts of a name in FROM to its source; None if it is not a table."""
+"""A function from the parts of a name in FROM to its source, or to None if there is no such table."""
 
 
 def nodes(part: object, without: Container[str] = ()) -> Iterator[Node]:
-    """Yield every dictionary of a tree, parents first, except those of some types with their contents."""
+    """Yield every dictionary of a tree, parents first; skip dictionaries whose type is in `without`."""
     if isinstance(part, dict):
         if part.get("type") in without:
             return
@@ -62,7 +63,7 @@ def nodes(part: object, without: Container[str] = ()) -> Iterator[Node]:
 
 
 def folded(name: str) -> str:
-    """Return a name as DuckDB folds it: with ASCII letters in lower case."""
+    """Return a name with its ASCII letters in lower case, as DuckDB compares names."""
     return "".join(letter.lower() if letter.isascii() else letter for letter in name)
 
 
@@ -76,27 +77,28 @@ def quoted_text(text: str) -> str:
 
 @dataclass
 class Rewriting:
-    """A query whose sources are replaced by numbered views: `text` is checked and run, `tree` is its parse tree.
+    """A query with numbered views in place of its sources: `text` is checked and run, `tree` is its parse tree.
 
-    `parser` has no objects of the user. Parts outside the language are refused unless the query is unverified.
+    `parser` is a connection without objects of the user. Parts outside the language are refused unless the query is
+    unverified.
     """
 
     parser: duckdb.DuckDBPyConnection
     query: Query
     lookup: Lookup
-    sources: dict[str, Source] = field(default_factory=dict)  # sources by the name of their view
+    sources: dict[str, Source] = field(default_factory=dict)  # each source by the name of its view
 
     def __post_init__(self) -> None:
-        """Rewrite the query; refuse anything but one SELECT of the language over known sources."""
+        """Rewrite the query; refuse a query that is not a single SELECT of the language over known sources."""
         self.tree = self._tree_of(self.query.sql)
         one = not self.tree["error"] and len(self.tree["statements"]) == 1
-        require(one, "a series is made from one SELECT of the language in docs/sql.md")
+        require(one, "a series needs exactly one SELECT in the language of docs/sql.md")
         select = self.tree["statements"][0]
         select["node"] = self._walk(select["node"], frozenset())
         self.text = self._text_of(self.tree)
 
     def renamed(self, name: str) -> set[str]:
-        """Return the columns that the query renames or casts to this name, directly or in several steps."""
+        """Return this name and all columns that the query renames or casts to it, directly or in several steps."""
         names, added = set[str](), {folded(name)}
         while added:
             names |= added
@@ -105,7 +107,7 @@ class Rewriting:
         return names
 
     def _tree_of(self, text: str, **inserted: Node) -> Node:
-        """Return the parse tree of a text without source positions; replace columns and tables of these names."""
+        """Return the parse tree of a text without source positions; replace the columns and tables in `inserted`."""
 
         def plain(node: Node) -> Node:
             name = (node.get("column_names") or [node.get("table_name")])[0]
@@ -123,7 +125,7 @@ class Rewriting:
         return dict(self._tree_of(f"select {text}")["statements"][0]["node"]["select_list"][0])
 
     def _from(self, text: str, **inserted: Node) -> Node:
-        """Return the parse tree of a table in FROM; see `_tree_of`."""
+        """Return the parse tree of the text after FROM; see `_tree_of`."""
         return dict(self._tree_of(f"from {text}", **inserted)["statements"][0]["node"]["from_table"])
 
     def _walk(self, part: Any, ctes: frozenset[str]) -> Any:
@@ -151,13 +153,13 @@ class Rewriting:
         return self._with_unnest(part) if kind == "SELECT_NODE" and not self.query.unverified else part
 
     def _constant(self, node: Node) -> Node:
-        """Replace a parameter by its value, with the type that DuckDB binds."""
+        """Replace a parameter by a constant of DuckDB's type for its value."""
         name = str(node.get("identifier", "")).lower()
-        values = {known.lower(): value for known, value in (self.query.parameters or {}).items()}
+        values = {key.lower(): value for key, value in (self.query.parameters or {}).items()}
         try:
             ((text, kind),) = self.parser.execute(statement("guarantee_value"), {"value": values[name]}).fetchall()
         except (KeyError, duckdb.Error):
-            raise_alone(GuaranteeError(f"the parameter ${name} has no value, or one of a type that DuckDB refuses"))
+            raise_alone(GuaranteeError(f"the parameter ${name} has no value, or its type is unknown to DuckDB"))
         constant = self._expression("null" if text is None else f"cast({quoted_text(text)} as {kind})")
         return constant | {"alias": node.get("alias", "")}
 
@@ -171,16 +173,16 @@ class Rewriting:
             return self._file(node, self._expression(f"{reader}({quoted_text(path[0])})"), alias)
         if source is None:
             raise GuaranteeError(
-                f"{'.'.join(path)} is no table here; give it in tables= or public=, or name a file in quotes. "
+                f"there is no table {'.'.join(path)}; pass it in tables= or public=, or name a file in quotes. "
                 "Variables of your program are not seen"
             )
         return self._view(node, source, path[-1])
 
     def _file(self, node: Node, call: Node, alias: str = "") -> Node:
-        """Replace files by a view, and keep the call of their reader as text."""
+        """Replace a call that reads files by a view, and store the call as text."""
         name, arguments = call["function_name"].lower(), list(map(_option, call.get("arguments", ())))
-        require(name in READERS, f"{name}(…) is no source: use {', '.join(READERS)}, or give a table in tables=")
-        usage = f"{name} takes constants: the path of a file or a list of paths, and options by name"
+        require(name in READERS, f"{name}(…) is not a source: use {', '.join(READERS)}, or pass a table in tables=")
+        usage = f"{name} takes only constants: the path of a file or a list of paths, and options by name"
         require(arguments and not arguments[0][0], usage)
         tree = self._tree_of("select 1")
         tree["statements"][0]["node"]["select_list"] = [value | {"alias": ""} for _, value in arguments]
@@ -199,16 +201,16 @@ class Rewriting:
             check_options(name, paths, options)
         query = statement("guarantee_files")
         files = [file for path in paths for (file,) in self.parser.execute(query, {"path": path}).fetchall()]
-        require(files, f"{name} finds no file of that name")
+        require(files, f"{name} finds no file with this name")
         call["arguments"][0]["expression"] = self._expression(f"[{', '.join(map(quoted_text, files))}]")
         function = {"type": "TABLE_FUNCTION", "function": call | {"alias": ""}}
         reader = f"({self._text_of(self._tree_of('from reader', reader=function))})"
         return self._view(node, Source(label, public=public, reader=reader, files=tuple(files)), alias or name)
 
     def _view(self, node: Node, source: Source, alias: str) -> Node:
-        """Return the node of the numbered view that replaces a table; one view per source."""
+        """Return the node of the numbered view that replaces a table; a source has one view."""
         new = f"source_{len(self.sources) + 1}"
-        view = next((view for view, known in self.sources.items() if known == source), new)
+        view = next((view for view, existing in self.sources.items() if existing == source), new)
         self.sources[view] = source
         kept = {key: value for key, value in node.items() if key != "function"}
         return {**kept, **self._from(f"memory.main.{view}"), "alias": node.get("alias") or alias}
@@ -250,10 +252,10 @@ class Rewriting:
         return self._from(f"({query}) as {quoted(str(name))}", log=left, list=arguments[0]["expression"])
 
     def break_ties(self) -> None:
-        """Add columns to each ORDER BY that picks rows, or an ORDER BY where it has none.
+        """Add columns to the ORDER BY of each function that picks rows; add an ORDER BY if it has none.
 
-        They are the groups of a SELECT, for its windows, or else the rows of all tables in FROM, and their text too:
-        it distinguishes floating-point numbers that are equal but not alike.
+        For windows of a SELECT with GROUP BY, these columns are the groups. Otherwise they are the rows of all tables
+        in FROM, and the rows as text, which distinguishes 0.0 from -0.0.
         """
         for select in [node for node in nodes(self.tree) if node.get("type") == "SELECT_NODE"]:
             groups = [
@@ -280,7 +282,7 @@ class Rewriting:
 
 
 def _check_words(node: Node) -> None:
-    """Refuse a part outside the language; remove ORDER BY, which has no effect on the rows of a result."""
+    """Refuse a part outside the language; remove an ORDER BY that only sorts the result."""
     words = [word for word in map(node.get, _KINDS) if isinstance(word, str)] + ["sample"] * ("sample" in node)
     refusal = language.entry(language.REFUSED, *words)
     require(not refusal, refusal)
@@ -293,7 +295,7 @@ def _check_words(node: Node) -> None:
 
 
 def _keeps_its_rows(window: Node) -> bool:
-    """Return whether a window looks at the same rows after more columns are added to its ORDER BY."""
+    """Return whether a window still has the same frame after more columns are added to its ORDER BY."""
     name, start = window.get("function_name"), window.get("start")
     from_first = name == "first_value" and start == "UNBOUNDED_PRECEDING"
     return from_first or name in _IN_ANY_FRAME or "_ROWS" in f"{start} {window.get('end')}"
@@ -312,12 +314,12 @@ def _is_unnest(table: Node) -> bool:
 
 
 def _column_names(node: Node) -> list[str]:
-    """Return the parts of a column's name, without the casts around it."""
+    """Return the parts of a column's name; casts around the column are ignored."""
     return _column_names(node["child"]) if node.get("class") == "CAST" else node.get("column_names", [])
 
 
 def _option(argument: Node) -> tuple[str, Node]:
-    """Return the name of an option and its value; the name is empty for what is read."""
+    """Return the name and the value of an argument; the name is empty for the paths."""
     expression = argument["expression"]
     if argument.get("name"):
         return str(argument["name"]).lower(), expression

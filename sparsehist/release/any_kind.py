@@ -1,4 +1,4 @@
-"""Make or plan a release of any kind (cells, workload, running counts), also from parameters as text."""
+"""Make or plan a release of any kind: cells, workload or running counts. Parameters may be text."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from sparsehist.ledger.ledger import Ledger
 from sparsehist.privacy import Level
 from sparsehist.privacy.guarantees import EpsilonDelta
 from sparsehist.release import cell_round, pipeline
-from sparsehist.release.cell_parameters import CellRequest, cell_metadata, requested, sums_asked
+from sparsehist.release.cell_parameters import CellRequest, cell_metadata, measure_sums, requested
 from sparsehist.release.home import Home
-from sparsehist.release.metadata import Request, level_asked
+from sparsehist.release.metadata import Request, level_fields
 from sparsehist.release.planning import COUNTS, Plan, Planner, checked_levels
 from sparsehist.release.release_files import check_target
 from sparsehist.release.releases import Release, WorkloadRelease
 from sparsehist.release.stored_declaration import declaration_of
 
-_OF_CELLS = ("threshold", "false_keys", "open_delta", "measures")
-_OF_WORKLOADS = ("workload", "strategy")
+_CELL_PARAMETERS = ("threshold", "false_keys", "open_delta", "measures")
+_WORKLOAD_PARAMETERS = ("workload", "strategy")
 
 
 def request_of(
@@ -34,38 +34,39 @@ def request_of(
     epsilon: Level | None = None,
     delta: Level | None = None,
     max_false_keys: float = 1e7,
-    made_as: str | None = None,
-    **asked: Any,
+    existing_kind: str | None = None,
+    **parameters: Any,
 ) -> tuple[Request, pipeline.Opener]:
     """Check the parameters of `Series.release`; return the request and the function that opens its noise path.
 
-    `made_as` is the kind of the existing release of that name, or None.
+    `existing_kind` is the kind of the release that already has this name, or None.
     """
-    given = {word: value for word, value in asked.items() if value is not None}
-    levels = level_asked(level, epsilon, delta)
-    of_workload = "workload" in given or (made_as == "workload" and not given.keys() & set(_OF_CELLS))
-    refused = dict.fromkeys(_OF_WORKLOADS, "for workloads: give workload=")
+    chosen = {word: value for word, value in parameters.items() if value is not None}
+    levels = level_fields(level, epsilon, delta)
+    of_workload = "workload" in chosen or (existing_kind == "workload" and not chosen.keys() & set(_CELL_PARAMETERS))
+    refused = dict.fromkeys(_WORKLOAD_PARAMETERS, "for workloads: give workload=")
     if of_workload:
-        refused = dict.fromkeys(_OF_CELLS, "for releases of cells, and this is a release of a workload")
+        refused = dict.fromkeys(_CELL_PARAMETERS, "for releases of cells, and this is a release of a workload")
     if declaration.steps is None:
-        refused["step"] = "for running series, and this series is not one"
-    for word in given.keys() & refused.keys():
+        refused["step"] = "for running series only"
+    for word in chosen.keys() & refused.keys():
         raise DeclarationError(f"{word}= is {refused[word]}", parameter=word)
     if of_workload:
         if declaration.steps is not None:
             raise DeclarationError("a running series has no workloads", parameter="workload")
         from sparsehist.release import workload_round  # imports scipy's linear algebra, which is slow
 
-        return workload_round.requested(declaration, name, levels, **given), workload_round.open_path
-    sums = sums_asked(declaration, given.pop("measures", None))
-    step = given.pop("step", None)
-    cells = replace(requested(name, levels, **given, max_false_keys=max_false_keys), measures=sums)
+        return workload_round.requested(declaration, name, levels, **chosen), workload_round.open_path
+    sums = measure_sums(declaration, chosen.pop("measures", None))
+    step = chosen.pop("step", None)
+    cells = replace(requested(name, levels, **chosen, max_false_keys=max_false_keys), measures=sums)
     if declaration.steps is None:
         return cells, cell_round.open_path
     from sparsehist.release import running_round
 
     number = None if step is None else declaration.steps.step_of(step)
-    return running_round.RunningRequest(**vars(cells), step=number), lambda held, _: running_round.RunningPath(held)
+    request = running_round.RunningRequest(**vars(cells), step=number)
+    return request, lambda locked, _: running_round.RunningPath(locked)
 
 
 def plan(
@@ -80,14 +81,14 @@ def plan(
     shows: int | None = None,
     probability: float = 0.95,
     equal: int | None = None,
-    **asked: Any,
+    **parameters: Any,
 ) -> Plan:
     """Plan releases of cells or of a step; see `Series.plan`."""
-    if declaration.steps is not None and asked.get("step") is None:
+    if declaration.steps is not None and parameters.get("step") is None:
         raise DeclarationError(
             f"{declaration.name!r} is a running series: give step=, the step to plan", parameter="step"
         )
-    request = of_kind(request_of(declaration, "plan", **asked)[0], CellRequest)
+    request = of_kind(request_of(declaration, "plan", **parameters)[0], CellRequest)
     with home.hold() as state:
         record, ledger = home.find(state, declaration.name, series_id), Ledger.of(state)
         public: Any = cell_metadata
@@ -109,22 +110,24 @@ def release(
     name: str,
     *,
     target: Path | None = None,
-    **asked: Any,
+    **parameters: Any,
 ) -> Release | WorkloadRelease:
     """Make a release of a series, or return the existing release of that name.
 
-    `series` is a declaration or a name; without `series_id`, any series of that name is taken. A `target` that exists
-    is refused before anything is drawn.
+    `series` is a declaration or a name; if `series_id` is given, the series must also have this id. An existing file
+    at `target` is refused before anything is drawn.
     """
     with home.hold() as state:
-        known = None if isinstance(series, str) else series
-        record = home.find(state, known.name if known else str(series), series_id)
-        held = pipeline.Held(home, state, record, known or declaration_of(record))
+        declaration = None if isinstance(series, str) else series
+        record = home.find(state, declaration.name if declaration else str(series), series_id)
+        locked = pipeline.LockedSeries(home, state, record, declaration or declaration_of(record))
         if target is not None:
             check_target("the release", target, free=state.release_named(record, name) is None)
-        request, open_path = request_of(held.declaration, name, made_as=pipeline.kind_of(held, name), **asked)
+        request, open_path = request_of(
+            locked.declaration, name, existing_kind=pipeline.kind_of(locked, name), **parameters
+        )
         if request.kind == "workload":
             from sparsehist.release import workload_round
 
-            workload_round.warn_of_counts(held.declaration, of_kind(request, workload_round.WorkloadRequest))
-        return pipeline.release(held, request, open_path)
+            workload_round.warn_of_counts(locked.declaration, of_kind(request, workload_round.WorkloadRequest))
+        return pipeline.release(locked, request, open_path)

@@ -1,4 +1,4 @@
-"""The public parameters of a release of cells and of sums of its measures, fixed before anything is drawn."""
+"""Choose the public parameters of a cell release and of its sums of measures, before anything is drawn."""
 
 from __future__ import annotations
 
@@ -40,30 +40,30 @@ if TYPE_CHECKING:
     import polars as pl
 
 _LARGEST_THRESHOLD = 2.0**48
-# Half of what a round can draw, so that no refusal depends on the counts.
+# Half of the number of cells that a round can draw, so that refusals do not depend on the counts.
 _MOST_FALSE_KEYS = 2.0**30
 
 LAZILY = "draws are within numerical_slack of their law in total variation"
 DEFAULT_FALSE_KEYS = 0.01
-"""Few false keys: the threshold rises by 1.5 % for all strings of 32 bytes, by 47 % for a catalogue of 294 keys."""
+"""Expected false keys. Compared with 1, the threshold is 1.5 % higher for strings of 32 bytes, 47 % for 294 keys."""
 # Up to these limits, a count plus noise on the grid fits the 53 bits of a double. Beyond them, rounding the sum would
 # reveal differences between counts.
 LARGEST_COUNT = 2**34
 _LEAST_STD, _LARGEST_STD = 2.0**-8, 2.0**32
 _LEAST_SUM_STD, _LARGEST_SUM_STD = 2.0**-2, 2.0**46
-"""In steps: between these, a sum, its noise and their grid fit a double."""
+"""In steps of the measure: between these limits, the sum of truth and noise on the grid fits a double."""
 _BITS_BELOW_STD = 4
 
 _Past = Sequence[tuple[Point, Family, float]]
 
 
 @dataclass(frozen=True)
-class SumsAsked:
+class MeasureSums:
     """Sums of one measure, released at a level."""
 
     measure: Measure
-    family: Family  # of the noise of a sum, in steps
-    level: Fraction  # on the measure's noise path
+    family: Family  # law of the noise of a sum, in steps
+    level: Fraction  # level on the measure's noise path
 
     def __post_init__(self) -> None:
         where = f" for the measure {self.measure.name!r}"
@@ -76,7 +76,7 @@ class SumsAsked:
 
     @property
     def grid(self) -> float:
-        """The grid of published sums, in steps, near std/16. It may exceed 1: truth and noise are rounded as one."""
+        """Grid of published sums, in steps, near std/16. It may exceed 1, because truth plus noise is rounded."""
         if self.family.integer:
             return 1.0
         return math.ldexp(1.0, math.frexp(self.family.std(self.level))[1] - 1 - _BITS_BELOW_STD)
@@ -94,34 +94,36 @@ class SumsAsked:
 
     @property
     def statement(self) -> str:
-        """The words that the sums add to the guarantee of the counts."""
+        """Text that these sums add to the guarantee of the counts."""
         return f"; {self.measure.sum_column}, with independent noise, adds {self.family.statement(self.level)}"
 
 
-def levels_by_name(measures: Sequence[Measure], asked: Level | Mapping[str, Level]) -> dict[str, Level]:
-    """Read measures=: a level for all measures, or a level by name, also as text: price=0.5, events=1/3."""
+def levels_by_name(measures: Sequence[Measure], level: Level | Mapping[str, Level]) -> dict[str, Level]:
+    """Read `measures=`: one level for all measures, or a level by name, also as text: price=0.5, events=1/3."""
     names = [measure.name for measure in measures]
-    pairs: list[tuple[str, Level]] = [(name, asked) for name in names if not isinstance(asked, Mapping)]
-    if isinstance(asked, Mapping):
-        pairs = list(asked.items())
-    elif isinstance(asked, str) and "=" in asked:
-        parts = [part.partition("=") for part in asked.split(",")]
-        pairs = [(name.strip(), level.strip()) for name, _, level in parts]
+    pairs: list[tuple[str, Level]] = []
+    if isinstance(level, Mapping):
+        pairs = list(level.items())
+    elif isinstance(level, str) and "=" in level:
+        parts = [part.partition("=") for part in level.split(",")]
+        pairs = [(name.strip(), text.strip()) for name, _, text in parts]
+    else:
+        pairs = [(name, level) for name in names]
     levels = dict(pairs)
     if not levels or len(levels) < len(pairs) or not levels.keys() <= set(names):
         raise DeclarationError(
             f"measures= gives one level for each measure of the series, or one for all; measures of the series: "
-            f"{', '.join(names) or 'none'}; got {shown(asked)}",
+            f"{', '.join(names) or 'none'}; got {shown(level)}",
             parameter="measures",
         )
     return levels
 
 
-def sums_asked(declaration: Declaration, asked: Level | Mapping[str, Level] | None) -> tuple[SumsAsked, ...]:
-    """Return the sums of the measures of a series at the levels that measures= names."""
-    levels = {} if asked is None else levels_by_name(declaration.measures, asked)
+def measure_sums(declaration: Declaration, level: Level | Mapping[str, Level] | None) -> tuple[MeasureSums, ...]:
+    """Return the sums of a series' measures, at the levels that `measures=` gives."""
+    levels = {} if level is None else levels_by_name(declaration.measures, level)
     return tuple(
-        SumsAsked(each, each.noise(declaration.family), as_level(levels[each.name], f"the level of {each.name}"))
+        MeasureSums(each, each.noise(declaration.family), as_level(levels[each.name], f"the level of {each.name}"))
         for each in declaration.measures
         if each.name in levels
     )
@@ -137,7 +139,7 @@ class CellRequest(Request):
     false_keys: float | None = None
     open_delta: float | None = None
     max_false_keys: float = 1e7
-    measures: tuple[SumsAsked, ...] = ()
+    measures: tuple[MeasureSums, ...] = ()
 
     @property
     def beside(self) -> tuple[tuple[PathName, Fraction], ...]:
@@ -162,7 +164,7 @@ def requested(
     open_delta: float | None = None,
     max_false_keys: float = 1e7,
 ) -> CellRequest:
-    """Check parameters as far as possible without a store; `levels` is the result of `level_asked`."""
+    """Check parameters as far as possible without a store; `levels` is the result of `level_fields`."""
     if sum(value is not None for value in (threshold, false_keys, open_delta)) > 1:
         raise DeclarationError(
             "give threshold= or false_keys=, not both; in an open domain open_delta= or threshold=",
@@ -199,14 +201,14 @@ def cell_metadata(declaration: Declaration, request: CellRequest, past: Past) ->
     def still_lazy(effective: float) -> float | None:
         return largest_tail(family, past) if draws_all_empty(family, [*past, (level, effective)]) else None
 
-    spent = [((0, as_level(known)), family, bound) for known, bound in past]
-    about = parameters_at((0, level), family, declaration, request, spent, still_lazy)
+    spent = [((0, as_level(past_level)), family, bound) for past_level, bound in past]
+    metadata = parameters_at((0, level), family, declaration, request, spent, still_lazy)
     for sums in request.measures:
         std = sums.family.std(sums.level)
-        about["numerical_slack"] += numerical_slack(declaration.most_touched, std, sums.grid)
+        metadata["numerical_slack"] += numerical_slack(declaration.most_touched, std, sums.grid)
     shares, stds = declaration.shares, {sums.measure.name: sums.std for sums in request.measures}
     counts = None if shares is None else f"weighted counts: {shares.describe()}"
-    return CellMetadata(**about, measure_levels=request.measure_levels, measure_stds=stds or None, counts=counts)
+    return CellMetadata(**metadata, measure_levels=request.measure_levels, measure_stds=stds or None, counts=counts)
 
 
 def parameters_at(
@@ -217,11 +219,11 @@ def parameters_at(
     past: _Past,
     still_lazy: Callable[[float], float | None],
 ) -> dict[str, Any]:
-    """Return the metadata of a release of cells (step 0) or of one step, given its point and noise.
+    """Return the metadata of a release of cells (step 0) or of one step, as keyword arguments.
 
-    `past` has point, noise and lowest effective threshold of earlier releases; `family` is in parts of a count.
-    `still_lazy` returns None if empty cells can be drawn lazily at an effective threshold; else the largest share of
-    empty cells that a release could publish and still draw them lazily.
+    `point` is its step and level; `past` has point, noise and lowest effective threshold of earlier releases.
+    `family` is in parts of a count. `still_lazy` returns None if empty cells can be drawn lazily at an effective
+    threshold, else the largest share of empty cells that a release could publish lazily.
     """
     (_, level), unit, std = point, declaration.unit_of_counts, family.std(point[1])
     check_std(std, _LEAST_STD, _LARGEST_STD, "counts", f" at max_keys={declaration.max_keys}")
@@ -230,7 +232,7 @@ def parameters_at(
     else:
         chosen = _closed_threshold(family, declaration, request, still_lazy)
     grid = published_step(family, level)
-    near = count_near((known for (_, known), *_ in past), level)
+    near = count_near((past_level for (_, past_level), *_ in past), level)
     return chosen | {
         "name": request.name,
         "declaration": declaration,
@@ -246,7 +248,7 @@ def parameters_at(
 def _closed_threshold(
     family: Family, declaration: Declaration, request: CellRequest, still_lazy: Callable[[float], float | None]
 ) -> dict[str, Any]:
-    """Return the threshold chosen by the expected number of false keys, and the effective one in parts of a count."""
+    """Choose the threshold by the expected number of false keys; the effective threshold is in parts of a count."""
     size, unit, level = declaration.domain.size, declaration.unit_of_counts, present(request.level)
     if request.open_delta is not None:
         raise DeclarationError(
@@ -285,7 +287,7 @@ def _closed_threshold(
 def _open_threshold(
     point: Point, family: Family, declaration: Declaration, request: CellRequest, past: _Past
 ) -> dict[str, Any]:
-    """Return the threshold that the series' remaining delta allows, the effective one, and the delta left."""
+    """Choose the threshold that the series' remaining delta allows; return it with the delta spent and left."""
     if request.false_keys is not None:
         raise DeclarationError(
             f"false_keys={request.false_keys!r} is not for {declaration.domain.describe()}: keys that nobody touched "
@@ -300,8 +302,8 @@ def _open_threshold(
             share = min(left, left if request.open_room is None else request.open_room) / 2
             if not share > 0:
                 raise BudgetExceededError(
-                    "the budget of the population has no delta left for open domains: raise it, with a delta for "
-                    "them. Nothing was spent"
+                    "the budget of the population has no delta left for open domains: raise the budget, with a delta "
+                    "for open domains. Nothing was spent"
                 )
         if share > left:
             raise _refusal(share, before, "at most the remaining delta may be spent")
@@ -330,35 +332,35 @@ def _refusal(requested: float, budget: OpenBudget, advice: str) -> BudgetExceede
 
 
 def joint_statement(declaration: Declaration, words: str, finest: Fraction, delta: float) -> str:
-    """Return the joint guarantee of all releases of an open domain; `words` are those of the finest level."""
+    """Return the joint guarantee of all releases of an open domain; `words` state it for the finest level."""
     zcdp = f"{delta:.6g}-approximate {level_text(finest)}-zCDP"
     joint = zcdp if declaration.family.currency == "rho" else f"{words}, with {delta:.6g} added to its delta"
     return (
-        f"this release and all earlier ones of the series together: {joint} (delta_infinity: the probability that a "
-        "key which only one unit has is ever published)"
+        f"this release and all earlier ones of the series together: {joint} (delta_infinity bounds the probability "
+        "that a key of only one unit is ever published)"
     )
 
 
-def sums_published(about: CellMetadata) -> tuple[SumsAsked, ...]:
+def sums_published(metadata: CellMetadata) -> tuple[MeasureSums, ...]:
     """Return the sums of a release, read from its metadata."""
-    return sums_asked(about.declaration, about.measure_levels)
+    return measure_sums(metadata.declaration, metadata.measure_levels)
 
 
-def measure_limits(frame: pl.DataFrame, about: CellMetadata, alpha: float) -> dict[str, FloatArray]:
-    """Return confidence limits of the sums and means of a release, each wrong with probability at most alpha.
+def measure_limits(frame: pl.DataFrame, metadata: CellMetadata, alpha: float) -> dict[str, FloatArray]:
+    """Return confidence limits of the sums and means of a release; each interval errs with probability at most alpha.
 
-    Columns price_sum_low, price_sum_high, price_mean_low, price_mean_high and so on; shape (rows,) each. Means have
-    limits with Gaussian noise only. If the denominator may be 0, they are infinite, or 0 where the measure cannot be
-    negative.
+    The columns are price_sum_low, price_sum_high, price_mean_low, price_mean_high and so on; shape (rows,) each. Only
+    Gaussian noise gives limits of means. If the denominator may be 0, limits of a mean are infinite; the lower limit
+    is 0 if the measure cannot be negative.
     """
     limits: dict[str, FloatArray] = {}
-    laws = {sums.measure.name: sums for sums in sums_published(about)}
+    laws = {sums.measure.name: sums for sums in sums_published(metadata)}
     values = {name: frame[sums.measure.sum_column].to_numpy() for name, sums in laws.items()}
     events = laws.get(EVENTS)
     for name, sums in laws.items():
         distance = sums.within(alpha)
         ends = {sums.measure.sum_column: (values[name] - distance, values[name] + distance)}
-        has_mean = name != EVENTS and about.declaration.shares is None and isinstance(sums.family, Gaussian)
+        has_mean = name != EVENTS and metadata.declaration.shares is None and isinstance(sums.family, Gaussian)
         if has_mean and events is not None:
             ends[name + MEAN_COLUMN] = _ratio_limits(values[name], sums, values[EVENTS], events, alpha)
         least = -math.inf if sums.measure.signed else 0.0
@@ -368,11 +370,11 @@ def measure_limits(frame: pl.DataFrame, about: CellMetadata, alpha: float) -> di
 
 
 def _ratio_limits(
-    above: FloatArray, law_above: SumsAsked, below: FloatArray, law_below: SumsAsked, alpha: float
+    above: FloatArray, law_above: MeasureSums, below: FloatArray, law_below: MeasureSums, alpha: float
 ) -> tuple[FloatArray, FloatArray]:
-    """Return Fieller's limits of a ratio of two true sums with independent Gaussian noise.
+    """Return Fieller's limits of the ratio of two true sums, from sums with independent Gaussian noise.
 
-    They enclose all ratios r for which (above - r below)² is at most z² times its variance.
+    The limits enclose all ratios r for which (above - r below)² is at most z² times its variance.
     """
     z = float(Gaussian(1.0).inverse_log_tail(math.log(alpha / 2), 0.5))
     square = below**2 - z**2 * law_below.variance
@@ -386,7 +388,7 @@ def _ratio_limits(
 
 
 def means(columns: Mapping[str, FloatArray]) -> dict[str, FloatArray]:
-    """Return means per event, if sums of events are there; NaN where the noisy events are not above 0."""
+    """Return means per event if `columns` has sums of events; NaN if the noisy number of events is at most 0."""
     events = columns.get(f"{EVENTS}_sum")
     if events is None:
         return {}

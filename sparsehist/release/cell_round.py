@@ -1,8 +1,8 @@
 """The noise paths of a series' cells and of its measures: draw a round, and read the rows of a committed release.
 
-The path of a measure holds the true sum, and the noise at all levels, of every cell that a release with this measure
-published. The noise of counts is independent of it, so counts may choose the rows (docs/mathematics.md, measures). A
-round of sums is committed together with its round of cells.
+The path of a measure stores each cell that a release with this measure published: its true sum, and its noise at all
+levels. This noise is independent of the noise of counts, so noisy counts may select the rows (docs/mathematics.md,
+measures). A round of sums is committed together with its round of cells.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from sparsehist.privacy import level_text
 from sparsehist.release.cell_parameters import (
     LAZILY,
     CellRequest,
-    SumsAsked,
+    MeasureSums,
     cell_metadata,
     joint_statement,
     means,
     sums_published,
 )
 from sparsehist.release.metadata import CellMetadata
-from sparsehist.release.pipeline import ANSWER, Held, NoisePath
+from sparsehist.release.pipeline import ANSWER, LockedSeries, NoisePath
 from sparsehist.release.published_rows import Shown, is_in, published_frame, shown_cells
 from sparsehist.store import NewRound, Past, PathRecord, Spot, Tracked
 from sparsehist.store.series_files import SeriesFiles
@@ -45,11 +45,11 @@ class _TrackingPath(NoisePath):
     """A noise path that tracks cells."""
 
     def tracked(self) -> tuple[Tracked, pl.DataFrame]:
-        """Return the tracked cells, and the keys of the empty ones in the order of cells."""
-        path_id, domain = self.path_id, self.held.declaration.domain
-        tracked = Tracked(*np.zeros((2, 0), np.int64)) if path_id is None else self.held.state.tracked(path_id)
+        """Return the tracked cells, and the keys of the tracked empty cells in the same order."""
+        path_id, domain = self.path_id, self.locked.declaration.domain
+        tracked = Tracked(*np.zeros((2, 0), np.int64)) if path_id is None else self.locked.state.tracked(path_id)
         if path_id is not None and (tracked.position < 0).any():
-            return tracked, self.held.state.empty_keys(path_id)
+            return tracked, self.locked.state.empty_keys(path_id)
         return tracked, pl.DataFrame(schema=dict(zip(key_names(domain.columns), domain.dtypes, strict=True)))
 
 
@@ -59,7 +59,7 @@ class CellPath(_TrackingPath):
 
     @property
     def path_id(self) -> int:
-        return self.held.record.path_id
+        return self.locked.record.path_id
 
     @property
     def name(self) -> PathName:
@@ -67,27 +67,27 @@ class CellPath(_TrackingPath):
 
     @property
     def _past(self) -> Past:
-        return self.held.state.past(self.path_id)
+        return self.locked.state.past(self.path_id)
 
     def metadata(self, request: CellRequest) -> CellMetadata:
-        return cell_metadata(self.held.declaration, request, self._past)
+        return cell_metadata(self.locked.declaration, request, self._past)
 
     def statement(self, request: CellRequest, metadata: CellMetadata) -> str:
-        declaration, level = self.held.declaration, present(request.level)
+        declaration, level = self.locked.declaration, present(request.level)
         if declaration.domain.is_open:
             # In an open domain the delta covers all releases together, so the stated level must too.
-            level = max([level, *(known for known, _ in self._past)])
+            level = max([level, *(spent_level for spent_level, _ in self._past)])
         words = declaration.family_in_units.statement(level)
         if declaration.domain.is_open:
             words = joint_statement(declaration, words, level, metadata.delta_spent)
         return f"{words}; {LAZILY}" + "".join(sums.statement for sums in request.measures)
 
     def draw(self, request: CellRequest, metadata: CellMetadata, *, rng: np.random.Generator) -> NewRound:
-        files, declaration = self.held.files, self.held.declaration
+        files, declaration = self.locked.files, self.locked.declaration
         level, past, (tracked, empty_keys) = present(request.level), self._past, self.tracked()
         threshold, n_tracked = metadata.effective_threshold * declaration.unit_of_counts, tracked.position.size
-        taken = _taken(files, tracked)
-        counts, sizes = _untracked_groups(files, taken, tracked, declaration.domain)
+        n_taken = _tracked_by_group(files, tracked)
+        counts, sizes = _untracked_groups(files, n_taken, tracked, declaration.domain)
         neighbours = self.neighbours(level, n_tracked)
         drawn = draw_round(
             declaration.family_in_units,
@@ -101,7 +101,7 @@ class CellPath(_TrackingPath):
             rng=rng,
         )
         new = drawn.new
-        positions, new_counts = _assign_cells(files, taken, new, counts)
+        positions, new_counts = _assign_cells(files, n_taken, new, counts)
         n_empty = int(np.count_nonzero(positions < 0))
         new_keys = _draw_empty_keys(declaration.domain, files, empty_keys, n_empty, rng=rng)
         beside: list[NewRound] = []
@@ -110,7 +110,7 @@ class CellPath(_TrackingPath):
             noise = np.append(drawn.tracked, new.values)
             shown = self._shown(after, noise, pl.concat([empty_keys, new_keys]), metadata)
             beside = [
-                MeasurePath(self.held, sums).draw_sums(request.name, shown, metadata.round, rng=rng)
+                MeasurePath(self.locked, sums).draw_sums(request.name, shown, metadata.round, rng=rng)
                 for sums in request.measures
             ]
         paths: dict[Spot, NoiseArray] = {at: new.paths[:, i] for i, (at, _) in enumerate(past)}
@@ -127,21 +127,21 @@ class CellPath(_TrackingPath):
         )
 
     def rows(self, level: Fraction, metadata: CellMetadata) -> pl.DataFrame:
-        """Read a committed release: it is the same each time."""
-        declaration, (tracked, empty_keys) = self.held.declaration, self.tracked()
-        noise = self.held.state.noise(self.path_id, level, tracked.position.size)
+        """Return the rows of a committed release: the same rows at each call."""
+        declaration, (tracked, empty_keys) = self.locked.declaration, self.tracked()
+        noise = self.locked.state.noise(self.path_id, level, tracked.position.size)
         shown = self._shown(tracked, noise, empty_keys, metadata)
         del tracked, noise  # free memory before the rows are made
         beside = {
-            sums.measure.sum_column: MeasurePath(self.held, sums).sums(shown) for sums in sums_published(metadata)
+            sums.measure.sum_column: MeasurePath(self.locked, sums).sums(shown) for sums in sums_published(metadata)
         }
         if not declaration.shares:
             beside |= means(beside)
-        return published_frame(declaration.key, self.held.files.keys, shown, beside)
+        return published_frame(declaration.key, self.locked.files.keys, shown, beside)
 
     def _shown(self, tracked: Tracked, noise: NoiseArray, empty_keys: pl.DataFrame, metadata: CellMetadata) -> Shown:
-        unit = self.held.declaration.unit_of_counts
-        grid = None if self.held.declaration.family.integer else metadata.grid * unit
+        unit = self.locked.declaration.unit_of_counts
+        grid = None if self.locked.declaration.family.integer else metadata.grid * unit
         return shown_cells(tracked, noise, empty_keys, metadata.effective_threshold * unit, grid, unit=unit)
 
 
@@ -149,34 +149,34 @@ class CellPath(_TrackingPath):
 class MeasurePath(_TrackingPath):
     """The noise path of one measure; its first round opens it."""
 
-    asked: SumsAsked
+    request: MeasureSums
 
     @property
     def name(self) -> PathName:
-        return measure_path(self.asked.measure.name)
+        return measure_path(self.request.measure.name)
 
     def draw_sums(self, release: str, shown: Shown, round_id: str | None, *, rng: np.random.Generator) -> NewRound:
-        """Draw the noise of a release; for cells that are new on the path, at all earlier levels too."""
-        declaration, path_id, measure = self.held.declaration, self.path_id, self.asked.measure
-        family, level, (tracked, empty_keys) = self.asked.family, self.asked.level, self.tracked()
+        """Draw the noise of a release; new cells of the path get noise at all earlier levels too."""
+        declaration, path_id, measure = self.locked.declaration, self.path_id, self.request.measure
+        family, level, (tracked, empty_keys) = self.request.family, self.request.level, self.tracked()
         n_tracked, near = tracked.position.size, self.neighbours(level, tracked.position.size)
         level_noise = None if level in near else noise_at_level(family, level, near, n_tracked, rng=rng)
         nonempty = np.setdiff1d(shown.position[shown.position >= 0], tracked.position)
         new_empty = shown.empty_keys.join(empty_keys, on=empty_keys.columns, how="anti")
-        sums = self.held.files.sums(nonempty, declaration.measures.index(measure))
+        sums = self.locked.files.sums(nonempty, declaration.measures.index(measure))
         positions = np.append(nonempty, np.full(new_empty.height, -1))
         levels = tuple(sorted({*self.spent, level}))
         drawn = plain_path(family, levels, positions.size, rng=rng)
         paths: dict[Spot, NoiseArray] = dict(zip(levels, drawn, strict=True))
-        opened = PathRecord(self.held.record.series_id, *self.name, family.integer)
+        opened = PathRecord(self.locked.record.series_id, *self.name, family.integer)
         name, request = f"{release}{ANSWER}{measure.name}", {"level": level_text(level)}
-        about = {"kind": opened.kind, "series": declaration.name, "name": name, "measure": str(measure)}
+        public = {"kind": opened.kind, "series": declaration.name, "name": name, "measure": str(measure)}
         return NewRound(
             opened if path_id is None else path_id,
             name,
             level,
             request,
-            {**about, **request, "round": round_id},
+            {**public, **request, "round": round_id},
             level_noise,
             positions=positions,
             counts=np.append(sums, np.zeros(new_empty.height, np.int64)),
@@ -186,33 +186,33 @@ class MeasurePath(_TrackingPath):
 
     def sums(self, shown: Shown) -> FloatArray:
         """Return noisy sums for the rows of a release, in units of the measure's column."""
-        (tracked, empty_keys), step = self.tracked(), self.asked.measure.step
+        (tracked, empty_keys), step = self.tracked(), self.request.measure.step
         of_cell, nonempty = np.empty(shown.position.size, np.int64), shown.position >= 0
         order = np.argsort(tracked.position, kind="stable")  # empty cells come first
         of_cell[nonempty] = order[np.searchsorted(tracked.position[order], shown.position[nonempty])]
         numbered = empty_keys.with_columns(cell=order[: empty_keys.height])
         cells = shown.empty_keys.join(numbered, on=empty_keys.columns, how="left", maintain_order="left")["cell"]
         of_cell[~nonempty] = cells.to_numpy()
-        noise = self.held.state.noise(present(self.path_id), self.asked.level, tracked.position.size)[of_cell]
-        steps = noisy_sums(tracked.count[of_cell], noise, self.asked.grid)
+        noise = self.locked.state.noise(present(self.path_id), self.request.level, tracked.position.size)[of_cell]
+        steps = noisy_sums(tracked.count[of_cell], noise, self.request.grid)
         return np.asarray(steps * step.numerator / step.denominator, np.float64)
 
 
 def noisy_sums(sums: IntArray, noise: NoiseArray, grid: float) -> FloatArray:
-    """Round sums and their noise to the grid, in steps; any shape.
+    """Round sums plus noise to the grid, in steps; any shape.
 
-    Its part on the grid is added last, so large sums do not cost digits of the noise.
+    The part of a sum that is on the grid is added last, so large sums do not cost digits of the noise.
     """
     on_grid = np.floor(sums / grid) * grid
     return np.asarray(on_grid + round_to_grid((sums - on_grid) + noise, grid), np.float64)
 
 
-def open_path(held: Held, _request: CellRequest) -> CellPath:
+def open_path(locked: LockedSeries, _request: CellRequest) -> CellPath:
     """Return the noise path of the cells, which every series has."""
-    return CellPath(held)
+    return CellPath(locked)
 
 
-def _taken(files: SeriesFiles, tracked: Tracked) -> IntArray:
+def _tracked_by_group(files: SeriesFiles, tracked: Tracked) -> IntArray:
     """Return how many cells of each group are tracked."""
     count, start, _ = files.groups
     nonzero = tracked.position[tracked.position >= 0]
@@ -220,23 +220,23 @@ def _taken(files: SeriesFiles, tracked: Tracked) -> IntArray:
 
 
 def _untracked_groups(
-    files: SeriesFiles, taken: IntArray, tracked: Tracked, domain: Domain
+    files: SeriesFiles, n_taken: IntArray, tracked: Tracked, domain: Domain
 ) -> tuple[IntArray, list[int]]:
-    """Counts and sizes of the groups of untracked cells; the empty ones (none if open) come first."""
+    """Return counts and sizes of the groups of untracked cells; empty cells (0 in an open domain) come first."""
     count, _, size = files.groups
-    tracked_empty = tracked.position.size - int(taken.sum())
+    tracked_empty = tracked.position.size - int(n_taken.sum())
     empty = 0 if domain.is_open else domain.size - files.n_nonzero - tracked_empty
-    left = size - taken
+    left = size - n_taken
     open_groups = np.flatnonzero(left)
     return np.append(0, count[open_groups]), [empty, *left[open_groups].tolist()]
 
 
 def _assign_cells(
-    files: SeriesFiles, taken: IntArray, new: NewlyTracked, counts: IntArray
+    files: SeriesFiles, n_taken: IntArray, new: NewlyTracked, counts: IntArray
 ) -> tuple[IntArray, IntArray]:
-    """Return positions and counts of newly tracked cells: the next ones of each group, -1 for empty cells.
+    """Return positions and counts of newly tracked cells: the next cells of each group; position -1 if empty.
 
-    Cells of a group are stored in uniformly random order, and the tracked ones come first; so the next ones are a
+    Cells of a group are stored in uniformly random order, and tracked cells come first. So the next cells are a
     uniform choice.
     """
     count, start, _ = files.groups
@@ -244,7 +244,7 @@ def _assign_cells(
     of_file = np.searchsorted(count, counts[counted])
     # Per group: offset from the index in `new` to the position in the file.
     ahead = np.searchsorted(new.group, np.arange(counts.size))
-    ahead[counted] = start[of_file] + taken[of_file] - ahead[counted]
+    ahead[counted] = start[of_file] + n_taken[of_file] - ahead[counted]
     of_group = counts[new.group]
     positions = ahead[new.group] + np.arange(new.group.size)
     positions[of_group == 0] = -1
@@ -252,20 +252,20 @@ def _assign_cells(
 
 
 def _draw_empty_keys(
-    domain: Domain, files: SeriesFiles, known: pl.DataFrame, n: int, *, rng: np.random.Generator
+    domain: Domain, files: SeriesFiles, tracked_keys: pl.DataFrame, n: int, *, rng: np.random.Generator
 ) -> pl.DataFrame:
-    """Draw keys for newly tracked empty cells, uniformly among keys neither counted nor tracked."""
+    """Draw keys for newly tracked empty cells, uniformly among the keys that are neither counted nor tracked."""
     if n == 0:
-        return known.clear()
+        return tracked_keys.clear()
 
     def taken(keys: pl.DataFrame) -> BoolArray:
-        return (files.positions(keys) >= 0) | is_in(keys, known)
+        return (files.positions(keys) >= 0) | is_in(keys, tracked_keys)
 
     return draw_free(
         domain,
         n,
-        n_taken=files.n_nonzero + known.height,
+        n_taken=files.n_nonzero + tracked_keys.height,
         taken=taken,
-        taken_keys=lambda: pl.concat([files.all_keys(), known]),
+        taken_keys=lambda: pl.concat([files.all_keys(), tracked_keys]),
         rng=rng,
     )

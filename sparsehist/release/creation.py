@@ -1,4 +1,4 @@
-"""Create a series: check that it may be created, count the log, write the files, commit."""
+"""Create a series: check the declaration, count the log, write the files, commit."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from sparsehist.errors import DataError, DeclarationError, InputError, SeriesDif
 from sparsehist.ledger.ledger import Ledger
 from sparsehist.release.cell_parameters import LARGEST_COUNT
 from sparsehist.release.home import PATIENCE, Home
-from sparsehist.release.stored_declaration import catalogue_files, check_alike, declaration_of
+from sparsehist.release.stored_declaration import catalogue_files, check_equal_declaration, declaration_of
 from sparsehist.store import SeriesRecord, State, ensure_store, write_file
 from sparsehist.store.layout import spill_directory
 from sparsehist.store.series_files import write_series_files, write_sorted
@@ -34,14 +34,15 @@ from sparsehist.store.support import BOUNDING, ORDER, salt_for
 _CHANGED = {
     "query": "the text of its query differs",
     "source": "the log it was made from differs",
-    "rows": "rows that a program hands over and remote files cannot be compared with its log",
+    "rows": "data in memory and remote files cannot be compared with its log",
 }
 
 
 def with_source(declaration: Declaration, source: object) -> Declaration:
     """Return the declaration with the fields that the source decides.
 
-    These are the types of keys, the order in which a unit's pairs are cut, and the assumptions of the guarantee.
+    These are the types of keys, the order that decides which keys of a unit count, and the assumptions of the
+    guarantee.
     """
     if is_spark_frame(source) or (isinstance(source, Counts) and source.counted_by is not None):
         declaration = replace(declaration, bounding=replace(declaration.bounding, portable=True))
@@ -58,7 +59,7 @@ def with_source(declaration: Declaration, source: object) -> Declaration:
 
 
 PairsChosen = Callable[[pl.DataFrame], tuple[pl.DataFrame, dict[str, bytes]]]
-"""A function from the distinct pairs of unit and key to those that count, and the content of files to store."""
+"""A function from all distinct pairs of unit and key to the pairs that count, and the content of files to store."""
 
 
 def counted_into(
@@ -68,11 +69,11 @@ def counted_into(
     counting: Counting | None = None,
     *,
     if_exists: str = "error",  # or "reuse"; or "resume", which accepts rows that cannot be compared
-    counted_here: bool = False,  # whether the source is `Counts` that this package made of the declared units
+    is_bounded: bool = False,  # whether the source is `Counts` that this package bounded for the declared unit
     choose: PairsChosen | None = None,
-    check: Callable[[State], None] | None = None,  # refuses to commit if what `choose` relies on has changed
+    check: Callable[[State], None] | None = None,  # refuses to commit if the input of `choose` has changed
 ) -> SeriesRecord:
-    """Count a log into a new series, or return the existing equal one; create the store if there is none."""
+    """Count a log into a new series, or return an existing equal series; create the store if it does not exist."""
     declaration, counting = with_source(declaration, source), counting or Counting()
     if counting.engine == ("memory" if is_spark_frame(source) else "spark"):
         raise DeclarationError(f"engine={counting.engine!r} does not count this log", parameter="counting")
@@ -84,9 +85,9 @@ def counted_into(
                 Ledger.of(state).check_series(declaration)
                 spill = spills.enter_context(spill_directory(state.spill))
         if record is None:
-            # Counting does not lock the store, so others may release.
+            # Counting does not lock the store, so other processes can release meanwhile.
             log, unit, written = checked_source(source, declaration), declaration.unit, spill / "series"
-            how = counting.resources() | {"unit": None if counted_here else unit, "progress": report}
+            how = counting.resources() | {"unit": None if is_bounded else unit, "progress": report}
             new = _counted(home, log, declaration, written, choose, durable=state.durable, **how)
             with home.hold(at_least=PATIENCE) as state:
                 record = state.series(declaration.name)
@@ -99,13 +100,13 @@ def counted_into(
 
 
 def declared_into(home: Home, declaration: Declaration, if_exists: str) -> SeriesRecord:
-    """Make a running series, whose steps are appended later, or return the existing equal one."""
+    """Make a running series, whose steps are appended later, or return an existing equal series."""
     ensure_store(home.path)
     with home.hold() as state:
         record = state.series(declaration.name)
         if record is not None:
             series = f"{home!r} has a series {declaration.name!r} already"
-            check_alike(series, declaration_of(record), declaration, if_exists)
+            check_equal_declaration(series, declaration_of(record), declaration, if_exists)
             return record
         Ledger.of(state).check_series(declaration)
         with spill_directory(state.spill) as spill:
@@ -142,7 +143,7 @@ def _reading(declaration: Declaration) -> dict[str, Any]:
 
 
 def pairs_of_log(home: Home, source: object, declaration: Declaration, salt: bytes, counting: Counting) -> UnitPairs:
-    """Check the query of a log, and list its distinct pairs of unit and key; others may use the store meanwhile."""
+    """Check the query of a log, and list its distinct pairs of unit and key without locking the store."""
     log = checked_source(source, declaration)
     with ExitStack() as spills, reporting(counting.progress) as report:
         with home.hold() as state:
@@ -202,8 +203,8 @@ def _countable(frames: Iterable[pl.DataFrame], *, may_be_empty: bool) -> Iterato
             raise DataError(EMPTY)
         if int(frame["count"].max() or 0) > LARGEST_COUNT:  # type: ignore[arg-type]
             raise DataError(
-                f"a key has more than {LARGEST_COUNT} units: beyond that a count and its noise do not fit into one "
-                "double; the count column is not a number of units, or has to be scaled"
+                f"a key has more than {LARGEST_COUNT} units, too many for a count and its noise in one double; the "
+                "count column is not a number of units, or has to be scaled"
             )
         yield frame
 
@@ -211,10 +212,10 @@ def _countable(frames: Iterable[pl.DataFrame], *, may_be_empty: bool) -> Iterato
 def _reused(
     home: Home, record: SeriesRecord, source: object, declaration: Declaration, if_exists: str
 ) -> SeriesRecord:
-    """Return the series that exists, if it was made from the same log with the same declaration."""
-    known = declaration_of(record)
-    series = f"{home!r} has a series {known.name!r} already"
-    check_alike(series, known, declaration, if_exists)
+    """Return the existing series if it was made from the same log with the same declaration; else refuse."""
+    existing = declaration_of(record)
+    series = f"{home!r} has a series {existing.name!r} already"
+    check_equal_declaration(series, existing, declaration, if_exists)
     try:
         changed = changes(json.loads(record.made_from), source)
     except (InputError, OSError):  # the source is gone or unreadable
@@ -222,6 +223,6 @@ def _reused(
     if not changed or (changed == ["rows"] and if_exists == "resume"):
         return record
     remedy = "open the series by its name, store.series(…), or count this log under another name"
-    if known.period is not None:
-        remedy = "a period is counted once; one that was never released can be dropped and counted again"
+    if existing.period is not None:
+        remedy = "a period is counted once; a period without releases can be dropped and counted again"
     raise SeriesDiffersError(f"{series}, and {' and '.join(_CHANGED[each] for each in changed)}: {remedy}")

@@ -20,17 +20,17 @@ from sparsehist.store import SeriesRecord, State, create_store, open_state
 
 MEMORY = ":memory:"
 PATIENCE = 60.0
-"""Least number of seconds to wait for the store after a log is counted: others hold it for less."""
+"""Least number of seconds to wait for a store in use after a log was counted: a round takes less."""
 
 _worked_in: int | None = None
-"""The id of the process in which Polars ran."""
+"""Id of the process in which Polars ran, or None."""
 
 
 class Home:
     """A store on disk or in memory. It keeps no file open between calls, so it survives forks.
 
-    Each call waits up to `wait` seconds for a store in use. `who` is noted in the ledger, by default the user of the
-    operating system. A store that is `in_memory` is erased with this object.
+    Each call waits up to `wait` seconds for a store in use. The ledger records `who`, by default the user of the
+    operating system. A store in memory is erased together with this object.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Home:
 
     @contextmanager
     def hold(self, *, at_least: float = 0.0) -> Iterator[State]:
-        """Lock, check and open the store for a block; wait for it `at_least` this many seconds."""
+        """Lock, check and open the store for a block; wait for a store in use for `at_least` this many seconds."""
         if _worked_in not in (None, os.getpid()):
             raise StoreError(
                 "this process was forked after Polars had started its threads, which a fork does not carry over; "
@@ -68,12 +68,12 @@ class Home:
         return self._seeded is not None
 
     def work(self) -> None:
-        """Record that Polars runs in this process: its threads do not survive a fork, and a child would hang."""
+        """Record that Polars runs in this process: its threads do not survive a fork, so a child would hang."""
         global _worked_in  # noqa: PLW0603 - threads belong to the process
         _worked_in = os.getpid()
 
     def generator(self) -> np.random.Generator:
-        """Make a generator for one piece of work."""
+        """Return the random generator for one round: the seeded one, or a new one from the operating system."""
         self.work()
         return entropy.generator() if self._seeded is None else self._seeded
 
@@ -83,15 +83,15 @@ class Home:
             return sorted(record.name for record in state.all_series())
 
     def find(self, state: State, name: str, series_id: str | None = None) -> SeriesRecord:
-        """Return the series of this name (and of this id, if given), or raise a NotFoundError."""
+        """Return the series with this name, and this id unless it is None, or raise a NotFoundError."""
         record = state.series(name)
         if record is not None and series_id in (None, record.series_id):
             return record
         if series_id is not None:
             raise NotFoundError(f"the series {name!r} was dropped from {self!r}")
-        names = ", ".join(sorted(known.name for known in state.all_series())) or "none"
+        names = ", ".join(sorted(record.name for record in state.all_series())) or "none"
         if name in Ledger.of(state).limits.periods:
-            raise NotFoundError(f"{name!r} is a periodic series, and each of its periods a series: {names}")
+            raise NotFoundError(f"{name!r} is a periodic series: name the series of a period; the store has {names}")
         raise NotFoundError(f"{self!r} has no series {name!r}; it has {names}")
 
     def close(self) -> None:
@@ -101,12 +101,12 @@ class Home:
 
 
 def home_of(store: str | os.PathLike[str] | Home) -> Home:
-    """Return a store unchanged, or the store in this directory."""
+    """Return a `Home` unchanged, or the one of this directory."""
     return store if isinstance(store, Home) else Home(store)
 
 
 def _directory_in_memory(owner: object) -> Path:
-    """Make a private directory, in memory if the system allows; it is erased with its owner."""
+    """Make a private directory, in memory if the system allows; it is erased together with `owner`."""
     shared = Path("/dev/shm")  # noqa: S108 - the directory made in it is private
     parent = shared if os.access(shared, os.W_OK) else None
     directory = Path(tempfile.mkdtemp(prefix="sparsehist-", dir=parent))

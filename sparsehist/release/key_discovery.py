@@ -1,8 +1,8 @@
 """Discover keys privately in a few rounds of weighted counts, and publish them as a catalogue.
 
-Each round is a series over an open domain with one release. A unit with m keys adds 1/sqrt(m), rounded down, to each
-of them, so its weights have an L2 norm of at most 1. Discovered keys are removed from all units, so the next round
-gives the other keys more weight.
+Each round is a series over an open domain with one release. A unit with m keys adds 1/sqrt(m), rounded down, to the
+weight of each key, so its weights have an L2 norm of at most 1. Discovered keys are removed from all units, so the
+next round gives the other keys more weight.
 
 Source: MAD2R (arXiv:2502.08878) and DP-SIPS (arXiv:2301.01998) for the rounds; docs/mathematics.md, "Discovery".
 """
@@ -34,18 +34,18 @@ from sparsehist.release import any_kind
 from sparsehist.release.cell_parameters import cell_metadata, requested
 from sparsehist.release.creation import counted_into
 from sparsehist.release.home import Home, home_of
-from sparsehist.release.metadata import level_asked
+from sparsehist.release.metadata import level_fields
 from sparsehist.release.pipeline import prepared
 
 _PARTS = 256
-"""Weights are multiples of 1/256: with 200 keys, each weighs 18 of these (exactly 18.1)."""
+"""Weights are multiples of 1/256: each key of a unit with 200 keys gets 18/256 (18.1/256 before rounding)."""
 _LAST, _EARLIER = Fraction(9, 10), Fraction(4, 5)
-"""Share of the last round; each earlier one takes this share of the rest. Chosen on MSWeb and generated logs."""
+"""Shares of the last round, and of each earlier round in the rest. Chosen on MSWeb and generated logs."""
 _MOST_ROUNDS = 8
 
 
 def shares_of_rounds(rounds: int) -> list[Fraction]:
-    """Return the share of level and delta that each round takes, such as 1/50, 2/25, 9/10; the sum is 1."""
+    """Return the share of level and delta for each round, such as 1/50, 2/25, 9/10; the sum is 1."""
     left, shares = Fraction(1), list[Fraction]()
     for number in range(rounds - 1):
         shares.append(left * (_LAST if number == 0 else _EARLIER))
@@ -71,23 +71,22 @@ def discover_keys(
 ) -> Catalogue:
     """Discover keys of a log privately, and return them as a catalogue.
 
-    This finds far more keys than a release of an open domain publishes, and a series over the catalogue needs no
-    delta. The rounds stand in the ledger as series `{name}_1`, …; the same name again returns the same catalogue, at
-    no cost.
+    Discovery finds far more keys than a release of an open domain, and a series over the catalogue needs no delta.
+    The ledger lists the rounds as series `{name}_1`, …; another call with the same name returns the same catalogue,
+    at no cost.
 
     Args:
-        store: Directory of the store, made if there is none; ":memory:" for experiments; or a Store.
+        store: Directory of the store, created if missing; ":memory:" for experiments; or a Store.
         source: The log itself, as for `create`; not `Counts`.
         unit: Column of the privacy unit, or several that name it together.
         key: Column of the key.
-        most_keys: Most keys of a unit that count, at least 1; the unit's own rows decide which. Public: thresholds
-            rise with it.
+        most_keys: Largest number of keys that count of one unit, at least 1. Public; a larger one raises thresholds.
         level: rho of zCDP that all rounds spend together.
-        delta: Probability, over all rounds, that a key of one unit alone is found; between 0 and 1.
+        delta: Largest probability, over all rounds, of publishing a key that only one unit has; between 0 and 1.
         rounds: From 1 to 8; the last round takes most of level and delta.
         kind: Type of the keys.
         name: Name of the discovery.
-        population: The population that is charged.
+        population: Population that pays for the rounds.
         on_null: "error" or "drop" for rows without unit or key.
         counting: As for `create`; the distinct pairs of unit and key stay in memory.
 
@@ -95,9 +94,9 @@ def discover_keys(
         The discovered keys, sorted. Public: print them, save them with `write_parquet`, declare them as a domain.
 
     Raises:
-        BudgetExceededError: If the population's budget has no room for all rounds; before anything is drawn.
-        NotFoundError: If no key was found, because the level is too small for this log. The level is spent.
-        NameTakenError: If the name is taken by another discovery.
+        BudgetExceededError: If all rounds together exceed the population's budget; nothing was drawn.
+        NotFoundError: If the level was too small to discover a key of this log. The level is spent.
+        NameTakenError: If another discovery has this name.
 
     Example:
         >>> import polars as pl
@@ -129,13 +128,13 @@ def discover_keys(
             release = any_kind.release(home, record.name, record.series_id, "keys", **spent)
         except (SeriesDiffersError, NameTakenError):
             raise NameTakenError(
-                f"the discovery {name!r} was made from another log or otherwise declared: use another name"
+                f"the discovery {name!r} was made from another log or with other parameters: use another name"
             ) from None
         discovered = pl.concat([discovered, release.frame.select(pl.col(key).alias(discovered.columns[0]))])
     if discovered.is_empty():
         raise NotFoundError(
-            f"no key of the log stood out at level {level_text(as_level(level))}, which is spent: discover again "
-            "under another name at a larger level or delta"
+            f"no key of the log was published at level {level_text(as_level(level))}, which is spent: discover again "
+            "under another name with a larger level or delta"
         )
     return Catalogue(discovered.to_series().sort())
 
@@ -151,7 +150,7 @@ def planned_rounds(
     name: str = "discovery",
     **declared: Any,
 ) -> list[Round]:
-    """Check the parameters of `discover_keys`, and fix its rounds; `declared` is what their series share."""
+    """Check the parameters of `discover_keys`, and return its rounds; `declared` goes into every declaration."""
     checked_whole("rounds", rounds, 1, _MOST_ROUNDS)
     if not isinstance(key, str):
         raise DeclarationError(f"key must name one column, got {shown(key)}")
@@ -168,7 +167,7 @@ def planned_rounds(
 
 
 def check_room(home: Home, planned: Sequence[Round]) -> None:
-    """Refuse rounds that exceed a budget, before anything is drawn; earlier releases are not charged again."""
+    """Refuse new rounds that exceed a budget, before anything is drawn; existing rounds cost nothing."""
     if not home.path.exists():
         return
     with home.hold() as state:
@@ -176,12 +175,12 @@ def check_room(home: Home, planned: Sequence[Round]) -> None:
 
 
 def charged(ledger: Ledger, planned: Iterable[Round]) -> Ledger:
-    """Return the ledger after new series with one release each; refuse what exceeds a limit."""
+    """Return the ledger after the planned rounds; refuse a round that exceeds a limit."""
     for each in planned:
         declaration = each.declared
         ledger.check_series(declaration)
         ledger = ledger.with_series(Account(declaration.name, declaration))
-        request = requested("planned", level_asked(each.level), open_delta=each.open_delta)
+        request = requested("planned", level_fields(each.level), open_delta=each.open_delta)
         public = partial(cell_metadata, declaration, past=())
         *_, spends = prepared(ledger, declaration.name, declaration, CELLS, request, public)
         ledger.check(*spends)
@@ -191,7 +190,7 @@ def charged(ledger: Ledger, planned: Iterable[Round]) -> Ledger:
 
 @dataclass(frozen=True)
 class Round:
-    """A round (a series with one release): public parameters, fixed before anything is drawn."""
+    """Public parameters of a round, which is a series with one release."""
 
     declared: Declaration
     level: str

@@ -1,7 +1,7 @@
 """Limits of populations and series: budgets, raised caps, and populations declared disjoint.
 
-Each limit is an event of the store. The functions that make the events check them against a ledger, so a dry run
-refuses what the store refuses.
+Each limit is an event of the store. The functions that return events check them against a ledger, so a dry run and
+the store refuse the same limits.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from sparsehist.privacy import Level, as_level, level_text
 from sparsehist.release.home import Home
 
 
-def set_budget(home: Home, **asked: Any) -> str:
+def set_budget(home: Home, **parameters: Any) -> str:
     """Set the budget of a population and return it in words; see `Store.set_budget`."""
     with home.hold() as state:
-        event, words = budget_event(Ledger.of(state), **asked)
+        event, words = budget_event(Ledger.of(state), **parameters)
         state.declare(**event)
     return words
 
 
 def budget_event(
-    ledger: Ledger, *, population: str = "default", reason: str | None = None, **asked: Any
+    ledger: Ledger, *, population: str = "default", reason: str | None = None, **amounts: Any
 ) -> tuple[dict[str, Any], str]:
     """Return the event that sets a budget, and the budget in words."""
     checked_name("population", population)
     checked_text("reason", reason)
     present = [account.declared for account in ledger.of_population(population) if account.dropped is None]
-    limits = budget(**asked, opens=any(declared.domain.is_open for declared in present))
+    limits = budget(**amounts, opens=any(declared.domain.is_open for declared in present))
     before = ledger.budget_of(population)
     if before is not None and not limits.is_within(before) and reason is None:
         raise DeclarationError(
-            f"the budget of population {population!r} is {before.describe()}: to raise or change it to "
-            f"{limits.describe()}, give reason="
+            f"the budget of population {population!r} is {before.describe()}: give reason= to change it to "
+            f"{limits.describe()}"
         )
     ledger.check_budget(population, limits)
     event = {"what": "set budget", "population": population, "reason": reason, "details": limits.as_json()}
@@ -61,7 +61,7 @@ def raise_cap(home: Home, series: str, level: Level, *, reason: str, series_id: 
 
 
 def declare_disjoint(home: Home, populations: Sequence[str], *, reason: str) -> None:
-    """Declare that nobody is in two of these populations; see `Store.declare_disjoint`."""
+    """Declare that no person belongs to two of these populations; see `Store.declare_disjoint`."""
     names: list[str] = []
     if not isinstance(populations, str):
         names = read_each("populations", populations, partial(checked_name, "population"), "the name of one")

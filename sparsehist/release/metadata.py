@@ -23,10 +23,10 @@ from sparsehist.privacy.levels import in_prose
 
 @dataclass(frozen=True)
 class Request:
-    """The parameters that a caller gave for a release. None agrees with the existing release of that name.
+    """The parameters of a release. A parameter that is None agrees with any existing release of that name.
 
-    `goal` is an (epsilon, delta) given instead of a level; `open_room` is the delta for open domains that budget and
-    goal leave, None if they set no limit.
+    `goal` is an (epsilon, delta) in place of a level. `open_room` is the delta that budget and goal leave for open
+    domains, or None if neither limits it.
     """
 
     kind: ClassVar[str]
@@ -38,27 +38,27 @@ class Request:
 
     @property
     def beside(self) -> tuple[tuple[PathName, Fraction], ...]:
-        """Further noise paths that this release spends levels on, and these levels."""
+        """Further noise paths on which this release spends a level, each with its level."""
         return ()
 
     @property
     def missing(self) -> list[str]:
-        """The parameters that a new release needs and that were not given."""
+        """Required parameters of a new release that are missing, such as "level="."""
         return ["level="] if self.level is None and self.goal is None else []
 
     def as_json(self) -> dict[str, Any]:
-        """Return the parameters as they are stored and compared; None and "auto" agree with anything."""
+        """Return the parameters as they are stored and compared; None and "auto" agree with any stored value."""
         level = None if self.level is None else level_text(self.level)
         return {"level": level, "epsilon_delta": None if self.goal is None else self.goal.text}
 
 
-def level_asked(
+def level_fields(
     level: Level | EpsilonDelta | None, epsilon: Level | None = None, delta: Level | None = None
 ) -> dict[str, Any]:
-    """Return a level, or the (epsilon, delta) given instead, as fields of a request."""
+    """Return the fields `level` and `goal` of a request: a level, or an (epsilon, delta) in its place."""
     if epsilon is not None or delta is not None:
         if level is not None or epsilon is None:
-            wrong = "give level=, or epsilon= with delta=, not both" if level is not None else "delta= needs epsilon="
+            wrong = "give level= or epsilon= with delta=, not both" if level is not None else "delta= needs epsilon="
             raise DeclarationError(wrong, parameter="epsilon")
         level = EpsilonDelta(epsilon, 0 if delta is None else delta)
     read = None if level is None else level_or_goal(level)
@@ -66,7 +66,7 @@ def level_asked(
 
 
 def check_std(std: float, least: float, largest: float, unit: str, where: str = "") -> None:
-    """Refuse a level whose noise, added to a count or sum, does not fit the grid that both share in a double."""
+    """Refuse a level whose noise, added to a count or sum, would not fit in a double on the grid."""
     if not least <= std <= largest:
         wrong, right = ("fine", "smaller") if std < least else ("coarse", "larger")
         raise LevelError(
@@ -79,23 +79,23 @@ def check_std(std: float, least: float, largest: float, unit: str, where: str = 
 class Metadata:
     """The public parameters of a release of any kind, with the declaration of its series.
 
-    Fields with a default are omitted from the dict if None. The store fills in guarantee and the last four fields.
-    Levels and costs are exact text.
+    `as_dict` omits fields with the default None. The store fills in `guarantee` and the last four fields. Levels and
+    costs are exact text.
     """
 
     kind: ClassVar[str]
 
     name: str
     level: str
-    std: float  # std of the noise of a cell, or root mean square of the std over all answers; in counts
-    grid: float  # step of the grid: every published number is a multiple of it
+    std: float  # std of the noise of a cell, or the root mean square over all answers; in counts
+    grid: float  # step of the grid: every published number is a multiple
     threshold: float | None  # declared or chosen threshold; None if everything is published
     numerical_slack: float  # bound on the total variation distance from the stated law
     guarantee: str = ""  # in words
-    declaration: Declaration  # of a running series, with the source of the steps released
-    epsilon_delta: str | None = None  # the requested (epsilon, delta), if given instead of a level
-    per_period: str | None = None  # cost so far to one unit in one period, over all periods released
-    per_user: str | None = None  # cost so far to one unit over all periods
+    declaration: Declaration  # for a running series, `source` covers the steps up to the released one
+    epsilon_delta: str | None = None  # the requested (epsilon, delta), if a level was not requested
+    per_period: str | None = None  # cost to one unit and period of all releases of periods so far
+    per_user: str | None = None  # cost to one unit of all releases of all periods so far
     store: str | None = None
     round: str | None = None  # random id: two rounds may share a name or a generation
     released_at: str | None = None  # UTC, fixed before anything is drawn
@@ -113,16 +113,16 @@ class Metadata:
 
     @property
     def delta_spent(self) -> float:
-        """The delta of an open domain that this and all earlier releases of the path may have spent."""
+        """Delta of an open domain that this and all earlier releases of the noise path spent."""
         return 0.0
 
     def as_dict(self) -> dict[str, Any]:
-        """Return a plain dict for people and files: keys in the order of the fields, values that JSON has."""
-        known = {"kind": self.kind, "series": self.series, "noise": self.noise}
+        """Return a dict of JSON values for people and files, with keys in the order of the fields."""
+        values = {"kind": self.kind, "series": self.series, "noise": self.noise}
         for each in fields(self):
             if each.default is not None or getattr(self, each.name) is not None:
-                known[each.name] = getattr(self, each.name)
-        return known | {"declaration": self.declaration.as_json()}
+                values[each.name] = getattr(self, each.name)
+        return values | {"declaration": self.declaration.as_json()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,14 +132,14 @@ class CellMetadata(Metadata):
     kind = "cells"
 
     noise_mean: float  # in counts
-    effective_threshold: float  # threshold on the grid: a cell is published if its rounded count exceeds it
+    effective_threshold: float  # threshold on the grid: a cell is published if its rounded noisy count is above
     false_keys: float | None  # the expected number of false keys that was requested
     expected_false_keys: float  # expected number of empty cells published (spurious keys)
     delta_share: float | None = None  # the requested delta of the open domain
     delta_infinity: float | None = None  # bound on the delta of this and all earlier releases
     delta_remaining: float | None = None
     counts: str | None = None  # meaning of a count, unless it is the number of units
-    measure_levels: dict[str, str] | None = None  # level by measure; costs add to that of the counts
+    measure_levels: dict[str, str] | None = None  # level by measure; its cost is added to the cost of the counts
     measure_stds: dict[str, float] | None = None  # std of the noise by measure, in units of its column
 
     @property
@@ -176,7 +176,7 @@ class WorkloadMetadata(Metadata):
     noise_std: float  # std of the noise added to each measurement of the strategy, in counts
     least_std: float  # std of the answer with the least noise, in counts
     sensitivity: float  # sensitivity of the measurements, in the norm that the noise needs
-    cell_grid: float | None  # grid of the noise of each cell; None if answers were rounded
+    cell_grid: float | None  # grid of the noise of each cell; None if answers were rounded instead
     counts: str | None = None  # meaning of an answer: units, or units counted once per cell
 
 
@@ -187,9 +187,9 @@ class InteractiveMetadata(Metadata):
     kind = "interactive"
 
     accuracy: str  # largest error as a share of the mass; exact text
-    most_updates: int  # answers measured before the session is used up
-    mass: int | None  # declared sum of all bounded counts; None if it is measured with part of the level
-    start: str | None = None  # the release from which the first hypothesis was made
+    most_updates: int  # number of answers that the session can measure
+    mass: int | None  # declared sum of all bounded counts; None if measured with part of the level
+    start: str | None = None  # the release that gave the first hypothesis
     update: int | None = None  # number of this answer; None for the session itself
 
 
@@ -202,7 +202,7 @@ _TYPES: dict[str, Any] = {"str": str, "int": int, "float": float | int, "None": 
 
 
 def read_metadata(stored: Mapping[str, Any]) -> _Known:
-    """Read the result of `as_dict`. Anybody may have written it, so nothing that it names is opened or imported."""
+    """Read the result of `as_dict`, which anybody may have written: open and import nothing that it names."""
     record = _RECORDS.get(str(stored.get("kind")), CellMetadata)
     values: dict[str, Any] = {}
     for each in fields(record):
@@ -232,33 +232,33 @@ def declaration_rows(declared: Declaration) -> list[tuple[str, str]]:
     return [*counts, *parameter_rows(declared), *([("guarantee", declared.rests_on)] if declared.rests_on else [])]
 
 
-def asked_text(about: Metadata) -> str:
-    """Return the requested level; or the (epsilon, delta) given instead, and the level chosen for it."""
-    if about.epsilon_delta is None:
-        return about.level
-    goal = EpsilonDelta.parse(about.epsilon_delta).in_words
-    return f"{goal} (level {level_text(in_prose(as_level(about.level)))})"
+def level_in_words(metadata: Metadata) -> str:
+    """Return the requested level; or the requested (epsilon, delta), and the level chosen for it."""
+    if metadata.epsilon_delta is None:
+        return metadata.level
+    goal = EpsilonDelta.parse(metadata.epsilon_delta).in_words
+    return f"{goal} (level {level_text(in_prose(as_level(metadata.level)))})"
 
 
-def release_rows(about: Metadata) -> list[tuple[str, str]]:
+def release_rows(metadata: Metadata) -> list[tuple[str, str]]:
     """Return the parameters needed to interpret a count or an answer, as rows."""
-    guarantee = about.guarantee.replace("numerical_slack", f"a numerical slack of {about.numerical_slack:.1g}")
-    rows = [("level", asked_text(about)), ("guarantee", guarantee)]
-    std = f"{about.noise}, standard deviation{{}} {about.std:.4g} units"
-    if isinstance(about, WorkloadMetadata):
+    guarantee = metadata.guarantee.replace("numerical_slack", f"a numerical slack of {metadata.numerical_slack:.1g}")
+    rows = [("level", level_in_words(metadata)), ("guarantee", guarantee)]
+    std = f"{metadata.noise}, standard deviation{{}} {metadata.std:.4g} units"
+    if isinstance(metadata, WorkloadMetadata):
         noise = f"{std.format(' of an answer')} (root mean square)"
-        counts = about.counts or "units"
-        return [("workload", f"{about.workload}, by {about.strategy}"), *rows, ("noise", noise), ("counts", counts)]
+        rows.insert(0, ("workload", f"{metadata.workload}, by {metadata.strategy}"))
+        return [*rows, ("noise", noise), ("counts", metadata.counts or "units")]
     rows.append(("noise", std.format("")))
-    if isinstance(about, RunningMetadata):
-        rows.insert(0, ("step", f"{about.step} of {about.declaration.n_steps}"))
-    if isinstance(about, CellMetadata):
-        for name, level in (about.measure_levels or {}).items():
-            std = f"{(about.measure_stds or {})[name]:.4g}"
+    if isinstance(metadata, RunningMetadata):
+        rows.insert(0, ("step", f"{metadata.step} of {metadata.declaration.n_steps}"))
+    if isinstance(metadata, CellMetadata):
+        for name, level in (metadata.measure_levels or {}).items():
+            std = f"{(metadata.measure_stds or {})[name]:.4g}"
             rows.append((f"{name}_sum", f"level {level}, standard deviation {std}"))
-        rows.append(("threshold", f"{about.threshold:,.4f} units"))
-        rows.append(("expected false keys", f"{about.expected_false_keys:.3g}"))
-        if about.delta_infinity is not None:
-            spent = f"{about.delta_infinity:.4g} spent so far, {about.delta_remaining:.4g} left"
+        rows.append(("threshold", f"{metadata.threshold:,.4f} units"))
+        rows.append(("expected false keys", f"{metadata.expected_false_keys:.3g}"))
+        if metadata.delta_infinity is not None:
+            spent = f"{metadata.delta_infinity:.4g} spent so far, {metadata.delta_remaining:.4g} left"
             rows.append(("delta of the series", spent))
     return rows

@@ -38,7 +38,7 @@ from sparsehist.release.creation import counted_into
 from sparsehist.release.home import Home
 from sparsehist.release.planning import Plan, Planner, checked_levels
 from sparsehist.release.steps import as_bytes, comparable_units, kind_of_all, read_frame
-from sparsehist.release.stored_declaration import check_alike, declaration_of
+from sparsehist.release.stored_declaration import check_equal_declaration, declaration_of
 from sparsehist.store import RegisteredFile, SeriesRecord, State, ensure_store
 
 _UNITS = "units"
@@ -48,12 +48,12 @@ _PLANNED = "planned"
 
 
 def declare_periods(home: Home, declaration: Declaration, if_exists: str) -> Declaration:
-    """Declare a periodic series and its budget, or return the declaration of the existing equal one."""
+    """Declare a periodic series and its budget, or return the declaration of an existing equal series."""
     name, every = declaration.name, present(declaration.every)
     checked_name("series of each period", f"{name}_20260317")
     if declaration.unit is None and every.most_periods is not None:
         raise DeclarationError(
-            "most_periods needs the column of the unit, to know who counted before", parameter="every"
+            "most_periods needs the column of the unit, to know which units counted before", parameter="every"
         )
     limit = None if every.budget is None else budget_within(every.budget, opens=declaration.domain.is_open)
     declared = replace(declaration, every=replace(every, budget=None))
@@ -62,15 +62,16 @@ def declare_periods(home: Home, declaration: Declaration, if_exists: str) -> Dec
         ledger = Ledger.of(state)
         if name in ledger.limits.periods:
             stored = Declaration.from_json(ledger.limits.declarations[name])
-            check_alike(f"{home!r} has a periodic series {name!r} already", stored, declaration, if_exists)
+            series = f"{home!r} has a periodic series {name!r} already"
+            check_equal_declaration(series, stored, declaration, if_exists)
             return declared
         ledger.check_name(name)
         taken = [*ledger.limits.periods, *(record.name for record in state.all_series())]
-        clashes = [known for known in taken if known == name or every.names(name, known)]
+        clashes = [taken_name for taken_name in taken if taken_name == name or every.names(name, taken_name)]
         if clashes or _in_use(ledger, name):
             raise NameTakenError(
-                f"{home!r} has a series or population {(clashes or [name])[0]!r} already, a name of {name!r} or of a "
-                f"{every.period} of it: take another name"
+                f"{home!r} has a series or population {(clashes or [name])[0]!r}, a name that {name!r} or one of its "
+                f"{every.period}s would get: use another name"
             )
         if limit is not None:
             state.declare("set budget", population=name, details=limit.as_json())
@@ -79,27 +80,27 @@ def declare_periods(home: Home, declaration: Declaration, if_exists: str) -> Dec
 
 
 def drop(home: Home, state: State, name: str, *, reason: str | None = None) -> None:
-    """Erase a series, or a periodic one that holds no period and of which none was released."""
+    """Erase a series, or a periodic series that has no period left and never released one."""
     ledger = Ledger.of(state)
     if name not in ledger.limits.periods:
         home.find(state, name)
         state.drop_series(name, reason=reason)
     elif _in_use(ledger, name):
         raise RefusedError(
-            f"{name!r} is a periodic series, which can be dropped while it holds no period and none was released: "
-            "drop its periods, each a series"
+            f"{name!r} is a periodic series with periods or with releases of dropped periods, and cannot be dropped: "
+            "drop the series of its periods instead"
         )
     else:
         state.declare("drop periods", population=name, reason=reason)
 
 
 def _in_use(ledger: Ledger, population: str) -> bool:
-    """Return whether a population has a series, or had one that was released."""
-    return any(known.releases or known.dropped is None for known in ledger.of_population(population))
+    """Return whether a population has a series, or a dropped series with releases."""
+    return any(account.releases or account.dropped is None for account in ledger.of_population(population))
 
 
 def declared_periods(state: State, name: str) -> Declaration:
-    """Return the declaration of a periodic series, with the catalogues copied for its last period, if it has one."""
+    """Return the declaration of a periodic series, with the catalogues that its last period stored, if any."""
     declaration = Declaration.from_json(Ledger.of(state).limits.declarations[name])
     records = periods_of(state, name)
     return replace(declaration, domain=declaration_of(records[-1]).domain) if records else declaration
@@ -112,8 +113,8 @@ def append_period(
     rule = present(periodic.every)
     if isinstance(periodic.domain, UnreadDomain):
         raise NotFoundError(
-            f"the catalogue of {periodic.name!r} comes into {home!r} with the first period: declare the series again "
-            "with if_exists='reuse' and append one"
+            f"{home!r} does not store the catalogue of {periodic.name!r} before the first period: declare the series "
+            "again with if_exists='reuse' and append a period to the result"
         )
     if isinstance(source, Counts) and rule.most_periods is not None:
         raise DeclarationError("most_periods needs rows with their units: append the log, not counts")
@@ -128,12 +129,12 @@ def append_period(
             if len(records) >= rule.n_periods:
                 raise DeclarationError(f"all {rule.n_periods} {rule.period}s of {periodic.name!r} have been appended")
         if rule.most_periods is not None:
-            # An existing period is returned as it is. If it is dropped meanwhile, `_check_same` refuses.
+            # An existing period is returned unchanged. If it is dropped meanwhile, `_check_same` refuses.
             full, kind = _units_before(state, periodic, records) if is_new else (pl.DataFrame(), "")
-            known = [record.series_id for record in records]
+            series_ids = [record.series_id for record in records]
             further = {
                 "choose": partial(_count_in_period, periodic, full, kind),
-                "check": partial(_check_same, periodic, known),
+                "check": partial(_check_same, periodic, series_ids),
             }
     return counted_into(home, source, declaration, counting, if_exists="resume", **further)
 
@@ -145,7 +146,7 @@ def plan_period(
     chosen: CellRequest,
     counts: Sequence[int],
 ) -> Plan:
-    """Plan one more period, and the cost if all periods are released so; see `PeriodicSeries.plan`."""
+    """Plan one more period, and the cost if all periods are released at this level; see `PeriodicSeries.plan`."""
     declaration, rule = replace(periodic, name=_PLANNED, every=None), present(periodic.every)
     with home.hold() as state:
         ledger = Ledger.of(state).with_series(Account(_PLANNED, declaration))
@@ -177,15 +178,15 @@ def finish_periods(home: Home, name: str) -> None:
 
 
 def _units_before(state: State, periodic: Declaration, records: Sequence[SeriesRecord]) -> tuple[pl.DataFrame, str]:
-    """Return the units that counted in `most_periods` periods, and the kind of all units before. Secret.
+    """Return the units that have counted in `most_periods` periods, and the kind of all earlier units. Secret.
 
-    Each period stores a list of its units in the directory of its series; the list is as secret as the log.
+    Each period stores the list of its units in the directory of its series; the list is as secret as the log.
     """
     gone = any(one.dropped and one.releases for one in Ledger.of(state).of_population(periodic.name))
     if gone or any(_units_of(record) is None for record in records):
         raise RefusedError(
-            f"the record of who counted in the periods of {periodic.name!r} was erased, by finish or by dropping a "
-            "released period: nothing more can be added"
+            f"the record of which units counted in the periods of {periodic.name!r} was erased, by finish() or by "
+            "dropping a released period: nothing more can be added"
         )
     lists = [read_frame(record.directory, present(_units_of(record))) for record in records]
     lists = [units for units in lists if units.height]  # an empty list has no kind of units
@@ -197,25 +198,26 @@ def _units_before(state: State, periodic: Declaration, records: Sequence[SeriesR
 
 
 def _count_in_period(
-    periodic: Declaration, full: pl.DataFrame, known_kind: str, pairs: pl.DataFrame
+    periodic: Declaration, full: pl.DataFrame, earlier_kind: str, pairs: pl.DataFrame
 ) -> tuple[pl.DataFrame, dict[str, bytes]]:
-    """Return the pairs of the units that count in a period, and the list of these units, named by their kind.
+    """Return the pairs of the units that count in a period, and a file with the list of these units.
 
-    Whether a unit counts depends only on the earlier periods in which that unit counted.
+    The column of the list is named after the kind of units. Whether a unit counts depends only on the earlier periods
+    in which that unit counted.
     """
     units, kind = comparable_units(pairs["unit"], present(periodic.unit))
-    pairs, kind = pairs.with_columns(units.alias("unit")), kind_of_all(known_kind, kind, "periods")
+    pairs, kind = pairs.with_columns(units.alias("unit")), kind_of_all(earlier_kind, kind, "periods")
     if full.height:
         pairs = pairs.join(full, on="unit", how="anti")
     return pairs, {_UNITS: as_bytes(pairs["unit"].unique().sort().alias(kind).to_frame())}
 
 
-def _check_same(periodic: Declaration, known: Sequence[str], state: State) -> None:
-    """Refuse to commit if periods were added or dropped meanwhile."""
-    if [record.series_id for record in periods_of(state, periodic.name)] != known:
+def _check_same(periodic: Declaration, series_ids: Sequence[str], state: State) -> None:
+    """Refuse to commit if periods were added or dropped while the log was counted."""
+    if [record.series_id for record in periods_of(state, periodic.name)] != series_ids:
         raise StoreInUseError(
-            f"a period of {periodic.name!r} was added or dropped meanwhile, which decides who counts in this one: "
-            "nothing was written, append it again"
+            f"a period of {periodic.name!r} was added or dropped meanwhile, which changes the units that count in "
+            "this period: nothing was written, append it again"
         )
 
 
@@ -229,13 +231,13 @@ def _units_of(record: SeriesRecord) -> RegisteredFile | None:
 
 
 def names_of_period(periodic: Declaration, named: str | date) -> tuple[str, str]:
-    """Return a period, such as "2026-W12", and the name of its series, given its name or a day in it."""
+    """Return a period, such as "2026-W12", and the name of its series; `named` is the period or a day in it."""
     kind, day = present(periodic.every).period, named
     if isinstance(named, str) and (kind == "week" or "W" not in named.upper()):
         text = f"{named}-01" if kind == "month" and re.fullmatch(r"\d{4}-\d\d", named) else named.upper()
         with suppress(ValueError):
-            day = date.fromisoformat(text)  # which reads a week as its Monday
+            day = date.fromisoformat(text)  # reads a week as its Monday
     if not isinstance(day, date) or isinstance(day, datetime):
-        raise DeclarationError(f"period must name one, such as {_EXAMPLES[kind]}; got {shown(named)}")
+        raise DeclarationError(f"period must be a {kind} such as {_EXAMPLES[kind]}; got {shown(named)}")
     label = day.strftime(_FORMATS[kind])
     return label, f"{periodic.name}_{label.replace('-', '').lower()}"

@@ -1,8 +1,8 @@
 """The pipeline of every release: return an existing one, or check, fix public parameters, draw, commit, publish.
 
-Each kind of release (cells, workloads, running counts, …) has two classes: a `Request` holds the caller's parameters,
-a `NoisePath` draws and reads one noise path of a series. Plans and dry runs compute levels and costs by the same
-functions, from public parameters only, so they refuse the same requests.
+Each kind of release (cells, workloads, running counts, …) has two classes: a `Request` with the caller's parameters,
+and a `NoisePath` that draws and reads one noise path of a series. Plans and dry runs compute levels and costs with
+the same functions, from public parameters only, so they refuse the same requests.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _Metadata = TypeVar("_Metadata", bound=Metadata)
 
 
 @dataclass(frozen=True, repr=False)
-class Held:
+class LockedSeries:
     """A series in a locked store: everything that a release reads and changes."""
 
     home: Home
@@ -60,9 +60,9 @@ class Held:
 
 @dataclass(frozen=True, repr=False)
 class NoisePath:
-    """A noise path of a series: open, or opened by its first round."""
+    """A noise path of a series. Its first round adds it to the store."""
 
-    held: Held
+    locked: LockedSeries
 
     @property
     def name(self) -> PathName:
@@ -72,7 +72,7 @@ class NoisePath:
     @property
     def record(self) -> PathRecord | None:
         """Record in the store; None before the first round."""
-        paths = self.held.state.paths(self.held.record)
+        paths = self.locked.state.paths(self.locked.record)
         return next((path for path in paths if path.name == self.name), None)
 
     @property
@@ -83,28 +83,28 @@ class NoisePath:
     @property
     def spent(self) -> list[Fraction]:
         """Levels released on the path, in order."""
-        return [] if (path_id := self.path_id) is None else [level for level, _ in self.held.state.past(path_id)]
+        return [] if (path_id := self.path_id) is None else [level for level, _ in self.locked.state.past(path_id)]
 
     def neighbours(self, level: Fraction, size: int) -> dict[Fraction, NoiseArray]:
         """Return the stored noise at this level if it was spent, else at the nearest coarser and finer levels."""
         spent = self.spent
         coarser, finer = [at for at in spent if at <= level], [at for at in spent if at >= level]
         near = {*([max(coarser)] if coarser else []), *([min(finer)] if finer else [])}
-        return {at: self.held.state.noise(present(self.path_id), at, size) for at in near}
+        return {at: self.locked.state.noise(present(self.path_id), at, size) for at in near}
 
     def new_round(
         self, request: Request, metadata: Metadata, stored: dict[str, Any] | None = None, **drawn: Any
     ) -> NewRound:
-        """Return the round to be committed; it opens the path if it is the first."""
+        """Return the round to commit; the first round adds the path to the store."""
         path_id: int | PathRecord | None = self.path_id
         if path_id is None:
             integer = drawn["level_noise"].dtype.kind == "i"
-            path_id = PathRecord(self.held.record.series_id, *self.name, integer)
+            path_id = PathRecord(self.locked.record.series_id, *self.name, integer)
         public = (stored or request.as_json(), metadata.as_dict())
         return NewRound(path_id, request.name, present(request.level), *public, **drawn)
 
     def metadata(self, request: Any) -> Metadata:
-        """Return the public metadata of a release, without the guarantee; refuses an impossible request."""
+        """Return the public metadata of a release, without the guarantee; refuse an impossible request."""
         raise NotImplementedError
 
     def statement(self, request: Any, metadata: Any) -> str:
@@ -112,7 +112,7 @@ class NoisePath:
         raise NotImplementedError
 
     def draw(self, request: Any, metadata: Any, *, rng: np.random.Generator) -> NewRound:
-        """Draw the round that is to be committed."""
+        """Draw the round to commit."""
         raise NotImplementedError
 
     def rows(self, level: Fraction, metadata: Any) -> pl.DataFrame:
@@ -121,11 +121,11 @@ class NoisePath:
 
 
 ANSWER = "/"
-"""Separates the name of an interactive session from the number of an answer; release names do not contain it."""
+"""Separator of a session's name and an answer's number, or of a release and a measure; names do not contain it."""
 
 
 def published(state: State, record: SeriesRecord) -> list[ReleaseRecord]:
-    """Return the releases of a series, in order, except the single answers of interactive sessions."""
+    """Return the releases of a series, in order, without answers of sessions and rounds of measures."""
     return [release for release in state.releases(record) if ANSWER not in release.name]
 
 
@@ -139,11 +139,11 @@ RELEASES = {
 
 def rows_of_releases(state: State, record: SeriesRecord) -> list[dict[str, Any]]:
     """Return the releases of a series in order, as rows of `RELEASES`."""
-    return [{name: made.metadata.get(name) for name in RELEASES} for made in published(state, record)]
+    return [{name: release.metadata.get(name) for name in RELEASES} for release in published(state, record)]
 
 
 def ledger_for(state: State, record: SeriesRecord, declaration: Declaration, *, whole: bool = False) -> Ledger:
-    """Return the ledger that a release is checked against; only the series' own account if it has no limits."""
+    """Return the ledger that a release is checked against: only the account of its series if no limit applies."""
     limits = Limits(state.events(limits=True))
     limited = (limits.cap(record.series_id, declaration.cap).now, limits.budget(record.population).now)
     if not whole and declaration.period is None and limited == (None, None):
@@ -154,7 +154,7 @@ def ledger_for(state: State, record: SeriesRecord, declaration: Declaration, *, 
 def of_all_periods(
     ledger: Ledger, declaration: Declaration, spends: Sequence[Spending]
 ) -> tuple[str, dict[str, Any]]:
-    """Return the cost of all periods of a series after a release, in words and as metadata; else empty."""
+    """Return the cost of all periods of a series after a release, in words and as metadata; empty without periods."""
     population = declaration.population
     after, rule = ledger.with_release(*spends), ledger.limits.periods.get(population)
     if rule is None:
@@ -177,38 +177,38 @@ def prepared(
     request: _Request,
     metadata: Callable[[_Request], _Metadata],
 ) -> tuple[_Request, _Metadata, tuple[Spending, ...]]:
-    """Fix the level and the metadata of a release, and its charges to the ledger; nothing is drawn.
+    """Choose the level, metadata and ledger charges of a release; draw nothing.
 
-    The first charge is for the release's own noise path, with the numerical slack of all paths. The charges of its
-    measures follow.
+    The first charge is for the noise path of the counts or answers, with the numerical slack of all paths. The
+    charges for measures follow.
     """
     goal, budget, opens = request.goal, ledger.budget_of(declaration.population), declaration.domain.is_open
     room, split = ledger.open_room(declaration), None
     level = request.level if goal is None else level_for(goal, ledger, declaration)
     if goal is not None and opens:
         split = _split(goal, budget, opens=True)
-        share = 2 * float(split.open)  # doubled, because a release takes half of the remaining delta
+        share = 2 * float(split.open)  # doubled, because by default a release takes half of the remaining delta
         room = share if room is None else min(room, share)
     request = replace(request, level=level, open_room=room)
-    about = metadata(request)
-    release = Spending(series_id, present(level), path, about.delta_spent, about.numerical_slack)
+    public = metadata(request)
+    release = Spending(series_id, present(level), path, public.delta_spent, public.numerical_slack)
     if split is not None:
         added = release.delta_infinity - max(
-            known.delta_infinity for known in ledger.accounts[series_id].paths.values()
+            spent.delta_infinity for spent in ledger.accounts[series_id].paths.values()
         )
         if added > float(split.open) * (1 + 1e-9):
             raise BudgetExceededError(
                 f"this threshold would add {added:.6g} to the delta of open domains, but {float(split.open):.6g} of "
-                f"{goal} is set aside for that; give no threshold, or a smaller delta. Nothing was spent"
+                f"{goal} is set aside for that; give no threshold, or a smaller open_delta. Nothing was spent"
             )
-    return request, about, (release, *(Spending(series_id, at, name) for name, at in request.beside))
+    return request, public, (release, *(Spending(series_id, at, name) for name, at in request.beside))
 
 
 def level_for(goal: EpsilonDelta, ledger: Ledger, declaration: Declaration) -> Fraction:
-    """Return the largest level that satisfies an (epsilon, delta) with its share of delta, rounded down to 12 digits.
+    """Return the largest level that keeps to an (epsilon, delta), with the part of delta that is meant for noise.
 
-    With a budget it is computed by the budget's route and split, so that an unused budget of the same (epsilon,
-    delta) allows it.
+    The level is rounded down to 12 digits. Its route and split of delta come from the population's budget, if any, so
+    that an unused budget of the same (epsilon, delta) allows the level.
     """
     law, budget = law_of(declaration.noise), ledger.budget_of(declaration.population)
     share = _split(goal, budget, opens=declaration.domain.is_open).noise
@@ -220,7 +220,7 @@ def level_for(goal: EpsilonDelta, ledger: Ledger, declaration: Declaration) -> F
 
 
 def _split(goal: EpsilonDelta, budget: Budget | None, *, opens: bool) -> Split:
-    """Split the delta of a goal as the population's budget does; by default in halves for an open domain."""
+    """Split the delta of a goal into noise and open domains as the budget does; without one, by `OPEN_SHARE`."""
     if budget is not None and budget.epsilon is not None and budget.delta and budget.noise.route != PURE_ROUTE:
         of_delta = goal.delta / budget.delta
         noise = budget.noise.delta if budget.noise.route == POISSON_ROUTE else budget.split.noise
@@ -229,31 +229,31 @@ def _split(goal: EpsilonDelta, budget: Budget | None, *, opens: bool) -> Split:
     return Split(goal.delta - apart, apart)
 
 
-Opener = Callable[[Held, Any], NoisePath]
+Opener = Callable[[LockedSeries, Any], NoisePath]
 """A function that returns the noise path of an existing release, or the path to draw a new one on."""
 
 
-def release(held: Held, request: Request, open_path: Opener) -> Release | WorkloadRelease:
-    """Return the release of that name, or make it, under one lock of the store."""
+def release(locked: LockedSeries, request: Request, open_path: Opener) -> Release | WorkloadRelease:
+    """Return the release of the requested name, or make it; the store stays locked."""
     from sparsehist.release.releases import release_of  # imports Polars
 
-    state, record, declaration = held.state, held.record, held.declaration
-    home = None if held.home.in_memory else held.home
-    existing = find(held, request)
+    state, record, declaration = locked.state, locked.record, locked.declaration
+    home = None if locked.home.in_memory else locked.home
+    existing = find(locked, request)
     if existing is not None:
         committed = read_metadata(existing.metadata)
-        return release_of(open_path(held, request).rows(existing.level, committed), committed.as_dict(), home=home)
+        return release_of(open_path(locked, request).rows(existing.level, committed), committed.as_dict(), home=home)
     if missing := request.missing:
         needs = " and ".join(missing)
         raise NotFoundError(f"the series {record.name!r} has no release {request.name!r}; give {needs} to make one")
-    path = open_path(held, request)
+    path = open_path(locked, request)
     ledger = ledger_for(state, record, declaration, whole=request.goal is not None)
     request, metadata, spends = prepared(ledger, record.series_id, declaration, path.name, request, path.metadata)
     check_release(state, ledger, *spends, path_id=path.path_id, name=request.name)
     # Compute the guarantee after all checks, because it may take longer than they do.
     periods, of_periods = of_all_periods(ledger, declaration, spends)
-    about = metadata.declaration  # for a running series, with the source of the steps released
-    guarantee = (_guarantee(path, request, metadata), periods, about.rests_on, about.neighbours)
+    declared = metadata.declaration  # for a running series, with the source of the steps released
+    guarantee = (_guarantee(path, request, metadata), periods, declared.rests_on, declared.neighbours)
     # Read the clock before drawing: how long drawing takes depends on secrets.
     metadata = replace(
         metadata,
@@ -265,17 +265,17 @@ def release(held: Held, request: Request, open_path: Opener) -> Release | Worklo
         released_at=datetime.now(UTC).isoformat(timespec="seconds"),
         generation=state.generation + 1,
     )
-    state.commit_round(path.draw(request, metadata, rng=held.home.generator()))
+    state.commit_round(path.draw(request, metadata, rng=locked.home.generator()))
     try:
         rows = path.rows(spends[0].level, metadata)
     except StoreError as error:
-        spent = f"the release {request.name!r} is committed and spent: ask for it again to get its rows"
+        spent = f"the release {request.name!r} is committed and spent: request it again to get its rows"
         raise type(error)(f"{error}; {spent}") from None
     return release_of(rows, metadata.as_dict(), home=home, repeated=False)
 
 
 def _guarantee(path: NoisePath, request: Request, metadata: Metadata) -> str:
-    """Return the guarantee of a release at its level, with the requested (epsilon, delta), if any."""
+    """Return the guarantee of a release at its level; name the requested (epsilon, delta), if any."""
     if request.goal is None:
         return path.statement(request, metadata)
     # A level rounded up states a weaker guarantee, which also holds. Noise without a currency needs the exact level.
@@ -286,24 +286,24 @@ def _guarantee(path: NoisePath, request: Request, metadata: Metadata) -> str:
     return f"{request.goal.in_words} was asked for{counts}: {stated}"
 
 
-def kind_of(held: Held, name: str) -> str | None:
-    """Return the kind of noise path of a release; None if no release has this name."""
-    made = held.state.release_named(held.record, name)
-    return next((path.kind for path in held.record.paths if made and path.path_id == made.path_id), None)
+def kind_of(locked: LockedSeries, name: str) -> str | None:
+    """Return the kind of a release's noise path, or None if there is no release of this name."""
+    record = locked.state.release_named(locked.record, name)
+    return next((path.kind for path in locked.record.paths if record and path.path_id == record.path_id), None)
 
 
-def find(held: Held, request: Request) -> ReleaseRecord | None:
-    """Return the release of this name, None if there is none; refuse the name if the requests differ."""
-    made, kind, name = held.state.release_named(held.record, request.name), kind_of(held, request.name), request.name
-    if made is None or kind is None:
+def find(locked: LockedSeries, request: Request) -> ReleaseRecord | None:
+    """Return the release of the requested name, or None; refuse a name that belongs to a different request."""
+    name, series = request.name, locked.record.name
+    record, kind = locked.state.release_named(locked.record, name), kind_of(locked, name)
+    if record is None or kind is None:
         return None
     if kind != request.kind:
-        raise NameTakenError(f"{name!r} of {held.record.name!r} is a release of kind {kind!r}, not {request.kind!r}")
-    known, asked = made.request, request.as_json()
-    if differing := [word for word, value in asked.items() if value not in (None, AUTO, known.get(word))]:
-        was = (f"no {word}" if known.get(word) is None else f"{word}={known[word]!r}" for word in differing)
+        raise NameTakenError(f"{name!r} of {series!r} is a release of kind {kind!r}, not {request.kind!r}")
+    stored, requested = record.request, request.as_json()
+    if differing := [word for word, value in requested.items() if value not in (None, AUTO, stored.get(word))]:
+        was = (f"no {word}" if stored.get(word) is None else f"{word}={stored[word]!r}" for word in differing)
         raise NameTakenError(
-            f"the release {name!r} of {held.record.name!r} was made with {', '.join(was)}; "
-            "use another name for another request"
+            f"the release {name!r} of {series!r} was made with {', '.join(was)}; use another name for another request"
         )
-    return made
+    return record

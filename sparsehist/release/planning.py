@@ -1,4 +1,4 @@
-"""Plans: predict the effect of releases from public parameters only, at no cost."""
+"""Plan releases: predict their accuracy and cost from public parameters only. A plan spends nothing."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from sparsehist.privacy.filters import GAUSSIAN_ROUTE, POISSON_ROUTE, PURE_ROUTE
 from sparsehist.privacy.guarantees import EpsilonDelta, level_or_goal
 from sparsehist.privacy.levels import rounded_down
 from sparsehist.release.cell_parameters import LARGEST_COUNT, CellRequest, cell_metadata, requested, sums_published
-from sparsehist.release.metadata import CellMetadata, level_asked
+from sparsehist.release.metadata import CellMetadata, level_fields
 from sparsehist.release.pipeline import prepared
 
 Levels = Level | EpsilonDelta | Iterable[Level | EpsilonDelta] | None
@@ -40,24 +40,23 @@ PROBABILITIES = (0.5, 0.95, 0.99)
 LEVELS = ("0.001", "0.01", "0.1", "1")
 COUNTS = (10, 30, 100, 300, 1000, 3000, 10_000)
 _MOST_EQUAL = 100_000
-# The search for a level: its range and precision in ln, and the digits that the level is rounded up to.
+# Search for a level: largest |ln level|, precision of ln level, and number of digits after rounding up.
 _WIDEST, _CLOSE, _DIGITS = 90.0, 1e-5, 4
 
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """The predicted effect of releases at candidate levels; nothing is drawn or spent.
+    """The predicted accuracy and cost of releases at candidate levels; nothing is drawn or spent.
 
     Attributes:
         levels: One row per level: level (exact text), std and threshold (counts), expected_false_keys,
-            published_50, published_95 and published_99 (the true count from which a key is published with that
-            probability), adds (exact text in `currency`: what this release alone would add to the cost of its
-            population), population_epsilon (afterwards, at delta 1e-6) and refused (why a cap or budget would
-            refuse it, if one would); for open domains delta_share and delta_remaining too; for each measure
-            price_sum_std (in units of the column).
-        counts: One row per level and true count: probability (that the key is published), error (mean distance of
-            the published noisy count from the true one, in counts, given that it is published) and relative_error
-            (error divided by count).
+            published_50, published_95 and published_99 (the least true count of keys that are published with a
+            probability of 50, 95 or 99 %), adds (exact text in `currency`: the cost that this release alone would
+            add for its population), population_epsilon (after it, at delta 1e-6) and refused (the refusal by a cap or
+            budget, or null); for open domains also delta_share and delta_remaining; for each measure a column such as
+            price_sum_std (in units of the measure's column).
+        counts: One row per level and true count: probability (that the key is published), error (mean distance
+            between noisy and true count of published keys, in counts) and relative_error (error divided by count).
         noise: Name of the family.
     """
 
@@ -93,26 +92,27 @@ def plan(
     equal: int | None = None,
     within: EpsilonDelta | Level | None = None,
 ) -> Plan:
-    """Predict the effect of releases of a histogram, without a log and without a store.
+    """Predict accuracy and cost of releases of a histogram, without a log and without a store.
 
     Args:
         levels: Candidate levels, exact; larger is finer. 0.001, 0.01, 0.1 and 1 by default.
-        d: Cells of the domain; a whole number up to 10**4000.
+        d: Number of cells of the domain; a whole number up to 10**4000.
         domain: Instead of `d`: the domain, or its text.
-        max_keys: Keys a unit may count towards.
+        max_keys: Largest number of keys that a unit counts towards.
         noise: Family of noise: a name, a class or an instance, as in `sparsehist.create`.
-        bounding: "keep", "share" or `sh.Share(…)`, as there; true counts are weighted if units share.
+        bounding: "keep", "share" or `sh.Share(…)`, as in `sparsehist.create`; "share" weights true counts.
         epsilon: Instead of levels, with `delta`: plan the largest level that is (epsilon, delta)-DP.
-        delta: With `epsilon`.
-        false_keys: Expected number of empty cells published; by default 0.01 if there is no threshold.
+        delta: The delta that belongs to `epsilon`.
+        false_keys: Expected number of published empty cells; by default 0.01 if there is no threshold.
         threshold: Instead of `false_keys`, in counts.
-        open_delta: For an open domain, instead: the delta that the release may spend; by default half of it.
-        counts: True counts at which the error is shown.
-        shows: Instead of levels: the least one, rounded up to 4 digits, at which a key of this true count is
-            published with `probability`.
+        open_delta: Instead, for an open domain: the delta that the release spends; by default half of the domain's.
+        counts: True counts for which the plan has rows.
+        shows: Instead of levels: plan the smallest level, rounded up to 4 digits, that publishes a key of this true
+            count with `probability`.
         probability: Probability of publication, for `shows`.
-        equal: Instead of levels: the largest cap, rounded down to 12 digits, for each of this many series.
-        within: For `equal`: the `EpsilonDelta` or rho that they share.
+        equal: Instead of levels: plan the largest cap, rounded down to 12 digits, that this many series can each
+            have.
+        within: The `EpsilonDelta` or rho that these series share, for `equal`.
 
     Raises:
         DeclarationError: If a parameter is wrong; the message carries its value.
@@ -155,13 +155,13 @@ def _domain_of(d: int | None, domain: object) -> Domain:
 def checked_levels(
     levels: Levels, epsilon: Level | None = None, delta: Level | None = None
 ) -> list[Fraction | EpsilonDelta]:
-    """Return candidate levels, or the (epsilon, delta) given instead, exact and without duplicates; none for None."""
+    """Return exact candidate levels without duplicates, or the (epsilon, delta) in their place; [] for None."""
     if epsilon is not None or delta is not None:
-        return [level_asked(levels, epsilon, delta)["goal"]]  # type: ignore[arg-type] # refuses levels
+        return [level_fields(levels, epsilon, delta)["goal"]]  # type: ignore[arg-type] # refuses levels
     if levels is None:
         return []
-    wanted = "a positive, finite number (such as 0.1, '1/3' or 2)"
-    exact = list(dict.fromkeys(read_each("levels", levels, level_or_goal, wanted)))
+    rule = "a positive, finite number (such as 0.1, '1/3' or 2)"
+    exact = list(dict.fromkeys(read_each("levels", levels, level_or_goal, rule)))
     if not exact:
         raise DeclarationError("plan needs at least one level")
     return exact
@@ -169,13 +169,13 @@ def checked_levels(
 
 @dataclass(frozen=True)
 class Planner:
-    """A planner of further releases on a noise path; it runs the code that prepares a release."""
+    """Plans further releases on a noise path, with the functions that prepare a release."""
 
     ledger: Ledger
     series_id: str
     declaration: Declaration
     request: CellRequest
-    metadata: Callable[[CellRequest], CellMetadata]  # of a release, given the request
+    metadata: Callable[[CellRequest], CellMetadata]  # chooses the metadata of a request
 
     def plan(
         self,
@@ -186,7 +186,7 @@ class Planner:
         probability: float = 0.95,
         equal: int | None = None,
     ) -> Plan:
-        """Return the plan at these levels, or at the levels that `shows` and `equal` ask for; see `plan`."""
+        """Return the plan at these levels and at the levels that `shows` and `equal` determine; see `plan`."""
         candidates = [*levels]
         if shows is not None:
             candidates.append(self._level_that_shows(shows, probability))
@@ -195,16 +195,16 @@ class Planner:
         whole = sorted(set(read_each("counts", counts, partial(_count, "counts"), "a positive whole number")))
         by_level: list[dict[str, Any]] = []
         by_count: list[dict[str, Any]] = []
-        for about, spends in map(self.release, candidates or checked_levels(LEVELS)):
-            by_level.append(_level_row(about) | _cost_in(self.ledger, spends))
-            by_count += _count_rows(about, whole)
+        for metadata, spends in map(self.release, candidates or checked_levels(LEVELS)):
+            by_level.append(_level_row(metadata) | _cost_in(self.ledger, spends))
+            by_count += _count_rows(metadata, whole)
         types: dict[str, Any] = {"refused": str, "population_epsilon": float}
         frame = pl.DataFrame(by_level, schema_overrides=types, infer_schema_length=None)
         return Plan(frame, pl.DataFrame(by_count), self.declaration.noise)
 
     def release(self, level: Fraction | EpsilonDelta) -> tuple[CellMetadata, tuple[Spending, ...]]:
         """Return the metadata of a release at a level, and its charges to the ledger."""
-        request = replace(self.request, **level_asked(level))
+        request = replace(self.request, **level_fields(level))
         return prepared(self.ledger, self.series_id, self.declaration, CELLS, request, self.metadata)[1:]
 
     def _level_that_shows(self, shows: int, probability: float) -> Fraction:
@@ -214,28 +214,30 @@ class Planner:
 
         def enough(level: Fraction) -> bool:
             try:
-                about, _ = self.release(level)
-            except LevelError:  # the noise would be too small or too large for the grid of counts
+                metadata, _ = self.release(level)
+            except LevelError:  # the noise is too small or too large for the grid of counts
                 return level > 1
-            return bool(publication_probability(*_law(about), [count])[0] >= probability)
+            return bool(publication_probability(*_law(metadata), [count])[0] >= probability)
 
         low, high = -_WIDEST, _WIDEST
         while high - low > _CLOSE:
             middle = (low + high) / 2.0
             low, high = (low, middle) if enough(Fraction(math.exp(middle))) else (middle, high)
         if high > _WIDEST - 1:
-            raise LevelError(f"no level shows a key of {count} units with a probability of {probability:g}")
+            raise LevelError(f"no level publishes a key of {count} units with a probability of {probability:g}")
         return -rounded_down(-Fraction(math.exp(high)), _DIGITS)
 
     def _cap_of_equal(self, times: int) -> Fraction:
-        """Return the largest cap that each of `times` further series of this population could have."""
+        """Return the largest cap that `times` further series of this population could each have."""
         cap = self.ledger.largest_equal_cap(self.declaration, checked_whole("equal", times, 1, _MOST_EQUAL))
         if cap is None:
             raise DeclarationError(
-                "equal= divides a budget: set one for the population, or give within= (an EpsilonDelta or a rho)"
+                "equal= divides a budget: set a budget for the population, or give within= (an EpsilonDelta or a rho)"
             )
         if not cap:
-            raise DeclarationError(f"the budget leaves nothing for {times} series of {self.declaration.noise} noise")
+            raise DeclarationError(
+                f"the rest of the budget is too small for {times} series of {self.declaration.noise} noise"
+            )
         return cap
 
 
@@ -243,26 +245,26 @@ def _count(what: str, count: int) -> int:
     return checked_whole(what, count, 1, LARGEST_COUNT)
 
 
-def _law(about: CellMetadata) -> tuple[Family, Level, float]:
-    return about.family, about.level, about.effective_threshold
+def _law(metadata: CellMetadata) -> tuple[Family, Level, float]:
+    return metadata.family, metadata.level, metadata.effective_threshold
 
 
-def _level_row(about: CellMetadata) -> dict[str, Any]:
-    opened = ("delta_share", "delta_remaining") if about.declaration.domain.is_open else ()
-    row = {name: getattr(about, name) for name in ("level", "std", "threshold", "expected_false_keys", *opened)}
-    row |= {f"published_{100 * p:.0f}": least_count(*_law(about), p) for p in PROBABILITIES}
-    return row | {f"{each.measure.sum_column}_std": each.std for each in sums_published(about)}
+def _level_row(metadata: CellMetadata) -> dict[str, Any]:
+    opened = ("delta_share", "delta_remaining") if metadata.declaration.domain.is_open else ()
+    row = {name: getattr(metadata, name) for name in ("level", "std", "threshold", "expected_false_keys", *opened)}
+    row |= {f"published_{100 * p:.0f}": least_count(*_law(metadata), p) for p in PROBABILITIES}
+    return row | {f"{each.measure.sum_column}_std": each.std for each in sums_published(metadata)}
 
 
-def _count_rows(about: CellMetadata, counts: Sequence[int]) -> Iterator[dict[str, Any]]:
-    for count, probability in zip(counts, publication_probability(*_law(about), counts).tolist(), strict=True):
-        row = {"level": about.level, "count": count, "probability": probability}
-        error = mean_error(*_law(about), count)
+def _count_rows(metadata: CellMetadata, counts: Sequence[int]) -> Iterator[dict[str, Any]]:
+    for count, probability in zip(counts, publication_probability(*_law(metadata), counts).tolist(), strict=True):
+        row = {"level": metadata.level, "count": count, "probability": probability}
+        error = mean_error(*_law(metadata), count)
         yield row | {"error": error, "relative_error": error / count}
 
 
 def _cost_in(ledger: Ledger, spends: Sequence[Spending]) -> dict[str, Any]:
-    """Return the cost of one release in a ledger; "adds" is exact text, "0" if a finer one was released before."""
+    """Return the cost of one release in a ledger; "adds" is exact text, "0" if a finer level was released before."""
     population = ledger.accounts[spends[0].series_id].population
     try:
         ledger.check(*spends)

@@ -19,8 +19,8 @@ from sparsehist.typing import BoolArray, FloatArray, IntArray, secret
 class Shown:
     """The published cells of a release. Positions follow the order of true counts, so they are secret.
 
-    By published cell: its position in the counts file (-1 for an empty cell) and its noisy count on the grid; shape
-    (q,). `empty_keys` are the keys of the empty cells, in order.
+    Each published cell has a `position` in the counts file (-1 if empty) and a `noisy` count on the grid; shape (q,).
+    `empty_keys` are the keys of the empty cells, in order.
     """
 
     position: IntArray
@@ -39,14 +39,14 @@ def shown_cells(
 ) -> Shown:
     """Return all tracked cells above the threshold; `grid` is None for integer noise.
 
-    Counts, noise, threshold and grid are in parts of a count; `unit` parts are one count. `empty_keys` belong to all
-    tracked empty cells.
+    Counts, noise, threshold and grid are in parts of a count; `unit` parts are one count. `empty_keys` has the keys
+    of all tracked empty cells.
     """
     above = noise > threshold - tracked.count
     noisy = noise[above] if grid is None else round_to_grid(noise[above], grid)
     noisy += tracked.count[above]
     if unit != 1:
-        noisy /= unit  # a power of two: exact
+        noisy /= unit  # exact, because `unit` is a power of two
     empty = pl.Series(above[tracked.position < 0], dtype=pl.Boolean)
     return Shown(tracked.position[above], noisy, empty_keys.filter(empty))
 
@@ -76,14 +76,14 @@ def published_frame(
 def _in_own_buffers(frame: pl.DataFrame) -> pl.DataFrame:
     """Copy the rows to new memory, with strings in row order.
 
-    Polars strings are views of the buffers they were read from. Those also hold unpublished keys, in the order of the
-    counts file, which is the order of the true counts.
+    Polars strings are views of buffers that also hold unpublished keys, in the order of the counts file. This is the
+    order of the true counts, which must stay secret.
     """
     return pl.DataFrame(pl.from_arrow(frame.rechunk().to_arrow(compat_level=pl.CompatLevel.oldest())))
 
 
-def is_in(keys: pl.DataFrame, among: pl.DataFrame) -> BoolArray:
+def is_in(keys: pl.DataFrame, others: pl.DataFrame) -> BoolArray:
     """Return which rows of one frame are in another; shape (rows,)."""
-    marked = among.with_columns(pl.lit(value=True).alias("known")).unique(among.columns)
-    joined = keys.join(marked, on=among.columns, how="left", maintain_order="left")
-    return joined["known"].fill_null(value=False).to_numpy()
+    marked = others.with_columns(pl.lit(value=True).alias("found")).unique(others.columns)
+    joined = keys.join(marked, on=others.columns, how="left", maintain_order="left")
+    return joined["found"].fill_null(value=False).to_numpy()

@@ -1,7 +1,7 @@
-"""Interactive queries: a session answers predicates; it is a noise path, charged in full when it opens.
+"""Interactive queries: a session answers predicates over keys. A session is a noise path, charged when it opens.
 
 The first round of the path opens the session. Each later round is an update: a measured answer and the noise of the
-next threshold, in one attachment, so all of it is stored or nothing. The hypothesis is computed from the updates.
+next threshold. Both are in one attachment, so they are committed together. Updates determine the hypothesis.
 """
 
 from __future__ import annotations
@@ -38,28 +38,28 @@ from sparsehist.privacy.levels import at_least_zero
 from sparsehist.release import pipeline
 from sparsehist.release.home import Home
 from sparsehist.release.metadata import InteractiveMetadata, Request, read_metadata
-from sparsehist.release.pipeline import ANSWER, Held, NoisePath
+from sparsehist.release.pipeline import ANSWER, LockedSeries, NoisePath
 from sparsehist.release.releases import Release
 from sparsehist.store import NewRound, RegisteredFile
 from sparsehist.store.private_files import verified
 from sparsehist.typing import BoolArray, FloatArray
 
 _START = "0.start"
-_ASKED = "is this cell asked for"
+_PREDICATE = "result of the predicate"
 _ANSWERS = {"update": pl.Int64, "value": pl.Int64}
 
 
 @dataclass(frozen=True, repr=False)
 class Update:
-    """A measured answer of a session. The noise of the next threshold is secret, the rest is public."""
+    """A measured answer of a session. The noise of the next threshold is secret; the other fields are public."""
 
     high: bool  # whether the hypothesis was too high
     value: int  # in counts
-    threshold_noise: int  # of the next threshold, in counts
+    threshold_noise: int  # noise of the next threshold, in counts
     packed: bytes  # the predicate: one bit per cell
 
     def as_bytes(self) -> bytes:
-        """Return three numbers, then the compressed predicate."""
+        """Return the three numbers, followed by the compressed predicate."""
         head = np.array([self.high, self.value, self.threshold_noise], "<i8")
         return head.tobytes() + zlib.compress(self.packed, 1)
 
@@ -72,7 +72,7 @@ class Update:
 
 @dataclass(frozen=True, repr=False)
 class QueryRequest(Request):
-    """The parameters that a caller gave for a session. None agrees with the existing session."""
+    """The parameters of a session. A parameter that is None agrees with any existing session of that name."""
 
     kind: ClassVar[str] = INTERACTIVE
 
@@ -91,7 +91,7 @@ class QueryRequest(Request):
 
     @property
     def started_from(self) -> str | None:
-        """The release that the first hypothesis is made from, in words."""
+        """The release that gives the first hypothesis, in words."""
         if self.start is None:
             return None
         series, name, number = (self.start.metadata.get(key) for key in ("series", "name", "round"))
@@ -107,7 +107,7 @@ def queries_requested(
     start: Release | None = None,
     **limits: Any,
 ) -> QueryRequest:
-    """Check what can be checked without a store."""
+    """Check the parameters of a session as far as possible without a store."""
     domain = declaration.domain
     if domain.is_open or not 2 <= domain.size <= MOST_CELLS:
         raise DeclarationError(
@@ -130,7 +130,7 @@ def queries_requested(
 def _weighing(
     declaration: Declaration, session: QueryRequest | InteractiveMetadata, mass: int | None = None
 ) -> Weighing:
-    """Return the public parameters of a new session; or of an open one, with its measured mass if any."""
+    """Return the public parameters of the mechanism, for a new session or for an open one with its measured mass."""
     return Weighing(
         cells=declaration.domain.size,
         mass=session.mass if mass is None else mass,
@@ -160,7 +160,7 @@ def _start_counts(declaration: Declaration, start: object) -> FloatArray:
 
 @dataclass(frozen=True, repr=False)
 class QueryPath(NoisePath):
-    """The noise path of a session."""
+    """The noise path of a session of queries."""
 
     session: str
 
@@ -170,18 +170,18 @@ class QueryPath(NoisePath):
 
     @property
     def contents(self) -> Callable[[str], bytes | None]:
-        """Return a function that reads an attachment: "0.start", or an update such as "1.update"; None if absent."""
+        """A function that reads an attachment, "0.start" or an update such as "1.update"; None if it is absent."""
         files = {file.name.rpartition("-")[2]: file for file in present(self.record).files}
-        return lambda name: verified(self.held.record.directory, files[name]) if name in files else None
+        return lambda name: verified(self.locked.record.directory, files[name]) if name in files else None
 
     def attach(self, name: str, content: bytes) -> list[RegisteredFile]:
         """Write an attachment for the next round."""
-        return [self.held.state.write_attachment(self.held.record, f"-{name}", content)]
+        return [self.locked.state.write_attachment(self.locked.record, f"-{name}", content)]
 
     def metadata(self, request: QueryRequest) -> InteractiveMetadata:
-        parameters = _weighing(self.held.declaration, request)
+        parameters = _weighing(self.locked.declaration, request)
         return InteractiveMetadata(
-            declaration=self.held.declaration,
+            declaration=self.locked.declaration,
             name=request.name,
             level=level_text(present(request.level)),
             std=parameters.noise(1).std(parameters.levels[1]),
@@ -195,35 +195,36 @@ class QueryPath(NoisePath):
         )
 
     def statement(self, _request: QueryRequest, metadata: InteractiveMetadata) -> str:
-        parameters = _weighing(self.held.declaration, metadata)
+        parameters = _weighing(self.locked.declaration, metadata)
         pure = f"{float(parameters.epsilon):.6g}-DP" if parameters.currency == ZCDP else f"{metadata.level}-DP (pure)"
         rho = f"{metadata.level}-zCDP" if parameters.currency == ZCDP else f"{parameters.rho:.6g}-zCDP"
         return f"{rho} and {pure} for the whole session, whatever is asked"
 
     def draw(self, request: QueryRequest, metadata: InteractiveMetadata, *, rng: np.random.Generator) -> NewRound:
         """Draw the noise of the first threshold, and the noisy mass if it is not declared."""
-        held, mass = self.held, metadata.mass
-        parameters, attached = _weighing(held.declaration, metadata), list[RegisteredFile]()
+        locked, mass = self.locked, metadata.mass
+        parameters, attached = _weighing(locked.declaration, metadata), list[RegisteredFile]()
         threshold_noise = parameters.noise(2).sample(1, parameters.levels[0], rng=rng)[0]
         if mass is None:
             noise = parameters.noise(1).sample(1, parameters.levels[0], rng=rng)[0]
-            mass = max(1, int(held.files.all_counted()["count"].sum() + noise))
+            mass = max(1, int(locked.files.all_counted()["count"].sum() + noise))
         if request.start is not None:  # a copy: the release may be deleted
-            attached = self.attach(_START, zlib.compress(_start_counts(held.declaration, request.start).tobytes(), 1))
+            counts = _start_counts(locked.declaration, request.start)
+            attached = self.attach(_START, zlib.compress(counts.tobytes(), 1))
         drawn = np.array([threshold_noise, mass], np.int64)
         return self.new_round(request, metadata, level_noise=drawn, attachments=attached)
 
     def rows(self, _level: Fraction, _metadata: InteractiveMetadata) -> pl.DataFrame:
-        """Return an empty frame: the session reads its mass and its answers itself."""
+        """Return an empty frame, because `QuerySession` reads the mass and the answers."""
         return pl.DataFrame(schema=_ANSWERS)
 
 
 class QuerySession:
-    """Adaptive queries (predicates over the keys of a series); `Series.interactive` opens a session.
+    """A session of adaptive queries (predicates over the keys of a series); `Series.interactive` opens it.
 
-    The session was charged in full when it opened. A measured answer is committed before it is returned, and the same
-    predicate always gets it again. A session that is opened again continues where it stopped. The counts of all cells
-    stay in memory.
+    The whole session is charged when it first opens. A measured answer is committed before it is returned, and the
+    same predicate always gets the same measured answer. A session that is opened again continues where it stopped.
+    The counts of all cells stay in memory.
 
     Attributes:
         name: Name of the session, unique among the releases of its series.
@@ -239,12 +240,12 @@ class QuerySession:
         self._keys = domain.keys(np.arange(domain.size, dtype=np.int64))
         self._keys.columns = list(declaration.key)
         with self._hold() as path:
-            counted = path.held.files.all_counted()
+            counted = path.locked.files.all_counted()
             counts[domain.index(counted.drop("count"))] = counted["count"].to_numpy()
-            release = pipeline.release(path.held, request, lambda *_: path)
+            release = pipeline.release(path.locked, request, lambda *_: path)
             self._metadata = of_kind(read_metadata(release.metadata), InteractiveMetadata)
             level, start = as_level(self._metadata.level), path.contents(_START)
-            threshold_noise, mass = path.held.state.noise(present(path.path_id), level, 2).tolist()
+            threshold_noise, mass = path.locked.state.noise(present(path.path_id), level, 2).tolist()
             parameters = _weighing(declaration, self._metadata, mass)
             guess = first_guess(parameters, None if start is None else np.frombuffer(zlib.decompress(start)))
             zero, left = np.zeros(domain.size), parameters.updates
@@ -263,7 +264,7 @@ class QuerySession:
 
     @property
     def updates_left(self) -> int:
-        """How many more answers can be measured, as of the last call."""
+        """Number of answers that can still be measured, as of the last call."""
         return self._state.updates_left
 
     @property
@@ -275,44 +276,44 @@ class QuerySession:
 
     @property
     def hypothesis(self) -> pl.DataFrame:
-        """The current hypothesis for all cells: the keys and `estimate`, in counts. Public."""
+        """The current hypothesis: key columns and `estimate` (in counts) of all cells. Public."""
         return self._keys.with_columns(estimate=self._state.hypothesis)
 
     def ask(self, predicate: pl.Expr) -> WeightedAnswer:
         """Return the number of units in the cells where a predicate holds (a unit in several cells counts in each).
 
         Args:
-            predicate: A Polars expression over the key columns that is true, false or null (as false) for each key,
-                such as `pl.col("browser").is_in(["a", "b"]) & (pl.col("day") > 3)`. Public.
+            predicate: A Polars expression over the key columns that is true or false for each key (null counts as
+                false), such as `pl.col("browser").is_in(["a", "b"]) & (pl.col("day") > 3)`. Public.
 
         Returns:
             The answer, its error, and whether it was measured.
 
         Raises:
-            DeclarationError: If it is not such an expression.
+            DeclarationError: If `predicate` is not such an expression.
             BudgetExceededError: If all updates are used up.
-            StoreError: If the store is in use, or an answer cannot be committed: then the next call commits it first.
+            StoreError: If the store is in use, or an answer cannot be committed; the next call then commits it first.
         """
         cells = self._cells(predicate)
         packed = np.packbits(cells).tobytes()
         # Lock the store before comparing: whether a lock fails must not depend on the data.
         with self._lock, self._hold() as path:
-            # Read the clock before comparing: how long it takes depends on secrets.
-            asked_at = datetime.now(UTC).isoformat(timespec="seconds")
+            # Read the clock before comparing: the time that comparing takes depends on secrets.
+            called_at = datetime.now(UTC).isoformat(timespec="seconds")
             self._refresh(path)
-            self._commit_pending(path, asked_at)
+            self._commit_pending(path, called_at)
             if packed not in self._updates:
                 if not self.updates_left:
                     raise BudgetExceededError(
-                        f"all {self.parameters.updates} updates of {self.name!r} are used up, and so is its level of "
-                        f"{self._metadata.level}; its hypothesis and measured answers can still be read"
+                        f"all {self.parameters.updates} updates of {self.name!r} at level {self._metadata.level} are "
+                        "used up; the hypothesis and the measured answers can still be read"
                     )
                 after, answer = self._state.ask(cells, rng=self._home.generator())
                 if not answer.fresh:
                     return answer
                 high = np.array_equal(after.pulls > self._state.pulls, cells)
                 self._pending = Update(high, int(answer.value), int(after.threshold_noise), packed)
-                self._commit_pending(path, asked_at)
+                self._commit_pending(path, called_at)
             value = float(self._updates[packed].value)
             return WeightedAnswer(value, self.parameters.error, fresh=True, updates_left=self.updates_left)
 
@@ -329,19 +330,19 @@ class QuerySession:
         with self._home.hold() as state:
             self._home.work()
             record = self._home.find(state, self._declaration.name, self._series_id)
-            yield QueryPath(Held(self._home, state, record, self._declaration), self.name)
+            yield QueryPath(LockedSeries(self._home, state, record, self._declaration), self.name)
 
-    def _commit_pending(self, path: QueryPath, asked_at: str) -> None:
-        """Commit the update that the last comparison requires; it costs nothing, as the whole session was charged.
+    def _commit_pending(self, path: QueryPath, called_at: str) -> None:
+        """Commit the update that the last comparison requires, at no cost: the whole session was charged.
 
-        If this fails, the caller has learnt the result of the comparison, so the next call commits it first.
+        If the commit fails, the caller has learnt the result of the comparison, so the next call commits first.
         """
-        update, state = self._pending, path.held.state
+        update, state = self._pending, path.locked.state
         if update is not None and self.updates_left and update.packed not in self._updates:
             number = len(self._updates) + 1
             metadata = replace(
                 self._metadata, name=f"{self.name}{ANSWER}{number}", update=number, store=state.store_id,
-                round=secrets.token_hex(8), released_at=asked_at, generation=state.generation + 1,
+                round=secrets.token_hex(8), released_at=called_at, generation=state.generation + 1,
             )  # fmt: skip
             attached = path.attach(f"{number}.update", update.as_bytes())
             request = QueryRequest(metadata.name, as_level(metadata.level))
@@ -350,7 +351,7 @@ class QuerySession:
         self._pending = None
 
     def _refresh(self, path: QueryPath) -> None:
-        """Apply the updates committed since the last call, by this or another process."""
+        """Apply the updates that this or another process committed since the last call."""
         read = path.contents
         while (content := read(f"{len(self._updates) + 1}.update")) is not None:
             update = Update.from_bytes(content)
@@ -364,16 +365,16 @@ class QuerySession:
             self._updates[update.packed] = update
 
     def _cells(self, predicate: pl.Expr) -> BoolArray:
-        """Return where a predicate holds; shape (cells,)."""
+        """Return for which cells a predicate holds; shape (cells,)."""
         columns = ", ".join(self._declaration.key)
         if not isinstance(predicate, pl.Expr):
             raise DeclarationError(
                 f"a predicate is a Polars expression over {columns}, got {type(predicate).__name__}"
             )
         try:
-            cells = self._keys.with_columns(predicate.alias(_ASKED)).get_column(_ASKED)
+            cells = self._keys.with_columns(predicate.alias(_PREDICATE)).get_column(_PREDICATE)
         except pl.exceptions.PolarsError as problem:
-            raise_alone(DeclarationError(f"the predicate cannot be asked of {columns}: {problem}"))
+            raise_alone(DeclarationError(f"the predicate cannot be computed from {columns}: {problem}"))
         if cells.dtype != pl.Boolean:
             raise DeclarationError(f"a predicate is true or false for each key, but this one gives {cells.dtype}")
         return cells.fill_null(value=False).to_numpy()

@@ -23,33 +23,33 @@ from sparsehist.store.witnesses import LEDGER_NAME
 PARQUET = (".parquet", ".pq")
 ENDINGS = (*PARQUET, ".csv", ".json", ".arrow")
 MOST_ROWS = 20_000_000
-"""Most rows that are read: a forged file of one megabyte may claim 10⁸ rows, which take gigabytes of memory."""
+"""Most rows of a file that is read: a forged file of one megabyte can claim 10⁸ rows, gigabytes of memory."""
 _METADATA_KEY = "sparsehist"
 _FORMAT = 1
 _LISTED = ("store", "series", "level", "noise", "threshold", "generation", "round")
 _FORMULA = "^[=+\\-@\t\r\n'\uff1d\uff0b\uff0d\uff20]"
-"""Start of a text that a spreadsheet runs as a formula (also in full width), or that was escaped already."""
+"""Start of a text that a spreadsheet runs as a formula (also in full-width letters), or that looks escaped."""
 _ESCAPED = {chr(code): f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\t\n"}
 _ESCAPED["\\"] = "\\\\"
-"""Escapes of control characters, which a terminal would obey. A backslash is doubled, so texts stay different."""
+"""Escapes of control characters, which would control a terminal. Backslashes are doubled, so the escape is unique."""
 _KEYS = (pl.String, pl.Binary, pl.Date, pl.Datetime, pl.Boolean, pl.Categorical, pl.Enum)
 
 
 def check_target(
     what: str, target: Path, store: Path | None = None, endings: tuple[str, ...] = ENDINGS, *, free: bool = False
 ) -> None:
-    """Refuse a path that cannot be written, before the release is made; if `free`, any existing file too."""
+    """Refuse a path that cannot be written, before the release is made; if `free`, also refuse an existing file."""
     try:
         checked_output(what, target, endings)
         inside = store is not None and store.resolve() in target.resolve().parents
     except OSError as problem:
         raise_alone(DeclarationError(f"{str(target)!r} names no file: {os.strerror(problem.errno or 0)}"))
     if inside:
-        raise DeclarationError(f"{what}: {str(target)!r} is inside the store, which nobody but its owner may read")
+        raise DeclarationError(f"{what}: {str(target)!r} is inside the store, which only its owner may read")
     if target.name == LEDGER_NAME:
         raise InputError(f"{target} is the name of the public ledger: name another file")
     if free and os.path.lexists(target):
-        raise InputError(f"{target} exists and is not this release: name another file, or move that one away first")
+        raise InputError(f"{target} exists and is not this release: name another file, or move the existing file")
 
 
 def write_release(
@@ -61,9 +61,9 @@ def write_release(
     *,
     spreadsheet_safe: bool = True,
 ) -> None:
-    """Write a release in the format that the ending names, and list it in the public ledger of the directory.
+    """Write a release in the format of the file name's ending, and list it in the public ledger of the directory.
 
-    The store records the directory first, so that it compares itself with that ledger from then on.
+    The store records the directory first, and compares itself with this ledger whenever it is opened.
     """
     target = Path(path)
     check_target("the release", target, endings=endings)
@@ -85,8 +85,8 @@ def _holds(target: Path, metadata: Mapping[str, Any], content: bytes) -> bool:
     try:
         if target.stat().st_size == len(content) and target.read_bytes() == content:
             return True
-        known = metadata.get("round")
-        return known is not None and target.suffix in PARQUET and read_release(target)[1].get("round") == known
+        round_id = metadata.get("round")
+        return round_id is not None and target.suffix in PARQUET and read_release(target)[1].get("round") == round_id
     except (InputError, OSError):
         return False
 
@@ -138,30 +138,29 @@ def _read(source: Path) -> tuple[pl.DataFrame, dict[str, Any]]:
     rows = max(footer.num_rows, sum(footer.row_group(at).num_rows for at in range(footer.num_row_groups)))
     if rows > MOST_ROWS:
         raise InputError(
-            f"it says it has {rows:,} rows, and at most {MOST_ROWS:,} are read: if you trust it, read it with "
-            "polars.scan_parquet"
+            f"it claims {rows:,} rows, and at most {MOST_ROWS:,} are read: if you trust it, use polars.scan_parquet"
         )
     stored = json.loads(footer.metadata[_METADATA_KEY.encode()])
     if stored.pop("format", None) != _FORMAT:
         raise InputError("it was written by another version of sparsehist; upgrade to read it")
-    frame, about = pl.read_parquet(source, glob=False, hive_partitioning=False), read_metadata(stored)
-    _check_rows(frame, about)
-    return frame, about.as_dict()
+    frame, metadata = pl.read_parquet(source, glob=False, hive_partitioning=False), read_metadata(stored)
+    _check_rows(frame, metadata)
+    return frame, metadata.as_dict()
 
 
-def _check_rows(frame: pl.DataFrame, about: Metadata) -> None:
-    """Refuse rows that no release can have; errors name only columns that every release has."""
+def _check_rows(frame: pl.DataFrame, metadata: Metadata) -> None:
+    """Refuse rows that no release can have; errors do not show names of other columns from the file."""
     columns = dict(frame.schema)
     counts = [name for name in ("noisy_answer", "noisy_count") if name in columns]
     if not counts:
         raise InputError("it has no column noisy_count")
     for name in (*counts, *({"std"} & columns.keys())):
         if not columns[name].is_numeric():
-            raise InputError(f"its column {name} is not of numbers")
+            raise InputError(f"its column {name} does not contain numbers")
     if not frame[counts[0]].cast(pl.Float64).is_finite().all() or frame[counts[0]].null_count():
         raise InputError("it has a count that is not a finite number")
-    for key in about.declaration.key if isinstance(about, CellMetadata) else ():
+    for key in metadata.declaration.key if isinstance(metadata, CellMetadata) else ():
         if key not in columns:
-            raise InputError("a key column that its metadata name is missing")
+            raise InputError("a key column that its metadata names is missing")
         if not (columns[key] in _KEYS or columns[key].is_integer()):
             raise InputError("keys must be numbers, texts or times")

@@ -1,4 +1,4 @@
-"""Published releases: rows and public metadata. They work without their store."""
+"""Published releases: rows and public metadata. A release works without its store."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from sparsehist.errors import (
 from sparsehist.html import ABOUT, html_table, in_notebook, shown
 from sparsehist.privacy import as_level
 from sparsehist.release.home import Home
-from sparsehist.release.metadata import CellMetadata, WorkloadMetadata, asked_text, read_metadata, release_rows
+from sparsehist.release.metadata import CellMetadata, WorkloadMetadata, level_in_words, read_metadata, release_rows
 from sparsehist.release.release_files import ENDINGS, PARQUET, read_release, write_release
 from sparsehist.typing import FloatArray, IntArray
 
@@ -38,7 +38,7 @@ _ENDS = ("low", "high")
 
 
 def release_of(frame: pl.DataFrame, metadata: Mapping[str, Any], **origin: Any) -> Release | WorkloadRelease:
-    """Return rows and metadata as a release of their kind; `origin` is passed on to it."""
+    """Return rows and metadata as a `Release` or `WorkloadRelease`; `origin` has further constructor arguments."""
     kind = WorkloadRelease if metadata.get("kind") == WorkloadMetadata.kind else Release
     return kind(frame, metadata, **origin)
 
@@ -47,14 +47,14 @@ class AnyRelease:
     """A published release: rows and public metadata.
 
     Attributes:
-        repeated: Whether the release existed before the call that returned it, so that nothing was drawn or spent.
-            True for a release that was read from a file.
+        repeated: Whether the release already existed, so that the call drew and spent nothing. True for a release
+            read from a file.
     """
 
     def __init__(
         self, frame: pl.DataFrame, metadata: Mapping[str, Any], *, home: Home | None = None, repeated: bool = True
     ) -> None:
-        """Keep rows and metadata; the store at `home` records the directories that the release is written to."""
+        """Keep rows and metadata; the store `home` records the directories in which the release is written."""
         self.repeated, self._frame, self._home = repeated, frame, home
         self._metadata = as_mapping("metadata", metadata)
 
@@ -75,7 +75,7 @@ class AnyRelease:
 
     @property
     def level(self) -> Fraction:
-        """Level, exact."""
+        """Exact level."""
         return as_level(self._metadata["level"])
 
     def __len__(self) -> int:
@@ -87,7 +87,7 @@ class AnyRelease:
         names = ("workload", "level", "std", "threshold", "expected_false_keys")
         parameters = {name: self._metadata[name] for name in names if self._metadata.get(name) is not None}
         if self._metadata.get("epsilon_delta") is not None:
-            parameters["level"] = asked_text(read_metadata(self._metadata))
+            parameters["level"] = level_in_words(read_metadata(self._metadata))
         name = printable(f"{self._metadata.get('series')}.{self._metadata.get('name')}")
         return f"{type(self).__name__}({name}, rows={len(self)}, {parameters})"
 
@@ -96,10 +96,10 @@ class AnyRelease:
         return in_notebook(self, self._tables)
 
     def _tables(self) -> Iterator[str]:
-        about, frame = read_metadata(self._metadata), self._frame.head(_ROWS_SHOWN)
-        yield html_table(f"Release {about.name} of {about.series}", ABOUT, release_rows(about))
+        public, frame = read_metadata(self._metadata), self._frame.head(_ROWS_SHOWN)
+        yield html_table(f"Release {public.name} of {public.series}", ABOUT, release_rows(public))
         rows = [tuple(map(shown, row)) for row in frame.iter_rows()]
-        numbers = sum(dtype.is_numeric() for dtype in frame.dtypes[len(about.declaration.key) :])
+        numbers = sum(dtype.is_numeric() for dtype in frame.dtypes[len(public.declaration.key) :])
         yield html_table(f"The first {len(rows)} of {len(self):,} rows", frame.columns, rows, numbers)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
@@ -113,25 +113,25 @@ class AnyRelease:
     def write_parquet(self, path: str | os.PathLike[str]) -> None:
         """Write rows and metadata as one Parquet file (.parquet or .pq), completely or not at all.
 
-        A file is replaced only if it holds this release. The public ledger, the file sparsehist-ledger.json in the
-        same directory, lists what was published there; a store that is older than its entries is refused.
+        An existing file is replaced only if it contains this release. The public ledger in the same directory,
+        sparsehist-ledger.json, lists the releases written there; a store older than its entries is refused.
 
         Raises:
-            InputError: If another file exists there, or the name has another ending.
-            StoreError: If it cannot be written; an existing file is left as it was.
+            InputError: If a different file exists at `path`, or the name has another ending.
+            StoreError: If the file cannot be written; an existing file stays unchanged.
         """
         write_release(path, self._frame, self._metadata, self._home, PARQUET)
 
     def write(self, path: str | os.PathLike[str], *, spreadsheet_safe: bool = True) -> None:
-        r"""Write the release in the format that the file's ending names, as `write_parquet` does.
+        r"""Write the release in the format of the file name's ending, with the rules of `write_parquet`.
 
         A spreadsheet runs a text such as `=cmd` as a formula. So in CSV, an apostrophe is written before every text
         that begins with one of = + - @, a tab, a line break or an apostrophe. Control characters other than tabs and
-        line feeds become `\x1b` and the like, and a backslash becomes two. Both can be undone.
+        line feeds become escapes such as `\x1b`, and backslashes are doubled. A reader can undo both.
 
         Args:
-            path: Ends in .parquet or .pq, .csv (rows only), .json (an object with the fields "metadata" and "rows",
-                a list of one object a row) or .arrow (Arrow IPC, metadata in its schema).
+            path: Ends in .parquet or .pq, .csv (rows only), .json (an object with "metadata" and "rows", a list with
+                one object per row) or .arrow (Arrow IPC, metadata in its schema).
             spreadsheet_safe: False writes the texts of a CSV file unchanged.
         """
         write_release(path, self._frame, self._metadata, self._home, ENDINGS, spreadsheet_safe=spreadsheet_safe)
@@ -152,7 +152,7 @@ class Release(AnyRelease):
 
     @property
     def threshold(self) -> float | None:
-        """Threshold as it was chosen, in counts; None if everything is published."""
+        """Declared or chosen threshold, in counts; None if everything is published."""
         return None if self._metadata["threshold"] is None else float(self._metadata["threshold"])
 
     def plot(self, *, most: int = 20, confidence: float = 0.95) -> Any:
@@ -177,23 +177,24 @@ class Release(AnyRelease):
         return limits + base.mark_point(filled=True, opacity=1).encode(x="noisy_count:Q")
 
     def intervals(self, confidence: float = 0.95, *, simultaneous: bool = False) -> pl.DataFrame:
-        """Confidence intervals for the bounded counts of the published rows.
+        """Add confidence intervals for the bounded counts of the published rows.
 
-        For every true count c: given that a key with count c was published, its interval contains c with at least the
-        probability `confidence`. (The noisy count plus or minus a multiple of std would be wrong near the threshold,
-        where keys are published because their noise is large.) This does not hold for keys selected by their noisy
-        count, or by other releases.
+        If a key with true count c is published, its interval contains c with at least the probability `confidence`,
+        for every c. (The noisy count plus or minus a multiple of std would be wrong near the threshold, where keys
+        are published because their noise is large.) This does not hold for keys selected by their noisy count, or by
+        other releases.
 
         Args:
             confidence: Strictly between 0 and 1.
-            simultaneous: Make `confidence` the probability that all intervals of this release contain their true
-                counts, given which keys were published: each gets confidence**(1/rows) (Šidák).
+            simultaneous: Make `confidence` the probability that all intervals of the published keys contain their
+                true counts: each interval gets confidence**(1/rows) (Šidák).
 
         Returns:
             The frame with two more columns of Float64, in counts: `low`, at least 0 (1 in an open domain), and
-            `high`. For a measure also `price_sum_low` and `price_sum_high`, for clipped sums of bounded pairs; with
-            events and Gaussian noise `price_mean_low` and `price_mean_high` (Fieller), infinite if the number of
-            events may be 0. With `simultaneous`, the confidence holds for each kind of column separately.
+            `high`. A measure adds columns such as `price_sum_low` and `price_sum_high`, for clipped sums of bounded
+            pairs; with events and Gaussian noise also `price_mean_low` and `price_mean_high` (Fieller), infinite if
+            the number of events may be 0. With `simultaneous`, the confidence holds for each kind of column
+            separately.
 
         Example:
             >>> import sparsehist as sh
@@ -210,14 +211,15 @@ class Release(AnyRelease):
         alpha = 1 - checked_confidence(confidence)
         if simultaneous and len(self):
             alpha = -math.expm1(math.log(confidence) / len(self))
-        of_sums = measure_limits(self._frame, self._about, alpha)
+        of_sums = measure_limits(self._frame, self._public, alpha)
         return self._with_columns(_ENDS, partial(count_limits, alpha=alpha), of_sums)
 
     def estimates(self) -> pl.DataFrame:
-        """Best estimates of the bounded counts, given that the rows were published: post-processing, at no cost.
+        """Add estimates of the bounded counts that allow for the threshold: post-processing, at no cost.
 
-        Near the threshold and below it, only keys with large noise are published, so their noisy counts are too
-        large. The estimate weighs every true count by its likelihood of being published as this value.
+        Keys with true counts near or below the threshold are published only if their noise is large, so their noisy
+        counts are too large. The estimate weighs each true count by its probability of being published with this
+        noisy count.
 
         Returns:
             The frame with two more columns of Float64, in counts: `estimate`, at least 0 (1 in an open domain), and
@@ -228,23 +230,23 @@ class Release(AnyRelease):
         return self._with_columns(("estimate", "estimate_error"), count_estimates, {})
 
     @property
-    def _about(self) -> CellMetadata:
+    def _public(self) -> CellMetadata:
         return of_kind(read_metadata(self._metadata), CellMetadata)
 
     def _with_columns(
         self, names: tuple[str, ...], solve: Callable[..., Sequence[FloatArray]], further: Mapping[str, FloatArray]
     ) -> pl.DataFrame:
-        """Add columns that `solve` computes from the law of the published counts, and further ones."""
-        about, frame = self._about, self._frame
+        """Add the columns that `solve` computes from the law of the published counts, and the `further` columns."""
+        public, frame = self._public, self._frame
         solved: Sequence[FloatArray] = [np.zeros(0) for _ in names]
         if not frame.is_empty():
             # A published key of an open domain has at least one unit.
-            least, noisy = float(about.declaration.domain.is_open), frame["noisy_count"].to_numpy()
-            law = (about.family, as_level(about.level), noisy, about.effective_threshold, about.grid)
+            least, noisy = float(public.declaration.domain.is_open), frame["noisy_count"].to_numpy()
+            law = (public.family, as_level(public.level), noisy, public.effective_threshold, public.grid)
             solved = solve(*law, least=least)
         columns = {**dict(zip(names, solved, strict=True)), **further}
         if taken := columns.keys() & set(frame.columns):
-            raise InputError(f"a key column is called {min(taken)!r}, as a column to be added: rename it in the log")
+            raise InputError(f"a key column has the name of the new column {min(taken)!r}: rename it in the log")
         return frame.with_columns(pl.Series(name, column) for name, column in columns.items())
 
 
@@ -252,9 +254,9 @@ class WorkloadRelease(AnyRelease):
     """A published release of a workload.
 
     Attributes:
-        frame: One row per query: low and high, or the key columns (null if the query sums over it), or the number of
-            the query; then noisy_answer and std, in counts. If queries are not listed (all ranges): one row per cell
-            of the domain, in its order: key column and noisy_count; `answer` and `answers` sum these.
+        frame: One row per query: low and high, or the key columns (null if the query sums over the column), or the
+            number of the query; then noisy_answer and std, in counts. For all ranges, which are not listed: one row
+            per cell, in the order of the domain, with its key and noisy_count; `answer` and `answers` sum these.
         metadata: Public parameters; `std` is the root mean square over the answers.
     """
 
@@ -264,9 +266,9 @@ class WorkloadRelease(AnyRelease):
         return "noisy_count" in self.frame.columns
 
     def answer(self, low: Any, high: Any) -> tuple[float, float]:
-        """Return (noisy_answer, std), in counts, for a range of keys in the domain's order, both ends included.
+        """Return (noisy_answer, std), in counts, for the range of keys from `low` to `high`, both included.
 
-        Dates may be text such as '2024-01-31'.
+        The order is that of the domain. Dates may be text such as '2024-01-31'.
 
         Raises:
             NotFoundError: If an end is not a key of the domain.
@@ -276,7 +278,7 @@ class WorkloadRelease(AnyRelease):
         return row["noisy_answer"], row["std"]
 
     def answers(self, lows: Any, highs: Any) -> pl.DataFrame:
-        """Return low, high, noisy_answer and std, in counts, for many ranges: `answer` for each pair of ends."""
+        """Return a frame with low, high, noisy_answer and std, in counts, for many ranges; see `answer`."""
         if not self.implicit:
             raise DeclarationError(f"the release {self.name!r} lists its queries: filter its frame instead")
         keys = self._frame[:, 0]
@@ -286,16 +288,15 @@ class WorkloadRelease(AnyRelease):
         prefix_sums = np.concatenate([[0.0], np.cumsum(self._frame["noisy_count"].to_numpy())])
         # Each range costs a transform of the whole column, so repeated ranges are computed once.
         ends, which = np.unique(np.stack([first, last]), axis=1, return_inverse=True)
-        std = np.sqrt(self._strategy.range_variances(*ends))[which] * self._about.noise_std
+        std = np.sqrt(self._strategy.range_variances(*ends))[which] * self._public.noise_std
         sums = prefix_sums[last + 1] - prefix_sums[first]
         return pl.DataFrame({"low": keys[first], "high": keys[last], "noisy_answer": sums, "std": std})
 
     def quantiles(self, probabilities: Sequence[float], *, confidence: float = 0.95) -> pl.DataFrame:
         """Estimate quantiles of the key over all units from prefix sums: post-processing, at no cost.
 
-        The p-quantile is the first key up to which at least a share p of all units lies. An interval contains the
-        keys that the noisy prefix sums do not contradict; it contains the quantile of bounded counts with at least
-        this confidence.
+        The p-quantile is the first key whose prefix sum is at least the share p of the total. Each interval contains
+        the quantile of the bounded counts with at least the probability `confidence`.
 
         Returns:
             q, value, low and high, one row for each probability; the last three are keys of the domain.
@@ -320,42 +321,42 @@ class WorkloadRelease(AnyRelease):
         keys, prefix, std = frame["high"], frame["noisy_answer"].to_numpy(), frame["std"].to_numpy()
         shares = np.array([checked_confidence(each, "a probability") for each in probabilities])[:, np.newaxis]
         excess, margin = prefix - shares * prefix[-1], factor * (std + shares * std[-1])
-        # The first key that may be the quantile, and the first key before which all may lie below it.
+        # `low` is the first key that may be the quantile; from `high` on, all prefix sums are surely large enough.
         low = np.sum(~np.logical_or.accumulate(excess >= -margin, axis=1), axis=1).clip(max=len(keys) - 1)
         high = np.sum(np.logical_or.accumulate((excess < margin)[:, ::-1], axis=1), axis=1).clip(max=len(keys) - 1)
         value = np.searchsorted(np.maximum.accumulate(prefix), shares[:, 0] * prefix[-1]).clip(low, high)
         return pl.DataFrame({"q": shares[:, 0], "value": keys[value], "low": keys[low], "high": keys[high]})
 
-    def _positions(self, asked: Any) -> IntArray:
+    def _positions(self, keys: Any) -> IntArray:
         """Return the positions of keys in the order of the domain."""
-        keys = self._frame[:, 0]
-        wanted = as_keys(asked, keys.dtype).alias("key").to_frame()
-        numbered = keys.alias("key").to_frame().with_row_index("position")
-        found = wanted.join(numbered, on="key", how="left", maintain_order="left")["position"]
-        if found.null_count():
-            which = shown(wanted[0, 0]) if len(wanted) == 1 else "one of these"
-            raise NotFoundError(f"{which} is no key of the domain {keys.name!r} was declared with")
-        return found.to_numpy().astype(np.int64)
+        ordered = self._frame[:, 0]
+        requested = as_keys(keys, ordered.dtype).alias("key").to_frame()
+        numbered = ordered.alias("key").to_frame().with_row_index("position")
+        positions = requested.join(numbered, on="key", how="left", maintain_order="left")["position"]
+        if positions.null_count():
+            which = shown(requested[0, 0]) if len(requested) == 1 else "one of these"
+            raise NotFoundError(f"{which} is not a key of the domain of {ordered.name!r}")
+        return positions.to_numpy().astype(np.int64)
 
     @cached_property
-    def _about(self) -> WorkloadMetadata:
+    def _public(self) -> WorkloadMetadata:
         return of_kind(read_metadata(self._metadata), WorkloadMetadata)
 
     @cached_property
     def _strategy(self) -> Strategy:
         from sparsehist.workload import Workload, strategy_named
 
-        return strategy_named(self._about.strategy, Workload.parse(self._about.workload))
+        return strategy_named(self._public.strategy, Workload.parse(self._public.workload))
 
 
 def as_keys(
-    asked: Any, dtype: pl.DataType, what: str = "this release", error: type[InputError] = NotFoundError
+    keys: Any, dtype: pl.DataType, what: str = "this release", error: type[InputError] = NotFoundError
 ) -> pl.Series:
-    """Return keys that a caller gave as a series of the key's type; dates may be text."""
+    """Return the caller's keys as a Polars series of the domain's type; dates may be text."""
     try:
         if dtype != pl.Date:
-            return pl.Series(asked, dtype=dtype)
-        days = pl.Series(asked)
+            return pl.Series(keys, dtype=dtype)
+        days = pl.Series(keys)
         return days if days.dtype == pl.Date else days.str.to_date("%Y-%m-%d")
     except (TypeError, ValueError, pl.exceptions.PolarsError, OverflowError):
         kind = "dates such as '2026-01-31'" if dtype == pl.Date else f"of type {dtype}"

@@ -1,4 +1,4 @@
-"""The noise path of running counts: choose a release's metadata, draw its round, and read its rows."""
+"""The noise path of running counts: choose the metadata of a release, draw its round, and read its rows."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PastPoints = list[tuple[int, Fraction, float]]
 
 @dataclass(frozen=True)
 class RunningRequest(CellRequest):
-    """The parameters that a caller gave for a release of running counts; the step counts from 1."""
+    """The parameters of a release of running counts; steps are numbered from 1."""
 
     step: int | None = None
 
@@ -52,7 +52,7 @@ class RunningPath(NoisePath):
     @cached_property
     def files(self) -> StepFiles:
         """The files of the steps."""
-        return StepFiles(self.held.state, self.held.record, self.held.declaration.domain.dtypes)
+        return StepFiles(self.locked.state, self.locked.record, self.locked.declaration.domain.dtypes)
 
     @property
     def name(self) -> PathName:
@@ -60,20 +60,20 @@ class RunningPath(NoisePath):
 
     @property
     def past(self) -> PastPoints:
-        """Earlier releases."""
-        return self.held.state.past_points(self.held.record.path_id)
+        """Step, level and threshold of the earlier releases."""
+        return self.locked.state.past_points(self.locked.record.path_id)
 
     def metadata(self, request: RunningRequest) -> RunningMetadata:
-        step, declaration = present(request.step), self.held.declaration
-        appended = self.held.state.steps(self.held.record)
+        step, declaration = present(request.step), self.locked.declaration
+        appended = self.locked.state.steps(self.locked.record)
         if step > len(appended):
-            raise NotFoundError(f"step {step} of {declaration.name!r} was not appended yet; {len(appended)} were")
+            raise NotFoundError(f"step {step} of {declaration.name!r} was not appended yet; it has {len(appended)}")
         # The guarantee depends only on the sources of steps up to this one.
-        source = max(known.source for known in appended[:step])
+        source = max(each.source for each in appended[:step])
         return running_metadata(replace(declaration, source=source), request, self.past)
 
     def statement(self, request: RunningRequest, metadata: RunningMetadata) -> str:
-        declaration = self.held.declaration
+        declaration = self.locked.declaration
         finest = max([present(request.level), *(level for _, level, _ in self.past)])
         words = metadata.family.statement(finest)
         if declaration.domain.is_open:
@@ -81,15 +81,15 @@ class RunningPath(NoisePath):
         return f"this release and all earlier ones of the series together: {words}; {LAZILY}"
 
     def draw(self, request: RunningRequest, metadata: RunningMetadata, *, rng: np.random.Generator) -> NewRound:
-        declaration, path_id, all_keys = self.held.declaration, self.held.record.path_id, self.files.all_keys
+        declaration, path_id, all_keys = self.locked.declaration, self.locked.record.path_id, self.files.all_keys
         domain, counts_at = declaration.domain, self.files.counts_at
         point = Point(metadata.step - 1, present(request.level))
         past = _history(self.past, is_open=domain.is_open)
         history = past.with_release(point, metadata.effective_threshold)
-        known, false_keys = self._tracked()
-        untracked = np.setdiff1d(np.arange(all_keys.height), known)
+        numbers, false_keys = self._tracked()
+        untracked = np.setdiff1d(np.arange(all_keys.height), numbers)
         taken = pl.concat([all_keys, false_keys])
-        noise = [self.held.state.noise(path_id, at, known.size) for at in past.points]
+        noise = [self.locked.state.noise(path_id, at, numbers.size) for at in past.points]
         drawn = draw_step_round(
             noise_over_steps(declaration),
             past,
@@ -117,7 +117,7 @@ class RunningPath(NoisePath):
             threshold=metadata.effective_threshold,
             level_noise=None if point in past.points else drawn.tracked,
             positions=positions,
-            counts=np.zeros(positions.size, np.int64),  # true counts differ by step: the files of steps hold them
+            counts=np.zeros(positions.size, np.int64),  # true counts differ by step and are in the files of steps
             empty_keys=fresh,
             paths=dict(zip(history.points, drawn.paths, strict=True)),
             step=point.step,
@@ -125,27 +125,27 @@ class RunningPath(NoisePath):
 
     def rows(self, level: Fraction, metadata: RunningMetadata) -> pl.DataFrame:
         """Read a committed release: it never changes, since the counts of a step never change."""
-        step, (known, false_keys) = metadata.step - 1, self._tracked()
-        noise = self.held.state.noise(self.held.record.path_id, (step, level), known.size)
-        counts = np.zeros(known.size, np.int64)
-        counts[known >= 0] = self.files.counts_at([step], known[known >= 0])[0]
-        if self.held.declaration.domain.is_open:
+        step, (numbers, false_keys) = metadata.step - 1, self._tracked()
+        noise = self.locked.state.noise(self.locked.record.path_id, (step, level), numbers.size)
+        counts = np.zeros(numbers.size, np.int64)
+        counts[numbers >= 0] = self.files.counts_at([step], numbers[numbers >= 0])[0]
+        if self.locked.declaration.domain.is_open:
             noise = np.where(counts > 0, noise, -np.inf)
-        shown = shown_cells(Tracked(known, counts), noise, false_keys, metadata.effective_threshold, metadata.grid)
-        return published_frame(self.held.declaration.key, self.files.all_keys.__getitem__, shown)
+        shown = shown_cells(Tracked(numbers, counts), noise, false_keys, metadata.effective_threshold, metadata.grid)
+        return published_frame(self.locked.declaration.key, self.files.all_keys.__getitem__, shown)
 
     def _tracked(self) -> tuple[IntArray, pl.DataFrame]:
-        """Return the numbers of tracked keys, -1 for keys that never had a unit; and the latter keys, in order.
+        """Return the numbers of tracked keys, -1 for keys without units; and the keys without units, in order.
 
         A false key that gets units later keeps its noise.
         """
-        path_id = self.held.record.path_id
-        known = self.held.state.tracked(path_id).position.copy()
-        if not (known < 0).any():
-            return known, self.files.all_keys.clear()
-        keys = self.held.state.empty_keys(path_id)
-        known[known < 0] = numbers = self.files.numbers_of(keys).cast(pl.Int64).fill_null(-1).to_numpy()
-        return known, keys.filter(pl.Series(numbers < 0))
+        path_id = self.locked.record.path_id
+        numbers = self.locked.state.tracked(path_id).position.copy()
+        if not (numbers < 0).any():
+            return numbers, self.files.all_keys.clear()
+        keys = self.locked.state.empty_keys(path_id)
+        numbers[numbers < 0] = since = self.files.numbers_of(keys).cast(pl.Int64).fill_null(-1).to_numpy()
+        return numbers, keys.filter(pl.Series(since < 0))
 
 
 def running_metadata(declaration: Declaration, request: RunningRequest, past: PastPoints) -> RunningMetadata:
@@ -153,14 +153,14 @@ def running_metadata(declaration: Declaration, request: RunningRequest, past: Pa
     noise, step = noise_over_steps(declaration), present(request.step)
     point = Point(step - 1, present(request.level))
     history = _history(past, is_open=declaration.domain.is_open)
-    # Computed here because it refuses levels that are nearly equal.
+    # Factor the covariance now: this refuses levels that are nearly equal.
     noise.factor(history.with_release(point, math.inf).points)
 
     def still_lazy(effective: float) -> float | None:
         rare = history.with_release(point, effective).draws_all_empty(noise)
         return history.largest_tail(noise) if rare else None
 
-    spent = [((known, level), noise.at(known), bound) for known, level, bound in past]
+    spent = [((at_step, level), noise.at(at_step), bound) for at_step, level, bound in past]
     at = (point.step, point.level)
     counts = f"units that had the key by step {step}, each once"
     chosen = parameters_at(at, noise.at(point.step), declaration, request, spent, still_lazy)
@@ -168,7 +168,7 @@ def running_metadata(declaration: Declaration, request: RunningRequest, past: Pa
 
 
 def noise_over_steps(declaration: Declaration) -> StepNoise:
-    """Return the law of the noise of one key at all steps: each key of a unit changes from one step on."""
+    """Return the law of the noise of one key at all steps: a unit changes each of its keys from one step on."""
     return StepNoise(declaration.most_touched * _covariance(present(declaration.steps).number))
 
 

@@ -1,10 +1,10 @@
-"""The steps of a running series: append one, choose the pairs that count, and store keys, counts and pairs.
+"""The steps of a running series: append a step, choose the pairs that count, and store keys, counts and pairs.
 
 A pair of a unit and a key counts if it did not count before, and if fewer than `max_keys` keys of the unit did. If a
-unit has too many new keys, the first ones in an order of its own are kept: by a keyed hash of unit and key, then by
-key. So the pairs of a unit that count depend only on the secret salt and on its own rows up to that step.
+unit has too many new keys, the first keys by a keyed hash of unit and key are kept; ties are broken by key. So the
+pairs of a unit that count depend only on the secret salt and on the rows of this unit up to that step.
 
-Keys are numbered in the order in which they first counted. Pairs hold digests of units; `finish` erases them.
+Keys are numbered in the order in which they first counted. Stored pairs have digests of units; `finish` erases them.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ _MOST_KEYS = 2**32 - 1
 
 
 def comparable_units(units: pl.Series, columns: str | Sequence[str]) -> tuple[pl.Series, str]:
-    """Cast units to whole numbers or text, and return their kind: units of two kinds cannot be compared.
+    """Cast units to whole numbers or text, and return their kind; units of two kinds cannot be compared.
 
-    Tuples of several columns are given as text. The kind is empty if there are no units.
+    Units of several columns arrive as text. The kind is empty if there are no units.
     """
     dtype = units.dtype
     if dtype in _WHOLE or dtype.is_temporal():
@@ -55,20 +55,19 @@ def comparable_units(units: pl.Series, columns: str | Sequence[str]) -> tuple[pl
     return units, kind if isinstance(columns, str) or len(columns) == 1 else types_of_tuple(units[0])
 
 
-def kind_of_all(known: str, kind: str, before: str) -> str:
-    """Return the common kind of all units so far, empty if there are none; the error calls earlier units `before`."""
-    if known and kind and kind != known:
+def kind_of_all(earlier: str, kind: str, before: str) -> str:
+    """Return the common kind of earlier and new units, empty if there are none; `before` is "steps" or "periods"."""
+    if earlier and kind and kind != earlier:
         raise DataError(
-            f"units were {known} in the {before} before and are {kind} now: nobody could tell which of them are the "
-            "same; cast the column"
+            f"units were {earlier} in earlier {before} and are {kind} now, which cannot be compared: cast the column"
         )
-    return known or kind
+    return earlier or kind
 
 
 def unit_digests(units: pl.Series, salt: bytes) -> tuple[pl.Series, WordArray]:
-    """Return digests of comparable units, which differ if the units do, and one word of each digest.
+    """Return digests of comparable units, different for different units, and 64 bits of each digest.
 
-    A whole number is multiplied by a secret odd number, a bijection; a text gets a keyed digest of 128 bits.
+    A whole number is multiplied by a secret odd number, which is a bijection; a text gets a keyed digest of 128 bits.
     """
     if units.dtype == pl.Int64:
         words: WordArray = units.to_numpy().view(np.uint64) * odd(salt, b"multiplier")
@@ -81,8 +80,8 @@ def unit_digests(units: pl.Series, salt: bytes) -> tuple[pl.Series, WordArray]:
 class Day:
     """The distinct pairs of unit and key of a step. Secret.
 
-    `pairs` has row (of the unit), code (row of the key) and order (in which keys of a unit are kept). `digest` is a
-    keyed digest of the set of pairs.
+    `pairs` has columns row (index in `units`), code (index in `keys`) and order (a hash: a unit keeps its smallest).
+    `digest` is a keyed digest of the set of pairs.
     """
 
     pairs: pl.DataFrame
@@ -93,7 +92,7 @@ class Day:
 
     @classmethod
     def of_pairs(cls, pairs: UnitPairs, columns: str | Sequence[str], salt: bytes) -> Day:
-        """Return the day of these pairs; `columns` name the unit in the log."""
+        """Return the `Day` with these pairs; `columns` are the log's columns of the unit."""
         units, kind = comparable_units(pairs.units, columns)
         digests, words = unit_digests(units, salt)
         row = np.repeat(np.arange(units.len(), dtype=np.uint32), pairs.sizes)
@@ -105,21 +104,21 @@ class Day:
 
 
 def added(day: Day, files: StepFiles, most_keys: int) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return the new keys of a step, in the order of their numbers, and its pairs that count. Secret."""
-    known, names = files.all_keys.height, day.keys.columns
-    codes = pl.int_range(known, known + day.keys.height, dtype=pl.UInt32, eager=True)
+    """Return the new keys of a step, in the order of their numbers, and the pairs that count. Secret."""
+    n_known, names = files.all_keys.height, day.keys.columns
+    codes = pl.int_range(n_known, n_known + day.keys.height, dtype=pl.UInt32, eager=True)
     numbers = files.numbers_of(day.keys).fill_null(codes)  # new keys get temporary numbers
     before = files.pairs_of(day.units)
-    room = most_keys - np.bincount(before["row"], minlength=day.units.len())
+    n_free = most_keys - np.bincount(before["row"], minlength=day.units.len())
     fresh = day.pairs.with_columns(key=numbers.gather(day.pairs["code"])).join(before, on=["row", "key"], how="anti")
-    fresh = fresh.with_columns(room=room[fresh["row"].to_numpy()])
-    fits = pl.len().over("row") <= pl.col("room")
-    over = fresh.filter(~fits, pl.col("room") > 0)
+    fresh = fresh.with_columns(n_free=n_free[fresh["row"].to_numpy()])
+    fits = pl.len().over("row") <= pl.col("n_free")
+    over = fresh.filter(~fits, pl.col("n_free") > 0)
     first = over.hstack(day.keys[over["code"]]).sort("row", "order", *names).select(fresh.columns)
-    kept = pl.concat([fresh.filter(fits), first.filter(pl.int_range(pl.len()).over("row") < pl.col("room"))])
-    new = day.keys.with_row_index("code")[kept.filter(pl.col("key") >= known)["code"].unique()].sort(names)
+    kept = pl.concat([fresh.filter(fits), first.filter(pl.int_range(pl.len()).over("row") < pl.col("n_free"))])
+    new = day.keys.with_row_index("code")[kept.filter(pl.col("key") >= n_known)["code"].unique()].sort(names)
     number_of = numbers.to_numpy(writable=True)
-    number_of[new["code"].to_numpy()] = known + np.arange(new.height)
+    number_of[new["code"].to_numpy()] = n_known + np.arange(new.height)
     pairs = {"unit": day.units.gather(kept["row"]), "key": number_of[kept["code"].to_numpy()]}
     return new.select(names), pl.DataFrame(pairs)
 
@@ -127,8 +126,8 @@ def added(day: Day, files: StepFiles, most_keys: int) -> tuple[pl.DataFrame, pl.
 class StepFiles:
     """The files of a running series, each read when first needed. Secret.
 
-    The files "keys" and "pairs" are replaced by each step. The file of a step, named by its number from 0, holds the
-    number of new units by key number.
+    Each step replaces the files "keys" and "pairs", and adds a file with the number of new units by key; the name of
+    this file is the number of the step, from 0.
     """
 
     def __init__(self, state: State, record: SeriesRecord, dtypes: Sequence[pl.DataType]) -> None:
@@ -145,7 +144,7 @@ class StepFiles:
 
     @cached_property
     def all_keys(self) -> pl.DataFrame:
-        """All keys, in the order of their numbers."""
+        """All keys so far, in the order of their numbers."""
         frame = self._read(_KEYS)
         return pl.DataFrame(schema=self._schema) if frame is None else frame.cast(pl.Schema(self._schema))
 
@@ -158,19 +157,19 @@ class StepFiles:
         return None if file is None else read_frame(self._directory, file)
 
     def numbers_of(self, keys: pl.DataFrame) -> pl.Series:
-        """Return the number of each key, null for those that have none."""
+        """Return the number of each key, null for keys without a number."""
         numbered = self.all_keys.with_row_index("number")
         return keys.join(numbered, on=keys.columns, how="left", maintain_order="left")["number"]
 
     def pairs_of(self, units: pl.Series) -> pl.DataFrame:
-        """Return the pairs of these units that counted before: row of the unit, and number of the key."""
+        """Return the pairs of these units that counted before: index of the unit, and number of the key."""
         if self._pairs is None or not units.len():  # without units there is no kind to compare
             return pl.DataFrame(schema={"row": pl.UInt32, "key": pl.UInt32})
         rows = units.alias("unit").to_frame().with_row_index("row")
         return self._pairs.join(rows, on="unit").select("row", "key")
 
     def counts_at(self, steps: Sequence[int], some: IntArray) -> IntArray:
-        """Return running counts of distinct keys, by number, at ascending steps; shape (steps, keys)."""
+        """Return running counts at ascending steps of distinct keys, given by number; shape (steps, keys)."""
         column = np.full(self.all_keys.height, -1, np.int64)
         column[some] = np.arange(some.size)
         counts = np.zeros((len(steps), some.size), np.int64)
@@ -184,7 +183,7 @@ class StepFiles:
     def write(
         self, state: State, record: SeriesRecord, keys: pl.DataFrame, pairs: pl.DataFrame
     ) -> tuple[list[RegisteredFile], list[str]]:
-        """Write the files of the next step; return them, and the names of the files that they replace."""
+        """Write the files of the next step; return them, and the names of the replaced files."""
         promise(self.all_keys.height + keys.height <= _MOST_KEYS, "more than 2**32 keys")
         units = np.bincount(pairs["key"])
         numbers = np.flatnonzero(units)
@@ -201,11 +200,11 @@ class StepFiles:
 def append_step(
     home: Home, declaration: Declaration, series_id: str, source: object, step: int, counting: Counting | None = None
 ) -> bool:
-    """Append a step, numbered from 1; return False if it was appended before with the same pairs."""
+    """Append a step, numbered from 1; return False if the same step was appended before."""
     counting = counting or Counting()
     if isinstance(source, Counts):
         raise DeclarationError(
-            "a running series has to know which units counted before: append the log, not counts made elsewhere"
+            "a running series needs units, to know which of them counted before: append the log, not counts"
         )
     declared = with_source(declaration, source)
     with reporting(counting.progress) as report:
@@ -215,7 +214,7 @@ def append_step(
         pairs = pairs_of_log(home, source, declared, record.salt, replace(counting, progress=report))
         report("appending")
         day = Day.of_pairs(pairs, present(declaration.unit), record.salt)
-        # Wait longer, so that counting was not in vain because another process is releasing.
+        # Wait longer for a release of another process, so that counting was not in vain.
         with home.hold(at_least=PATIENCE) as state:
             record = home.find(state, declaration.name, series_id)
             before = _appended_before(state, record, step)
@@ -243,7 +242,7 @@ def finish(home: Home, declaration: Declaration, series_id: str) -> None:
 
 
 def _appended_before(state: State, record: SeriesRecord, step: int) -> list[StepRecord]:
-    """Return the appended steps; refuse a step that would leave a gap, and any step of a finished series."""
+    """Return the appended steps; refuse a step that would leave a gap, and every step of a finished series."""
     before = state.steps(record)
     if state.is_finished(record):
         raise RefusedError(f"the series {record.name!r} is finished: nothing more can be appended")
@@ -253,12 +252,12 @@ def _appended_before(state: State, record: SeriesRecord, step: int) -> list[Step
 
 
 def as_bytes(*frames: pl.DataFrame) -> bytes:
-    """Return the rows of all frames as the content of a file."""
+    """Return the rows of all frames as the content of one file."""
     sink = io.BytesIO()
     pl.concat(frames).write_ipc(sink, compat_level=pl.CompatLevel.oldest())
     return sink.getvalue()
 
 
 def read_frame(directory: Path, file: RegisteredFile) -> pl.DataFrame:
-    """Read a file that `as_bytes` made; refuse a damaged one."""
+    """Read a file with the content of `as_bytes`; refuse a damaged file."""
     return pl.read_ipc(io.BytesIO(verified(directory, file)))

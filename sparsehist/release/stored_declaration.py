@@ -1,4 +1,4 @@
-"""Read, compare and write stored declarations, with copies of their catalogues."""
+"""Read, compare and write declarations of stored series, with copies of their catalogues."""
 
 from __future__ import annotations
 
@@ -14,15 +14,18 @@ _CATALOGUE = "catalogue-"
 
 
 def declaration_of(record: SeriesRecord) -> Declaration:
-    """Return the declaration of a stored series, with the copies of its catalogues."""
+    """Return the declaration of a stored series; its catalogues are read from their copies in the store."""
     names = [file.name for file in record.files if file.name.startswith(_CATALOGUE)]
     copies = {Path(name).stem.removeprefix(_CATALOGUE): record.directory / name for name in names}
     return Declaration.from_json(record.declaration, files=copies)
 
 
-def check_alike(series: str, known: Declaration, declared: Declaration, if_exists: str) -> None:
-    """Refuse a taken name, unless it may be reused and the declarations are equal; `series` begins the error."""
-    stored = known.as_json()
+def check_equal_declaration(series: str, existing: Declaration, declared: Declaration, if_exists: str) -> None:
+    """Refuse an existing name, unless `if_exists` allows reuse and the declarations are equal.
+
+    The error begins with the text `series`.
+    """
+    stored = existing.as_json()
     differing = [name for name in declared.differing(stored) if name != "name"]
     words = ", ".join(f"{name}={stored.get(name)!r}" for name in differing)
     if if_exists == "error":
@@ -30,12 +33,12 @@ def check_alike(series: str, known: Declaration, declared: Declaration, if_exist
         raise NameTakenError(f"{series}{remedy}", parameter="name")
     if words:
         raise SeriesDiffersError(
-            f"{series}, and its declaration differs: it was made with {words}; declare the same or use another name"
+            f"{series}, and its declaration differs: it was made with {words}; declare these or use another name"
         )
 
 
 def catalogue_files(domain: Domain) -> dict[str, bytes]:
-    """Return the content of further files: catalogues too long for the domain's text."""
+    """Return names and contents of files for the catalogues that are too long for the domain's text."""
     content = {}
     for digest, catalogue in domain.attachments().items():
         copy = io.BytesIO()

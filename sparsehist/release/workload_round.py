@@ -1,8 +1,8 @@
 """The noise path of a workload: choose its strategy, draw a round, and round its answers.
 
-Rounding must reveal no more than the noisy value. If the state holds one number per cell, each cell gets noise
-rounded to a grid that divides 1, before cells are summed. Otherwise exact whole answers get rounded noise. Noise is
-rounded up or down at random, so that its mean stays the same (docs/mathematics.md, "Numerical slack").
+Rounding must reveal no more than the noisy value. If the state has one number per cell, the noise of each cell is
+rounded to a grid that divides 1, before cells are summed. Otherwise rounded noise is added to exact whole answers.
+Noise is rounded up or down at random, so that its mean stays the same (docs/mathematics.md, "Numerical slack").
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from sparsehist.privacy.guarantees import EpsilonDelta
 from sparsehist.release.cell_parameters import LAZILY
 from sparsehist.release.home import Home
 from sparsehist.release.metadata import Request, WorkloadMetadata, check_std, read_metadata
-from sparsehist.release.pipeline import AUTO, Held, NoisePath, ledger_for, level_for
+from sparsehist.release.pipeline import AUTO, LockedSeries, NoisePath, ledger_for, level_for
 from sparsehist.release.planning import LEVELS, Levels, checked_levels
 from sparsehist.release.releases import as_keys
 from sparsehist.store import NewRound
@@ -59,18 +59,18 @@ from sparsehist.workload.queries.workload import AnswerArray, KeyNumbers
 _ROWS = ".rows"
 # Answers on the grid fit the 53 bits of a double unless the noise is far larger than any count.
 _LEAST_STD, _LARGEST_STD = 2.0**-8, 2.0**40
-# The grid fits the answer with the least noise; answers with much more noise would not fit a double.
+# Largest ratio of stds of answers. The grid fits the least std; answers with more noise would not fit a double.
 _FARTHEST = 2.0**30
-# The values of a column with more values, such as text, are not numbered.
+# Columns with at least this many values, such as text, are not numbered.
 _NUMBERED = 2**63
-# In a query, this means that the key column is summed over.
+# In a query, this number means that the query sums over the key column.
 _ALL_VALUES = -1
 _SCHEMA = {"strategy": str, "level": str, "std": float, "ratio": float, "sensitivity": float, "chosen": bool}
 
 
 @dataclass(frozen=True)
 class WorkloadRequest(Request):
-    """The parameters that a caller gave for a release of a workload."""
+    """The parameters of a release of a workload."""
 
     kind: ClassVar[str] = "workload"
 
@@ -105,7 +105,7 @@ def requested(
         )
     if taken := {"noisy_answer", "std"}.intersection(declaration.key):
         raise DeclarationError(
-            f"a key column is called {min(taken)!r}, a name that releases of workloads use: rename it"
+            f"a key column is called {min(taken)!r}, a name that releases of workloads use: rename the key column"
         )
     if workload is not None:
         workload = Workload.parse(workload) if isinstance(workload, str) else workload
@@ -130,39 +130,39 @@ class WorkloadPath(NoisePath):
 
     @cached_property
     def _price(self) -> Price:
-        """The price of the strategy, read from the path's first release if there is one."""
+        """Price of the strategy, read from the path's first release if there is one."""
         if self.path_id is None:
-            return price_of(self.held.declaration, self.strategy)
-        releases = self.held.state.releases(self.held.record, path_id=self.path_id)
+            return price_of(self.locked.declaration, self.strategy)
+        releases = self.locked.state.releases(self.locked.record, path_id=self.path_id)
         first = of_kind(read_metadata(releases[0].metadata), WorkloadMetadata)
         least, mean = ((std / first.noise_std) ** 2 for std in (first.least_std, first.std))
         return Price(first.sensitivity, least, mean)
 
     @property
     def _family(self) -> Family:
-        return family_for(self.held.declaration.family, self.strategy, self._price.sensitivity)
+        return family_for(self.locked.declaration.family, self.strategy, self._price.sensitivity)
 
     def metadata(self, request: WorkloadRequest) -> WorkloadMetadata:
-        return workload_metadata(self.held.declaration, self.strategy, request, self._price, past=self.spent)
+        return workload_metadata(self.locked.declaration, self.strategy, request, self._price, past=self.spent)
 
     def statement(self, request: WorkloadRequest, _metadata: WorkloadMetadata) -> str:
         return f"{self._family.statement(present(request.level))}; {LAZILY}"
 
     def draw(self, request: WorkloadRequest, metadata: WorkloadMetadata, *, rng: np.random.Generator) -> NewRound:
-        """Draw the noise of the level, and make the rows, which are stored with the round."""
-        state, level, family = self.held.state, present(request.level), self._family
+        """Draw the noise of the level, and compute the rows, which are stored with the round."""
+        state, level, family = self.locked.state, present(request.level), self._family
         neighbours = self.neighbours(level, state_size(family, self.strategy))
         noise = neighbours.get(level)
         if noise is None:
             noise = next_state(family, self.strategy, neighbours, level, rng=rng)
-        cells = cells_of(self.held.files, self.held.declaration.domain)
-        lots = lots_for(self.held.record.salt, self.name, level)
+        cells = cells_of(self.locked.files, self.locked.declaration.domain)
+        lots = lots_for(self.locked.record.salt, self.name, level)
         answers = noisy_answers(
             family, self.strategy, noise, cells, grid=metadata.grid, by_cell=metadata.cell_grid, lots=lots
         )
         content = io.BytesIO()
         self._frame(answers, metadata).write_parquet(content)
-        file = state.write_attachment(self.held.record, _ROWS, content.getvalue())
+        file = state.write_attachment(self.locked.record, _ROWS, content.getvalue())
         return self.new_round(
             request,
             metadata,
@@ -173,7 +173,7 @@ class WorkloadPath(NoisePath):
 
     def _frame(self, answers: AnswerArray, metadata: WorkloadMetadata) -> pl.DataFrame:
         """Return one row per query, or one per cell if queries are not listed."""
-        workload, domain, key = self.strategy.workload, self.held.declaration.domain, self.held.declaration.key
+        workload, domain, key = self.strategy.workload, self.locked.declaration.domain, self.locked.declaration.key
         if not workload.explicit:
             cells = domain.keys(np.arange(workload.n_cells, dtype=np.int64)).rename({"key_0": key[0]})
             return cells.with_columns(noisy_count=answers)
@@ -181,32 +181,32 @@ class WorkloadPath(NoisePath):
         return queries_frame(present(workload.queries()), domain, key).with_columns(noisy_answer=answers, std=std)
 
     def rows(self, _level: Fraction, metadata: WorkloadMetadata) -> pl.DataFrame:
-        """Return the rows as they were committed."""
-        stored = present(self.held.state.release_named(self.held.record, metadata.name)).request["rows"]
+        """Read the committed rows of a release."""
+        stored = present(self.locked.state.release_named(self.locked.record, metadata.name)).request["rows"]
         file = next(file for file in present(self.record).files if file.name == stored)
-        return pl.read_parquet(io.BytesIO(verified(self.held.record.directory, file)))
+        return pl.read_parquet(io.BytesIO(verified(self.locked.record.directory, file)))
 
 
 _ONCE_PER_CELL = (
-    "units once per cell they are in, so a sum over cells may count one unit up to max_keys times; cells of a unit "
-    "beyond max_keys are missing"
+    "each unit once per cell, so a sum over cells may count one unit up to max_keys times; cells of a unit beyond "
+    "max_keys are missing"
 )
 
 
 def warn_of_counts(declaration: Declaration, request: WorkloadRequest) -> None:
-    """Warn before drawing if sums over cells may count a unit more than once, or miss pairs cut by bounding."""
+    """Warn before drawing if sums over cells may count a unit more than once or miss some of its cells."""
     if request.workload is None or _counted(declaration, request.workload) == "units":
         return
     warnings.warn(
-        f"answers of {request.workload.describe()} count {_ONCE_PER_CELL}. For distinct units, make a series whose "
-        "key is only what the workload asks about, with max_keys=1 if a unit has one such key",
+        f"answers of {request.workload.describe()} count {_ONCE_PER_CELL}. For distinct units, create a series whose "
+        "key has only the columns that the workload needs, with max_keys=1 if a unit has only one such key",
         CountsWarning,
         stacklevel=4,
     )
 
 
 def _counted(declaration: Declaration, workload: Workload) -> str:
-    """Return the meaning of an answer; an answer about a single cell counts units."""
+    """Return the meaning of an answer in words; an answer for a single cell counts units."""
     return "units" if declaration.most_touched == 1 or isinstance(workload, Identity) else _ONCE_PER_CELL
 
 
@@ -216,29 +216,29 @@ def path_name(strategy: Strategy) -> PathName:
 
 
 class Price(NamedTuple):
-    """The sensitivity of a strategy, and variances of its answers for noise of variance 1. Public numbers."""
+    """The sensitivity of a strategy, and the variances of answers if noise has variance 1. Public numbers."""
 
     sensitivity: float  # in the norm that the noise needs, for the series' max_keys
-    least: float  # of the queries that are not zero
-    mean: float
+    least: float  # least variance of an answer that is not exactly 0
+    mean: float  # mean variance of all answers
 
 
 def price_of(declaration: Declaration, strategy: Strategy) -> Price:
-    """Compute the price of a strategy in a series; refuses a workload that asks nothing."""
+    """Compute the price of a strategy in a series; refuse a workload whose matrix is zero."""
     in_l2 = declaration.family.norm == "l2"
     size = strategy.l2(declaration.most_touched) if in_l2 else strategy.l1(declaration.most_touched)
     if not strategy.workload.explicit:
-        cells = np.array([0, strategy.workload.n_cells // 2])  # columns are scaled least in the middle, most at ends
+        cells = np.array([0, strategy.workload.n_cells // 2])  # cells with the largest and the smallest scale
         return Price(size, float(strategy.range_variances(cells, cells).min()), strategy.mean_variance())
     variance = strategy.variance()
     nonzero = variance[variance > 0]
     if not nonzero.size:
-        raise DeclarationError(f"{strategy.workload.describe()} asks nothing: its matrix is zero")
+        raise DeclarationError(f"the matrix of {strategy.workload.describe()} is zero: every answer would be 0")
     least, spread = float(nonzero.min()), math.sqrt(float(nonzero.max() / nonzero.min()))
     if spread > _FARTHEST and not (strategy.invertible or strategy.workload.integral):
         raise DeclarationError(
-            f"the noise of the answers of {strategy.workload.describe()} differs too much to share a grid: by a "
-            f"factor of {spread:.3g}; release them as separate workloads, or use strategy='identity'"
+            f"the noise of answers of {strategy.workload.describe()} differs by a factor of {spread:.3g}, too much "
+            "for one grid: release them as separate workloads, or use strategy='identity'"
         )
     return Price(size, least, float(variance.mean()))
 
@@ -246,7 +246,7 @@ def price_of(declaration: Declaration, strategy: Strategy) -> Price:
 def workload_metadata(
     declaration: Declaration, strategy: Strategy, request: WorkloadRequest, price: Price, *, past: Sequence[Level]
 ) -> WorkloadMetadata:
-    """Return the metadata of a release, before anything is drawn; `past` are the levels released on its path."""
+    """Return the metadata of a release, before anything is drawn; `past` has the levels released on its path."""
     family, level = family_for(declaration.family, strategy, price.sensitivity), present(request.level)
     noise_std = family.std(level)
     std, by_cell = noise_std * math.sqrt(price.least), cell_grid(strategy, noise_std)
@@ -270,15 +270,15 @@ def workload_metadata(
     )
 
 
-def open_path(held: Held, request: WorkloadRequest) -> WorkloadPath:
-    """Return the path of an existing release, or of this workload; "auto" keeps the strategy chosen before."""
-    made = held.state.release_named(held.record, request.name)
-    for path in held.record.paths:
+def open_path(locked: LockedSeries, request: WorkloadRequest) -> WorkloadPath:
+    """Return the path of an existing release, or of this workload; "auto" keeps an earlier choice of strategy."""
+    record = locked.state.release_named(locked.record, request.name)
+    for path in locked.record.paths:
         same = path.kind == "workload" and path.workload == str(request.workload) and request.strategy == AUTO
-        if same if made is None else path.path_id == made.path_id:
-            return WorkloadPath(held, strategy_named(str(path.strategy), Workload.parse(str(path.workload))))
+        if same if record is None else path.path_id == record.path_id:
+            return WorkloadPath(locked, strategy_named(str(path.strategy), Workload.parse(str(path.workload))))
     workload, name = present(request.workload), request.strategy
-    return WorkloadPath(held, chosen_strategy(held.declaration, workload, name))
+    return WorkloadPath(locked, chosen_strategy(locked.declaration, workload, name))
 
 
 def key_domains(domain: Domain) -> tuple[Domain, ...]:
@@ -287,16 +287,17 @@ def key_domains(domain: Domain) -> tuple[Domain, ...]:
 
 
 def numbers_of(domain: Domain, name: str) -> KeyNumbers:
-    """Return a function from the keys of a column, as a caller gives them, to their numbers."""
+    """Return a function that maps the caller's keys of a column to their numbers in the domain."""
 
     def numbers(keys: Sequence[Any]) -> IntArray:
         if domain.size >= _NUMBERED:
             raise DeclarationError(f"{domain.describe()} has too many keys for ranges of {name}")
-        given = pl.DataFrame({"key_0": as_keys(keys, domain.dtypes[0], name, DeclarationError)})
-        inside = domain.contains(given)
+        frame = pl.DataFrame({"key_0": as_keys(keys, domain.dtypes[0], name, DeclarationError)})
+        inside = domain.contains(frame)
         if not inside.all():
-            raise DeclarationError(f"{shown(keys[int(np.argmin(inside))])} is no key of {name}: {domain.describe()}")
-        return domain.index(given)
+            key = shown(keys[int(np.argmin(inside))])
+            raise DeclarationError(f"{key} is not a key of {name}: {domain.describe()}")
+        return domain.index(frame)
 
     return numbers
 
@@ -305,7 +306,7 @@ def cells_of(files: SeriesFiles, domain: Domain) -> Cells:
     """Return the bounded counts of a series by cell number. Secret; reads the whole counts file."""
     counted, columns = files.all_counted(), key_domains(domain)
     coordinates = tuple(
-        # There are at most 2**31 queries, so every query sums over a column that is too large to be numbered.
+        # There are at most 2**31 queries, so each query sums over a column that is too large to be numbered.
         np.zeros(counted.height, np.int64)
         if column.size >= _NUMBERED
         else column.index(counted.select(pl.col(f"key_{i}").alias("key_0")))
@@ -316,46 +317,46 @@ def cells_of(files: SeriesFiles, domain: Domain) -> Cells:
 
 
 def queries_frame(queries: Mapping[str, IntArray], domain: Domain, names: Sequence[str]) -> pl.DataFrame:
-    """Describe the queries in keys instead of numbers.
+    """Return a frame that describes the queries by keys instead of numbers.
 
-    The columns are low and high; or the key columns, null if the query sums over one, with name_low and name_high
-    instead for ranges of a column; or the number of the query.
+    The columns are low and high; or the key columns, null if the query sums over the column (ranges of a column have
+    columns such as day_low and day_high); or the number of the query.
     """
     columns = key_domains(domain)
-    known = {end: (end, columns[0]) for end in ("low", "high") if len(columns) == 1}
+    described = {end: (end, columns[0]) for end in ("low", "high") if len(columns) == 1}
     for i, (name, column) in enumerate(zip(names, columns, strict=True)):
-        known |= {f"column_{i}": (name, column)}
-        known |= {f"{end}_{i}": (f"{name}_{end}", column) for end in ("low", "high")}
-    if set(queries) <= set(known) and len({known[kind][0] for kind in queries}) == len(queries):
-        return pl.DataFrame([_values(numbers, *known[kind]) for kind, numbers in queries.items()])
+        described |= {f"column_{i}": (name, column)}
+        described |= {f"{end}_{i}": (f"{name}_{end}", column) for end in ("low", "high")}
+    if set(queries) <= set(described) and len({described[kind][0] for kind in queries}) == len(queries):
+        return pl.DataFrame([_values(numbers, *described[kind]) for kind, numbers in queries.items()])
     return pl.DataFrame(dict(queries))
 
 
 def _values(numbers: IntArray, name: str, domain: Domain) -> pl.Series:
-    given = numbers != _ALL_VALUES
-    if not given.any():
+    has_value = numbers != _ALL_VALUES
+    if not has_value.any():
         return pl.Series(name, [None] * len(numbers), dtype=domain.dtypes[0])
-    values = domain.keys(np.where(given, numbers, 0))["key_0"]
-    return values.scatter(np.flatnonzero(~given), None).alias(name)
+    values = domain.keys(np.where(has_value, numbers, 0))["key_0"]
+    return values.scatter(np.flatnonzero(~has_value), None).alias(name)
 
 
 def family_for(family: Family, strategy: Strategy, sensitivity: float) -> Family:
-    """Return the family of the noise on R·x: that of the series, with the sensitivity of the strategy."""
+    """Return the family of the noise on R·x: the family of the series, with the sensitivity of the strategy R."""
     if family.integer and not strategy.integral:
         raise DeclarationError(
-            f"{type(family).__name__} noise needs counts: the strategy {strategy.name} measures sums with real "
-            "weights; strategy='auto' takes one that measures counts"
+            f"{type(family).__name__} noise needs whole numbers, but the strategy {strategy.name} measures sums with "
+            "real weights; strategy='auto' chooses a strategy that measures whole numbers"
         )
     remade: Callable[..., Family] = replace
     return remade(family, sensitivity=round(sensitivity) if family.integer else sensitivity)
 
 
 def cell_grid(strategy: Strategy, noise_std: float) -> float | None:
-    """Return the grid of the noise of each cell, which is rounded before it is summed; None if answers are rounded.
+    """Return the grid for rounding the noise of each cell before cells are summed; None if answers are rounded.
 
-    The grid divides 1, so counts may be added afterwards. A sum a·(R⁻¹Z) has the variance a(RᵀR)⁻¹aᵀ, at least a·aᵀ
-    over the largest eigenvalue of RᵀR. Random rounding adds a·aᵀ/6 times the square of the grid, less than 7e-4 of
-    that.
+    The grid divides 1, so counts may be added afterwards. The noise a·(R⁻¹Z) of an answer has the variance
+    a(RᵀR)⁻¹aᵀ, at least a·aᵀ over the largest eigenvalue of RᵀR. Random rounding adds a·aᵀ/6 times the square of the
+    grid, less than 7e-4 of this variance.
     """
     if not strategy.invertible:
         return None
@@ -366,9 +367,9 @@ def cell_grid(strategy: Strategy, noise_std: float) -> float | None:
 def slack_of(
     family: Family, strategy: Strategy, level: Level, touched: int, *, least: float, past: Sequence[Level]
 ) -> float:
-    """Return the numerical slack of a release, from the noisy numbers that are rounded first.
+    """Return the numerical slack of a release: of its noisy cells if these are rounded, else of its answers.
 
-    `least` is the least variance of an answer, for Z of variance 1; `past` are the levels released on this path.
+    `least` is the least variance of an answer, for Z of variance 1; `past` has the levels released on this path.
     """
     std, near, workload = family.std(level), count_near(past, level), strategy.workload
     if strategy.word == "identity":  # only cells of the changed unit differ between neighbours
@@ -393,8 +394,8 @@ def noisy_answers(
 ) -> AnswerArray:
     """Return A·x + L·Z for every listed query, on the grid; shape (queries,). `by_cell` is the result of `cell_grid`.
 
-    If queries are not listed: return noisy cells whose sums over any range are A·x + L·Z, shape (cells,). Prefix sums
-    of the noise are rounded to the grid, so the sum over a range has one rounding error, not many.
+    If queries are not listed, return noisy cells whose sums over ranges are A·x + L·Z; shape (cells,). Their prefix
+    sums of noise are rounded to the grid, so the sum over a range has only two rounding errors.
     """
     workload = strategy.workload
     if by_cell is None and workload.explicit:
@@ -409,14 +410,14 @@ def noisy_answers(
 
 
 def lots_for(secret: bytes, path: PathName, level: Level) -> Generator:
-    """Return the generator that rounds the noise of a level of a path: independent of the noise, and reproducible."""
-    about = "\n".join((*map(str, path), level_text(as_level(level))))
-    key = hashlib.blake2b(about.encode(), key=salt_for(ROUNDING, secret), digest_size=16).digest()
+    """Return the generator that rounds the noise of one level: independent of the noise, but always the same."""
+    text = "\n".join((*map(str, path), level_text(as_level(level))))
+    key = hashlib.blake2b(text.encode(), key=salt_for(ROUNDING, secret), digest_size=16).digest()
     return generator(int.from_bytes(key))
 
 
 def rounded(values: AnswerArray, step: float, lots: Generator) -> FloatArray:
-    """Round values randomly to multiples of a step, a power of two, so that the mean is the value."""
+    """Round values up or down at random to multiples of `step`, a power of two; the mean stays the same."""
     units = np.asarray(values, np.float64) / step
     below = np.floor(units)
     below += lots.random(below.shape) < units - below
@@ -425,7 +426,7 @@ def rounded(values: AnswerArray, step: float, lots: Generator) -> FloatArray:
 
 
 def chosen_strategy(declaration: Declaration, workload: Workload, name: str = AUTO) -> Strategy:
-    """Return a strategy by name; "auto" is the one with the smallest mean error that the noise supports."""
+    """Return a strategy by name; "auto" is the strategy with the smallest mean error that the noise allows."""
     if name != AUTO:
         return strategy_named(name, workload)
     return choose(workload, declaration.most_touched, **_kind_of_noise(declaration))
@@ -438,7 +439,7 @@ def _kind_of_noise(declaration: Declaration) -> dict[str, bool]:
 def planned_strategies(
     home: Home, declaration: Declaration, series_id: str, workload: Workload | str, levels: Levels
 ) -> pl.DataFrame:
-    """Return the table of `Series.plan_workload`."""
+    """Return the table of strategies and levels; see `Series.plan_workload`."""
     workload = present(requested(declaration, "plan", workload=workload).workload)
     with home.hold() as state:
         ledger = ledger_for(state, home.find(state, declaration.name, series_id), declaration, whole=True)

@@ -31,8 +31,8 @@ from sparsehist.release.metadata import (
     CellMetadata,
     Metadata,
     RunningMetadata,
-    asked_text,
     declaration_rows,
+    level_in_words,
     read_metadata,
 )
 from sparsehist.release.pipeline import published
@@ -170,7 +170,7 @@ def _of_periods(home: Home, name: str, periods: Sequence[OneSeries]) -> Iterator
         if finest:
             over[period] = _read(home, each, finest.name)
         rows.append({
-            "period": period, "releases": len(each.releases), "finest level": finest and asked_text(finest),
+            "period": period, "releases": len(each.releases), "finest level": finest and level_in_words(finest),
             "std (units)": finest and finest.std, "threshold (units)": finest and finest.threshold,
             "keys published": finest and len(over[period]),
         })  # fmt: skip
@@ -192,7 +192,7 @@ def _left_out(number: int, what: str) -> Iterator[str]:
 
 def _release(about: Metadata) -> Row:
     return {
-        "release": about.name, "of": about.kind, "level": asked_text(about), "noise": about.noise,
+        "release": about.name, "of": about.kind, "level": level_in_words(about), "noise": about.noise,
         "std (units)": about.std, "threshold (units)": about.threshold,
         "false keys expected": getattr(about, "expected_false_keys", None),
         "it counts": getattr(about, "counts", None) or "units",

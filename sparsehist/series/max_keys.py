@@ -150,7 +150,7 @@ def choose_max_keys(
             counts = Counts(_profile(home, source, first, largest.select(first.key), counting), largest=1)
             # Its units are those of the log, so the assumptions about the log hold for it.
             second = replace(second, unit=first.unit, source=first.source)
-            known = counted_into(home, counts, second, counting, counted_here=True)
+            known = counted_into(home, counts, second, counting, is_bounded=True)
         released = any_kind.release(home, second, known.series_id, "profile", level=most, false_keys=_FALSE_CLASSES)
         profile = _distinct_from_noise(released, second, most, whole)
     n_largest = largest_keys if first.domain.is_open else min(largest_keys, first.domain.size)

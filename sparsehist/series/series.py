@@ -19,7 +19,7 @@ from sparsehist.ledger.table import DEFAULT_DELTA, Row, for_people, ledger_rows
 from sparsehist.privacy import Level
 from sparsehist.privacy.guarantees import EpsilonDelta
 from sparsehist.release import any_kind, periods, steps
-from sparsehist.release.cell_parameters import requested, sums_asked
+from sparsehist.release.cell_parameters import measure_sums, requested
 from sparsehist.release.limits import raise_cap
 from sparsehist.release.metadata import declaration_rows
 from sparsehist.release.periods import names_of_period, periods_of
@@ -460,7 +460,7 @@ class PeriodicSeries(DeclaredSeries):
         periods are released at this level. Both are also shown as epsilon at delta 1e-6.
         """
         chosen = requested("plan", threshold=threshold, false_keys=false_keys, open_delta=open_delta)
-        chosen = replace(chosen, measures=sums_asked(self.declaration, measures))
+        chosen = replace(chosen, measures=measure_sums(self.declaration, measures))
         if epsilon is not None or delta is not None:
             levels = checked_levels(None, epsilon, delta)
         return periods.plan_period(self.store, self.declaration, levels, chosen, counts)

@@ -16,8 +16,8 @@ from sparsehist.declaration import Declaration
 from sparsehist.domain import Integers
 from sparsehist.release.cell_parameters import requested
 from sparsehist.release.cell_round import open_path
-from sparsehist.release.metadata import level_asked
-from sparsehist.release.pipeline import Held, release
+from sparsehist.release.metadata import level_fields
+from sparsehist.release.pipeline import LockedSeries, release
 from sparsehist.store import PathRecord, ReleaseRecord, Tracked
 
 
@@ -109,9 +109,9 @@ class Drawn:
         self.declaration = Declaration(name="cells", key="cell", max_keys=max_keys, domain=domain)
 
     def release(self, name: str, level: object = None, threshold: float | None = None) -> pl.DataFrame:
-        request = requested(name, level_asked(level), threshold=threshold, false_keys=None)
+        request = requested(name, level_fields(level), threshold=threshold, false_keys=None)
         home = SimpleNamespace(in_memory=True, generator=lambda: self.rng)
-        return release(Held(home, self.state, _Record, self.declaration), request, open_path).frame
+        return release(LockedSeries(home, self.state, _Record, self.declaration), request, open_path).frame
 
     def row(self, frame: pl.DataFrame) -> np.ndarray:
         """Return noisy counts by cell, NaN if unpublished."""

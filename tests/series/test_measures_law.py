@@ -11,7 +11,7 @@ from sparsehist import entropy
 from sparsehist.histogram import release_dense, round_to_grid
 from sparsehist.noise import family_named
 from sparsehist.privacy import as_level
-from sparsehist.release.cell_parameters import SumsAsked
+from sparsehist.release.cell_parameters import MeasureSums
 from tests.cases import slow
 from tests.series.dense_law import dense, same_law
 from tests.series.in_memory import over_counts
@@ -70,7 +70,7 @@ def densely(noise: str, seed: int, *, scale: float = 1.0, shared: bool = False) 
             asked = [each[1 if shared else at] for each in levels]
             path = release_dense(own, np.zeros(COUNTS.size), asked, [0.0] * len(asked), rng=rng).noise
         for i, each in enumerate(levels):
-            grid = SumsAsked(measure, own, as_level(each[at])).grid
+            grid = MeasureSums(measure, own, as_level(each[at])).grid
             found[i, at] = round_to_grid(truth + np.asarray(path[i]) * scale, grid)
     return np.where(np.isnan(found[:, :1]), np.nan, found)
 

@@ -105,7 +105,7 @@ def test_ranges_of_days_and_of_cells_are_one_workload():
         made.answer("2024-01-08", "2024-01-14")
     every = days.release("every", workload="ranges()", level=1)
     assert every.answer("2024-01-08", "2024-01-14") == every.answer(dt.date(2024, 1, 8), dt.date(2024, 1, 14))
-    with pytest.raises(DeclarationError, match="'2025-01-31' is no key of day"):
+    with pytest.raises(DeclarationError, match="'2025-01-31' is not a key of day"):
         days.plan_workload("ranges(keys=[('2024-01-01', '2025-01-31')])", 1)
 
 

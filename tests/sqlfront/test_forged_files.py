@@ -34,7 +34,7 @@ def written(tmp_path):
     ("rows", "changed", "reason"),
     [
         ({"query": [["secretplum"]], "noisy_count": [1.0]}, {}, "keys must be"),
-        ({"query": ["a"], "noisy_count": ["secretplum"]}, {}, "not of numbers"),
+        ({"query": ["a"], "noisy_count": ["secretplum"]}, {}, "does not contain numbers"),
         ({"query": ["a"], "noisy_count": [float("nan")]}, {}, "not a finite number"),
         ({"query": ["a"]}, {}, "no column noisy_count"),
         ({"noisy_count": [1.0]}, {}, "key column .* is missing"),

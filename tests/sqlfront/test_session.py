@@ -224,7 +224,7 @@ def test_if_not_exists_keeps_a_series_of_the_same_source(ran, log, here):
     assert "the log it was made from differs" in ran(again)[1][0]
     frames = CREATE.replace("series queries", "series if not exists frames")
     assert ran(frames)[0][-1].said == "created the series frames"
-    assert "hands over" in ran(frames)[1][0]
+    assert "data in memory" in ran(frames)[1][0]
 
 
 def test_measures_are_declared_in_words(store):

@@ -148,7 +148,7 @@ class Check:
         return Relation(tuple(columns[column] for column in read), not source.public)
 
     def _filter(self, node: Node, below: Relation) -> Relation:
-        """Check the conditions of WHERE. IN (query) must be a whole condition: false and null are alike."""
+        """Check the conditions of WHERE. IN (query) must be a whole condition: WHERE treats false and null alike."""
         conditions = plan.conditions_of(node["expressions"])
         alone = {column_of(one) for one in conditions}
         marks = {column for column, one in enumerate(below.columns) if column in alone and one.barred == _MARK}

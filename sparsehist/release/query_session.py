@@ -305,8 +305,8 @@ class QuerySession:
             if packed not in self._updates:
                 if not self.updates_left:
                     raise BudgetExceededError(
-                        f"all {self.parameters.updates} updates of {self.name!r} at level {self._metadata.level} are "
-                        "used up; the hypothesis and the measured answers can still be read"
+                        f"all {self.parameters.updates} updates of {self.name!r} are used up, so its level of "
+                        f"{self._metadata.level} is spent; the hypothesis and measured answers can still be read"
                     )
                 after, answer = self._state.ask(cells, rng=self._home.generator())
                 if not answer.fresh:

@@ -45,7 +45,9 @@ def test_columns_that_a_reader_adds_are_not_there(tmp_path):
     """A file has only its declared columns; columns that DuckDB's readers add are refused."""
     LOG.write_parquet(tmp_path / "log.parquet")
     for column in ("file_row_number", "file_index", "rowid", "filename"):
-        assert refused(f"select user_id, {column} as query from '{tmp_path}/log.parquet'", "not found|is not a source")
+        assert refused(
+            f"select user_id, {column} as query from '{tmp_path}/log.parquet'", "not found|is not a source"
+        )
     assert len(rows(f"select user_id, query from '{tmp_path}/log.parquet'")) == 4
 
 

@@ -218,7 +218,7 @@ def beside_the_table(results: Path) -> set[str]:
     found = {name: json.loads((results / f"{name}.json").read_text(encoding="utf-8")) for name, *_ in ROWS}
     cores = {1: "one core", 2: "two cores", 4: "four cores", 8: "eight cores"}
     machines = [one["machine"] for one in found.values()]
-    said = {f"Measured on {cores.get(one['cores'], one['cores'])} of an {one['processor']}" for one in machines}
+    said = {f"measured on {cores.get(one['cores'], one['cores'])} of an {one['processor']}" for one in machines}
     priced = json.loads((results / "workload_error.json").read_text(encoding="utf-8"))["rows"]
     over = [
         max(row["ratio"] for row in priced if row["chosen"] and (row["workload"], row["max_keys"]) == (workload, 1))

@@ -186,10 +186,10 @@ BESIDE = {
 }
 """Scenarios that draw at most one noise at a level."""
 NAMED = {
-    "older home put back and adopted": (older("anew", "home", then="adopt"), "restored together with its mark"),
+    "older home put back and adopted": (older("anew", "home", then="adopt"), "together with its generation file"),
     "a dead disk comes back": (
         "cp -a home/store copy; mv home dead; adopt copy; mv dead home; use home/store",
-        "disk that was declared dead",
+        "disk that works again",
     ),
     "snapshot of a machine put back": (SNAPSHOT.format(use="use", gone="rm -r home"), "snapshot of a whole machine"),
     "clones of a machine": (SNAPSHOT.format(use="use", gone="mv home running"), "snapshot of a whole machine"),

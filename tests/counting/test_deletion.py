@@ -133,7 +133,8 @@ SOURCES = {
     "lazy frame": lambda log, _: log.lazy(),
     "arrow": lambda log, _: log.to_arrow(),
     "stream": lambda log, _: pa.RecordBatchReader.from_stream(log),
-    "pandas": lambda log, _: log.to_pandas(),
+    # pandas has dates in Arrow's columns only.
+    "pandas": lambda log, _: log.to_pandas(use_pyarrow_extension_array=pl.Date in log.dtypes),
     "relation": lambda log, _: duckdb.connect().from_arrow(log.to_arrow()),
     "query": lambda log, _: Query("select * from log", {"log": log}),
     "parquet": _of_file("parquet"),

@@ -38,6 +38,7 @@ _REFUSED = {
     "a named window over all -> PARTITION BY": "select user_id, query from log window w as (order by ts) qualify sum(n::int) over w > 2",
     "the first row of a query without a name -> tie in ORDER": "select user_id, first(query) as query from (select user_id, query from log) group by user_id",
     "the last value of all that tie -> tie in ORDER": "select user_id, last_value(query) over (partition by user_id order by ts) as query from log",
+    "the last value of groups that tie -> tie in ORDER": "select user_id, last_value(query) over (partition by user_id order by count(*)) as query from log group by user_id, log.query",
     "the second value of all that tie -> tie in ORDER": "select user_id, nth_value(query, 2) over (partition by user_id order by ts) as query from log",
     "order by a part of a struct of the name of a column -> tie in ORDER": "select user_id, query from (select user_id, query, ts, {'query': 1} as s from log) qualify row_number() over (partition by user_id order by ts, s.query) = 1",
     "two orders -> two windows": "select user_id, query, row_number() over (partition by user_id order by ts, query) as a, row_number() over (partition by user_id order by query, ts) as b from log",

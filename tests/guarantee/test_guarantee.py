@@ -54,7 +54,7 @@ def test_a_query_that_breaks_the_guarantee_is_refused(there, name):
 def test_types_are_those_the_engine_computes_with(there):
     """Sums are refused if DuckDB computes them as doubles, even if all their literals are decimals."""
     floats = ("n // 1.5", "w % 1.5", "n * 170141183460469231731687303715884105728", "w", "n / 2", "n * 1e0", "0.1e0")
-    for call in (*(f"sum({added})" for added in floats), "avg(0.1e0)"):
+    for call in (*(f"sum({added})" for added in floats), "avg(0.1e0)", "sum(n::uhugeint)"):
         with pytest.raises(GuaranteeError, match=r"floating-point|cannot be written"):
             _check(f"select user_id, {call}::varchar as query from log group by user_id", there)
     with pytest.raises(GuaranteeError, match="floating-point sum"):
@@ -112,6 +112,7 @@ def test_units_as_logs_have_them():
         "select a.UserID as user_id, b.query from log a join other b on a.UserID = b.ip",
         "select a.UserID as user_id, b.query from log a join other b on a.UserID::varchar = b.UserID",
         "select UserID as user_id, query from log group by all having count(*) over () > 1",
+        "select UserID as user_id, query from log union all select ip as user_id, query from log",
     ):
         with pytest.raises((GuaranteeError, StatementError)):
             sh.check_query(query, unit="user_id", tables=tables)

@@ -16,7 +16,7 @@ from sparsehist.histogram.step_round import PointHistory, draw_step_round
 from sparsehist.noise.over_steps import Factor, Point, StepNoise
 from tests.histogram.sparse_simulation import hide_unpublished, p_value
 from tests.noise.laws import prefix_covariance
-from tests.stats import assert_consistent, assert_detected
+from tests.stats import assert_consistent, assert_detected, mean_test
 
 COVARIANCE = prefix_covariance(5)
 # 40,000 cells of each kind detect a relative error of 4 % in the commoner patterns of publication.
@@ -142,6 +142,31 @@ def test_explicit_cells_of_an_open_domain_are_not_shown_where_they_are_empty() -
         counts=counts[0], largest=counts[1], counts_at=lambda some: counts[:, some], n_empty=0, rng=entropy.seeded(7),
     )  # fmt: skip
     assert dict(zip(drawn.cells.tolist(), drawn.exceeds.tolist(), strict=True)) == {0: False, 1: True}
+
+
+def test_a_history_keeps_the_lowest_threshold_and_bounds_no_noise_where_a_key_is_empty() -> None:
+    """A second release of a point lowers its bound or leaves it, and an open domain bounds only points with units."""
+    first, second = Point(0, Fraction(1)), Point(1, Fraction(1))
+    past = PointHistory(hides_empty=True).with_release(first, 5.0).with_release(second, 6.0)
+    for threshold, lowest in ((7.0, 5.0), (4.0, 4.0)):
+        history = past.with_release(first, threshold)
+        assert history.thresholds == (lowest, 6.0)
+        assert history.bounds(np.array([[0, 2], [3, 3]]), (0, 1)).tolist() == [[np.inf, lowest - 2], [3, 3]]
+
+
+def test_noise_at_a_past_point_follows_new_noise_by_covariance_over_variance() -> None:
+    """The rest of the noise at a past point is independent of new noise; a ratio 5 % off is 8 deviations."""
+    past, new = Point(0, Fraction(1, 2)), Point(1, Fraction(1, 2))
+    none = np.empty(0, np.int64)
+    drawn = draw_step_round(
+        StepNoise(COVARIANCE), PointHistory((past,), (1000.0,)), new, 0.0, tracked=np.empty((1, 0)), counts=none,
+        largest=none, counts_at=lambda some: some, n_empty=200_000, rng=entropy.seeded(12),
+    )  # fmt: skip
+    ratio = StepNoise(COVARIANCE).ratios([past], new)[0]
+    rest = drawn.paths[0] - ratio * drawn.paths[1]
+    variance = COVARIANCE[0, 0] - ratio * COVARIANCE[0, 1]
+    deviations = rest @ drawn.paths[1] / np.sqrt(variance * np.sum(drawn.paths[1] ** 2))
+    assert_consistent(mean_test([deviations], 0.0, 1.0), "noise at a past point")
 
 
 class TestWrongSamplers:

@@ -118,7 +118,8 @@ class WordLog:
         rules |= {name: pl.col(name).is_not_null() for name in steps}
         limits = {name: key_range(part) for name, part in zip(request.key, request.domain.parts, strict=True)}
         limits = {name: limit for name, limit in limits.items() if is_whole(dtypes[name])}
-        ranges = {name: pl.col(name).is_between(*limit) for name, limit in limits.items() if limit}
+        signed = {name: pl.col(name).reinterpret(signed=dtypes[name] != pl.UInt64) for name in limits}
+        ranges = {name: signed[name].is_between(*limit) for name, limit in limits.items() if limit}
         missing: set[str] = set()
         beyond: set[str] = set()
 

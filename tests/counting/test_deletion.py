@@ -183,9 +183,11 @@ def test_products_and_tuples_of_all_widths():
         n=pl.col("b") % 5,
         user_id=pl.int_range(pl.len()) % 7,
         u=pl.col("b").cast(pl.String).cast(pl.Categorical),
+        w=pl.col("a").reinterpret(signed=False),
     )
     wide = f"integers({-(2**62)}, {2**62})"
     for key, text in (
+        (("w",), f"integers({2**64})"),
         (("a", "b", "c"), f"product(a={wide}, b={wide}, c={wide})"),
         (("t", "n"), "product(t=strings(max_bytes=20), n=integers(-5, 5))"),
         (("t", "a", "n"), f"product(t=strings(max_bytes=20), a={wide}, n=integers(-5, 5))"),

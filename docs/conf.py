@@ -1,6 +1,6 @@
-"""The site of documentation: `make docs` writes it to build/site, from the pages as a forge shows them.
+"""Configure the site of documentation, which `make docs` writes to build/site.
 
-What README links to under a heading is a part of the navigation, in that order.
+The links under each heading of README are the navigation, in the same order.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _add_navigation(_: object, page: str, source: list[str]) -> None:
 
 
 def _make_accessible(_: object, __: str, ___: str, context: dict[str, Any], ____: object) -> None:
-    """What the theme leaves out: the level of headings in the navigation, and that a keyboard can scroll."""
+    """Add features that the theme lacks: levels of headings in the navigation, and scrolling by keyboard."""
     context["furo_navigation_tree"] = context["furo_navigation_tree"].replace(
         'role="heading"', 'role="heading" aria-level="2"'
     )
@@ -77,7 +77,7 @@ class _SqlWithParameters(SqlLexer):  # type: ignore[misc]
 
 
 def setup(app: Any) -> None:
-    """Called by Sphinx."""
+    """Register the hooks and the lexer; Sphinx calls this."""
     app.add_lexer("sql", _SqlWithParameters)
     app.connect("source-read", _add_navigation)
     app.connect("html-page-context", _make_accessible, priority=900)

@@ -1,6 +1,6 @@
 """Write the references of the command line and of SQL from the code: `python docs/references.py`.
 
-A test holds that the pages in docs/ are what this writes.
+A test compares the pages in docs/ with the output of this script.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _MADE = "Made from the code by `python docs/references.py`."
 
 
 def command_line() -> str:
-    """Every command with its options, as `--help` has them."""
-    about = f"{_MADE} The [command line](command_line.md) has examples that go together."
+    """Return the page of all commands with their options, as `--help` shows them."""
+    about = f"{_MADE} The page on the [command line](command_line.md) has a complete example."
     parts = ["# Reference of the command line", about, _as_markdown(app.help_epilogue)]
     for name in sorted(name for name in app if not name.startswith("-")):
         load(name)
@@ -40,7 +40,7 @@ def command_line() -> str:
 
 
 def _of_command(name: str, command: App) -> list[str]:
-    """A command, or those that it groups."""
+    """Return the sections of a command, or of the commands of a group."""
     if command.default_command is None:
         grouped = [word for word in command if not word.startswith("-")]
         return [part for word in grouped for part in _of_command(f"{name} {word}", command[word])]
@@ -55,7 +55,7 @@ def _of_command(name: str, command: App) -> list[str]:
 
 
 def _option(argument: Any) -> str:
-    """One item: names, values, what it is for."""
+    """Return the item of an option: names, values and help."""
     choices = [
         str(choice) for part in _parts(argument.hint) if get_origin(part) is Literal for choice in get_args(part)
     ]
@@ -72,7 +72,7 @@ def _option(argument: Any) -> str:
 
 
 def _parts(hint: Any) -> Iterator[Any]:
-    """A type and all that it is made of."""
+    """Yield a type and all of its arguments."""
     yield hint
     if get_origin(hint) is not Literal:
         for part in get_args(hint):
@@ -80,7 +80,7 @@ def _parts(hint: Any) -> Iterator[Any]:
 
 
 def _as_markdown(text: str) -> str:
-    """A docstring, in which indented lines are a block of code."""
+    """Return a docstring as Markdown; indented lines become a block of code."""
     blocks = re.split(r"((?:^  .*\n?)+)", inspect.cleandoc(text) + "\n", flags=re.MULTILINE)
     blocks[1::2] = [f"\n```console\n{textwrap.dedent(block).rstrip()}\n```\n" for block in blocks[1::2]]
     blocks[::2] = [_escaped(block) for block in blocks[::2]]
@@ -88,21 +88,21 @@ def _as_markdown(text: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Text whose stars and angles are not Markdown's, outside code spans."""
+    """Escape special characters of Markdown outside code spans."""
     spans = re.split(r"(`[^`]*`)", text)
     spans[::2] = [re.sub(r"([*<\[|])", r"\\\1", span) for span in spans[::2]]
     return "".join(spans)
 
 
 def sql() -> str:
-    """The statements, their clauses and options."""
+    """Return the page of SQL statements with their clauses and options."""
     syntax = [f"`{form}`" for form in FORMS]
     (release,) = (form for form in FORMS if form.words == "RELEASE")
     said = _arguments(Series.release)
     said |= {"target": "The file to write: .parquet with metadata, or .csv.", "series": "The series."}
     clauses = [(f"`{clause}`", said[clause.field]) for clause in release.clauses]
     said = _options_help() | {
-        "public_tables": "Tables that hold nothing of any unit; a query may join them.",
+        "public_tables": "Tables without data of any unit, which a query may join.",
         "memory_limit": "Memory that counting may take, such as 4GB.",
         "threads": "Threads that count.",
     }
@@ -110,7 +110,7 @@ def sql() -> str:
     taken = ", ".join(f"`{word}`" for word in sorted(TAKEN_NAMES))
     parts = [
         "# Reference of SQL",
-        f"{_MADE} [SQL](sql.md) has examples. All else is DuckDB's SQL.",
+        f"{_MADE} The page on [SQL](sql.md) has examples. All other statements are DuckDB's.",
         "## Statements",
         "\n".join(f"- {statements}" for statements in syntax),
         "## Clauses of RELEASE and PLAN",
@@ -120,13 +120,13 @@ def sql() -> str:
         f"`WITH (option = value, …)`; a value is {values}.",
         _table(("option", "default", "meaning"), [(f"`{name}`", _default(name), said[name]) for name in OPTIONS]),
         "## Names",
-        f"A series is not called {taken}. DuckDB's reserved words stand in quotes where its own queries name them.",
+        f"A series cannot be called {taken}. In DuckDB's queries, quote names that are reserved words.",
     ]
     return "\n\n".join(parts) + "\n"
 
 
 def query_language() -> str:
-    """Functions of a series' query, and replacements of what is refused, as a section of docs/sql.md."""
+    """Return the section of docs/sql.md on functions of a series' query and on replacements of refused ones."""
     functions = [(group, _words(names)) for group, names in language.FUNCTIONS.items()]
     aggregates = [(group, _words(names)) for group, names in language.AGGREGATES.items()]
     instead = [(_words(names), how) for names, how in language.INSTEAD.items()]
@@ -135,7 +135,7 @@ def query_language() -> str:
         f"{_MADE}",
         _table(("functions of one row", "names"), functions),
         _table(("aggregates", "names"), aggregates),
-        "All else is refused, with the sentence that says how to write it:",
+        "Other constructs are refused. These errors show what to write instead:",
         refused,
         _table(("refused", "what to write"), instead),
     ]
@@ -143,7 +143,7 @@ def query_language() -> str:
 
 
 def sql_page() -> str:
-    """docs/sql.md with its section on functions as the code has it."""
+    """Return docs/sql.md with a new section on functions."""
     before, title, after = (DOCS / "sql.md").read_text(encoding="utf-8").partition("## Functions of a query\n")
     return f"{before}{title}\n{query_language()}\n\n## {after.partition(chr(10) + '## ')[2]}"
 
@@ -153,7 +153,7 @@ def _words(names: str) -> str:
 
 
 def _options_help() -> dict[str, str]:
-    """What each option of CREATE SERIES is for: fields of the declaration, then what counting takes."""
+    """Return the help of each option of CREATE SERIES, from the declaration and from counting."""
     about = parameters(Declaration)
     counting = _arguments(Counting, "Attributes")
     return counting | _arguments(create) | {word: about[word].help for word in sql_words(Declaration)}
@@ -168,7 +168,7 @@ def _default(name: str) -> str:
 
 
 def _arguments(function: Any, heading: str = "Args") -> dict[str, str]:
-    """What a docstring says of each argument, as one paragraph."""
+    """Return the help of each argument in a docstring, as one paragraph."""
     section = re.search(rf"^{heading}:\n((?: .*\n|\n)+)", inspect.getdoc(function) + "\n", flags=re.MULTILINE)
     items = re.findall(r"^    (\w+): (.*(?:\n {5,}.*)*)", section[1], flags=re.MULTILINE)
     return {name: " ".join(text.split()) for name, text in items}

@@ -1,10 +1,10 @@
-"""The download log of a CRAN mirror, day by day: running counts beside a series for each day, at equal cost.
+"""Release the download log of a CRAN mirror day by day: as running counts and as a periodic series, at equal cost.
 
     python docs/examples/cran_days.py DIRECTORY
 
-DIRECTORY holds the public log as it is published: files 2014-05-01.csv.gz and so on, with columns date, ip_id and
-package. Ids of addresses restart every day, so that a unit is an address on one day: running counts are of
-address-days, and all daily series together cost one of them what the costliest does.
+DIRECTORY contains the public log: files 2014-05-01.csv.gz and so on, with columns date, ip_id and package. Ids of
+addresses restart every day, so a unit is an address on one day. Running counts are numbers of such units, and all
+daily series together cost a unit as much as the costliest one.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
--- A funnel: who saw a product, put it into the basket and bought it, by product and country.
+-- A funnel: numbers of people who bought a product, by product and country.
 --
 --   sparsehist run docs/examples/funnel.sql --store shop.sparsehist
 
--- A made-up shop: visits by people, and two tables that hold nothing of anybody.
+-- A generated shop: visits of people, and two public tables.
 copy (
     select
         person as user_id,
@@ -20,7 +20,7 @@ select id as product_id, 'product ' || id as product from range(40) as ids(id);
 create table countries as
 select * from (values ('DE', 'Germany'), ('FR', 'France'), ('US', 'United States')) as listed(country_code, country);
 
--- Each row of the view is made of one row of one person, and of the two public tables.
+-- Each row of the view depends on one row of one person, and on the two public tables.
 create view bought as
 select visits.user_id, products.product, countries.country
 from read_parquet('visits.parquet') as visits

@@ -2,7 +2,7 @@
 --
 --   sparsehist run docs/examples/packages.sql --store packages.sparsehist --param level=1/2
 
--- A made-up log in the place of the real one; ip_id is anonymised by day, so a unit is one address on one day.
+-- A generated log instead of the real one; ip_id is anonymised by day, so a unit is one address on one day.
 copy (
     select
         address as ip_id,

@@ -1,8 +1,8 @@
--- A query log, released at three levels for three audiences, for the cost of the finest.
+-- Release a query log at three levels for three audiences, for the cost of the finest level.
 --
 --   sparsehist run docs/examples/query_log.sql --store queries.sparsehist
 
--- A made-up log in the place of yours: 4,000 people, a few queries each, some of them well known.
+-- A generated log instead of yours: 4,000 people with a few queries each, some of them common.
 copy (
     select
         person as user_id,
@@ -14,7 +14,7 @@ create series if not exists queries
     with (unit = user_id, key = query, max_keys = 20, domain = 'strings(max_bytes=32)', cap = 1)
     as select user_id, query from read_parquet('query_log.parquet');
 
--- Each audience has its own table; all three together cost what the finest of them costs.
+-- Each audience has a table; all three tables together cost as much as the finest one.
 release public from queries at level 0.01 expecting 1 false keys;
 release partner from queries at level 0.1 expecting 1 false keys;
 release internal from queries at level 0.5 threshold 80;

@@ -22,5 +22,5 @@ release coarse from applications at level 0.1 expecting 1 false keys;
 release fine from applications at level 0.4 expecting 1 false keys;
 release coarse from areas at level 0.25 expecting 1 false keys;
 
--- 0.4 for the first series, the level of its finest release, and 0.25 for the second: 0.65 for these people.
+-- The first series costs 0.4, the level of its finest release, and the second one 0.25: together 0.65 for these people.
 show ledger;

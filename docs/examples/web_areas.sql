@@ -1,4 +1,4 @@
--- Areas of a web site by the people who visited them, from the log that ships with this package.
+-- Numbers of visitors by area of a web site, from the log in this package.
 -- Run it in the checkout, where data/ is:
 --
 --   sparsehist run docs/examples/web_areas.sql --store web.sparsehist
@@ -17,7 +17,7 @@ create series if not exists areas
 plan from areas at level 0.01, 0.1, 1;
 release weekly from areas at level 0.1 expecting 1 false keys;
 
--- The catalogue of areas is public, so it may be joined to what was released.
+-- The catalogue of areas is public, so it may be joined to the release.
 select catalogue.title, weekly.noisy_count
 from areas.weekly as weekly
 join read_csv('data/msweb_catalogue.csv') as catalogue on catalogue.url = weekly.url
